@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Builds everything from what is checked out and runs every test. The last line
+# is `N passed, N failed, N skipped`; the exit status is 0 only if none failed
+# (a failed configure or build counts as one failure).
+#
+# Usage: tools/dev/check.sh [--sanitize] [--long] [--build-dir DIR]
+#   --sanitize       with AddressSanitizer and UndefinedBehaviorSanitizer
+#   --long           also the campaigns that take longer than minutes
+#   --build-dir DIR  instead of build/dev (--sanitize: build/sanitize)
+#
+# Installs missing Debian packages (tools/dev/packages.txt) through apt-get, as
+# root or by sudo; needs no network once they are there.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+set -euo pipefail
+# shellcheck source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+preset=dev
+build_dir=
+lit_args=()
+while [ $# -gt 0 ]; do
+  case $1 in
+  --sanitize) preset=sanitize ;;
+  --long) lit_args+=(--param long=1 --timeout 3600) ;;
+  --build-dir)
+    [ $# -ge 2 ] || die "--build-dir needs a folder"
+    build_dir=$2
+    shift
+    ;;
+  --build-dir=*) build_dir=${1#*=} ;;
+  -h | --help)
+    sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+  *) die "unknown argument '$1' (see --help)" ;;
+  esac
+  shift
+done
+build_dir=${build_dir:-$ROOT/build/$preset}
+
+# Whatever ends this script early is one failure.
+summary="0 passed, 1 failed, 0 skipped"
+finish() {
+  local status=$?
+  if [ $status -eq 0 ] && [[ $summary != *" 0 failed,"* ]]; then status=1; fi
+  printf '%s\n' "$summary"
+  exit $status
+}
+trap finish EXIT
+
+start=$SECONDS
+install_packages
+# The dev preset asks for ccache.
+if [ $preset = dev ] && ! command -v ccache >/dev/null; then
+  preset=release
+fi
+jobs=$(jobs_here)
+configure "$preset" "$build_dir"
+say "build: $jobs jobs"
+cmake --build "$build_dir" --parallel "$jobs" </dev/null
+say "build: done after $((SECONDS - start)) s; testing"
+
+lit=$(sed -n 's/^MPCOMM_LIT:FILEPATH=//p' "$build_dir/CMakeCache.txt")
+results=$build_dir/test/results.json
+rm -f "$results"
+# lit's own exit status says no more than the results do.
+"$lit" -sv -j "$jobs" "${lit_args[@]}" -o "$results" "$build_dir/test" \
+  </dev/null || true
+summary=$(python3 "$ROOT/tools/dev/summarize.py" "$results")
+say "all of it took $((SECONDS - start)) s"

@@ -1,0 +1,417 @@
+//===- CollectiveOps.td - meshes, collectives, async and await -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A collective runs over a group of ranks: those whose mesh coordinates differ
+// only along the named axes. Group rank is the row-major index of a rank's
+// coordinates along these axes, in the order in which the mesh declares them.
+//
+// Collectives write a communicator resource: generic passes never drop, merge
+// or reorder them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_IR_COLLECTIVEOPS
+#define MPCOMM_IR_COLLECTIVEOPS
+
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "MPCommAttrs.td"
+include "MPCommInterfaces.td"
+include "MPCommTypes.td"
+
+def MPComm_CommunicatorResource : Resource<"::mpcomm::CommunicatorResource">;
+
+def MPComm_MeshOp : MPComm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
+  let summary = "named axes along which ranks are laid out";
+  let description = [{
+    Ranks are numbered row-major over the axes: the last one varies fastest.
+
+    Example:
+    ```mlir
+    mpcomm.mesh @mesh <["pp" = 2, "dp" = 4]>   // 8 ranks; rank 5 is pp 1, dp 1
+    ```
+
+    Constraints:
+    - C1: there is at least one axis, names are not empty and differ.
+    - C2: sizes are positive and their product fits 32 bits.
+
+    Made by hand or by `mpcomm-data-parallel`; stays to the end.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axis_names,
+                       DenseI64ArrayAttr:$axis_sizes);
+  let assemblyFormat = [{
+    $sym_name custom<MeshAxes>($axis_names, $axis_sizes) attr-dict
+  }];
+  let extraClassDeclaration = [{
+    /// Ranks of the whole mesh.
+    int64_t getNumRanks();
+    /// Size of the named axis, or nothing.
+    ::std::optional<int64_t> getAxisSize(::llvm::StringRef name);
+  }];
+  let hasVerifier = 1;
+}
+
+class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
+    : MPComm_Op<mnemonic, !listconcat(traits, [
+          MemoryEffects<[MemWrite<MPComm_CommunicatorResource>]>,
+          DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+          MPComm_CollectiveOpInterface])> {
+  code collectiveDeclarations = [{
+    ::mpcomm::CollectiveKind getCollectiveKind() {
+      return ::mpcomm::CollectiveKind::}] # kind # [{;
+    }
+  }];
+  code wireDeclarations = [{
+    ::mlir::Type getWireType() { return getWire().value_or(::mlir::Type()); }
+    ::mlir::Type getAccumulateType() {
+      return getAccumulate().value_or(::mlir::Type());
+    }
+    ::std::optional<::mpcomm::Reduction> getCollectiveReduction() {
+      return getReduction();
+    }
+  }];
+  let extraClassDeclaration = collectiveDeclarations;
+  let extraClassDefinition = [{
+    ::llvm::LogicalResult $cppClass::verifySymbolUses(
+        ::mlir::SymbolTableCollection &symbols) {
+      return ::mpcomm::detail::verifyMeshUse(*this, symbols);
+    }
+  }];
+}
+
+def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
+                                             [InferTypeOpAdaptor]> {
+  let summary = "element-wise reduction over a group, given to all of it";
+  let description = [{
+    Variadic: one op is one bucket. Result i on every rank is the reduction of
+    operand i over the ranks of the group:
+
+    ```
+        before           after (sum over "dp")
+      dp 0   dp 1        dp 0     dp 1
+      [a]    [b]         [a+b]    [a+b]
+      [c]    [d]         [c+d]    [c+d]
+    ```
+
+    `wire` is the element type that travels (default: the operands' own);
+    `accumulate` the type in which partial results are kept (default: the wire
+    type for one link, f32 for 16-bit floats in the runtimes here).
+
+    Example:
+    ```mlir
+    %r:2 = mpcomm.all_reduce(%g0, %g1) on @mesh axes ["dp"] mean wire bf16 accumulate f32
+        : tensor<64x10xf32>, tensor<10xf32>
+    ```
+
+    Constraints:
+    - C1: there is at least one operand.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: `wire` and `accumulate` are float types with float operands, and
+      `accumulate` is at least as wide as `wire`.
+    - C4: `mean` has float operands.
+
+    Made by `mpcomm-data-parallel`, merged by `mpcomm-combine-collectives`; gone
+    by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins Variadic<MPComm_Tensor>:$inputs,
+                       FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
+                       MPComm_ReductionAttr:$reduction,
+                       OptionalAttr<TypeAttr>:$wire,
+                       OptionalAttr<TypeAttr>:$accumulate);
+  let results = (outs Variadic<MPComm_Tensor>:$outputs);
+  let assemblyFormat = [{
+    `(` $inputs `)` `on` $mesh `axes` $axes $reduction (`wire` $wire^)?
+    (`accumulate` $accumulate^)? attr-dict `:` type($inputs)
+  }];
+  let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
+}
+
+def MPComm_ReduceScatterOp : MPComm_CollectiveOp<"reduce_scatter",
+                                             "ReduceScatter"> {
+  let summary = "reduction over a group, each rank keeping one block";
+  let description = [{
+    Reduces as all_reduce does and leaves group rank r the r-th of equal blocks
+    along `dim`:
+
+    ```
+        before           after (sum over "dp", dim = 0)
+      dp 0   dp 1        dp 0     dp 1
+      [a]    [b]         [a+b]    [c+d]
+      [c]    [d]
+    ```
+
+    `wire` and `accumulate` as for all_reduce.
+
+    Example:
+    ```mlir
+    %r = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0
+        : (tensor<8x4xf32>) -> tensor<4x4xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: `wire` and `accumulate` as all_reduce C3.
+    - C4: `mean` has float operands.
+    - C5: the result has the operand's shape, divided along `dim` by the size
+      of the group, and its element type.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, MPComm_ReductionAttr:$reduction,
+                       I64Attr:$dim, OptionalAttr<TypeAttr>:$wire,
+                       OptionalAttr<TypeAttr>:$accumulate);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes $reduction (`wire` $wire^)?
+    (`accumulate` $accumulate^)? `dim` `=` $dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
+}
+
+def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather"> {
+  let summary = "the blocks of a group, one after the other, on all of it";
+  let description = [{
+    ```
+        before           after (over "dp", dim = 0)
+      dp 0   dp 1        dp 0   dp 1
+      [a]    [b]         [a]    [a]
+                         [b]    [b]
+    ```
+
+    Example:
+    ```mlir
+    %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4x4xf32>) -> tensor<8x4xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the result has the operand's shape, times the size of the group along
+      `dim`, and its element type.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `dim` `=` $dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll"> {
+  let summary = "each rank gives each other one a block";
+  let description = [{
+    Cuts the operand into equal blocks along `split_dim`, gives block r to group
+    rank r, and joins what arrives, in rank order, along `concat_dim`:
+
+    ```
+        before           after (over "dp", both dims 0)
+      dp 0   dp 1        dp 0   dp 1
+      [a]    [c]         [a]    [b]
+      [b]    [d]         [c]    [d]
+    ```
+
+    Example:
+    ```mlir
+    %r = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1
+        : (tensor<8x4xf32>) -> tensor<4x8xf32>
+    ```
+
+    Constraints:
+    - C1: `split_dim` and `concat_dim` are in range.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the result has the operand's shape, divided along `split_dim` and
+      multiplied along `concat_dim` by the size of the group, and its element
+      type.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$split_dim,
+                       I64Attr:$concat_dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `split_dim` `=` $split_dim
+    `concat_dim` `=` $concat_dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
+    "Broadcast", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "the root's value on all of its group";
+  let description = [{
+    ```
+        before           after (over "dp", root 0)
+      dp 0   dp 1        dp 0   dp 1
+      [a]    [b]         [a]    [a]
+    ```
+
+    Example:
+    ```mlir
+    %r = mpcomm.collective_broadcast(%x) on @mesh axes ["dp"] root = 0 : tensor<4xf32>
+    ```
+
+    Constraints:
+    - C1: `root` is a rank of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$root);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `root` `=` $root attr-dict `:`
+    type($input)
+  }];
+}
+
+def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
+  let summary = "gives a value to one rank of the group";
+  let description = [{
+    Pairs with the `mpcomm.recv` of that rank: the n-th send to a rank meets
+    the n-th receive from it.
+
+    Example:
+    ```mlir
+    mpcomm.send(%x) on @mesh axes ["pp"] to = 1 : tensor<4xf32>
+    ```
+
+    Constraints:
+    - C1: `to` is a rank of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$to);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `to` `=` $to attr-dict `:`
+    type($input)
+  }];
+}
+
+def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
+  let summary = "takes a value from one rank of the group";
+  let description = [{
+    Pairs with the `mpcomm.send` of that rank.
+
+    Example:
+    ```mlir
+    %r = mpcomm.recv on @mesh axes ["pp"] from = 0 : tensor<4xf32>
+    ```
+
+    Constraints:
+    - C1: `from` is a rank of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
+                       I64Attr:$from);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `on` $mesh `axes` $axes `from` `=` $from attr-dict `:` type($result)
+  }];
+}
+
+def MPComm_BarrierOp : MPComm_CollectiveOp<"barrier", "Barrier"> {
+  let summary = "no rank of the group goes on before all have come";
+  let description = [{
+    Example:
+    ```mlir
+    mpcomm.barrier on @mesh axes ["dp"]
+    ```
+
+    Constraints:
+    - C2: the axes are not empty, differ, and belong to the mesh.
+
+    Gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes);
+  let assemblyFormat = "`on` $mesh `axes` $axes attr-dict";
+}
+
+def MPComm_AsyncOp : MPComm_Op<"async", [
+    RecursiveMemoryEffects, SingleBlock, NoRegionArguments]> {
+  let summary = "starts a collective and goes on";
+  let description = [{
+    Runs the collective of its region on the communication stream of its
+    group; the future gives the values that the region yields. One region op
+    serves every collective, instead of a start and a done twin of each.
+
+    Example:
+    ```mlir
+    %f = mpcomm.async {
+      %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+      mpcomm.yield %r : tensor<4xf32>
+    } : !mpcomm.future<tensor<4xf32>>
+    %v = mpcomm.await %f : !mpcomm.future<tensor<4xf32>>
+    ```
+
+    Constraints:
+    - C1: the region holds exactly one op before its yield, a collective.
+    - C2: the region yields the collective's results, in order.
+    - C3: the future's types are those of the yielded values.
+
+    Made by `mpcomm-make-async`; gone by `convert-mpcomm-to-mprt`.
+  }];
+  let results = (outs MPComm_FutureType:$future);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$body attr-dict `:` type($future)";
+  let extraClassDeclaration = [{
+    /// The collective inside; null where the op is malformed.
+    ::mlir::Operation *getCollective();
+  }];
+  let hasVerifier = 1;
+}
+
+def MPComm_YieldOp : MPComm_Op<"yield", [
+    Pure, Terminator, ReturnLike, HasParent<"AsyncOp">]> {
+  let summary = "ends the region of mpcomm.async";
+  let description = [{
+    Example:
+    ```mlir
+    mpcomm.yield %r : tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let builders = [OpBuilder<(ins), [{ (void)$_builder; (void)$_state; }]>];
+}
+
+def MPComm_AwaitOp : MPComm_Op<"await", [
+    MemoryEffects<[MemWrite<MPComm_CommunicatorResource>]>,
+    InferTypeOpAdaptor]> {
+  let summary = "the values of a future, once they are there";
+  let description = [{
+    Example:
+    ```mlir
+    %v = mpcomm.await %f : !mpcomm.future<tensor<4xf32>>
+    ```
+
+    Constraints:
+    - C1: a future is awaited at most once.
+
+    Made by `mpcomm-make-async`; gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_FutureType:$future);
+  let results = (outs Variadic<MPComm_Tensor>:$results);
+  let assemblyFormat = "$future attr-dict `:` type($future)";
+  let hasVerifier = 1;
+}
+
+#endif // MPCOMM_IR_COLLECTIVEOPS

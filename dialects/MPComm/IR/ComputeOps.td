@@ -1,0 +1,312 @@
+//===- ComputeOps.td - contraction, reduction and data movement -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Ops that StableHLO has too carry its names and its meaning, restricted to
+// static shapes and attributes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_IR_COMPUTEOPS
+#define MPCOMM_IR_COMPUTEOPS
+
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "MPCommAttrs.td"
+include "MPCommInterfaces.td"
+include "MPCommTypes.td"
+
+/// A pure op on tensors with a precision class and a cost. `flops` is the body
+/// of `getFlops`.
+class MPComm_ComputeOp<string mnemonic, string precision, string flops,
+                       list<Trait> traits = []>
+    : MPComm_Op<mnemonic, !listconcat(traits, [
+          Pure, MPComm_PrecisionOpInterface, MPComm_CostOpInterface])> {
+  code computeDeclarations = [{
+    ::mpcomm::PrecisionClass getPrecisionClass() {
+      return ::mpcomm::PrecisionClass::}] # precision # [{;
+    }
+    int64_t getFlops() { }] # flops # [{ }
+  }];
+  let extraClassDeclaration = computeDeclarations;
+}
+
+/// The same for an op whose result types follow from its operands and
+/// attributes; constraints are checked where the types are inferred.
+class MPComm_InferredOp<string mnemonic, string precision, string flops,
+                        list<Trait> traits = []>
+    : MPComm_ComputeOp<mnemonic, precision, flops,
+                       !listconcat(traits, [InferTypeOpAdaptor])>;
+
+/// Moves elements and computes nothing.
+class MPComm_MovementOp<string mnemonic, list<Trait> traits = []>
+    : MPComm_ComputeOp<mnemonic, "Indifferent", "return 0;", traits>;
+
+def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "Low", [{
+    int64_t k = 1;
+    auto lhs = ::llvm::cast<::mlir::RankedTensorType>(getLhs().getType());
+    for (int64_t d : getLhsContractingDims())
+      k *= lhs.getDimSize(d);
+    return 2 * k * ::mpcomm::detail::countResultElements(*this);}]> {
+  let summary = "contraction of two tensors";
+  let description = [{
+    Sums products over the contracting dimensions, for each index of the
+    batching dimensions. The result has the batching dimensions, then lhs' free
+    ones, then rhs' free ones, each in operand order. As StableHLO's op.
+
+    The element type of the result is that of the operands; sums are taken in
+    f32 for 16-bit operands and in the operands' type otherwise.
+
+    Example:
+    ```mlir
+    %r = mpcomm.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1]
+        : (tensor<8x128x32xf32>, tensor<8x32x64xf32>) -> tensor<8x128x64xf32>
+    ```
+
+    Constraints:
+    - C1: batching lists have one length, contracting lists have one length.
+    - C2: dimensions are in range and named once.
+    - C3: paired dimensions have the same size.
+    - C4: operands have one element type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$lhs, MPComm_FloatTensor:$rhs,
+      DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$lhs_batching_dims,
+      DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$rhs_batching_dims,
+      DenseI64ArrayAttr:$lhs_contracting_dims,
+      DenseI64ArrayAttr:$rhs_contracting_dims);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs `,`
+    (`batching_dims` `=` $lhs_batching_dims^ `x` $rhs_batching_dims `,`)?
+    `contracting_dims` `=` $lhs_contracting_dims `x` $rhs_contracting_dims
+    attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = computeDeclarations # [{
+    ::mlir::Type getAccumulationType();
+    /// Dimensions of an operand that are neither batching nor contracting.
+    ::llvm::SmallVector<int64_t> getLhsFreeDims();
+    ::llvm::SmallVector<int64_t> getRhsFreeDims();
+  }];
+  let hasCanonicalizer = 1;
+}
+
+def MPComm_TransposeOp : MPComm_MovementOp<"transpose", [InferTypeOpAdaptor]> {
+  let summary = "permutation of dimensions";
+  let description = [{
+    Result dimension i is operand dimension `dims[i]`. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %r = mpcomm.transpose %x, dims = [1, 0] : (tensor<8x4xf32>) -> tensor<4x8xf32>
+    ```
+
+    Constraints:
+    - C1: `dims` is a permutation of the operand's dimensions.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input `,` `dims` `=` $dims attr-dict `:` functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+  let hasCanonicalizer = 1;
+}
+
+def MPComm_ReshapeOp : MPComm_MovementOp<"reshape"> {
+  let summary = "the same elements in another shape";
+  let description = [{
+    Keeps the row-major order of the elements. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %r = mpcomm.reshape %x : (tensor<8x4xf32>) -> tensor<32xf32>
+    ```
+
+    Constraints:
+    - C1: operand and result have the same number of elements.
+    - C2: operand and result have one element type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def MPComm_BroadcastInDimOp : MPComm_MovementOp<"broadcast_in_dim"> {
+  let summary = "repetition along new or unit dimensions";
+  let description = [{
+    Operand dimension i becomes result dimension `dims[i]`; every other result
+    dimension repeats the operand, and so does a dimension of size 1 that
+    becomes larger. As StableHLO's op, with increasing `dims`.
+
+    Example:
+    ```mlir
+    %r = mpcomm.broadcast_in_dim %bias, dims = [1] : (tensor<64xf32>) -> tensor<8x64xf32>
+    ```
+
+    Constraints:
+    - C1: `dims` names one result dimension per operand dimension, increasing.
+    - C2: a named dimension has the operand's size, or the operand's size is 1.
+    - C3: operand and result have one element type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input `,` `dims` `=` $dims attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "Full", [{
+    return ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "sum, product, minimum or maximum over dimensions";
+  let description = [{
+    The reduced dimensions are dropped. Sums of 16-bit values are taken in f32.
+    A NaN among the elements makes a minimum or maximum NaN. The order of a sum
+    is not fixed by the op (a pass that changes it is of class reassociating).
+
+    Example:
+    ```mlir
+    %r = mpcomm.reduce sum %x, dims = [0] : (tensor<8x64xf32>) -> tensor<64xf32>
+    ```
+
+    Constraints:
+    - C1: `dims` is increasing and in range.
+    - C2: the reduction is not `mean` (divide by a constant instead).
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_ReductionAttr:$reduction, MPComm_Tensor:$input,
+                       DenseI64ArrayAttr:$dims);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $reduction $input `,` `dims` `=` $dims attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+}
+
+def MPComm_SliceOp : MPComm_MovementOp<"slice", [InferTypeOpAdaptor]> {
+  let summary = "a strided window";
+  let description = [{
+    Takes elements `starts[d], starts[d] + strides[d], …` below `limits[d]` of
+    each dimension d. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %r = mpcomm.slice %x, starts = [0, 4], limits = [8, 8], strides = [1, 1]
+        : (tensor<8x8xf32>) -> tensor<8x4xf32>
+    ```
+
+    Constraints:
+    - C1: each list has one entry per dimension.
+    - C2: 0 <= start <= limit <= size, stride >= 1.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$starts,
+                       DenseI64ArrayAttr:$limits, DenseI64ArrayAttr:$strides);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input `,` `starts` `=` $starts `,` `limits` `=` $limits `,`
+    `strides` `=` $strides attr-dict `:` functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+}
+
+def MPComm_ConcatenateOp
+    : MPComm_MovementOp<"concatenate", [InferTypeOpAdaptor]> {
+  let summary = "tensors one after the other along a dimension";
+  let description = [{
+    As StableHLO's op.
+
+    Example:
+    ```mlir
+    %r = mpcomm.concatenate %a, %b, dim = 1
+        : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<8x6xf32>
+    ```
+
+    Constraints:
+    - C1: there is at least one operand, and `dim` is in range.
+    - C2: operands have one element type, one rank, and the same sizes but
+      along `dim`.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins Variadic<MPComm_Tensor>:$inputs, I64Attr:$dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $inputs `,` `dim` `=` $dim attr-dict `:` functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+}
+
+def MPComm_PadOp : MPComm_MovementOp<"pad", [InferTypeOpAdaptor]> {
+  let summary = "a border, and gaps between elements";
+  let description = [{
+    Puts `low[d]` elements before, `high[d]` after, and `interior[d]` between
+    neighbours of dimension d, all of them `value`. As StableHLO's op, without
+    negative amounts.
+
+    Example:
+    ```mlir
+    %r = mpcomm.pad %x, %zero, low = [0, 1], high = [0, 0], interior = [0, 0]
+        : (tensor<8x7xf32>, tensor<f32>) -> tensor<8x8xf32>
+    ```
+
+    Constraints:
+    - C1: each list has one entry per dimension.
+    - C2: no amount is negative.
+    - C3: `value` is 0-d, of the operand's element type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, MPComm_Tensor:$value,
+                       DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high,
+                       DenseI64ArrayAttr:$interior);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input `,` $value `,` `low` `=` $low `,` `high` `=` $high `,`
+    `interior` `=` $interior attr-dict `:` functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+}
+
+def MPComm_IotaOp : MPComm_MovementOp<"iota"> {
+  let summary = "indices along a dimension";
+  let description = [{
+    Element (i0, i1, …) is i_dim. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %r = mpcomm.iota dim = 0 : tensor<128xi64>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins I64Attr:$dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = "`dim` `=` $dim attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif // MPCOMM_IR_COMPUTEOPS

@@ -1,0 +1,139 @@
+//===- MPCommDialect.cpp - the mpcomm dialect -----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Registration, and the meaning of the dialect's attributes on the arguments
+// and results of functions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+#include "mpcomm/Dialect/MPComm/IR/MPCommDialect.cpp.inc"
+#include "mpcomm/Dialect/MPComm/IR/MPCommEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "mpcomm/Dialect/MPComm/IR/MPCommAttrs.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "mpcomm/Dialect/MPComm/IR/MPCommTypes.cpp.inc"
+
+void MPCommDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "mpcomm/Dialect/MPComm/IR/MPCommAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "mpcomm/Dialect/MPComm/IR/MPCommTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "mpcomm/Dialect/MPComm/IR/MPCommOps.cpp.inc"
+      >();
+}
+
+Operation *MPCommDialect::materializeConstant(OpBuilder &builder,
+                                              Attribute value, Type type,
+                                              Location loc) {
+  return arith::ConstantOp::materialize(builder, value, type, loc);
+}
+
+/// Checks what an argument and a result may both carry: role and name.
+static LogicalResult verifyCommon(Operation *op, NamedAttribute attr,
+                                  StringRef what, bool &known) {
+  known = true;
+  if (attr.getName() == kRoleAttr) {
+    if (!isa<RoleAttr>(attr.getValue()))
+      return op->emitOpError() << "expects '" << kRoleAttr << "' of " << what
+                               << " to be #mpcomm.role<...>";
+    return success();
+  }
+  if (attr.getName() == kNameAttr) {
+    auto name = dyn_cast<StringAttr>(attr.getValue());
+    if (!name || name.empty())
+      return op->emitOpError() << "expects '" << kNameAttr << "' of " << what
+                               << " to be a non-empty string";
+    return success();
+  }
+  known = false;
+  return success();
+}
+
+LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                      unsigned argIndex,
+                                                      NamedAttribute attr) {
+  std::string what = "argument #" + std::to_string(argIndex);
+  bool known;
+  if (failed(verifyCommon(op, attr, what, known)))
+    return failure();
+  if (known)
+    return success();
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function || argIndex >= function.getNumArguments())
+    return op->emitOpError() << "cannot carry '" << attr.getName().getValue()
+                             << "': it is not a function";
+  Type type = function.getArgumentTypes()[argIndex];
+  if (attr.getName() == kDonatedAttr) {
+    auto index = dyn_cast<IntegerAttr>(attr.getValue());
+    if (!index || !index.getType().isSignlessInteger(64))
+      return op->emitOpError() << "expects '" << kDonatedAttr << "' of " << what
+                               << " to be an i64 integer";
+    int64_t results = function.getNumResults();
+    if (index.getInt() < 0 || index.getInt() >= results)
+      return op->emitOpError()
+             << "expects '" << kDonatedAttr << "' of " << what
+             << " to name one of " << results << " results, got "
+             << index.getInt();
+    return success();
+  }
+  if (attr.getName() == kDefaultAttr) {
+    auto value = dyn_cast<FloatAttr>(attr.getValue());
+    auto shaped = dyn_cast<ShapedType>(type);
+    if (!value || !shaped || value.getType() != shaped.getElementType())
+      return op->emitOpError()
+             << "expects '" << kDefaultAttr << "' of " << what
+             << " to be a float of the argument's element type";
+    return success();
+  }
+  if (attr.getName() == kRangeAttr) {
+    auto range = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+    if (!range || range.size() != 2 || range[0] >= range[1])
+      return op->emitOpError() << "expects '" << kRangeAttr << "' of " << what
+                               << " to be array<i64: lo, hi> with lo < hi";
+    return success();
+  }
+  return op->emitOpError() << "has unknown attribute '"
+                           << attr.getName().getValue() << "' on " << what;
+}
+
+LogicalResult MPCommDialect::verifyRegionResultAttribute(Operation *op,
+                                                         unsigned,
+                                                         unsigned resultIndex,
+                                                         NamedAttribute attr) {
+  std::string what = "result #" + std::to_string(resultIndex);
+  bool known;
+  if (failed(verifyCommon(op, attr, what, known)))
+    return failure();
+  if (known)
+    return success();
+  if (attr.getName() == kTargetsAttr) {
+    auto name = dyn_cast<StringAttr>(attr.getValue());
+    if (!name || name.empty())
+      return op->emitOpError() << "expects '" << kTargetsAttr << "' of " << what
+                               << " to be a non-empty string";
+    return success();
+  }
+  return op->emitOpError() << "has unknown attribute '"
+                           << attr.getName().getValue() << "' on " << what;
+}

@@ -1,0 +1,191 @@
+//===- MPCommInterfaces.cpp - interfaces of the mpcomm dialect ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+#include "mpcomm/Dialect/MPComm/IR/MPCommInterfaces.cpp.inc"
+
+int64_t mpcomm::detail::countElements(Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  return shaped && shaped.hasStaticShape() ? shaped.getNumElements() : 1;
+}
+
+int64_t mpcomm::detail::countResultElements(Operation *op) {
+  int64_t n = 0;
+  for (Type type : op->getResultTypes())
+    n += countElements(type);
+  return n;
+}
+
+int64_t mpcomm::detail::countBytes(TypeRange types) {
+  int64_t n = 0;
+  for (Type type : types) {
+    auto shaped = dyn_cast<ShapedType>(type);
+    if (!shaped || !shaped.getElementType().isIntOrFloat())
+      continue;
+    n += countElements(type) *
+         llvm::divideCeil(shaped.getElementTypeBitWidth(), 8);
+  }
+  return n;
+}
+
+int64_t mpcomm::detail::countPayloadBytes(Operation *op) {
+  return op->getNumOperands() ? countBytes(op->getOperandTypes())
+                              : countBytes(op->getResultTypes());
+}
+
+FailureOr<int64_t> mpcomm::detail::lookupGroupSize(Operation *op,
+                                                   FlatSymbolRefAttr mesh,
+                                                   ArrayAttr axes) {
+  auto meshOp = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, mesh);
+  if (!meshOp)
+    return failure();
+  int64_t size = 1;
+  for (Attribute axis : axes) {
+    std::optional<int64_t> axisSize =
+        meshOp.getAxisSize(cast<StringAttr>(axis).getValue());
+    if (!axisSize)
+      return failure();
+    size *= *axisSize;
+  }
+  return size;
+}
+
+LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
+  auto collective = cast<CollectiveOpInterface>(op);
+  ArrayAttr axes = collective.getAxesAttr();
+  if (axes.empty()) // C2 of every collective
+    return op->emitOpError("expects at least one mesh axis");
+  llvm::SmallSet<StringRef, 4> seen;
+  for (Attribute axis : axes)
+    if (!seen.insert(cast<StringAttr>(axis).getValue()).second)
+      return op->emitOpError() << "names mesh axis " << axis << " twice";
+
+  Type wire = collective.getWireType();
+  Type accumulate = collective.getAccumulateType();
+  for (auto [type, name] : {std::pair(wire, "wire"),
+                            std::pair(accumulate, "accumulate")}) {
+    if (!type)
+      continue;
+    if (!isa<FloatType>(type)) // C3 of the reducing ones
+      return op->emitOpError()
+             << "expects a float type for '" << name << "', got " << type;
+    for (Type operand : op->getOperandTypes())
+      if (!isa<FloatType>(getElementTypeOrSelf(operand)))
+        return op->emitOpError() << "has '" << name
+                                 << "' but an operand of type " << operand
+                                 << ", expected float elements";
+  }
+  if (wire && accumulate &&
+      accumulate.getIntOrFloatBitWidth() < wire.getIntOrFloatBitWidth())
+    return op->emitOpError() << "expects 'accumulate' to be at least as wide "
+                                "as 'wire', got "
+                             << accumulate << " for " << wire;
+  if (collective.getCollectiveReduction() == Reduction::Mean)
+    for (Type operand : op->getOperandTypes())
+      if (!isa<FloatType>(getElementTypeOrSelf(operand))) // C4
+        return op->emitOpError() << "expects float elements for 'mean', got "
+                                 << operand;
+  return success();
+}
+
+/// The extent by which a collective changes dimension `dim` of its operand:
+/// `factor` (multiplied if `grow`, else divided). Checks the result's type.
+static LogicalResult verifyScaledDims(Operation *op, ArrayRef<int64_t> divided,
+                                      ArrayRef<int64_t> multiplied,
+                                      int64_t group) {
+  auto input = cast<RankedTensorType>(op->getOperand(0).getType());
+  auto result = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<int64_t> shape(input.getShape());
+  for (int64_t dim : divided) {
+    if (shape[dim] % group)
+      return op->emitOpError()
+             << "expects dimension " << dim << " of size " << shape[dim]
+             << " to be divisible by the " << group << " ranks of the group";
+    shape[dim] /= group;
+  }
+  for (int64_t dim : multiplied)
+    shape[dim] *= group;
+  auto expected = RankedTensorType::get(shape, input.getElementType());
+  if (result != expected)
+    return op->emitOpError() << "expects result type " << expected << " for "
+                             << group << " ranks, got " << result;
+  return success();
+}
+
+static LogicalResult verifyDim(Operation *op, StringRef name, int64_t dim) {
+  int64_t rank =
+      cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
+  if (dim < 0 || dim >= rank)
+    return op->emitOpError() << "expects '" << name << "' in [0, " << rank
+                             << "), got " << dim;
+  return success();
+}
+
+static LogicalResult verifyGroupRank(Operation *op, StringRef name,
+                                     int64_t value, int64_t group) {
+  if (value < 0 || value >= group)
+    return op->emitOpError() << "expects '" << name << "' to be one of the "
+                             << group << " ranks of the group, got " << value;
+  return success();
+}
+
+LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
+                                            SymbolTableCollection &symbols) {
+  auto collective = cast<CollectiveOpInterface>(op);
+  FlatSymbolRefAttr name = collective.getMeshAttr();
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, name);
+  if (!mesh)
+    return op->emitOpError() << "names " << name
+                             << ", which is not an mpcomm.mesh";
+  int64_t group = 1;
+  for (Attribute axis : collective.getAxesAttr()) {
+    StringRef axisName = cast<StringAttr>(axis).getValue();
+    std::optional<int64_t> size = mesh.getAxisSize(axisName);
+    if (!size) {
+      InFlightDiagnostic diag = op->emitOpError()
+                                << "names axis " << axis << ", which mesh "
+                                << name << " does not have";
+      diag.attachNote(mesh.getLoc()) << "the mesh is here";
+      return diag;
+    }
+    group *= *size;
+  }
+  if (auto scatter = dyn_cast<ReduceScatterOp>(op)) {
+    int64_t dim = scatter.getDim();
+    if (failed(verifyDim(op, "dim", dim))) // reduce_scatter C1
+      return failure();
+    return verifyScaledDims(op, dim, {}, group); // reduce_scatter C5
+  }
+  if (auto gather = dyn_cast<AllGatherOp>(op)) {
+    int64_t dim = gather.getDim();
+    if (failed(verifyDim(op, "dim", dim))) // all_gather C1
+      return failure();
+    return verifyScaledDims(op, {}, dim, group); // all_gather C3
+  }
+  if (auto exchange = dyn_cast<AllToAllOp>(op)) {
+    int64_t split = exchange.getSplitDim(), concat = exchange.getConcatDim();
+    if (failed(verifyDim(op, "split_dim", split)) || // all_to_all C1
+        failed(verifyDim(op, "concat_dim", concat)))
+      return failure();
+    return verifyScaledDims(op, split, concat, group); // all_to_all C3
+  }
+  if (auto broadcast = dyn_cast<CollectiveBroadcastOp>(op))
+    return verifyGroupRank(op, "root", broadcast.getRoot(), group); // C1
+  if (auto send = dyn_cast<SendOp>(op))
+    return verifyGroupRank(op, "to", send.getTo(), group); // C1
+  if (auto recv = dyn_cast<RecvOp>(op))
+    return verifyGroupRank(op, "from", recv.getFrom(), group); // C1
+  return success();
+}

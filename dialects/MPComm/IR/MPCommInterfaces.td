@@ -1,0 +1,107 @@
+//===- MPCommInterfaces.td - what passes ask of an op -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Passes know ops through these interfaces, never by name. External models
+// give them to arith, math, tensor and linalg (lib/Analysis).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_IR_INTERFACES
+#define MPCOMM_IR_INTERFACES
+
+include "mlir/IR/OpBase.td"
+
+def MPComm_PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    In which precision an op may run.
+    - `low`: gains from 16-bit (or 8-bit) operands and keeps its accuracy, as
+      long as sums are taken in the accumulation type (contractions);
+    - `full`: needs f32 (losses, statistics, optimizer updates);
+    - `widest`: follows the widest of its inputs (elementwise with several);
+    - `indifferent`: moves or copies elements, any type is right.
+  }];
+  let methods = [
+    InterfaceMethod<"The precision class of this op.",
+      "::mpcomm::PrecisionClass", "getPrecisionClass", (ins), [{}],
+      [{ return ::mpcomm::PrecisionClass::Widest; }]>,
+    InterfaceMethod<[{The type in which this op's sums must be taken, or null
+      where it sums nothing.}],
+      "::mlir::Type", "getAccumulationType", (ins), [{}],
+      [{ return ::mlir::Type(); }]>
+  ];
+}
+
+def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    The work of one execution: floating-point operations (a multiply-add counts
+    two; exp, tanh, erf, log, sqrt and a division count one each) and the bytes
+    it has to read and write once, from and to memory, if nothing is fused.
+  }];
+  let methods = [
+    InterfaceMethod<"Floating-point operations of one execution.",
+      "int64_t", "getFlops", (ins), [{}],
+      [{ return ::mpcomm::detail::countResultElements($_op); }]>,
+    InterfaceMethod<"Bytes of all operands.",
+      "int64_t", "getBytesRead", (ins), [{}],
+      [{ return ::mpcomm::detail::countBytes($_op->getOperandTypes()); }]>,
+    InterfaceMethod<"Bytes of all results.",
+      "int64_t", "getBytesWritten", (ins), [{}],
+      [{ return ::mpcomm::detail::countBytes($_op->getResultTypes()); }]>
+  ];
+}
+
+def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op in which the ranks of a group take part: those whose coordinates on
+    the mesh differ only along the named axes.
+  }];
+  let methods = [
+    InterfaceMethod<"Which collective.",
+      "::mpcomm::CollectiveKind", "getCollectiveKind">,
+    InterfaceMethod<"The symbol of the mesh.",
+      "::mlir::FlatSymbolRefAttr", "getMeshAttr">,
+    InterfaceMethod<"The names of the mesh axes that the group spans.",
+      "::mlir::ArrayAttr", "getAxesAttr">,
+    InterfaceMethod<[{How elements are combined; empty where nothing is.}],
+      "::std::optional<::mpcomm::Reduction>", "getCollectiveReduction", (ins),
+      [{}], [{ return std::nullopt; }]>,
+    InterfaceMethod<[{The element type on the wire; null: the operands' own.}],
+      "::mlir::Type", "getWireType", (ins), [{}],
+      [{ return ::mlir::Type(); }]>,
+    InterfaceMethod<[{The type in which partial results are kept; null: the
+      operands' own.}],
+      "::mlir::Type", "getAccumulateType", (ins), [{}],
+      [{ return ::mlir::Type(); }]>,
+    InterfaceMethod<"Bytes of payload that this rank contributes or receives.",
+      "int64_t", "getPayloadBytes", (ins), [{}],
+      [{ return ::mpcomm::detail::countPayloadBytes($_op); }]>,
+    InterfaceMethod<[{The number of ranks in the group, or failure where the
+      mesh or an axis is not found.}],
+      "::llvm::FailureOr<int64_t>", "getGroupSize", (ins), [{}],
+      [{ return ::mpcomm::detail::lookupGroupSize($_op, $_op.getMeshAttr(),
+                                                 $_op.getAxesAttr()); }]>
+  ];
+  let verify = [{ return ::mpcomm::detail::verifyCollective($_op); }];
+}
+
+def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op that consumes gradients of the whole batch: where the batch is split
+    over ranks, its gradients have to be combined first.
+  }];
+  let methods = [
+    InterfaceMethod<"The operands that are gradients.",
+      "::llvm::SmallVector<::mlir::OpOperand *>", "getGradientOperands">
+  ];
+}
+
+#endif // MPCOMM_IR_INTERFACES

@@ -1,0 +1,64 @@
+//===- MPCommOps.cpp - generated definitions of the ops -------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The generated definitions and the pieces of syntax that they call.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// `<["pp" = 2, "dp" = 4]>`
+static ParseResult parseMeshAxes(OpAsmParser &parser, ArrayAttr &names,
+                                 DenseI64ArrayAttr &sizes) {
+  SmallVector<Attribute> nameList;
+  SmallVector<int64_t> sizeList;
+  auto parseAxis = [&]() -> ParseResult {
+    std::string name;
+    int64_t size;
+    if (parser.parseString(&name) || parser.parseEqual() ||
+        parser.parseInteger(size))
+      return failure();
+    nameList.push_back(parser.getBuilder().getStringAttr(name));
+    sizeList.push_back(size);
+    return success();
+  };
+  if (parser.parseLess() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseAxis) ||
+      parser.parseGreater())
+    return failure();
+  names = parser.getBuilder().getArrayAttr(nameList);
+  sizes = parser.getBuilder().getDenseI64ArrayAttr(sizeList);
+  return success();
+}
+
+static void printMeshAxes(OpAsmPrinter &printer, Operation *, ArrayAttr names,
+                          DenseI64ArrayAttr sizes) {
+  printer << "<[";
+  llvm::interleaveComma(llvm::zip(names, sizes.asArrayRef()), printer,
+                        [&](auto axis) {
+                          printer << std::get<0>(axis) << " = "
+                                  << std::get<1>(axis);
+                        });
+  printer << "]>";
+}
+
+/// A float without its type, which is f64.
+static ParseResult parsePlainF64(OpAsmParser &parser, FloatAttr &value) {
+  return parser.parseAttribute(value, parser.getBuilder().getF64Type());
+}
+
+static void printPlainF64(OpAsmPrinter &printer, Operation *, FloatAttr value) {
+  printer.printAttributeWithoutType(value);
+}
+
+#define GET_OP_CLASSES
+#include "mpcomm/Dialect/MPComm/IR/MPCommOps.cpp.inc"

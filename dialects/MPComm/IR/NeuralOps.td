@@ -1,0 +1,345 @@
+//===- NeuralOps.td - layers, losses and their gradients -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Composite ops that training graphs are made of. Keeping them whole until the
+// lowering lets one kernel compute each of them in one pass over memory.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_IR_NEURALOPS
+#define MPCOMM_IR_NEURALOPS
+
+include "ComputeOps.td"
+
+/// y = f(x) along one dimension, all of one type.
+class MPComm_AlongDimOp<string mnemonic, string flopsPerElement, dag ins>
+    : MPComm_ComputeOp<mnemonic, "Full",
+        "return " # flopsPerElement #
+        " * ::mpcomm::detail::countResultElements(*this);",
+        [SameOperandsAndResultType]> {
+  let arguments = ins;
+  let results = (outs MPComm_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+def MPComm_SoftmaxOp : MPComm_AlongDimOp<"softmax", "5",
+    (ins MPComm_FloatTensor:$input, I64Attr:$dim)> {
+  let summary = "exponentials along a dimension, divided by their sum";
+  let description = [{
+    y = exp(x - max x) / sum(exp(x - max x)) along `dim`. A slice that is all
+    -inf gives NaN, as in PyTorch.
+
+    Example:
+    ```mlir
+    %y = mpcomm.softmax %x, dim = 1 : tensor<8x128xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = "$input `,` `dim` `=` $dim attr-dict `:` type($result)";
+}
+
+def MPComm_SoftmaxGradOp : MPComm_AlongDimOp<"softmax_grad", "4",
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$output, I64Attr:$dim)> {
+  let summary = "gradient of softmax";
+  let description = [{
+    dx = y * (dy - sum(dy * y)) along `dim`, from the gradient dy of the output
+    and the output y.
+
+    Example:
+    ```mlir
+    %dx = mpcomm.softmax_grad %dy, %y, dim = 1 : tensor<8x128xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat =
+      "$grad `,` $output `,` `dim` `=` $dim attr-dict `:` type($result)";
+}
+
+def MPComm_LogSoftmaxOp : MPComm_AlongDimOp<"log_softmax", "5",
+    (ins MPComm_FloatTensor:$input, I64Attr:$dim)> {
+  let summary = "logarithm of softmax";
+  let description = [{
+    y = x - max x - log(sum(exp(x - max x))) along `dim`.
+
+    Example:
+    ```mlir
+    %y = mpcomm.log_softmax %x, dim = 1 : tensor<64x10xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = "$input `,` `dim` `=` $dim attr-dict `:` type($result)";
+}
+
+def MPComm_LogSoftmaxGradOp : MPComm_AlongDimOp<"log_softmax_grad", "4",
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$output, I64Attr:$dim)> {
+  let summary = "gradient of log_softmax";
+  let description = [{
+    dx = dy - exp(y) * sum(dy) along `dim`, from the gradient dy of the output
+    and the output y.
+
+    Example:
+    ```mlir
+    %dx = mpcomm.log_softmax_grad %dy, %y, dim = 1 : tensor<64x10xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat =
+      "$grad `,` $output `,` `dim` `=` $dim attr-dict `:` type($result)";
+}
+
+def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "Full", [{
+    return 8 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "normalisation over the trailing dimensions";
+  let description = [{
+    y = (x - mean) * rstd * gamma + beta with rstd = 1 / sqrt(var + eps), mean
+    and (biased) variance over the trailing dimensions, as many as gamma has.
+    `mean` and `rstd` have the leading dimensions; the gradient uses them.
+
+    Example:
+    ```mlir
+    %y, %mean, %rstd = mpcomm.layer_norm %x, %gamma, %beta, eps = 1.0e-05
+        : (tensor<8x64xf32>, tensor<64xf32>, tensor<64xf32>)
+        -> (tensor<8x64xf32>, tensor<8xf32>, tensor<8xf32>)
+    ```
+
+    Constraints:
+    - C1: gamma and beta have the shape of the operand's trailing dimensions,
+      at least one of them.
+    - C2: operands have one element type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
+                       MPComm_FloatTensor:$beta, F64Attr:$eps);
+  let results = (outs MPComm_FloatTensor:$result, MPComm_FloatTensor:$mean,
+                      MPComm_FloatTensor:$rstd);
+  let assemblyFormat = [{
+    $input `,` $gamma `,` $beta `,` `eps` `=` custom<PlainF64>($eps) attr-dict
+    `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "Full", [{
+    return 14 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "gradient of layer_norm";
+  let description = [{
+    With xhat = (x - mean) * rstd and g = dy * gamma, over the normalised
+    dimensions of N elements:
+    dx = rstd * (g - mean(g) - xhat * mean(g * xhat)); dgamma and dbeta are the
+    sums of dy * xhat and of dy over the leading dimensions.
+
+    Example:
+    ```mlir
+    %dx, %dgamma, %dbeta = mpcomm.layer_norm_grad %dy, %x, %mean, %rstd, %gamma
+        : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8xf32>, tensor<8xf32>, tensor<64xf32>)
+        -> (tensor<8x64xf32>, tensor<64xf32>, tensor<64xf32>)
+    ```
+
+    Constraints:
+    - C1: gamma has the shape of the input's trailing dimensions, at least one.
+    - C2: grad has the input's type.
+    - C3: mean and rstd have the input's leading dimensions.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input,
+                       MPComm_FloatTensor:$mean, MPComm_FloatTensor:$rstd,
+                       MPComm_FloatTensor:$gamma);
+  let results = (outs MPComm_FloatTensor:$input_grad,
+                      MPComm_FloatTensor:$gamma_grad,
+                      MPComm_FloatTensor:$beta_grad);
+  let assemblyFormat = [{
+    $grad `,` $input `,` $mean `,` $rstd `,` $gamma attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+class MPComm_GeluBase<string mnemonic, string flopsPerElement, dag operands>
+    : MPComm_ComputeOp<mnemonic, "Widest",
+        "return " # flopsPerElement #
+        " * ::mpcomm::detail::countResultElements(*this);",
+        [SameOperandsAndResultType]> {
+  let arguments = !con(operands, (ins
+      DefaultValuedAttr<MPComm_GeluApproximationAttr,
+                        "::mpcomm::GeluApproximation::None">:$approximate));
+  let results = (outs MPComm_FloatTensor:$result);
+}
+
+def MPComm_GeluOp : MPComm_GeluBase<"gelu", "5",
+                                    (ins MPComm_FloatTensor:$input)> {
+  let summary = "Gaussian error linear unit";
+  let description = [{
+    y = x * Phi(x), Phi(x) = (1 + erf(x / sqrt 2)) / 2; with `approximate tanh`
+    y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+
+    Example:
+    ```mlir
+    %y = mpcomm.gelu %x approximate tanh : tensor<8x64xf32>
+    ```
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat =
+      "$input (`approximate` $approximate^)? attr-dict `:` type($result)";
+}
+
+def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
+  let summary = "gradient of gelu";
+  let description = [{
+    dx = dy * d gelu(x) / dx, from the gradient dy of the output and the input.
+
+    Example:
+    ```mlir
+    %dx = mpcomm.gelu_grad %dy, %x : tensor<8x64xf32>
+    ```
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $grad `,` $input (`approximate` $approximate^)? attr-dict `:` type($result)
+  }];
+}
+
+def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Indifferent",
+                                           "return 0;"> {
+  let summary = "rows of a table";
+  let description = [{
+    Row `ids[i…]` of the table for each index. An index outside of the table is
+    clamped to it, as StableHLO's gather does; `mpcomm.range` on the argument
+    lets the runner refuse such data.
+
+    Example:
+    ```mlir
+    %e = mpcomm.embedding %table, %ids
+        : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
+    ```
+
+    Constraints:
+    - C1: the table has rank 2 and at least one row.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$table, MPComm_IndexTensor:$ids);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = [{
+    $table `,` $ids attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "Full", [{
+    return ::mpcomm::detail::countElements(getGrad().getType());}]> {
+  let summary = "gradient of embedding: rows summed by index";
+  let description = [{
+    Row r of the result is the sum of the rows of dy whose index (clamped to
+    the table) is r, in the order of the indices; rows of index `padding_idx`
+    give nothing.
+
+    Example:
+    ```mlir
+    %dt = mpcomm.embedding_grad %dy, %ids
+        : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+    ```
+
+    Constraints:
+    - C1: the result has rank 2 and at least one row.
+    - C2: dy's shape is that of the indices, then the result's row size.
+    - C3: dy and the result have one element type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad, MPComm_IndexTensor:$ids,
+                       OptionalAttr<I64Attr>:$padding_idx);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = [{
+    $grad `,` $ids (`padding_idx` `=` $padding_idx^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "Full", [{
+    return 5 * ::mpcomm::detail::countElements(getLogits().getType());}]> {
+  let summary = "softmax cross-entropy with integer targets";
+  let description = [{
+    Row i costs lse_i - logits[i, target_i], lse being the logarithm of the sum
+    of the row's exponentials. The loss is the sum over rows whose target is
+    not `ignore_index`, for `mean` divided by their number (none: NaN, as in
+    PyTorch).
+
+    Example:
+    ```mlir
+    %loss, %lse = mpcomm.cross_entropy %logits, %targets mean ignore_index = -100
+        : (tensor<64x10xf32>, tensor<64xi64>) -> (tensor<f32>, tensor<64xf32>)
+    ```
+
+    Constraints:
+    - C1: logits have rank 2.
+    - C2: there is one target per row.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$logits, MPComm_IndexTensor:$targets,
+                       MPComm_LossReductionAttr:$reduction,
+                       I64Attr:$ignore_index);
+  let results = (outs MPComm_FloatTensor:$loss, MPComm_FloatTensor:$lse);
+  let assemblyFormat = [{
+    $logits `,` $targets $reduction `ignore_index` `=` $ignore_index attr-dict
+    `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_CrossEntropyGradOp
+    : MPComm_InferredOp<"cross_entropy_grad", "Full", [{
+    return 4 * ::mpcomm::detail::countElements(getLogits().getType());}]> {
+  let summary = "gradient of cross_entropy";
+  let description = [{
+    dlogits[i, j] = dloss * (exp(logits[i, j] - lse_i) - [j = target_i]), for
+    `mean` divided by the number of rows that count; 0 in rows that do not.
+
+    Example:
+    ```mlir
+    %d = mpcomm.cross_entropy_grad %dloss, %logits, %targets, %lse mean ignore_index = -100
+        : (tensor<f32>, tensor<64x10xf32>, tensor<64xi64>, tensor<64xf32>) -> tensor<64x10xf32>
+    ```
+
+    Constraints:
+    - C1: logits have rank 2.
+    - C2: there is one target, and one lse, per row.
+    - C3: dloss is 0-d.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$logits,
+                       MPComm_IndexTensor:$targets, MPComm_FloatTensor:$lse,
+                       MPComm_LossReductionAttr:$reduction,
+                       I64Attr:$ignore_index);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = [{
+    $grad `,` $logits `,` $targets `,` $lse $reduction `ignore_index` `=`
+    $ignore_index attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+#endif // MPCOMM_IR_NEURALOPS

@@ -1,0 +1,80 @@
+//===- MPComm.h - the mpcomm dialect ----------------------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The dialect's ops, types, attributes, enums and interfaces.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_DIALECT_MPCOMM_IR_MPCOMM_H
+#define MPCOMM_DIALECT_MPCOMM_IR_MPCOMM_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "mpcomm/Dialect/MPComm/IR/MPCommDialect.h.inc"
+#include "mpcomm/Dialect/MPComm/IR/MPCommEnums.h.inc"
+
+namespace mpcomm {
+
+/// What collectives write: their order among themselves is part of a program.
+struct CommunicatorResource
+    : public mlir::SideEffects::Resource::Base<CommunicatorResource> {
+  llvm::StringRef getName() final { return "mpcomm.communicator"; }
+};
+
+/// Names of the attributes that the dialect gives a meaning on the arguments
+/// and results of functions.
+inline constexpr llvm::StringLiteral kRoleAttr = "mpcomm.role";
+inline constexpr llvm::StringLiteral kNameAttr = "mpcomm.name";
+inline constexpr llvm::StringLiteral kDonatedAttr = "mpcomm.donated";
+inline constexpr llvm::StringLiteral kDefaultAttr = "mpcomm.default";
+inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
+inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
+
+namespace detail {
+
+/// Elements of a shaped type with static shape; 1 for anything else.
+int64_t countElements(mlir::Type type);
+/// Elements of all results of `op`.
+int64_t countResultElements(mlir::Operation *op);
+/// Bytes of the shaped types among `types`, an element taking whole bytes.
+int64_t countBytes(mlir::TypeRange types);
+/// Bytes that a collective moves for this rank: its operands, or its results
+/// where it has none.
+int64_t countPayloadBytes(mlir::Operation *op);
+/// Product of the sizes of `axes` in the mesh that `mesh` names.
+llvm::FailureOr<int64_t> lookupGroupSize(mlir::Operation *op,
+                                         mlir::FlatSymbolRefAttr mesh,
+                                         mlir::ArrayAttr axes);
+/// What all collectives have in common: axes, wire and accumulation types.
+llvm::LogicalResult verifyCollective(mlir::Operation *op);
+/// The mesh exists, has the axes, and shapes and ranks fit the group's size.
+llvm::LogicalResult verifyMeshUse(mlir::Operation *op,
+                                  mlir::SymbolTableCollection &symbols);
+
+} // namespace detail
+} // namespace mpcomm
+
+#define GET_ATTRDEF_CLASSES
+#include "mpcomm/Dialect/MPComm/IR/MPCommAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "mpcomm/Dialect/MPComm/IR/MPCommTypes.h.inc"
+
+#include "mpcomm/Dialect/MPComm/IR/MPCommInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "mpcomm/Dialect/MPComm/IR/MPCommOps.h.inc"
+
+#endif // MPCOMM_DIALECT_MPCOMM_IR_MPCOMM_H

@@ -1,0 +1,19 @@
+//===- InitAllPasses.h - every pass and pipeline of mpcomm -------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_INITALLPASSES_H
+#define MPCOMM_INITALLPASSES_H
+
+namespace mpcomm {
+
+/// Registers the project's passes and pipelines with MLIR's command lines.
+inline void registerAllPasses() {}
+
+} // namespace mpcomm
+
+#endif // MPCOMM_INITALLPASSES_H

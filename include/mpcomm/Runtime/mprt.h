@@ -1,0 +1,199 @@
+/*===-- mprt.h - the C ABI between compiled programs and the runtime ------===*\
+|*                                                                            *|
+|* Part of the mpcomm project, under the Apache License v2.0 with LLVM        *|
+|* Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception        *|
+|*                                                                            *|
+|* A compiled program (step.so) calls what is declared here and nothing else  *|
+|* of the runtime; the runtime knows of a program only its manifest and its   *|
+|* entry points. Neither links the other.                                     *|
+|*                                                                            *|
+|* Errors are sticky: a call that fails marks the context, and each later     *|
+|* call on it returns that same status and does nothing, so that generated    *|
+|* code is straight-line. An entry point ends with mprt_status_of(ctx).       *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+#ifndef MPCOMM_RUNTIME_MPRT_H
+#define MPCOMM_RUNTIME_MPRT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised whenever a structure or a signature below changes. A program carries
+ * the number it was compiled for in `mpcomm_abi_version`. */
+#define MPRT_ABI_VERSION 1u
+
+typedef enum {
+  MPRT_OK = 0,
+  MPRT_INVALID_ARGUMENT = 1, /* the caller's fault; nothing was done       */
+  MPRT_OUT_OF_MEMORY = 2,
+  MPRT_UNSUPPORTED = 3,      /* this device or communicator cannot do it   */
+  MPRT_TIMEOUT = 4,          /* a peer did not arrive in time              */
+  MPRT_PEER_FAILED = 5,      /* a peer died or reported a failure          */
+  MPRT_MISMATCH = 6,         /* ranks called different collectives         */
+  MPRT_IO_ERROR = 7,
+  MPRT_INTERNAL = 8
+} mprt_status;
+
+typedef enum {
+  MPRT_F32 = 0,
+  MPRT_F64 = 1,
+  MPRT_F16 = 2,
+  MPRT_BF16 = 3,
+  MPRT_I8 = 4,
+  MPRT_U8 = 5,
+  MPRT_I16 = 6,
+  MPRT_I32 = 7,
+  MPRT_I64 = 8,
+  MPRT_BOOL = 9, /* one byte, 0 or 1 */
+  MPRT_F8E4M3 = 10,
+  MPRT_F8E5M2 = 11
+} mprt_dtype;
+
+typedef enum {
+  MPRT_SUM = 0,
+  MPRT_PROD = 1,
+  MPRT_MIN = 2,
+  MPRT_MAX = 3,
+  MPRT_MEAN = 4 /* the sum over the group, divided by its size */
+} mprt_reduction;
+
+typedef enum {
+  MPRT_ALL_REDUCE = 0,
+  MPRT_REDUCE_SCATTER = 1,
+  MPRT_ALL_GATHER = 2,
+  MPRT_ALL_TO_ALL = 3,
+  MPRT_BROADCAST = 4,
+  MPRT_SEND = 5,
+  MPRT_RECV = 6,
+  MPRT_BARRIER = 7
+} mprt_collective_kind;
+
+/* One process' running instance of one program: its device, its streams, its
+ * communicators and its arena. Opaque to programs. */
+typedef struct mprt_context mprt_context;
+
+/* Stream 0 computes. Stream 1 + c belongs to communicator c. Work on one
+ * stream runs in the order of the calls; between streams only events order. */
+#define MPRT_COMPUTE_STREAM 0u
+#define MPRT_COMM_STREAM(c) (1u + (c))
+
+/* A generated kernel. `fn` receives one pointer an operand, in the order of
+ * the launch; all shapes are compiled in. Bytes and flops are what it moves
+ * and computes once, for traces and reports. */
+typedef struct {
+  uint32_t id;
+  void (*fn)(void *const *args);
+  const char *name;
+  const char *location;
+  uint64_t bytes;
+  uint64_t flops;
+} mprt_kernel;
+
+/* The most batch dimensions that a mprt_gemm may carry. */
+#define MPRT_GEMM_MAX_BATCH 4
+
+/* C[..., i, j] = sum_k A[..., i, k] * B[..., k, j]  (+ C if accumulate).
+ *
+ * Strides are in elements; [0] steps the first of the two matrix dimensions
+ * (i for A and C, k for B), [1] the second. One of a matrix' two strides must
+ * be 1 (C: strides_c[1] must be 1). Batch dimension d has size batch[d] and
+ * its own stride in each operand (0 broadcasts; never in C). Types: all three
+ * f32 or all f64, or A and B bf16/f16 with C f32 or theirs. Sums are taken in
+ * f32 (f64 for f64). */
+typedef struct {
+  uint32_t id;
+  uint8_t type_a, type_b, type_c; /* mprt_dtype */
+  uint8_t accumulate;             /* 0: overwrite C, 1: add to it */
+  uint32_t batch_rank;            /* 0 .. MPRT_GEMM_MAX_BATCH */
+  int64_t m, n, k;
+  int64_t strides_a[2], strides_b[2], strides_c[2];
+  int64_t batch[MPRT_GEMM_MAX_BATCH];
+  int64_t batch_a[MPRT_GEMM_MAX_BATCH];
+  int64_t batch_b[MPRT_GEMM_MAX_BATCH];
+  int64_t batch_c[MPRT_GEMM_MAX_BATCH];
+  const char *name;
+  const char *location;
+} mprt_gemm_desc;
+
+/* One collective of a program. `count` is in elements of `type`:
+ *   all_reduce      send[count], recv[count]
+ *   reduce_scatter  send[count * size], recv[count]
+ *   all_gather      send[count], recv[count * size]
+ *   all_to_all      send[count * size], recv[count * size]; block r goes to r
+ *   broadcast       root's send[count], every recv[count]
+ *   send / recv     buffer of count elements, to or from group rank `peer`
+ *   barrier         no buffers
+ * send == recv is "in place" for all_reduce, broadcast and all_to_all; in
+ * place reduce_scatter has recv == send + rank * count, all_gather has send ==
+ * recv + rank * count. `type` travels; sums are taken in `accumulate`. */
+typedef struct {
+  uint32_t id;           /* the same on every rank that takes part */
+  uint8_t kind;          /* mprt_collective_kind */
+  uint8_t reduction;     /* mprt_reduction, where the kind reduces */
+  uint8_t type;          /* mprt_dtype of the buffers and on the wire */
+  uint8_t accumulate;    /* mprt_dtype in which partial sums are kept */
+  uint32_t communicator; /* index into the manifest's communicators */
+  int32_t peer;          /* group rank: root, destination or source; else -1 */
+  uint64_t count;
+  const char *name;
+  const char *location;
+} mprt_collective;
+
+/* Runs `kernel` on `stream`. */
+mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
+                        const mprt_kernel *kernel, void *const *args);
+
+/* Matrix product on `stream`; see mprt_gemm_desc. */
+mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
+                      const mprt_gemm_desc *desc, const void *a, const void *b,
+                      void *c);
+
+/* Copies `bytes` from src to dst (no overlap), or fills dst with zero bytes. */
+mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
+                      const void *src, uint64_t bytes);
+mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
+                      uint64_t bytes);
+
+/* Enqueues a collective on `stream` and returns; the buffers belong to it
+ * until an event recorded after it on that stream has been waited for. Every
+ * rank of a communicator enqueues the same collectives in the same order.
+ * Buffers inside the arena are reduced without staging where the
+ * communicator can. */
+mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
+                                const mprt_collective *collective,
+                                const void *send, void *recv);
+
+/* Events are numbered 0 .. events - 1 (the manifest gives the count) and may
+ * be recorded again once waited for. `record` marks the present end of the
+ * stream; `stream_wait` makes later work on `stream` wait for that mark. On
+ * the host device the compute stream is the calling thread. */
+mprt_status mprt_event_record(mprt_context *ctx, uint32_t stream,
+                              uint32_t event);
+mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
+                             uint32_t event);
+
+/* The first error of this context, or MPRT_OK, and its message: one line that
+ * names the call, the rank, the collective and its source location. The string
+ * lives as long as the context. */
+mprt_status mprt_status_of(const mprt_context *ctx);
+const char *mprt_message_of(const mprt_context *ctx);
+
+/* What a program exports (the names are looked up with dlsym):
+ *   const uint32_t mpcomm_abi_version
+ *   const char     mpcomm_manifest[]    JSON, see docs/Design/Manifest.md
+ *   one entry point of this type per function, named in the manifest. `args`:
+ *   the buffers of the function's arguments in order, then those of the
+ *   results that do not alias an argument. `arena`: arena_bytes of scratch,
+ *   aligned to 64 bytes; nothing in it lives from one call to the next. */
+typedef int32_t (*mprt_entry)(mprt_context *ctx, void *const *args,
+                              void *arena);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* MPCOMM_RUNTIME_MPRT_H */

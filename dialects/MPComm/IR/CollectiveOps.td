@@ -127,7 +127,7 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
                        OptionalAttr<TypeAttr>:$accumulate);
   let results = (outs Variadic<MPComm_Tensor>:$outputs);
   let assemblyFormat = [{
-    `(` $inputs `)` `on` $mesh `axes` $axes $reduction (`wire` $wire^)?
+    `(` $inputs `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
     (`accumulate` $accumulate^)? attr-dict `:` type($inputs)
   }];
   let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
@@ -171,7 +171,7 @@ def MPComm_ReduceScatterOp : MPComm_CollectiveOp<"reduce_scatter",
                        OptionalAttr<TypeAttr>:$accumulate);
   let results = (outs MPComm_Tensor:$result);
   let assemblyFormat = [{
-    `(` $input `)` `on` $mesh `axes` $axes $reduction (`wire` $wire^)?
+    `(` $input `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
     (`accumulate` $accumulate^)? `dim` `=` $dim attr-dict `:`
     functional-type(operands, results)
   }];
@@ -371,7 +371,7 @@ def MPComm_AsyncOp : MPComm_Op<"async", [
   }];
   let results = (outs MPComm_FutureType:$future);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$body attr-dict `:` type($future)";
+  let assemblyFormat = "$body attr-dict `:` qualified(type($future))";
   let extraClassDeclaration = [{
     /// The collective inside; null where the op is malformed.
     ::mlir::Operation *getCollective();
@@ -410,7 +410,7 @@ def MPComm_AwaitOp : MPComm_Op<"await", [
   }];
   let arguments = (ins MPComm_FutureType:$future);
   let results = (outs Variadic<MPComm_Tensor>:$results);
-  let assemblyFormat = "$future attr-dict `:` type($future)";
+  let assemblyFormat = "$future attr-dict `:` qualified(type($future))";
   let hasVerifier = 1;
 }
 

@@ -196,7 +196,7 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "Full", [{
                        DenseI64ArrayAttr:$dims);
   let results = (outs MPComm_Tensor:$result);
   let assemblyFormat = [{
-    $reduction $input `,` `dims` `=` $dims attr-dict `:`
+    `` $reduction $input `,` `dims` `=` $dims attr-dict `:`
     functional-type(operands, results)
   }];
   let hasFolder = 1;

@@ -60,5 +60,23 @@ static void printPlainF64(OpAsmPrinter &printer, Operation *, FloatAttr value) {
   printer.printAttributeWithoutType(value);
 }
 
+/// An operand that may be missing, and the comma that follows it.
+static ParseResult parseOptionalOperand(
+    OpAsmParser &parser,
+    std::optional<OpAsmParser::UnresolvedOperand> &operand) {
+  OpAsmParser::UnresolvedOperand parsed;
+  OptionalParseResult result = parser.parseOptionalOperand(parsed);
+  if (!result.has_value())
+    return success();
+  operand = parsed;
+  return failure(failed(*result) || parser.parseComma());
+}
+
+static void printOptionalOperand(OpAsmPrinter &printer, Operation *,
+                                 Value operand) {
+  if (operand)
+    printer << ' ' << operand << ',';
+}
+
 #define GET_OP_CLASSES
 #include "mpcomm/Dialect/MPComm/IR/MPCommOps.cpp.inc"

@@ -201,7 +201,7 @@ def MPComm_GeluOp : MPComm_GeluBase<"gelu", "5",
     Made by front ends; gone by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat =
-      "$input (`approximate` $approximate^)? attr-dict `:` type($result)";
+      "$input (`approximate` `` $approximate^)? attr-dict `:` type($result)";
 }
 
 def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
@@ -218,7 +218,7 @@ def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
     Made by front ends; gone by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
-    $grad `,` $input (`approximate` $approximate^)? attr-dict `:` type($result)
+    $grad `,` $input (`approximate` `` $approximate^)? attr-dict `:` type($result)
   }];
 }
 
@@ -305,7 +305,7 @@ def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "Full", [{
                        I64Attr:$ignore_index);
   let results = (outs MPComm_FloatTensor:$loss, MPComm_FloatTensor:$lse);
   let assemblyFormat = [{
-    $logits `,` $targets $reduction `ignore_index` `=` $ignore_index attr-dict
+    $logits `,` $targets `` $reduction `ignore_index` `=` $ignore_index attr-dict
     `:` functional-type(operands, results)
   }];
 }
@@ -337,7 +337,7 @@ def MPComm_CrossEntropyGradOp
                        I64Attr:$ignore_index);
   let results = (outs MPComm_FloatTensor:$result);
   let assemblyFormat = [{
-    $grad `,` $logits `,` $targets `,` $lse $reduction `ignore_index` `=`
+    $grad `,` $logits `,` $targets `,` $lse `` $reduction `ignore_index` `=`
     $ignore_index attr-dict `:` functional-type(operands, results)
   }];
 }

@@ -45,7 +45,7 @@ def MPComm_SgdUpdateOp : MPComm_OptimizerOp<"sgd_update", "6"> {
   let results = (outs MPComm_FloatTensor:$new_param,
                       Optional<MPComm_FloatTensor>:$new_momentum_buffer);
   let assemblyFormat = [{
-    $param `,` $grad `,` $lr (`,` $momentum_buffer^)? `,`
+    $param `,` $grad `,` $lr `,` `` custom<OptionalOperand>($momentum_buffer)
     (`momentum` `=` custom<PlainF64>($momentum)^ `,`)?
     `weight_decay` `=` custom<PlainF64>($weight_decay) attr-dict `:`
     functional-type(operands, results)

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/Builders.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
@@ -52,9 +52,8 @@ SmallVector<int64_t> DotGeneralOp::getRhsFreeDims() {
 
 Type DotGeneralOp::getAccumulationType() {
   Type element = getLhs().getType().getElementType();
-  return element.getIntOrFloatBitWidth() < 32
-             ? Float32Type::get(getContext())
-             : element;
+  return element.getIntOrFloatBitWidth() < 32 ? Float32Type::get(getContext())
+                                              : element;
 }
 
 LogicalResult DotGeneralOp::inferReturnTypes(MLIRContext *,
@@ -73,9 +72,9 @@ LogicalResult DotGeneralOp::inferReturnTypes(MLIRContext *,
       lhsContract.size() != rhsContract.size()) // dot_general C1
     return inferError(location, "dot_general",
                       "expects as many dimensions of lhs as of rhs, got ",
-                      lhsBatch.size(), " and ", rhsBatch.size(),
-                      " batching, ", lhsContract.size(), " and ",
-                      rhsContract.size(), " contracting");
+                      lhsBatch.size(), " and ", rhsBatch.size(), " batching, ",
+                      lhsContract.size(), " and ", rhsContract.size(),
+                      " contracting");
   auto checkDims = [&](RankedTensorType type, StringRef name,
                        ArrayRef<int64_t> batch,
                        ArrayRef<int64_t> contract) -> LogicalResult {
@@ -107,9 +106,8 @@ LogicalResult DotGeneralOp::inferReturnTypes(MLIRContext *,
       failed(checkSizes(lhsContract, rhsContract)))
     return failure();
   if (lhs.getElementType() != rhs.getElementType()) // dot_general C4
-    return inferError(location, "dot_general",
-                      "expects one element type, got ", lhs.getElementType(),
-                      " and ", rhs.getElementType());
+    return inferError(location, "dot_general", "expects one element type, got ",
+                      lhs.getElementType(), " and ", rhs.getElementType());
   SmallVector<int64_t> shape;
   for (int64_t d : lhsBatch)
     shape.push_back(lhs.getDimSize(d));
@@ -145,8 +143,8 @@ LogicalResult TransposeOp::inferReturnTypes(MLIRContext *,
   }
   if (static_cast<int64_t>(dims.size()) != input.getRank())
     return inferError(location, "transpose",
-                      "expects 'dims' to be a permutation of ",
-                      input.getRank(), " dimensions");
+                      "expects 'dims' to be a permutation of ", input.getRank(),
+                      " dimensions");
   types.push_back(RankedTensorType::get(shape, input.getElementType()));
   return success();
 }
@@ -296,18 +294,21 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *,
   if (low.size() != rank || high.size() != rank ||
       interior.size() != rank) // pad C1
     return inferError(location, "pad", "expects ", rank,
-                      " low, high and interior amounts, got ", low.size(),
-                      ", ", high.size(), " and ", interior.size());
+                      " low, high and interior amounts, got ", low.size(), ", ",
+                      high.size(), " and ", interior.size());
   SmallVector<int64_t> shape;
   for (size_t d = 0; d < rank; ++d) {
     if (low[d] < 0 || high[d] < 0 || interior[d] < 0) // pad C2
-      return inferError(location, "pad",
-                        "expects amounts that are not negative, got ", low[d],
-                        ", ", high[d], " and ", interior[d],
-                        " for dimension ", d);
-    int64_t size = input.getDimSize(d);
-    shape.push_back(low[d] + size + (size ? (size - 1) * interior[d] : 0) +
-                    high[d]);
+      return inferError(
+          location, "pad", "expects amounts that are not negative, got ",
+          low[d], ", ", high[d], " and ", interior[d], " for dimension ", d);
+    int64_t size = input.getDimSize(d), gaps = std::max<int64_t>(size - 1, 0);
+    int64_t most = mpcomm::detail::kMaxElements; // no sum below overflows
+    if (low[d] > most || high[d] > most || size > most ||
+        (gaps && interior[d] > most / gaps))
+      return inferError(location, "pad", "makes dimension ", d,
+                        " larger than any tensor's");
+    shape.push_back(low[d] + size + gaps * interior[d] + high[d]);
   }
   if (value.getRank() != 0 ||
       value.getElementType() != input.getElementType()) // pad C3

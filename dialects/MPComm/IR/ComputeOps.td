@@ -252,7 +252,8 @@ def MPComm_ConcatenateOp
   let arguments = (ins Variadic<MPComm_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs MPComm_Tensor:$result);
   let assemblyFormat = [{
-    $inputs `,` `dim` `=` $dim attr-dict `:` functional-type(operands, results)
+    custom<OperandsAndComma>($inputs) `dim` `=` $dim attr-dict `:`
+    functional-type(operands, results)
   }];
   let hasFolder = 1;
 }

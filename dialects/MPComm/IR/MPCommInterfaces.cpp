@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
 
@@ -15,6 +15,16 @@ using namespace mlir;
 using namespace mpcomm;
 
 #include "mpcomm/Dialect/MPComm/IR/MPCommInterfaces.cpp.inc"
+
+bool mpcomm::detail::isCountable(Type type) {
+  int64_t n = 1;
+  for (int64_t size : cast<ShapedType>(type).getShape()) {
+    if (size > kMaxElements / n)
+      return false;
+    n *= std::max<int64_t>(size, 1);
+  }
+  return true;
+}
 
 int64_t mpcomm::detail::countElements(Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
@@ -74,8 +84,8 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
 
   Type wire = collective.getWireType();
   Type accumulate = collective.getAccumulateType();
-  for (auto [type, name] : {std::pair(wire, "wire"),
-                            std::pair(accumulate, "accumulate")}) {
+  for (auto [type, name] :
+       {std::pair(wire, "wire"), std::pair(accumulate, "accumulate")}) {
     if (!type)
       continue;
     if (!isa<FloatType>(type)) // C3 of the reducing ones
@@ -83,9 +93,9 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
              << "expects a float type for '" << name << "', got " << type;
     for (Type operand : op->getOperandTypes())
       if (!isa<FloatType>(getElementTypeOrSelf(operand)))
-        return op->emitOpError() << "has '" << name
-                                 << "' but an operand of type " << operand
-                                 << ", expected float elements";
+        return op->emitOpError()
+               << "has '" << name << "' but an operand of type " << operand
+               << ", expected float elements";
   }
   if (wire && accumulate &&
       accumulate.getIntOrFloatBitWidth() < wire.getIntOrFloatBitWidth())
@@ -95,8 +105,8 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
   if (collective.getCollectiveReduction() == Reduction::Mean)
     for (Type operand : op->getOperandTypes())
       if (!isa<FloatType>(getElementTypeOrSelf(operand))) // C4
-        return op->emitOpError() << "expects float elements for 'mean', got "
-                                 << operand;
+        return op->emitOpError()
+               << "expects float elements for 'mean', got " << operand;
   return success();
 }
 
@@ -115,8 +125,12 @@ static LogicalResult verifyScaledDims(Operation *op, ArrayRef<int64_t> divided,
              << " to be divisible by the " << group << " ranks of the group";
     shape[dim] /= group;
   }
-  for (int64_t dim : multiplied)
+  for (int64_t dim : multiplied) {
+    if (shape[dim] > mpcomm::detail::kMaxElements / group)
+      return op->emitOpError()
+             << "makes dimension " << dim << " larger than any tensor's";
     shape[dim] *= group;
+  }
   auto expected = RankedTensorType::get(shape, input.getElementType());
   if (result != expected)
     return op->emitOpError() << "expects result type " << expected << " for "
@@ -125,11 +139,10 @@ static LogicalResult verifyScaledDims(Operation *op, ArrayRef<int64_t> divided,
 }
 
 static LogicalResult verifyDim(Operation *op, StringRef name, int64_t dim) {
-  int64_t rank =
-      cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
+  int64_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
   if (dim < 0 || dim >= rank)
-    return op->emitOpError() << "expects '" << name << "' in [0, " << rank
-                             << "), got " << dim;
+    return op->emitOpError()
+           << "expects '" << name << "' in [0, " << rank << "), got " << dim;
   return success();
 }
 
@@ -147,8 +160,8 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
   FlatSymbolRefAttr name = collective.getMeshAttr();
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, name);
   if (!mesh)
-    return op->emitOpError() << "names " << name
-                             << ", which is not an mpcomm.mesh";
+    return op->emitOpError()
+           << "names " << name << ", which is not an mpcomm.mesh";
   int64_t group = 1;
   for (Attribute axis : collective.getAxesAttr()) {
     StringRef axisName = cast<StringAttr>(axis).getValue();

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/Builders.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -43,11 +43,10 @@ static ParseResult parseMeshAxes(OpAsmParser &parser, ArrayAttr &names,
 static void printMeshAxes(OpAsmPrinter &printer, Operation *, ArrayAttr names,
                           DenseI64ArrayAttr sizes) {
   printer << "<[";
-  llvm::interleaveComma(llvm::zip(names, sizes.asArrayRef()), printer,
-                        [&](auto axis) {
-                          printer << std::get<0>(axis) << " = "
-                                  << std::get<1>(axis);
-                        });
+  llvm::interleaveComma(
+      llvm::zip(names, sizes.asArrayRef()), printer, [&](auto axis) {
+        printer << std::get<0>(axis) << " = " << std::get<1>(axis);
+      });
   printer << "]>";
 }
 
@@ -61,9 +60,9 @@ static void printPlainF64(OpAsmPrinter &printer, Operation *, FloatAttr value) {
 }
 
 /// An operand that may be missing, and the comma that follows it.
-static ParseResult parseOptionalOperand(
-    OpAsmParser &parser,
-    std::optional<OpAsmParser::UnresolvedOperand> &operand) {
+static ParseResult
+parseOptionalOperand(OpAsmParser &parser,
+                     std::optional<OpAsmParser::UnresolvedOperand> &operand) {
   OpAsmParser::UnresolvedOperand parsed;
   OptionalParseResult result = parser.parseOptionalOperand(parsed);
   if (!result.has_value())
@@ -76,6 +75,28 @@ static void printOptionalOperand(OpAsmPrinter &printer, Operation *,
                                  Value operand) {
   if (operand)
     printer << ' ' << operand << ',';
+}
+
+/// Operands, each followed by a comma: what follows is no operand.
+static ParseResult parseOperandsAndComma(
+    OpAsmParser &parser,
+    SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands) {
+  while (true) {
+    OpAsmParser::UnresolvedOperand parsed;
+    OptionalParseResult result = parser.parseOptionalOperand(parsed);
+    if (!result.has_value())
+      return success();
+    if (failed(*result) || parser.parseComma())
+      return failure();
+    operands.push_back(parsed);
+  }
+}
+
+static void printOperandsAndComma(OpAsmPrinter &printer, Operation *,
+                                  OperandRange operands) {
+  llvm::interleave(
+      operands, printer, [&](Value operand) { printer << operand << ','; },
+      " ");
 }
 
 #define GET_OP_CLASSES

@@ -21,13 +21,21 @@ def MPComm_FutureType : TypeDef<MPComm_Dialect, "Future"> {
 
     Example: `!mpcomm.future<tensor<64x10xf32>, tensor<10xf32>>`
   }];
-  let parameters = (ins ArrayRefParameter<"::mlir::Type">:$types);
-  let assemblyFormat = "`<` $types `>`";
+  let parameters = (ins OptionalArrayRefParameter<"::mlir::Type">:$types);
+  let assemblyFormat = "`<` (`>`) : ($types^ `>`)?";
 }
 
-def MPComm_Tensor : StaticShapeTensorOf<[AnyFloat, AnySignlessInteger]>;
-def MPComm_FloatTensor : StaticShapeTensorOf<[AnyFloat]>;
-def MPComm_IndexTensor : StaticShapeTensorOf<[I32, I64]>;
+/// Tensors so large that counting their bytes overflows 64 bits are refused
+/// here, once, so that nothing else has to think of them.
+class MPComm_TensorOf<list<Type> types>
+    : ConfinedType<StaticShapeTensorOf<types>,
+                   [CPred<"::mpcomm::detail::isCountable($_self)">],
+                   StaticShapeTensorOf<types>.summary #
+                       " and at most 2^48 elements">;
+
+def MPComm_Tensor : MPComm_TensorOf<[AnyFloat, AnySignlessInteger]>;
+def MPComm_FloatTensor : MPComm_TensorOf<[AnyFloat]>;
+def MPComm_IndexTensor : MPComm_TensorOf<[I32, I64]>;
 def MPComm_ScalarTensor
     : ConfinedType<MPComm_FloatTensor,
                    [CPred<"::llvm::cast<::mlir::ShapedType>($_self).getRank() == 0">],

@@ -45,6 +45,12 @@ inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 
 namespace detail {
 
+/// The most elements that a tensor may have: their bytes, and those of a few
+/// tensors together, fit 64 bits.
+inline constexpr int64_t kMaxElements = int64_t(1) << 48;
+/// Whether a tensor of static shape has at most kMaxElements elements, empty
+/// dimensions counting as one.
+bool isCountable(mlir::Type type);
 /// Elements of a shaped type with static shape; 1 for anything else.
 int64_t countElements(mlir::Type type);
 /// Elements of all results of `op`.

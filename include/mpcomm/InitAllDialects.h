@@ -9,6 +9,7 @@
 #ifndef MPCOMM_INITALLDIALECTS_H
 #define MPCOMM_INITALLDIALECTS_H
 
+#include "mpcomm/Analysis/ExternalModels.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
@@ -17,6 +18,7 @@ namespace mpcomm {
 /// Adds the project's dialects, and their external models, to `registry`.
 inline void registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<MPCommDialect, mprt::MPRTDialect>();
+  registerExternalModels(registry);
   mprt::registerBufferizableOpInterfaceExternalModels(registry);
 }
 

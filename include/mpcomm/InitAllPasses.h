@@ -9,10 +9,12 @@
 #ifndef MPCOMM_INITALLPASSES_H
 #define MPCOMM_INITALLPASSES_H
 
+#include "mpcomm/Transforms/Passes.h"
+
 namespace mpcomm {
 
 /// Registers the project's passes and pipelines with MLIR's command lines.
-inline void registerAllPasses() {}
+inline void registerAllPasses() { registerMPCommTransformsPasses(); }
 
 } // namespace mpcomm
 

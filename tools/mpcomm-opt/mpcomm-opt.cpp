@@ -17,10 +17,16 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#ifdef MPCOMM_TEST_PASSES
+#include "TestPasses.h"
+#endif
 
 int main(int argc, char **argv) {
   mlir::registerAllPasses();
   mpcomm::registerAllPasses();
+#ifdef MPCOMM_TEST_PASSES
+  mpcomm::test::registerTestPasses();
+#endif
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);

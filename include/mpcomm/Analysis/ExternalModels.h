@@ -1,0 +1,39 @@
+//===- ExternalModels.h - interfaces for upstream's ops ----------*- C++
+//-*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// CostOpInterface and PrecisionOpInterface for the ops of arith, math, tensor
+// and linalg, so that passes treat them as they treat the mpcomm dialect's own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_EXTERNALMODELS_H
+#define MPCOMM_ANALYSIS_EXTERNALMODELS_H
+
+namespace mlir {
+class DialectRegistry;
+} // namespace mlir
+
+namespace mpcomm {
+
+/// Attaches CostOpInterface to arith, math, tensor and linalg ops where these
+/// dialects are loaded. A dynamic size counts as 1.
+void registerCostModels(mlir::DialectRegistry &registry);
+
+/// Attaches PrecisionOpInterface likewise.
+void registerPrecisionModels(mlir::DialectRegistry &registry);
+
+/// Both.
+inline void registerExternalModels(mlir::DialectRegistry &registry) {
+  registerCostModels(registry);
+  registerPrecisionModels(registry);
+}
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_EXTERNALMODELS_H

@@ -1,0 +1,70 @@
+//===- RankVariance.h - which values differ between ranks --------*- C++
+//-*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A forward dataflow analysis over the two-point lattice "the same on all ranks
+// that differ only along one mesh axis" < "may differ". It errs towards "may
+// differ".
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_RANKVARIANCE_H
+#define MPCOMM_ANALYSIS_RANKVARIANCE_H
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "llvm/ADT/DenseSet.h"
+#include <string>
+
+namespace mpcomm {
+
+/// What may differ along `axis` in a function that all ranks run:
+/// - arguments of role `batch` and `rng`, and futures from outside;
+/// - what reduce_scatter, all_to_all and recv over the axis give; the other
+///   collectives over the axis give one value to all of the group;
+/// - results of any other op with an operand, or a value used in one of its
+///   regions, that may differ, or with effects that are not known.
+///
+/// An op with regions is iterated to a fixed point. Linear in the number of ops
+/// for straight-line code; each level of loops may double it.
+class RankVariance {
+public:
+  /// `function` may be a declaration.
+  RankVariance(mlir::FunctionOpInterface function, llvm::StringRef axis);
+
+  /// Whether the value may differ between ranks.
+  bool varies(mlir::Value value) const { return varying.contains(value); }
+
+  /// Whether ranks may disagree on executing `op`, which is in the function:
+  /// the innermost reason (an op with regions, or a branch), or null.
+  mlir::Operation *getDivergence(mlir::Operation *op) const;
+
+  /// A value that varies by itself, such as a batch argument, and from which
+  /// `value` gets it. `value` must vary.
+  mlir::Value getOrigin(mlir::Value value) const;
+
+  /// For a note: where `value` gets it from.
+  std::string describeOrigin(mlir::Value value) const;
+
+private:
+  bool mark(mlir::Value value) { return varying.insert(value).second; }
+  bool markResults(mlir::Operation *op);
+  bool visit(mlir::Operation *op);
+  bool visitCollective(CollectiveOpInterface op);
+  bool visitRegion(mlir::Region &region);
+  bool anyVaries(mlir::ValueRange values) const;
+  bool dependsOnVaryingScalar(mlir::Operation *op) const;
+
+  mlir::FunctionOpInterface function;
+  mlir::StringAttr axis;
+  llvm::DenseSet<mlir::Value> varying;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_RANKVARIANCE_H

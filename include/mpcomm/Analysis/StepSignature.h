@@ -1,0 +1,60 @@
+//===- StepSignature.h - roles and names of a step ---------------*- C++
+//-*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reads `mpcomm.role`, `mpcomm.name` and `mpcomm.donated` off the arguments and
+// results of a function. All of it works on any function, with attributes or
+// without.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_STEPSIGNATURE_H
+#define MPCOMM_ANALYSIS_STEPSIGNATURE_H
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include <optional>
+#include <string>
+
+namespace mpcomm {
+
+/// The functions that Form 1 knows by name.
+inline constexpr llvm::StringLiteral kTrainStep = "train_step";
+inline constexpr llvm::StringLiteral kEvaluate = "evaluate";
+
+/// The role, or nothing where the attribute is missing.
+std::optional<Role> getArgumentRole(mlir::FunctionOpInterface function,
+                                    unsigned index);
+std::optional<Role> getResultRole(mlir::FunctionOpInterface function,
+                                  unsigned index);
+
+/// The name, empty where the attribute is missing.
+llvm::StringRef getArgumentName(mlir::FunctionOpInterface function,
+                                unsigned index);
+llvm::StringRef getResultName(mlir::FunctionOpInterface function,
+                              unsigned index);
+
+/// The result for which an argument's buffer may be reused, or nothing.
+std::optional<int64_t> getDonation(mlir::FunctionOpInterface function,
+                                   unsigned index);
+
+/// State that one step gives to the next: parameter, optimizer_state, buffer,
+/// loss_scale, rng.
+bool isStateRole(Role role);
+
+/// State that all data-parallel ranks hold alike: isStateRole but rng.
+bool isReplicatedRole(Role role);
+
+/// For messages: `argument #3 'wte.weight'`, without the name if there is none.
+std::string describeArgument(mlir::FunctionOpInterface function,
+                             unsigned index);
+std::string describeResult(mlir::FunctionOpInterface function, unsigned index);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_STEPSIGNATURE_H

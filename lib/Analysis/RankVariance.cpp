@@ -1,0 +1,197 @@
+//===- RankVariance.cpp - which values differ between ranks ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One walk in program order decides straight-line code. Regions are walked
+// until nothing changes: the set of varying values only grows.
+//
+// Invariant of the walk over an op with regions: its block arguments vary if
+// one of its operands does, or an operand of a terminator inside; so do its
+// results. That is coarser than following each loop-carried value, and needs to
+// know nothing of the op.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Analysis/RankVariance.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Analysis/StepSignature.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+RankVariance::RankVariance(FunctionOpInterface function, StringRef axisName)
+    : function(function),
+      axis(StringAttr::get(function->getContext(), axisName)) {
+  if (function.isExternal())
+    return;
+  Region &body = function.getFunctionBody();
+  for (BlockArgument argument : body.getArguments()) {
+    std::optional<Role> role =
+        getArgumentRole(function, argument.getArgNumber());
+    if (role == Role::Batch || role == Role::Rng ||
+        isa<FutureType>(argument.getType()))
+      mark(argument);
+  }
+  while (visitRegion(body) && !body.hasOneBlock()) {
+  }
+}
+
+bool RankVariance::anyVaries(ValueRange values) const {
+  return llvm::any_of(values, [&](Value value) { return varies(value); });
+}
+
+bool RankVariance::markResults(Operation *op) {
+  bool changed = false;
+  for (Value result : op->getResults())
+    changed |= mark(result);
+  return changed;
+}
+
+/// Walks the region once; true if a value was added. Arguments of blocks other
+/// than the first get what a terminator passes.
+bool RankVariance::visitRegion(Region &region) {
+  bool changed = false;
+  for (Block &block : region)
+    for (Operation &op : block)
+      changed |= visit(&op);
+  if (region.hasOneBlock() || region.empty())
+    return changed;
+  bool passed = llvm::any_of(region, [&](Block &block) {
+    return !block.empty() && anyVaries(block.back().getOperands());
+  });
+  if (passed)
+    for (Block &block : llvm::drop_begin(region))
+      for (Value argument : block.getArguments())
+        changed |= mark(argument);
+  return changed;
+}
+
+bool RankVariance::visitCollective(CollectiveOpInterface op) {
+  bool overAxis = llvm::is_contained(op.getAxesAttr(), Attribute(axis));
+  switch (op.getCollectiveKind()) {
+  case CollectiveKind::AllReduce:
+  case CollectiveKind::AllGather:
+  case CollectiveKind::Broadcast:
+    if (overAxis)
+      return false;
+    return anyVaries(op->getOperands()) && markResults(op);
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::AllToAll:
+    return (overAxis || anyVaries(op->getOperands())) && markResults(op);
+  case CollectiveKind::Recv:
+    return markResults(op);
+  case CollectiveKind::Send:
+  case CollectiveKind::Barrier:
+    return false;
+  }
+  return markResults(op);
+}
+
+bool RankVariance::visit(Operation *op) {
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+    return visitCollective(collective);
+  if (auto async = dyn_cast<AsyncOp>(op)) {
+    bool changed = visitRegion(async.getBody());
+    Operation &yield = async.getBody().front().back();
+    return (anyVaries(yield.getOperands()) && mark(async.getFuture())) ||
+           changed;
+  }
+  bool operandVaries = anyVaries(op->getOperands());
+  if (op->getNumRegions() == 0) {
+    if (op->getNumResults() == 0 || varies(op->getResult(0)))
+      return false;
+    bool unknown =
+        !operandVaries && !isa<AwaitOp>(op) && !isMemoryEffectFree(op);
+    return (operandVaries || unknown) && markResults(op);
+  }
+
+  bool unknown = !op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() &&
+                 !isMemoryEffectFree(op);
+  bool changed = false;
+  for (bool again = true; again; changed |= again) {
+    again = false;
+    for (Region &region : op->getRegions())
+      again |= visitRegion(region);
+    bool passed = operandVaries || unknown;
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        passed |= !block.empty() && anyVaries(block.back().getOperands());
+    if (!passed)
+      continue;
+    again |= markResults(op);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (Value argument : block.getArguments())
+          again |= mark(argument);
+  }
+  return changed;
+}
+
+/// Control is decided by scalars: conditions and bounds.
+bool RankVariance::dependsOnVaryingScalar(Operation *op) const {
+  return llvm::any_of(op->getOperands(), [&](Value value) {
+    return !isa<ShapedType>(value.getType()) && varies(value);
+  });
+}
+
+Operation *RankVariance::getDivergence(Operation *op) const {
+  for (Operation *at = op; at && at != function; at = at->getParentOp()) {
+    Block *block = at->getBlock();
+    Operation *parent = at->getParentOp();
+    if (block && !block->isEntryBlock())
+      for (Block &other : *block->getParent())
+        if (!other.empty() && dependsOnVaryingScalar(&other.back()))
+          return &other.back();
+    if (!parent || parent == function || isa<AsyncOp>(parent))
+      continue;
+    if (dependsOnVaryingScalar(parent))
+      return parent;
+    for (Region &region : parent->getRegions())
+      for (Block &other : region)
+        if (!other.empty() && dependsOnVaryingScalar(&other.back()))
+          return &other.back();
+  }
+  return nullptr;
+}
+
+Value RankVariance::getOrigin(Value value) const {
+  llvm::DenseSet<Value> seen;
+  while (seen.insert(value).second) {
+    Operation *op = value.getDefiningOp();
+    if (!op) {
+      Block *block = cast<BlockArgument>(value).getOwner();
+      op = block->getParentOp();
+      if (!op || op == function)
+        return value;
+    }
+    Value from;
+    op->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (varies(operand) && !seen.contains(operand)) {
+          from = operand;
+          return WalkResult::interrupt();
+        }
+      return WalkResult::advance();
+    });
+    if (!from)
+      return value;
+    value = from;
+  }
+  return value;
+}
+
+std::string RankVariance::describeOrigin(Value value) const {
+  Value origin = getOrigin(value);
+  auto argument = dyn_cast<BlockArgument>(origin);
+  if (argument && argument.getOwner()->getParentOp() == function &&
+      argument.getOwner()->isEntryBlock())
+    return describeArgument(function, argument.getArgNumber());
+  if (Operation *op = origin.getDefiningOp())
+    return ("'" + op->getName().getStringRef() + "'").str();
+  return "a block argument";
+}

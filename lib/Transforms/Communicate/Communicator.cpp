@@ -1,0 +1,50 @@
+//===- Communicator.cpp - who communicates, and in which order ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Identity of communicators, and which ops fix the order of collectives.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/Communicator.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+Attribute mpcomm::getCommunicator(CollectiveOpInterface collective) {
+  SmallVector<Attribute> key(collective.getAxesAttr().getValue());
+  llvm::sort(key, [](Attribute a, Attribute b) {
+    return cast<StringAttr>(a).getValue() < cast<StringAttr>(b).getValue();
+  });
+  key.push_back(collective.getMeshAttr());
+  return ArrayAttr::get(collective->getContext(), key);
+}
+
+bool mpcomm::isMovableCollective(Operation *op) {
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  if (!collective || isa_and_nonnull<AsyncOp>(op->getParentOp()))
+    return false;
+  switch (collective.getCollectiveKind()) {
+  case CollectiveKind::AllReduce:
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::AllGather:
+  case CollectiveKind::AllToAll:
+  case CollectiveKind::Broadcast:
+    return true;
+  case CollectiveKind::Send:
+  case CollectiveKind::Recv:
+  case CollectiveKind::Barrier:
+    return false;
+  }
+  return false;
+}
+
+bool mpcomm::isOrderingPoint(Operation *op) {
+  return !isMemoryEffectFree(op) && !isMovableCollective(op);
+}

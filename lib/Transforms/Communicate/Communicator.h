@@ -1,0 +1,35 @@
+//===- Communicator.h - who communicates, and in which order ----*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the passes that move collectives ask of them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_TRANSFORMS_COMMUNICATE_COMMUNICATOR_H
+#define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_COMMUNICATOR_H
+
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+
+namespace mpcomm {
+
+/// The communicator of a collective, to compare with others: its mesh and its
+/// axes, in whatever order they are named.
+mlir::Attribute getCommunicator(CollectiveOpInterface collective);
+
+/// Whether `op` is a collective that gives values to all of its group, outside
+/// of an async: one that may move among pure ops. Sends, receives and barriers
+/// are not.
+bool isMovableCollective(mlir::Operation *op);
+
+/// Whether collectives must not move across `op`: it has effects, and is not a
+/// movable collective.
+bool isOrderingPoint(mlir::Operation *op);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_TRANSFORMS_COMMUNICATE_COMMUNICATOR_H

@@ -1,0 +1,234 @@
+//===- DataParallel.cpp - a rank for each part of the batch ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Averages gradients and the loss over a mesh axis, where they are defined.
+// What differs between ranks is RankVariance's to say; after the rewrite it is
+// asked again, and a result that all ranks should hold alike but do not is an
+// error.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Verify/Replication.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/RankVariance.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_DATAPARALLELPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-data-parallel"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+/// Uses of one value that are to see its mean over the ranks.
+using Uses = SmallVector<OpOperand *>;
+
+class DataParallel : public mpcomm::impl::DataParallelPassBase<DataParallel> {
+public:
+  using DataParallelPassBase::DataParallelPassBase;
+  void runOnOperation() override;
+
+private:
+  FailureOr<MeshOp> getOrCreateMesh();
+  FailureOr<MeshOp> extendMesh(MeshOp meshOp);
+  LogicalResult collectGradients(func::FuncOp step,
+                                 const RankVariance &variance);
+  LogicalResult collectLosses(func::FuncOp step, const RankVariance &variance);
+  LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);
+  void average(Value value, const Uses &uses);
+
+  llvm::MapVector<Value, Uses> toAverage;
+  /// By op or block: the op behind which the next all_reduce of a value that it
+  /// defines goes.
+  llvm::DenseMap<void *, Operation *> lastInserted;
+  int64_t gradients = 0, gradientBytes = 0, alike = 0;
+};
+
+} // namespace
+
+/// Adds the axis to a mesh, or checks that it is there with the right size.
+FailureOr<MeshOp> DataParallel::extendMesh(MeshOp meshOp) {
+  if (std::optional<int64_t> present = meshOp.getAxisSize(axis)) {
+    if (size != 0 && *present != size) {
+      meshOp.emitError() << "mesh @" << mesh << " has " << *present
+                         << " ranks along '" << axis << "', expected " << size;
+      return failure();
+    }
+    return meshOp;
+  }
+  if (size == 0) {
+    meshOp.emitError() << "mesh @" << mesh << " has no axis '" << axis
+                       << "', expected it, or a size to add it with";
+    return failure();
+  }
+  if (meshOp.getNumRanks() > INT32_MAX / size) {
+    meshOp.emitError() << "mesh @" << mesh << " would have more ranks than 32 "
+                       << "bits count with " << size << " along '" << axis
+                       << "'";
+    return failure();
+  }
+  Builder builder(&getContext());
+  SmallVector<Attribute> names(meshOp.getAxisNames().getValue());
+  SmallVector<int64_t> sizes(meshOp.getAxisSizes());
+  names.push_back(builder.getStringAttr(axis));
+  sizes.push_back(size);
+  meshOp.setAxisNamesAttr(builder.getArrayAttr(names));
+  meshOp.setAxisSizes(sizes);
+  return meshOp;
+}
+
+FailureOr<MeshOp> DataParallel::getOrCreateMesh() {
+  ModuleOp module = getOperation();
+  if (axis.empty() || mesh.empty()) {
+    module.emitError("expected names of the axis and of the mesh that are not "
+                     "empty");
+    return failure();
+  }
+  if (size < 0 || size > INT32_MAX) {
+    module.emitError() << "expected a size in [0, " << INT32_MAX << "], got "
+                       << size;
+    return failure();
+  }
+  if (Operation *symbol = SymbolTable::lookupSymbolIn(module, mesh)) {
+    if (auto meshOp = dyn_cast<MeshOp>(symbol))
+      return extendMesh(meshOp);
+    symbol->emitError() << "@" << mesh << " is not a mesh, expected "
+                        << "'mpcomm.mesh' or no such symbol";
+    return failure();
+  }
+  if (size == 0) {
+    module.emitError() << "there is no mesh @" << mesh << " to take the size "
+                       << "of axis '" << axis << "' from, expected it, or a "
+                       << "size";
+    return failure();
+  }
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  return MeshOp::create(builder, module.getLoc(), builder.getStringAttr(mesh),
+                        builder.getStrArrayAttr({StringRef(axis)}),
+                        builder.getDenseI64ArrayAttr({int64_t(size)}));
+}
+
+/// Notes that `use` is to see the mean.
+LogicalResult DataParallel::collect(OpOperand &use, func::FuncOp step,
+                                    StringRef what) {
+  Value value = use.get();
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || !isa<FloatType>(type.getElementType()))
+    return use.getOwner()->emitOpError()
+           << "has a " << what << " of type " << value.getType()
+           << ", expected a ranked tensor of floats with a static shape";
+  if (value.getParentRegion() != &step.getFunctionBody()) {
+    InFlightDiagnostic diag =
+        use.getOwner()->emitOpError()
+        << "has a " << what << " that is computed in a nested region, where "
+        << "ranks may not meet; expected it in the body of @" << kTrainStep;
+    diag.attachNote(value.getLoc()) << "it is computed here";
+    return diag;
+  }
+  toAverage[value].push_back(&use);
+  return success();
+}
+
+LogicalResult DataParallel::collectGradients(func::FuncOp step,
+                                             const RankVariance &variance) {
+  WalkResult result = step.walk([&](OptimizerOpInterface op) {
+    for (OpOperand *use : op.getGradientOperands()) {
+      Value gradient = use->get();
+      if (!variance.varies(gradient)) {
+        ++alike;
+        continue;
+      }
+      bool first = !toAverage.contains(gradient);
+      if (failed(collect(*use, step, "gradient")))
+        return WalkResult::interrupt();
+      gradients += first;
+      gradientBytes += first * mpcomm::detail::countBytes(gradient.getType());
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult DataParallel::collectLosses(func::FuncOp step,
+                                          const RankVariance &variance) {
+  for (Block &block : step.getFunctionBody()) {
+    auto exit = dyn_cast_if_present<func::ReturnOp>(block.getTerminator());
+    if (!exit)
+      continue;
+    for (OpOperand &use : exit->getOpOperands())
+      if (getResultRole(step, use.getOperandNumber()) == Role::Loss &&
+          variance.varies(use.get()) && failed(collect(use, step, "loss")))
+        return failure();
+  }
+  return success();
+}
+
+/// Behind the definition of `value`, and behind what was put there before.
+void DataParallel::average(Value value, const Uses &uses) {
+  OpBuilder builder(&getContext());
+  Operation *def = value.getDefiningOp();
+  void *place = def ? static_cast<void *>(def) : value.getParentBlock();
+  Operation *&last = lastInserted.try_emplace(place, def).first->second;
+  if (last)
+    builder.setInsertionPointAfter(last);
+  else
+    builder.setInsertionPointToStart(value.getParentBlock());
+  auto mean =
+      AllReduceOp::create(builder, value.getLoc(), value,
+                          FlatSymbolRefAttr::get(&getContext(), mesh),
+                          builder.getStrArrayAttr({StringRef(axis)}),
+                          ReductionAttr::get(&getContext(), Reduction::Mean),
+                          TypeAttr(), TypeAttr());
+  last = mean;
+  for (OpOperand *use : uses)
+    use->set(mean.getOutputs().front());
+}
+
+void DataParallel::runOnOperation() {
+  toAverage.clear();
+  lastInserted.clear();
+  gradients = gradientBytes = alike = 0;
+
+  auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
+  if (!step || step.isExternal()) {
+    getOperation().emitError()
+        << "expected a function @" << kTrainStep << " with a body";
+    return signalPassFailure();
+  }
+  FailureOr<MeshOp> meshOp = getOrCreateMesh();
+  if (failed(meshOp))
+    return signalPassFailure();
+  int64_t ranks = *meshOp->getAxisSize(axis);
+
+  if (ranks > 1) {
+    RankVariance variance(step, axis);
+    if (failed(collectGradients(step, variance)) ||
+        failed(collectLosses(step, variance)))
+      return signalPassFailure();
+    for (auto &[value, uses] : toAverage)
+      average(value, uses);
+    if (failed(verifyResultsReplicated(step, RankVariance(step, axis), axis)))
+      return signalPassFailure();
+  }
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("DataParallel")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("ranks", ranks)
+      << remark::metric("gradients", gradients)
+      << remark::metric("bytes", gradientBytes)
+      << remark::metric("alike", alike);
+}

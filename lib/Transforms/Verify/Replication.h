@@ -1,0 +1,38 @@
+//===- Replication.h - what all ranks hold alike ----------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Checks that Forms 3 and 4 share: what all ranks must hold alike, and that all
+// of them come to each collective.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_TRANSFORMS_VERIFY_REPLICATION_H
+#define MPCOMM_LIB_TRANSFORMS_VERIFY_REPLICATION_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Analysis/RankVariance.h"
+
+namespace mpcomm {
+
+/// Results of role parameter, optimizer_state, buffer and loss_scale, and the
+/// loss of @train_step, are the same on all ranks along the axis. Reports all
+/// that are not, at the op that returns them.
+llvm::LogicalResult verifyResultsReplicated(mlir::FunctionOpInterface function,
+                                            const RankVariance &variance,
+                                            llvm::StringRef axis);
+
+/// What `mpcomm-verify-rank-programs` says of meshes, control flow, gradients
+/// and results, for all functions of the module. `axis` is the one along which
+/// batches differ.
+llvm::LogicalResult verifyReplication(mlir::ModuleOp module,
+                                      llvm::StringRef axis);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_TRANSFORMS_VERIFY_REPLICATION_H

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -21,16 +21,32 @@ static Attribute resplat(Attribute operand, Type type) {
                : DenseElementsAttr();
 }
 
+/// The `Op` that makes `value`, if it stands before `user`. In a graph region
+/// (a module's body) values may depend on themselves; following only edges that
+/// go forward keeps folding from turning in circles.
+template <typename Op> static Op producerBefore(Operation *user, Value value) {
+  auto producer = value.getDefiningOp<Op>();
+  bool behind = producer && producer->getBlock() == user->getBlock() &&
+                !producer->isBeforeInBlock(user);
+  return behind ? Op() : producer;
+}
+
+/// The operand of an op that turned out to do nothing; for the same reason not
+/// if that is the op's own result.
+static OpFoldResult identity(Operation *op, Value input) {
+  return input == op->getResult(0) ? OpFoldResult() : OpFoldResult(input);
+}
+
 OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
   if (llvm::equal(getDims(), llvm::seq<int64_t>(0, getDims().size())))
-    return getInput();
+    return identity(*this, getInput());
   return resplat(adaptor.getInput(), getType());
 }
 
 OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
   if (getInput().getType() == getType())
-    return getInput();
-  if (auto producer = getInput().getDefiningOp<ReshapeOp>()) {
+    return identity(*this, getInput());
+  if (auto producer = producerBefore<ReshapeOp>(*this, getInput())) {
     getInputMutable().assign(producer.getInput());
     return getResult();
   }
@@ -41,27 +57,35 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
 
 OpFoldResult BroadcastInDimOp::fold(FoldAdaptor adaptor) {
   if (getInput().getType() == getType())
-    return getInput();
+    return identity(*this, getInput());
+  if (auto producer = producerBefore<BroadcastInDimOp>(*this, getInput())) {
+    SmallVector<int64_t> dims;
+    for (int64_t d : producer.getDims())
+      dims.push_back(getDims()[d]);
+    setDims(dims);
+    getInputMutable().assign(producer.getInput());
+    return getResult();
+  }
   return resplat(adaptor.getInput(), getType());
 }
 
 OpFoldResult ReduceOp::fold(FoldAdaptor) {
-  return getDims().empty() ? OpFoldResult(getInput()) : OpFoldResult();
+  return getDims().empty() ? identity(*this, getInput()) : OpFoldResult();
 }
 
 OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   if (getInput().getType() == getType())
-    return getInput();
+    return identity(*this, getInput());
   return resplat(adaptor.getInput(), getType());
 }
 
 OpFoldResult ConcatenateOp::fold(FoldAdaptor) {
-  return getInputs().size() == 1 ? OpFoldResult(getInputs().front())
+  return getInputs().size() == 1 ? identity(*this, getInputs().front())
                                  : OpFoldResult();
 }
 
 OpFoldResult PadOp::fold(FoldAdaptor) {
-  return getInput().getType() == getType() ? OpFoldResult(getInput())
+  return getInput().getType() == getType() ? identity(*this, getInput())
                                            : OpFoldResult();
 }
 
@@ -72,7 +96,7 @@ struct ComposeTransposes : public OpRewritePattern<TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TransposeOp op,
                                 PatternRewriter &rewriter) const override {
-    auto producer = op.getInput().getDefiningOp<TransposeOp>();
+    auto producer = producerBefore<TransposeOp>(op, op.getInput());
     if (!producer)
       return rewriter.notifyMatchFailure(op, "operand is not a transpose");
     SmallVector<int64_t> dims;
@@ -91,9 +115,8 @@ struct FoldTransposeIntoDot : public OpRewritePattern<DotGeneralOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(DotGeneralOp op,
                                 PatternRewriter &rewriter) const override {
-    SmallVector<int64_t> batch[2] = {
-        llvm::to_vector(op.getLhsBatchingDims()),
-        llvm::to_vector(op.getRhsBatchingDims())};
+    SmallVector<int64_t> batch[2] = {llvm::to_vector(op.getLhsBatchingDims()),
+                                     llvm::to_vector(op.getRhsBatchingDims())};
     SmallVector<int64_t> contract[2] = {
         llvm::to_vector(op.getLhsContractingDims()),
         llvm::to_vector(op.getRhsContractingDims())};
@@ -117,9 +140,9 @@ struct FoldTransposeIntoDot : public OpRewritePattern<DotGeneralOp> {
     }
     if (!changed)
       return rewriter.notifyMatchFailure(op, "no transpose to fold");
-    rewriter.replaceOpWithNewOp<DotGeneralOp>(
-        op, op.getType(), operands[0], operands[1], batch[0], batch[1],
-        contract[0], contract[1]);
+    rewriter.replaceOpWithNewOp<DotGeneralOp>(op, op.getType(), operands[0],
+                                              operands[1], batch[0], batch[1],
+                                              contract[0], contract[1]);
     return success();
   }
 };

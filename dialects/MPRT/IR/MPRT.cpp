@@ -129,6 +129,13 @@ void LaunchOp::getEffects(Effects &effects) {
 // StartOp, AwaitOp, CollectiveOp
 //===----------------------------------------------------------------------===//
 
+/// Whether one of the values of I64Attrs, which ODS gives as unsigned, is
+/// negative.
+static bool isNegative(ArrayRef<uint64_t> values) {
+  return llvm::any_of(values,
+                      [](uint64_t v) { return static_cast<int64_t>(v) < 0; });
+}
+
 /// The kind that `kind` names; checks that `reduction` fits it.
 static FailureOr<CollectiveKind> verifyKind(Operation *op, StringRef kind,
                                             StringRef reduction) {
@@ -153,7 +160,7 @@ LogicalResult StartOp::verify() {
   if (failed(kind) ||
       failed(verifyDestinationStyle(*this, getInputs(), getOutputs()))) // C2
     return failure();
-  if (getEvent() < 0 || getId() < 0 || getCommunicator() < 0)
+  if (isNegative({getEvent(), getId(), getCommunicator()}))
     return emitOpError("expects numbers that are not negative");
   size_t inputs = getInputs().size(), outputs = getOutputs().size();
   bool fits;
@@ -196,7 +203,7 @@ void StartOp::getEffects(Effects &effects) {
 }
 
 LogicalResult mprt::AwaitOp::verify() {
-  if (getEvent() < 0)
+  if (isNegative(getEvent()))
     return emitOpError("expects an event that is not negative");
   return verifyDestinationStyle(*this, getInputs(), getOutputs()); // await C1
 }
@@ -212,6 +219,8 @@ LogicalResult CollectiveOp::verify() {
       verifyKind(*this, getKind(), getReduction()); // collective C1
   if (failed(kind))
     return failure();
+  if (isNegative({getId(), getCommunicator()}))
+    return emitOpError("expects numbers that are not negative");
   if (getStream() != 0 && getStream() != getCommunicator() + 1) // C2
     return emitOpError() << "expects stream 0 or "
                          << getCommunicator() + 1 << ", got " << getStream();
@@ -247,7 +256,7 @@ void CollectiveOp::getEffects(Effects &effects) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult GemmOp::verify() {
-  if (getM() < 1 || getN() < 1 || getK() < 1) // gemm C1
+  if (isNegative({getM() - 1, getN() - 1, getK() - 1})) // gemm C1
     return emitOpError("expects positive sizes");
   for (ArrayRef<int64_t> strides :
        {getAStrides(), getBStrides(), getCStrides()})

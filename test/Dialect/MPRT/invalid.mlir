@@ -1,0 +1,338 @@
+// What the verifiers of the runtime's calls refuse. Each case names the
+// constraint that it breaks.
+
+// RUN: mpcomm-opt %s --split-input-file --verify-diagnostics
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c1(%x: tensor<8xf32>, %y: memref<8xf32>) {
+  // expected-error @below {{expects operands that are all tensors or all buffers}}
+  mprt.launch @scale ins(%x : tensor<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c2_none(%x: tensor<8xf32>) {
+  // expected-error @below {{expects results of its outputs' types}}
+  mprt.launch @scale ins(%x : tensor<8xf32>) outs(%x : tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c2_type(%x: tensor<8xf32>) {
+  // expected-error @below {{expects results of its outputs' types}}
+  %0 = mprt.launch @scale ins(%x : tensor<8xf32>) outs(%x : tensor<8xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c2_buffers(%x: memref<8xf32>) {
+  // expected-error @below {{expects no results on buffers}}
+  %0 = mprt.launch @scale ins(%x : memref<8xf32>) outs(%x : memref<8xf32>) -> (tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c3_missing(%x: memref<8xf32>) {
+  // expected-error @below {{expects @nothing to be a function with the attribute 'mpcomm.kernel'}}
+  mprt.launch @nothing ins(%x : memref<8xf32>) outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c3_kernel(%x: memref<8xf32>) {
+  // expected-error @below {{expects @launch_c3_kernel to be a function with the attribute 'mpcomm.kernel'}}
+  mprt.launch @launch_c3_kernel outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c3_count(%x: memref<8xf32>) {
+  // expected-error @below {{has 1 operands, but @scale takes 2}}
+  mprt.launch @scale outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @scale(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func @launch_c3_shape(%x: memref<4xf32>) {
+  // expected-error @below {{has operand #0 of type 'memref<4xf32>', but @scale takes 'tensor<8xf32>'}}
+  mprt.launch @scale ins(%x : memref<4xf32>) outs(%x : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c1_kind(%x: memref<8xf32>) {
+  // expected-error @below {{does not know the collective 'reduce'}}
+  mprt.start "reduce" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c1_reduction(%x: memref<8xf32>) {
+  // expected-error @below {{expects a reduction for 'all_reduce', got ''}}
+  mprt.start "all_reduce" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c1_no_reduction(%x: memref<8xf32>) {
+  // expected-error @below {{expects no reduction for 'broadcast', got 'sum'}}
+  mprt.start "broadcast" "sum" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c2(%x: memref<8xf32>, %y: tensor<8xf32>) {
+  // expected-error @below {{expects operands that are all tensors or all buffers}}
+  mprt.start "all_gather" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins(%x : memref<8xf32>) outs(%y : tensor<8xf32>) -> (tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c3_types(%x: memref<8xf32>, %y: memref<8xf64>) {
+  // expected-error @below {{expects operands of one element type}}
+  mprt.start "all_reduce" "sum" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x, %y : memref<8xf32>, memref<8xf64>)
+  return
+}
+
+// -----
+
+func.func @start_c3_all_reduce() {
+  // expected-error @below {{does not expect 0 inputs and 0 outputs for 'all_reduce'}}
+  mprt.start "all_reduce" "sum" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs()
+  return
+}
+
+// -----
+
+func.func @start_c3_broadcast(%x: memref<8xf32>) {
+  // expected-error @below {{does not expect 1 inputs and 1 outputs for 'broadcast'}}
+  mprt.start "broadcast" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins(%x : memref<8xf32>) outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c3_send(%x: memref<8xf32>) {
+  // expected-error @below {{does not expect 0 inputs and 1 outputs for 'send'}}
+  mprt.start "send" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c3_barrier(%x: memref<8xf32>) {
+  // expected-error @below {{does not expect 1 inputs and 0 outputs for 'barrier'}}
+  mprt.start "barrier" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins(%x : memref<8xf32>) outs()
+  return
+}
+
+// -----
+
+func.func @start_c3_gather(%x: memref<8xf32>) {
+  // expected-error @below {{does not expect 0 inputs and 1 outputs for 'all_gather'}}
+  mprt.start "all_gather" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @await_c1(%x: memref<8xf32>, %y: tensor<8xf32>) {
+  // expected-error @below {{expects operands that are all tensors or all buffers}}
+  mprt.await event = 0 ins(%x : memref<8xf32>) outs(%y : tensor<8xf32>) -> (tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @await_event(%x: memref<8xf32>) {
+  // expected-error @below {{expects an event that is not negative}}
+  mprt.await event = -1 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @gemm_c1_size(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects positive sizes}}
+  mprt.gemm %a, %b, %c m = 0 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c1_negative(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects positive sizes}}
+  mprt.gemm %a, %b, %c m = -8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @start_numbers(%x: memref<8xf32>) {
+  // expected-error @below {{expects numbers that are not negative}}
+  mprt.start "all_reduce" "sum" id = 0 communicator = -1 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @gemm_c1_strides(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects two strides for each matrix}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4] x [16, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c1_batch(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects at most 4 batch dimensions, with a stride of each matrix for each}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [2] strides [0] x [] -> [1] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c1_batches(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects at most 4 batch dimensions, with a stride of each matrix for each}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [1, 1, 1, 1, 1] strides [0, 0, 0, 0, 0] x [0, 0, 0, 0, 0] -> [0, 0, 0, 0, 0] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c2_a(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects a unit stride in A and in B, and in the rows of C}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 2] x [16, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c2_c(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects a unit stride in A and in B, and in the rows of C}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [1, 8] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @collective_c1_kind(%x: memref<8xf32>) {
+  // expected-error @below {{does not know the collective 'allreduce'}}
+  mprt.collective "allreduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
+  return
+}
+
+// -----
+
+func.func @collective_c1_reduction(%x: memref<8xf32>) {
+  // expected-error @below {{expects a reduction for 'all_reduce', got 'average'}}
+  mprt.collective "all_reduce" "average" id = 0 communicator = 0 stream = 1 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
+  return
+}
+
+// -----
+
+func.func @collective_c2(%x: memref<8xf32>) {
+  // expected-error @below {{expects stream 0 or 2, got 1}}
+  mprt.collective "all_reduce" "mean" id = 0 communicator = 1 stream = 1 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
+  return
+}
+
+// -----
+
+func.func @collective_numbers(%x: memref<8xf32>) {
+  // expected-error @below {{expects numbers that are not negative}}
+  mprt.collective "all_reduce" "mean" id = 0 communicator = -1 stream = 0 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
+  return
+}
+
+// -----
+
+func.func @collective_c3_contiguous(%x: memref<4xf32, strided<[2]>>) {
+  // expected-error @below {{expects contiguous buffers, got 'memref<4xf32, strided<[2]>>'}}
+  mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 4 accumulate f32 (%x) -> (%x) : memref<4xf32, strided<[2]>>, memref<4xf32, strided<[2]>>
+  return
+}
+
+// -----
+
+func.func @collective_c3_count(%x: memref<8xf32>) {
+  // expected-error @below {{moves 9 elements, more than its buffers hold}}
+  mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 9 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
+  return
+}
+
+// -----
+
+func.func @collective_c3_negative(%x: memref<8xf32>) {
+  // expected-error @below {{expects a count that is not negative, got -1}}
+  mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = -1 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
+  return
+}
+
+// -----
+
+func.func @copy_c1_shape(%x: memref<8xf32>, %y: memref<4xf32>) {
+  // expected-error @below {{expects contiguous buffers of one shape and element type, got 'memref<8xf32>' and 'memref<4xf32>'}}
+  mprt.copy %x, %y : memref<8xf32>, memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @copy_c1_type(%x: memref<8xf32>, %y: memref<8xi32>) {
+  // expected-error @below {{expects contiguous buffers of one shape and element type, got 'memref<8xf32>' and 'memref<8xi32>'}}
+  mprt.copy %x, %y : memref<8xf32>, memref<8xi32>
+  return
+}
+
+// -----
+
+func.func @copy_c1_contiguous(%x: memref<8xf32>, %y: memref<8xf32, strided<[2]>>) {
+  // expected-error @below {{expects contiguous buffers of one shape and element type}}
+  mprt.copy %x, %y : memref<8xf32>, memref<8xf32, strided<[2]>>
+  return
+}
+
+// -----
+
+func.func @zero_c1(%x: memref<4x4xf32, strided<[8, 1]>>) {
+  // expected-error @below {{expects a contiguous buffer, got 'memref<4x4xf32, strided<[8, 1]>>'}}
+  mprt.zero %x : memref<4x4xf32, strided<[8, 1]>>
+  return
+}
+
+// -----
+
+func.func @record_c1() {
+  // expected-error @below {{expects numbers that are not negative}}
+  mprt.record stream = -1 event = 0
+  return
+}
+
+// -----
+
+func.func @wait_c1() {
+  // expected-error @below {{expects numbers that are not negative}}
+  mprt.wait stream = 1 event = -1
+  return
+}

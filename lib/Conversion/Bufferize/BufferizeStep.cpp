@@ -1,0 +1,300 @@
+//===- BufferizeStep.cpp - buffers for the tensors of a step --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One-shot bufferization with donation: an argument that donates its buffer
+// may be written, and the result that takes the buffer is copied there at the
+// end. Where the result was computed in place, which is what kernels are made
+// for, that copy is from a buffer to itself and goes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Conversion/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
+#include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_BUFFERIZESTEPPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-bufferize-step"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// The buffer that `value` is a view of.
+static Value rootOf(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto view = dyn_cast<ViewLikeOpInterface>(op))
+      value = view.getViewSource();
+    else
+      break;
+  }
+  return value;
+}
+
+static bool isZero(Value value) {
+  return matchPattern(value, m_AnyZeroFloat()) || matchPattern(value, m_Zero());
+}
+
+/// A contraction onto zeros overwrites: no zeros have to be written first.
+static void dropZeroFills(func::FuncOp function) {
+  function.walk([&](linalg::ContractOp op) {
+    auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
+    if (!fill || !isZero(fill.getInputs()[0]))
+      return;
+    OpBuilder builder(op);
+    auto type = cast<RankedTensorType>(fill.getResult(0).getType());
+    Value empty = tensor::EmptyOp::create(builder, fill.getLoc(),
+                                          type.getShape(), type.getElementType());
+    op.setDpsInitOperand(0, empty);
+    op->setAttr("mprt.overwrite", builder.getUnitAttr());
+  });
+}
+
+namespace {
+
+/// The rewrite of one function.
+class FunctionBufferizer {
+public:
+  explicit FunctionBufferizer(func::FuncOp function)
+      : function(function), builder(function.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult checkSignature();
+  void takeBuffers();
+  void returnInPlace(func::ReturnOp op);
+  LogicalResult bufferize();
+  void orderFinalCopies();
+  void report();
+
+  func::FuncOp function;
+  IRRewriter builder;
+  /// For each result, the argument that donates its buffer, or a new one.
+  SmallVector<unsigned> place;
+  SmallVector<Operation *> finalCopies;
+};
+
+} // namespace
+
+LogicalResult FunctionBufferizer::checkSignature() {
+  if (!function.getBody().hasOneBlock())
+    return function.emitOpError("expects a body of one block");
+  for (Type type : llvm::concat<const Type>(function.getArgumentTypes(),
+                                            function.getResultTypes())) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !tensor.hasStaticShape())
+      return function.emitOpError()
+             << "expects ranked tensors of static shape, got " << type;
+  }
+  return success();
+}
+
+/// Tensors become buffers in the signature; the body sees them as tensors
+/// still. Donated buffers and those of results may be written.
+void FunctionBufferizer::takeBuffers() {
+  Block &body = function.getBody().front();
+  MLIRContext *context = function.getContext();
+  unsigned numArguments = function.getNumArguments();
+  unsigned numResults = function.getNumResults();
+  place.assign(numResults, ~0u);
+  for (unsigned i = 0; i < numArguments; ++i)
+    if (auto donated = function.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr))
+      if (donated.getInt() >= 0 && donated.getInt() < numResults &&
+          function.getResultTypes()[donated.getInt()] ==
+              function.getArgumentTypes()[i])
+        place[donated.getInt()] = i;
+
+  SmallVector<Type> inputs;
+  SmallVector<Attribute> results;
+  builder.setInsertionPointToStart(&body);
+  for (unsigned i = 0; i < numArguments; ++i) {
+    BlockArgument argument = body.getArgument(i);
+    auto type = cast<RankedTensorType>(argument.getType());
+    auto buffer = MemRefType::get(type.getShape(), type.getElementType());
+    inputs.push_back(buffer);
+    argument.setType(buffer);
+    auto toTensor = bufferization::ToTensorOp::create(
+        builder, argument.getLoc(), type, argument, /*restrict=*/true,
+        /*writable=*/llvm::is_contained(place, i));
+    argument.replaceAllUsesExcept(toTensor.getResult(), toTensor);
+  }
+  for (unsigned i = 0; i < numResults; ++i) {
+    auto type = cast<RankedTensorType>(function.getResultTypes()[i]);
+    if (place[i] == ~0u) {
+      place[i] = inputs.size();
+      inputs.push_back(
+          MemRefType::get(type.getShape(), type.getElementType()));
+      body.addArgument(inputs.back(), function.getLoc());
+    }
+    NamedAttrList result(function_interface_impl::getResultAttrs(function, i));
+    result.set("type", TypeAttr::get(type));
+    result.set("argument",
+               builder.getI64IntegerAttr(place[i] < numArguments ? place[i]
+                                                                 : -1));
+    results.push_back(result.getDictionary(context));
+  }
+  SmallVector<Attribute> argumentAttrs;
+  for (unsigned i = 0; i < inputs.size(); ++i) {
+    NamedAttrList attrs;
+    if (i < numArguments) {
+      attrs.append(function_interface_impl::getArgAttrs(function, i));
+      attrs.erase(kDonatedAttr);
+      if (llvm::is_contained(place, i))
+        attrs.set("mprt.update", builder.getUnitAttr());
+    }
+    argumentAttrs.push_back(attrs.getDictionary(context));
+  }
+  function->setAttr("mprt.results", builder.getArrayAttr(results));
+  function.removeResAttrsAttr();
+  function.removeArgAttrsAttr();
+  function.setFunctionType(FunctionType::get(context, inputs, {}));
+  function.setAllArgAttrs(argumentAttrs);
+}
+
+/// Each result goes to its buffer. One that is computed into a fresh tensor is
+/// computed into its buffer at once.
+void FunctionBufferizer::returnInPlace(func::ReturnOp op) {
+  Block &body = function.getBody().front();
+  for (auto [i, value] : llvm::enumerate(op.getOperands())) {
+    Value buffer = body.getArgument(place[i]);
+    if (auto result = dyn_cast<OpResult>(value))
+      if (auto dst = dyn_cast<DestinationStyleOpInterface>(result.getOwner())) {
+        OpOperand *init = dst.getTiedOpOperand(result);
+        auto empty = init->get().getDefiningOp<tensor::EmptyOp>();
+        bool fresh = !buffer.getDefiningOp() && buffer.getUses().empty();
+        if (empty && fresh && !isa<mprt::StartOp, mprt::AwaitOp>(dst)) {
+          builder.setInsertionPoint(dst);
+          init->set(bufferization::ToTensorOp::create(
+              builder, op.getLoc(), empty.getType(), buffer, /*restrict=*/true,
+              /*writable=*/true));
+        }
+      }
+    builder.setInsertionPoint(op);
+    auto copy = bufferization::MaterializeInDestinationOp::create(
+        builder, op.getLoc(), /*result=*/Type(), value, buffer,
+        /*restrict=*/true, /*writable=*/true);
+    (void)copy;
+  }
+  builder.setInsertionPoint(op);
+  func::ReturnOp::create(builder, op.getLoc());
+  builder.eraseOp(op);
+}
+
+LogicalResult FunctionBufferizer::bufferize() {
+  bufferization::OneShotBufferizationOptions options;
+  options.allowReturnAllocsFromLoops = true;
+  options.bufferizeFunctionBoundaries = false;
+  options.setFunctionBoundaryTypeConversion(
+      bufferization::LayoutMapOption::IdentityLayoutMap);
+  options.unknownTypeConverterFn =
+      [](TensorType type, Attribute memorySpace,
+         const bufferization::BufferizationOptions &) {
+        return bufferization::getMemRefTypeWithStaticIdentityLayout(
+            type, memorySpace);
+      };
+  bufferization::BufferizationState state;
+  return bufferization::runOneShotBufferize(function, options, state);
+}
+
+/// The copies at the end write donated buffers. One that reads a donated
+/// buffer which another copy writes would see too much: its source is set
+/// aside first.
+void FunctionBufferizer::orderFinalCopies() {
+  Block &body = function.getBody().front();
+  SmallVector<memref::CopyOp> copies;
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    auto copy = dyn_cast<memref::CopyOp>(op);
+    if (!copy)
+      break;
+    copies.push_back(copy);
+  }
+  llvm::DenseSet<Value> written;
+  for (memref::CopyOp copy : copies) {
+    if (copy.getSource() == copy.getTarget()) {
+      builder.eraseOp(copy);
+      continue;
+    }
+    written.insert(rootOf(copy.getTarget()));
+  }
+  Operation *first = nullptr;
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    if (!isa<memref::CopyOp>(op))
+      break;
+    first = &op;
+  }
+  if (!first)
+    return;
+  SmallVector<memref::CopyOp> remaining;
+  for (Operation *op = first; op; op = op->getNextNode())
+    if (auto copy = dyn_cast<memref::CopyOp>(op))
+      remaining.push_back(copy);
+  for (memref::CopyOp copy : remaining) {
+    if (!written.contains(rootOf(copy.getSource())))
+      continue;
+    auto type = cast<MemRefType>(copy.getTarget().getType());
+    builder.setInsertionPoint(first);
+    Value aside = memref::AllocOp::create(builder, copy.getLoc(), type);
+    memref::CopyOp::create(builder, copy.getLoc(), copy.getSource(), aside);
+    copy.getSourceMutable().assign(aside);
+  }
+}
+
+void FunctionBufferizer::report() {
+  int64_t buffers = 0, bytes = 0, copies = 0;
+  function.walk([&](Operation *op) {
+    if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
+      ++buffers;
+      bytes += mpcomm::detail::countBytes(alloc.getType());
+    }
+    copies += isa<memref::CopyOp>(op);
+  });
+  remark::analysis(function.getLoc(), remark::RemarkOpts::name("Bufferized")
+                                          .category(DEBUG_TYPE)
+                                          .function(function.getName()))
+      << remark::metric("Buffers", buffers) << remark::metric("Bytes", bytes)
+      << remark::metric("Copies", copies);
+}
+
+LogicalResult FunctionBufferizer::run() {
+  if (failed(checkSignature()))
+    return failure();
+  auto returnOp =
+      dyn_cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  if (!returnOp)
+    return function.emitOpError("expects to end with func.return");
+  dropZeroFills(function);
+  takeBuffers();
+  returnInPlace(returnOp);
+  if (failed(bufferize()))
+    return failure();
+  orderFinalCopies();
+  report();
+  return success();
+}
+
+namespace {
+
+struct BufferizeStep
+    : public mpcomm::impl::BufferizeStepPassBase<BufferizeStep> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
+        if (failed(FunctionBufferizer(function).run()))
+          return signalPassFailure();
+  }
+};
+
+} // namespace

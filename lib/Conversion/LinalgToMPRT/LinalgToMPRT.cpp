@@ -1,0 +1,253 @@
+//===- LinalgToMPRT.cpp - contractions and copies to runtime calls --------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// On buffers: linalg.contract to mprt.gemm, fills and copies to mprt.zero,
+// mprt.copy, or a kernel where the buffers are strided.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Contraction.h"
+#include "mlir/IR/Matchers.h"
+#include "mpcomm/Conversion/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_CONVERTLINALGTOMPRTPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "convert-linalg-to-mprt"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+class Lowering {
+public:
+  explicit Lowering(ModuleOp module)
+      : module(module), symbols(module), rewriter(module.getContext()) {}
+  LogicalResult run();
+
+private:
+  LogicalResult lowerContraction(linalg::LinalgOp op);
+  LogicalResult lowerFill(linalg::FillOp op);
+  LogicalResult lowerCopy(Operation *op, Value source, Value target);
+  func::FuncOp elementwiseKernel(StringRef base, ArrayRef<Type> inputs,
+                                 MemRefType target, Attribute fill);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  IRRewriter rewriter;
+  llvm::DenseMap<Attribute, func::FuncOp> kernels;
+};
+
+} // namespace
+
+/// A window of `buffer` that starts `offset` elements further; its type says
+/// nothing of sizes but the element type matters and contiguity does not.
+static Value offsetBuffer(OpBuilder &builder, Location loc, Value buffer,
+                          int64_t offset) {
+  if (offset == 0)
+    return buffer;
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<int64_t> strides;
+  int64_t base;
+  (void)type.getStridesAndOffset(strides, base);
+  auto moved = MemRefType::get(
+      {1}, type.getElementType(),
+      StridedLayoutAttr::get(builder.getContext(), base + offset, {1}));
+  return memref::ReinterpretCastOp::create(
+      builder, loc, moved, buffer, base + offset, ArrayRef<int64_t>{1},
+      ArrayRef<int64_t>{1});
+}
+
+LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
+  FailureOr<linalg::ContractionDimensions> kinds =
+      linalg::inferContractionDims(op);
+  if (failed(kinds) && !isa<linalg::ContractOp>(op))
+    return op->emitOpError("is no contraction: it should be in a kernel");
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  SmallVector<ContractionDim> dims(sizes.size());
+  for (auto [dim, size] : llvm::zip(dims, sizes))
+    dim.size = size;
+  int64_t ContractionDim::*fields[] = {&ContractionDim::a, &ContractionDim::b,
+                                       &ContractionDim::c};
+  Value operands[3];
+  for (unsigned i = 0; i < 3; ++i) {
+    operands[i] = op->getOperand(i);
+    auto type = dyn_cast<MemRefType>(operands[i].getType());
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (!type || failed(type.getStridesAndOffset(strides, offset)) ||
+        llvm::is_contained(strides, ShapedType::kDynamic))
+      return op->emitOpError() << "expects buffers of static strides, got "
+                               << operands[i].getType();
+    AffineMap map = op.getIndexingMapsArray()[i];
+    for (auto [result, stride] : llvm::zip(map.getResults(), strides)) {
+      auto expr = dyn_cast<AffineDimExpr>(result);
+      if (!expr)
+        return op->emitOpError("expects indexing maps of dimensions");
+      // A stride of 0 says that the operand lacks the dimension; a dimension
+      // of size 1 is never stepped.
+      dims[expr.getPosition()].*fields[i] += stride;
+    }
+  }
+  if (llvm::is_contained(sizes, 0)) { // an empty sum, or nothing at all
+    auto target = cast<MemRefType>(operands[2].getType());
+    rewriter.setInsertionPoint(op);
+    if (op->hasAttr("mprt.overwrite") && target.getNumElements() > 0)
+      mprt::ZeroOp::create(rewriter, op->getLoc(), operands[2]);
+    rewriter.eraseOp(op);
+    return success();
+  }
+  SmallVector<StridedGemm, 0> products;
+  std::string reason;
+  if (!planContraction(dims, !op->hasAttr("mprt.overwrite"), products, reason))
+    return op->emitOpError() << "cannot be a matrix product: " << reason;
+  rewriter.setInsertionPoint(op);
+  for (const StridedGemm &p : products) {
+    auto list = [&](int64_t ContractionDim::*field) {
+      return llvm::map_to_vector(
+          p.batch, [&](const ContractionDim &d) { return d.*field; });
+    };
+    Value a = operands[p.swapped ? 1 : 0], b = operands[p.swapped ? 0 : 1];
+    a = offsetBuffer(rewriter, op->getLoc(), a, p.offsetA);
+    b = offsetBuffer(rewriter, op->getLoc(), b, p.offsetB);
+    Value c = offsetBuffer(rewriter, op->getLoc(), operands[2], p.offsetC);
+    mprt::GemmOp::create(rewriter, op->getLoc(), a, b, c, p.m.size, p.n.size,
+                         p.k.size, ArrayRef<int64_t>{p.m.a, p.k.a},
+                         ArrayRef<int64_t>{p.k.b, p.n.b},
+                         ArrayRef<int64_t>{p.m.c, p.n.c},
+                         list(&ContractionDim::size), list(&ContractionDim::a),
+                         list(&ContractionDim::b), list(&ContractionDim::c),
+                         p.accumulate);
+  }
+  rewriter.eraseOp(op);
+  return success();
+}
+
+/// A kernel, in the form that mpcomm-generate-kernels takes, that copies its
+/// input to its output or, with `fill`, writes a constant.
+func::FuncOp Lowering::elementwiseKernel(StringRef base, ArrayRef<Type> inputs,
+                                         MemRefType target, Attribute fill) {
+  auto tensorType =
+      RankedTensorType::get(target.getShape(), target.getElementType());
+  Attribute key = rewriter.getArrayAttr(
+      {rewriter.getStringAttr(base), TypeAttr::get(tensorType),
+       fill ? fill : rewriter.getUnitAttr()});
+  func::FuncOp &kernel = kernels[key];
+  if (kernel)
+    return kernel;
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPointToEnd(module.getBody());
+  SmallVector<Type> types(inputs.size() + 1, tensorType);
+  Location loc = module.getLoc();
+  kernel = func::FuncOp::create(
+      rewriter, loc, base, rewriter.getFunctionType(types, tensorType));
+  kernel.setPrivate();
+  kernel->setAttr(mprt::kKernelAttr, rewriter.getUnitAttr());
+  symbols.insert(kernel);
+  Block *body = kernel.addEntryBlock();
+  rewriter.setInsertionPointToStart(body);
+  AffineMap identity =
+      rewriter.getMultiDimIdentityMap(tensorType.getRank());
+  SmallVector<AffineMap> maps(types.size(), identity);
+  SmallVector<utils::IteratorType> iterators(tensorType.getRank(),
+                                             utils::IteratorType::parallel);
+  auto generic = linalg::GenericOp::create(
+      rewriter, loc, tensorType, body->getArguments().drop_back(),
+      body->getArguments().take_back(), maps, iterators,
+      [&](OpBuilder &b, Location l, ValueRange args) {
+        Value value = args.front();
+        if (fill)
+          value = arith::ConstantOp::create(b, l, cast<TypedAttr>(fill));
+        linalg::YieldOp::create(b, l, value);
+      });
+  func::ReturnOp::create(rewriter, loc, generic.getResults());
+  return kernel;
+}
+
+LogicalResult Lowering::lowerFill(linalg::FillOp op) {
+  Value target = op.getDpsInits()[0];
+  auto type = cast<MemRefType>(target.getType());
+  Attribute value;
+  if (!matchPattern(op.getInputs()[0], m_Constant(&value)))
+    return op.emitOpError("expects a constant");
+  rewriter.setInsertionPoint(op);
+  bool zero = matchPattern(op.getInputs()[0], m_PosZeroFloat()) ||
+              matchPattern(op.getInputs()[0], m_Zero());
+  if (zero && mprt::isContiguous(type)) {
+    rewriter.replaceOpWithNewOp<mprt::ZeroOp>(op, target);
+    return success();
+  }
+  func::FuncOp kernel = elementwiseKernel("fill", {}, type, value);
+  rewriter.replaceOpWithNewOp<mprt::LaunchOp>(
+      op, TypeRange(), FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
+      ValueRange(), ValueRange(target));
+  return success();
+}
+
+LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
+  auto from = dyn_cast<MemRefType>(source.getType());
+  auto to = dyn_cast<MemRefType>(target.getType());
+  if (!from || !to || !from.hasStaticShape() ||
+      from.getShape() != to.getShape())
+    return op->emitOpError("expects buffers of one static shape");
+  rewriter.setInsertionPoint(op);
+  if (source == target || from.getNumElements() == 0) {
+    rewriter.eraseOp(op);
+    return success();
+  }
+  if (mprt::isContiguous(from) && mprt::isContiguous(to)) {
+    rewriter.replaceOpWithNewOp<mprt::CopyOp>(op, source, target);
+    return success();
+  }
+  func::FuncOp kernel = elementwiseKernel("copy", {from}, to, {});
+  rewriter.replaceOpWithNewOp<mprt::LaunchOp>(
+      op, TypeRange(), FlatSymbolRefAttr::get(kernel.getSymNameAttr()), source,
+      target);
+  return success();
+}
+
+LogicalResult Lowering::run() {
+  SmallVector<Operation *> ops;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function->hasAttr(mprt::kKernelAttr))
+      continue;
+    function.walk([&](Operation *op) {
+      if (isa<linalg::LinalgOp, memref::CopyOp>(op))
+        ops.push_back(op);
+    });
+  }
+  for (Operation *op : ops) {
+    LogicalResult lowered = success();
+    if (auto fill = dyn_cast<linalg::FillOp>(op))
+      lowered = lowerFill(fill);
+    else if (auto copy = dyn_cast<memref::CopyOp>(op))
+      lowered = lowerCopy(op, copy.getSource(), copy.getTarget());
+    else if (auto copy = dyn_cast<linalg::CopyOp>(op))
+      lowered = lowerCopy(op, copy.getInputs()[0], copy.getOutputs()[0]);
+    else
+      lowered = lowerContraction(cast<linalg::LinalgOp>(op));
+    if (failed(lowered))
+      return failure();
+  }
+  return success();
+}
+
+namespace {
+
+struct ConvertLinalgToMPRT
+    : public mpcomm::impl::ConvertLinalgToMPRTPassBase<ConvertLinalgToMPRT> {
+  void runOnOperation() override {
+    if (failed(Lowering(getOperation()).run()))
+      signalPassFailure();
+  }
+};
+
+} // namespace

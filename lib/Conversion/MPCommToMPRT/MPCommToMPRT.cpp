@@ -1,0 +1,401 @@
+//===- MPCommToMPRT.cpp - collectives to starts and awaits ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Collectives on tensors become mprt.start and mprt.await, still on tensors:
+// in destination style, so that bufferization keeps a bucket in one place from
+// its gradients to the optimizer.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Conversion/Passes.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_CONVERTMPCOMMTOMPRTPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "convert-mpcomm-to-mprt"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+/// One start, and how to make the values of the collective from its outputs.
+struct Started {
+  int64_t event;
+  Value input;                 // kept alive until the await; may be null
+  SmallVector<Value> outputs;  // results of the start
+  SmallVector<unsigned> slots; // the collective's results that they are
+  std::function<Value(OpBuilder &, Location, Value)> finish; // may be null
+};
+
+/// Numbers collectives, events and communicators over a module.
+class Lowering {
+public:
+  explicit Lowering(ModuleOp module) : module(module) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult lowerFunction(func::FuncOp function);
+  FailureOr<SmallVector<Started>> start(OpBuilder &builder,
+                                        CollectiveOpInterface op);
+  SmallVector<Value> await(OpBuilder &builder, Location loc,
+                           ArrayRef<Started> started, unsigned numResults);
+  FailureOr<int64_t> communicatorOf(CollectiveOpInterface op);
+  Started startOne(OpBuilder &builder, CollectiveOpInterface op, int64_t comm,
+                   int64_t peer, Value input, ValueRange outputs,
+                   Type accumulate);
+
+  ModuleOp module;
+  SmallVector<ArrayAttr> communicators;
+  FlatSymbolRefAttr mesh;
+  int64_t nextId = 0, nextEvent = 0;
+};
+
+} // namespace
+
+/// The axes of `op` in the order in which the mesh declares them.
+static ArrayAttr sortedAxes(CollectiveOpInterface op, MeshOp mesh) {
+  SmallVector<Attribute> axes;
+  for (Attribute axis : mesh.getAxisNames())
+    if (llvm::is_contained(op.getAxesAttr(), axis))
+      axes.push_back(axis);
+  return ArrayAttr::get(op->getContext(), axes);
+}
+
+FailureOr<int64_t> Lowering::communicatorOf(CollectiveOpInterface op) {
+  FlatSymbolRefAttr name = op.getMeshAttr();
+  if (mesh && mesh != name)
+    return op->emitOpError() << "is on mesh " << name
+                             << ", but other collectives are on " << mesh
+                             << ": a program runs on one mesh";
+  mesh = name;
+  auto meshOp = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name);
+  if (!meshOp)
+    return op->emitOpError() << "names " << name
+                             << ", which is not an mpcomm.mesh";
+  ArrayAttr axes = sortedAxes(op, meshOp);
+  auto *found = llvm::find(communicators, axes);
+  if (found == communicators.end()) {
+    communicators.push_back(axes);
+    return communicators.size() - 1;
+  }
+  return found - communicators.begin();
+}
+
+Started Lowering::startOne(OpBuilder &builder, CollectiveOpInterface op,
+                           int64_t comm, int64_t peer, Value input,
+                           ValueRange outputs, Type accumulate) {
+  std::string reduction;
+  if (std::optional<Reduction> kind = op.getCollectiveReduction())
+    reduction = stringifyReduction(*kind);
+  SmallVector<Value> inputs;
+  if (input)
+    inputs.push_back(input);
+  auto startOp = mprt::StartOp::create(
+      builder, op->getLoc(), outputs.getTypes(),
+      stringifyCollectiveKind(op.getCollectiveKind()), reduction, nextId++,
+      comm, nextEvent, peer, accumulate, inputs, outputs);
+  Started started;
+  started.event = nextEvent++;
+  started.input = input;
+  llvm::append_range(started.outputs, startOp.getResults());
+  return started;
+}
+
+//===----------------------------------------------------------------------===//
+// Shapes of what travels
+//===----------------------------------------------------------------------===//
+
+static Value emptyLike(OpBuilder &builder, Location loc, ArrayRef<int64_t> shape,
+                       Type element) {
+  return tensor::EmptyOp::create(builder, loc, shape, element);
+}
+
+static Value reshape(OpBuilder &builder, Location loc, Value value,
+                     ArrayRef<int64_t> shape) {
+  auto type = RankedTensorType::get(shape, getElementTypeOrSelf(value));
+  if (type == value.getType())
+    return value;
+  return ReshapeOp::create(builder, loc, type, value);
+}
+
+/// Moves dimension `from` to position `to`.
+static Value moveDim(OpBuilder &builder, Location loc, Value value,
+                     int64_t from, int64_t to) {
+  if (from == to)
+    return value;
+  auto type = cast<RankedTensorType>(value.getType());
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
+  dims.erase(dims.begin() + from);
+  dims.insert(dims.begin() + to, from);
+  SmallVector<int64_t> shape;
+  for (int64_t d : dims)
+    shape.push_back(type.getDimSize(d));
+  return TransposeOp::create(
+      builder, loc, RankedTensorType::get(shape, type.getElementType()), value,
+      dims);
+}
+
+/// Cuts dimension `dim` into `group` blocks and makes the block the first
+/// dimension: [.., n, ..] to [group, .., n / group, ..].
+static Value splitToFront(OpBuilder &builder, Location loc, Value value,
+                          int64_t dim, int64_t group) {
+  SmallVector<int64_t> shape(cast<RankedTensorType>(value.getType()).getShape());
+  shape[dim] /= group;
+  shape.insert(shape.begin() + dim, group);
+  return moveDim(builder, loc, reshape(builder, loc, value, shape), dim, 0);
+}
+
+/// The reverse: joins the first dimension to dimension `dim` of the rest.
+static Value joinFromFront(OpBuilder &builder, Location loc, Value value,
+                           int64_t dim) {
+  SmallVector<int64_t> shape(cast<RankedTensorType>(value.getType()).getShape());
+  int64_t group = shape.front();
+  shape.erase(shape.begin());
+  shape[dim] *= group;
+  return reshape(builder, loc, moveDim(builder, loc, value, 0, dim), shape);
+}
+
+/// Casts between float types of different width.
+static Value castFloat(OpBuilder &builder, Location loc, Value value,
+                       Type element) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getElementType() == element)
+    return value;
+  Type to = type.clone(element);
+  unsigned from = type.getElementTypeBitWidth();
+  unsigned width = element.getIntOrFloatBitWidth();
+  if (from == width) { // bf16 and f16: through f32
+    value = arith::ExtFOp::create(builder, loc, type.clone(builder.getF32Type()),
+                                  value);
+    from = 32;
+  }
+  if (from > width)
+    return arith::TruncFOp::create(builder, loc, to, value);
+  return arith::ExtFOp::create(builder, loc, to, value);
+}
+
+//===----------------------------------------------------------------------===//
+// One collective
+//===----------------------------------------------------------------------===//
+
+/// The type in which sums of `element` are kept where nothing else is said.
+static Type accumulateType(CollectiveOpInterface op, Type element) {
+  if (Type type = op.getAccumulateType())
+    return type;
+  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32)
+    return Float32Type::get(op->getContext());
+  return element;
+}
+
+FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
+                                                CollectiveOpInterface op) {
+  Location loc = op->getLoc();
+  FailureOr<int64_t> comm = communicatorOf(op);
+  FailureOr<int64_t> group = op.getGroupSize();
+  if (failed(comm))
+    return failure();
+  if (failed(group))
+    return op->emitOpError("has no group: its mesh lacks an axis");
+  SmallVector<Started> all;
+  auto element = [&](Value v) { return getElementTypeOrSelf(v.getType()); };
+
+  switch (op.getCollectiveKind()) {
+  case CollectiveKind::AllReduce: {
+    // One start per element type: a bucket is one range of memory.
+    llvm::MapVector<Type, SmallVector<unsigned>> byType;
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      byType[element(operand)].push_back(i);
+    for (auto &[type, slots] : byType) {
+      Type wire = op.getWireType() ? op.getWireType() : type;
+      SmallVector<Value> outputs;
+      for (unsigned i : slots)
+        outputs.push_back(castFloat(builder, loc, op->getOperand(i), wire));
+      Started started = startOne(builder, op, *comm, -1, {}, outputs,
+                                 accumulateType(op, wire));
+      started.slots = slots;
+      if (wire != type)
+        started.finish = [type = type](OpBuilder &b, Location l, Value v) {
+          return castFloat(b, l, v, type);
+        };
+      all.push_back(std::move(started));
+    }
+    return all;
+  }
+  case CollectiveKind::Broadcast: {
+    auto broadcast = cast<CollectiveBroadcastOp>(op);
+    all.push_back(startOne(builder, op, *comm, broadcast.getRoot(), {},
+                           broadcast.getInput(), element(broadcast.getInput())));
+    all.back().slots = {0};
+    return all;
+  }
+  case CollectiveKind::ReduceScatter: {
+    auto scatter = cast<ReduceScatterOp>(op);
+    Type type = element(scatter.getInput());
+    Type wire = op.getWireType() ? op.getWireType() : type;
+    Value input = castFloat(builder, loc, scatter.getInput(), wire);
+    input = splitToFront(builder, loc, input, scatter.getDim(), *group);
+    Value output = emptyLike(
+        builder, loc,
+        cast<RankedTensorType>(scatter.getResult().getType()).getShape(), wire);
+    all.push_back(startOne(builder, op, *comm, -1, input, output,
+                           accumulateType(op, wire)));
+    all.back().slots = {0};
+    if (wire != type)
+      all.back().finish = [type](OpBuilder &b, Location l, Value v) {
+        return castFloat(b, l, v, type);
+      };
+    return all;
+  }
+  case CollectiveKind::AllGather: {
+    auto gather = cast<AllGatherOp>(op);
+    Value input = gather.getInput();
+    SmallVector<int64_t> shape(
+        cast<RankedTensorType>(input.getType()).getShape());
+    shape.insert(shape.begin(), *group);
+    Value output = emptyLike(builder, loc, shape, element(input));
+    all.push_back(
+        startOne(builder, op, *comm, -1, input, output, element(input)));
+    all.back().slots = {0};
+    all.back().finish = [dim = gather.getDim()](OpBuilder &b, Location l,
+                                                Value v) {
+      return joinFromFront(b, l, v, dim);
+    };
+    return all;
+  }
+  case CollectiveKind::AllToAll: {
+    auto exchange = cast<AllToAllOp>(op);
+    Value input = splitToFront(builder, loc, exchange.getInput(),
+                               exchange.getSplitDim(), *group);
+    Value output = emptyLike(builder, loc,
+                             cast<RankedTensorType>(input.getType()).getShape(),
+                             element(input));
+    all.push_back(
+        startOne(builder, op, *comm, -1, input, output, element(input)));
+    all.back().slots = {0};
+    all.back().finish = [dim = exchange.getConcatDim()](OpBuilder &b,
+                                                        Location l, Value v) {
+      return joinFromFront(b, l, v, dim);
+    };
+    return all;
+  }
+  case CollectiveKind::Send: {
+    auto send = cast<SendOp>(op);
+    all.push_back(startOne(builder, op, *comm, send.getTo(), send.getInput(),
+                           {}, element(send.getInput())));
+    return all;
+  }
+  case CollectiveKind::Recv: {
+    auto recv = cast<RecvOp>(op);
+    auto type = cast<RankedTensorType>(recv.getResult().getType());
+    Value output =
+        emptyLike(builder, loc, type.getShape(), type.getElementType());
+    all.push_back(startOne(builder, op, *comm, recv.getFrom(), {}, output,
+                           type.getElementType()));
+    all.back().slots = {0};
+    return all;
+  }
+  case CollectiveKind::Barrier:
+    all.push_back(startOne(builder, op, *comm, -1, {}, {},
+                           builder.getF32Type()));
+    return all;
+  }
+  return op->emitOpError("is a collective that the runtime does not know");
+}
+
+SmallVector<Value> Lowering::await(OpBuilder &builder, Location loc,
+                                   ArrayRef<Started> all, unsigned numResults) {
+  SmallVector<Value> results(numResults);
+  for (const Started &started : all) {
+    SmallVector<Value> inputs;
+    if (started.input)
+      inputs.push_back(started.input);
+    auto awaitOp = mprt::AwaitOp::create(
+        builder, loc, ValueRange(started.outputs).getTypes(), started.event,
+        inputs, started.outputs);
+    for (auto [slot, value] : llvm::zip(started.slots, awaitOp.getResults()))
+      results[slot] =
+          started.finish ? started.finish(builder, loc, value) : Value(value);
+  }
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// A function, a module
+//===----------------------------------------------------------------------===//
+
+LogicalResult Lowering::lowerFunction(func::FuncOp function) {
+  SmallVector<Operation *> ops;
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<AsyncOp>(op)) {
+      ops.push_back(op);
+      return WalkResult::skip();
+    }
+    if (isa<CollectiveOpInterface>(op))
+      ops.push_back(op);
+    return WalkResult::advance();
+  });
+  IRRewriter rewriter(function.getContext());
+  for (Operation *op : ops) {
+    rewriter.setInsertionPoint(op);
+    auto async = dyn_cast<AsyncOp>(op);
+    if (!async) {
+      auto started = start(rewriter, cast<CollectiveOpInterface>(op));
+      if (failed(started))
+        return failure();
+      rewriter.replaceOp(op, await(rewriter, op->getLoc(), *started,
+                                   op->getNumResults()));
+      continue;
+    }
+    if (!async.getFuture().hasOneUse() ||
+        !isa<AwaitOp>(*async.getFuture().user_begin()))
+      return async.emitOpError("expects its future to be awaited once, and "
+                               "used for nothing else");
+    auto awaitOp = cast<AwaitOp>(*async.getFuture().user_begin());
+    auto started =
+        start(rewriter, cast<CollectiveOpInterface>(async.getCollective()));
+    if (failed(started))
+      return failure();
+    rewriter.setInsertionPoint(awaitOp);
+    rewriter.replaceOp(awaitOp, await(rewriter, awaitOp.getLoc(), *started,
+                                      awaitOp.getNumResults()));
+    rewriter.eraseOp(async);
+  }
+  return success();
+}
+
+LogicalResult Lowering::run() {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (failed(lowerFunction(function)))
+      return failure();
+  MLIRContext *context = module.getContext();
+  module->setAttr("mprt.communicators",
+                  ArrayAttr::get(context, SmallVector<Attribute>(
+                                              communicators.begin(),
+                                              communicators.end())));
+  if (mesh)
+    module->setAttr("mprt.mesh", mesh);
+  return success();
+}
+
+namespace {
+
+struct ConvertMPCommToMPRT
+    : public mpcomm::impl::ConvertMPCommToMPRTPassBase<ConvertMPCommToMPRT> {
+  void runOnOperation() override {
+    if (failed(Lowering(getOperation()).run()))
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,266 @@
+//===- Descriptors.cpp - static data of a program -------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Descriptors.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+//===----------------------------------------------------------------------===//
+// Types and locations
+//===----------------------------------------------------------------------===//
+
+FailureOr<uint8_t> mpcomm::runtimeType(Type type) {
+  if (type.isF32())
+    return uint8_t(MPRT_F32);
+  if (type.isF64())
+    return uint8_t(MPRT_F64);
+  if (type.isF16())
+    return uint8_t(MPRT_F16);
+  if (type.isBF16())
+    return uint8_t(MPRT_BF16);
+  if (isa<Float8E4M3FNType>(type))
+    return uint8_t(MPRT_F8E4M3);
+  if (isa<Float8E5M2Type>(type))
+    return uint8_t(MPRT_F8E5M2);
+  if (auto integer = dyn_cast<IntegerType>(type))
+    switch (integer.getWidth()) {
+    case 1:
+      return uint8_t(MPRT_BOOL);
+    case 8:
+      return uint8_t(integer.isUnsigned() ? MPRT_U8 : MPRT_I8);
+    case 16:
+      return uint8_t(MPRT_I16);
+    case 32:
+      return uint8_t(MPRT_I32);
+    case 64:
+      return uint8_t(MPRT_I64);
+    }
+  return failure();
+}
+
+StringRef mpcomm::manifestType(Type type) {
+  FailureOr<uint8_t> number = runtimeType(type);
+  if (failed(number))
+    return "";
+  switch (*number) {
+  case MPRT_F32:
+    return "f32";
+  case MPRT_F64:
+    return "f64";
+  case MPRT_F16:
+    return "f16";
+  case MPRT_BF16:
+    return "bf16";
+  case MPRT_I8:
+    return "i8";
+  case MPRT_U8:
+    return "u8";
+  case MPRT_I16:
+    return "i16";
+  case MPRT_I32:
+    return "i32";
+  case MPRT_I64:
+    return "i64";
+  case MPRT_BOOL:
+    return "bool";
+  case MPRT_F8E4M3:
+    return "f8e4m3";
+  default:
+    return "f8e5m2";
+  }
+}
+
+static void collectNames(Location loc, llvm::SetVector<StringRef> &names,
+                         std::string &file) {
+  if (auto name = dyn_cast<NameLoc>(loc)) {
+    names.insert(name.getName().getValue());
+  } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    for (Location part : fused.getLocations())
+      collectNames(part, names, file);
+  } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    collectNames(call.getCallee(), names, file);
+  } else if (auto line = dyn_cast<FileLineColLoc>(loc)) {
+    if (file.empty())
+      file = (line.getFilename().getValue() + ":" + Twine(line.getLine())).str();
+  }
+}
+
+std::string mpcomm::describe(Location loc) {
+  llvm::SetVector<StringRef> names;
+  std::string file;
+  collectNames(loc, names, file);
+  if (names.empty())
+    return file.empty() ? "unknown" : file;
+  // A bucket may come from hundreds of places: the first few say which.
+  std::string text =
+      llvm::join(names.getArrayRef().take_front(3), ", ");
+  if (names.size() > 3)
+    text += " and " + std::to_string(names.size() - 3) + " more";
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Descriptors
+//===----------------------------------------------------------------------===//
+
+Descriptors::Descriptors(ModuleOp module)
+    : module(module), builder(module.getContext()) {
+  builder.setInsertionPointToStart(module.getBody());
+}
+
+Descriptors::Field Descriptors::number(unsigned bits, int64_t value) {
+  Type type = builder.getIntegerType(bits);
+  return {type, builder.getIntegerAttr(type, value), {}, {}};
+}
+
+Descriptors::Field Descriptors::array(ArrayRef<int64_t> values, size_t size) {
+  Field field{LLVM::LLVMArrayType::get(builder.getI64Type(), size), {}, {}, {}};
+  field.list.assign(values.begin(), values.end());
+  field.list.resize(size, 0);
+  return field;
+}
+
+Descriptors::Field Descriptors::address(StringRef symbol) {
+  return {LLVM::LLVMPointerType::get(builder.getContext()),
+          {},
+          FlatSymbolRefAttr::get(builder.getContext(), symbol),
+          {}};
+}
+
+LLVM::GlobalOp Descriptors::string(StringRef value, StringRef name) {
+  LLVM::GlobalOp &global = strings[value];
+  if (global && name.empty())
+    return global;
+  std::string text = (value + Twine('\0')).str();
+  auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size());
+  auto made = LLVM::GlobalOp::create(
+      builder, module.getLoc(), type, /*isConstant=*/true,
+      name.empty() ? LLVM::Linkage::Internal : LLVM::Linkage::External,
+      name.empty() ? "mpcomm.str." + std::to_string(nextGlobal++) : name.str(),
+      builder.getStringAttr(text));
+  if (name.empty())
+    global = made;
+  return made;
+}
+
+LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
+                                 ArrayRef<Field> fields) {
+  SmallVector<Type> types;
+  for (const Field &field : fields)
+    types.push_back(field.type);
+  auto type =
+      LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
+  auto global = LLVM::GlobalOp::create(
+      builder, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal,
+      ("mpcomm." + base + "." + Twine(nextGlobal++)).str(), Attribute());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&global.getInitializerRegion());
+  Value value = LLVM::UndefOp::create(builder, loc, type);
+  for (auto [i, field] : llvm::enumerate(fields)) {
+    if (!field.list.empty()) {
+      for (auto [j, number] : llvm::enumerate(field.list)) {
+        Value element = LLVM::ConstantOp::create(
+            builder, loc, builder.getI64Type(),
+            builder.getI64IntegerAttr(number));
+        value = LLVM::InsertValueOp::create(
+            builder, loc, value, element,
+            ArrayRef<int64_t>{static_cast<int64_t>(i),
+                              static_cast<int64_t>(j)});
+      }
+      continue;
+    }
+    Value element =
+        field.symbol
+            ? Value(LLVM::AddressOfOp::create(builder, loc, field.type,
+                                              field.symbol.getValue()))
+            : Value(LLVM::ConstantOp::create(builder, loc, field.type,
+                                             cast<TypedAttr>(field.value)));
+    value = LLVM::InsertValueOp::create(
+        builder, loc, value, element,
+        ArrayRef<int64_t>{static_cast<int64_t>(i)});
+  }
+  LLVM::ReturnOp::create(builder, loc, value);
+  return global;
+}
+
+LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
+  // The same kernel at another place is another descriptor: traces and errors
+  // name places.
+  std::string location = describe(launch.getLoc());
+  std::string key = (launch.getKernel() + "\n" + location).str();
+  LLVM::GlobalOp &global = kernels[key];
+  if (global)
+    return global;
+  std::string wrapper = (launch.getKernel() + ".packed").str();
+  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  if (!module.lookupSymbol(wrapper))
+    LLVM::LLVMFuncOp::create(
+        builder, launch.getLoc(), wrapper,
+        LLVM::LLVMFunctionType::get(
+            LLVM::LLVMVoidType::get(builder.getContext()), {pointer}));
+  int64_t bytes = mpcomm::detail::countBytes(launch->getOperandTypes());
+  LLVM::GlobalOp name = string(launch.getKernel());
+  LLVM::GlobalOp place = string(location);
+  return global = make("kernel", launch.getLoc(),
+                       {number(32, nextKernel++), address(wrapper),
+                        address(name.getSymName()), address(place.getSymName()),
+                        number(64, bytes), number(64, 0)});
+}
+
+FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {
+  uint8_t types[3];
+  for (unsigned i = 0; i < 3; ++i) {
+    Type element = getElementTypeOrSelf(op->getOperand(i).getType());
+    FailureOr<uint8_t> number = runtimeType(element);
+    if (failed(number) || !isa<FloatType>(element))
+      return op.emitOpError() << "has elements of type " << element
+                              << ", which the runtime cannot multiply";
+    types[i] = *number;
+  }
+  LLVM::GlobalOp name = string("gemm");
+  LLVM::GlobalOp place = string(describe(op.getLoc()));
+  return make(
+      "gemm", op.getLoc(),
+      {number(32, nextGemm++), number(8, types[0]), number(8, types[1]),
+       number(8, types[2]), number(8, op.getAccumulate()),
+       number(32, op.getBatch().size()), number(64, op.getM()),
+       number(64, op.getN()), number(64, op.getK()),
+       array(op.getAStrides(), 2), array(op.getBStrides(), 2),
+       array(op.getCStrides(), 2), array(op.getBatch(), MPRT_GEMM_MAX_BATCH),
+       array(op.getABatchStrides(), MPRT_GEMM_MAX_BATCH),
+       array(op.getBBatchStrides(), MPRT_GEMM_MAX_BATCH),
+       array(op.getCBatchStrides(), MPRT_GEMM_MAX_BATCH),
+       address(name.getSymName()), address(place.getSymName())});
+}
+
+FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,
+                                                  int64_t count) {
+  auto kind = *symbolizeCollectiveKind(op.getKind());
+  auto reduction = symbolizeReduction(op.getReduction());
+  FailureOr<uint8_t> element = runtimeType(type);
+  FailureOr<uint8_t> accumulate = runtimeType(op.getAccumulate());
+  if (failed(element) || failed(accumulate))
+    return op.emitOpError() << "has elements of type " << type
+                            << ", which the runtime cannot communicate";
+  LLVM::GlobalOp name = string(op.getKind());
+  LLVM::GlobalOp place = string(describe(op.getLoc()));
+  // The enums of the dialect and of mprt.h count alike.
+  return make("collective", op.getLoc(),
+              {number(32, op.getId()), number(8, static_cast<int>(kind)),
+               number(8, reduction ? static_cast<int>(*reduction) : 0),
+               number(8, *element), number(8, *accumulate),
+               number(32, op.getCommunicator()), number(32, op.getPeer()),
+               number(64, count), address(name.getSymName()),
+               address(place.getSymName())});
+}

@@ -1,0 +1,70 @@
+//===- Descriptors.h - static data of a program -----------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Globals of a program in the layout of mprt.h: strings, kernel, product and
+// collective descriptors.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CONVERSION_MPRTTOLLVM_DESCRIPTORS_H
+#define MPCOMM_LIB_CONVERSION_MPRTTOLLVM_DESCRIPTORS_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace mpcomm {
+
+/// The number of `type` in `mprt_dtype`; failure where the runtime has none.
+llvm::FailureOr<uint8_t> runtimeType(mlir::Type type);
+/// The name of `type` in manifests ("f32", "bool", …); empty where none.
+llvm::StringRef manifestType(mlir::Type type);
+/// What a person reads of a location: the names in it, else file and line.
+std::string describe(mlir::Location loc);
+
+/// Makes the descriptors of one module, equal ones once.
+class Descriptors {
+public:
+  explicit Descriptors(mlir::ModuleOp module);
+
+  /// `mprt_kernel` of the kernel that `launch` names.
+  mlir::LLVM::GlobalOp kernel(mprt::LaunchOp launch);
+  /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
+  llvm::FailureOr<mlir::LLVM::GlobalOp> gemm(mprt::GemmOp op);
+  /// `mprt_collective` of `count` elements of `type`.
+  llvm::FailureOr<mlir::LLVM::GlobalOp> collective(mprt::StartOp op,
+                                                   mlir::Type type,
+                                                   int64_t count);
+  /// A constant string, with its terminating zero.
+  mlir::LLVM::GlobalOp string(llvm::StringRef value,
+                              llvm::StringRef name = {});
+
+private:
+  /// A field of a descriptor: a number or the address of a global or function.
+  struct Field {
+    mlir::Type type;
+    mlir::Attribute value;              // an integer, or
+    mlir::FlatSymbolRefAttr symbol;     // a symbol, or
+    llvm::SmallVector<int64_t, 4> list; // an array of i64
+  };
+  Field number(unsigned bits, int64_t value);
+  Field array(llvm::ArrayRef<int64_t> values, size_t size);
+  Field address(llvm::StringRef symbol);
+  mlir::LLVM::GlobalOp make(llvm::StringRef base, mlir::Location loc,
+                            llvm::ArrayRef<Field> fields);
+
+  mlir::ModuleOp module;
+  mlir::OpBuilder builder;
+  llvm::StringMap<mlir::LLVM::GlobalOp> strings, kernels;
+  int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_CONVERSION_MPRTTOLLVM_DESCRIPTORS_H

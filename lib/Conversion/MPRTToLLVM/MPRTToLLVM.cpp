@@ -1,0 +1,468 @@
+//===- MPRTToLLVM.cpp - entry points of a program -------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A function on planned buffers becomes a flat list of runtime calls. Every
+// buffer is an argument, a global or the arena, plus a constant offset, so an
+// operand is one pointer computed once; no memref descriptor is ever built.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Descriptors.h"
+#include "Manifest.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Runtime/mprt.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_CONVERTMPRTTOLLVMPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "convert-mprt-to-llvm"
+
+using namespace mlir;
+using namespace mpcomm;
+
+static int64_t elementBytes(Type type) {
+  return mpcomm::detail::countBytes(
+      RankedTensorType::get({1}, getElementTypeOrSelf(type)));
+}
+
+namespace {
+
+/// Where a buffer is: a base (argument or memref.global) and an offset.
+struct Address {
+  Value base;
+  int64_t bytes = 0;  // of the aligned pointer from the base
+  int64_t offset = 0; // of the buffer's type, in elements
+};
+
+/// Lowers one function.
+class EntryPoint {
+public:
+  EntryPoint(func::FuncOp function, ModuleOp module, Descriptors &descriptors)
+      : function(function), module(module), descriptors(descriptors),
+        builder(function.getContext()),
+        pointer(LLVM::LLVMPointerType::get(function.getContext())),
+        i32(builder.getI32Type()), i64(builder.getI64Type()) {}
+
+  LogicalResult run(Manifest &manifest);
+
+private:
+  FailureOr<Address> resolve(Value buffer, Operation *user);
+  FailureOr<Value> pointerTo(Value buffer, Operation *user);
+  LogicalResult lower(Operation *op);
+  LogicalResult lowerLaunch(mprt::LaunchOp op);
+  LogicalResult lowerStart(mprt::StartOp op);
+  FailureOr<int64_t> bucketCount(mprt::StartOp op);
+  Value constant(Type type, int64_t value);
+  Value addressOf(LLVM::GlobalOp global);
+  void call(StringRef callee, ValueRange operands);
+  Value globalBase(memref::GetGlobalOp op);
+
+  func::FuncOp function;
+  ModuleOp module;
+  Descriptors &descriptors;
+  OpBuilder builder;
+  Type pointer, i32, i64;
+  Value context, slots;
+  SmallVector<Value> arguments;
+  llvm::DenseMap<std::pair<Value, int64_t>, Value> pointers;
+  llvm::DenseMap<std::pair<Type, int64_t>, Value> constants;
+  llvm::json::Array collectives;
+  int64_t events = 0, maxOperands = 0;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Addresses
+//===----------------------------------------------------------------------===//
+
+FailureOr<Address> EntryPoint::resolve(Value buffer, Operation *user) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<int64_t> strides;
+  Address address;
+  if (failed(type.getStridesAndOffset(strides, address.offset)) ||
+      ShapedType::isDynamic(address.offset))
+    return user->emitOpError()
+           << "expects buffers at static offsets, got " << type;
+  // The type has the offset from the aligned pointer; views change only that,
+  // but for memref.view, which moves the pointer.
+  while (Operation *op = buffer.getDefiningOp()) {
+    if (auto view = dyn_cast<memref::ViewOp>(op)) {
+      std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
+      if (!shift)
+        return user->emitOpError("expects buffers at constant offsets");
+      address.bytes += *shift;
+      buffer = view.getSource();
+    } else if (auto view = dyn_cast<ViewLikeOpInterface>(op)) {
+      buffer = view.getViewSource();
+    } else {
+      break;
+    }
+  }
+  if (!isa<BlockArgument>(buffer) &&
+      !buffer.getDefiningOp<memref::GetGlobalOp>())
+    return user->emitOpError("uses a buffer that is neither an argument, nor "
+                             "a constant, nor in the arena");
+  address.base = buffer;
+  return address;
+}
+
+FailureOr<Value> EntryPoint::pointerTo(Value buffer, Operation *user) {
+  FailureOr<Address> address = resolve(buffer, user);
+  if (failed(address))
+    return failure();
+  int64_t bytes =
+      address->bytes + address->offset * elementBytes(buffer.getType());
+  Value &result = pointers[{address->base, bytes}];
+  if (result)
+    return result;
+  Value base;
+  if (auto argument = dyn_cast<BlockArgument>(address->base))
+    base = arguments[argument.getArgNumber()];
+  else
+    base = globalBase(address->base.getDefiningOp<memref::GetGlobalOp>());
+  result = bytes == 0
+               ? base
+               : Value(LLVM::GEPOp::create(
+                     builder, user->getLoc(), pointer, builder.getI8Type(),
+                     base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)}));
+  if (bytes > INT32_MAX)
+    result = LLVM::GEPOp::create(builder, user->getLoc(), pointer,
+                                 builder.getI8Type(), base,
+                                 ValueRange{constant(i64, bytes)});
+  return result;
+}
+
+/// The data of a memref.global as an LLVM global.
+Value EntryPoint::globalBase(memref::GetGlobalOp op) {
+  std::string name = ("mpcomm.data." + op.getName()).str();
+  auto global = module.lookupSymbol<LLVM::GlobalOp>(name);
+  if (!global) {
+    auto source = module.lookupSymbol<memref::GlobalOp>(op.getName());
+    auto value = cast<DenseElementsAttr>(*source.getInitialValue());
+    // One byte an i1, as everywhere in the runtime.
+    if (value.getElementType().isInteger(1)) {
+      SmallVector<int8_t> bytes;
+      for (bool bit : value.getValues<bool>())
+        bytes.push_back(bit);
+      value = DenseElementsAttr::get(
+          RankedTensorType::get(value.getType().getShape(),
+                                builder.getI8Type()),
+          ArrayRef<int8_t>(bytes));
+    }
+    auto flat = value.reshape(RankedTensorType::get(
+        {value.getNumElements()}, value.getElementType()));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(module.getBody());
+    global = LLVM::GlobalOp::create(
+        builder, op.getLoc(),
+        LLVM::LLVMArrayType::get(value.getElementType(),
+                                 value.getNumElements()),
+        /*isConstant=*/true, LLVM::Linkage::Internal, name, flat,
+        /*alignment=*/64);
+  }
+  return addressOf(global);
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+Value EntryPoint::constant(Type type, int64_t value) {
+  Value &result = constants[{type, value}];
+  if (!result) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(context.getParentBlock());
+    result = LLVM::ConstantOp::create(builder, function.getLoc(), type,
+                                      builder.getIntegerAttr(type, value));
+  }
+  return result;
+}
+
+Value EntryPoint::addressOf(LLVM::GlobalOp global) {
+  return LLVM::AddressOfOp::create(builder, function.getLoc(), pointer,
+                                   global.getSymName());
+}
+
+void EntryPoint::call(StringRef callee, ValueRange operands) {
+  SmallVector<Value> all{context};
+  llvm::append_range(all, operands);
+  auto declared = module.lookupSymbol<LLVM::LLVMFuncOp>(callee);
+  if (!declared) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(module.getBody());
+    declared = LLVM::LLVMFuncOp::create(
+        builder, module.getLoc(), callee,
+        LLVM::LLVMFunctionType::get(
+            i32, llvm::to_vector(ValueRange(all).getTypes())));
+  }
+  LLVM::CallOp::create(builder, function.getLoc(), declared, all);
+}
+
+LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    FailureOr<Value> address = pointerTo(operand, op);
+    if (failed(address))
+      return failure();
+    Value slot = LLVM::GEPOp::create(
+        builder, op.getLoc(), pointer, pointer, slots,
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    LLVM::StoreOp::create(builder, op.getLoc(), *address, slot);
+  }
+  call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
+                       addressOf(descriptors.kernel(op)), slots});
+  return success();
+}
+
+/// Elements of the one range of memory that the outputs of an all_reduce fill
+/// (gaps between them, which alignment leaves, travel too).
+FailureOr<int64_t> EntryPoint::bucketCount(mprt::StartOp op) {
+  Value base;
+  int64_t begin = INT64_MAX, end = 0;
+  for (Value output : op.getOutputs()) {
+    FailureOr<Address> address = resolve(output, op);
+    if (failed(address))
+      return failure();
+    auto type = cast<MemRefType>(output.getType());
+    if ((base && base != address->base) || !mprt::isContiguous(type))
+      return op.emitOpError("expects its buffers to lie in one range: run "
+                            "mpcomm-plan-memory first");
+    base = address->base;
+    int64_t at = address->bytes + address->offset * elementBytes(type);
+    if (at < end)
+      return op.emitOpError("expects its buffers in increasing order");
+    begin = std::min(begin, at);
+    end = at + mpcomm::detail::countBytes(type);
+  }
+  return (end - begin) / elementBytes(op.getOutputs().front().getType());
+}
+
+LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
+  auto kind = *symbolizeCollectiveKind(op.getKind());
+  Value null = LLVM::ZeroOp::create(builder, op.getLoc(), pointer);
+  Value send = null, recv = null;
+  Type element = builder.getF32Type();
+  int64_t count = 0;
+  if (!op->getOperands().empty()) {
+    Value first = op->getOperand(0);
+    element = getElementTypeOrSelf(first.getType());
+    count = cast<MemRefType>(first.getType()).getNumElements();
+  }
+  for (Value operand : op->getOperands())
+    if (!mprt::isContiguous(cast<MemRefType>(operand.getType())))
+      return op.emitOpError("expects contiguous buffers: run "
+                            "mpcomm-plan-memory first");
+  if (!op.getInputs().empty()) {
+    FailureOr<Value> address = pointerTo(op.getInputs().front(), op);
+    if (failed(address))
+      return failure();
+    send = *address;
+  }
+  if (!op.getOutputs().empty()) {
+    FailureOr<Value> address = pointerTo(op.getOutputs().front(), op);
+    if (failed(address))
+      return failure();
+    recv = *address;
+  }
+  auto elements = [](Value v) {
+    return cast<MemRefType>(v.getType()).getNumElements();
+  };
+  switch (kind) {
+  case CollectiveKind::AllReduce: {
+    FailureOr<int64_t> range = bucketCount(op);
+    if (failed(range))
+      return failure();
+    count = *range;
+    send = recv;
+    break;
+  }
+  case CollectiveKind::Broadcast:
+    send = recv;
+    break;
+  case CollectiveKind::ReduceScatter: // counted by what a rank keeps
+    count = elements(op.getOutputs().front());
+    break;
+  case CollectiveKind::AllToAll: { // counted by block; the group comes first
+    auto type = cast<MemRefType>(op.getOutputs().front().getType());
+    count = type.getRank() && type.getDimSize(0)
+                ? type.getNumElements() / type.getDimSize(0)
+                : 0;
+    break;
+  }
+  default:
+    break;
+  }
+  FailureOr<LLVM::GlobalOp> descriptor =
+      descriptors.collective(op, element, count);
+  if (failed(descriptor))
+    return failure();
+  // The communicator starts when all that was computed so far is there, and
+  // marks its end; the two events of a collective are 2 * event and that + 1.
+  Value compute = constant(i32, MPRT_COMPUTE_STREAM);
+  Value stream = constant(i32, MPRT_COMM_STREAM(op.getCommunicator()));
+  Value ready = constant(i32, 2 * op.getEvent());
+  Value done = constant(i32, 2 * op.getEvent() + 1);
+  events = std::max<int64_t>(events, 2 * op.getEvent() + 2);
+  call("mprt_event_record", {compute, ready});
+  call("mprt_stream_wait", {stream, ready});
+  call("mprt_collective_run", {stream, addressOf(*descriptor), send, recv});
+  call("mprt_event_record", {stream, done});
+
+  collectives.push_back(llvm::json::Object{
+      {"id", op.getId()},
+      {"kind", op.getKind()},
+      {"reduction", op.getReduction()},
+      {"dtype", manifestType(element)},
+      {"count", count},
+      {"bytes", count * elementBytes(element)},
+      {"communicator", op.getCommunicator()},
+      {"tensors", static_cast<int64_t>(op.getOutputs().size())},
+      {"name", op.getKind()},
+      {"location", describe(op.getLoc())}});
+  return success();
+}
+
+LogicalResult EntryPoint::lower(Operation *op) {
+  Value compute = constant(i32, MPRT_COMPUTE_STREAM);
+  auto bytes = [&](Value v) {
+    return constant(i64, mpcomm::detail::countBytes(v.getType()));
+  };
+  SmallVector<Value> addresses;
+  if (isa<mprt::GemmOp, mprt::CopyOp, mprt::ZeroOp>(op))
+    for (Value operand : op->getOperands()) {
+      FailureOr<Value> address = pointerTo(operand, op);
+      if (failed(address))
+        return failure();
+      addresses.push_back(*address);
+    }
+  if (auto launch = dyn_cast<mprt::LaunchOp>(op))
+    return lowerLaunch(launch);
+  if (auto start = dyn_cast<mprt::StartOp>(op))
+    return lowerStart(start);
+  if (auto await = dyn_cast<mprt::AwaitOp>(op)) {
+    call("mprt_stream_wait",
+         {compute, constant(i32, 2 * await.getEvent() + 1)});
+    events = std::max<int64_t>(events, 2 * await.getEvent() + 2);
+    return success();
+  }
+  if (auto gemm = dyn_cast<mprt::GemmOp>(op)) {
+    FailureOr<LLVM::GlobalOp> descriptor = descriptors.gemm(gemm);
+    if (failed(descriptor))
+      return failure();
+    call("mprt_gemm", {compute, addressOf(*descriptor), addresses[0],
+                       addresses[1], addresses[2]});
+    return success();
+  }
+  if (auto copy = dyn_cast<mprt::CopyOp>(op)) {
+    call("mprt_copy",
+         {compute, addresses[1], addresses[0], bytes(copy.getTarget())});
+    return success();
+  }
+  if (auto zero = dyn_cast<mprt::ZeroOp>(op)) {
+    call("mprt_zero", {compute, addresses[0], bytes(zero.getTarget())});
+    return success();
+  }
+  if (isa<func::ReturnOp, ViewLikeOpInterface, memref::GetGlobalOp>(op) ||
+      op->hasTrait<OpTrait::ConstantLike>())
+    return success();
+  return op->emitOpError("has no call in the runtime: it should be in a kernel");
+}
+
+LogicalResult EntryPoint::run(Manifest &manifest) {
+  if (!function.getBody().hasOneBlock() || function.getNumResults())
+    return function.emitOpError("expects a body of one block and no results");
+  for (Type type : function.getArgumentTypes())
+    if (!isa<MemRefType>(type))
+      return function.emitOpError() << "expects buffers, got " << type;
+  Location loc = function.getLoc();
+  std::string entry = ("mpcomm_" + function.getSymName()).str();
+  if (module.lookupSymbol(entry))
+    return function.emitOpError()
+           << "cannot have entry point '" << entry << "': the name is taken";
+  OpBuilder top(function);
+  auto lowered = LLVM::LLVMFuncOp::create(
+      top, loc, entry,
+      LLVM::LLVMFunctionType::get(i32, {pointer, pointer, pointer}));
+  Block *body = lowered.addEntryBlock(builder);
+  context = body->getArgument(0);
+  builder.setInsertionPointToStart(body);
+
+  Block &source = function.getBody().front();
+  for (Operation &op : source)
+    if (isa<mprt::LaunchOp>(op))
+      maxOperands = std::max<int64_t>(maxOperands, op.getNumOperands());
+  if (maxOperands)
+    slots = LLVM::AllocaOp::create(builder, loc, pointer, pointer,
+                                   constant(i64, maxOperands));
+  unsigned numArguments = function.getNumArguments();
+  bool hasArena = function->hasAttr("mprt.arena_bytes");
+  for (unsigned i = 0; i < numArguments; ++i) {
+    if (hasArena && i + 1 == numArguments) {
+      arguments.push_back(body->getArgument(2));
+      break;
+    }
+    Value slot = LLVM::GEPOp::create(
+        builder, loc, pointer, pointer, body->getArgument(1),
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    arguments.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
+  }
+  for (Operation &op : source)
+    if (failed(lower(&op)))
+      return failure();
+  auto status = module.lookupSymbol<LLVM::LLVMFuncOp>("mprt_status_of");
+  if (!status) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(module.getBody());
+    status = LLVM::LLVMFuncOp::create(
+        builder, loc, "mprt_status_of",
+        LLVM::LLVMFunctionType::get(i32, {pointer}));
+  }
+  Value result =
+      LLVM::CallOp::create(builder, loc, status, context).getResult();
+  LLVM::ReturnOp::create(builder, loc, result);
+  return manifest.addFunction(function, entry, events, std::move(collectives));
+}
+
+namespace {
+
+struct ConvertMPRTToLLVM
+    : public mpcomm::impl::ConvertMPRTToLLVMPassBase<ConvertMPRTToLLVM> {
+  using ConvertMPRTToLLVMPassBase::ConvertMPRTToLLVMPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Manifest manifest(module, cpu, features);
+    Descriptors descriptors(module);
+    SmallVector<func::FuncOp> functions;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
+        functions.push_back(function);
+    for (func::FuncOp function : functions)
+      if (failed(EntryPoint(function, module, descriptors).run(manifest)))
+        return signalPassFailure();
+    for (func::FuncOp function : functions)
+      function.erase();
+    for (auto global :
+         llvm::make_early_inc_range(module.getOps<memref::GlobalOp>()))
+      global.erase();
+
+    OpBuilder builder(module.getContext());
+    builder.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(builder, module.getLoc(), builder.getI32Type(),
+                           /*isConstant=*/true, LLVM::Linkage::External,
+                           "mpcomm_abi_version",
+                           builder.getI32IntegerAttr(MPRT_ABI_VERSION));
+    descriptors.string(manifest.str(), "mpcomm_manifest");
+  }
+};
+
+} // namespace

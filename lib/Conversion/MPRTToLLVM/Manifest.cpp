@@ -1,0 +1,154 @@
+//===- Manifest.cpp - what a program says of itself -----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Manifest.h"
+#include "Descriptors.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mpcomm;
+using llvm::json::Array;
+using llvm::json::Object;
+
+static Array shapeOf(ShapedType type) {
+  Array shape;
+  for (int64_t size : type.getShape())
+    shape.push_back(size);
+  return shape;
+}
+
+Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
+  root["abi"] = MPRT_ABI_VERSION;
+  root["producer"] = "mpcomm 0.1.0";
+  root["program"] = module.getName().value_or("program");
+  Array featureList;
+  for (StringRef feature : llvm::split(features, ','))
+    if (!feature.empty())
+      featureList.push_back(feature);
+  root["target"] = Object{{"device", "host"},
+                          {"cpu", cpu},
+                          {"features", std::move(featureList)}};
+  Object mesh{{"name", ""}, {"axes", Array()}};
+  auto name = module->getAttrOfType<FlatSymbolRefAttr>("mprt.mesh");
+  for (auto op : module.getOps<MeshOp>()) {
+    if (name && op.getSymName() != name.getValue())
+      continue;
+    Array axes;
+    for (auto [axis, size] : llvm::zip(op.getAxisNames(), op.getAxisSizes()))
+      axes.push_back(
+          Object{{"name", cast<StringAttr>(axis).getValue()}, {"size", size}});
+    mesh = Object{{"name", op.getSymName()}, {"axes", std::move(axes)}};
+    break;
+  }
+  root["mesh"] = std::move(mesh);
+  Array communicators;
+  if (auto list = module->getAttrOfType<ArrayAttr>("mprt.communicators"))
+    for (Attribute entry : list) {
+      Array axes;
+      for (Attribute axis : cast<ArrayAttr>(entry))
+        axes.push_back(cast<StringAttr>(axis).getValue());
+      communicators.push_back(Object{{"axes", std::move(axes)}});
+    }
+  root["communicators"] = std::move(communicators);
+}
+
+LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
+                                    int64_t events, Array collectives) {
+  auto results = function->getAttrOfType<ArrayAttr>("mprt.results");
+  auto arena = function->getAttrOfType<IntegerAttr>("mprt.arena_bytes");
+  if (!results || !arena)
+    return function.emitOpError("expects 'mprt.results' and "
+                                "'mprt.arena_bytes': run "
+                                "mpcomm-bufferize-step and mpcomm-plan-memory "
+                                "first");
+  unsigned numOwn = 0; // results with buffers of their own
+  for (Attribute result : results)
+    numOwn += cast<DictionaryAttr>(result)
+                  .getAs<IntegerAttr>("argument")
+                  .getInt() < 0;
+  unsigned numArguments = function.getNumArguments();
+  if (numArguments < numOwn + 1)
+    return function.emitOpError("has fewer arguments than 'mprt.results' says");
+  numArguments -= numOwn + 1; // and the arena
+
+  Array arguments;
+  int64_t bytes[2] = {0, 0}; // parameters, optimizer state
+  for (unsigned i = 0; i < numArguments; ++i) {
+    auto type = cast<MemRefType>(function.getArgumentTypes()[i]);
+    StringRef dtype = manifestType(type.getElementType());
+    if (dtype.empty())
+      return function.emitOpError() << "argument #" << i << " has elements of "
+                                    << "type " << type.getElementType()
+                                    << ", which the runtime does not know";
+    auto role = function.getArgAttrOfType<RoleAttr>(i, kRoleAttr);
+    auto name = function.getArgAttrOfType<StringAttr>(i, kNameAttr);
+    Object argument{
+        {"name", name ? name.getValue().str() : "arg" + std::to_string(i)},
+        {"role", role ? stringifyRole(role.getValue()) : StringRef("batch")},
+        {"dtype", dtype},
+        {"shape", shapeOf(type)},
+        {"access", function.getArgAttr(i, "mprt.update") ? "update" : "read"}};
+    if (auto value = function.getArgAttrOfType<FloatAttr>(i, kDefaultAttr))
+      argument["default"] = value.getValueAsDouble();
+    if (auto range = function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
+      argument["range"] = Array{range[0], range[1]};
+    if (role && role.getValue() == Role::Parameter)
+      bytes[0] += detail::countBytes(type);
+    if (role && role.getValue() == Role::OptimizerState)
+      bytes[1] += detail::countBytes(type);
+    arguments.push_back(std::move(argument));
+  }
+  Array resultList;
+  for (auto [i, entry] : llvm::enumerate(results)) {
+    auto attrs = cast<DictionaryAttr>(entry);
+    auto type = cast<RankedTensorType>(attrs.getAs<TypeAttr>("type").getValue());
+    auto role = attrs.getAs<RoleAttr>(kRoleAttr);
+    auto name = attrs.getAs<StringAttr>(kNameAttr);
+    int64_t argument = attrs.getAs<IntegerAttr>("argument").getInt();
+    StringRef dtype = manifestType(type.getElementType());
+    if (dtype.empty())
+      return function.emitOpError() << "result #" << i << " has elements of "
+                                    << "type " << type.getElementType()
+                                    << ", which the runtime does not know";
+    Object result{
+        {"name", name ? name.getValue().str() : "result" + std::to_string(i)},
+        {"role", role ? stringifyRole(role.getValue()) : StringRef("output")},
+        {"dtype", dtype},
+        {"shape", shapeOf(type)},
+        {"argument", argument < 0 ? llvm::json::Value(nullptr)
+                                  : llvm::json::Value(argument)}};
+    if (auto targets = attrs.getAs<StringAttr>(kTargetsAttr))
+      result["targets"] = targets.getValue();
+    resultList.push_back(std::move(result));
+  }
+  auto buckets = function->getAttrOfType<IntegerAttr>("mprt.bucket_bytes");
+  functions.push_back(Object{
+      {"name", function.getSymName()},
+      {"entry", entry},
+      {"arena_bytes", arena.getInt()},
+      {"events", events},
+      {"arguments", std::move(arguments)},
+      {"results", std::move(resultList)},
+      {"collectives", std::move(collectives)},
+      {"memory", Object{{"parameters", bytes[0]},
+                        {"optimizer_state", bytes[1]},
+                        {"buckets", buckets ? buckets.getInt() : 0},
+                        {"arena", arena.getInt()}}}});
+  return success();
+}
+
+std::string Manifest::str() const {
+  Object whole(root);
+  whole["functions"] = Array(functions);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(whole)));
+  return text;
+}

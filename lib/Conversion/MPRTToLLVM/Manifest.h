@@ -1,0 +1,38 @@
+//===- Manifest.h - what a program says of itself ---------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CONVERSION_MPRTTOLLVM_MANIFEST_H
+#define MPCOMM_LIB_CONVERSION_MPRTTOLLVM_MANIFEST_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+
+namespace mpcomm {
+
+/// Collects the manifest (docs/Design/Manifest.md) of a module's functions.
+class Manifest {
+public:
+  /// `features`: comma-separated, as in "+avx2,+fma".
+  Manifest(mlir::ModuleOp module, llvm::StringRef cpu,
+           llvm::StringRef features);
+
+  /// Adds a bufferized function; `collectives` describes those it runs.
+  llvm::LogicalResult addFunction(mlir::func::FuncOp function,
+                                  llvm::StringRef entry, int64_t events,
+                                  llvm::json::Array collectives);
+  std::string str() const;
+
+private:
+  llvm::json::Object root;
+  llvm::json::Array functions;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_CONVERSION_MPRTTOLLVM_MANIFEST_H

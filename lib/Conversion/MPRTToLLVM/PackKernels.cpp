@@ -1,0 +1,60 @@
+//===- PackKernels.cpp - wrappers by which the runtime calls kernels ------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Conversion/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_PACKKERNELSPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-pack-kernels"
+
+using namespace mlir;
+using namespace mpcomm;
+
+static LogicalResult definePacked(ModuleOp module, LLVM::LLVMFuncOp wrapper) {
+  StringRef name = wrapper.getSymName().drop_back(StringRef(".packed").size());
+  auto kernel = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (!kernel || kernel.isExternal())
+    return wrapper.emitOpError() << "expects a kernel '" << name
+                                 << "' that is lowered to an llvm.func";
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  for (Type type : kernel.getArgumentTypes())
+    if (type != pointer)
+      return kernel.emitOpError("expects one pointer for each operand");
+  OpBuilder builder(module.getContext());
+  Location loc = wrapper.getLoc();
+  Block *body = wrapper.addEntryBlock(builder);
+  wrapper.setLinkage(LLVM::Linkage::Internal);
+  kernel.setLinkage(LLVM::Linkage::Internal);
+  builder.setInsertionPointToStart(body);
+  SmallVector<Value> operands;
+  for (unsigned i = 0; i < kernel.getNumArguments(); ++i) {
+    Value slot = LLVM::GEPOp::create(builder, loc, pointer, pointer,
+                                     body->getArgument(0),
+                                     ArrayRef<LLVM::GEPArg>{i});
+    operands.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
+  }
+  LLVM::CallOp::create(builder, loc, kernel, operands);
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+  return success();
+}
+
+namespace {
+
+struct PackKernels : public mpcomm::impl::PackKernelsPassBase<PackKernels> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())
+      if (function.isExternal() && function.getSymName().ends_with(".packed"))
+        if (failed(definePacked(getOperation(), function)))
+          return signalPassFailure();
+  }
+};
+
+} // namespace

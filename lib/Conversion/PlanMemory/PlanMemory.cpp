@@ -1,0 +1,272 @@
+//===- PlanMemory.cpp - one arena for the buffers of a step ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Buckets first: the buffers of one all_reduce become views of one allocation,
+// so that what computes a gradient writes it where it travels from. Then every
+// allocation gets an offset in the arena by its lifetime, which runs from the
+// first use of any view of it to the last.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Scheduling/ArenaPlanning.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_PLANMEMORYPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-plan-memory"
+
+using namespace mlir;
+using namespace mpcomm;
+
+static constexpr int64_t kAlignment = 64;
+
+static int64_t bytesOf(Value buffer) {
+  return mpcomm::detail::countBytes(buffer.getType());
+}
+
+/// The buffer that `value` is a view of.
+static Value rootOf(Value value) {
+  while (auto view = value.getDefiningOp<ViewLikeOpInterface>())
+    value = view.getViewSource();
+  return value;
+}
+
+/// The await of the collective that `op` starts; null where there is none of
+/// the same buffers.
+static mprt::AwaitOp awaitOf(mprt::StartOp op) {
+  for (Operation *next = op->getNextNode(); next; next = next->getNextNode())
+    if (auto await = dyn_cast<mprt::AwaitOp>(next))
+      if (await.getEvent() == op.getEvent())
+        return await.getInputs().size() == op.getInputs().size() &&
+                       await.getOutputs().size() == op.getOutputs().size()
+                   ? await
+                   : mprt::AwaitOp();
+  return {};
+}
+
+namespace {
+
+/// The plan of one function.
+class FunctionPlanner {
+public:
+  explicit FunctionPlanner(func::FuncOp function)
+      : function(function), builder(function.getContext()) {}
+  LogicalResult run();
+
+private:
+  LogicalResult check();
+  void formBuckets();
+  void formBucket(mprt::StartOp op);
+  Value ownBuffer(mprt::StartOp op, unsigned index,
+                  llvm::DenseSet<Value> &taken);
+  LogicalResult place();
+
+  func::FuncOp function;
+  IRRewriter builder;
+  llvm::DenseSet<Value> bucketed; // allocations that a bucket has taken
+  int64_t bucketBytes = 0;
+};
+
+} // namespace
+
+LogicalResult FunctionPlanner::check() {
+  if (!function.getBody().hasOneBlock())
+    return function.emitOpError("expects a body of one block");
+  WalkResult result = function.walk([&](memref::AllocOp op) {
+    if (!op.getType().hasStaticShape() || !op.getType().getLayout().isIdentity())
+      return op.emitOpError("expects an allocation of static shape and "
+                            "identity layout"),
+             WalkResult::interrupt();
+    if (op->getBlock() != &function.getBody().front())
+      return op.emitOpError("expects allocations in the function's own block"),
+             WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  result = function.walk([&](mprt::StartOp op) {
+    if (op->getBlock() != &function.getBody().front() || !awaitOf(op))
+      return op.emitOpError("expects an await of its buffers, later in the "
+                            "function's own block"),
+             WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// The collective's buffer `index` as an allocation of its own: as it is, or a
+/// new one, copied from before the start and back after the await.
+Value FunctionPlanner::ownBuffer(mprt::StartOp op, unsigned index,
+                                 llvm::DenseSet<Value> &taken) {
+  Value buffer = op.getOutputs()[index];
+  Value root = rootOf(buffer);
+  auto type = cast<MemRefType>(buffer.getType());
+  auto alloc = root.getDefiningOp<memref::AllocOp>();
+  bool whole = alloc && mprt::isContiguous(type) &&
+               type.getNumElements() == alloc.getType().getNumElements() &&
+               type.getElementType() == alloc.getType().getElementType();
+  if (whole && !bucketed.contains(root) && taken.insert(root).second)
+    return root;
+  builder.setInsertionPoint(op);
+  auto plain = MemRefType::get(type.getShape(), type.getElementType());
+  Value own = memref::AllocOp::create(builder, op.getLoc(), plain);
+  memref::CopyOp::create(builder, op.getLoc(), buffer, own);
+  op.getOutputsMutable()[index].set(own);
+  mprt::AwaitOp await = awaitOf(op);
+  await.getOutputsMutable()[index].set(own);
+  builder.setInsertionPointAfter(await);
+  memref::CopyOp::create(builder, op.getLoc(), own, buffer);
+  taken.insert(own);
+  return own;
+}
+
+void FunctionPlanner::formBucket(mprt::StartOp op) {
+  llvm::DenseSet<Value> taken;
+  SmallVector<Value> members;
+  for (unsigned i = 0; i < op.getOutputs().size(); ++i)
+    members.push_back(ownBuffer(op, i, taken));
+  int64_t bytes = 0;
+  SmallVector<int64_t> offsets;
+  for (Value member : members) {
+    offsets.push_back(bytes);
+    bytes += llvm::alignTo(bytesOf(member), kAlignment);
+  }
+  bucketBytes += bytes;
+  // The bucket begins where the first of its members did.
+  Operation *first = members.front().getDefiningOp();
+  for (Value member : members)
+    if (member.getDefiningOp()->isBeforeInBlock(first))
+      first = member.getDefiningOp();
+  builder.setInsertionPoint(first);
+  Value bucket = memref::AllocOp::create(
+      builder, op.getLoc(), MemRefType::get({bytes}, builder.getI8Type()));
+  bucketed.insert(bucket);
+  for (auto [member, offset] : llvm::zip(members, offsets)) {
+    auto type = cast<MemRefType>(member.getType());
+    builder.setInsertionPoint(member.getDefiningOp());
+    Value at = arith::ConstantIndexOp::create(builder, op.getLoc(), offset);
+    auto view = memref::ViewOp::create(builder, member.getLoc(), type, bucket,
+                                       at, ValueRange());
+    builder.replaceOp(member.getDefiningOp(), view);
+  }
+}
+
+void FunctionPlanner::formBuckets() {
+  SmallVector<mprt::StartOp> starts;
+  auto strided = [](Value v) {
+    return !mprt::isContiguous(cast<MemRefType>(v.getType()));
+  };
+  function.walk([&](mprt::StartOp op) {
+    if (op.getOutputs().size() > 1 || llvm::any_of(op.getOutputs(), strided))
+      starts.push_back(op);
+    for (OpOperand &input : op.getInputsMutable()) {
+      if (!strided(input.get()))
+        continue;
+      auto type = cast<MemRefType>(input.get().getType());
+      builder.setInsertionPoint(op);
+      Value own = memref::AllocOp::create(
+          builder, op.getLoc(),
+          MemRefType::get(type.getShape(), type.getElementType()));
+      memref::CopyOp::create(builder, op.getLoc(), input.get(), own);
+      awaitOf(op).getInputsMutable()[input.getOperandNumber()].set(own);
+      input.set(own);
+    }
+  });
+  for (mprt::StartOp op : starts)
+    formBucket(op);
+}
+
+LogicalResult FunctionPlanner::place() {
+  Block &body = function.getBody().front();
+  llvm::MapVector<Value, ArenaProblem::Buffer> lives;
+  int64_t time = 0;
+  for (Operation &op : body) {
+    ++time;
+    if (isa<memref::AllocOp>(op)) {
+      lives[op.getResult(0)] = {bytesOf(op.getResult(0)), INT64_MAX, -1};
+      continue;
+    }
+    if (isa<ViewLikeOpInterface>(op))
+      continue;
+    op.walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands()) {
+        auto *life = lives.find(rootOf(operand));
+        if (life == lives.end())
+          continue;
+        life->second.begin = std::min(life->second.begin, time);
+        life->second.end = std::max(life->second.end, time);
+      }
+    });
+  }
+  ArenaProblem problem;
+  problem.alignment = kAlignment;
+  for (auto &[value, life] : lives) {
+    if (life.end < 0) // never used
+      life.begin = life.end = 0, life.bytes = 0;
+    problem.buffers.push_back(life);
+  }
+  ArenaPlan plan = planArena(problem);
+  if (std::string wrong = plan.verify(problem); !wrong.empty())
+    return function.emitOpError() << "has no valid memory plan: " << wrong;
+
+  auto arenaType = MemRefType::get({plan.bytes}, builder.getI8Type());
+  unsigned index = function.getNumArguments();
+  if (failed(function.insertArgument(index, arenaType, {}, function.getLoc())))
+    return failure();
+  Value arena = function.getArgument(index);
+  for (auto [entry, offset] : llvm::zip(lives, plan.offsets)) {
+    Operation *alloc = entry.first.getDefiningOp();
+    builder.setInsertionPoint(alloc);
+    if (entry.second.end == 0 && alloc->use_empty()) {
+      builder.eraseOp(alloc);
+      continue;
+    }
+    auto type = cast<MemRefType>(entry.first.getType());
+    Value at = arith::ConstantIndexOp::create(builder, alloc->getLoc(), offset);
+    auto view = memref::ViewOp::create(builder, alloc->getLoc(), type, arena, at,
+                                       ValueRange());
+    builder.replaceOp(alloc, view);
+  }
+  function->setAttr("mprt.arena_bytes", builder.getI64IntegerAttr(plan.bytes));
+  function->setAttr("mprt.bucket_bytes",
+                    builder.getI64IntegerAttr(bucketBytes));
+  remark::analysis(function.getLoc(), remark::RemarkOpts::name("Arena")
+                                          .category(DEBUG_TYPE)
+                                          .function(function.getName()))
+      << remark::metric("Bytes", plan.bytes)
+      << remark::metric("LowerBound", problem.lowerBound())
+      << remark::metric("BucketBytes", bucketBytes)
+      << remark::metric("Buffers", lives.size());
+  return success();
+}
+
+LogicalResult FunctionPlanner::run() {
+  if (failed(check()))
+    return failure();
+  formBuckets();
+  return place();
+}
+
+namespace {
+
+struct PlanMemory : public mpcomm::impl::PlanMemoryPassBase<PlanMemory> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
+        if (failed(FunctionPlanner(function).run()))
+          return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -65,7 +65,7 @@ FailureOr<MeshOp> DataParallel::extendMesh(MeshOp meshOp) {
   if (std::optional<int64_t> present = meshOp.getAxisSize(axis)) {
     if (size != 0 && *present != size) {
       meshOp.emitError() << "mesh @" << mesh << " has " << *present
-                         << " ranks along '" << axis << "', expected " << size;
+                         << " ranks along '" << axis << "', expected " << int64_t(size);
       return failure();
     }
     return meshOp;
@@ -77,7 +77,7 @@ FailureOr<MeshOp> DataParallel::extendMesh(MeshOp meshOp) {
   }
   if (meshOp.getNumRanks() > INT32_MAX / size) {
     meshOp.emitError() << "mesh @" << mesh << " would have more ranks than 32 "
-                       << "bits count with " << size << " along '" << axis
+                       << "bits count with " << int64_t(size) << " along '" << axis
                        << "'";
     return failure();
   }
@@ -100,7 +100,7 @@ FailureOr<MeshOp> DataParallel::getOrCreateMesh() {
   }
   if (size < 0 || size > INT32_MAX) {
     module.emitError() << "expected a size in [0, " << INT32_MAX << "], got "
-                       << size;
+                       << int64_t(size);
     return failure();
   }
   if (Operation *symbol = SymbolTable::lookupSymbolIn(module, mesh)) {

@@ -1,0 +1,93 @@
+// What depends on a collective goes behind what does not, both in their old
+// order; nothing crosses an op that fixes an order.
+
+// RUN: mpcomm-opt %s --mpcomm-sink-updates | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-sink-updates --mpcomm-sink-updates | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-sink-updates --remarks-filter="mpcomm.*" \
+// RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// REMARK: SinkUpdates{{.*}}Function=updates | moved=2
+// REMARK: SinkUpdates{{.*}}Function=dependent_collective | moved=2
+// REMARK: SinkUpdates{{.*}}Function=barrier | moved=0
+// REMARK: SinkUpdates{{.*}}Function=nested | moved=1
+// REMARK: SinkUpdates{{.*}}Function=nothing_to_do | moved=0
+
+// CHECK-LABEL: func.func @updates
+// CHECK-SAME: %[[W:.*]]: tensor<4xf32>, %[[X:.*]]: tensor<4xf32>, %[[LR:.*]]: tensor<f32>
+func.func @updates(%w: tensor<4xf32>, %x: tensor<4xf32>, %lr: tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %[[R0:.*]] = mpcomm.all_reduce(%[[X]])
+  // CHECK-NEXT: %[[Y:.*]] = arith.mulf %[[X]], %[[W]]
+  // CHECK-NEXT: %[[R1:.*]] = mpcomm.all_reduce(%[[Y]])
+  // CHECK-NEXT: %[[Z:.*]] = arith.addf %[[Y]], %[[W]]
+  // CHECK-NEXT: %[[W0:.*]] = mpcomm.sgd_update %[[W]], %[[R0]]
+  // CHECK-NEXT: %[[W1:.*]] = mpcomm.sgd_update %[[W0]], %[[R1]]
+  // CHECK-NEXT: return %[[W1]], %[[Z]]
+  %r0 = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %w0 = mpcomm.sgd_update %w, %r0, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %y = arith.mulf %x, %w : tensor<4xf32>
+  %r1 = mpcomm.all_reduce(%y) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %w1 = mpcomm.sgd_update %w0, %r1, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %z = arith.addf %y, %w : tensor<4xf32>
+  return %w1, %z : tensor<4xf32>, tensor<4xf32>
+}
+
+// A collective that needs another one moves with what depends on it.
+// CHECK-LABEL: func.func @dependent_collective
+func.func @dependent_collective(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %[[A:.*]] = mpcomm.all_reduce(%arg0) {{.*}} mean
+  // CHECK-NEXT: %[[Y:.*]] = arith.mulf %arg0, %arg0
+  // CHECK-NEXT: %[[B:.*]] = mpcomm.all_reduce(%[[Y]]) {{.*}} mean
+  // CHECK-NEXT: %[[S:.*]] = arith.addf %[[A]], %[[A]]
+  // CHECK-NEXT: %[[C:.*]] = mpcomm.all_reduce(%[[S]]) {{.*}} max
+  // CHECK-NEXT: return %[[C]], %[[B]]
+  %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %s = arith.addf %a, %a : tensor<4xf32>
+  %c = mpcomm.all_reduce(%s) on @mesh axes ["dp"] max : tensor<4xf32>
+  %y = arith.mulf %x, %x : tensor<4xf32>
+  %b = mpcomm.all_reduce(%y) on @mesh axes ["dp"] mean : tensor<4xf32>
+  return %c, %b : tensor<4xf32>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @barrier
+func.func @barrier(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: mpcomm.all_reduce
+  // CHECK-NEXT: arith.addf
+  // CHECK-NEXT: mpcomm.barrier
+  // CHECK-NEXT: arith.mulf
+  %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %s = arith.addf %a, %a : tensor<4xf32>
+  mpcomm.barrier on @mesh axes ["dp"]
+  %y = arith.mulf %x, %x : tensor<4xf32>
+  return %s, %y : tensor<4xf32>, tensor<4xf32>
+}
+
+// A use inside of a region is a use of the op around it.
+// CHECK-LABEL: func.func @nested
+func.func @nested(%x: tensor<4xf32>, %c: i1) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: mpcomm.all_reduce
+  // CHECK-NEXT: arith.mulf
+  // CHECK-NEXT: scf.if
+  %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %s = scf.if %c -> tensor<4xf32> {
+    %t = arith.addf %a, %a : tensor<4xf32>
+    scf.yield %t : tensor<4xf32>
+  } else {
+    scf.yield %x : tensor<4xf32>
+  }
+  %y = arith.mulf %x, %x : tensor<4xf32>
+  return %s, %y : tensor<4xf32>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @nothing_to_do
+func.func @nothing_to_do(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: arith.mulf
+  // CHECK-NEXT: mpcomm.all_reduce
+  // CHECK-NEXT: return
+  %y = arith.mulf %x, %x : tensor<4xf32>
+  %a = mpcomm.all_reduce(%y) on @mesh axes ["dp"] mean : tensor<4xf32>
+  return %a : tensor<4xf32>
+}
+
+func.func private @declaration(tensor<4xf32>)

@@ -1,0 +1,57 @@
+//===- MPCommToLinalg.h - compute ops to linalg on tensors ---- -*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The patterns of `convert-mpcomm-to-linalg`, by theme. All are plain rewrite
+// patterns: they run under a dialect conversion as well as under a greedy or
+// walking driver, in any order.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_CONVERSION_MPCOMMTOLINALG_MPCOMMTOLINALG_H
+#define MPCOMM_CONVERSION_MPCOMMTOLINALG_MPCOMMTOLINALG_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mpcomm {
+
+/// Marks a loop that adds rows of one tensor to rows of another, and the kernel
+/// made of it: the index whose rows are left out, or -1.
+inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
+
+/// arith and math on tensors: one `linalg.generic` per op.
+void populateElementwiseToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// transpose, reshape, broadcast_in_dim, slice, concatenate, pad, iota.
+void populateMovementToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// dot_general.
+void populateContractionToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// reduce, softmax, log_softmax and layer_norm with their gradients.
+void populateReductionToLinalgPatterns(mlir::RewritePatternSet &patterns);
+void populateSoftmaxToLinalgPatterns(mlir::RewritePatternSet &patterns);
+void populateLayerNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// gelu, gelu_grad.
+void populateActivationToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// cross_entropy, cross_entropy_grad.
+void populateLossToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// embedding, embedding_grad.
+void populateEmbeddingToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// sgd_update, adamw_update.
+void populateOptimizerToLinalgPatterns(mlir::RewritePatternSet &patterns);
+
+/// All of the above.
+void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns);
+
+/// Rewrites on linalg that leave less to move, for after the conversion:
+/// transposes of operands and results become maps of the contraction where a
+/// strided matrix product can still do it, broadcasts and splats become maps
+/// and scalars of the generics that read them, reshapes move out of
+/// concatenations.
+void populateFoldMovementPatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_CONVERSION_MPCOMMTOLINALG_MPCOMMTOLINALG_H

@@ -1,0 +1,421 @@
+//===- Passes.td - from the training graph to a program -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The passes of the `lower` phase, in the order in which they run.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_CONVERSION_PASSES
+#define MPCOMM_CONVERSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
+  let summary = "Turns kernels of linalg ops into loops over vectors";
+  let description = [{
+    Replaces the tensor form of each kernel by code on buffers: loops over
+    rows, and per row one or more passes over chunks of columns.
+
+    *Assumes* `mprt.launch` ops on buffers with static shapes and strides, and
+    kernels as `mpcomm-form-kernels` makes them:
+    - the row space is the loops of the op with most loops; ops with fewer loops
+      run over some of them (row scalars, or none);
+    - bodies are arith and math ops, `linalg.index` and `tensor.extract` from
+      an argument; tensor constants are splats;
+    - intermediates are read by the index expressions they are written by;
+      inputs are read through any map of dimensions and constants;
+    - a reduction combines `out` once (add, mul, min, max, and, or, xor). If
+      it runs over the column only, later ops may read it; if over rows, it is
+      summed up in the destination and nothing in the kernel reads it.
+    - Attribute `mpcomm.scatter_add = p` on the kernel: arguments are `dy`,
+      `ids` and the destination, whose rows `ids` take the sum of the rows of
+      `dy`; the row of an id equal to `p` is left out, and other ids are
+      clamped to rows that exist.
+    - A destination may be read as an input, by the same index expressions as
+      the result is written: the old contents of what the result replaces.
+
+    *Guarantees*: one function per kernel and layout of operands, whose
+    arguments are buffers of offset 0 with the strides of the launch, and whose
+    body is scf, vector, memref, arith and math. A kernel with no launch is
+    erased. A destination that is also read as an input is read before it is
+    written, element by element. Buffers of i1 become bytes (i8, 0 or 1).
+
+    *Numerics*: reassociating. A sum over a row is taken in one partial sum per
+    vector lane, folded pairwise at the end; a sum over rows in groups of up to
+    four rows, in order. Half precision is computed in f32 and rounded where it
+    is stored or cast. Multiply-add may be contracted.
+
+    Example:
+    ```mlir
+    func.func private @scale(%x: tensor<64xf32>, %d: tensor<64xf32>) -> tensor<64xf32> attributes {mpcomm.kernel} {
+      %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+          ins(%x : tensor<64xf32>) outs(%d : tensor<64xf32>) {
+      ^bb0(%a: f32, %b: f32):
+        %s = arith.addf %a, %a : f32
+        linalg.yield %s : f32
+      } -> tensor<64xf32>
+      return %r : tensor<64xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    func.func private @scale(%x: memref<64xf32>, %d: memref<64xf32>) attributes {mpcomm.kernel, passthrough = ["noinline"]} {
+      %c0 = arith.constant 0 : index
+      %v = vector.load %x[%c0] : memref<64xf32>, vector<64xf32>
+      %s = arith.addf %v, %v fastmath<contract> : vector<64xf32>
+      vector.store %s, %d[%c0] : memref<64xf32>, vector<64xf32>
+      return
+    }
+    ```
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "unsigned", "512",
+           "bits of the target's vector registers">,
+    Option<"unrollColumns", "unroll-columns", "unsigned", "256",
+           "rows of up to this many columns are kept in registers between "
+           "passes">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def ExpandMathPass : Pass<"mpcomm-expand-math"> {
+  let summary = "Expands math functions into arithmetic";
+  let description = [{
+    *Assumes* math ops on scalars and vectors. *Guarantees*: no `exp`, `exp2`,
+    `log`, `tanh`, `erf`, `powf` or `rsqrt` of f32 is left, and no other
+    function of f32 that has an approximation upstream; what is left has an
+    instruction, or is of another type and becomes a call of libm.
+
+    *Numerics*: lossy, within 2 units in the last place for `exp` and `log`, 6
+    for `tanh` and `erf`, 2 for `powf`. `exp` below 2^-125 gives zero. NaN and
+    infinities are those of libm.
+
+    Example:
+    ```mlir
+    %r = math.rsqrt %x : vector<16xf32>
+    ```
+    becomes
+    ```mlir
+    %one = arith.constant dense<1.0> : vector<16xf32>
+    %s = math.sqrt %x : vector<16xf32>
+    %r = arith.divf %one, %s : vector<16xf32>
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def ConvertMPCommToMPRTPass
+    : Pass<"convert-mpcomm-to-mprt", "::mlir::ModuleOp"> {
+  let summary = "Lowers collectives to starts and awaits of the runtime";
+  let description = [{
+    Assumes: Form 3 or 4 (rank programs); one mesh in use.
+
+    Guarantees: no collective, `mpcomm.async` or `mpcomm.await` is left; each
+    became an `mprt.start` where it was and an `mprt.await` where it was awaited
+    (at once, for a synchronous one). Collectives are numbered in program order.
+    The module carries `mprt.communicators`, one list of axes per communicator.
+    An all_reduce of several element types becomes one start per type. Wire
+    types other than the operands' are cast before and after. Gathers and
+    scatters along inner dimensions transpose so that what travels is
+    contiguous.
+
+    Numerics: exact, but for the wire types that the input asks for.
+
+    Example:
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+    // becomes
+    %0 = mprt.start "all_reduce" "mean" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32
+        ins() outs(%g : tensor<4xf32>) -> (tensor<4xf32>)
+    %r = mprt.await event = 0 ins() outs(%0 : tensor<4xf32>) -> (tensor<4xf32>)
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = ["::mpcomm::mprt::MPRTDialect",
+                           "::mpcomm::MPCommDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
+  let summary = "Lowers compute ops to linalg on tensors";
+  let description = [{
+    Assumes: tensors of static shape.
+
+    Guarantees: no compute op of `mpcomm` and no elementwise op of `arith` or
+    `math` on tensors is left; collectives, `async` and `await` are not touched.
+    - `dot_general` is a `linalg.contract` onto a fill of zero. Transposes of its
+      operands and of its result are folded into its maps, as long as a matrix
+      product with two strides and at most four batch dimensions can do it; an
+      operand that no such product could read is transposed first. Sums of
+      16-bit operands are in f32.
+    - elementwise ops, reductions and composites (softmax, layer_norm, losses,
+      optimizer updates, …) are `linalg.generic` over one row space per op:
+      elementwise ones, reductions of the last dimension to row scalars,
+      reductions of the others. Fusing what has one row space gives one pass
+      over memory. Statistics and sums of 16-bit values are in f32. Origins are
+      kept as locations: `fused<"layer_norm">[…]`.
+    - broadcasts are maps of the generics that read them.
+    - reshape, slice, concatenate and pad are `tensor` ops.
+    - `embedding` is a generic with `tensor.extract`; `embedding_grad` a loop
+      over the indices that carries the table, with the attribute
+      `mpcomm.scatter_add`: the index whose rows are left out, or -1.
+
+    Numerics: reassociating (softmax multiplies by the reciprocal of the sum).
+
+    Example:
+    ```mlir
+    %r = mpcomm.dot_general %a, %b, contracting_dims = [1] x [0]
+        : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+    ```
+    becomes
+    ```mlir
+    %zero = arith.constant 0.0 : f32
+    %empty = tensor.empty() : tensor<8x16xf32>
+    %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<8x16xf32>) -> tensor<8x16xf32>
+    %r = linalg.contract
+        indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                         affine_map<(m, n, k) -> (m, n)>]
+        ins(%a, %b : tensor<8x4xf32>, tensor<4x16xf32>) outs(%init : tensor<8x16xf32>) -> tensor<8x16xf32>
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect", "::mpcomm::MPCommDialect"
+  ];
+}
+
+def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
+  let summary = "Groups linalg ops into kernels, each one pass over memory";
+  let description = [{
+    Assumes: functions of one block of pure ops on tensors (as
+    `convert-mpcomm-to-linalg` leaves them) and ops that this pass does not
+    know, such as collectives, which keep their order.
+
+    Guarantees: every linalg op but contractions and fills of zero that
+    something else reads, and every loop marked `mpcomm.scatter_add`, is in a
+    private function with the attribute `mpcomm.kernel`, run by `mprt.launch`.
+    Equal groups share a function. An op that no kernel can hold is an error.
+
+    What a kernel is:
+    - arguments are the inputs, then one destination per result, all ranked
+      tensors of static shape; it returns its results;
+    - the body is a list of linalg ops over one row space: the loops of the op
+      with the most, the last of which is the column. The others run over a
+      leading part of these loops (row scalars, 0-d values) or, where they are
+      cheap, over any of them; whose loops they are follows from the maps by
+      which their results are read;
+    - maps are dimensions and constants; within the kernel a tensor is read by
+      the map that it was written by;
+    - loops are parallel, or reductions with one combining op onto a
+      `linalg.fill`. A reduction over the last loop alone gives row scalars; one
+      over other loops is only returned;
+    - bodies hold arith and math ops, constants, `linalg.index`, and
+      `tensor.extract` from an input;
+    - other results start from `tensor.empty` or from their destination. A
+      destination that the kernel also reads (by the map that it writes it by)
+      is updated in place: a donated argument, or a product that nobody else
+      reads;
+    - `mpcomm.scatter_add = p`: arguments are rows, indices and the destination,
+      whose rows take the sum of the rows of the first at the (clamped) indices;
+      rows at index p are left out.
+
+    Groups grow from producers to consumers, then by what they read in common.
+    Two groups merge if their loops correspond, if no path leads from one to the
+    other through anything else, if nothing expensive has to be computed again,
+    and if the kernel has at most `max-operands` operands.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    %s = linalg.generic {…} ins(%x : tensor<8x64xf32>) outs(%fill : tensor<8xf32>) { … addf … }
+    %y = linalg.generic {…} ins(%x, %s : tensor<8x64xf32>, tensor<8xf32>) outs(%e : tensor<8x64xf32>) { … subf … }
+    ```
+    becomes
+    ```mlir
+    %y = mprt.launch @kernel_addf_subf_0 ins(%x : tensor<8x64xf32>) outs(%e : tensor<8x64xf32>) -> (tensor<8x64xf32>)
+    ```
+
+    Counts, as analysis remarks: per function, ops, launches, and the bytes that
+    groups keep out of memory; per module, distinct kernels.
+  }];
+  let options = [
+    Option<"maxOperands", "max-operands", "unsigned", "32",
+           "Most tensors that a kernel reads and writes">,
+    Option<"reuseOperands", "reuse-operands", "bool", "true",
+           "Write results over products that nobody else reads">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect",
+    "::mpcomm::mprt::MPRTDialect"
+  ];
+}
+
+def BufferizeStepPass : Pass<"mpcomm-bufferize-step", "::mlir::ModuleOp"> {
+  let summary = "Gives every tensor of a step a buffer, donated ones in place";
+  let description = [{
+    Assumes: functions on tensors whose compute is linalg, `mprt.launch`,
+    `mprt.start` and `mprt.await`; kernels (`mpcomm.kernel`) are left alone.
+
+    Guarantees: the functions take buffers and return nothing. Results whose
+    argument donates its buffer are in that buffer at the end, the others in
+    buffers that become further arguments, in result order. The attribute
+    `mprt.results` of the function lists name, role, type and place of each
+    result. Analysis and rewrite are upstream's one-shot bufferization.
+
+    Numerics: exact.
+
+    Example: `%w` donated for result 1 becomes a buffer that the optimizer's
+    kernel updates in place:
+    ```mlir
+    mprt.launch @sgd ins(%g, %lr : memref<8xf32>, memref<f32>) outs(%w : memref<8xf32>)
+    ```
+
+    Counts: buffers allocated and copied, as an analysis remark.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
+                           "::mlir::memref::MemRefDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect",
+                           "::mpcomm::mprt::MPRTDialect"];
+}
+
+def ConvertLinalgToMPRTPass
+    : Pass<"convert-linalg-to-mprt", "::mlir::ModuleOp"> {
+  let summary = "Lowers contractions and copies on buffers to runtime calls";
+  let description = [{
+    Assumes: bufferized functions with static strides.
+
+    Guarantees: no linalg op and no `memref.copy` is left outside of kernels. A
+    contraction becomes `mprt.gemm`, one per block of batch dimensions that four
+    strided ones cannot describe; a copy or fill of contiguous buffers becomes
+    `mprt.copy` or `mprt.zero`; any other copy becomes a kernel and its launch.
+    A contraction whose operands have no unit stride is an error at the op.
+
+    Numerics: reassociating (the library orders the sums of a contraction).
+
+    Example:
+    ```mlir
+    linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                                     affine_map<(m, n, k) -> (m, n)>]
+        {mprt.overwrite} ins(%a, %b : memref<8x4xf32>, memref<4x16xf32>) outs(%c : memref<8x16xf32>)
+    // becomes
+    mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1]
+        batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = ["::mpcomm::mprt::MPRTDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def PlanMemoryPass : Pass<"mpcomm-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Places every allocation of a function in one arena";
+  let description = [{
+    Assumes: bufferized functions in one block, allocations of static size.
+
+    Guarantees: no `memref.alloc` is left; each became a view of a further last
+    argument, the arena, at a fixed offset. Buffers whose lives overlap do not
+    overlap in the arena. The buffers of one all_reduce lie next to each other,
+    each at a multiple of 64 bytes: gradients are written straight into their
+    bucket. Where a bucket's buffer is no allocation of its own (an argument, a
+    view, a member of another bucket), it is copied in and out.
+    The function carries `mprt.arena_bytes`.
+
+    The placement is that of mpcomm/Scheduling/ArenaPlanning.h.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    %0 = memref.alloc() : memref<16xf32>
+    // becomes
+    %0 = memref.view %arena[%c128][] : memref<4096xi8> to memref<16xf32>
+    ```
+
+    Counts: bytes of the arena, of its lower bound (the most that lives at one
+    time) and of buckets, as an analysis remark.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mpcomm::mprt::MPRTDialect"];
+}
+
+def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "Makes the entry points, descriptors and manifest of a program";
+  let description = [{
+    Assumes: Form 5: functions on buffers with a planned arena, whose ops are
+    those of the runtime dialect and views.
+
+    Guarantees: each such function is an `llvm.func` of type `mprt_entry`, a
+    flat list of runtime calls on static descriptors. Kernels stay as they are;
+    each gets the declaration of a wrapper `<kernel>.packed` that
+    `mpcomm-pack-kernels` defines. The globals `mpcomm_abi_version` and
+    `mpcomm_manifest` are there. A start records an event on the compute stream
+    for its communicator to wait for, unless nothing was computed since the
+    last one.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    mprt.zero %a : memref<64xf32>
+    // becomes
+    llvm.call @mprt_zero(%ctx, %stream, %a, %bytes) : (!llvm.ptr, i32, !llvm.ptr, i64) -> i32
+    ```
+
+    Counts: nothing.
+  }];
+  let options = [
+    Option<"cpu", "cpu", "std::string", "\"\"",
+           "Processor that the manifest names">,
+    Option<"features", "features", "std::string", "\"\"",
+           "Processor features that the manifest names, comma-separated">
+  ];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+def PackKernelsPass : Pass<"mpcomm-pack-kernels", "::mlir::ModuleOp"> {
+  let summary = "Defines the wrappers by which the runtime calls kernels";
+  let description = [{
+    Assumes: kernels lowered to `llvm.func` with one pointer an argument.
+
+    Guarantees: `<kernel>.packed(args)` loads the pointers and calls the kernel.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    llvm.func @k.packed(%args: !llvm.ptr) {
+      %0 = llvm.load %args : !llvm.ptr -> !llvm.ptr
+      llvm.call @k(%0) : (!llvm.ptr) -> ()
+      llvm.return
+    }
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+#endif // MPCOMM_CONVERSION_PASSES

@@ -1,0 +1,133 @@
+//===- Contraction.cpp - dot_general to linalg.contract -------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A contraction names each dimension of its operands by a map, so no operand is
+// reshaped; one is transposed only where no strided matrix product could read
+// it (see StridedProduct.h).
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgBuilder.h"
+#include "StridedProduct.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+struct LowerDotGeneral : public OpRewritePattern<DotGeneralOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(DotGeneralOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
+/// The loops of a dot_general: batching, free ones of either side, contracted
+/// ones.
+struct Loops {
+  SmallVector<int64_t> lhs, rhs; // loop of each operand dimension
+  SmallVector<int64_t> sizes;
+  unsigned numParallel = 0;
+
+  explicit Loops(DotGeneralOp op) {
+    auto lhsType = cast<RankedTensorType>(op.getLhs().getType());
+    auto rhsType = cast<RankedTensorType>(op.getRhs().getType());
+    lhs.resize(lhsType.getRank());
+    rhs.resize(rhsType.getRank());
+    auto paired = [&](ArrayRef<int64_t> left, ArrayRef<int64_t> right) {
+      for (auto [l, r] : llvm::zip_equal(left, right)) {
+        lhs[l] = rhs[r] = sizes.size();
+        sizes.push_back(lhsType.getDimSize(l));
+      }
+    };
+    paired(op.getLhsBatchingDims(), op.getRhsBatchingDims());
+    for (int64_t d : op.getLhsFreeDims()) {
+      lhs[d] = sizes.size();
+      sizes.push_back(lhsType.getDimSize(d));
+    }
+    for (int64_t d : op.getRhsFreeDims()) {
+      rhs[d] = sizes.size();
+      sizes.push_back(rhsType.getDimSize(d));
+    }
+    numParallel = sizes.size();
+    paired(op.getLhsContractingDims(), op.getRhsContractingDims());
+  }
+};
+
+} // namespace
+
+static AffineMap getMap(Builder &builder, size_t numLoops,
+                        ArrayRef<int64_t> loops) {
+  SmallVector<AffineExpr> exprs;
+  for (int64_t loop : loops)
+    exprs.push_back(builder.getAffineDimExpr(loop));
+  return AffineMap::get(numLoops, 0, exprs, builder.getContext());
+}
+
+/// Puts the dimensions of `value` in the order of their loops.
+static Value sortByLoop(OpBuilder &builder, Location loc, Value value,
+                        SmallVector<int64_t> &loops) {
+  auto order = llvm::to_vector(llvm::seq<int64_t>(0, loops.size()));
+  llvm::sort(order, [&](int64_t a, int64_t b) { return loops[a] < loops[b]; });
+  llvm::sort(loops);
+  return transposeTensor(builder, markOrigin(loc, "transpose"), value, order);
+}
+
+LogicalResult
+LowerDotGeneral::matchAndRewrite(DotGeneralOp op,
+                                 PatternRewriter &rewriter) const {
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(op.getType());
+  Type element = type.getElementType();
+  Type sumType = getComputeType(element);
+  Loops loops(op);
+  SmallVector<int64_t> result =
+      llvm::to_vector(llvm::seq<int64_t>(0, loops.numParallel));
+  Value lhs = op.getLhs(), rhs = op.getRhs();
+  size_t numLoops = loops.sizes.size();
+
+  if (numLoops == loops.numParallel) {
+    // No sum: an outer product is elementwise.
+    LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
+    rewriter.replaceOp(
+        op,
+        linalg.map({linalg.mapped(lhs, getMap(rewriter, numLoops, loops.lhs)),
+                    linalg.mapped(rhs, getMap(rewriter, numLoops, loops.rhs))},
+                   element, [](ImplicitLocOpBuilder &b, ArrayRef<Value> v) {
+                     return arith::MulFOp::create(b, v[0], v[1]).getResult();
+                   }));
+    return success();
+  }
+  if (llvm::is_contained(loops.sizes, 0)) {
+    // Sums of nothing.
+    rewriter.replaceOp(op, makeFilled(rewriter, markOrigin(op), type.getShape(),
+                                      getIdentity(Reduction::Sum, element)));
+    return success();
+  }
+  if (!isStridedProduct(loops.sizes, loops.lhs, loops.rhs, result)) {
+    lhs = sortByLoop(rewriter, loc, lhs, loops.lhs);
+    rhs = sortByLoop(rewriter, loc, rhs, loops.rhs);
+  }
+  SmallVector<AffineMap> maps{getMap(rewriter, numLoops, loops.lhs),
+                              getMap(rewriter, numLoops, loops.rhs),
+                              getMap(rewriter, numLoops, result)};
+  Value init = makeFilled(rewriter, loc, type.getShape(),
+                          getIdentity(Reduction::Sum, sumType));
+  auto contract = linalg::ContractOp::create(
+      rewriter, loc, TypeRange{init.getType()}, ValueRange{lhs, rhs},
+      ValueRange{init}, rewriter.getAffineMapArrayAttr(maps));
+  rewriter.replaceOp(op,
+                     castTensor(rewriter, loc, contract.getResult(0), element));
+  return success();
+}
+
+void mpcomm::populateContractionToLinalgPatterns(RewritePatternSet &patterns) {
+  patterns.add<LowerDotGeneral>(patterns.getContext());
+}

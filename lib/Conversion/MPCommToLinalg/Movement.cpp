@@ -1,0 +1,161 @@
+//===- Movement.cpp - ops that move elements to linalg and tensor ---------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+static SmallVector<OpFoldResult> asFolded(Builder &builder,
+                                          ArrayRef<int64_t> values) {
+  return getAsIndexOpFoldResult(builder.getContext(), values);
+}
+
+namespace {
+
+struct LowerTranspose : public OpRewritePattern<TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TransposeOp op,
+                                PatternRewriter &rewriter) const override {
+    rewriter.replaceOp(op, transposeTensor(rewriter, markOrigin(op),
+                                           op.getInput(), op.getDims()));
+    return success();
+  }
+};
+
+struct LowerReshape : public OpRewritePattern<ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReshapeOp op,
+                                PatternRewriter &rewriter) const override {
+    rewriter.replaceOp(
+        op, reshapeTensor(rewriter, op.getLoc(), op.getInput(),
+                          cast<ShapedType>(op.getType()).getShape()));
+    return success();
+  }
+};
+
+/// Dimensions of the result that the operand does not have, or has with size
+/// 1, are left out of its map.
+struct LowerBroadcast : public OpRewritePattern<BroadcastInDimOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(BroadcastInDimOp op,
+                                PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getType());
+    auto input = cast<RankedTensorType>(op.getInput().getType());
+    SmallVector<AffineExpr> exprs;
+    for (auto [i, d] : llvm::enumerate(op.getDims())) {
+      bool expands = input.getDimSize(i) != type.getDimSize(d);
+      exprs.push_back(expands ? rewriter.getAffineConstantExpr(0)
+                              : rewriter.getAffineDimExpr(d));
+    }
+    LinalgBuilder linalg(rewriter, markOrigin(op.getLoc(), "broadcast"),
+                         type.getShape());
+    auto map = AffineMap::get(type.getRank(), 0, exprs, op.getContext());
+    rewriter.replaceOp(op, linalg.map({linalg.mapped(op.getInput(), map)},
+                                      type.getElementType(),
+                                      [](ImplicitLocOpBuilder &,
+                                         ArrayRef<Value> v) { return v[0]; }));
+    return success();
+  }
+};
+
+struct LowerSlice : public OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SliceOp op,
+                                PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getType());
+    rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(
+        op, type, op.getInput(), asFolded(rewriter, op.getStarts()),
+        asFolded(rewriter, type.getShape()),
+        asFolded(rewriter, op.getStrides()));
+    return success();
+  }
+};
+
+struct LowerConcatenate : public OpRewritePattern<ConcatenateOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ConcatenateOp op,
+                                PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getType());
+    Location loc = op.getLoc();
+    Value result = tensor::EmptyOp::create(rewriter, loc, type.getShape(),
+                                           type.getElementType());
+    SmallVector<int64_t> offsets(type.getRank(), 0);
+    SmallVector<int64_t> ones(type.getRank(), 1);
+    for (Value input : op.getInputs()) {
+      ArrayRef<int64_t> sizes =
+          cast<RankedTensorType>(input.getType()).getShape();
+      result = tensor::InsertSliceOp::create(
+          rewriter, loc, input, result, asFolded(rewriter, offsets),
+          asFolded(rewriter, sizes), asFolded(rewriter, ones));
+      offsets[op.getDim()] += sizes[op.getDim()];
+    }
+    rewriter.replaceOp(op, result);
+    return success();
+  }
+};
+
+struct LowerPad : public OpRewritePattern<PadOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(PadOp op,
+                                PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getType());
+    Location loc = markOrigin(op);
+    SplatElementsAttr splat;
+    Value border;
+    if (matchPattern(op.getValue(), m_Constant(&splat))) {
+      border = makeFilled(rewriter, loc, type.getShape(),
+                          splat.getSplatValue<TypedAttr>());
+    } else {
+      LinalgBuilder linalg(rewriter, loc, type.getShape());
+      border = linalg.map(
+          {linalg.scalar(op.getValue())}, type.getElementType(),
+          [](ImplicitLocOpBuilder &, ArrayRef<Value> v) { return v[0]; });
+    }
+    SmallVector<int64_t> strides;
+    for (int64_t gap : op.getInterior())
+      strides.push_back(gap + 1);
+    ArrayRef<int64_t> sizes =
+        cast<RankedTensorType>(op.getInput().getType()).getShape();
+    rewriter.replaceOpWithNewOp<tensor::InsertSliceOp>(
+        op, op.getInput(), border, asFolded(rewriter, op.getLow()),
+        asFolded(rewriter, sizes), asFolded(rewriter, strides));
+    return success();
+  }
+};
+
+struct LowerIota : public OpRewritePattern<IotaOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(IotaOp op,
+                                PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getType());
+    Type element = type.getElementType();
+    LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
+    auto body = [&](ImplicitLocOpBuilder &b, ArrayRef<Value>) -> Value {
+      Value index = linalg::IndexOp::create(b, op.getDim());
+      if (isa<IntegerType>(element))
+        return arith::IndexCastOp::create(b, element, index);
+      Value wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
+      return arith::SIToFPOp::create(b, getComputeType(element), wide);
+    };
+    rewriter.replaceOp(op, linalg.map({}, element, body));
+    return success();
+  }
+};
+
+} // namespace
+
+void mpcomm::populateMovementToLinalgPatterns(RewritePatternSet &patterns) {
+  patterns.add<LowerTranspose, LowerReshape, LowerBroadcast, LowerSlice,
+               LowerConcatenate, LowerPad, LowerIota>(patterns.getContext());
+}

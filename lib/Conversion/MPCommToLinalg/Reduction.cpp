@@ -1,0 +1,73 @@
+//===- Reduction.cpp - reduce to linalg -----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A reduction is over columns (trailing dimensions, which become one), over
+// rows (any others), or over everything. One that mixes the first two becomes
+// two: columns first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgBuilder.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+struct LowerReduce : public OpRewritePattern<ReduceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceOp op,
+                                PatternRewriter &rewriter) const override {
+    Location loc =
+        markOrigin(op.getLoc(), stringifyReduction(op.getReduction()));
+    Value value = op.getInput();
+    auto type = cast<RankedTensorType>(value.getType());
+    Type element = type.getElementType();
+    Type sumType = getComputeType(element);
+    SmallVector<bool> reduced(type.getRank(), false);
+    for (int64_t d : op.getDims())
+      reduced[d] = true;
+    if (!llvm::is_contained(reduced, true))
+      return rewriter.notifyMatchFailure(op, "reduces nothing");
+    auto identity = [](ImplicitLocOpBuilder &, ArrayRef<Value> v) {
+      return v[0];
+    };
+    auto reduceOver = [&](ArrayRef<bool> dims) {
+      LinalgBuilder linalg(rewriter, loc,
+                           cast<RankedTensorType>(value.getType()).getShape());
+      value = linalg.reduce(op.getReduction(), {linalg.full(value)}, dims,
+                            sumType, identity);
+    };
+    size_t lead = reduced.size(); // dimensions before the trailing reduced ones
+    while (lead > 0 && reduced[lead - 1])
+      --lead;
+    if (lead > 0 && lead < reduced.size()) {
+      SmallVector<int64_t> shape(type.getShape().take_front(lead));
+      int64_t columns = 1;
+      for (int64_t size : type.getShape().drop_front(lead))
+        columns *= size;
+      shape.push_back(columns);
+      value = reshapeTensor(rewriter, loc, value, shape);
+      SmallVector<bool> last(shape.size(), false);
+      last.back() = true;
+      reduceOver(last);
+      reduced.resize(lead);
+    }
+    if (llvm::is_contained(reduced, true))
+      reduceOver(reduced);
+    rewriter.replaceOp(op, castTensor(rewriter, loc, value, element));
+    return success();
+  }
+};
+
+} // namespace
+
+void mpcomm::populateReductionToLinalgPatterns(RewritePatternSet &patterns) {
+  patterns.add<LowerReduce>(patterns.getContext());
+}

@@ -1,0 +1,36 @@
+//===- StridedProduct.h - what a strided matrix product can do  -*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Knows loops and sizes only, no IR.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_STRIDEDPRODUCT_H
+#define MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_STRIDEDPRODUCT_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include <cstdint>
+
+namespace mpcomm {
+
+/// Whether the contraction C = A * B can run as one matrix product with strided
+/// batch dimensions (at most 4) on row-major tensors as they lie. `a`, `b` and
+/// `c` give the loop of each dimension of the three; `sizes` those of the
+/// loops. A loop is a batch (in all three), in A and C, in B and C, or summed
+/// (in A and B).
+///
+/// It can if, after loops that lie side by side in the same order wherever they
+/// occur are merged, there is at most one summed loop, each of A and B has a
+/// summed loop or a matrix loop of C last, C has a matrix loop last, and the
+/// loops left over are few enough to be batches. Sizes of 1 do not matter.
+bool isStridedProduct(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> a,
+                      llvm::ArrayRef<int64_t> b, llvm::ArrayRef<int64_t> c);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_STRIDEDPRODUCT_H

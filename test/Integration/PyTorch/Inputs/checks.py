@@ -1,0 +1,149 @@
+# ===- checks.py - imported graphs against PyTorch itself ------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Trains the same workload twice, by PyTorch and by the imported graph on the
+evaluator, and compares losses, parameters and optimizer state at each step."""
+
+import copy
+import os
+import sys
+
+import torch
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4)
+sys.path.insert(0, os.path.join(ROOT, "tools", "mpcomm-import"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import evaluator  # noqa: E402
+import mpcomm_import as mi  # noqa: E402
+
+EXAMPLES = os.path.join(ROOT, "docs", "examples")
+
+
+def example(name, **options):
+    return mi.load_workload(os.path.join(EXAMPLES, name + ".py"), options)
+
+
+def in_double(workload):
+    """The same workload in f64: rounding is out of the way, what is left of a
+    difference is a mistake."""
+    workload.model.double()
+    for data in (workload.dataset, workload.eval_dataset or {}):
+        for name, tensor in data.items():
+            if tensor.is_floating_point():
+                data[name] = tensor.double()
+    return workload
+
+
+def batch_of(workload, data, step):
+    n = workload.batch
+    first = step * n % (len(next(iter(data.values()))) - n + 1)
+    return {k: t[first:first + n] for k, t in data.items()}
+
+
+def eager_step(workload, batch):
+    """Loss and output of one PyTorch step, parameters updated."""
+    workload.model.train()
+    workload.optimizer.zero_grad(set_to_none=True)
+    output = workload.model(*[batch[k] for k in workload.inputs])
+    loss = workload.loss(output, *[batch[k] for k in workload.targets])
+    loss.backward()
+    workload.optimizer.step()
+    return loss.detach()
+
+
+def difference(a, b):
+    """Largest difference, relative to the largest element."""
+    scale = max(a.abs().max().item(), 1e-12)
+    return (a.double() - b.double()).abs().max().item() / scale
+
+
+def initial_state(program):
+    """Arguments of train_step that are not data."""
+    state = {}
+    for a in program.functions[0].arguments:
+        if a.role == "hyperparameter":
+            state[a.name] = torch.tensor(a.attributes["default"], dtype=torch.float64)
+        elif a.role != "batch":
+            given = program.weights.get(a.name)
+            state[a.name] = given.detach().clone() if given is not None else \
+                torch.zeros(a.value.shape, dtype=evaluator.DTYPES[a.value.dtype])
+    return state
+
+
+def narrow_rates(program, state):
+    """Learning rates as the runner passes them: in f32."""
+    for a in program.functions[0].arguments:
+        if a.role == "hyperparameter":
+            state[a.name] = state[a.name].float()
+
+
+def optimizer_state(workload):
+    names = {id(p): n for n, p in workload.model.named_parameters()}
+    result = {}
+    for p, entries in workload.optimizer.state.items():
+        for key, value in entries.items():
+            if key != "step":
+                result[f"{names[id(p)]}.{key}"] = value
+    return result
+
+
+def check(workload, steps=3, tolerance=1e-10, double=True):
+    """Returns the program; AssertionError where the two runs part.
+
+    Adam divides a gradient by its own size. One that is nothing but rounding
+    (that of the bias of a key, which softmax cancels) makes steps of any length
+    in f32, where only the losses are compared, and of up to 1e-17 / eps = 1e-9
+    of the learning rate in f64."""
+    if double:
+        in_double(workload)
+    before = {n: p.detach().clone() for n, p in workload.model.named_parameters()}
+    program = mi.trace(workload)
+    for n, p in workload.model.named_parameters():
+        assert torch.equal(p, before[n]), f"importing changed {n}"
+    train, evaluate = program.functions
+    state = initial_state(program)
+    if not double:
+        narrow_rates(program, state)
+    for step in range(steps):
+        batch = batch_of(workload, workload.dataset, step)
+        results = evaluator.run(train, {**state, **batch})
+        loss = eager_step(workload, batch)
+        expected = dict(workload.model.named_parameters())
+        expected.update(optimizer_state(workload))
+        expected["loss"] = loss
+        for name, got in results.items():
+            if not double and name != "loss":
+                continue
+            if name == "step":
+                assert got.item() == step + 1, got
+                continue
+            d = difference(expected[name].detach(), got)
+            is_adam = not isinstance(workload.optimizer, torch.optim.SGD)
+            bound = 1e-7 if double and is_adam and name in before else tolerance
+            assert d <= bound, f"step {step}: {name} differs by {d:.3g}"
+        state.update({n: t for n, t in results.items() if n != "loss"})
+    check_evaluate(workload, evaluate, state, tolerance)
+    return program
+
+
+def check_evaluate(workload, function, state, tolerance):
+    data = workload.eval_dataset or workload.dataset
+    batch = batch_of(workload, data, 0)
+    results = evaluator.run(function, {**state, **batch})
+    mode = workload.model.training
+    workload.model.eval()
+    output = workload.model(*[batch[k] for k in workload.inputs])
+    loss = workload.loss(output, *[batch[k] for k in workload.targets])
+    workload.model.train(mode)
+    for name, want in (("loss", loss), ("output", output)):
+        d = difference(want.detach(), results[name])
+        assert d <= tolerance, f"evaluate: {name} differs by {d:.3g}"
+
+
+def count(program, *names):
+    return {n: program.functions[0].count(n) for n in names}

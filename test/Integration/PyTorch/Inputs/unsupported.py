@@ -1,0 +1,71 @@
+# A convolution network: every operator here that is not supported, in several
+# modules, besides some that are.
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import mpcomm_import as mi
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4),
+                                  nn.ReLU(inplace=True), nn.MaxPool2d(2))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.stem(x).flatten(1).cumsum(1))
+
+
+def workload(kind="unsupported"):
+    model = Net() if kind == "unsupported" else nn.Sequential(nn.Linear(64, 10))
+    if kind == "dropout":
+        model.append(nn.Dropout(0.25))
+    if kind == "functional_dropout":
+        model.append(Function(lambda x: F.dropout(x, 0.5)))
+    if kind == "pair":
+        model.append(Function(lambda x: (x, x)))
+    if kind == "dynamic":
+        model.append(Function(lambda x: x[: int(x.sum().item()) % 2 + 1]))
+    if kind == "nonzero":
+        model.append(Function(lambda x: x * x[x > 0].sum()))
+    if kind == "constant":
+        model.append(Function(lambda x: torch.zeros(4, 10)))
+    optimizer = {
+        "amsgrad": lambda p: torch.optim.AdamW(p, amsgrad=True),
+        "maximize": lambda p: torch.optim.SGD(p, lr=0.1, maximize=True),
+        "dampening": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
+        "adam": lambda p: torch.optim.Adam(p, weight_decay=0.1),
+        "rmsprop": lambda p: torch.optim.RMSprop(p),
+        "foreign": lambda p: torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1),
+    }.get(kind, lambda p: torch.optim.SGD(p, lr=0.1))(model.parameters())
+    data = {"x": torch.randn(8, 64), "y": torch.randint(0, 10, (8,))}
+    if kind == "unsupported":
+        data["x"] = data["x"].view(8, 1, 8, 8)
+    if kind == "labels":
+        data["y"][6] = 10
+    if kind == "few":
+        data = {k: t[:3] for k, t in data.items()}
+    if kind == "counts":
+        data["y"] = data["y"][:5]
+    if kind == "bytes":
+        data["x"] = data["x"].to(torch.uint8)
+    loss = F.cross_entropy
+    if kind == "notargets":
+        del data["y"]
+    if kind == "vector":
+        loss = lambda output, y: F.cross_entropy(output, y, reduction="none")
+    if kind == "weighted":
+        loss = lambda output, y: F.cross_entropy(output, y, weight=torch.rand(10))
+    return mi.Workload(model, loss, optimizer, 4, data)
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)

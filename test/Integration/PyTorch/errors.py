@@ -1,0 +1,84 @@
+# What a user can get wrong is one message that says where and what was expected;
+# the exit status is 1 and no file is left.
+#
+# REQUIRES: torch
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s %t
+
+import contextlib
+import io
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "Inputs"))
+import checks
+
+from mpcomm_import import cli
+
+os.chdir(sys.argv[1])
+MODEL = os.path.join(HERE, "Inputs", "unsupported.py")
+
+# `kind` of Inputs/unsupported.py -> the message, a regular expression.
+KINDS = {
+    "dropout": r"1 unsupported operator, 1 use:\n  aten\.dropout x1 in 1: draws random "
+               r"numbers; for dropout use p = 0",
+    "functional_dropout": r"aten\.(bernoulli|native_dropout)\S* x1 in 1: draws random",
+    "pair": r"expected the model to return one tensor, found tuple",
+    "dynamic": r"tracing stopped in 1: ",
+    "nonzero": r"aten\.\S+ x\d in 1",
+    "constant": r"the loss does not depend on any parameter",
+    "amsgrad": r"optimizer AdamW: expected amsgrad = False in group 0, found True",
+    "maximize": r"optimizer SGD: expected maximize = False in group 0, found True",
+    "dampening": r"optimizer SGD: expected dampening = 0 in group 0, found 0\.5",
+    "adam": r"optimizer Adam: weight_decay adds to the gradient there; use AdamW",
+    "rmsprop": r"optimizer RMSprop: expected torch\.optim\.SGD, AdamW or Adam",
+    "foreign": r"the optimizer has a parameter of shape \(3,\) that is not the model's",
+    "labels": r"dataset 'y': expected values in \[0, 10\), found 10",
+    "few": r"dataset: expected at least one batch of 4 samples, found 3",
+    "counts": r"dataset: numbers of samples differ: x has 8, y has 5",
+    "bytes": r"dataset 'x': no tensors of uint8; convert to float32 or int64",
+    "notargets": r"tracing stopped in loss: TypeError",
+    "vector": r"expected the loss to be a tensor of one element",
+    "weighted": r"aten\.nll_loss_forward x1 in loss: class weights",
+}
+# Arguments -> the message.
+ARGUMENTS = [
+    ([MODEL, "-O", "kind"], r"-O kind: expected NAME=VALUE"),
+    ([MODEL, "-O", "size=3"], r"no option 'size'; its options are kind"),
+    (["nowhere.py"], r"nowhere\.py: no such file"),
+    ([checks.evaluator.__file__], r"evaluator\.py: expected a function `workload`"),
+    ([MODEL, "-O", "kind=none", "-o", "no/s.mlir"], r"no/s\.mlir: no such directory"),
+    ([MODEL, "-O", "kind=none", "-o", "."], r"\.: is a directory"),
+    ([MODEL, "-O", "kind=none", "--eps", "1e-9"], r"SGD has no option eps"),
+    ([MODEL, "-O", "kind=none", "--optimizer", "adamw", "--betas", "0.9,1.5"],
+     r"optimizer AdamW: Invalid beta"),
+    ([MODEL, "-O", "kind=none", "--betas", "0.9"], r"--betas: expected two numbers"),
+    ([MODEL, "-O", "kind=none", "--batch", "0"], r"expected a batch of at least 1"),
+    ([MODEL, "-O", "kind=none", "--eval-data", "e"], r"has no evaluation dataset"),
+    ([os.path.join(checks.EXAMPLES, "gpt.py"), "-O", "layers=two"],
+     r"option layers: expected a number, found 'two'"),
+    ([os.path.join(checks.EXAMPLES, "gpt.py"), "-O", "tied=maybe"],
+     r"option tied: expected true or false, found 'maybe'"),
+]
+
+
+def expect(arguments, message):
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
+        status = cli.main(arguments)
+    text = error.getvalue()
+    assert status == 1, (arguments, status)
+    assert re.match(r"mpcomm-import: error: (.*/|)" + message, text) or \
+        re.search(message, text) and "unsupported operator" in text or \
+        re.search(r"error: .*" + message, text), (arguments, text)
+    assert "Traceback" not in text and text.count("error:") <= 2, text
+    assert os.listdir(".") == [], os.listdir(".")
+
+
+for kind, message in KINDS.items():
+    expect([MODEL, "-O", "kind=" + kind, "-o", "s.mlir", "--weights", "w", "--data", "d"],
+           message)
+for arguments, message in ARGUMENTS:
+    expect(arguments, message)

@@ -1,0 +1,24 @@
+# The imported graphs of the example models train as PyTorch does: losses,
+# parameters, optimizer state and the evaluation function, in f64 to 1e-10 and,
+# for the losses, in f32 to a few units in the last place of its sums.
+#
+# REQUIRES: torch, sklearn
+# RUN: %python %s mlp
+# RUN: %python %s gpt
+# RUN: %python %s vit
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import checks
+
+name = sys.argv[1]
+program = checks.check(checks.example(name, batch=4), steps=4)
+checks.check(checks.example(name, batch=4), steps=4, tolerance=1e-5, double=False)
+
+# As lean as a person would write them: per attention three slices split into
+# heads, one merge, and the same backward; three reshapes around the loss.
+limits = {"mlp": (0, 0), "gpt": (2 * 8 + 3, 2 * 4), "vit": (4 * 8 + 9, 4 * 4 + 1)}
+counts = checks.count(program, "reshape", "transpose")
+assert tuple(counts.values()) == limits[name], counts

@@ -1,0 +1,283 @@
+# ===- aten_movement.py - operators that only move elements ----------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Translations of reshapes, transposes, slices, concatenations and their
+gradients. Most of them make no op at all (views.py)."""
+
+import math
+
+import torch
+
+from .convert import aten
+from .errors import Unsupported
+from .ir import Type
+from .pointwise import resize, whole_dim
+from .views import Axis, View, coalesce, emit_reshape, materialise
+
+
+def reshaped(c, x, shape):
+    x, shape = coalesce(c.view(x)), list(shape)
+    if -1 in shape:
+        known = -math.prod(shape)
+        shape[shape.index(-1)] = math.prod(x.shape) // known
+    view = x.reshape(shape)
+    if view is None:
+        view = View.of(emit_reshape(c.builder, materialise(c.builder, x), shape))
+    return view
+
+
+@aten("view", "_unsafe_view", "reshape", "_reshape_alias")
+def view(c, node, x, shape, stride=None):
+    return reshaped(c, x, shape)
+
+
+@aten("clone", "contiguous", "detach", "alias", "lift_fresh", "lift_fresh_copy",
+      "detach_")
+def same(c, node, x, **kwargs):
+    return x
+
+
+@aten("t")
+def t(c, node, x):
+    x = c.view(x)
+    return x.permute(range(len(x.dims))[::-1])
+
+
+@aten("transpose.int")
+def transpose(c, node, x, a, b):
+    x = c.view(x)
+    order = list(range(len(x.dims)))
+    order[a], order[b] = order[b], order[a]
+    return x.permute(order)
+
+
+@aten("permute")
+def permute(c, node, x, order):
+    x = c.view(x)
+    return x.permute([d % len(x.dims) for d in order])
+
+
+@aten("expand")
+def expand(c, node, x, shape, implicit=False):
+    x = c.view(x)
+    new = len(shape) - len(x.dims)
+    shape = [x.shape[i - new] if n == -1 else n for i, n in enumerate(shape)]
+    return x.expand(shape)
+
+
+@aten("unsqueeze")
+def unsqueeze(c, node, x, dim):
+    x = c.view(x)
+    dim %= len(x.dims) + 1
+    return View(x.base, x.factors, x.dims[:dim] + [[]] + x.dims[dim:])
+
+
+@aten("squeeze.dim", "squeeze.dims", "squeeze.default")
+def squeeze(c, node, x, dims=None):
+    x = c.view(x)
+    rank = len(x.dims)
+    dims = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
+    dims = {d % rank for d in dims} if rank else set()
+    return View(x.base, x.factors,
+                [d for i, d in enumerate(x.dims) if d or i not in dims])
+
+
+# --- slices --------------------------------------------------------------------- #
+
+def clamp_index(i, size, default):
+    if i is None:
+        return default
+    return min(max(i + size if i < 0 else i, 0), size)
+
+
+def emit_slice(c, value, dim, start, limit, stride=1):
+    rank = len(value.shape)
+    starts, limits = [0] * rank, list(value.shape)
+    starts[dim], limits[dim] = start, limit
+    strides = [stride if i == dim else 1 for i in range(rank)]
+    shape = list(value.shape)
+    shape[dim] = -(-(limit - start) // stride)
+    return c.builder.create("mpcomm.slice", [value], [Type(shape, value.dtype)],
+                            starts=starts, limits=limits, strides=strides)[0]
+
+
+def sliced(c, x, dim, start, limit, stride=1):
+    """Elements start, start + stride, … below limit of a seen dimension."""
+    x = coalesce(c.view(x))
+    dim %= len(x.dims)
+    size = x.shape[dim]
+    if limit <= start:
+        raise Unsupported("a slice without elements")
+    if (start, limit, stride) == (0, size, 1):
+        return x
+    count = -(-(limit - start) // stride)
+    if x.dims[dim] and all(a not in x.base_axes() for a in x.dims[dim]):
+        axes = [Axis(count)] if count != 1 else []  # all elements are the same
+        return View(x.base, x.factors,
+                    [axes if i == dim else d for i, d in enumerate(x.dims)])
+    if stride == 1 and whole_dim(x, dim) is None:
+        outer = sliced_outer(c, x, dim, start, limit)
+        if outer is not None:
+            return outer
+    return resize(c.builder, x, dim, count,
+                  lambda v, at: emit_slice(c, v, at, start, limit, stride))
+
+
+def sliced_outer(c, x, dim, start, limit):
+    """A slice along the outermost factor of a dimension of the base, which is
+    one run of that dimension: q, k and v of a merged projection."""
+    if len(x.dims[dim]) != 1:
+        return None
+    axis = x.dims[dim][0]
+    at = next((i for i, f in enumerate(x.factors) if f and f[0] is axis), None)
+    if at is None:
+        return None
+    inner = x.factors[at][1:]
+    step = math.prod(a.size for a in inner)
+    value = emit_slice(c, x.base, at, start * step, limit * step)
+    axes = [Axis(limit - start)] if limit - start != 1 else []
+    factors = [axes + inner if i == at else f for i, f in enumerate(x.factors)]
+    return coalesce(View(value, factors,
+                         [axes if i == dim else d for i, d in enumerate(x.dims)]))
+
+
+@aten("slice.Tensor")
+def slice_(c, node, x, dim=0, start=None, end=None, step=1):
+    x = c.view(x)
+    size = x.shape[dim]
+    return sliced(c, x, dim, clamp_index(start, size, 0),
+                  clamp_index(end, size, size), step)
+
+
+@aten("select.int")
+def select(c, node, x, dim, index):
+    x = c.view(x)
+    dim %= len(x.dims)
+    index %= x.shape[dim]
+    part = sliced(c, x, dim, index, index + 1)
+    return View(part.base, part.factors, part.dims[:dim] + part.dims[dim + 1:])
+
+
+@aten("split.Tensor", "split_with_sizes")
+def split(c, node, x, sizes, dim=0):
+    x = c.view(x)
+    total = x.shape[dim]
+    if isinstance(sizes, int):
+        sizes = [min(sizes, total - i) for i in range(0, total, sizes)]
+    parts, start = [], 0
+    for n in sizes:
+        parts.append(sliced(c, x, dim, start, start + n))
+        start += n
+    return parts
+
+
+@aten("unbind.int")
+def unbind(c, node, x, dim=0):
+    x = c.view(x)
+    return [select(c, node, x, dim, i) for i in range(x.shape[dim])]
+
+
+# --- their gradients, and other padding --------------------------------------------- #
+
+def padded(c, x, dim, low, high, interior=0, value=0.0):
+    x = c.view(x)
+    if not (low or high or interior):
+        return x
+    fill = c.builder.constant(value, Type((), x.dtype))
+    size = x.shape[dim % len(x.dims)]
+    total = low + size + (size - 1) * interior + high
+
+    def make(v, at):
+        rank = len(v.shape)
+
+        def only(n):
+            return [n if i == at else 0 for i in range(rank)]
+        shape = [total if i == at else n for i, n in enumerate(v.shape)]
+        return c.builder.create("mpcomm.pad", [v, fill], [Type(shape, v.dtype)],
+                                low=only(low), high=only(high),
+                                interior=only(interior))[0]
+    return resize(c.builder, x, dim, total, make)
+
+
+@aten("slice_backward")
+def slice_backward(c, node, grad, sizes, dim, start, end, step):
+    size = sizes[dim]
+    start = clamp_index(start, size, 0)
+    count = c.view(grad).shape[dim]
+    last = start + (count - 1) * step + 1
+    return padded(c, grad, dim, start, size - last, step - 1)
+
+
+@aten("select_backward")
+def select_backward(c, node, grad, sizes, dim, index):
+    dim %= len(sizes)
+    index %= sizes[dim]
+    grad = View.of(materialise(c.builder, unsqueeze(c, node, grad, dim)))
+    return padded(c, grad, dim, index, sizes[dim] - index - 1)
+
+
+@aten("constant_pad_nd")
+def constant_pad(c, node, x, pad, value=0.0):
+    x = c.view(x)
+    for k in range(len(pad) // 2):
+        low, high = pad[2 * k:2 * k + 2]
+        dim = len(x.dims) - 1 - k
+        x = sliced(c, x, dim, max(-low, 0), x.shape[dim] + min(high, 0))
+        x = padded(c, x, dim, max(low, 0), max(high, 0), 0, value)
+    return x
+
+
+def concatenated(c, parts, dim):
+    dim %= len(parts[0].dims)
+    order = memory_order(parts[0])
+    values = [materialise(c.builder, p.permute(order)) for p in parts]
+    back = [order.index(i) for i in range(len(order))]
+    if len(values) == 1:
+        return View.of(values[0]).permute(back)
+    shape, at = list(values[0].shape), order.index(dim)
+    shape[at] = sum(v.shape[at] for v in values)
+    return View.of(c.builder.create("mpcomm.concatenate", values,
+                                    [Type(shape, values[0].dtype)], dim=at)[0]
+                   ).permute(back)
+
+
+def memory_order(view):
+    """Seen dimensions in the order in which they lie in memory, the last one
+    left last: in this order the view is copied in the longest runs."""
+    place = {a: i for i, a in enumerate(a for f in view.factors for a in f)}
+    outer = range(len(view.dims) - 1)
+    if any(a not in place for d in view.dims for a in d) or \
+            any(not view.dims[i] for i in outer):
+        return list(range(len(view.dims)))
+    return sorted(outer, key=lambda i: place[view.dims[i][0]]) + [len(view.dims) - 1]
+
+
+@aten("cat")
+def cat(c, node, parts, dim=0):
+    return concatenated(c, [c.view(p) for p in parts], dim)
+
+
+@aten("stack")
+def stack(c, node, parts, dim=0):
+    dim %= len(c.view(parts[0]).dims) + 1
+    return concatenated(c, [unsqueeze(c, node, p, dim) for p in parts], dim)
+
+
+# --- tensors of one number ------------------------------------------------------------ #
+
+def filled(*names, value):
+    @aten(*names)
+    def translate(c, node, x, *args, **kwargs):
+        shape, dtype = c.result_meta()
+        number = value if value is not None else \
+            next(a for a in reversed(args) if isinstance(a, (int, float)))
+        return c.scalar(number, dtype).expand(shape)
+
+
+filled("ones_like", "new_ones", value=1)
+filled("zeros_like", "new_zeros", "empty_like", "new_empty", value=0)
+filled("full_like", "new_full", "fill.Scalar", value=None)

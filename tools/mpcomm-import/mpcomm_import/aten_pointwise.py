@@ -1,0 +1,383 @@
+# ===- aten_pointwise.py - elementwise operators and reductions ------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Translations of operators that work element by element, and of reductions."""
+
+import math
+
+import torch
+
+from .convert import aten, mlir_dtype
+from .errors import Unsupported
+from .ir import Type
+from .pointwise import align, reduce
+from .views import View, splat_value
+
+WIDTH = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64,
+         "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+
+
+def emit_cast(c, value, dtype):
+    """`value` as `dtype`, by PyTorch's rules for .to()."""
+    old, new = value.type, Type(value.shape, dtype)
+    if old == new:
+        return value
+    if dtype == "i1":
+        zero = c.builder.constant(0, old)
+        if old.is_float:
+            return compare_values(c, "une", value, zero)
+        return compare_values(c, "ne", value, zero)
+    if old.is_float and new.is_float:
+        if {old.dtype, dtype} == {"f16", "bf16"}:
+            value = emit_cast(c, value, "f32")
+            return emit_cast(c, value, dtype)
+        name = "arith.extf" if WIDTH[dtype] > WIDTH[old.dtype] else "arith.truncf"
+    elif old.is_float:
+        name = "arith.fptosi"
+    elif new.is_float:
+        name = "arith.uitofp" if old.dtype == "i1" else "arith.sitofp"
+    elif WIDTH[dtype] > WIDTH[old.dtype]:
+        name = "arith.extui" if old.dtype == "i1" else "arith.extsi"
+    else:
+        name = "arith.trunci"
+    return c.builder.create(name, [value], [new])[0]
+
+
+def cast(c, x, dtype):
+    x = c.view(x)
+    if x.dtype == dtype:
+        return x
+    return View(emit_cast(c, x.base, dtype), x.factors, x.dims)
+
+
+def compare_values(c, predicate, a, b):
+    name = "arith.cmpf" if a.type.is_float else "arith.cmpi"
+    return c.builder.create(name, [a, b], [Type(a.shape, "i1")],
+                            predicate=predicate)[0]
+
+
+def operands(c, args, dtype):
+    """Views of tensors and Python numbers, all of `dtype`."""
+    return [cast(c, a, dtype) if not isinstance(a, (int, float, bool))
+            else c.scalar(a, dtype) for a in args]
+
+
+def elementwise(c, args, make):
+    """`make(values)` on Views brought to one shape."""
+    values, wrap = align(c.builder, args)
+    return wrap(make(*values))
+
+
+def simple(c, name, args):
+    """An op whose operands and result are of one type."""
+    return elementwise(c, args, lambda *v: c.builder.create(name, v, [v[0].type])[0])
+
+
+def arithmetic(c, kind, *args):
+    """add, sub, mul, … in the type of the current node's result."""
+    dtype = c.result_meta()[1]
+    if dtype == "i1":
+        raise Unsupported("arithmetic on booleans")
+    suffix = "f" if Type((), dtype).is_float else "i"
+    return simple(c, f"arith.{kind}{suffix}", operands(c, args, dtype))
+
+
+# The same on values of one type inside a formula.
+def formula(c, kind, *args):
+    dtype = next(a.dtype for a in args if isinstance(a, View))
+    return simple(c, kind if "." in kind else f"arith.{kind}f",
+                  operands(c, args, dtype))
+
+
+def scaled(c, x, alpha):
+    return x if alpha == 1 else arithmetic(c, "mul", x, alpha)
+
+
+@aten("add.Tensor", "add.Scalar", "add_.Tensor")
+def add(c, node, a, b, alpha=1):
+    return arithmetic(c, "add", a, scaled(c, b, alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def sub(c, node, a, b, alpha=1):
+    return arithmetic(c, "sub", a, scaled(c, b, alpha))
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(c, node, a, b, alpha=1):
+    return arithmetic(c, "sub", b, scaled(c, a, alpha))
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def mul(c, node, a, b):
+    return arithmetic(c, "mul", a, b)
+
+
+@aten("div.Tensor", "div.Scalar")
+def div(c, node, a, b):
+    return arithmetic(c, "div", a, b)
+
+
+@aten("maximum")
+def maximum(c, node, a, b):
+    return extremum(c, "max", a, b)
+
+
+@aten("minimum")
+def minimum(c, node, a, b):
+    return extremum(c, "min", a, b)
+
+
+def extremum(c, kind, a, b):
+    dtype = c.result_meta()[1]
+    name = f"arith.{kind}imumf" if Type((), dtype).is_float else f"arith.{kind}si"
+    return simple(c, name, operands(c, [a, b], dtype))
+
+
+@aten("clamp", "hardtanh")
+def clamp(c, node, x, low=None, high=None):
+    if "hardtanh" in str(node.target):
+        low, high = (-1.0 if low is None else low), (1.0 if high is None else high)
+    if low is not None:
+        x = extremum(c, "max", x, low)
+    return x if high is None else extremum(c, "min", x, high)
+
+
+@aten("clamp_min")
+def clamp_min(c, node, x, low):
+    return extremum(c, "max", x, low)
+
+
+def unary(name, *overloads):
+    @aten(*overloads)
+    def translate(c, node, x):
+        return simple(c, name, operands(c, [x], c.result_meta()[1]))
+
+
+unary("arith.negf", "neg")
+unary("math.exp", "exp")
+unary("math.log", "log")
+unary("math.sqrt", "sqrt")
+unary("math.rsqrt", "rsqrt")
+unary("math.tanh", "tanh")
+unary("math.erf", "erf")
+unary("math.sin", "sin")
+unary("math.cos", "cos")
+unary("math.absf", "abs")
+
+
+@aten("reciprocal")
+def reciprocal(c, node, x):
+    return arithmetic(c, "div", 1.0, x)
+
+
+@aten("sgn", "sign")
+def sign(c, node, x):
+    x = c.view(x)
+    if not x.base.type.is_float:
+        raise Unsupported("the sign of an integer tensor")
+    below = select(c, compare(c, "olt", x, 0.0), c.scalar(-1.0, x.dtype), x)
+    return select(c, compare(c, "ogt", x, 0.0), 1.0, below)
+
+
+@aten("sigmoid")
+def sigmoid(c, node, x):
+    e = formula(c, "math.exp", formula(c, "arith.negf", c.view(x)))
+    return formula(c, "div", 1.0, formula(c, "add", e, 1.0))
+
+
+@aten("silu")
+def silu(c, node, x):
+    return formula(c, "mul", c.view(x), sigmoid(c, node, x))
+
+
+@aten("relu")
+def relu(c, node, x):
+    return extremum(c, "max", x, 0.0)
+
+
+@aten("threshold_backward")
+def threshold_backward(c, node, grad, x, threshold):
+    grad, x = c.view(grad), c.view(x)
+    keep = compare(c, "ugt", x, threshold)
+    return select(c, keep, grad, 0.0)
+
+
+@aten("hardtanh_backward")
+def hardtanh_backward(c, node, grad, x, low, high):
+    x = c.view(x)
+    inside = elementwise(c, [compare(c, "ugt", x, low), compare(c, "ult", x, high)],
+                         lambda a, b: c.builder.create("arith.andi", [a, b], [a.type])[0])
+    return select(c, inside, c.view(grad), 0.0)
+
+
+@aten("tanh_backward")
+def tanh_backward(c, node, grad, y):
+    y = c.view(y)
+    return formula(c, "mul", c.view(grad),
+                   formula(c, "sub", 1.0, formula(c, "mul", y, y)))
+
+
+@aten("sigmoid_backward")
+def sigmoid_backward(c, node, grad, y):
+    y = c.view(y)
+    return formula(c, "mul", c.view(grad),
+                   formula(c, "mul", formula(c, "sub", 1.0, y), y))
+
+
+@aten("silu_backward")
+def silu_backward(c, node, grad, x):
+    x = c.view(x)
+    s = sigmoid(c, node, x)
+    t = formula(c, "add", formula(c, "mul", x, formula(c, "sub", 1.0, s)), 1.0)
+    return formula(c, "mul", c.view(grad), formula(c, "mul", s, t))
+
+
+@aten("pow.Tensor_Scalar")
+def power(c, node, x, exponent):
+    x = cast(c, x, c.result_meta()[1])
+    if not Type((), x.dtype).is_float:
+        raise Unsupported("power of an integer tensor")
+    if exponent in (1, 2, 3):
+        result = x
+        for _ in range(int(exponent) - 1):
+            result = formula(c, "mul", result, x)
+        return result
+    if exponent == 0.5:
+        return formula(c, "math.sqrt", x)
+    if exponent == -0.5:
+        return formula(c, "math.rsqrt", x)
+    if exponent == -1:
+        return formula(c, "div", 1.0, x)
+    return formula(c, "math.powf", x, exponent)
+
+
+@aten("pow.Tensor_Tensor")
+def power_tensor(c, node, x, y):
+    return simple(c, "math.powf", operands(c, [x, y], c.result_meta()[1]))
+
+
+def select(c, condition, a, b):
+    """`a` where the condition holds; numbers are of the other side's type."""
+    dtype = next(c.view(x).dtype for x in (a, b) if not isinstance(x, (int, float)))
+    condition = c.view(condition)
+    inverse = negated(condition.base)
+    if inverse is not None:  # select(not p, a, b) is select(p, b, a)
+        condition, a, b = View(inverse, condition.factors, condition.dims), b, a
+    views = [condition] + operands(c, [a, b], dtype)
+    return elementwise(c, views, lambda p, x, y: c.builder.create(
+        "arith.select", [p, x, y], [x.type])[0])
+
+
+def negated(value):
+    """What a value is the logical negation of, or None."""
+    if value.op is None or value.op.name != "arith.xori":
+        return None
+    return value.op.operands[0] if splat_value(value.op.operands[1]) == 1 else None
+
+
+@aten("where.self")
+def where(c, node, condition, a, b):
+    dtype = c.result_meta()[1]
+    return select(c, condition, cast(c, a, dtype), cast(c, b, dtype))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(c, node, x, mask, value):
+    return select(c, mask, value, c.view(x))
+
+
+def compare(c, predicate, a, b):
+    kinds = [a if isinstance(a, (int, float)) else
+             torch.empty(c.view(a).shape, dtype=torch_dtype(c.view(a).dtype),
+                         device="meta") for a in (a, b)]
+    dtype = mlir_dtype(torch.result_type(*kinds))
+    return elementwise(c, operands(c, [a, b], dtype),
+                       lambda x, y: compare_values(c, predicate, x, y))
+
+
+def torch_dtype(dtype):
+    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
+            "f64": torch.float64, "i1": torch.bool, "i8": torch.int8,
+            "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}[dtype]
+
+
+def comparison(name, for_floats, for_integers):
+    @aten(name + ".Tensor", name + ".Scalar")
+    def translate(c, node, a, b):
+        is_float = any(isinstance(x, float) or
+                       not isinstance(x, int) and c.view(x).base.type.is_float
+                       for x in (a, b))
+        return compare(c, for_floats if is_float else for_integers, a, b)
+
+
+comparison("eq", "oeq", "eq")
+comparison("ne", "une", "ne")
+comparison("lt", "olt", "slt")
+comparison("le", "ole", "sle")
+comparison("gt", "ogt", "sgt")
+comparison("ge", "oge", "sge")
+
+
+@aten("bitwise_not", "logical_not")
+def logical_not(c, node, x):
+    x = c.view(x)
+    if x.dtype != "i1":
+        if "bitwise" in str(node.target):
+            raise Unsupported("bitwise operations on integers")
+        x = cast(c, x, "i1")
+    return simple(c, "arith.xori", [x, c.scalar(1, "i1")])
+
+
+def logical(op, *names):
+    @aten(*names)
+    def translate(c, node, a, b):
+        views = [c.view(a), c.view(b)]
+        if any(v.dtype != "i1" for v in views):
+            raise Unsupported("bitwise operations on integers")
+        return simple(c, op, views)
+
+
+logical("arith.andi", "bitwise_and.Tensor", "logical_and")
+logical("arith.ori", "bitwise_or.Tensor", "logical_or")
+logical("arith.xori", "bitwise_xor.Tensor", "logical_xor")
+
+
+@aten("_to_copy", "to.dtype")
+def to_copy(c, node, x, *args, **kwargs):
+    return cast(c, x, c.result_meta()[1])
+
+
+# --- reductions --------------------------------------------------------------- #
+
+def reduced(c, kind, x, dims, keep):
+    x = cast(c, x, c.result_meta()[1])
+    dims = range(len(x.dims)) if dims is None or dims == [] else dims
+    return reduce(c.builder, kind, x, [dims] if isinstance(dims, int) else dims, keep)
+
+
+@aten("sum.dim_IntList", "sum.default")
+def sum_(c, node, x, dims=None, keepdim=False, dtype=None):
+    return reduced(c, "sum", x, dims, keepdim)
+
+
+@aten("mean.dim", "mean.default")
+def mean(c, node, x, dims=None, keepdim=False, dtype=None):
+    x = c.view(x)
+    total = reduced(c, "sum", x, dims, keepdim)
+    count = math.prod(x.shape) // math.prod(total.shape)
+    return formula(c, "div", total, float(count))
+
+
+@aten("amax")
+def amax(c, node, x, dims=None, keepdim=False):
+    return reduced(c, "max", x, dims, keepdim)
+
+
+@aten("amin")
+def amin(c, node, x, dims=None, keepdim=False):
+    return reduced(c, "min", x, dims, keepdim)

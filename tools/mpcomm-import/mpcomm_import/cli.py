@@ -1,0 +1,148 @@
+# ===- cli.py - the command mpcomm-import ----------------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""mpcomm-import: writes the training graph, weights and data of a PyTorch model.
+
+The model file defines `workload(...)`, which returns an mpcomm_import.Workload;
+its keyword arguments are options that -O sets.
+"""
+
+import argparse
+import collections
+import os
+import sys
+
+import torch
+
+from .errors import ImportFailure
+from .importer import import_workload
+from .workload import load_workload, read_value
+
+VERSION = "mpcomm-import 0.1.0"
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="mpcomm-import", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model", help="Python file that defines workload()")
+    p.add_argument("-o", metavar="FILE", dest="output",
+                   help="training graph to write (default: standard output)")
+    p.add_argument("--weights", metavar="FILE", help="initial weights (safetensors)")
+    p.add_argument("--data", metavar="FILE", help="training data (safetensors)")
+    p.add_argument("--eval-data", metavar="FILE", help="held-out data (safetensors)")
+    p.add_argument("--batch", type=int, metavar="N", help="samples in a step of a rank")
+    p.add_argument("--seed", type=int, default=0, metavar="S",
+                   help="of the random numbers the model file draws (default: 0)")
+    p.add_argument("-O", "--option", action="append", default=[], metavar="NAME=VALUE",
+                   help="an option of the model file's workload()")
+    g = p.add_argument_group("optimizer", "replace what the model file chose")
+    g.add_argument("--optimizer", choices=["sgd", "adamw"])
+    g.add_argument("--lr", type=float)
+    g.add_argument("--momentum", type=float)
+    g.add_argument("--nesterov", action="store_true", default=None)
+    g.add_argument("--weight-decay", type=float)
+    g.add_argument("--betas", metavar="B1,B2")
+    g.add_argument("--eps", type=float)
+    p.add_argument("--list-ops", action="store_true",
+                   help="print the operators of the graph with their numbers")
+    p.add_argument("--version", action="version", version=VERSION)
+    return p
+
+
+def read_arguments(arguments):
+    options = {}
+    for text in arguments.option:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise ImportFailure(f"-O {text}: expected NAME=VALUE")
+        options[name] = value
+    return options
+
+
+def change_optimizer(workload, arguments):
+    """Options given on the command line replace those of every group."""
+    given = {k: getattr(arguments, k) for k in
+             ("lr", "momentum", "nesterov", "weight_decay", "eps")
+             if getattr(arguments, k) is not None}
+    if arguments.betas is not None:
+        parts = arguments.betas.split(",")
+        if len(parts) != 2:
+            raise ImportFailure(f"--betas: expected two numbers, found "
+                                f"'{arguments.betas}'")
+        given["betas"] = tuple(read_value("betas", b, float) for b in parts)
+    kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
+    kind = type(workload.optimizer)
+    if arguments.optimizer:
+        kind = kinds[arguments.optimizer]
+    if kind is type(workload.optimizer) and not given:
+        return
+    groups = workload.optimizer.param_groups
+    if kind is type(workload.optimizer):
+        defaults = {k: v for k, v in groups[0].items() if k != "params"}
+        groups = [{k: v for k, v in {**g, **given}.items()} for g in groups]
+    else:
+        defaults = {"lr": groups[0]["lr"], **given}
+        groups = [{"params": g["params"], "lr": given.get("lr", g["lr"])}
+                  for g in groups]
+    unknown = sorted(k for k in given if k not in kind([torch.zeros(1)], lr=0.1).defaults)
+    if unknown:
+        raise ImportFailure(f"{kind.__name__} has no option "
+                            f"{', '.join(unknown).replace('_', '-')}")
+    try:
+        workload.optimizer = kind(groups, **{
+            k: v for k, v in defaults.items()
+            if k in kind([torch.zeros(1)], lr=0.1).defaults})
+    except ValueError as error:
+        raise ImportFailure(f"optimizer {kind.__name__}: {error}") from None
+
+
+def list_operators(program):
+    for function in program.functions:
+        counts = collections.Counter(op.name for op in function.ops)
+        print(f"@{function.name}: {len(function.ops)} ops")
+        for name, count in sorted(counts.items(), key=lambda p: (-p[1], p[0])):
+            print(f"  {count:6d} {name}")
+
+
+def run(arguments):
+    for path in (arguments.output, arguments.weights, arguments.data,
+                 arguments.eval_data):
+        folder = os.path.dirname(path or "")
+        if folder and not os.path.isdir(folder):
+            raise ImportFailure(f"{path}: no such directory")
+        if path and os.path.isdir(path):
+            raise ImportFailure(f"{path}: is a directory")
+    options = read_arguments(arguments)
+    workload = load_workload(arguments.model, options, arguments.seed)
+    if arguments.batch is not None:
+        workload.batch = arguments.batch
+    change_optimizer(workload, arguments)
+    if arguments.eval_data and workload.eval_dataset is None:
+        raise ImportFailure(f"--eval-data: {arguments.model} has no evaluation dataset")
+    program = import_workload(workload)
+    for warning in program.warnings:
+        print(f"mpcomm-import: warning: {warning}", file=sys.stderr)
+    if arguments.list_ops:
+        list_operators(program)
+    elif not arguments.output:
+        sys.stdout.write(program.text)
+    program.write(arguments.output, arguments.weights, arguments.data,
+                  arguments.eval_data)
+
+
+def main(argv=None):
+    arguments = parser().parse_args(argv)
+    try:
+        run(arguments)
+    except ImportFailure as error:
+        print(f"mpcomm-import: error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"mpcomm-import: error: {error.filename or ''}: {error.strerror}",
+              file=sys.stderr)
+        return 1
+    return 0

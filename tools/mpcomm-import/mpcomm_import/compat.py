@@ -1,0 +1,113 @@
+# ===- compat.py - what differs between versions of PyTorch ----------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Every use of PyTorch that is not the same in 1.13 and in 2.x stands here."""
+
+import contextlib
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: F401
+
+try:  # 2.x
+    from torch.func import functionalize
+except ImportError:  # 1.13
+    from functorch.experimental import functionalize  # noqa: F401
+
+try:  # 2.3 and later
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ImportError:
+    SDPBackend = sdpa_kernel = None
+
+# Operators that draw random numbers, for versions that do not tag them.
+RANDOM = {"bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like",
+          "randint", "randint_like", "randperm", "normal", "normal_", "uniform",
+          "uniform_", "native_dropout", "multinomial", "exponential_"}
+
+
+def op_name(target):
+    """"aten.add.Tensor" for an operator, the Python name for anything else."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    return getattr(target, "__name__", str(target))
+
+
+def base_name(name):
+    """The operator without namespace and overload: "add"."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 2 else parts[-1]
+
+
+def is_random(target):
+    if base_name(op_name(target)) in RANDOM:
+        return True
+    tag = getattr(getattr(torch, "Tag", None), "nondeterministic_seeded", None)
+    return tag is not None and tag in getattr(target, "tags", ())
+
+
+def is_mutating(target):
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return False
+    return any(a.alias_info is not None and a.alias_info.is_write
+               for a in schema.arguments)
+
+
+def is_update(node):
+    """Whether a node writes to an input: what is left of in-place operators in a
+    functional graph."""
+    return base_name(op_name(node.target)) == "copy_" and \
+        node.args[0].op == "placeholder"
+
+
+def tensor_meta(node):
+    """(shape, dtype) of a traced node's value; None where it is not a tensor."""
+    meta = node.meta.get("tensor_meta")
+    if meta is None or not hasattr(meta, "dtype"):
+        meta = node.meta.get("val")
+    if meta is None or not hasattr(meta, "dtype"):
+        return None
+    return tuple(meta.shape), meta.dtype
+
+
+@contextlib.contextmanager
+def plain_modules(model):
+    """Tracing without the shortcuts that hide what a module computes: attention
+    is matrix products and a softmax, and activations are not in place."""
+    inplace = [m for m in model.modules() if getattr(m, "inplace", None) is True]
+    mha = getattr(torch.backends, "mha", None)
+    fast = mha.get_fastpath_enabled() if mha is not None else None
+    with contextlib.ExitStack() as stack:
+        if sdpa_kernel is not None:
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        if mha is not None:
+            mha.set_fastpath_enabled(False)
+        for m in inplace:
+            m.inplace = False
+        try:
+            yield
+        finally:
+            for m in inplace:
+                m.inplace = True
+            if mha is not None:
+                mha.set_fastpath_enabled(fast)
+
+
+@contextlib.contextmanager
+def observe_nodes(callback):
+    """Calls `callback(node)` for each node that any fx graph creates."""
+    create = torch.fx.Graph.create_node
+
+    def observed(self, *args, **kwargs):
+        node = create(self, *args, **kwargs)
+        callback(node)
+        return node
+
+    torch.fx.Graph.create_node = observed
+    try:
+        yield
+    finally:
+        torch.fx.Graph.create_node = create

@@ -1,0 +1,267 @@
+# ===- convert.py - from ATen to the mpcomm dialect ------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Walks a traced graph and calls the translation of each operator.
+
+Translations stand in the aten_*.py files under @aten("name", …) and get the
+converter, the node and the operator's arguments, where a tensor is
+
+- a View (views.py), for what depends on the inputs,
+- a torch.Tensor, for what does not: operators of such arguments alone are
+  evaluated here and now,
+- a deferred object (aten_loss.py), for what only makes sense together with the
+  operator that uses it; `converter.view` makes a View of any of these.
+
+An operator without a translation, or whose translation raises Unsupported, is
+noted and given an undefined result, so that all of them are found.
+"""
+
+import operator
+import torch
+
+from . import compat
+from .errors import Unsupported, UnsupportedOperators
+from .ir import DTYPES, Type, Value
+from .views import View, coalesce
+
+TRANSLATIONS = {}
+
+# Constants of up to this many elements are written into the graph; larger ones
+# become buffers.
+MAX_LITERAL = 16
+
+
+def aten(*names):
+    """Registers a translation for ATen operators, "add.Tensor" or "relu" (any
+    overload)."""
+    def register(function):
+        for name in names:
+            TRANSLATIONS["aten." + name] = function
+        return function
+    return register
+
+
+def find_translation(name):
+    return TRANSLATIONS.get(name) or TRANSLATIONS.get(name.rsplit(".", 1)[0])
+
+
+def mlir_dtype(dtype):
+    name = str(dtype).split(".")[-1]
+    if name not in DTYPES or name == "uint8":
+        raise Unsupported(f"no tensors of {name}")
+    return DTYPES[name]
+
+
+class Converter:
+    """Translates one traced graph into `builder`'s function.
+
+    `inputs` are the Views of the placeholders. `constants` collects tensors too
+    large for a literal: {name: (Value, torch.Tensor)}; `ranges` the integer
+    values used as indices: {Value: number of rows}.
+    """
+
+    def __init__(self, builder, traced, inputs, root):
+        self.builder, self.traced, self.root = builder, traced, root
+        self.inputs, self.placeholders = list(inputs), list(inputs)
+        self.constants, self.ranges = {}, {}
+        self.env, self.refused = {}, {}
+        self.node = None
+
+    # --- for the translations ---
+
+    def view(self, x):
+        """A View of a tensor argument in any of its forms."""
+        if isinstance(x, View):
+            return x
+        if isinstance(x, torch.Tensor):
+            return self.constant_tensor(x)
+        if hasattr(x, "force"):
+            return x.force(self)
+        raise Unsupported(f"expected a tensor, found {type(x).__name__}")
+
+    def scalar(self, value, dtype):
+        return View.of(self.builder.constant(value, Type((), dtype)))
+
+    def result_meta(self):
+        """(shape, MLIR dtype) of the current node's value."""
+        meta = compat.tensor_meta(self.node)
+        if meta is None:
+            raise Unsupported("its result has no static type")
+        return meta[0], mlir_dtype(meta[1])
+
+    def constant_tensor(self, tensor):
+        type = Type(tensor.shape, mlir_dtype(tensor.dtype))
+        flat = tensor.detach().reshape(-1)
+        if flat.numel() == 0:
+            raise Unsupported("a tensor without elements")
+        if bool((flat == flat[0]).all()) or flat.numel() == 1:
+            return self.scalar(flat[0].item(), type.dtype).expand(type.shape)
+        if is_iota(flat) and tensor.dim() == 1:
+            return View.of(self.builder.create("mpcomm.iota", [], [type], dim=0)[0])
+        if flat.numel() <= MAX_LITERAL:
+            return View.of(self.builder.literal(flat.tolist(), type))
+        for value, known in self.constants.values():
+            if known.shape == tensor.shape and known.dtype == tensor.dtype \
+                    and torch.equal(known, tensor):
+                return View.of(value)
+        origin = self.node.meta.get("mpcomm")
+        stem = f"{origin.module}.constant" if origin else "constant"
+        name = stem
+        while name in self.constants:
+            name = f"{stem}_{len(self.constants)}"
+        value = Value(type, None, name)
+        self.constants[name] = (value, tensor)
+        return View.of(value)
+
+    # --- the walk ---
+
+    def run(self):
+        """Returns what the graph returns, a list of Views and None."""
+        result = None
+        for node in self.traced.graph.nodes:
+            self.node = node
+            if node.op == "placeholder":
+                self.env[node] = self.inputs.pop(0)
+            elif node.op == "get_attr":
+                self.env[node] = self.attribute(node)
+            elif node.op == "call_function":
+                self.env[node] = self.call(node)
+            elif node.op == "output":
+                result = list(self.resolve(node.args[0]))
+        if self.refused:
+            raise UnsupportedOperators(
+                [(name, reason, dict(sorted(modules.items())))
+                 for (name, reason), modules in sorted(self.refused.items())])
+        return [r if r is None else self.view(r) for r in result]
+
+    def attribute(self, node):
+        tensor = self.traced.constants
+        for part in node.target.split("."):
+            tensor = getattr(tensor, part)
+        if isinstance(tensor, torch.nn.Parameter) or tensor.requires_grad:
+            return self.refuse(node, "parameter",
+                               "used but not registered with its module")
+        return tensor.detach()
+
+    def resolve(self, x):
+        if isinstance(x, torch.fx.Node):
+            return self.env[x]
+        if isinstance(x, (list, tuple)):
+            return type(x)(self.resolve(y) for y in x) if type(x) in (list, tuple) \
+                else [self.resolve(y) for y in x]
+        return x
+
+    def call(self, node):
+        args = [self.resolve(a) for a in node.args]
+        kwargs = {k: self.resolve(a) for k, a in node.kwargs.items()}
+        if node.target is operator.getitem:
+            return args[0][args[1]] if isinstance(args[0], (list, tuple)) \
+                else self.undefined(node)
+        name = compat.op_name(node.target)
+        if compat.is_update(node):
+            return self.refuse_update(node, args[0])
+        if compat.is_random(node.target):
+            return self.refuse(node, name, "draws random numbers; for dropout "
+                               "use p = 0")
+        if all_constant(args) and all_constant(list(kwargs.values())) and \
+                not compat.is_mutating(node.target):
+            with torch.no_grad():
+                return node.target(*args, **kwargs)
+        translation = find_translation(name)
+        if translation is None:
+            return self.refuse(node, name, "")
+        self.place(node, compat.base_name(name))
+        before = len(self.builder.function.ops)
+        try:
+            result = translation(self, node, *args, **kwargs)
+        except Unsupported as error:
+            return self.refuse(node, name, str(error))
+        self.name_result(result, before)
+        return self.checked(node, name, result)
+
+    def name_result(self, result, before):
+        """The last op of an operator is called as the operator is."""
+        last = self.builder.function.ops[before:][-1:]
+        if isinstance(result, View) and last and result.base.op is last[0] and \
+                last[0].name != "arith.constant":
+            name = self.builder.location.rsplit("/", 1)[1]
+            name = name[:-len(".grad")] if name.endswith(".grad") else name
+            result.base.hint = ".".join(filter(None, [self.builder.module, name]))
+
+    def place(self, node, base):
+        """Sets the location of the ops to come, "module/operator"."""
+        origin = node.meta.get("mpcomm")
+        module = origin.module if origin else self.root
+        what = origin.function + ".grad" if origin and origin.is_backward else base
+        self.builder.location = f"{module}/{what.strip('_')}"
+        self.builder.module = ("d." if origin and origin.is_backward else "") + \
+            ("" if module == self.root else module)
+        self.builder.module = self.builder.module.rstrip(".")
+
+    def checked(self, node, name, result):
+        """The translation's shape and type must be those that PyTorch saw."""
+        meta = compat.tensor_meta(node)
+        if isinstance(result, View):
+            result = coalesce(result)
+            if meta is not None:
+                want = (tuple(meta[0]), mlir_dtype(meta[1]))
+                if (result.shape, result.dtype) != want:
+                    raise AssertionError(
+                        f"{name}: expected {Type(*want)}, made {result.type}")
+        return result
+
+    def refuse_update(self, node, target):
+        """An input that the model writes to, such as a running mean."""
+        for (kind, name), view in zip(self.traced.inputs, self.placeholders):
+            if view is target:
+                module = name.rpartition(".")[0] or self.root
+                return self.refuse(node, "update in place",
+                                   f"of a {kind} in forward()", module)
+        return self.refuse(node, "update in place", "")
+
+    def refuse(self, node, name, reason, module=None):
+        origin = node.meta.get("mpcomm")
+        module = module or (origin.module if origin else self.root)
+        if name.endswith(".default"):
+            name = name[:-len(".default")]
+        modules = self.refused.setdefault((name, reason), {})
+        modules[module] = modules.get(module, 0) + 1
+        return self.undefined(node)
+
+    def undefined(self, node):
+        """Stands for the result of a refused operator, so that the walk goes on
+        over the rest of the graph."""
+        meta = compat.tensor_meta(node)
+        if meta is None:
+            return Undefined(self, node)
+        return View.of(Value(Type(meta[0], DTYPES[str(meta[1]).split(".")[-1]])))
+
+
+class Undefined(tuple):
+    """A refused operator with several results: its items are undefined too."""
+
+    def __new__(cls, converter, node):
+        items = {}
+        for user in node.users:
+            if user.target is operator.getitem:
+                items[user.args[1]] = converter.undefined(user)
+        return super().__new__(cls, [items.get(i) for i in range(max(items, default=-1) + 1)])
+
+
+def all_constant(args):
+    for a in args:
+        if isinstance(a, (list, tuple)):
+            if not all_constant(a):
+                return False
+        elif isinstance(a, View) or hasattr(a, "force"):
+            return False
+    return True
+
+
+def is_iota(flat):
+    return not flat.is_floating_point() and flat.dtype != torch.bool and \
+        bool((flat == torch.arange(flat.numel(), dtype=flat.dtype)).all())

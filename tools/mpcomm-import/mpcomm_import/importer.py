@@ -1,0 +1,269 @@
+# ===- importer.py - a workload becomes a program --------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Puts the pieces together: trace, translate, add the optimizer, write."""
+
+import dataclasses
+
+import torch
+
+from . import (aten_loss, aten_movement, aten_neural,  # noqa: F401 (register)
+               aten_pointwise, safetensors)
+from .convert import Converter, mlir_dtype
+from .errors import ImportFailure, Unsupported, UnsupportedOperators
+from .ir import Argument, Builder, Function, Result, Type
+from .optimizers import emit_update, read_optimizer, saved_state
+from .printer import print_module
+from .simplify import simplify
+from .tracing import trace as trace_module
+from .views import View, materialise
+from .workload import StateNames
+
+MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose",
+         "mpcomm.broadcast_in_dim")
+
+
+@dataclasses.dataclass
+class Program:
+    """What an import makes; `weights` has the tensors of the arguments that
+    are state, `functions` the graphs in memory."""
+
+    name: str
+    functions: list
+    weights: dict
+    dataset: dict
+    eval_dataset: dict
+    warnings: list
+
+    @property
+    def text(self):
+        return print_module(self.name, self.functions)
+
+    def write(self, mlir=None, weights=None, data=None, eval_data=None):
+        """Writes the files that have a name, all of them or none."""
+        text = self.text.encode()
+        files = [(weights, self.weights), (data, self.dataset),
+                 (eval_data, self.eval_dataset)]
+        files = [(path, safetensors.writer(t)) for path, t in files if path]
+        if mlir:
+            files.append((mlir, lambda file: file.write(text)))
+        safetensors.write_files(files)
+
+
+class Graph:
+    """One function being made of one trace."""
+
+    def __init__(self, workload, names, function, training):
+        self.workload, self.names, self.function = workload, names, function
+        self.builder = Builder(function)
+        self.traced = trace_module(workload, names, training, workload.name)
+        self.arguments = {}
+        for kind, name in self.traced.inputs:
+            self.arguments[kind, name] = self.argument(kind, name)
+        self.converter = Converter(
+            self.builder, self.traced,
+            [View.of(self.arguments[i].value) for i in self.traced.inputs],
+            workload.name)
+
+    def argument(self, kind, name):
+        if kind == "batch":
+            tensor = self.workload.example(name)
+        else:
+            held = self.names.parameters if kind == "parameter" else self.names.buffers
+            tensor = dict(held)[name]
+        try:
+            type = Type(tensor.shape, mlir_dtype(tensor.dtype))
+        except Unsupported as error:
+            raise ImportFailure(f"{kind} '{name}': {error}") from None
+        role = "buffer" if kind == "parameter" and name not in self.names.trained \
+            else kind
+        return Argument(role, name, type)
+
+    def convert(self):
+        outputs = self.converter.run()
+        self.builder.module = ""
+        return [None if o is None else self.output(o) for o in outputs]
+
+    def output(self, view):
+        if view.base.op is not None:
+            self.builder.location = view.base.op.location
+        return materialise(self.builder, view)
+
+    def buffers(self):
+        """Buffer arguments that are used, then large constants."""
+        result = [a for a in self.arguments.values() if a.role == "buffer"]
+        for name, (value, tensor) in self.converter.constants.items():
+            argument = Argument("buffer", name, value.type)
+            argument.value = value
+            result.append(argument)
+        return result
+
+    def constants(self):
+        return {n: t for n, (_, t) in self.converter.constants.items()}
+
+    def batch(self):
+        return [self.arguments["batch", n] for n in self.workload.dataset]
+
+    def set_ranges(self):
+        """mpcomm.range on integer batch arguments that serve as indices."""
+        by_value = {a.value: a for a in self.batch()}
+        for value, size in self.converter.ranges.items():
+            while value.op is not None and value.op.name in MOVES:
+                value = value.op.operands[0]
+            argument = by_value.get(value)
+            if argument is not None:
+                low, high = argument.attributes.get("range", (0, size))
+                argument.attributes["range"] = (low, min(high, size))
+
+
+def train_function(workload, names, rules, rates, warnings):
+    function = Function("train_step")
+    graph = Graph(workload, names, function, training=True)
+    loss, *gradients = graph.convert()
+    b = graph.builder
+    trained = [n for n, _ in names.parameters if n in names.trained]
+    grad_of = dict(zip(trained, gradients))
+    for name in trained:
+        if grad_of[name] is None:
+            warnings.append(f"parameter '{name}' has no gradient and is not trained")
+            graph.arguments["parameter", name].role = "buffer"
+            del grad_of[name]
+    states = {}
+    for name in grad_of:
+        type = graph.arguments["parameter", name].value.type
+        for state in rules[name].states:
+            key = f"{name}.{state}"
+            states[key] = Argument("optimizer_state", key, type)
+    b.location, b.module = "optimizer/step", ""
+    step, counted = None, None
+    if any(rules[n].kind != "SGD" for n in grad_of):
+        step = Argument("optimizer_state", "step", Type((), "f32"))
+        one = b.constant(1.0, step.value.type)
+        counted = b.create("arith.addf", [step.value, one], [step.value.type],
+                           ["new.step"])[0]
+    function.results = [Result("loss", "loss", loss)]
+    updated = []
+    for name, gradient in grad_of.items():
+        rule, parameter = rules[name], graph.arguments["parameter", name]
+        own = [states[f"{name}.{s}"] for s in rule.states]
+        b.location = f"{name}/{rule.kind.lower()}"
+        new = emit_update(b, rule, parameter.value, gradient,
+                          [s.value for s in own], counted, name)
+        function.results.append(Result("parameter", name, new[0], parameter))
+        updated += [Result("optimizer_state", s.name, v, s)
+                    for s, v in zip(own, new[1:])]
+    function.results += updated
+    if step is not None:
+        function.results.append(Result("optimizer_state", "step", counted, step))
+    graph.set_ranges()
+    name_gradients(grad_of)
+    function.arguments = [graph.arguments["parameter", n] for n in grad_of]
+    function.arguments += list(states.values()) + ([step] if step else [])
+    function.arguments += graph.buffers() + rates + graph.batch()
+    return graph
+
+
+def name_gradients(grad_of):
+    for name, value in grad_of.items():
+        if value.op is not None and value.op.name != "arith.constant":
+            value.hint = "grad." + name
+
+
+def evaluate_function(workload, names, buffers):
+    function = Function("evaluate")
+    graph = Graph(workload, names, function, training=False)
+    loss, output = graph.convert()
+    graph.set_ranges()
+    targets = None
+    for name in workload.targets:
+        value = graph.arguments["batch", name].value
+        if value.type.is_float or len(output.shape) < 2:
+            continue
+        if value.shape == output.shape[:-1]:
+            targets = name
+            break
+    function.results = [Result("loss", "loss", loss),
+                        Result("output", "output", output, targets=targets)]
+    function.arguments = [a for (kind, n), a in graph.arguments.items()
+                          if kind == "parameter" and n not in buffers]
+    for (kind, name), a in graph.arguments.items():
+        if name in buffers:
+            a.role = "buffer"
+    function.arguments += graph.buffers() + graph.batch()
+    return graph
+
+
+def check_ranges(workload, function):
+    """Data outside of an index range would be refused when it is run."""
+    for a in function.arguments:
+        if "range" not in a.attributes:
+            continue
+        low, high = a.attributes["range"]
+        for kind, data in (("dataset", workload.dataset),
+                           ("evaluation dataset", workload.eval_dataset or {})):
+            if a.name not in data:
+                continue
+            least, most = int(data[a.name].min()), int(data[a.name].max())
+            if least < low and least == -100:
+                a.attributes["range"] = (-100, high)  # rows that do not count
+            elif least < low or most >= high:
+                raise ImportFailure(
+                    f"{kind} '{a.name}': expected values in [{low}, {high}), found "
+                    f"{least if least < low else most}")
+
+
+def dropout_modules(model):
+    """[(name, operator)] of modules that would draw random numbers."""
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
+            found.append((name, "aten.dropout"))
+        elif isinstance(module, torch.nn.MultiheadAttention) and module.dropout > 0:
+            found.append((name, "aten.dropout"))
+    return found
+
+
+def import_workload(workload):
+    """Traces and translates; returns a Program."""
+    workload.check()
+    dropout = dropout_modules(workload.model)
+    if dropout:
+        modules = {}
+        for name, _ in dropout:
+            modules[name] = modules.get(name, 0) + 1
+        raise UnsupportedOperators([(
+            "aten.dropout", "draws random numbers; for dropout use p = 0", modules)])
+    names = StateNames(workload.model, workload.optimizer)
+    rules, rates = read_optimizer(workload.optimizer, names)
+    warnings = []
+    train = train_function(workload, names, rules, rates, warnings)
+    if len(train.function.results) == 1:
+        raise ImportFailure("the optimizer has no parameter to train")
+    frozen = {a.name for a in train.function.arguments if a.role == "buffer"}
+    evaluate = evaluate_function(workload, names, frozen)
+    weights = dict(names.parameters)
+    weights.update(names.buffers)
+    for graph in (train, evaluate):
+        simplify(graph.function)
+        drop_unused_buffers(graph.function)
+        check_ranges(workload, graph.function)
+        weights.update(graph.constants())
+    state = saved_state(workload.optimizer, names)
+    kept = {a.name for g in (train, evaluate) for a in g.function.arguments
+            if a.role in ("parameter", "buffer")}
+    expected = {a.name for a in train.function.arguments if a.role == "optimizer_state"}
+    weights = {n: t for n, t in weights.items() if n in kept}
+    weights.update({n: t for n, t in state.items() if n in expected})
+    return Program(workload.name, [train.function, evaluate.function], weights,
+                   workload.dataset, workload.eval_dataset, warnings)
+
+
+def drop_unused_buffers(function):
+    used = {v for op in function.ops for v in op.operands}
+    used |= {r.value for r in function.results}
+    function.arguments = [a for a in function.arguments
+                          if a.role != "buffer" or a.value in used]

@@ -1,0 +1,113 @@
+# ===- safetensors.py - tensors in a file ----------------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""The safetensors format: an 8-byte length, a JSON header, the bytes.
+
+Written whole to a temporary file beside the target, synced and renamed, so that
+a reader never sees half a file.
+"""
+
+import json
+import os
+import struct
+
+import numpy as np
+
+DTYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": None,
+    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
+    "U8": np.uint8, "BOOL": np.bool_,
+}
+NAMES = {np.dtype(t): n for n, t in DTYPES.items() if t is not None}
+SIZES = {n: 2 if t is None else np.dtype(t).itemsize for n, t in DTYPES.items()}
+
+
+def to_array(tensor):
+    """(dtype name, bytes-like array) of a numpy array or a torch tensor."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu().contiguous()
+        if str(tensor.dtype) == "torch.bfloat16":
+            import torch
+            return "BF16", tensor.view(torch.int16).numpy()
+        tensor = tensor.numpy()
+    # numpy's ascontiguousarray would make a 0-d array 1-d.
+    array = np.asarray(tensor, order="C")
+    if array.dtype not in NAMES:
+        raise ValueError(f"no safetensors type for {array.dtype}")
+    return NAMES[array.dtype], array
+
+
+def writer(tensors, metadata=None):
+    """A function that writes `tensors`, a dict of name to array or tensor, in
+    its order to a file."""
+    header, arrays, offset = {}, [], 0
+    if metadata:
+        header["__metadata__"] = {str(k): str(v) for k, v in metadata.items()}
+    for name, tensor in tensors.items():
+        dtype, array = to_array(tensor)
+        header[name] = {"dtype": dtype, "shape": list(array.shape),
+                        "data_offsets": [offset, offset + array.nbytes]}
+        arrays.append(array)
+        offset += array.nbytes
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+
+    def write(file):
+        file.write(struct.pack("<Q", len(text)))
+        file.write(text)
+        for array in arrays:
+            file.write(array.tobytes())
+    return write
+
+
+def save(path, tensors, metadata=None):
+    write_files([(path, writer(tensors, metadata))])
+
+
+def write_files(files):
+    """`write(file)` for each (path, write): all to temporary names first, then
+    renamed; on an error none of the paths is touched and nothing else left."""
+    staged = []
+    try:
+        for path, write in files:
+            path = os.fspath(path)
+            staged.append((f"{path}.tmp.{os.getpid()}", path))
+            with open(staged[-1][0], "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+        for temporary, path in staged:
+            os.replace(temporary, path)
+    except BaseException:
+        for temporary, _ in staged:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+        raise
+
+
+def load(path):
+    """(tensors, metadata). BF16 comes as int16 bit patterns. ValueError where
+    the file is not what it claims."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if len(data) < 8:
+        raise ValueError(f"{path}: shorter than a safetensors header")
+    size = struct.unpack("<Q", data[:8])[0]
+    if size > len(data) - 8:
+        raise ValueError(f"{path}: header of {size} bytes in a file of {len(data)}")
+    header = json.loads(data[8:8 + size])
+    metadata = header.pop("__metadata__", {})
+    body, tensors = memoryview(data)[8 + size:], {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        dtype = DTYPES[entry["dtype"]] or np.int16
+        count = int(np.prod(entry["shape"], dtype=np.int64))
+        if not 0 <= begin <= end <= len(body) or \
+                end - begin != count * SIZES[entry["dtype"]]:
+            raise ValueError(f"{path}: {name}: offsets do not fit its shape")
+        tensors[name] = np.frombuffer(body[begin:end], dtype).reshape(entry["shape"])
+    return tensors, metadata

@@ -1,0 +1,207 @@
+# ===- tracing.py - from a module to a graph of ATen operators -------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Runs forward, loss and backward under make_fx and notes where ops come from.
+
+Each node of the graph gets `meta["mpcomm"]`, an Origin. Forward operators take
+the module that is running, known by forward hooks. Autograd runs its functions
+one after the other; a hook after each tells which of them the operators since
+the last one belong to, and the module of such a function is that in whose
+forward it was made: when a module is entered, whatever its inputs depend on and
+no one has claimed is its parent's, and when it is left, whatever its outputs
+depend on and no one has claimed is its own.
+"""
+
+import contextlib
+import dataclasses
+import re
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from . import compat
+from .errors import ImportFailure
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    module: str
+    function: str = ""  # of autograd: "addmm"; "" in the forward pass
+
+    @property
+    def is_backward(self):
+        return bool(self.function)
+
+
+@dataclasses.dataclass
+class Traced:
+    """`graph` with placeholders for `inputs`, [(kind, name)]; kind is
+    "parameter", "buffer" or "batch"."""
+
+    graph: torch.fx.Graph
+    inputs: list
+    constants: torch.nn.Module  # holds what get_attr nodes name
+
+
+def tensors(x):
+    return [t for t in tree_flatten(x)[0] if isinstance(t, torch.Tensor)]
+
+
+class Origins:
+    """Follows a run of `model` and knows the Origin of each new node."""
+
+    def __init__(self, model, root):
+        self.stack = [root]
+        self.owner = {}  # autograd function -> module; keeps the function alive
+        self.backward = False
+        self.pending = []
+        self.names = {m: n or root for n, m in model.named_modules()}
+
+    def claim(self, values, module):
+        todo = [t.grad_fn for t in tensors(values)]
+        while todo:
+            function = todo.pop()
+            if function is None or function in self.owner:
+                continue
+            self.owner[function] = module
+            todo += [f for f, _ in function.next_functions]
+
+    def enter(self, module, args):
+        self.claim(args, self.stack[-1])
+        self.stack.append(self.names[module])
+
+    def leave(self, module, args, result):
+        self.claim(result, self.stack.pop())
+
+    def note(self, node):
+        if self.backward:
+            self.pending.append(node)
+        node.meta["mpcomm"] = Origin(self.stack[-1])
+
+    def start_backward(self, loss):
+        self.claim(loss, self.stack[-1])
+        self.backward = True
+        for function, module in self.owner.items():
+            name = re.sub(r"Backward\d*$", "", function.name().split("::")[-1])
+            name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+            origin = Origin(module, name)
+            function.register_hook(lambda *_, origin=origin: self.finish(origin))
+
+    def finish(self, origin):
+        for node in self.pending:
+            node.meta["mpcomm"] = origin
+        self.pending.clear()
+
+
+@contextlib.contextmanager
+def substituted(model, tensors_by_id, origins):
+    """`model` with other tensors for its parameters and buffers (a tensor that
+    stands in two places is replaced in both), its hooks reporting to origins."""
+    saved, handles = [], []
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for key, tensor in table.items():
+                if tensor is not None:
+                    saved.append((table, key, tensor))
+                    table[key] = tensors_by_id[id(tensor)]
+        handles.append(module.register_forward_pre_hook(origins.enter))
+        handles.append(module.register_forward_hook(origins.leave))
+    try:
+        yield
+    finally:
+        for table, key, tensor in saved:
+            table[key] = tensor
+        for handle in handles:
+            handle.remove()
+
+
+def trace(workload, names, training, root):
+    """Traces `(loss, gradients…)` if `training`, else `(loss, output)`.
+
+    `names` is a StateNames. Gradients come in the order of its trained
+    parameters, None for a parameter that the loss does not depend on.
+    """
+    model = workload.model
+    parameters, buffers = names.parameters, names.buffers
+    held = [p for _, p in parameters] + [b for _, b in buffers]
+    origins = Origins(model, root)
+    batch = [workload.example(k) for k in workload.dataset]
+
+    def step(state, batch):
+        table = {id(old): new for old, new in zip(held, state)}
+        data = dict(zip(workload.dataset, batch))
+        with substituted(model, table, origins):
+            output = model(*[data[k] for k in workload.inputs])
+        if not isinstance(output, torch.Tensor):
+            raise ImportFailure(
+                "expected the model to return one tensor, found "
+                f"{type(output).__name__}; wrap it in a module that picks one")
+        origins.stack[-1] = "loss"
+        origins.claim(output, root)
+        loss = workload.loss(output, *[data[k] for k in workload.targets])
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise ImportFailure("expected the loss to be a tensor of one element")
+        loss = loss.reshape(()) if loss.dim() else loss
+        if not training:
+            return loss, output
+        origins.start_backward(loss)
+        trained = [table[id(p)] for n, p in parameters if n in names.trained]
+        if loss.grad_fn is None:
+            raise ImportFailure("the loss does not depend on any parameter")
+        return (loss,) + torch.autograd.grad(loss, trained, allow_unused=True)
+
+    state = [t.detach().clone().requires_grad_(t.requires_grad and t.is_floating_point())
+             for t in held]
+    mode = [(m, m.training) for m in model.modules()]
+    model.train(training)
+    try:
+        with compat.plain_modules(model), compat.observe_nodes(origins.note), \
+                torch.enable_grad():
+            module = compat.make_fx(step)(state, batch)
+            if any(compat.is_mutating(n.target) for n in module.graph.nodes):
+                module = without_mutation(module, origins, state, batch)
+    except ImportFailure:
+        raise
+    except Exception as error:  # PyTorch's own, of whatever type
+        text = str(error).strip().splitlines()
+        where = "the backward pass" if origins.backward else origins.stack[-1]
+        raise ImportFailure(
+            f"tracing stopped in {where}: {type(error).__name__}: "
+            f"{text[0] if text else ''}") from error
+    finally:
+        for m, was in mode:
+            m.training = was
+    inputs = ([("parameter", n) for n, _ in parameters] +
+              [("buffer", n) for n, _ in buffers] +
+              [("batch", n) for n in workload.dataset])
+    return Traced(module.graph, inputs, module)
+
+
+def without_mutation(module, origins, state, batch):
+    """The same graph with in-place operators made functional."""
+
+    class Replay(torch.fx.Interpreter):
+        def run_node(self, node):
+            self.origin = node.meta.get("mpcomm")
+            return super().run_node(node)
+
+    flat = torch.fx.GraphModule(module, module.graph)
+    flat.graph._codegen = torch.fx.graph.CodeGen()
+    flat.recompile()
+    replay = Replay(flat)
+
+    def note(node):
+        if getattr(replay, "origin", None) is not None:
+            node.meta["mpcomm"] = replay.origin
+
+    def run(state, batch):
+        result = replay.run(*state, *batch)
+        return tuple(result) if isinstance(result, list) else result
+
+    with torch.no_grad(), compat.observe_nodes(note):
+        return compat.make_fx(compat.functionalize(run, remove="mutations"))(
+            [t.detach() for t in state], batch)

@@ -1,0 +1,71 @@
+//===- Communicator.h - collectives among a group of ranks ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The interface that a backend implements for one group of ranks. A
+// communicator starts collectives in the order of the calls and finishes them
+// in that order; it never blocks. Streams, events, waiting, timeouts and traces
+// are the context's (core/Context.h) and the same for every backend.
+//
+// The conformance suite (cts/) says what an implementation must do.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_COMM_COMMUNICATOR_H
+#define MPCOMM_RUNTIME_COMM_COMMUNICATOR_H
+
+#include "../core/Error.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mprt {
+
+class Communicator {
+public:
+  /// `group`: the ranks of the world that take part, ascending; `rank`: the
+  /// position of this process in it.
+  Communicator(std::vector<unsigned> group, unsigned rank)
+      : group(std::move(group)), groupRank(rank) {}
+  virtual ~Communicator() = default;
+
+  unsigned rank() const { return groupRank; }
+  unsigned size() const { return unsigned(group.size()); }
+  const std::vector<unsigned> &worldRanks() const { return group; }
+
+  /// Whether another collective may be started now.
+  virtual bool accepts() const = 0;
+
+  /// Starts a collective; requires `accepts()`. The context has checked it
+  /// (validateCollective). The buffers belong to it until it is finished;
+  /// `collective` lives as long as the program.
+  virtual Error start(const mprt_collective &collective, const void *send,
+                      void *recv) = 0;
+
+  /// Moves the started collectives on as far as is possible without waiting.
+  /// Sets `moved` where anything happened.
+  virtual Error progress(bool &moved) = 0;
+
+  /// How many of the started collectives are finished.
+  uint64_t finishedCount() const { return finished; }
+
+  /// Ranks of the world that the oldest unfinished collective waits for. Empty
+  /// where a backend cannot know.
+  virtual std::vector<unsigned> waitingFor() const { return {}; }
+
+  /// What those ranks are seen doing, for the message of a timeout; may be "".
+  virtual std::string describePeers() const { return ""; }
+
+protected:
+  std::vector<unsigned> group;
+  unsigned groupRank;
+  uint64_t finished = 0;
+};
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_COMM_COMMUNICATOR_H

@@ -1,0 +1,61 @@
+//===- World.h - ranks of one machine in shared memory --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A parent makes a World, forks its ranks, and each child joins. The memory is
+// one anonymous file (memfd), mapped before the fork: it has the same address
+// in all ranks, has no name that could be left over, and is gone with the last
+// process. It is reserved sparsely; pages exist when they are touched.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_COMM_SHM_WORLD_H
+#define MPCOMM_RUNTIME_COMM_SHM_WORLD_H
+
+#include "../Transport.h"
+
+#include <memory>
+
+namespace mprt::shm {
+
+struct WorldOptions {
+  /// Address space reserved for each rank's memory; halved until the machine
+  /// grants it.
+  uint64_t arenaBytes = uint64_t(64) << 30;
+  /// Most communicators that can be made in this world.
+  unsigned communicators = 32;
+};
+
+struct Segment;
+
+/// The memory that the ranks of one machine share.
+class World {
+public:
+  /// Reserves memory for `ranks` ranks (1 ... 1024). Call it before forking.
+  static Expected<std::unique_ptr<World>> create(unsigned ranks,
+                                                 const WorldOptions &options);
+  ~World();
+  World(const World &) = delete;
+  World &operator=(const World &) = delete;
+
+  unsigned size() const;
+
+  /// In the launcher: `rank` has died or will never start. Peers that wait for
+  /// it fail with MPRT_PEER_FAILED at once; `reason` stands in their message.
+  void markDead(unsigned rank, const std::string &reason);
+
+  /// In a child: becomes `rank`. Does not wait for the others. The transport
+  /// must not outlive this world.
+  Expected<std::unique_ptr<Transport>> join(unsigned rank);
+
+private:
+  explicit World(std::unique_ptr<Segment> segment);
+  std::unique_ptr<Segment> segment;
+};
+
+} // namespace mprt::shm
+
+#endif // MPCOMM_RUNTIME_COMM_SHM_WORLD_H

@@ -1,0 +1,93 @@
+//===- Context.h - one process' running instance of a program -------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What stands behind an mprt_context: streams, events, the sticky error, trace
+// and totals. The compute stream is the calling thread. Each communicator has a
+// stream of its own, a queue that is moved on by polls from the compute
+// stream's calls and in its waits, or by a progress thread.
+//
+// A context is used by one thread.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_CORE_CONTEXT_H
+#define MPCOMM_RUNTIME_CORE_CONTEXT_H
+
+#include "../comm/Transport.h"
+#include "Error.h"
+#include "Stats.h"
+#include "Trace.h"
+
+#include <memory>
+#include <vector>
+
+namespace mprt {
+
+/// Who moves collectives on while the program computes.
+enum class ProgressMode {
+  Auto,  ///< a thread where there are more cores than ranks, else polls
+  Poll,  ///< the computing thread, between kernels
+  Thread ///< a thread of its own
+};
+
+struct ContextOptions {
+  /// Events that programs number (the manifest's greatest count).
+  uint32_t events = 0;
+  /// A wait in which nothing moves for so long ends in MPRT_TIMEOUT.
+  double timeoutSeconds = 60;
+  /// Overridden by MPRT_PROGRESS=poll|thread in the environment.
+  ProgressMode progress = ProgressMode::Auto;
+  /// Events that a trace keeps; 0: no trace.
+  uint32_t traceCapacity = 0;
+};
+
+class Context {
+public:
+  /// `transport` is null for a program that runs alone; it must outlive the
+  /// context. Communicator c of the program is `communicators[c]`.
+  static Expected<std::unique_ptr<Context>>
+  create(const ContextOptions &options, Transport *transport,
+         std::vector<std::unique_ptr<Communicator>> communicators);
+  ~Context();
+  Context(const Context &) = delete;
+  Context &operator=(const Context &) = delete;
+
+  /// What an entry point takes.
+  mprt_context *handle();
+
+  /// The first error, or success. Cheap on success.
+  Error error() const;
+
+  /// Fails the context (unless it has failed already) and tells the peers.
+  void fail(const Error &error);
+
+  /// Moves collectives on; waits for none. Programs' calls do this anyway.
+  void poll();
+
+  /// Waits for everything on every stream.
+  Error synchronize();
+
+  /// Runs one collective outside of a program and waits for it.
+  Error run(const mprt_collective &collective, const void *send, void *recv);
+
+  Stats stats() const;
+  const Trace &trace() const;
+  void clearTrace();
+
+  /// Whether a thread makes the progress.
+  bool hasProgressThread() const;
+
+  struct State;
+
+private:
+  explicit Context(std::unique_ptr<State> state);
+  std::unique_ptr<State> state;
+};
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_CORE_CONTEXT_H

@@ -9,12 +9,21 @@
 #ifndef MPCOMM_INITALLPASSES_H
 #define MPCOMM_INITALLPASSES_H
 
+#include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
 
 /// Registers the project's passes and pipelines with MLIR's command lines.
-inline void registerAllPasses() { registerMPCommTransformsPasses(); }
+inline void registerAllPasses() {
+  registerMPCommTransformsPasses();
+  registerConvertMPCommToMPRTPass();
+  registerBufferizeStepPass();
+  registerPlanMemoryPass();
+  registerConvertLinalgToMPRTPass();
+  registerConvertMPRTToLLVMPass();
+  registerPackKernelsPass();
+}
 
 } // namespace mpcomm
 

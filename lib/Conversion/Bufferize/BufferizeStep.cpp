@@ -59,6 +59,8 @@ static void dropZeroFills(func::FuncOp function) {
                                           type.getShape(), type.getElementType());
     op.setDpsInitOperand(0, empty);
     op->setAttr("mprt.overwrite", builder.getUnitAttr());
+    if (fill->use_empty())
+      fill->erase();
   });
 }
 
@@ -142,8 +144,9 @@ void FunctionBufferizer::takeBuffers() {
     NamedAttrList result(function_interface_impl::getResultAttrs(function, i));
     result.set("type", TypeAttr::get(type));
     result.set("argument",
-               builder.getI64IntegerAttr(place[i] < numArguments ? place[i]
-                                                                 : -1));
+               builder.getI64IntegerAttr(
+                   place[i] < numArguments ? static_cast<int64_t>(place[i])
+                                           : -1));
     results.push_back(result.getDictionary(context));
   }
   SmallVector<Attribute> argumentAttrs;

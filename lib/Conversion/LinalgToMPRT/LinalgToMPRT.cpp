@@ -72,6 +72,16 @@ LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
   if (failed(kinds) && !isa<linalg::ContractOp>(op))
     return op->emitOpError("is no contraction: it should be in a kernel");
   SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  if (llvm::is_contained(sizes, ShapedType::kDynamic))
+    return op->emitOpError("expects sizes that are static");
+  if (llvm::is_contained(sizes, 0)) { // an empty sum, or nothing at all
+    auto target = cast<MemRefType>(op->getOperand(2).getType());
+    rewriter.setInsertionPoint(op);
+    if (op->hasAttr("mprt.overwrite") && target.getNumElements() > 0)
+      mprt::ZeroOp::create(rewriter, op->getLoc(), op->getOperand(2));
+    rewriter.eraseOp(op);
+    return success();
+  }
   SmallVector<ContractionDim> dims(sizes.size());
   for (auto [dim, size] : llvm::zip(dims, sizes))
     dim.size = size;
@@ -96,14 +106,6 @@ LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
       // of size 1 is never stepped.
       dims[expr.getPosition()].*fields[i] += stride;
     }
-  }
-  if (llvm::is_contained(sizes, 0)) { // an empty sum, or nothing at all
-    auto target = cast<MemRefType>(operands[2].getType());
-    rewriter.setInsertionPoint(op);
-    if (op->hasAttr("mprt.overwrite") && target.getNumElements() > 0)
-      mprt::ZeroOp::create(rewriter, op->getLoc(), operands[2]);
-    rewriter.eraseOp(op);
-    return success();
   }
   SmallVector<StridedGemm, 0> products;
   std::string reason;

@@ -168,24 +168,16 @@ LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
   builder.createBlock(&global.getInitializerRegion());
   Value value = LLVM::UndefOp::create(builder, loc, type);
   for (auto [i, field] : llvm::enumerate(fields)) {
-    if (!field.list.empty()) {
-      for (auto [j, number] : llvm::enumerate(field.list)) {
-        Value element = LLVM::ConstantOp::create(
-            builder, loc, builder.getI64Type(),
-            builder.getI64IntegerAttr(number));
-        value = LLVM::InsertValueOp::create(
-            builder, loc, value, element,
-            ArrayRef<int64_t>{static_cast<int64_t>(i),
-                              static_cast<int64_t>(j)});
-      }
-      continue;
-    }
-    Value element =
-        field.symbol
-            ? Value(LLVM::AddressOfOp::create(builder, loc, field.type,
-                                              field.symbol.getValue()))
-            : Value(LLVM::ConstantOp::create(builder, loc, field.type,
-                                             cast<TypedAttr>(field.value)));
+    Value element;
+    if (!field.list.empty())
+      element = LLVM::ConstantOp::create(builder, loc, field.type,
+                                         builder.getI64TensorAttr(field.list));
+    else if (field.symbol)
+      element = LLVM::AddressOfOp::create(builder, loc, field.type,
+                                          field.symbol.getValue());
+    else
+      element = LLVM::ConstantOp::create(builder, loc, field.type,
+                                         cast<TypedAttr>(field.value));
     value = LLVM::InsertValueOp::create(
         builder, loc, value, element,
         ArrayRef<int64_t>{static_cast<int64_t>(i)});

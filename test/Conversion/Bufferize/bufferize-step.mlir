@@ -1,0 +1,92 @@
+// RUN: mpcomm-opt %s --mpcomm-bufferize-step --split-input-file | FileCheck %s
+
+// Donated arguments are updated in place, other results get buffers of their
+// own, and nothing is copied that need not be.
+
+// CHECK-LABEL: func.func @in_place
+// CHECK-SAME: (%[[W:.*]]: memref<8xf32> {mpcomm.name = "w", {{.*}}mprt.update}, %[[G:.*]]: memref<8xf32>)
+// CHECK-SAME: mprt.results = [{argument = 0 : i64, {{.*}}type = tensor<8xf32>}]
+// CHECK-NEXT: mprt.launch @update ins(%[[G]] : memref<8xf32>) outs(%[[W]] : memref<8xf32>)
+// CHECK-NEXT: return
+func.func @in_place(%w: tensor<8xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 0 : i64},
+                    %g: tensor<8xf32>) -> (tensor<8xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %0 = mprt.launch @update ins(%g : tensor<8xf32>) outs(%w : tensor<8xf32>) -> (tensor<8xf32>)
+  return %0 : tensor<8xf32>
+}
+func.func private @update(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+
+// An argument that donates nothing must not change: the update goes to a copy,
+// here the result's own buffer.
+// CHECK-LABEL: func.func @not_donated
+// CHECK-SAME: (%[[W:.*]]: memref<8xf32>, %[[G:.*]]: memref<8xf32>, %[[R:.*]]: memref<8xf32>)
+// CHECK-SAME: argument = -1 : i64
+// CHECK: %[[A:.*]] = memref.alloc
+// CHECK: memref.copy %[[W]], %[[A]]
+// CHECK: mprt.launch @update ins(%[[G]] : memref<8xf32>) outs(%[[A]] : memref<8xf32>)
+// CHECK: memref.copy %[[A]], %[[R]]
+func.func @not_donated(%w: tensor<8xf32>, %g: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = mprt.launch @update ins(%g : tensor<8xf32>) outs(%w : tensor<8xf32>) -> (tensor<8xf32>)
+  return %0 : tensor<8xf32>
+}
+
+// A result computed into a fresh tensor is computed into its buffer.
+// CHECK-LABEL: func.func @fresh
+// CHECK-SAME: (%[[G:.*]]: memref<8xf32>, %[[R:.*]]: memref<8xf32>)
+// CHECK-NEXT: mprt.launch @update ins(%[[G]] : memref<8xf32>) outs(%[[R]] : memref<8xf32>)
+// CHECK-NEXT: return
+func.func @fresh(%g: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = mprt.launch @update ins(%g : tensor<8xf32>) outs(%e : tensor<8xf32>) -> (tensor<8xf32>)
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+// Buffers that are donated to each other's results are swapped through a copy
+// that is taken before either is written.
+// CHECK-LABEL: func.func @swap
+// CHECK-SAME: (%[[A:[^:]*]]: memref<8xf32> {{{.*}}}, %[[B:[^:]*]]: memref<8xf32>
+// CHECK-DAG: memref.copy %[[A]], %[[TA:.*]] :
+// CHECK-DAG: memref.copy %[[B]], %[[TB:.*]] :
+// CHECK-DAG: memref.copy %[[TB]], %[[A]] :
+// CHECK-DAG: memref.copy %[[TA]], %[[B]] :
+func.func @swap(%a: tensor<8xf32> {mpcomm.donated = 0 : i64}, %b: tensor<8xf32> {mpcomm.donated = 1 : i64}) -> (tensor<8xf32>, tensor<8xf32>) {
+  return %b, %a : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// A bucket stays where it is from its gradients to its users.
+// CHECK-LABEL: func.func @collective
+// CHECK: %[[B:.*]] = memref.alloc
+// CHECK: mprt.launch @grad ins(%{{.*}}) outs(%[[B]] :
+// CHECK: mprt.start {{.*}} ins() outs(%[[B]] : memref<8xf32>)
+// CHECK: mprt.await event = 0 ins() outs(%[[B]] : memref<8xf32>)
+// CHECK: mprt.launch @update ins(%[[B]] : memref<8xf32>)
+// CHECK-NOT: memref.copy
+func.func @collective(%w: tensor<8xf32> {mpcomm.donated = 0 : i64}, %x: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %g = mprt.launch @grad ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) -> (tensor<8xf32>)
+  %s = mprt.start "all_reduce" "mean" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%g : tensor<8xf32>) -> (tensor<8xf32>)
+  %r = mprt.await event = 0 ins() outs(%s : tensor<8xf32>) -> (tensor<8xf32>)
+  %0 = mprt.launch @update ins(%r : tensor<8xf32>) outs(%w : tensor<8xf32>) -> (tensor<8xf32>)
+  return %0 : tensor<8xf32>
+}
+func.func private @grad(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+func.func private @update(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+
+// -----
+
+// A contraction onto zeros overwrites: no fill is left.
+// CHECK-LABEL: func.func @overwrite
+// CHECK-NOT: linalg.fill
+// CHECK: linalg.contract
+// CHECK-SAME: mprt.overwrite
+func.func @overwrite(%a: tensor<8x4xf32>, %b: tensor<4x2xf32>) -> tensor<8x2xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x2xf32>
+  %i = linalg.fill ins(%z : f32) outs(%e : tensor<8x2xf32>) -> tensor<8x2xf32>
+  %0 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<8x4xf32>, tensor<4x2xf32>) outs(%i : tensor<8x2xf32>) -> tensor<8x2xf32>
+  return %0 : tensor<8x2xf32>
+}

@@ -1,0 +1,19 @@
+// RUN: mpcomm-opt %s --convert-linalg-to-mprt --split-input-file --verify-diagnostics
+
+// What no matrix product describes is an error at the op.
+
+func.func @no_unit_stride(%a: memref<8x4xf32, strided<[16, 2]>>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{cannot be a matrix product: its first operand has no unit stride}}
+  linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : memref<8x4xf32, strided<[16, 2]>>, memref<4x16xf32>) outs(%c : memref<8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @dynamic(%a: memref<?x4xf32>, %b: memref<4x16xf32>, %c: memref<?x16xf32>) {
+  // expected-error @below {{expects sizes that are static}}
+  linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : memref<?x4xf32>, memref<4x16xf32>) outs(%c : memref<?x16xf32>)
+  return
+}

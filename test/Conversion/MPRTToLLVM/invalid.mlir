@@ -1,0 +1,39 @@
+// RUN: mpcomm-opt %s --convert-mprt-to-llvm --split-input-file --verify-diagnostics
+
+// What is not Form 5 is an error at the op.
+
+// expected-error @below {{expects 'mprt.results' and 'mprt.arena_bytes': run mpcomm-bufferize-step and mpcomm-plan-memory first}}
+func.func @not_planned(%x: memref<4xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expects buffers, got 'tensor<4xf32>'}}
+func.func @tensors(%x: tensor<4xf32>) {
+  return
+}
+
+// -----
+
+func.func @allocation(%arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @below {{has no call in the runtime: it should be in a kernel}}
+  %a = memref.alloc() : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @dynamic_offset(%x: memref<4xf32, strided<[1], offset: ?>>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @below {{expects buffers at static offsets}}
+  mprt.zero %x : memref<4xf32, strided<[1], offset: ?>>
+  return
+}
+
+// -----
+
+func.func @scattered(%x: memref<16xf32>, %y: memref<16xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @below {{expects its buffers to lie in one range: run mpcomm-plan-memory first}}
+  mprt.start "all_reduce" "sum" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x, %y : memref<16xf32>, memref<16xf32>)
+  return
+}

@@ -76,7 +76,7 @@ void FunctionChecker::checkBody() {
   if (!function.getFunctionBody().hasOneBlock())
     error() << "has " << function.getFunctionBody().getBlocks().size()
             << " blocks, expected one";
-  function.getFunctionBody().walk([&](Operation *op) {
+  function.getFunctionBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
     for (Value result : op->getResults())
       if (isa<TensorType, BaseMemRefType>(result.getType()) &&
           !isStaticTensor(result.getType()))

@@ -15,7 +15,7 @@ func.func private @train_step()
 
 // expected-error@+1 {{expected a public function @train_step with a body}}
 module {
-  "test.unregistered"() {sym_name = "train_step"} : () -> ()
+  mpcomm.mesh @train_step <["dp" = 2]>
 }
 
 // -----
@@ -65,7 +65,7 @@ func.func @train_step(%a: f32, %b: tensor<?xf32> {mpcomm.role = #mpcomm.role<bat
 
 // expected-error@+3 {{'func.func' op has argument #1 'a' with the name of argument #0}}
 // expected-error@+2 {{'func.func' op has result #2 'loss' with the name of result #0}}
-// expected-error@+1 {{'func.func' op has result #1 without 'mpcomm.role'}}
+// expected-error@+1 {{'func.func' op has result #1 'extra' without 'mpcomm.role'}}
 func.func @train_step(%a: tensor<f32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "a"},
                       %b: tensor<f32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "a"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# ===- measure.py - how compile time grows with the graph -------------------===#
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===------------------------------------------------------------------------===#
+"""Times the whole graph-level pipeline on generated training graphs, and stock
+`mlir-opt --canonicalize --cse` (with the plugin, else on the generic form with
+unregistered ops) on the same files.
+
+Two clocks: `wall`, the whole process with reading and printing; `passes`, what
+MLIR's timing says of the passes. Medians of --repeat rounds that take turns.
+Targets, with --check an exit status of 1 where one is missed: from the last
+size but one to the last, passes grow at most 1.15 times as fast as the number
+of operations; the whole process takes at most 3 times as long as stock's.
+
+A small run, to see that all of it works:
+RUN: %python %s --mpcomm-opt=mpcomm-opt --sizes=200,400 --repeat=1 | FileCheck %s
+CHECK: operations
+CHECK: 177
+CHECK: 42{{[0-9]}}
+CHECK: growth of passes
+CHECK: ratio to stock
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+PIPELINE = [
+    "mpcomm-verify-training-graph",
+    "mpcomm-data-parallel{size=2}",
+    "mpcomm-verify-rank-programs",
+    "mpcomm-sink-updates",
+    "mpcomm-combine-collectives",
+    "mpcomm-make-async",
+    "mpcomm-verify-scheduled-programs",
+    "canonicalize",
+    "cse",
+]
+STOCK = ["canonicalize", "cse"]
+NOT_PASSES = ("root", "Parser", "Output", "Rest", "Total")
+
+
+def run(command):
+    """Seconds of a command, and what it says on its error stream."""
+    begin = time.perf_counter()
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    seconds = time.perf_counter() - begin
+    if done.returncode:
+        sys.exit("%s failed:\n%s" % (" ".join(command), done.stderr))
+    return seconds, done.stderr
+
+
+def time_passes(tool, file, passes, more=()):
+    """Wall time of the process, and by pass, in seconds."""
+    command = [*tool, file, "-o", os.devnull, *more]
+    command += ["--pass-pipeline=builtin.module(%s)" % ",".join(passes)]
+    wall, _ = run(command)
+    flags = ["--mlir-timing", "--mlir-timing-display=list"]
+    _, report = run([*command, *flags, "--mlir-output-format=json"])
+    # Upstream writes a comma too many.
+    begin = report.index("[")
+    text = report[begin : report.rindex("]") + 1].replace(",\n]", "\n]")
+    by_pass = {}
+    for entry in json.loads(text):
+        if not entry.get("name") or entry["name"] in NOT_PASSES:
+            continue
+        name = entry["name"]
+        by_pass[name] = by_pass.get(name, 0.0) + entry["wall"]["duration"]
+    return wall, by_pass
+
+
+def count_operations(tool, file):
+    """Operations in the body of the step, the return not counted."""
+    with open(file, encoding="ascii") as text:
+        return sum(line.startswith("  %v") for line in text)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    here = os.path.dirname(os.path.abspath(__file__))
+    build = os.path.join(here, "..", "..", "..", "build", "dev")
+    parser.add_argument("--mpcomm-opt", default=os.path.join(build, "bin/mpcomm-opt"))
+    parser.add_argument("--mlir-opt", default=shutil.which("mlir-opt-22") or "mlir-opt")
+    parser.add_argument("--plugin", default=os.path.join(build, "lib/MPCommPlugin.so"))
+    parser.add_argument("--sizes", default="1000,10000,100000")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    args.generator = os.path.join(here, "generate.py")
+    args.sizes = [int(size) for size in args.sizes.split(",")]
+    return args
+
+
+def stock_command(args, file, folder):
+    """Stock mlir-opt, and the file in a form that it reads."""
+    if os.path.exists(args.plugin):
+        return [args.mlir_opt, "--load-dialect-plugin=" + args.plugin], file
+    generic = os.path.join(folder, "generic.mlir")
+    run([args.mpcomm_opt, file, "--mlir-print-op-generic", "-o", generic])
+    return [args.mlir_opt, "--allow-unregistered-dialect"], generic
+
+
+def measure(args, size, folder):
+    """A row of the table: medians in seconds."""
+    file = os.path.join(folder, "step.mlir")
+    run([sys.executable, args.generator, "--ops=%d" % size, "-o", file])
+    stock, stock_file = stock_command(args, file, folder)
+    ours, theirs = [], []
+    for _ in range(args.repeat):
+        ours.append(time_passes([args.mpcomm_opt], file, PIPELINE))
+        theirs.append(time_passes(stock, stock_file, STOCK))
+    passes = {
+        name: statistics.median(by_pass[name] for _, by_pass in ours)
+        for name in ours[0][1]
+    }
+    return {
+        "operations": count_operations(args.mpcomm_opt, file),
+        "wall": statistics.median(wall for wall, _ in ours),
+        "passes": statistics.median(sum(p.values()) for _, p in ours),
+        "stock wall": statistics.median(wall for wall, _ in theirs),
+        "stock passes": statistics.median(sum(p.values()) for _, p in theirs),
+        "by pass": passes,
+    }
+
+
+def main():
+    args = parse_arguments()
+    columns = ["operations", "wall", "passes", "stock wall", "stock passes"]
+    print("".join("%14s" % c for c in columns) + "   (milliseconds)")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for size in args.sizes:
+            row = measure(args, size, folder)
+            rows.append(row)
+            print("%14d" % row["operations"], end="")
+            print("".join("%14.1f" % (1e3 * row[c]) for c in columns[1:]), flush=True)
+    small, large = rows[-2:]
+    factor = large["operations"] / small["operations"]
+    print("\nby pass, milliseconds at %d and %d operations, growth against linear:"
+          % (small["operations"], large["operations"]))
+    for name, seconds in large["by pass"].items():
+        before = small["by pass"][name]
+        growth = seconds / before / factor if before else float("nan")
+        print("  %-40s%10.1f%10.1f%8.2f" % (name, 1e3 * before, 1e3 * seconds, growth))
+
+    def growth(column):
+        return large[column] / small[column] / factor
+
+    ratio = large["wall"] / large["stock wall"]
+    print("\ngrowth of passes against linear: %.2f (target 1.15), of the whole "
+          "process %.2f; stock: %.2f, %.2f"
+          % (growth("passes"), growth("wall"), growth("stock passes"), growth("stock wall")))
+    print("ratio to stock, whole process: %.2f (target 3.00), passes: %.2f"
+          % (ratio, large["passes"] / large["stock passes"]))
+    if args.check and (growth("passes") > 1.15 or ratio > 3):
+        sys.exit("a target is missed")
+
+
+if __name__ == "__main__":
+    main()

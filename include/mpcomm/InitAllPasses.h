@@ -18,9 +18,12 @@ namespace mpcomm {
 inline void registerAllPasses() {
   registerMPCommTransformsPasses();
   registerConvertMPCommToMPRTPass();
+  registerConvertMPCommToLinalgPass();
   registerBufferizeStepPass();
   registerPlanMemoryPass();
   registerConvertLinalgToMPRTPass();
+  registerGenerateKernelsPass();
+  registerExpandMathPass();
   registerConvertMPRTToLLVMPass();
   registerPackKernelsPass();
 }

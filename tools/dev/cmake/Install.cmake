@@ -40,9 +40,11 @@ install(DIRECTORY include/mpcomm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Tools and shared objects; the importer installs itself.
-mpcomm_collect(tools EXECUTABLE ${PROJECT_SOURCE_DIR}/tools/mpcomm-run)
-mpcomm_collect(shared SHARED_LIBRARY ${PROJECT_SOURCE_DIR}/runtime)
-mpcomm_collect(modules MODULE_LIBRARY ${PROJECT_SOURCE_DIR}/runtime)
+if(MPCOMM_BUILD_RUNTIME)
+  mpcomm_collect(tools EXECUTABLE ${PROJECT_SOURCE_DIR}/tools/mpcomm-run)
+  mpcomm_collect(shared SHARED_LIBRARY ${PROJECT_SOURCE_DIR}/runtime)
+  mpcomm_collect(modules MODULE_LIBRARY ${PROJECT_SOURCE_DIR}/runtime)
+endif()
 set(libraries)
 if(MPCOMM_BUILD_COMPILER)
   list(APPEND tools mpcomm-opt mpcomm-lsp-server mpcomm-reduce)
@@ -53,12 +55,12 @@ if(MPCOMM_BUILD_COMPILER)
   mpcomm_collect(libraries STATIC_LIBRARY ${PROJECT_SOURCE_DIR}/dialects
                  ${PROJECT_SOURCE_DIR}/lib)
 endif()
-set_target_properties(${tools} ${shared} ${modules} PROPERTIES INSTALL_RPATH
-  "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN;${LLVM_LIBRARY_DIR}")
-if(NOT MPCOMM_BUILD_COMPILER)
-  set_target_properties(${tools} ${shared} ${modules} PROPERTIES INSTALL_RPATH
-                        "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
+set(rpath "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" "$ORIGIN")
+if(MPCOMM_BUILD_COMPILER)
+  list(APPEND rpath ${LLVM_LIBRARY_DIR})
 endif()
+set_target_properties(${tools} ${shared} ${modules} PROPERTIES
+                      INSTALL_RPATH "${rpath}")
 install(TARGETS ${tools} ${shared} ${modules}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

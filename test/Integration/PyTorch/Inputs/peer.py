@@ -1,0 +1,119 @@
+# ===- peer.py - the same training by PyTorch ------------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Trains an example by PyTorch on the samples that mpcomm-run takes, and returns
+the loss of each step over the global batch.
+
+    train(model, options, size, steps, Way(ranks=2))
+
+With several ranks it is DistributedDataParallel over Gloo, one process and one
+thread a rank.
+"""
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import checks  # noqa: E402
+import sampler  # noqa: E402
+
+
+@dataclasses.dataclass
+class Way:
+    """How one and the same step is computed: all of these are equal but for
+    rounding."""
+
+    ranks: int = 1          # processes under DistributedDataParallel
+    double: bool = False    # in f64
+    reverse: bool = False   # samples of a batch in the opposite order
+    slices: int = 1         # gradients of slices of the batch, averaged
+
+    @property
+    def label(self):
+        return "f64" if self.double else \
+            f"DDP, {self.ranks} ranks" if self.ranks > 1 else \
+            "reversed batch" if self.reverse else \
+            f"{self.slices} slices" if self.slices > 1 else "one process"
+
+
+def distributed(model):
+    from torch.nn.parallel import DistributedDataParallel
+    masks = [n for n, b in model.named_buffers() if b.dtype == torch.bool]
+    # Gloo broadcasts no booleans; all ranks build the same ones.
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, masks)
+    return DistributedDataParallel(model, broadcast_buffers=False)
+
+
+def run_rank(model, options, size, steps, way, rank):
+    torch.set_num_threads(1)
+    workload = checks.example(model, **options)
+    if way.double:
+        checks.in_double(workload)
+    data, net = workload.dataset, workload.model.train()
+    if way.ranks > 1:
+        torch.distributed.init_process_group("gloo")
+        net = distributed(net)
+    order = sampler.Sampler(len(data["x"]), size)
+    part = size // way.ranks
+    losses = []
+    for step in range(steps):
+        indices = order[step][rank * part:(rank + 1) * part]
+        indices = torch.tensor(indices[::-1] if way.reverse else indices)
+        workload.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for chunk in indices.chunk(way.slices):
+            loss = workload.loss(net(data["x"][chunk]), data["y"][chunk])
+            (loss / way.slices if way.slices > 1 else loss).backward()
+            total += loss.item() / way.slices
+        workload.optimizer.step()
+        losses.append(total)
+    if way.ranks > 1:
+        mean = torch.tensor(losses, dtype=torch.float64)
+        torch.distributed.all_reduce(mean)
+        losses = (mean / way.ranks).tolist()
+        torch.distributed.destroy_process_group()
+    return losses
+
+
+def train(model, options, size, steps, way):
+    if way.ranks == 1:
+        return run_rank(model, options, size, steps, way, 0)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "losses")
+        job = json.dumps([model, options, size, steps, dataclasses.asdict(way), out])
+        env = dict(os.environ, WORLD_SIZE=str(way.ranks), MASTER_ADDR="127.0.0.1",
+                   MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+        ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), job],
+                                  env=dict(env, RANK=str(r))) for r in range(way.ranks)]
+        try:
+            for process in ranks:
+                if process.wait(timeout=240):
+                    raise RuntimeError(f"a PyTorch rank ended with {process.returncode}")
+        finally:
+            for process in ranks:
+                process.kill()
+        with open(out) as file:
+            return json.load(file)
+
+
+if __name__ == "__main__":
+    *args, way, out = json.loads(sys.argv[1])
+    rank = int(os.environ["RANK"])
+    losses = run_rank(*args, Way(**way), rank)
+    if rank == 0:
+        with open(out, "w") as file:
+            json.dump(losses, file)

@@ -1,0 +1,52 @@
+# ===- sampler.py - the samples of a step, as the runner takes them --------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""The order of samples that mpcomm-run's documentation describes: epoch e visits a
+Fisher-Yates shuffle from splitmix64 seeded by (seed, e); a step takes the next
+global batch, a rank its slice of it; what does not fill a batch is left out."""
+
+MASK = 2 ** 64 - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def splitmix64(state):
+    while True:
+        state = (state + GOLDEN) & MASK
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        yield z ^ (z >> 31)
+
+
+def permutation(samples, seed, epoch):
+    numbers = splitmix64((seed * GOLDEN + epoch) & MASK)
+    order = list(range(samples))
+    for i in range(samples - 1, 0, -1):
+        j = next(numbers) % (i + 1)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+class Sampler:
+    """Indices of the global batch of `size` samples at each step."""
+
+    def __init__(self, samples, size, seed=0):
+        self.samples, self.size, self.seed = samples, size, seed
+        self.per_epoch, self.epoch, self.order = samples // size, None, None
+
+    def __getitem__(self, step):
+        epoch, at = divmod(step, self.per_epoch)
+        if epoch != self.epoch:
+            self.epoch, self.order = epoch, permutation(self.samples, self.seed, epoch)
+        return self.order[at * self.size:(at + 1) * self.size]
+
+
+if __name__ == "__main__":  # known answers: splitmix64 from state 0
+    numbers = splitmix64(0)
+    assert [next(numbers) for _ in range(3)] == [
+        0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert sorted(permutation(100, 3, 2)) == list(range(100))

@@ -1,0 +1,95 @@
+# The losses of the first 50 steps, ours on 1, 2 and 4 ranks and those of PyTorch's
+# DistributedDataParallel on 2, for the same weights and the same global batches.
+#
+# How near they have to be. All of these compute one and the same sequence of real
+# numbers L[s] in f32 and differ by rounding alone; what rounding does to it grows
+# with the steps and depends on the samples. So it is measured, in the same run: PyTorch computes the sequence in f64, to which L[s] is taken to be equal (f64
+# rounds 2^29 times finer), and in f32 in four ways that differ in the order of
+# their sums: DDP on 2 ranks, one process, one process with each batch reversed,
+# and gradients averaged over 4 slices of the batch. Their largest distance from L
+# within 4 steps of step s is the spread S[s] (in a single step they may all be near
+# by luck). Ours is one more such way, but its sums are also blocked otherwise and its
+# exponentials are others, so that single errors may be a small multiple of
+# PyTorch's. Required is, for every step and number of ranks,
+#
+#     |ours[s] - L[s]| <= 4 S[s] + u sqrt(n) |L[s]|
+#
+# The second term is the rounding of the loss itself, which S may miss by luck: a
+# mean of n terms, each with error up to u = 2^-24, whose errors add up like sqrt(n)
+# (Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM
+# J. Sci. Comput. 41, 2019), or to at most u for the final rounding.
+#
+# The number of ranks changes nothing but the order of sums, so that losses of ours
+# on different numbers of ranks are within twice that of one another.
+#
+# REQUIRES: torch, sklearn, compiler
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s mlp %t %mpcomm-import %mpcomm-run
+# RUN: %python %s gpt %t %mpcomm-import %mpcomm-run
+# RUN: %python %s vit %t %mpcomm-import %mpcomm-run
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+import checks
+from peer import Way, train
+
+STEPS = 50
+# model: (options, samples of a global batch, terms of the loss in a sample)
+MODELS = {"mlp": ({}, 64, 1), "gpt": ({"ctx": 64}, 8, 64), "vit": ({}, 32, 1)}
+WAYS = [Way(ranks=2), Way(), Way(reverse=True), Way(slices=4)]
+
+
+def ours(model, options, size, ranks, folder, tools):
+    """Losses of our program on `ranks` ranks."""
+    stem = os.path.join(folder, f"{model}{ranks}")
+    flags = [f"-O{k}={v}" for k, v in options.items()]
+    subprocess.run([tools[0], os.path.join(checks.EXAMPLES, model + ".py"), *flags,
+                    "--batch", str(size // ranks), "-o", stem + ".mlir",
+                    "--weights", stem + ".w", "--data", stem + ".d"], check=True)
+    subprocess.run([tools[1], stem + ".mlir", "--np", str(ranks), "--weights",
+                    stem + ".w", "--data", stem + ".d", "--steps", str(STEPS), "--quiet",
+                    "--log", stem + ".log"], check=True, timeout=240)
+    with open(stem + ".log") as log:
+        return [json.loads(line)["loss"] for line in log]
+
+
+def distance(a, b):
+    return [abs(x - y) for x, y in zip(a, b)]
+
+
+def main(model, folder=None, *tools):
+    options, size, terms = MODELS[model]
+    exact = train(model, options, size, STEPS, Way(double=True))
+    assert exact[-1] < exact[0], "the loss does not fall"
+    spread = [0.0] * STEPS
+    for way in WAYS:
+        d = distance(train(model, options, size, STEPS, way), exact)
+        print(f"{model}: PyTorch, {way.label}: at most {max(d):.3g} from f64")
+        spread = [max(a, b) for a, b in zip(spread, d)]
+    spread = [max(spread[max(s - 4, 0):s + 5]) for s in range(STEPS)]
+    bound = [4 * s + 2 ** -24 * math.sqrt(size * terms) * abs(l)
+             for s, l in zip(spread, exact)]
+    if not tools:
+        return
+    runs = {r: ours(model, options, size, r, folder, tools) for r in (1, 2, 4)}
+    failed = False
+    for ranks, losses in runs.items():
+        assert len(losses) == STEPS, len(losses)
+        d = distance(losses, exact)
+        worst = max(range(STEPS), key=lambda s: d[s] / bound[s])
+        print(f"{model}: ours, {ranks} ranks: at most {max(d):.3g} from f64; nearest to "
+              f"the bound in step {worst + 1}: {d[worst]:.3g} of {bound[worst]:.3g}")
+        failed |= d[worst] > bound[worst]
+        apart = distance(losses, runs[1])
+        failed |= any(a > 2 * b for a, b in zip(apart, bound))
+        print(f"{model}: ours, {ranks} ranks and 1: at most {max(apart):.3g} apart")
+    print(f"{model}: loss {exact[0]:.6f} -> {exact[-1]:.6f}")
+    sys.exit("losses are further apart than rounding explains" if failed else 0)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,206 @@
+# What the tests of mpcomm-run share: the toy program and its twin in Python.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A test starts as `test.py <mpcomm-run> <cc> <include folder> <work folder>`.
+# Only the standard library is used.
+
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+RUN, CC, INCLUDE, WORK = sys.argv[1:5] if len(sys.argv) >= 5 else [None] * 4
+INPUTS = os.path.dirname(os.path.abspath(__file__))
+DIM = 4
+FORMATS = {"F32": "f", "I64": "q", "F64": "d", "I32": "i", "U8": "B"}
+MASK = (1 << 64) - 1
+
+
+def path(name):
+    return os.path.join(WORK, name)
+
+
+def pack(dtype, values):
+    return struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
+
+
+def write_raw(name, header, data, length=None):
+    """A safetensors file of any header text, right or wrong."""
+    if not isinstance(header, bytes):
+        header = json.dumps(header).encode()
+    with open(path(name), "wb") as file:
+        file.write(struct.pack("<Q", len(header) if length is None else length))
+        file.write(header + data)
+    return path(name)
+
+
+def write_tensors(name, tensors, metadata=None):
+    """tensors: name -> (dtype, shape, values)."""
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for key, (dtype, shape, values) in tensors.items():
+        part = pack(dtype, values)
+        header[key] = {
+            "dtype": dtype,
+            "shape": shape,
+            "data_offsets": [len(data), len(data) + len(part)],
+        }
+        data += part
+    return write_raw(name, header, data)
+
+
+def read_tensors(name):
+    """(name -> list of values, metadata)"""
+    with open(path(name), "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(length)), file.read()
+    metadata = header.pop("__metadata__", {})
+    values = {}
+    for key, entry in header.items():
+        begin, end = entry["data_offsets"]
+        kind = FORMATS[entry["dtype"]]
+        count = (end - begin) // struct.calcsize(kind)
+        values[key] = list(struct.unpack("<%d%s" % (count, kind), data[begin:end]))
+    return values, metadata
+
+
+class Samples:
+    """Samples of y = 2a - b + c/2 + 3d + 1/4; the label says if y > 0."""
+
+    def __init__(self, count, seed=1):
+        source = random.Random(seed)
+        f32 = lambda v: struct.unpack("<f", struct.pack("<f", v))[0]
+        self.x = [[f32(source.uniform(-1, 1)) for _ in range(DIM)] for _ in range(count)]
+        self.y = [f32(2 * a - b + c / 2 + 3 * d + 0.25) for a, b, c, d in self.x]
+        self.label = [int(v > 0) for v in self.y]
+
+    def tensors(self):
+        count = len(self.y)
+        return {
+            "x": ("F32", [count, DIM], [v for row in self.x for v in row]),
+            "y": ("F32", [count], self.y),
+            "label": ("I64", [count], self.label),
+        }
+
+    def write(self, name):
+        return write_tensors(name, self.tensors())
+
+
+def weights():
+    return {"w": ("F32", [DIM], [0.0] * DIM), "b": ("F32", [], [0.0]), "scale": ("F32", [], [1.0])}
+
+
+def permutation(count, seed, epoch):
+    """The order of samples as docs/Design/Manifest.md defines it."""
+    state = (seed * 0x9E3779B97F4A7C15 + epoch) & MASK
+
+    def following():
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & MASK
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return z ^ (z >> 31)
+
+    order = list(range(count))
+    for i in range(count - 1, 0, -1):
+        j = following() % (i + 1)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def twin(samples, global_batch, steps, seed=0, shuffle=True, lr=lambda step: 0.05):
+    """Losses of the toy program, in double precision, and its last state."""
+    w, b, momentum, losses = [0.0] * DIM, 0.0, [0.0] * (DIM + 1), []
+    count = len(samples.y)
+    an_epoch = count // global_batch
+    for step in range(steps):
+        epoch, at = divmod(step, an_epoch)
+        order = permutation(count, seed, epoch) if shuffle else list(range(count))
+        gradient, loss = [0.0] * (DIM + 1), 0.0
+        for index in order[at * global_batch : (at + 1) * global_batch]:
+            row = samples.x[index] + [1.0]
+            error = sum(p * q for p, q in zip(w + [b], row)) - samples.y[index]
+            loss += error * error / global_batch
+            for i in range(DIM + 1):
+                gradient[i] += 2 * error * row[i] / global_batch
+        losses.append(loss)
+        rate = lr(step)
+        momentum = [0.9 * m + g for m, g in zip(momentum, gradient)]
+        w = [p - rate * m for p, m in zip(w, momentum)]
+        b -= rate * momentum[DIM]
+    return losses, w, b
+
+
+def build(name="toy.so", **macros):
+    """Compiles the toy program, once for each name."""
+    target = path(name)
+    if not os.path.exists(target):
+        flags = ["-D%s=%s" % item for item in macros.items()]
+        source = os.path.join(INPUTS, "toy-step.c")
+        command = [CC, "-shared", "-fPIC", "-O1", "-I" + INCLUDE, source, "-o", target]
+        subprocess.run(command + flags, check=True)
+    return target
+
+
+class Outcome:
+    def __init__(self, code, out, err, seconds):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    def __str__(self):
+        return "exit %s after %.2f s\n%s\n%s" % (self.code, self.seconds, self.out, self.err)
+
+
+def run(*arguments, fault=None, prefix=(), limit=120, **settings):
+    """Runs mpcomm-run to its end."""
+    environment = dict(os.environ)
+    if fault:
+        environment["MPRT_FAULT"] = fault
+    start = time.monotonic()
+    done = subprocess.run(
+        [*prefix, RUN, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=limit,
+        env=environment,
+        **settings,
+    )
+    seconds = time.monotonic() - start
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode(), seconds)
+
+
+def log_of(name):
+    with open(path(name)) as file:
+        return [json.loads(line) for line in file]
+
+
+class ToyTest(unittest.TestCase):
+    def succeeds(self, *arguments, **settings):
+        outcome = run(*arguments, **settings)
+        self.assertEqual(outcome.code, 0, str(outcome))
+        self.assertEqual(outcome.err, "", str(outcome))
+        return outcome
+
+    def fails(self, message, *arguments, code=1, lines=1, **settings):
+        """Fails with `lines` lines on standard error, one with `message`."""
+        outcome = run(*arguments, **settings)
+        self.assertEqual(outcome.code, code, str(outcome))
+        self.assertIn(message, outcome.err, str(outcome))
+        if lines:
+            self.assertEqual(outcome.err.count("\n"), lines, str(outcome))
+            self.assertTrue(outcome.err.startswith("mpcomm-run: error: "), outcome.err)
+        return outcome
+
+
+def main():
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(WORK)
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:], verbosity=2)

@@ -1,0 +1,178 @@
+# RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir
+#
+# Ranks that die, hang, never start or run another program, and launchers that
+# are interrupted or killed: each ends within its time, with a message and a
+# status, and leaves no process and no shared memory behind. Times are those of
+# docs/Testing/Faults.md, with room for a busy machine.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import signal
+
+from toy import *
+
+SLACK = 8  # seconds for a busy machine and for sanitizers
+
+
+def processes_of(program):
+    """Processes that were started with `program` on their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open("/proc/%s/cmdline" % name, "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+            with open("/proc/%s/stat" % name) as file:
+                state = file.read().rsplit(")", 1)[1].split()[0]
+        except (OSError, ValueError):
+            continue
+        if name.isdigit() and program in words and RUN in words and state != "Z":
+            found.append(int(name))
+    return found
+
+
+class Faults(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.data = Samples(64).write("d.safetensors")
+        cls.weights = write_tensors("w.safetensors", weights())
+        for ranks in 1, 2, 4:
+            build("toy%d.so" % ranks, RANKS=ranks, BATCH=4)
+        build("other2.so", RANKS=2, BATCH=4, COLLECTIVE_ID=9)
+        cls.common = ["--weights", cls.weights, "--data", cls.data, "--quiet"]
+
+    def setUp(self):
+        self.shared_before = set(os.listdir("/dev/shm"))
+
+    def tearDown(self):
+        time.sleep(0.1)
+        for program in "toy1.so", "toy2.so", "toy4.so":
+            self.assertEqual(processes_of(path(program)), [], "orphans of " + program)
+        self.assertEqual(set(os.listdir("/dev/shm")) - self.shared_before, set())
+
+    def test_killed_in_a_step(self):
+        for ranks, victim in (2, 0), (2, 1), (4, 2):
+            with self.subTest(ranks=ranks, victim=victim):
+                outcome = self.fails(
+                    "rank %d was killed by signal 9 (Killed) in step 3" % victim,
+                    path("toy%d.so" % ranks), *self.common, "--steps", 1000000, "--timeout", 100,
+                    fault="kill:rank=%d,step=3" % victim, lines=None,
+                )  # fmt: skip
+                self.assertLess(outcome.seconds, 2 + SLACK)
+                # The others say what they were waiting for.
+                self.assertIn("gradients", outcome.err)
+                self.assertIn("toy.mlir:7:3", outcome.err)
+
+    def test_a_single_rank_killed(self):
+        self.fails(
+            "rank 0 was killed by signal 9 (Killed) in step 1",
+            path("toy1.so"), *self.common, fault="kill:rank=0,step=1",
+        )  # fmt: skip
+
+    def test_never_starts(self):
+        outcome = self.fails(
+            "rank 1", path("toy2.so"), *self.common, "--timeout", 2,
+            fault="never-start:rank=1", lines=None,
+        )  # fmt: skip
+        self.assertLess(outcome.seconds, 2 + 5 + SLACK)
+
+    def test_the_only_rank_never_starts(self):
+        outcome = self.fails(
+            "rank 0 (process", path("toy1.so"), *self.common, "--timeout", 1,
+            fault="never-start:rank=0",
+        )  # fmt: skip
+        self.assertIn("did not start within", outcome.err)
+        self.assertLess(outcome.seconds, 1 + 5 + SLACK)
+
+    def test_hangs_in_a_step(self):
+        outcome = self.fails(
+            "gradients", path("toy2.so"), *self.common, "--timeout", 2, "--steps", 100,
+            fault="stop:rank=1,step=5", lines=None,
+        )  # fmt: skip
+        self.assertLess(outcome.seconds, 2 + 5 + SLACK)
+
+    def test_another_program(self):
+        outcome = self.fails(
+            "rank 1 runs another program file than rank 0", path("toy2.so"), *self.common,
+            fault="program:rank=1,file=" + path("other2.so"),
+        )  # fmt: skip
+        self.assertLess(outcome.seconds, 2 + SLACK)
+
+    def test_another_program_that_does_not_load(self):
+        outcome = self.fails(
+            "rank 1: /nowhere: cannot open", path("toy2.so"), *self.common,
+            fault="program:rank=1,file=/nowhere", lines=None,
+        )  # fmt: skip
+        self.assertLess(outcome.seconds, 2 + SLACK)
+
+    def begin(self, *options):
+        """Starts a run that would not end, and waits until it trains."""
+        log = path("log")
+        if os.path.exists(log):
+            os.unlink(log)
+        process = subprocess.Popen(
+            [RUN, path("toy2.so"), *self.common, "--steps", "1000000000", "--log", log, *options],
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 30
+        while not (os.path.exists(log) and os.path.getsize(log)):
+            self.assertLess(time.monotonic(), deadline, "the run did not start")
+            time.sleep(0.02)
+        return process
+
+    def test_signals_to_the_launcher(self):
+        for number, group in (
+            (signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False),
+            (signal.SIGINT, True),
+        ):  # fmt: skip
+            with self.subTest(signal=number, group=group):
+                process = self.begin()
+                start = time.monotonic()
+                (os.killpg if group else os.kill)(process.pid, number)
+                error = process.communicate(timeout=30)[1].decode()
+                self.assertLess(time.monotonic() - start, 2 + SLACK)
+                self.assertEqual(process.returncode, 128 + number, error)
+                self.assertIn("stopped by signal %d" % number, error)
+
+    def test_the_launcher_killed(self):
+        process = self.begin()
+        self.assertEqual(len(processes_of(path("toy2.so"))), 3)
+        process.kill()
+        process.communicate()
+        deadline = time.monotonic() + 2 + SLACK
+        while processes_of(path("toy2.so")):
+            self.assertLess(time.monotonic(), deadline, "ranks outlive the launcher")
+            time.sleep(0.05)
+
+    def test_killed_while_a_checkpoint_is_written(self):
+        # Whatever the moment: no temporary file, and the last checkpoint loads.
+        folder = path("ckpt")
+        os.makedirs(folder, exist_ok=True)
+        checkpoint = os.path.join(folder, "c")
+        for delay in 0.0, 0.013, 0.029:
+            process = self.begin("--checkpoint", checkpoint, "--checkpoint-every", "1")
+            time.sleep(delay)
+            process.terminate()
+            process.communicate()
+            self.assertIn(os.listdir(folder), ([], ["c"]))
+        if os.path.exists(checkpoint):
+            step = int(read_tensors("ckpt/c")[1]["mpcomm.step"])
+            self.succeeds(
+                path("toy2.so"), "--data", self.data, "--quiet", "--resume", checkpoint,
+                "--steps", step + 2,
+            )  # fmt: skip
+
+    def test_hook_is_checked(self):
+        self.fails("MPRT_FAULT: kind 'explode'", path("toy1.so"), *self.common,
+                   fault="explode:rank=0", code=2)  # fmt: skip
+        self.fails("MPRT_FAULT: 'rank=x'", path("toy1.so"), *self.common,
+                   fault="kill:rank=x", code=2)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

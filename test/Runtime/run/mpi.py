@@ -1,0 +1,91 @@
+# RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir
+# REQUIRES: mpi
+#
+# Under mpirun the same program gives the same losses as over shared memory,
+# and the same mistakes and failures end the run.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+from toy import *
+
+
+def mpirun(ranks):
+    command = "mpirun --oversubscribe -np %d" % ranks
+    if os.geteuid() == 0:
+        command += " --allow-run-as-root"
+    return command.split()
+
+
+class Mpi(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.samples = Samples(103)
+        cls.data = cls.samples.write("d.safetensors")
+        cls.weights = write_tensors("w.safetensors", weights())
+        for ranks in 1, 2, 4:
+            build("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        build("other2.so", RANKS=2, BATCH=8, COLLECTIVE_ID=9)
+        cls.common = ["--weights", cls.weights, "--data", cls.data]
+
+    def test_losses(self):
+        losses, _, _ = twin(self.samples, 16, 30)
+        for ranks in 1, 2, 4:
+            with self.subTest(ranks=ranks):
+                outcome = run(
+                    path("toy%d.so" % ranks), *self.common, "--steps", 30, "--log", path("log"),
+                    "--evaluate", "--checkpoint", path("c"), "--trace", path("t.json"),
+                    prefix=mpirun(ranks),
+                )  # fmt: skip
+                self.assertEqual(outcome.code, 0, str(outcome))
+                for entry, loss in zip(log_of("log"), losses):
+                    self.assertAlmostEqual(entry["loss"], loss, delta=6e-4)
+                self.assertEqual(outcome.out.count("loss last"), 1, str(outcome))
+                self.assertIn("top-1 accuracy", outcome.out)
+                self.assertEqual(read_tensors("c")[1]["mpcomm.step"], "30")
+                with open(path("t.json")) as file:
+                    events = json.load(file)["traceEvents"]
+                self.assertEqual({e["pid"] for e in events}, set(range(ranks)))
+
+    def test_resume_over_shared_memory(self):
+        program = path("toy2.so")
+        first = run(program, *self.common, "--steps", 10, "--checkpoint", path("m"), prefix=mpirun(2))
+        self.assertEqual(first.code, 0, str(first))
+        self.succeeds(program, "--data", self.data, "--resume", path("m"), "--steps", 12, "--quiet")
+
+    def refused(self, message, *arguments, ranks=2, **settings):
+        outcome = run(*arguments, prefix=mpirun(ranks), limit=60, **settings)
+        self.assertNotEqual(outcome.code, 0, str(outcome))
+        self.assertIn(message, outcome.err, str(outcome))
+        return outcome
+
+    def test_mistakes_are_told_once(self):
+        outcome = self.refused("compiled for 4 ranks (dp:4), started with 2", path("toy4.so"), *self.common)
+        self.assertEqual(outcome.err.count("compiled for 4 ranks"), 1, str(outcome))
+        self.refused("--np 3, but MPI has 2 ranks", path("toy2.so"), *self.common, "--np", 3)
+        self.refused("No such file", path("toy2.so"), "--weights", path("none"), "--data", self.data)
+        self.refused("compile it with mpcomm-compile first", path("x.mlir"), *self.common)
+
+    def test_another_program(self):
+        self.refused("rank 1 runs another program file than rank 0", path("toy2.so"), *self.common,
+                     fault="program:rank=1,file=" + path("other2.so"))  # fmt: skip
+
+    def test_killed_in_a_step(self):
+        outcome = self.refused("", path("toy2.so"), *self.common, "--steps", 100000,
+                               fault="kill:rank=1,step=3")  # fmt: skip
+        self.assertLess(outcome.seconds, 15)
+
+    def test_torchrun_without_mpi(self):
+        environment = dict(os.environ, RANK="0", WORLD_SIZE="2")
+        done = subprocess.run([RUN, path("toy2.so"), *self.common], env=environment, timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"started by torchrun as one of 2 ranks, but MPI knows of 1", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+# RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir
+#
+# Program files that this runner, this processor or this number of ranks cannot
+# run.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+from toy import *
+
+
+class Program(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.data = Samples(64).write("d.safetensors")
+        cls.weights = write_tensors("w.safetensors", weights())
+        cls.rest = ["--weights", cls.weights, "--data", cls.data, "--quiet"]
+
+    def refused(self, message, program, *options):
+        return self.fails(message, program, *self.rest, *options)
+
+    def test_other_abi(self):
+        self.refused("abi.so: compiled for ABI 99 of the runtime, this one has ABI",
+                     build("abi.so", ABI=99))  # fmt: skip
+        # Told before the loader trips over what the other ABI calls.
+        self.refused("compiled for ABI 99", build("abi2.so", ABI=99, UNDEFINED=1))
+
+    def test_undefined_symbol(self):
+        self.refused("mprt_from_the_future", build("undefined.so", UNDEFINED=1))
+
+    def test_missing_entry(self):
+        self.refused("symbol 'mpcomm_train_step' is missing", build("entry.so", NO_ENTRY=1))
+
+    def test_processor(self):
+        self.succeeds(build("unknown.so", FEATURE='"+not-a-feature"'), *self.rest)
+        with open("/proc/cpuinfo") as file:
+            flags = file.read().split()
+        if "amx_tile" not in flags and "avx2" in flags:
+            self.refused("compiled for processor 'generic'; this one lacks amx-tile",
+                         build("amx.so", FEATURE='"+amx-tile"'))  # fmt: skip
+
+    def test_manifests(self):
+        def manifest(name, text):
+            return build(name, MANIFEST='"%s"' % text.replace('"', '\\"'))
+
+        self.refused("m1.so: manifest is not JSON", manifest("m1.so", "{"))
+        self.refused("manifest: 'functions' is missing", manifest("m2.so", '{"abi":1}'))
+        self.refused("manifest says ABI 7, the program 1",
+                     manifest("m3.so", '{"abi":7,"functions":[{"name":"train_step",'
+                              '"entry":"mpcomm_train_step","arena_bytes":0,"events":0,'
+                              '"arguments":[],"results":[]}]}'))  # fmt: skip
+        self.refused("no function 'train_step'",
+                     manifest("m4.so", '{"abi":1,"functions":[{"name":"other",'
+                              '"entry":"mpcomm_evaluate","arena_bytes":0,"events":0,'
+                              '"arguments":[],"results":[]}]}'))  # fmt: skip
+
+    def test_not_programs(self):
+        with open(path("text.so"), "w") as file:
+            file.write("hello")
+        self.refused("text.so: not a program file", path("text.so"))
+        with open(path("empty.so"), "w"):
+            pass
+        self.refused("empty.so: not a program file", path("empty.so"))
+        with open(path("cut.so"), "wb") as file, open(build("toy.so"), "rb") as whole:
+            file.write(whole.read(200))
+        self.refused("cut.so: cannot load: ", path("cut.so"))
+        self.refused("No such file", path("none.so"))
+        self.refused("not a regular file", WORK)
+        with open(path("plain.c"), "w") as file:
+            file.write("int x;\n")
+        subprocess.run([CC, "-shared", "-fPIC", path("plain.c"), "-o", path("plain.so")], check=True)
+        self.refused("symbol 'mpcomm_abi_version' is missing", path("plain.so"))
+
+    def test_number_of_ranks(self):
+        program = build("toy2.so", RANKS=2, BATCH=8)
+        self.refused("compiled for 2 ranks (dp:2), started with 3", program, "--np", 3)
+        self.succeeds(program, *self.rest, "--np", 2)
+
+    def test_hyperparameters(self):
+        program = build("toy.so")
+        self.refused("the program has no hyperparameter 'momentum'; it has: lr",
+                     program, "--set", "momentum=1")  # fmt: skip
+
+    def test_no_weights(self):
+        self.fails("the program has parameters: --weights FILE", build("toy.so"), "--data", self.data)
+
+    def test_without_a_slash(self):
+        build("toy.so")
+        self.succeeds("toy.so", *self.rest, cwd=WORK)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+# RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir
+#
+# Training follows its twin in Python: same samples at the same step, on 1, 2
+# and 4 ranks, with and without shuffling, over several epochs and with a
+# schedule of the learning rate.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import math
+
+from toy import *
+
+# Sums of at most 16 terms of size about 10 in f32, errors carried through 60
+# steps by a contraction: 16 * 10 * 2^-24 * 60 < 6e-4. Seen: below 1e-6.
+TOLERANCE = 6e-4
+
+
+class Train(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.samples = Samples(103)
+        cls.data = cls.samples.write("d.safetensors")
+        cls.weights = write_tensors("w.safetensors", weights())
+        for ranks in 1, 2, 4:
+            build("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+
+    def train(self, ranks, *options):
+        self.succeeds(
+            path("toy%d.so" % ranks), "--np", ranks, "--weights", self.weights, "--data", self.data,
+            "--log", path("log"), "--quiet", *options,
+        )  # fmt: skip
+        return log_of("log")
+
+    def compare(self, log, losses):
+        self.assertEqual([entry["step"] for entry in log], list(range(1, len(losses) + 1)))
+        for entry, loss in zip(log, losses):
+            self.assertAlmostEqual(entry["loss"], loss, delta=TOLERANCE)
+
+    def test_ranks_agree_with_the_twin(self):
+        losses, w, b = twin(self.samples, 16, 60, seed=5)
+        self.assertLess(losses[-1], losses[0] / 50)
+        for ranks in 1, 2, 4:
+            with self.subTest(ranks=ranks):
+                log = self.train(ranks, "--steps", 60, "--seed", 5, "--save-weights", path("out"))
+                self.compare(log, losses)
+                self.assertEqual([e["epoch"] for e in log], [s // 6 for s in range(60)])
+                saved, _ = read_tensors("out")
+                self.assertEqual(sorted(saved), ["b", "scale", "w"])
+                for got, expected in zip(saved["w"] + saved["b"], w + [b]):
+                    self.assertAlmostEqual(got, expected, delta=TOLERANCE)
+
+    def test_seeds_differ(self):
+        first = self.train(2, "--steps", 6)
+        second = self.train(2, "--steps", 6, "--seed", 1)
+        self.assertNotEqual([e["loss"] for e in first], [e["loss"] for e in second])
+
+    def test_largest_seed(self):
+        losses, _, _ = twin(self.samples, 16, 12, seed=2**64 - 1)
+        self.compare(self.train(2, "--steps", 12, "--seed", 2**64 - 1), losses)
+
+    def test_no_shuffle(self):
+        losses, _, _ = twin(self.samples, 16, 14, shuffle=False)
+        self.compare(self.train(2, "--steps", 14, "--no-shuffle"), losses)
+
+    def test_one_epoch_is_the_default(self):
+        self.assertEqual(len(self.train(2)), 6)
+        self.assertEqual(len(self.train(2, "--epochs", 3)), 18)
+
+    def test_learning_rate(self):
+        def rate(step):
+            if step < 4:
+                return 0.08 * (step + 1) / 4
+            return 0.04 * (1 + math.cos(math.pi * (step - 4) / 16))
+
+        losses, _, _ = twin(self.samples, 16, 20, lr=rate)
+        log = self.train(
+            2, "--steps", 20, "--lr", 0.08, "--lr-warmup", 4, "--lr-schedule", "cosine"
+        )
+        self.compare(log, losses)
+        for step, entry in enumerate(log):
+            self.assertAlmostEqual(entry["lr"], rate(step), delta=1e-8)
+        constant = self.train(2, "--steps", 20, "--set", "lr=0.01")
+        self.assertEqual({entry["lr"] for entry in constant}, {0.01})
+
+    def test_state_in_a_buffer_of_its_own(self):
+        build("loose2.so", RANKS=2, BATCH=8, LOOSE_STATE=1)
+        self.succeeds(
+            path("loose2.so"), "--weights", self.weights, "--data", self.data, "--steps", 31,
+            "--log", path("loose"), "--quiet", "--save-weights", path("loose-out"),
+        )  # fmt: skip
+        log = self.train(2, "--steps", 31, "--save-weights", path("out"))
+        self.assertEqual([e["loss"] for e in log_of("loose")], [e["loss"] for e in log])
+        self.assertEqual(read_tensors("loose-out"), read_tensors("out"))
+
+    def test_progress_and_table(self):
+        out = self.succeeds(
+            path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 30
+        ).out
+        lines = [line for line in out.splitlines() if line.startswith("step ")]
+        self.assertEqual([line.split()[1] for line in lines], ["1/30", "10/30", "20/30", "30/30"])
+        for line in lines:
+            self.assertRegex(line, r"loss \S+  \S+ ms/step  exposed \S+ %$")
+        for row in "loss first", "loss last", "ms per step", "exposed communication", "memory":
+            self.assertRegex(out, "(?m)^" + row)
+        quiet = self.succeeds(
+            path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 3, "--quiet"
+        )
+        self.assertEqual(quiet.out, "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+//===- DTypeTest.cpp - element types and shapes ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Overflow of shapes, exact narrowing of 16-bit floats, the scan for NaN.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DType.h"
+#include "Status.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace mpcomm::run;
+
+TEST(DType, NamesRoundTrip) {
+  for (DType type :
+       {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::U8,
+        DType::I16, DType::I32, DType::I64, DType::Bool}) {
+    EXPECT_EQ(parseDType(nameOf(type)), type);
+    EXPECT_EQ(parseSafetensorsDType(safetensorsNameOf(type)), type);
+  }
+  EXPECT_FALSE(parseDType("F32"));
+  EXPECT_FALSE(parseSafetensorsDType("f32"));
+}
+
+TEST(DType, BytesOfShape) {
+  EXPECT_EQ(bytesOf(DType::F32, {}), 4u);
+  EXPECT_EQ(bytesOf(DType::F32, {2, 3}), 24u);
+  EXPECT_EQ(bytesOf(DType::I64, {5, 0, 7}), 0u);
+}
+
+TEST(DType, OverflowingShapesAreRefused) {
+  int64_t big = int64_t(1) << 32;
+  EXPECT_FALSE(elementsOf({big, big}));
+  EXPECT_FALSE(elementsOf({-1}));
+  EXPECT_FALSE(elementsOf({std::numeric_limits<int64_t>::max(), 3}));
+  EXPECT_TRUE(elementsOf({big, 1 << 30}));
+  EXPECT_FALSE(bytesOf(DType::F32, {big, 1 << 30}));
+}
+
+// Every half and every bfloat16 that is no NaN survives widening and narrowing.
+TEST(DType, SixteenBitFloatsRoundTrip) {
+  for (DType type : {DType::F16, DType::BF16})
+    for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+      uint16_t in = static_cast<uint16_t>(bits), out = 0;
+      double value = loadFloat(type, &in, 0);
+      if (std::isnan(value))
+        continue;
+      storeNumber(type, &out, 0, value);
+      ASSERT_EQ(in, out) << nameOf(type);
+    }
+}
+
+TEST(DType, NarrowingRoundsToNearestEven) {
+  auto half = [](double value) {
+    uint16_t bits;
+    storeNumber(DType::F16, &bits, 0, value);
+    return bits;
+  };
+  EXPECT_EQ(half(1.0 + 0x1p-11), 0x3c00); // tie, to even
+  EXPECT_EQ(half(1.0 + 3 * 0x1p-11), 0x3c02);
+  EXPECT_EQ(half(65519.0), 0x7bff);
+  EXPECT_EQ(half(65520.0), 0x7c00);
+  EXPECT_EQ(half(0x1p-25), 0x0000);        // tie, to even
+  EXPECT_EQ(half(0x1p-25 * 1.01), 0x0001); // above the tie
+  uint16_t bits;
+  storeNumber(DType::BF16, &bits, 0, 1.0 + 0x1p-8);
+  EXPECT_EQ(bits, 0x3f80);
+  storeNumber(DType::BF16, &bits, 0, std::nan(""));
+  EXPECT_TRUE(std::isnan(loadFloat(DType::BF16, &bits, 0)));
+}
+
+TEST(DType, FindsTheFirstNonFinite) {
+  std::vector<float> values(5000, 1.5f);
+  EXPECT_EQ(findNonFinite(DType::F32, values.data(), 5000), 5000u);
+  values[4321] = std::numeric_limits<float>::infinity();
+  values[4500] = std::nanf("");
+  EXPECT_EQ(findNonFinite(DType::F32, values.data(), 5000), 4321u);
+  EXPECT_EQ(findNonFinite(DType::F32, values.data(), 4321), 4321u);
+  std::vector<double> doubles(3, 0.0);
+  doubles[2] = -std::numeric_limits<double>::infinity();
+  EXPECT_EQ(findNonFinite(DType::F64, doubles.data(), 3), 2u);
+  uint16_t halves[] = {0x7bff, 0xfc01};
+  EXPECT_EQ(findNonFinite(DType::F16, halves, 2), 1u);
+  uint16_t bfloats[] = {0x7f7f, 0x7f80};
+  EXPECT_EQ(findNonFinite(DType::BF16, bfloats, 2), 1u);
+}
+
+TEST(DType, PrintableEscapesControlCharacters) {
+  EXPECT_EQ(printable("a\nb\x1b[31m"), "a\\x0ab\\x1b[31m");
+  EXPECT_EQ(printable(std::string(500, 'x'), 10), "xxxxxxxxxx...");
+}

@@ -1,0 +1,79 @@
+//===- OptionsTest.cpp - the command line ---------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What is accepted, and what each mistake is answered with.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include <gtest/gtest.h>
+
+using namespace mpcomm::run;
+
+static std::string errorOf(std::vector<std::string> arguments) {
+  Result<Options> options = parseOptions(arguments);
+  return options.failed() ? options.message() : "";
+}
+
+TEST(Options, BothSpellings) {
+  Result<Options> options =
+      parseOptions({"step.so", "--np", "4", "--steps=7", "--lr", "1e-3",
+                    "--set", "beta=0.5", "--lr-schedule", "cosine",
+                    "--no-shuffle", "--seed", "18446744073709551615"});
+  ASSERT_TRUE(options.ok()) << options.message();
+  EXPECT_EQ(options->program, "step.so");
+  EXPECT_EQ(options->ranks, 4u);
+  EXPECT_EQ(options->steps, 7u);
+  EXPECT_EQ(options->lr, 1e-3);
+  EXPECT_EQ(options->hyperparameters.at("beta"), 0.5);
+  EXPECT_EQ(options->lrSchedule, DecayKind::Cosine);
+  EXPECT_FALSE(options->shuffle);
+  EXPECT_EQ(options->seed, ~uint64_t(0));
+}
+
+TEST(Options, Mistakes) {
+  EXPECT_EQ(errorOf({}),
+            "no program given; usage: mpcomm-run step.so [options]");
+  EXPECT_EQ(errorOf({"a.so", "b.so"}),
+            "one program expected, found a second: 'b.so'");
+  EXPECT_EQ(errorOf({"a.so", "--stesp", "3"}),
+            "unknown option --stesp, did you mean --steps");
+  EXPECT_EQ(errorOf({"a.so", "--zzzzzzzzzz"}), "unknown option --zzzzzzzzzz");
+  EXPECT_EQ(errorOf({"a.so", "--np"}), "--np needs a value: --np N");
+  EXPECT_EQ(errorOf({"a.so", "--np", "0"}),
+            "--np: '0' is not a number from 1 to 4096");
+  EXPECT_EQ(errorOf({"a.so", "--np", "2x"}),
+            "--np: '2x' is not a number from 1 to 4096");
+  EXPECT_EQ(errorOf({"a.so", "--steps", "-1"}),
+            "--steps: '-1' is not a number from 0 to 4611686018427387904");
+  EXPECT_EQ(errorOf({"a.so", "--lr", "nan"}),
+            "--lr: 'nan' is not a finite number");
+  EXPECT_EQ(errorOf({"a.so", "--timeout", "0"}),
+            "--timeout: '0' is not a positive number");
+  EXPECT_EQ(errorOf({"a.so", "--comm", "tcp"}),
+            "--comm: 'tcp' is not one of auto, shm, mpi");
+  EXPECT_EQ(errorOf({"a.so", "--set", "x"}), "--set: 'x' is not NAME=VALUE");
+  EXPECT_EQ(errorOf({"a.so", "--quiet=1"}), "--quiet takes no value");
+  EXPECT_EQ(errorOf({"a.so", "--weights", ""}),
+            "--weights: the value is empty");
+}
+
+TEST(Options, Combinations) {
+  EXPECT_NE(errorOf({"a.so", "--steps", "1", "--epochs", "1"}), "");
+  EXPECT_NE(errorOf({"a.so", "--checkpoint-every", "1"}), "");
+  EXPECT_NE(errorOf({"a.so", "--resume", "c", "--weights", "w"}), "");
+  EXPECT_NE(errorOf({"a.so", "--lr", "1", "--set", "lr=1"}), "");
+  EXPECT_NE(errorOf({"a.so", "--eval-data", "d"}), "");
+}
+
+TEST(Options, HelpNeedsNoProgram) {
+  Result<Options> options = parseOptions({"--help"});
+  ASSERT_TRUE(options.ok());
+  EXPECT_TRUE(options->help);
+  EXPECT_NE(helpText().find("--checkpoint-every N"), std::string::npos);
+}

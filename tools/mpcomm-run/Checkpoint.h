@@ -1,0 +1,45 @@
+//===- Checkpoint.h - state on disk ---------------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A checkpoint is a safetensors file with all state of the program, and in its
+// metadata what else a run needs to continue: how many steps are done, the
+// seed, and the shape of the dataset, by which a resumed run notices that its
+// samples will come in another order. State is the same on all ranks; rank 0
+// writes it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_CHECKPOINT_H
+#define MPCOMM_RUN_CHECKPOINT_H
+
+#include "SafeTensors.h"
+#include "Status.h"
+
+namespace mpcomm::run {
+
+struct Job;
+
+struct CheckpointInfo {
+  /// Steps done.
+  uint64_t step = 0;
+  uint64_t seed = 0;
+  uint64_t globalBatch = 0, samples = 0;
+  bool shuffle = true;
+};
+
+/// The metadata of a checkpoint; fails where the file is none.
+Result<CheckpointInfo> readCheckpointInfo(const SafeTensors &file);
+
+/// Replaces `job.options.checkpoint` by the state after `step` steps.
+Status writeCheckpoint(const Job &job, uint64_t step);
+
+/// Replaces `job.options.saveWeights` by parameters and buffers.
+Status writeWeights(const Job &job);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_CHECKPOINT_H

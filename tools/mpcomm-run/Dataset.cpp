@@ -1,0 +1,141 @@
+//===- Dataset.cpp - samples for a function's batch arguments -------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Mapped pages count as memory of the process that touched them. So that a
+// large dataset does not pass for a large process, they are given back every
+// 32 MiB or so; they stay in the page cache.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Dataset.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace mpcomm::run;
+
+namespace {
+
+constexpr uint64_t residentLimit = 32 << 20;
+/// What the kernel maps around a page that is touched.
+constexpr uint64_t faultAroundBytes = 64 << 10;
+
+/// Index of the first integer outside [low, high), or `count`.
+size_t findOutside(DType type, const char *data, size_t count, int64_t low,
+                   int64_t high) {
+  for (size_t i = 0; i < count; ++i) {
+    int64_t value = loadInteger(type, data, i);
+    if (value < low || value >= high)
+      return i;
+  }
+  return count;
+}
+
+} // namespace
+
+Result<Dataset> Dataset::open(const std::string &path,
+                              const ManifestFunction &function) {
+  Result<SafeTensors> opened = SafeTensors::open(path);
+  if (opened.failed())
+    return opened.status();
+  Dataset dataset(opened.take());
+  bool first = true;
+  for (size_t i = 0; i < function.arguments.size(); ++i) {
+    const ManifestArgument &argument = function.arguments[i];
+    if (argument.role != Role::Batch)
+      continue;
+    const TensorEntry *entry = dataset.file.find(argument.name);
+    Shape sample(argument.shape.begin() + 1, argument.shape.end());
+    Shape expected = argument.shape;
+    if (!entry)
+      return fail(path, ": no tensor '", printable(argument.name),
+                  "', expected samples of ", describe(argument.type, sample));
+    if (entry->type != argument.type || entry->shape.empty() ||
+        Shape(entry->shape.begin() + 1, entry->shape.end()) != sample)
+      return fail(path, ": tensor '", printable(argument.name), "' is ",
+                  describe(entry->type, entry->shape), ", expected samples of ",
+                  describe(argument.type, sample),
+                  " behind a leading dimension");
+    uint64_t samples = static_cast<uint64_t>(entry->shape[0]);
+    if (!first && samples != dataset.sampleCount)
+      return fail(path, ": tensor '", printable(argument.name), "' holds ",
+                  samples, " samples, '",
+                  printable(dataset.columns[0].argument->name), "' holds ",
+                  dataset.sampleCount);
+    first = false;
+    dataset.sampleCount = samples;
+    dataset.columns.push_back(
+        {&argument, i, dataset.file.dataOf(*entry),
+         argument.bytes / static_cast<uint64_t>(argument.shape[0])});
+  }
+  if (first)
+    return fail(path, ": function '", function.name,
+                "' takes no batch, so it needs no data");
+  return dataset;
+}
+
+Status Dataset::validateColumn(const Column &column,
+                               bool allowNonFinite) const {
+  const ManifestArgument &argument = *column.argument;
+  DType type = argument.type;
+  std::optional<std::pair<int64_t, int64_t>> range = argument.range;
+  if (type == DType::Bool)
+    range = {0, 2};
+  bool scansFloats = isFloat(type) && !allowNonFinite;
+  if (!range && !scansFloats)
+    return {};
+
+  uint64_t perSample = column.sampleBytes / sizeOf(type);
+  uint64_t total = perSample * sampleCount;
+  uint64_t block = residentLimit / 4 / sizeOf(type);
+  for (uint64_t begin = 0; begin < total; begin += block) {
+    uint64_t count = std::min(block, total - begin);
+    const char *data = column.data + begin * sizeOf(type);
+    size_t at = scansFloats ? findNonFinite(type, data, count)
+                            : findOutside(type, data, count, range->first,
+                                          range->second);
+    if (at == count) {
+      file.releasePages();
+      continue;
+    }
+    uint64_t index = begin + at;
+    Status where =
+        fail(path(), ": tensor '", printable(argument.name), "', sample ",
+             index / perSample, ", element ", index % perSample, ": ");
+    if (scansFloats)
+      return fail(where.message(), loadFloat(type, data, at),
+                  " is not finite; --allow-nonfinite accepts it");
+    return fail(where.message(), loadInteger(type, data, at), " is outside [",
+                range->first, ", ", range->second, ")");
+  }
+  return {};
+}
+
+Status Dataset::validate(bool allowNonFinite) const {
+  for (const Column &column : columns)
+    if (Status status = validateColumn(column, allowNonFinite); status.failed())
+      return status;
+  return {};
+}
+
+void Dataset::gather(std::span<const uint64_t> indices, State &state,
+                     const Binding &binding) {
+  for (const Column &column : columns) {
+    char *target = state.slot(binding.arguments[column.argumentIndex]).data;
+    for (uint64_t index : indices) {
+      std::memcpy(target, column.data + index * column.sampleBytes,
+                  column.sampleBytes);
+      target += column.sampleBytes;
+    }
+    touchedBytes +=
+        indices.size() * std::max(column.sampleBytes, faultAroundBytes);
+  }
+  if (file.fileBytes() > residentLimit && touchedBytes > residentLimit) {
+    file.releasePages();
+    touchedBytes = 0;
+  }
+}

@@ -1,0 +1,68 @@
+//===- Dataset.h - samples for a function's batch arguments ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A dataset is a safetensors file with one tensor for each batch argument, of
+// the argument's type and shape but for the leading dimension, which counts
+// samples. It stays in the page cache; batches are gathered out of the mapping.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_DATASET_H
+#define MPCOMM_RUN_DATASET_H
+
+#include "Manifest.h"
+#include "SafeTensors.h"
+#include "State.h"
+#include "Status.h"
+
+#include <span>
+
+namespace mpcomm::run {
+
+class Dataset {
+public:
+  /// Opens `path` for the batch arguments of `function`, which must outlive
+  /// the dataset. Checks types and shapes, not yet the values.
+  static Result<Dataset> open(const std::string &path,
+                              const ManifestFunction &function);
+
+  uint64_t samples() const { return sampleCount; }
+  const std::string &path() const { return file.path(); }
+
+  /// Looks at every value once: integers against the argument's range, bool
+  /// against 0 and 1, and floats, unless `allowNonFinite`, for NaN and
+  /// infinity. Names the first offending sample. Linear in the file; what it
+  /// has read does not stay in this process' memory.
+  Status validate(bool allowNonFinite) const;
+
+  /// Copies the samples `indices` into the batch slots of `binding`, which
+  /// belongs to the function the dataset was opened for.
+  void gather(std::span<const uint64_t> indices, State &state,
+              const Binding &binding);
+
+private:
+  explicit Dataset(SafeTensors file) : file(std::move(file)) {}
+
+  struct Column {
+    const ManifestArgument *argument;
+    size_t argumentIndex;
+    const char *data;
+    uint64_t sampleBytes;
+  };
+
+  Status validateColumn(const Column &column, bool allowNonFinite) const;
+
+  SafeTensors file;
+  std::vector<Column> columns;
+  uint64_t sampleCount = 0;
+  /// Bytes gathered since pages were last given back.
+  uint64_t touchedBytes = 0;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_DATASET_H

@@ -1,0 +1,35 @@
+//===- Environment.h - which launcher started this process? ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// mpirun, srun and torchrun tell each process its rank through environment
+// variables. Where none of them is set, this process is to start the ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_ENVIRONMENT_H
+#define MPCOMM_RUN_ENVIRONMENT_H
+
+#include "Status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace mpcomm::run {
+
+struct LaunchedBy {
+  /// `mpirun`, `PMI`, `srun` or `torchrun`, for messages.
+  std::string launcher;
+  uint64_t rank = 0, size = 1;
+};
+
+/// The first launcher whose variables are set; nothing where there is none.
+/// Fails where they make no sense.
+Result<std::optional<LaunchedBy>> launcherFromEnvironment();
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_ENVIRONMENT_H

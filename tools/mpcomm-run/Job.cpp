@@ -1,0 +1,258 @@
+//===- Job.cpp - everything that is known before the first step -----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The checks run in the order in which a user would make sense of their
+// messages: ranks, functions, hyperparameters, weights, data, steps.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Job.h"
+
+#include "Checkpoint.h"
+#include "Sampler.h"
+
+#include <algorithm>
+
+using namespace mpcomm::run;
+
+namespace {
+
+Status chooseFunctions(Job &job) {
+  const Manifest &manifest = job.program->manifest();
+  const Options &options = job.options;
+  bool trains = !(options.steps == 0u || options.epochs == 0u);
+  if (trains) {
+    job.train = manifest.find("train_step");
+    if (!job.train)
+      return fail(job.program->path(), ": no function 'train_step'; --steps 0 "
+                                       "--evaluate evaluates only");
+    if (!job.train->resultOf(Role::Loss))
+      return fail(job.program->path(),
+                  ": function 'train_step' has no result of role loss");
+  }
+  if (options.evaluate) {
+    job.evaluate = manifest.find("evaluate");
+    if (!job.evaluate)
+      return fail(job.program->path(),
+                  ": no function 'evaluate', which --evaluate needs");
+    if (job.evaluate->batchSize() == 0)
+      return fail(job.program->path(), ": function 'evaluate' takes no batch");
+  }
+  if (!job.train && !job.evaluate)
+    return fail("nothing to do: --steps 0 without --evaluate");
+  return {};
+}
+
+std::vector<const ManifestFunction *> functionsOf(const Job &job) {
+  std::vector<const ManifestFunction *> functions;
+  if (job.train)
+    functions.push_back(job.train);
+  if (job.evaluate)
+    functions.push_back(job.evaluate);
+  return functions;
+}
+
+/// Every hyperparameter has a value, and every value given is used.
+Status checkHyperparameters(const Job &job) {
+  std::map<std::string, bool> known; // name: has a default
+  for (const ManifestFunction *function : functionsOf(job))
+    for (const ManifestArgument &argument : function->arguments)
+      if (argument.role == Role::Hyperparameter)
+        known[argument.name] |= argument.defaultValue.has_value();
+  std::string names;
+  for (const auto &[name, hasDefault] : known)
+    names += (names.empty() ? "" : ", ") + printable(name);
+  auto unknown = [&](const std::string &name) {
+    return fail("the program has no hyperparameter '", printable(name),
+                "'; it has: ", names.empty() ? "none" : names);
+  };
+  for (const auto &[name, value] : job.options.hyperparameters)
+    if (!known.count(name))
+      return unknown(name);
+  bool shapesLr = job.options.lr || job.options.lrWarmup ||
+                  job.options.lrSchedule != DecayKind::Constant;
+  if (job.train && shapesLr && !known.count("lr"))
+    return unknown("lr");
+  for (const auto &[name, hasDefault] : known)
+    if (!hasDefault && !job.options.hyperparameters.count(name) &&
+        !(name == "lr" && job.options.lr))
+      return fail("hyperparameter '", printable(name),
+                  "' has no default; --set ", printable(name), "=X gives one");
+  return {};
+}
+
+Status openWeights(Job &job) {
+  const Options &options = job.options;
+  bool resumes = !options.resume.empty();
+  const std::string &path = resumes ? options.resume : options.weights;
+  if (path.empty()) {
+    if (job.state->needsWeights())
+      return fail("the program has parameters: --weights FILE or --resume "
+                  "FILE gives them");
+    return {};
+  }
+  Result<SafeTensors> file = SafeTensors::open(path);
+  if (file.failed())
+    return file.status();
+  job.weights.emplace(file.take());
+  return job.state->check(*job.weights, /*complete=*/resumes);
+}
+
+Status openData(Job &job) {
+  const Options &options = job.options;
+  auto open = [&](const std::string &path, const ManifestFunction &function,
+                  const char *option,
+                  std::optional<Dataset> &dataset) -> Status {
+    if (path.empty())
+      return fail("function '", function.name, "' takes a batch: ", option,
+                  " FILE gives the samples");
+    Result<Dataset> opened = Dataset::open(path, function);
+    if (opened.failed())
+      return opened.status();
+    dataset.emplace(opened.take());
+    uint64_t global = static_cast<uint64_t>(function.batchSize()) * job.ranks;
+    if (dataset->samples() < global)
+      return fail(path, ": ", dataset->samples(), " samples, but one step of '",
+                  function.name, "' takes ", global, " (", job.ranks,
+                  " ranks of ", function.batchSize(), ")");
+    return dataset->validate(options.allowNonFinite);
+  };
+  if (job.train && job.train->batchSize() > 0)
+    if (Status status = open(options.data, *job.train, "--data", job.data);
+        status.failed())
+      return status;
+  if (!job.evaluate)
+    return {};
+  const std::string &path =
+      options.evalData.empty() ? options.data : options.evalData;
+  return open(path, *job.evaluate, "--eval-data", job.evalData);
+}
+
+Status planSteps(Job &job) {
+  const Options &options = job.options;
+  job.seed = options.seed.value_or(0);
+  if (!options.resume.empty()) {
+    Result<CheckpointInfo> info = readCheckpointInfo(*job.weights);
+    if (info.failed())
+      return info.status();
+    if (options.seed && *options.seed != info->seed)
+      return fail(options.resume, ": written with --seed ", info->seed,
+                  ", which --seed ", *options.seed, " contradicts");
+    job.seed = info->seed;
+    job.firstStep = info->step;
+    if (job.data && (info->globalBatch != job.globalBatch() ||
+                     info->samples != job.data->samples() ||
+                     info->shuffle != options.shuffle))
+      job.warnings.push_back(
+          options.resume + ": written with another dataset, global batch or "
+                           "order; samples will not continue where it stopped");
+  }
+  if (!job.train) {
+    job.lastStep = job.firstStep;
+    return {};
+  }
+  if (options.steps)
+    job.lastStep = *options.steps;
+  else if (job.data)
+    job.lastStep =
+        options.epochs.value_or(1) * (job.data->samples() / job.globalBatch());
+  else
+    return fail("the program takes no batch: --steps N says how long to train");
+  if (job.lastStep < job.firstStep)
+    return fail(options.resume, ": written after step ", job.firstStep,
+                ", beyond the last step ", job.lastStep);
+  return {};
+}
+
+void planLearningRate(Job &job) {
+  job.learningRate.kind = job.options.lrSchedule;
+  job.learningRate.warmup = job.options.lrWarmup;
+  job.learningRate.total = job.lastStep;
+  const ManifestArgument *lr =
+      job.train ? job.train->argumentOf("lr") : nullptr;
+  auto set = job.options.hyperparameters.find("lr");
+  if (job.options.lr)
+    job.learningRate.base = *job.options.lr;
+  else if (set != job.options.hyperparameters.end())
+    job.learningRate.base = set->second;
+  else if (lr && lr->defaultValue)
+    job.learningRate.base = *lr->defaultValue;
+}
+
+} // namespace
+
+uint64_t Job::arenaBytes() const {
+  uint64_t bytes = 0;
+  for (const ManifestFunction *function : functionsOf(*this))
+    bytes = std::max(bytes, function->arenaBytes);
+  return bytes;
+}
+
+uint32_t Job::events() const {
+  uint32_t count = 0;
+  for (const ManifestFunction *function : functionsOf(*this))
+    count = std::max(count, function->events);
+  return count;
+}
+
+uint64_t Job::globalBatch() const {
+  return train ? static_cast<uint64_t>(train->batchSize()) * ranks : 0;
+}
+
+std::string Job::describe() const {
+  std::string text = printable(program->manifest().program.empty()
+                                   ? program->path()
+                                   : program->manifest().program);
+  text += ": " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  if (train && lastStep > firstStep)
+    text += ", steps " + std::to_string(firstStep + 1) + " to " +
+            std::to_string(lastStep) +
+            (data ? ", global batch " + std::to_string(globalBatch()) + " of " +
+                        std::to_string(data->samples()) + " samples"
+                  : "");
+  return text;
+}
+
+double Job::hyperparameter(const ManifestArgument &argument,
+                           uint64_t step) const {
+  if (argument.name == "lr")
+    return learningRate.at(step);
+  auto set = options.hyperparameters.find(argument.name);
+  if (set != options.hyperparameters.end())
+    return set->second;
+  return argument.defaultValue.value_or(0);
+}
+
+Result<Job> mpcomm::run::prepareJob(const Options &options,
+                                    std::unique_ptr<Program> program,
+                                    uint64_t ranks) {
+  Job job;
+  job.options = options;
+  job.program = std::move(program);
+  job.ranks = ranks;
+  const Manifest &manifest = job.program->manifest();
+  if (static_cast<uint64_t>(manifest.ranks()) != ranks)
+    return fail(job.program->path(), ": compiled for ", manifest.ranks(),
+                " ranks (", manifest.describeMesh(), "), started with ", ranks);
+  if (!manifest.device.empty() && manifest.device != options.device)
+    return fail(job.program->path(), ": compiled for device '",
+                printable(manifest.device), "', running on '", options.device,
+                "'");
+  if (Status status = chooseFunctions(job); status.failed())
+    return status;
+  if (Status status = checkHyperparameters(job); status.failed())
+    return status;
+  Result<State> state = State::create(functionsOf(job));
+  if (state.failed())
+    return state.status();
+  job.state.emplace(state.take());
+  for (Status (*check)(Job &) : {openWeights, openData, planSteps})
+    if (Status status = check(job); status.failed())
+      return status;
+  planLearningRate(job);
+  return job;
+}

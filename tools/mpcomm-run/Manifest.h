@@ -1,0 +1,127 @@
+//===- Manifest.h - what a program file says of itself --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The JSON text inside a program file, as data. docs/Design/Manifest.md
+// describes it. `parseManifest` checks all that the runner later relies on, so
+// that nothing behind it needs to look at JSON or doubt an index.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_MANIFEST_H
+#define MPCOMM_RUN_MANIFEST_H
+
+#include "DType.h"
+#include "Status.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mpcomm::run {
+
+/// What an argument or a result is for.
+enum class Role : uint8_t {
+  Parameter,
+  OptimizerState,
+  Buffer,
+  Batch,
+  Hyperparameter,
+  LossScale,
+  Rng,
+  Loss,
+  Output
+};
+
+std::string_view nameOf(Role role);
+
+/// True for what lives from one step to the next and goes into a checkpoint.
+inline bool isState(Role role) {
+  return role == Role::Parameter || role == Role::OptimizerState ||
+         role == Role::Buffer || role == Role::LossScale;
+}
+
+struct ManifestTensor {
+  std::string name;
+  Role role = Role::Parameter;
+  DType type = DType::F32;
+  Shape shape;
+  uint64_t elements = 0;
+  uint64_t bytes = 0;
+};
+
+struct ManifestArgument : ManifestTensor {
+  /// The program writes this buffer.
+  bool updated = false;
+  /// Value where nothing else gives one (hyperparameters, loss scales).
+  std::optional<double> defaultValue;
+  /// Integer batch data lies in [first, second).
+  std::optional<std::pair<int64_t, int64_t>> range;
+};
+
+struct ManifestResult : ManifestTensor {
+  /// The argument in whose buffer this result stands; otherwise the result has
+  /// a buffer of its own.
+  std::optional<size_t> argument;
+  /// For an output: the integer batch argument with its class labels.
+  std::optional<std::string> targets;
+};
+
+struct ManifestCollective {
+  uint64_t id = 0;
+  std::string kind, name, location;
+  uint64_t bytes = 0;
+};
+
+struct ManifestFunction {
+  std::string name, entry;
+  uint64_t arenaBytes = 0;
+  uint32_t events = 0;
+  std::vector<ManifestArgument> arguments;
+  std::vector<ManifestResult> results;
+  std::vector<ManifestCollective> collectives;
+
+  /// Leading dimension of the batch arguments: samples of one rank in one
+  /// call. Zero where the function takes no batch.
+  int64_t batchSize() const;
+  /// First result of that role, or null.
+  const ManifestResult *resultOf(Role role) const;
+  /// Argument of that name, or null.
+  const ManifestArgument *argumentOf(const std::string &name) const;
+};
+
+struct ManifestAxis {
+  std::string name;
+  int64_t size = 1;
+};
+
+struct Manifest {
+  uint64_t abi = 0;
+  std::string producer, program, device, cpu;
+  std::vector<std::string> features;
+  std::vector<ManifestAxis> axes;
+  /// Per communicator, the indices of the mesh axes that it spans, ascending.
+  std::vector<std::vector<size_t>> communicators;
+  std::vector<ManifestFunction> functions;
+
+  /// Product of the mesh axes; 1 without a mesh.
+  int64_t ranks() const;
+  const ManifestFunction *find(const std::string &name) const;
+  /// `dp:2 x tp:2`, for messages.
+  std::string describeMesh() const;
+};
+
+/// The most ranks that a mesh may have.
+inline constexpr int64_t maxRanks = 4096;
+
+/// Parses and checks `text`. Messages name the place as a path
+/// (`functions[0].arguments[3].shape`).
+Result<Manifest> parseManifest(std::string_view text);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_MANIFEST_H

@@ -1,0 +1,68 @@
+//===- Options.h - the command line ---------------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the user asked for, checked as far as it can be without the program.
+// One table drives both the parser and `--help`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_OPTIONS_H
+#define MPCOMM_RUN_OPTIONS_H
+
+#include "LearningRate.h"
+#include "Status.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+enum class CommKind : uint8_t { Auto, Shm, Mpi };
+
+struct Options {
+  std::string program;
+  std::string compileOptions;
+
+  std::optional<uint64_t> ranks;
+  CommKind comm = CommKind::Auto;
+  std::string device = "host";
+  double timeoutSeconds = 120;
+
+  std::string weights, data, evalData;
+  std::optional<uint64_t> steps, epochs, seed;
+  bool shuffle = true;
+  bool evaluate = false;
+
+  std::optional<double> lr;
+  uint64_t lrWarmup = 0;
+  DecayKind lrSchedule = DecayKind::Constant;
+  std::map<std::string, double> hyperparameters;
+
+  std::string checkpoint, resume, saveWeights;
+  uint64_t checkpointEvery = 0;
+
+  uint64_t logEvery = 10;
+  std::string log, trace;
+  bool quiet = false;
+  bool checkNumerics = false, allowNonFinite = false;
+
+  bool help = false, version = false;
+};
+
+/// Parses the arguments behind the program's name. `--name value` and
+/// `--name=value` are the same.
+Result<Options> parseOptions(const std::vector<std::string> &arguments);
+
+/// The text of `--help`.
+std::string helpText();
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_OPTIONS_H

@@ -1,0 +1,58 @@
+//===- Program.h - a loaded program file ----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Opens step.so, checks that this runtime and this processor can run it, and
+// finds its entry points. Its undefined mprt_* symbols bind to the runtime that
+// the runner is linked with.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_PROGRAM_H
+#define MPCOMM_RUN_PROGRAM_H
+
+#include "Manifest.h"
+#include "Status.h"
+
+#include "mpcomm/Runtime/mprt.h"
+
+#include <map>
+#include <string>
+
+namespace mpcomm::run {
+
+/// Stays loaded for the life of the process: the runtime keeps pointers to
+/// names inside it.
+class Program {
+public:
+  /// Loads and checks `path`: ABI number, manifest, processor features, one
+  /// entry point for each function.
+  static Result<Program> load(const std::string &path);
+
+  const std::string &path() const { return file; }
+  const Manifest &manifest() const { return description; }
+  /// FNV-1a of the file. Ranks compare it before they start.
+  uint64_t digest() const { return hash; }
+  mprt_entry entryOf(const ManifestFunction &function) const {
+    return entries.at(function.name);
+  }
+
+private:
+  std::string file;
+  Manifest description;
+  uint64_t hash = 0;
+  std::map<std::string, mprt_entry> entries;
+};
+
+/// Runs mpcomm-compile on `source` into the new file `output`. The compiler is
+/// the one beside this executable, or else the first in PATH. Its messages go
+/// to standard error.
+Status compileProgram(const std::string &source, const std::string &output,
+                      uint64_t ranks, const std::string &furtherArguments);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_PROGRAM_H

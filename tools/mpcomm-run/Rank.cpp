@@ -1,0 +1,157 @@
+//===- Rank.cpp - one process among the ranks of a run --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Thin: everything that takes time is in the runtime.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rank.h"
+
+#include "core/Mesh.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+/// Events that a trace keeps on each rank, 15 MB.
+constexpr uint32_t traceCapacity = 1u << 18;
+
+/// An id that no program uses: compilers count from 0.
+constexpr uint32_t meetingId = 0xffffffffu;
+
+} // namespace
+
+Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
+                          double timeoutSeconds) {
+  Rank rank;
+  rank.transport = std::move(transport);
+  rank.timeout = timeoutSeconds;
+  std::vector<unsigned> everyone(rank.transport->size());
+  std::iota(everyone.begin(), everyone.end(), 0u);
+  auto world = rank.transport->createCommunicator(everyone);
+  if (!world)
+    return fail(world.error().message());
+  std::vector<std::unique_ptr<mprt::Communicator>> communicators;
+  communicators.push_back(world.take());
+  mprt::ContextOptions options;
+  options.timeoutSeconds = timeoutSeconds;
+  options.progress = mprt::ProgressMode::Poll;
+  auto context = mprt::Context::create(options, rank.transport.get(),
+                                       std::move(communicators));
+  if (!context)
+    return fail(context.error().message());
+  rank.control = context.take();
+  rank.meeting = std::make_unique<mprt_collective>();
+  return rank;
+}
+
+Status Rank::createContext(const Manifest &manifest, uint32_t events,
+                           bool traces) {
+  std::vector<unsigned> sizes;
+  for (const ManifestAxis &axis : manifest.axes)
+    sizes.push_back(static_cast<unsigned>(axis.size));
+  std::vector<std::unique_ptr<mprt::Communicator>> communicators;
+  for (const std::vector<size_t> &axes : manifest.communicators) {
+    std::vector<unsigned> spanned(axes.begin(), axes.end());
+    auto communicator = transport->createCommunicator(
+        mprt::groupOf(sizes, spanned, transport->rank()));
+    if (!communicator)
+      return fail(communicator.error().message());
+    communicators.push_back(communicator.take());
+  }
+  mprt::ContextOptions options;
+  options.events = events;
+  options.timeoutSeconds = timeout;
+  options.traceCapacity = traces ? traceCapacity : 0;
+  auto context =
+      mprt::Context::create(options, transport.get(), std::move(communicators));
+  if (!context)
+    return fail(context.error().message());
+  program = context.take();
+  return {};
+}
+
+Result<void *> Rank::allocateArena(uint64_t bytes) {
+  auto memory = transport->allocate(std::max<uint64_t>(bytes, 64));
+  if (!memory)
+    return fail("rank ", index(), ": arena of ", bytes,
+                " bytes: ", memory.error().message());
+  return *memory;
+}
+
+Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
+  *meeting = mprt_collective{};
+  meeting->id = meetingId;
+  meeting->kind = MPRT_ALL_GATHER;
+  meeting->type = MPRT_U8;
+  meeting->accumulate = MPRT_U8;
+  meeting->peer = -1;
+  meeting->count = bytes;
+  meeting->name = "meeting of all ranks";
+  meeting->location = "mpcomm-run";
+  if (mprt::Error error = control->run(*meeting, mine, all))
+    return fail(error.message());
+  return {};
+}
+
+Status Rank::agree(const Status &mine) {
+  uint8_t failed = mine.failed();
+  std::vector<uint8_t> all(size());
+  if (Status status = gather(&failed, all.data(), 1); status.failed())
+    return mine.failed() ? mine : status;
+  for (uint64_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank])
+      return rank == index() ? mine : Status::failure("");
+  return {};
+}
+
+Status Rank::agreeOnProgram(uint64_t digest) {
+  std::vector<uint64_t> all(size());
+  if (Status status = gather(&digest, all.data(), sizeof(digest));
+      status.failed())
+    return status;
+  for (uint64_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0])
+      continue;
+    if (index() != 0)
+      return Status::failure("");
+    return fail("rank ", rank, " runs another program file than rank 0; ",
+                "compile once and give every rank the same file");
+  }
+  return {};
+}
+
+Status Rank::describeFailure(const std::string &function,
+                             int32_t status) const {
+  mprt::Error error = program->error();
+  if (error)
+    return fail(function, ": ", error.message());
+  return fail("rank ", index(), ": ", function, " returned status ", status,
+              " without an error of the runtime");
+}
+
+std::vector<TraceEvent> Rank::traceEvents() const {
+  std::vector<TraceEvent> events;
+  for (const mprt::TraceEvent &event : program->trace().events())
+    events.push_back({event.stream, mprt::nameOf(event.kind), event.name,
+                      event.location, event.begin, event.end, event.bytes});
+  return events;
+}
+
+void Rank::reportFailure(const std::string &message) {
+  transport->reportFailure(mprt::Error(MPRT_PEER_FAILED, message));
+}
+
+void Rank::abandon() {
+  std::fflush(stdout);
+  _exit(1);
+}

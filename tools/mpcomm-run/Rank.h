@@ -1,0 +1,90 @@
+//===- Rank.h - one process among the ranks of a run ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The runner's view of the runtime: a context to run programs in, an arena that
+// peers can reach, and a few words between the ranks outside of any step. The
+// latter go through a context of their own, so that they count neither as a
+// program's communication nor into its trace.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_RANK_H
+#define MPCOMM_RUN_RANK_H
+
+#include "Manifest.h"
+#include "Status.h"
+#include "Trace.h"
+
+#include "comm/Transport.h"
+#include "core/Context.h"
+
+#include <memory>
+#include <vector>
+
+namespace mpcomm::run {
+
+class Rank {
+public:
+  /// Becomes the rank that `transport` is. A wait in which nothing moves for
+  /// `timeoutSeconds` fails.
+  static Result<Rank> create(std::unique_ptr<mprt::Transport> transport,
+                             double timeoutSeconds);
+
+  uint64_t index() const { return transport->rank(); }
+  uint64_t size() const { return transport->size(); }
+
+  /// Makes the context that programs of `manifest` run in, with `events`
+  /// events. All ranks call it with the same program.
+  Status createContext(const Manifest &manifest, uint32_t events, bool traces);
+  mprt_context *context() const { return program->handle(); }
+
+  /// Zeroed scratch that the communicators can reach, aligned to 64 bytes.
+  Result<void *> allocateArena(uint64_t bytes);
+
+  /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
+  Status gather(const void *mine, void *all, uint64_t bytes);
+
+  /// Succeeds where all ranks came with a success. Of those that came with a
+  /// failure the first gets it back; all others fail without a message.
+  Status agree(const Status &mine);
+
+  /// Succeeds where all ranks came with the same program; otherwise names the
+  /// first rank that differs from rank 0.
+  Status agreeOnProgram(uint64_t digest);
+
+  /// Seconds that communication has cost the compute stream so far.
+  double exposedSeconds() const { return program->stats().exposedSeconds(); }
+
+  /// The context's message after `function` returned `status`.
+  Status describeFailure(const std::string &function, int32_t status) const;
+
+  /// What has run on the streams of this rank, where the context traces, and
+  /// how many older events are lost.
+  std::vector<TraceEvent> traceEvents() const;
+  uint64_t droppedEvents() const { return program->trace().dropped(); }
+
+  /// Tells the others that this rank will not go on, so that none waits for
+  /// it.
+  void reportFailure(const std::string &message);
+
+  /// Ends the process with status 1, waiting for nobody.
+  [[noreturn]] void abandon();
+
+private:
+  Rank() = default;
+
+  // In this order: contexts go before what they stand on.
+  std::unique_ptr<mprt::Transport> transport;
+  std::unique_ptr<mprt::Context> control, program;
+  double timeout = 0;
+  /// The collective of `gather`; the runtime may keep a pointer to it.
+  std::unique_ptr<mprt_collective> meeting;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_RANK_H

@@ -1,0 +1,198 @@
+//===- Report.cpp - the progress line, the log and the final table --------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// See Report.h. Times are kept as floats, four bytes a step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+double medianOf(std::vector<float> values) {
+  if (values.empty())
+    return 0;
+  size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  double upper = values[middle];
+  if (values.size() % 2)
+    return upper;
+  double lower = *std::max_element(values.begin(), values.begin() + middle);
+  return (lower + upper) / 2;
+}
+
+double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+std::string megabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f MB",
+                static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+/// JSON has no NaN and no infinity.
+std::string jsonNumber(double value) {
+  if (!std::isfinite(value))
+    return "null";
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.9g", value);
+  return text;
+}
+
+} // namespace
+
+Result<Report> Report::create(const Options &options, bool active,
+                              uint64_t lastStep) {
+  Report report;
+  if (!active)
+    return report;
+  report.prints = !options.quiet;
+  report.inPlace = report.prints && isatty(STDOUT_FILENO);
+  report.every = options.logEvery;
+  report.lastStep = lastStep;
+  if (options.log.empty())
+    return report;
+  report.logPath = options.log;
+  report.log.reset(
+      std::fopen(options.log.c_str(), options.resume.empty() ? "we" : "ae"));
+  if (!report.log)
+    return fail(options.log, ": cannot open: ", std::strerror(errno));
+  return report;
+}
+
+Report::~Report() { interrupt(); }
+
+void Report::begin(const std::string &headline) { note(headline); }
+
+void Report::note(const std::string &line) {
+  if (!prints)
+    return;
+  interrupt();
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void Report::interrupt() {
+  if (!lineOpen)
+    return;
+  lineOpen = false;
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+Status Report::step(const StepRecord &record) {
+  if (times.empty())
+    firstLoss = record.loss;
+  lastLoss = record.loss;
+  times.push_back(static_cast<float>(record.milliseconds));
+  exposed.push_back(static_cast<float>(record.exposedMilliseconds));
+
+  if (log) {
+    int put = std::fprintf(
+        log.get(),
+        "{\"step\": %llu, \"epoch\": %llu, \"loss\": %s, \"ms\": %s, "
+        "\"exposed_ms\": %s%s%s}\n",
+        static_cast<unsigned long long>(record.step),
+        static_cast<unsigned long long>(record.epoch),
+        jsonNumber(record.loss).c_str(),
+        jsonNumber(record.milliseconds).c_str(),
+        jsonNumber(record.exposedMilliseconds).c_str(),
+        record.hasLr ? ", \"lr\": " : "",
+        record.hasLr ? jsonNumber(record.lr).c_str() : "");
+    if (put < 0 || std::fflush(log.get()) != 0)
+      return fail(logPath, ": cannot write: ", std::strerror(errno));
+  }
+
+  bool due =
+      record.step % every == 0 || record.step == lastStep || times.size() == 1;
+  if (!prints || !(inPlace || due))
+    return {};
+  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step  exposed %.1f %%%s",
+              inPlace ? "\r\033[K" : "",
+              static_cast<unsigned long long>(record.step),
+              static_cast<unsigned long long>(lastStep), record.loss,
+              record.milliseconds,
+              percent(record.exposedMilliseconds, record.milliseconds),
+              inPlace ? "" : "\n");
+  lineOpen = inPlace;
+  std::fflush(stdout);
+  return {};
+}
+
+void Report::finish(const std::vector<MemoryUse> &memory) {
+  if (!prints || times.empty())
+    return;
+  interrupt();
+  double step = medianOf(times);
+  double wait = medianOf(exposed);
+  std::printf("\nsteps                  %zu\n", times.size());
+  std::printf("loss first             %.6g\n", firstLoss);
+  std::printf("loss last              %.6g\n", lastLoss);
+  std::printf("ms per step (median)   %.3f\n", step);
+  std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
+              percent(wait, step));
+  uint64_t peak = 0;
+  for (const MemoryUse &use : memory)
+    peak = std::max(peak, use.peakResident);
+  std::printf("memory a rank          peak %s, arena %s, parameters %s, "
+              "optimizer state %s\n",
+              megabytes(peak).c_str(), megabytes(memory[0].arena).c_str(),
+              megabytes(memory[0].parameters).c_str(),
+              megabytes(memory[0].optimizerState).c_str());
+  for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
+    std::printf("  peak of rank %-3zu     %s\n", rank,
+                megabytes(memory[rank].peakResident).c_str());
+  std::fflush(stdout);
+}
+
+void Report::evaluation(const EvaluationSummary &summary) {
+  if (!prints)
+    return;
+  interrupt();
+  std::printf("\nevaluation             %llu samples",
+              static_cast<unsigned long long>(summary.samples));
+  if (summary.dropped)
+    std::printf(" (%llu dropped: they do not fill a global batch)",
+                static_cast<unsigned long long>(summary.dropped));
+  std::printf("\n");
+  if (summary.hasLoss)
+    std::printf("evaluation loss        %.6g\n", summary.loss);
+  if (summary.labels)
+    std::printf("top-1 accuracy         %.2f %% (%llu of %llu)\n",
+                percent(static_cast<double>(summary.correct),
+                        static_cast<double>(summary.labels)),
+                static_cast<unsigned long long>(summary.correct),
+                static_cast<unsigned long long>(summary.labels));
+  std::fflush(stdout);
+}
+
+uint64_t mpcomm::run::peakResidentBytes() {
+  // VmHWM rather than getrusage: ru_maxrss survives exec, so that it would
+  // report the peak of whatever program started this one.
+  std::FILE *file = std::fopen("/proc/self/status", "re");
+  if (!file)
+    return 0;
+  char line[256];
+  unsigned long long kilobytes = 0;
+  while (std::fgets(line, sizeof(line), file))
+    if (std::sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1)
+      break;
+  std::fclose(file);
+  return kilobytes * 1024;
+}

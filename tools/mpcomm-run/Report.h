@@ -1,0 +1,97 @@
+//===- Report.h - the progress line, the log and the final table ----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What rank 0 tells the user. On a terminal one line is rewritten in place;
+// elsewhere each line stands, every --log-every steps. The log file gets one
+// JSON object a step, with all digits of the loss.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_REPORT_H
+#define MPCOMM_RUN_REPORT_H
+
+#include "Options.h"
+#include "Status.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+struct StepRecord {
+  /// Steps done, this one included.
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  double loss = 0;
+  double lr = 0;
+  bool hasLr = false;
+  double milliseconds = 0;
+  /// Time that compute waited for communication.
+  double exposedMilliseconds = 0;
+};
+
+/// Memory of one rank, in bytes.
+struct MemoryUse {
+  uint64_t peakResident = 0;
+  uint64_t arena = 0, parameters = 0, optimizerState = 0;
+};
+
+struct EvaluationSummary {
+  uint64_t samples = 0, dropped = 0;
+  bool hasLoss = false;
+  double loss = 0;
+  /// Labelled rows, and those whose largest entry is at the label.
+  uint64_t labels = 0, correct = 0;
+};
+
+class Report {
+public:
+  /// Reports nothing at all unless `active`; prints to standard output unless
+  /// `options.quiet`.
+  static Result<Report> create(const Options &options, bool active,
+                               uint64_t lastStep);
+
+  Report(Report &&) = default;
+  Report &operator=(Report &&) = default;
+  ~Report();
+
+  /// One line at the start.
+  void begin(const std::string &headline);
+  /// Fails where the log cannot be written.
+  Status step(const StepRecord &record);
+  /// A line of its own, above the progress line.
+  void note(const std::string &line);
+  /// Table of the whole run. `memory` holds one entry a rank.
+  void finish(const std::vector<MemoryUse> &memory);
+  void evaluation(const EvaluationSummary &summary);
+  /// Ends a progress line that stands open, before an error is printed.
+  void interrupt();
+
+private:
+  Report() = default;
+
+  struct Closer {
+    void operator()(std::FILE *file) const { std::fclose(file); }
+  };
+
+  bool prints = false, inPlace = false, lineOpen = false;
+  uint64_t every = 1, lastStep = 0;
+  std::unique_ptr<std::FILE, Closer> log;
+  std::string logPath;
+  double firstLoss = 0, lastLoss = 0;
+  std::vector<float> times, exposed;
+};
+
+/// Peak resident memory of this process, in bytes, from its own start on.
+uint64_t peakResidentBytes();
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_REPORT_H

@@ -1,0 +1,203 @@
+//===- Run.cpp - the two ways to run a program ----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Started here, the launcher opens and checks everything before it forks: the
+// ranks inherit what is mapped, and a mistake is reported once. Over MPI each
+// rank does so by itself and they compare notes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Run.h"
+
+#include "Launcher.h"
+#include "Trainer.h"
+
+#include "comm/mpi/Mpi.h"
+#include "comm/shm/World.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
+  Result<Program> program = Program::load(path);
+  if (program.failed())
+    return program.status();
+  return std::make_unique<Program>(program.take());
+}
+
+/// Compiles `options.program` into a folder of its own, which is gone again
+/// when this returns: a loaded program needs no file.
+Result<std::unique_ptr<Program>> compileAndLoad(const Options &options) {
+  const char *base = std::getenv("TMPDIR");
+  std::string folder =
+      std::string(base && *base ? base : "/tmp") + "/mpcomm-run-XXXXXX";
+  if (!mkdtemp(folder.data()))
+    return fail(folder, ": cannot create: ", std::strerror(errno));
+  std::string file = folder + "/step.so";
+  Status compiled = compileProgram(
+      options.program, file, options.ranks.value_or(1), options.compileOptions);
+  Result<std::unique_ptr<Program>> program =
+      compiled.failed() ? Result<std::unique_ptr<Program>>(compiled)
+                        : loadProgram(file);
+  unlink(file.c_str());
+  rmdir(folder.c_str());
+  return program;
+}
+
+/// Joins the others, trains, and says what went wrong; the exit status.
+int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
+  Status status = rank.agreeOnProgram(job.program->digest());
+  if (status.ok())
+    status = rank.createContext(job.program->manifest(), job.events(),
+                                !job.options.trace.empty());
+  if (status.ok()) {
+    Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
+    status = trainer.run();
+  }
+  if (status.ok())
+    return 0;
+  // Without a message another rank has told, or will.
+  if (!status.message().empty()) {
+    rank.reportFailure(status.message());
+    printError(status.message());
+  }
+  return 1;
+}
+
+/// The rank that a way of joining has led to.
+Result<Rank>
+makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
+         double timeoutSeconds) {
+  if (!transport)
+    return fail(transport.error().message());
+  return Rank::create(transport.take(), timeoutSeconds);
+}
+
+/// What rank `index` does in its own process.
+int liveAsRank(Job &job, mprt::shm::World &world, const Fault &fault,
+               uint64_t index, RankPosition &position) {
+  if (fault.hits(Fault::Kind::NeverStart, index))
+    while (true)
+      pause();
+  Result<Rank> rank = makeRank(world.join(static_cast<unsigned>(index)),
+                               job.options.timeoutSeconds);
+  if (rank.failed()) {
+    printError("rank " + std::to_string(index) + ": " + rank.message());
+    return 1;
+  }
+  position.started = 1;
+  if (!fault.hits(Fault::Kind::Program, index))
+    return runRank(job, *rank, fault, &position);
+
+  Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
+  Result<Job> otherJob = other.failed()
+                             ? Result<Job>(other.status())
+                             : prepareJob(job.options, other.take(), job.ranks);
+  if (otherJob.failed()) {
+    printError("rank " + std::to_string(index) + ": " + otherJob.message());
+    return 1;
+  }
+  return runRank(*otherJob, *rank, fault, &position);
+}
+
+int reportAndFail(const std::string &message) {
+  printError(message);
+  return 1;
+}
+
+} // namespace
+
+int mpcomm::run::runHere(const Options &options, const Fault &fault) {
+  Result<std::unique_ptr<Program>> program = endsWith(options.program, ".mlir")
+                                                 ? compileAndLoad(options)
+                                                 : loadProgram(options.program);
+  if (program.failed())
+    return reportAndFail(program.message());
+  uint64_t ranks = options.ranks.value_or((*program)->manifest().ranks());
+  Result<Job> job = prepareJob(options, program.take(), ranks);
+  if (job.failed())
+    return reportAndFail(job.message());
+  auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
+  if (!world)
+    return reportAndFail(world.error().message());
+
+  LaunchPlan plan;
+  plan.ranks = ranks;
+  plan.timeoutSeconds = options.timeoutSeconds;
+  plan.markDead = [&](uint64_t rank, const std::string &reason) {
+    (*world)->markDead(static_cast<unsigned>(rank), reason);
+  };
+  plan.writtenFiles = {options.checkpoint, options.saveWeights};
+  plan.body = [&](uint64_t index, RankPosition &position) {
+    return liveAsRank(*job, **world, fault, index, position);
+  };
+  return launch(plan);
+}
+
+int mpcomm::run::runDistributed(const Options &options,
+                                const std::optional<LaunchedBy> &launched,
+                                const Fault &fault) {
+  if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
+    while (true)
+      pause();
+  Result<Rank> rank = makeRank(mprt::joinMpi({}), options.timeoutSeconds);
+  if (rank.failed())
+    return reportAndFail(rank.message());
+
+  std::string path = options.program;
+  if (fault.hits(Fault::Kind::Program, rank->index()))
+    path = fault.file;
+  Status mine;
+  std::optional<Job> job;
+  if (launched && launched->size != rank->size())
+    mine = fail("started by ", launched->launcher, " as one of ",
+                launched->size, " ranks, but MPI knows of ", rank->size(),
+                "; start it with the mpirun of the MPI that it loads");
+  else if (options.ranks && *options.ranks != rank->size())
+    mine =
+        fail("--np ", *options.ranks, ", but MPI has ", rank->size(), " ranks");
+  else if (endsWith(path, ".mlir"))
+    mine = fail(path, ": compile it with mpcomm-compile first: every rank "
+                      "needs the same file");
+  else if (Result<std::unique_ptr<Program>> program = loadProgram(path);
+           program.failed())
+    mine = program.status();
+  else if (Result<Job> prepared =
+               prepareJob(options, program.take(), rank->size());
+           prepared.failed())
+    mine = prepared.status();
+  else
+    job.emplace(prepared.take());
+
+  int result = 1;
+  if (Status all = rank->agree(mine); all.failed()) {
+    // The same message on every rank says no more than once.
+    if (!all.message().empty())
+      printError("rank " + std::to_string(rank->index()) + ": " +
+                 all.message());
+  } else {
+    result = runRank(*job, *rank, fault, nullptr);
+  }
+  // A launcher ends the others at the first failure; let who has something to
+  // say say it. Leaving MPI in order would wait for peers that are gone.
+  if (result != 0) {
+    usleep(300'000);
+    rank->abandon();
+  }
+  return result;
+}

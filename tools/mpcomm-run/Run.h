@@ -1,0 +1,33 @@
+//===- Run.h - the two ways to run a program ------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Ranks started by this process over shared memory, or one rank among those
+// that another launcher has started. Both print their errors and return the
+// exit status.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_RUN_H
+#define MPCOMM_RUN_RUN_H
+
+#include "Environment.h"
+#include "Fault.h"
+#include "Options.h"
+
+namespace mpcomm::run {
+
+/// Starts all ranks here and waits for them.
+int runHere(const Options &options, const Fault &fault);
+
+/// Runs as one rank over MPI.
+int runDistributed(const Options &options,
+                   const std::optional<LaunchedBy> &launched,
+                   const Fault &fault);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_RUN_H

@@ -1,0 +1,121 @@
+//===- SafeTensors.h - reading and writing safetensors files --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A safetensors file is eight bytes with the length of a JSON header (little
+// endian), the header, and the tensors back to back. Weights, datasets and
+// checkpoints are such files.
+//
+// The reader trusts nothing: every number in the header is checked against the
+// file before it is used, and what it allocates is bounded by the header,
+// which is at most 100 MB. The writer never leaves half a file under the name
+// that was asked for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_SAFETENSORS_H
+#define MPCOMM_RUN_SAFETENSORS_H
+
+#include "DType.h"
+#include "Status.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace mpcomm::run {
+
+/// The longest header that is read, in bytes. The format's own limit.
+inline constexpr uint64_t maxSafetensorsHeader = 100'000'000;
+
+/// One tensor of an open file. `begin` counts bytes from the first byte after
+/// the header.
+struct TensorEntry {
+  DType type = DType::F32;
+  Shape shape;
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
+};
+
+/// An open, checked file, mapped read-only. Pages come in as they are touched,
+/// so that a dataset shared by the ranks of a machine lies in memory once.
+class SafeTensors {
+public:
+  /// Maps and checks `path`. Linear in the header, O(n log n) in the number of
+  /// tensors; touches no tensor.
+  static Result<SafeTensors> open(const std::string &path);
+
+  SafeTensors(SafeTensors &&other) noexcept;
+  SafeTensors &operator=(SafeTensors &&other) noexcept;
+  SafeTensors(const SafeTensors &) = delete;
+  SafeTensors &operator=(const SafeTensors &) = delete;
+  ~SafeTensors();
+
+  const std::string &path() const { return file; }
+  uint64_t fileBytes() const { return mappedBytes; }
+  const std::map<std::string, TensorEntry> &tensors() const { return entries; }
+  const std::map<std::string, std::string> &metadata() const { return meta; }
+
+  /// The tensor of that name, or null.
+  const TensorEntry *find(const std::string &name) const;
+
+  /// First byte of a tensor. Not aligned in general.
+  const char *dataOf(const TensorEntry &entry) const {
+    return mapping + dataOffset + entry.begin;
+  }
+
+  /// Copies a tensor to `destination` through the file descriptor, so that
+  /// its pages do not count as memory of this process.
+  Status read(const std::string &name, const TensorEntry &entry,
+              void *destination) const;
+
+  /// Tells the kernel that the mapped pages may go; they come back when
+  /// touched again.
+  void releasePages() const;
+
+private:
+  SafeTensors() = default;
+
+  std::string file;
+  int descriptor = -1;
+  const char *mapping = nullptr;
+  uint64_t mappedBytes = 0;
+  uint64_t dataOffset = 0;
+  std::map<std::string, TensorEntry> entries;
+  std::map<std::string, std::string> meta;
+};
+
+/// Checks the header text of a file whose tensors occupy `dataBytes`; the part
+/// of `open` that reads no file. `what` begins each message.
+Status parseSafetensorsHeader(const std::string &what, std::string_view header,
+                              uint64_t dataBytes,
+                              std::map<std::string, TensorEntry> &tensors,
+                              std::map<std::string, std::string> &metadata);
+
+/// A tensor to be written. `data` stays the caller's.
+struct TensorToWrite {
+  std::string name;
+  DType type;
+  Shape shape;
+  const void *data;
+};
+
+/// Writes `path` so that it holds either all of the new contents or what it
+/// held before: a temporary file beside it is written, synced and renamed, and
+/// the folder synced. On any error the temporary is removed.
+Status writeSafetensors(const std::string &path,
+                        const std::vector<TensorToWrite> &tensors,
+                        const std::map<std::string, std::string> &metadata);
+
+/// The temporary name that process `pid` uses for `path`, so that whoever
+/// kills the process can clean up after it.
+std::string temporaryNameOf(const std::string &path, pid_t pid);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_SAFETENSORS_H

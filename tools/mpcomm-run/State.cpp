@@ -1,0 +1,212 @@
+//===- State.cpp - the buffers that a program works on --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Slots are aligned to 64 bytes, as kernels expect.
+//
+//===----------------------------------------------------------------------===//
+
+#include "State.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+constexpr uint64_t alignment = 64;
+constexpr uint64_t hugePageThreshold = 4 << 20;
+
+} // namespace
+
+Result<State>
+State::create(const std::vector<const ManifestFunction *> &functions) {
+  State state;
+  std::map<std::string, size_t> byName;
+  for (const ManifestFunction *function : functions) {
+    Binding binding;
+    binding.function = function;
+    for (const ManifestArgument &argument : function->arguments) {
+      auto [found, isNew] =
+          byName.try_emplace(argument.name, state.slots.size());
+      if (isNew) {
+        Slot slot;
+        static_cast<ManifestTensor &>(slot) = argument;
+        slot.defaultValue = argument.defaultValue;
+        state.slots.push_back(std::move(slot));
+      }
+      // Batches of two functions may differ in size; the buffer fits both.
+      Slot &slot = state.slots[found->second];
+      slot.bytes = std::max(slot.bytes, argument.bytes);
+      binding.arguments.push_back(found->second);
+    }
+    for (const ManifestResult &result : function->results) {
+      if (result.argument) {
+        binding.results.push_back(binding.arguments[*result.argument]);
+        continue;
+      }
+      Slot slot;
+      static_cast<ManifestTensor &>(slot) = result;
+      binding.results.push_back(state.slots.size());
+      state.slots.push_back(std::move(slot));
+    }
+    state.bindings.push_back(std::move(binding));
+  }
+
+  std::vector<uint64_t> offsets;
+  for (const Slot &slot : state.slots) {
+    offsets.push_back(state.memoryBytes);
+    uint64_t padded;
+    if (__builtin_add_overflow(slot.bytes, alignment - 1, &padded) ||
+        __builtin_add_overflow(state.memoryBytes, padded & -alignment,
+                               &state.memoryBytes))
+      return fail("buffers of the program overflow the address space");
+  }
+  state.memoryBytes = std::max(state.memoryBytes, alignment);
+  void *memory = mmap(nullptr, state.memoryBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    uint64_t wanted = state.memoryBytes;
+    return fail("cannot reserve ", wanted,
+                " bytes for parameters and batches: ", std::strerror(errno));
+  }
+  state.memory = static_cast<char *>(memory);
+  if (state.memoryBytes >= hugePageThreshold)
+    madvise(memory, state.memoryBytes, MADV_HUGEPAGE);
+  for (size_t i = 0; i < state.slots.size(); ++i)
+    state.slots[i].data = state.memory + offsets[i];
+  for (Slot &slot : state.slots)
+    if (slot.defaultValue)
+      for (uint64_t i = 0; i < slot.elements; ++i)
+        storeNumber(slot.type, slot.data, i, *slot.defaultValue);
+  state.refresh();
+  return state;
+}
+
+State::State(State &&other) noexcept { *this = std::move(other); }
+
+State &State::operator=(State &&other) noexcept {
+  std::swap(slots, other.slots);
+  std::swap(bindings, other.bindings);
+  std::swap(memory, other.memory);
+  std::swap(memoryBytes, other.memoryBytes);
+  return *this;
+}
+
+State::~State() {
+  if (memory)
+    munmap(memory, memoryBytes);
+}
+
+Binding &State::bindingOf(const ManifestFunction &function) {
+  return *std::find_if(
+      bindings.begin(), bindings.end(),
+      [&](const Binding &binding) { return binding.function == &function; });
+}
+
+uint64_t State::bytesOf(Role role) const {
+  uint64_t bytes = 0;
+  for (const Slot &slot : slots)
+    if (slot.role == role)
+      bytes += slot.bytes;
+  return bytes;
+}
+
+void State::refresh() {
+  for (Binding &binding : bindings) {
+    binding.pointers.clear();
+    for (size_t index : binding.arguments)
+      binding.pointers.push_back(slots[index].data);
+    for (size_t i = 0; i < binding.results.size(); ++i)
+      if (!binding.function->results[i].argument)
+        binding.pointers.push_back(slots[binding.results[i]].data);
+  }
+}
+
+void State::adoptResults(Binding &binding) {
+  bool traded = false;
+  const ManifestFunction &function = *binding.function;
+  for (size_t i = 0; i < function.results.size(); ++i) {
+    const ManifestResult &result = function.results[i];
+    if (result.argument || !isState(result.role))
+      continue;
+    for (size_t j = 0; j < function.arguments.size(); ++j)
+      if (function.arguments[j].name == result.name &&
+          function.arguments[j].bytes == result.bytes) {
+        std::swap(slots[binding.arguments[j]].data,
+                  slots[binding.results[i]].data);
+        traded = true;
+      }
+  }
+  if (traded)
+    refresh();
+}
+
+std::vector<size_t> State::stateSlots() const {
+  std::vector<size_t> list;
+  std::vector<bool> seen(slots.size());
+  for (const Binding &binding : bindings)
+    for (size_t index : binding.arguments) {
+      if (isState(slots[index].role) && !seen[index])
+        list.push_back(index);
+      seen[index] = true;
+    }
+  return list;
+}
+
+Status State::check(const SafeTensors &file, bool complete) const {
+  for (size_t index : stateSlots()) {
+    const Slot &slot = slots[index];
+    const TensorEntry *entry = file.find(slot.name);
+    bool optional =
+        slot.role == Role::OptimizerState || slot.role == Role::LossScale;
+    if (!entry && optional && !complete)
+      continue;
+    if (!entry)
+      return fail(file.path(), ": no tensor '", printable(slot.name),
+                  "', expected ", nameOf(slot.role), " ",
+                  describe(slot.type, slot.shape));
+    if (entry->type != slot.type || entry->shape != slot.shape)
+      return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
+                  describe(entry->type, entry->shape), ", expected ",
+                  describe(slot.type, slot.shape));
+  }
+  return {};
+}
+
+Status State::load(const SafeTensors &file) {
+  for (size_t index : stateSlots()) {
+    Slot &slot = slots[index];
+    const TensorEntry *entry = file.find(slot.name);
+    if (!entry)
+      continue;
+    if (Status status = file.read(slot.name, *entry, slot.data);
+        status.failed())
+      return status;
+  }
+  return {};
+}
+
+bool State::needsWeights() const {
+  for (size_t index : stateSlots())
+    if (slots[index].role == Role::Parameter ||
+        slots[index].role == Role::Buffer)
+      return true;
+  return false;
+}
+
+std::vector<TensorToWrite> State::tensors(bool optimizer) const {
+  std::vector<TensorToWrite> list;
+  for (size_t index : stateSlots()) {
+    const Slot &slot = slots[index];
+    if (optimizer || slot.role == Role::Parameter || slot.role == Role::Buffer)
+      list.push_back({slot.name, slot.type, slot.shape, slot.data});
+  }
+  return list;
+}

@@ -1,0 +1,94 @@
+//===- State.h - the buffers that a program works on ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every argument, and every result that does not stand in an argument, has a
+// slot: a buffer with a name. Functions of one program share the slots of their
+// arguments by name, so that `evaluate` sees the parameters that `train_step`
+// has just updated. All slots lie in one mapping, made once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_STATE_H
+#define MPCOMM_RUN_STATE_H
+
+#include "Manifest.h"
+#include "SafeTensors.h"
+#include "Status.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+struct Slot : ManifestTensor {
+  std::optional<double> defaultValue;
+  char *data = nullptr;
+};
+
+/// One function with its slots. `arguments` and `results` run parallel to the
+/// manifest's.
+struct Binding {
+  const ManifestFunction *function = nullptr;
+  std::vector<size_t> arguments, results;
+  /// What the entry point is called with; kept current by State.
+  std::vector<void *> pointers;
+};
+
+class State {
+public:
+  /// Lays out the buffers of `functions`. The memory is zero, and takes no
+  /// room until it is touched.
+  static Result<State>
+  create(const std::vector<const ManifestFunction *> &functions);
+
+  State(State &&other) noexcept;
+  State &operator=(State &&other) noexcept;
+  State(const State &) = delete;
+  State &operator=(const State &) = delete;
+  ~State();
+
+  /// The binding of a function given to `create`.
+  Binding &bindingOf(const ManifestFunction &function);
+  Slot &slot(size_t index) { return slots[index]; }
+  const std::vector<Slot> &all() const { return slots; }
+
+  /// Bytes of all slots of that role, each counted once.
+  uint64_t bytesOf(Role role) const;
+
+  /// To be called after each run of a function: state that the program
+  /// returned in a buffer of its own trades places with its argument.
+  void adoptResults(Binding &binding);
+
+  /// Compares a weights file with the state. Parameters and buffers must be
+  /// there with the manifest's type and shape; optimizer state may be missing
+  /// (then it is zero, or its default), unless `complete`.
+  Status check(const SafeTensors &file, bool complete) const;
+  /// Fills the state from a file that `check` has accepted.
+  Status load(const SafeTensors &file);
+
+  /// Whether any slot needs a weights file.
+  bool needsWeights() const;
+
+  /// What a checkpoint holds, or without `optimizer` what a weights file does.
+  std::vector<TensorToWrite> tensors(bool optimizer) const;
+
+private:
+  State() = default;
+  void refresh();
+  /// Slots of state arguments, each once.
+  std::vector<size_t> stateSlots() const;
+
+  std::vector<Slot> slots;
+  std::vector<Binding> bindings;
+  char *memory = nullptr;
+  uint64_t memoryBytes = 0;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_STATE_H

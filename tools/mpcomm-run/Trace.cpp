@@ -1,0 +1,178 @@
+//===- Trace.cpp - what ran when, for a trace viewer ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each rank renders its own events. They travel in rounds of one block a rank,
+// cut between events, so that rank 0 writes whatever arrives and no rank holds
+// more than the blocks of one round.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Trace.h"
+
+#include "Rank.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+using namespace mpcomm::run;
+
+namespace {
+
+/// What a rank sends in one round.
+struct Block {
+  uint64_t bytes = 0;
+  std::array<char, 32 << 10> text;
+};
+
+std::string quoted(const std::string &text) {
+  return nlohmann::json(text).dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
+}
+
+std::string microseconds(uint64_t nanoseconds) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%" PRIu64 ".%03u", nanoseconds / 1000,
+                static_cast<unsigned>(nanoseconds % 1000));
+  return text;
+}
+
+std::string streamName(uint32_t stream, const Manifest &manifest) {
+  if (stream == MPRT_COMPUTE_STREAM)
+    return "compute";
+  std::string name = "communicator " + std::to_string(stream - 1);
+  if (stream - 1 >= manifest.communicators.size())
+    return name;
+  std::string axes;
+  for (size_t axis : manifest.communicators[stream - 1])
+    axes += (axes.empty() ? "" : ", ") + manifest.axes[axis].name;
+  return name + " (" + axes + ")";
+}
+
+/// The lines that name the process and its tracks.
+std::vector<std::string> describeRank(uint64_t rank, uint64_t dropped,
+                                      const Manifest &manifest) {
+  std::string pid = std::to_string(rank);
+  auto meta = [&](const char *what, uint64_t track, const std::string &args) {
+    return std::string("{\"ph\":\"M\",\"name\":\"") + what +
+           "\",\"pid\":" + pid + ",\"tid\":" + std::to_string(track) +
+           ",\"args\":{" + args + "}}";
+  };
+  std::vector<std::string> lines;
+  lines.push_back(meta("process_name", 0, "\"name\":\"rank " + pid + "\""));
+  lines.push_back(meta("process_sort_index", 0, "\"sort_index\":" + pid));
+  if (dropped)
+    lines.push_back(meta("process_labels", 0,
+                         "\"labels\":\"the first " + std::to_string(dropped) +
+                             " events are lost\""));
+  for (uint32_t stream = 0; stream <= manifest.communicators.size(); ++stream)
+    lines.push_back(meta("thread_name", stream,
+                         "\"name\":" + quoted(streamName(stream, manifest))));
+  return lines;
+}
+
+std::string render(const TraceEvent &event, uint64_t rank, uint64_t origin) {
+  std::string line = "{\"ph\":\"X\",\"name\":" + quoted(event.name);
+  line += std::string(",\"cat\":\"") + event.category + "\"";
+  line += ",\"pid\":" + std::to_string(rank);
+  line += ",\"tid\":" + std::to_string(event.stream);
+  line += ",\"ts\":" + microseconds(event.beginNanoseconds - origin);
+  line +=
+      ",\"dur\":" + microseconds(event.endNanoseconds - event.beginNanoseconds);
+  line += ",\"args\":{\"location\":" + quoted(event.location) +
+          ",\"bytes\":" + std::to_string(event.bytes) + "}}";
+  return line;
+}
+
+/// Cuts `lines` from `next` on into `block`. A line that fills more than a
+/// block is left out.
+void fill(Block &block, const std::vector<std::string> &lines, size_t &next) {
+  block.bytes = 0;
+  while (next < lines.size()) {
+    std::string line = ",\n" + lines[next];
+    if (line.size() > block.text.size()) {
+      ++next;
+      continue;
+    }
+    if (line.size() > block.text.size() - block.bytes)
+      return;
+    std::memcpy(block.text.data() + block.bytes, line.data(), line.size());
+    block.bytes += line.size();
+    ++next;
+  }
+}
+
+struct Closer {
+  void operator()(std::FILE *file) const { std::fclose(file); }
+};
+
+} // namespace
+
+Status mpcomm::run::writeTrace(const std::string &path,
+                               const Manifest &manifest, Rank &rank) {
+  std::unique_ptr<std::FILE, Closer> file;
+  Status mine;
+  if (rank.index() == 0) {
+    file.reset(std::fopen(path.c_str(), "we"));
+    if (!file)
+      mine = fail(path, ": cannot open: ", std::strerror(errno));
+  }
+  if (Status status = rank.agree(mine); status.failed())
+    return status;
+
+  // Times count from the first event of any rank.
+  std::vector<TraceEvent> events = rank.traceEvents();
+  uint64_t first = std::numeric_limits<uint64_t>::max();
+  for (const TraceEvent &event : events)
+    first = std::min(first, event.beginNanoseconds);
+  std::vector<uint64_t> firsts(rank.size());
+  if (Status status = rank.gather(&first, firsts.data(), sizeof(first));
+      status.failed())
+    return status;
+  uint64_t origin = *std::min_element(firsts.begin(), firsts.end());
+
+  std::vector<std::string> lines =
+      describeRank(rank.index(), rank.droppedEvents(), manifest);
+  for (const TraceEvent &event : events)
+    lines.push_back(render(event, rank.index(), origin));
+
+  auto block = std::make_unique<Block>();
+  std::vector<Block> blocks(rank.size());
+  bool begun = false;
+  if (file)
+    std::fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", file.get());
+  for (size_t next = 0;;) {
+    fill(*block, lines, next);
+    if (Status status = rank.gather(block.get(), blocks.data(), sizeof(Block));
+        status.failed())
+      return status;
+    bool any = false;
+    for (const Block &part : blocks) {
+      any |= part.bytes > 0;
+      // No comma before the very first event.
+      size_t skip = begun || part.bytes == 0 ? 0 : 2;
+      begun |= part.bytes > 0;
+      if (file)
+        std::fwrite(part.text.data() + skip, 1, part.bytes - skip, file.get());
+    }
+    if (!any)
+      break;
+  }
+  if (file) {
+    std::fputs("\n]}\n", file.get());
+    if (std::fflush(file.get()) != 0 || std::ferror(file.get()))
+      mine = fail(path, ": cannot write: ", std::strerror(errno));
+  }
+  return rank.agree(mine);
+}

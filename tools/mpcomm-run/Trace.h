@@ -1,0 +1,46 @@
+//===- Trace.h - what ran when, for a trace viewer ------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Writes the events of all ranks in Chrome's trace format, which Perfetto reads
+// too: one process a rank, one track a stream.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_TRACE_H
+#define MPCOMM_RUN_TRACE_H
+
+#include "Manifest.h"
+#include "Status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace mpcomm::run {
+
+class Rank;
+
+/// One kernel, copy or collective on a stream.
+struct TraceEvent {
+  uint32_t stream = 0;
+  /// `kernel`, `gemm`, `collective`, `wait`, ...
+  const char *category = "";
+  /// Strings of the program; live as long as it does.
+  const char *name = "";
+  const char *location = "";
+  /// Of the machine's monotonic clock.
+  uint64_t beginNanoseconds = 0, endNanoseconds = 0;
+  uint64_t bytes = 0;
+};
+
+/// Brings the events of all ranks to rank 0, which writes `path`. All ranks
+/// call it.
+Status writeTrace(const std::string &path, const Manifest &manifest,
+                  Rank &rank);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_TRACE_H

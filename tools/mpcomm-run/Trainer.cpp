@@ -1,0 +1,198 @@
+//===- Trainer.cpp - what one rank does -----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// `run` stands last and reads as the outline. A failure that all ranks see
+// alike (the loss is one number, reduced by the program) is told by rank 0 and
+// kept quiet by the others: a Status without a message.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Trainer.h"
+
+#include "Checkpoint.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+using namespace mpcomm::run;
+
+using Clock = std::chrono::steady_clock;
+
+static double millisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start)
+      .count();
+}
+
+Status Trainer::prepare() {
+  if (job.weights) {
+    if (Status status = job.state->load(*job.weights); status.failed())
+      return status;
+    // The file may be large; nothing reads it again.
+    job.weights.reset();
+  }
+  Result<void *> memory = rank.allocateArena(job.arenaBytes());
+  if (memory.failed())
+    return memory.status();
+  arena = *memory;
+  if (job.data)
+    sampler.emplace(job.data->samples(), job.train->batchSize(), job.ranks,
+                    job.seed, job.options.shuffle);
+  return {};
+}
+
+void Trainer::setScalars(Binding &binding, uint64_t step) {
+  const std::vector<ManifestArgument> &arguments = binding.function->arguments;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const ManifestArgument &argument = arguments[i];
+    char *data = job.state->slot(binding.arguments[i]).data;
+    if (argument.role == Role::Hyperparameter)
+      storeNumber(argument.type, data, 0, job.hyperparameter(argument, step));
+    if (argument.role != Role::Rng)
+      continue;
+    // A function of seed, step and rank: needs no place in a checkpoint.
+    SplitMix64 mixed(job.seed);
+    SplitMix64 generator(mixed.next() ^ (step * job.ranks + rank.index()));
+    for (uint64_t at = 0; at < argument.bytes; at += sizeof(uint64_t)) {
+      uint64_t word = generator.next();
+      std::memcpy(data + at, &word,
+                  std::min<uint64_t>(sizeof(word), argument.bytes - at));
+    }
+  }
+}
+
+Status Trainer::call(Binding &binding) {
+  mprt_entry entry = job.program->entryOf(*binding.function);
+  int32_t status = entry(rank.context(), binding.pointers.data(), arena);
+  if (status != MPRT_OK)
+    return rank.describeFailure(binding.function->name, status);
+  job.state->adoptResults(binding);
+  return {};
+}
+
+Status Trainer::checkLoss(uint64_t step, double loss) const {
+  if (std::isfinite(loss) || job.options.allowNonFinite)
+    return {};
+  if (rank.index() != 0)
+    return Status::failure("");
+  return fail("step ", step, ", rank 0: the loss is ", loss,
+              "; --allow-nonfinite goes on, --check-numerics tells which "
+              "tensor went bad first");
+}
+
+Status Trainer::checkState(uint64_t step) const {
+  for (const TensorToWrite &tensor : job.state->tensors(/*optimizer=*/true)) {
+    size_t count = *elementsOf(tensor.shape);
+    size_t at = findNonFinite(tensor.type, tensor.data, count);
+    if (at < count)
+      return fail("step ", step, ", rank ", rank.index(), ": tensor '",
+                  printable(tensor.name), "', element ", at, ": ",
+                  loadFloat(tensor.type, tensor.data, at), " is not finite");
+  }
+  return {};
+}
+
+Status Trainer::trainStep(uint64_t step, StepRecord &record) {
+  Binding &binding = job.state->bindingOf(*job.train);
+  Clock::time_point start = Clock::now();
+  double exposedBefore = rank.exposedSeconds();
+  if (position)
+    position->store(step + 1, std::memory_order_relaxed);
+  if (sampler) {
+    job.data->gather(sampler->indices(step, rank.index()), *job.state, binding);
+    record.epoch = sampler->epochOf(step);
+  }
+  setScalars(binding, step);
+  maybeFail(fault, rank.index(), step + 1);
+  if (Status status = call(binding); status.failed())
+    return status;
+
+  record.step = step + 1;
+  record.milliseconds = millisecondsSince(start);
+  record.exposedMilliseconds = 1e3 * (rank.exposedSeconds() - exposedBefore);
+  const Slot &loss = job.state->slot(lossSlot);
+  record.loss = loadFloat(loss.type, loss.data, 0);
+  record.hasLr = job.train->argumentOf("lr") != nullptr;
+  record.lr = job.learningRate.at(step);
+  if (job.options.checkNumerics)
+    if (Status status = checkState(step + 1); status.failed())
+      return status;
+  return checkLoss(step + 1, record.loss);
+}
+
+Status Trainer::checkpoint(uint64_t step) {
+  Status mine;
+  if (rank.index() == 0)
+    mine = writeCheckpoint(job, step);
+  return rank.agree(mine);
+}
+
+Status Trainer::train(Report &report) {
+  const ManifestFunction &function = *job.train;
+  lossSlot =
+      job.state->bindingOf(function)
+          .results[function.resultOf(Role::Loss) - function.results.data()];
+  uint64_t every = job.options.checkpointEvery;
+  for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
+    StepRecord record;
+    if (Status status = trainStep(step, record); status.failed()) {
+      report.interrupt();
+      return status;
+    }
+    if (Status status = report.step(record); status.failed())
+      return status;
+    if (every && (step + 1) % every == 0 && step + 1 < job.lastStep)
+      if (Status status = checkpoint(step + 1); status.failed())
+        return status;
+  }
+  if (!job.options.checkpoint.empty())
+    if (Status status = checkpoint(job.lastStep); status.failed())
+      return status;
+  if (job.options.saveWeights.empty())
+    return {};
+  return rank.agree(rank.index() == 0 ? writeWeights(job) : Status());
+}
+
+Status Trainer::finish(Report &report) {
+  MemoryUse mine;
+  mine.peakResident = peakResidentBytes();
+  mine.arena = job.arenaBytes();
+  mine.parameters =
+      job.state->bytesOf(Role::Parameter) + job.state->bytesOf(Role::Buffer);
+  mine.optimizerState = job.state->bytesOf(Role::OptimizerState);
+  std::vector<MemoryUse> all(job.ranks);
+  if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
+      status.failed())
+    return status;
+  report.finish(all);
+  return {};
+}
+
+Status Trainer::run() {
+  Result<Report> report =
+      Report::create(job.options, rank.index() == 0, job.lastStep);
+  Status mine = report.failed() ? report.status() : prepare();
+  if (Status status = rank.agree(mine); status.failed())
+    return status;
+
+  report->begin(job.describe());
+  for (const std::string &warning : job.warnings)
+    report->note("warning: " + warning);
+  if (job.train) {
+    if (Status status = train(*report); status.failed())
+      return status;
+    if (Status status = finish(*report); status.failed())
+      return status;
+  }
+  if (job.evaluate)
+    if (Status status = evaluate(*report); status.failed())
+      return status;
+  if (job.options.trace.empty())
+    return {};
+  return writeTrace(job.options.trace, job.program->manifest(), rank);
+}

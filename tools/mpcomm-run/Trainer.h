@@ -1,0 +1,64 @@
+//===- Trainer.h - what one rank does -------------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Loads the state, runs the steps, evaluates, keeps checkpoints, and reports.
+// All ranks take the same way through it, so that whatever one of them cannot
+// do stops all of them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_TRAINER_H
+#define MPCOMM_RUN_TRAINER_H
+
+#include "Fault.h"
+#include "Job.h"
+#include "Rank.h"
+#include "Report.h"
+#include "Sampler.h"
+
+#include <atomic>
+
+namespace mpcomm::run {
+
+class Trainer {
+public:
+  /// `position`, if not null, is told the step being worked on, for the
+  /// launcher's messages.
+  Trainer(Job &job, Rank &rank, const Fault &fault,
+          std::atomic<uint64_t> *position)
+      : job(job), rank(rank), fault(fault), position(position) {}
+
+  /// Everything. A failure is this rank's own, or what it learned of others.
+  Status run();
+
+private:
+  Status prepare();
+  Status train(Report &report);
+  Status trainStep(uint64_t step, StepRecord &record);
+  Status checkLoss(uint64_t step, double loss) const;
+  Status checkState(uint64_t step) const;
+  Status checkpoint(uint64_t step);
+  Status evaluate(Report &report);
+  Status finish(Report &report);
+
+  /// Calls `function` with its current buffers.
+  Status call(Binding &binding);
+  /// Stores hyperparameters and random seeds for `step`.
+  void setScalars(Binding &binding, uint64_t step);
+
+  Job &job;
+  Rank &rank;
+  const Fault &fault;
+  std::atomic<uint64_t> *position;
+  void *arena = nullptr;
+  std::optional<Sampler> sampler;
+  size_t lossSlot = 0;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_TRAINER_H

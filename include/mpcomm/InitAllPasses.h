@@ -9,6 +9,7 @@
 #ifndef MPCOMM_INITALLPASSES_H
 #define MPCOMM_INITALLPASSES_H
 
+#include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Transforms/Passes.h"
 
@@ -24,6 +25,7 @@ inline void registerAllPasses() {
   registerConvertLinalgToMPRTPass();
   registerGenerateKernelsPass();
   registerExpandMathPass();
+  registerKernelLoweringPipeline();
   registerConvertMPRTToLLVMPass();
   registerPackKernelsPass();
 }

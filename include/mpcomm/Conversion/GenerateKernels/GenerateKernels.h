@@ -1,0 +1,41 @@
+//===- GenerateKernels.h - code for kernels ---------------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// From kernels of linalg ops to the LLVM dialect: what other passes and
+// pipelines use of it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_CONVERSION_GENERATEKERNELS_H
+#define MPCOMM_CONVERSION_GENERATEKERNELS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace mpcomm {
+
+/// On a kernel in tensor form, an integer: the kernel adds rows of its first
+/// argument to rows of its destination; see `mpcomm-generate-kernels`.
+inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
+
+/// Patterns of `mpcomm-expand-math`: math functions of f32 (scalars and
+/// vectors) become arithmetic.
+void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns);
+
+/// From what `mpcomm-generate-kernels` makes to the LLVM dialect. Functions
+/// take bare pointers, one a buffer. `passes` runs on the module; functions
+/// that are not kernels must be free of tensors by then.
+void addKernelLoweringPipeline(mlir::OpPassManager &passes);
+
+/// Registers that pipeline as `mpcomm-kernels-to-llvm`.
+void registerKernelLoweringPipeline();
+
+} // namespace mpcomm
+
+#endif // MPCOMM_CONVERSION_GENERATEKERNELS_H

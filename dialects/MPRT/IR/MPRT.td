@@ -52,7 +52,7 @@ def MPRT_LaunchOp : MPRT_Op<"launch", [
     Example:
     ```mlir
     %r = mprt.launch @gelu ins(%x : tensor<8x64xf32>) outs(%init : tensor<8x64xf32>) -> (tensor<8x64xf32>)
-    mprt.launch @gelu ins(%x : memref<8x64xf32>) outs(%y : memref<8x64xf32>)
+    mprt.launch @gelu ins(%a : memref<8x64xf32>) outs(%b : memref<8x64xf32>)
     ```
 
     Constraints:

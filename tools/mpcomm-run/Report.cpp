@@ -23,6 +23,8 @@ using namespace mpcomm::run;
 
 namespace {
 
+constexpr auto refreshInterval = std::chrono::milliseconds(100);
+
 double medianOf(std::vector<float> values) {
   if (values.empty())
     return 0;
@@ -39,10 +41,14 @@ double percent(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
-std::string megabytes(uint64_t bytes) {
+std::string sizeText(uint64_t bytes) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.1f MB",
-                static_cast<double>(bytes) / 1e6);
+  if (bytes < 1'000'000)
+    std::snprintf(text, sizeof(text), "%.1f kB",
+                  static_cast<double>(bytes) / 1e3);
+  else
+    std::snprintf(text, sizeof(text), "%.1f MB",
+                  static_cast<double>(bytes) / 1e6);
   return text;
 }
 
@@ -119,9 +125,16 @@ Status Report::step(const StepRecord &record) {
       return fail(logPath, ": cannot write: ", std::strerror(errno));
   }
 
-  bool due =
-      record.step % every == 0 || record.step == lastStep || times.size() == 1;
-  if (!prints || !(inPlace || due))
+  bool last = record.step == lastStep;
+  bool due = record.step % every == 0 || last || times.size() == 1;
+  if (inPlace) {
+    // A terminal is slower than a short step, and eyes are slower than both.
+    auto now = std::chrono::steady_clock::now();
+    due = last || now - lastPrint > refreshInterval;
+    if (due)
+      lastPrint = now;
+  }
+  if (!prints || !due)
     return {};
   std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step  exposed %.1f %%%s",
               inPlace ? "\r\033[K" : "",
@@ -152,12 +165,12 @@ void Report::finish(const std::vector<MemoryUse> &memory) {
     peak = std::max(peak, use.peakResident);
   std::printf("memory a rank          peak %s, arena %s, parameters %s, "
               "optimizer state %s\n",
-              megabytes(peak).c_str(), megabytes(memory[0].arena).c_str(),
-              megabytes(memory[0].parameters).c_str(),
-              megabytes(memory[0].optimizerState).c_str());
+              sizeText(peak).c_str(), sizeText(memory[0].arena).c_str(),
+              sizeText(memory[0].parameters).c_str(),
+              sizeText(memory[0].optimizerState).c_str());
   for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
     std::printf("  peak of rank %-3zu     %s\n", rank,
-                megabytes(memory[rank].peakResident).c_str());
+                sizeText(memory[rank].peakResident).c_str());
   std::fflush(stdout);
 }
 

@@ -17,6 +17,7 @@
 #include "Options.h"
 #include "Status.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -81,6 +82,7 @@ private:
     void operator()(std::FILE *file) const { std::fclose(file); }
   };
 
+  std::chrono::steady_clock::time_point lastPrint;
   bool prints = false, inPlace = false, lineOpen = false;
   uint64_t every = 1, lastStep = 0;
   std::unique_ptr<std::FILE, Closer> log;

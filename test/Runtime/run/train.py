@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import math
+import pty
 
 from toy import *
 
@@ -111,6 +112,25 @@ class Train(ToyTest):
             path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 3, "--quiet"
         )
         self.assertEqual(quiet.out, "")
+
+    def test_a_terminal_is_rewritten_in_place(self):
+        terminal, end = pty.openpty()
+        process = subprocess.Popen(
+            [RUN, path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", "30"],
+            stdout=end,
+        )
+        os.close(end)
+        text = b""
+        try:
+            while part := os.read(terminal, 4096):
+                text += part
+        except OSError:  # how a terminal ends
+            pass
+        os.close(terminal)
+        self.assertEqual(process.wait(), 0)
+        lines = [line for line in text.split(b"\n") if b"ms/step" in line]
+        self.assertEqual(len(lines), 1)
+        self.assertIn(b"\r\x1b[Kstep 30/30 ", lines[0])
 
 
 if __name__ == "__main__":

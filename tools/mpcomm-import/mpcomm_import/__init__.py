@@ -17,10 +17,16 @@ The command `mpcomm-import` does the same for a file that defines
 """
 
 from .errors import ImportFailure, UnsupportedOperators
-from .importer import Program, import_workload
 from .workload import Workload, load_workload
-
-trace = import_workload
 
 __all__ = ["ImportFailure", "Program", "UnsupportedOperators", "Workload",
            "import_workload", "load_workload", "trace"]
+
+
+def __getattr__(name):
+    """Tracing needs much of PyTorch; a model file that is trained by PyTorch
+    itself should not load it."""
+    if name in ("Program", "import_workload", "trace"):
+        from . import importer
+        return getattr(importer, "import_workload" if name == "trace" else name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,118 @@
+# ===- ddp_rank.py - a rank of PyTorch's training --------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Trains a workload by DistributedDataParallel over Gloo and times its steps.
+
+The workload comes from a file that `save` makes, so that what a model file needs
+to read its data is not in the memory of the training.
+
+Words of a configuration: `view` (gradients are views of the buckets, the best
+setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
+`tcmalloc` and `lean` (another malloc, and malloc as it is: measure.py), `alone` (the ranks do not communicate: what sharing
+the machine costs by itself).
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4)
+sys.path.insert(0, os.path.join(ROOT, "tools", "mpcomm-import"))
+sys.path.insert(0, os.path.join(ROOT, "test", "Integration", "PyTorch", "Inputs"))
+
+
+def save(model_file, options, path):
+    """Writes the workload of a model file, in a process of its own."""
+    job = json.dumps({"file": model_file, "options": options, "save": path})
+    subprocess.run([sys.executable, os.path.abspath(__file__), job], check=True)
+
+
+def launch(job, ranks, env, timeout):
+    """One process a rank; RuntimeError if one fails."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    env = dict(env, WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
+               MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    processes = [subprocess.Popen(
+        [sys.executable, os.path.abspath(__file__), json.dumps(job)],
+        env=dict(env, RANK=str(r))) for r in range(ranks)]
+    end = time.time() + timeout
+    try:
+        for process in processes:
+            if process.wait(timeout=max(1, end - time.time())):
+                raise RuntimeError(f"a rank of PyTorch ended with {process.returncode}")
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def peak_mb():
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024 * 1.048576
+
+
+def main(job):
+    import torch
+    sys.path.insert(0, os.path.dirname(job["file"]))
+    if "save" in job:
+        import mpcomm_import as mi
+        torch.save(mi.load_workload(job["file"], job["options"]), job["save"])
+        return
+    import sampler
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    rank, ranks, words = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), job["words"]
+    torch.distributed.init_process_group("gloo")
+    # From 2.6 on torch.load reads only tensors unless it is told otherwise.
+    kwargs = {} if torch.__version__.startswith("1.") else {"weights_only": False}
+    workload = torch.load(job["workload"], **kwargs)
+    net = workload.model.train()
+    if "foreach" in words:
+        for group in workload.optimizer.param_groups:
+            group["foreach"] = True
+    if "alone" not in words:
+        from torch.nn.parallel import DistributedDataParallel
+        masks = [n for n, b in net.named_buffers() if b.dtype == torch.bool]
+        # Gloo broadcasts no booleans; all ranks build the same ones.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, masks)
+        net = DistributedDataParallel(net, broadcast_buffers=False, bucket_cap_mb=25,
+                                      gradient_as_bucket_view="view" in words)
+    data, batch = workload.dataset, job["batch"]
+    order = sampler.Sampler(len(data["x"]), batch * ranks)
+    first, *rest = workload.inputs + workload.targets
+    indices = [torch.tensor(order[s][rank * batch:(rank + 1) * batch])
+               for s in range(job["steps"] + job["warmup"])]
+    times, losses = [], []
+    torch.distributed.barrier()
+    last = time.perf_counter()
+    for index in indices:
+        workload.optimizer.zero_grad(set_to_none="view" not in words)
+        output = net(data[first][index])
+        loss = workload.loss(output, *[data[k][index] for k in rest])
+        loss.backward()
+        workload.optimizer.step()
+        losses.append(loss.detach())
+        now = time.perf_counter()
+        times.append((now - last) * 1e3)
+        last = now
+    ends = torch.stack([losses[0], losses[-1]]).double()
+    torch.distributed.all_reduce(ends)
+    torch.distributed.barrier()
+    with open(f"{job['out']}.{rank}", "w") as file:
+        json.dump({"ms": times[job["warmup"]:], "loss": (ends / ranks).tolist(),
+                   "peak_mb": peak_mb()}, file)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -24,9 +24,11 @@
 using namespace mlir;
 using namespace mpcomm;
 
-RankVariance::RankVariance(FunctionOpInterface function, StringRef axisName)
+RankVariance::RankVariance(FunctionOpInterface function, StringRef axisName,
+                           Gradients gradients)
     : function(function),
-      axis(StringAttr::get(function->getContext(), axisName)) {
+      axis(StringAttr::get(function->getContext(), axisName)),
+      gradients(gradients) {
   if (function.isExternal())
     return;
   Region &body = function.getFunctionBody();
@@ -92,9 +94,23 @@ bool RankVariance::visitCollective(CollectiveOpInterface op) {
   return markResults(op);
 }
 
+bool RankVariance::visitOptimizer(OptimizerOpInterface op) {
+  optimizers.insert(op);
+  SmallVector<OpOperand *> reduced;
+  if (gradients == Gradients::Reduced)
+    reduced = op.getGradientOperands();
+  bool varies = llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
+    return this->varies(operand.get()) &&
+           !llvm::is_contained(reduced, &operand);
+  });
+  return varies && markResults(op);
+}
+
 bool RankVariance::visit(Operation *op) {
   if (auto collective = dyn_cast<CollectiveOpInterface>(op))
     return visitCollective(collective);
+  if (auto optimizer = dyn_cast<OptimizerOpInterface>(op))
+    return visitOptimizer(optimizer);
   if (auto async = dyn_cast<AsyncOp>(op)) {
     bool changed = visitRegion(async.getBody());
     Operation &yield = async.getBody().front().back();

@@ -15,6 +15,17 @@
 using namespace mlir;
 using namespace mpcomm;
 
+void mpcomm::forEachFunction(
+    ModuleOp module, llvm::function_ref<void(FunctionOpInterface)> callback) {
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    auto function = dyn_cast<FunctionOpInterface>(op);
+    if (!function)
+      return WalkResult::advance();
+    callback(function);
+    return WalkResult::skip();
+  });
+}
+
 std::optional<Role> mpcomm::getArgumentRole(FunctionOpInterface function,
                                             unsigned index) {
   if (auto role = function.getArgAttrOfType<RoleAttr>(index, kRoleAttr))

@@ -11,11 +11,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -50,19 +50,21 @@ Operation *MPCommDialect::materializeConstant(OpBuilder &builder,
 }
 
 /// Checks what an argument and a result may both carry: role and name.
+/// `what` names the place, for a message.
 static LogicalResult verifyCommon(Operation *op, NamedAttribute attr,
-                                  StringRef what, bool &known) {
+                                  function_ref<std::string()> what,
+                                  bool &known) {
   known = true;
   if (attr.getName() == kRoleAttr) {
     if (!isa<RoleAttr>(attr.getValue()))
-      return op->emitOpError() << "expects '" << kRoleAttr << "' of " << what
+      return op->emitOpError() << "expects '" << kRoleAttr << "' of " << what()
                                << " to be #mpcomm.role<...>";
     return success();
   }
   if (attr.getName() == kNameAttr) {
     auto name = dyn_cast<StringAttr>(attr.getValue());
     if (!name || name.empty())
-      return op->emitOpError() << "expects '" << kNameAttr << "' of " << what
+      return op->emitOpError() << "expects '" << kNameAttr << "' of " << what()
                                << " to be a non-empty string";
     return success();
   }
@@ -73,7 +75,7 @@ static LogicalResult verifyCommon(Operation *op, NamedAttribute attr,
 LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                       unsigned argIndex,
                                                       NamedAttribute attr) {
-  std::string what = "argument #" + std::to_string(argIndex);
+  auto what = [&] { return "argument #" + std::to_string(argIndex); };
   bool known;
   if (failed(verifyCommon(op, attr, what, known)))
     return failure();
@@ -87,14 +89,13 @@ LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
   if (attr.getName() == kDonatedAttr) {
     auto index = dyn_cast<IntegerAttr>(attr.getValue());
     if (!index || !index.getType().isSignlessInteger(64))
-      return op->emitOpError() << "expects '" << kDonatedAttr << "' of " << what
-                               << " to be an i64 integer";
+      return op->emitOpError() << "expects '" << kDonatedAttr << "' of "
+                               << what() << " to be an i64 integer";
     int64_t results = function.getNumResults();
     if (index.getInt() < 0 || index.getInt() >= results)
-      return op->emitOpError()
-             << "expects '" << kDonatedAttr << "' of " << what
-             << " to name one of " << results << " results, got "
-             << index.getInt();
+      return op->emitOpError() << "expects '" << kDonatedAttr << "' of "
+                               << what() << " to name one of " << results
+                               << " results, got " << index.getInt();
     return success();
   }
   if (attr.getName() == kDefaultAttr) {
@@ -102,26 +103,26 @@ LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
     auto shaped = dyn_cast<ShapedType>(type);
     if (!value || !shaped || value.getType() != shaped.getElementType())
       return op->emitOpError()
-             << "expects '" << kDefaultAttr << "' of " << what
+             << "expects '" << kDefaultAttr << "' of " << what()
              << " to be a float of the argument's element type";
     return success();
   }
   if (attr.getName() == kRangeAttr) {
     auto range = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
     if (!range || range.size() != 2 || range[0] >= range[1])
-      return op->emitOpError() << "expects '" << kRangeAttr << "' of " << what
+      return op->emitOpError() << "expects '" << kRangeAttr << "' of " << what()
                                << " to be array<i64: lo, hi> with lo < hi";
     return success();
   }
   return op->emitOpError() << "has unknown attribute '"
-                           << attr.getName().getValue() << "' on " << what;
+                           << attr.getName().getValue() << "' on " << what();
 }
 
 LogicalResult MPCommDialect::verifyRegionResultAttribute(Operation *op,
                                                          unsigned,
                                                          unsigned resultIndex,
                                                          NamedAttribute attr) {
-  std::string what = "result #" + std::to_string(resultIndex);
+  auto what = [&] { return "result #" + std::to_string(resultIndex); };
   bool known;
   if (failed(verifyCommon(op, attr, what, known)))
     return failure();
@@ -130,10 +131,10 @@ LogicalResult MPCommDialect::verifyRegionResultAttribute(Operation *op,
   if (attr.getName() == kTargetsAttr) {
     auto name = dyn_cast<StringAttr>(attr.getValue());
     if (!name || name.empty())
-      return op->emitOpError() << "expects '" << kTargetsAttr << "' of " << what
-                               << " to be a non-empty string";
+      return op->emitOpError() << "expects '" << kTargetsAttr << "' of "
+                               << what() << " to be a non-empty string";
     return success();
   }
   return op->emitOpError() << "has unknown attribute '"
-                           << attr.getName().getValue() << "' on " << what;
+                           << attr.getName().getValue() << "' on " << what();
 }

@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 #include <string>
 
 namespace mpcomm {
@@ -34,11 +35,23 @@ namespace mpcomm {
 /// for straight-line code; each level of loops may double it.
 class RankVariance {
 public:
+  /// What optimizer ops are taken to get.
+  enum class Gradients {
+    AsTheyAre,
+    Reduced, ///< one value for all ranks, whatever varies() says of it
+  };
+
   /// `function` may be a declaration.
-  RankVariance(mlir::FunctionOpInterface function, llvm::StringRef axis);
+  RankVariance(mlir::FunctionOpInterface function, llvm::StringRef axis,
+               Gradients gradients = Gradients::AsTheyAre);
 
   /// Whether the value may differ between ranks.
   bool varies(mlir::Value value) const { return varying.contains(value); }
+
+  /// The optimizer ops of the function, in program order.
+  llvm::ArrayRef<OptimizerOpInterface> getOptimizers() const {
+    return optimizers.getArrayRef();
+  }
 
   /// Whether ranks may disagree on executing `op`, which is in the function:
   /// the innermost reason (an op with regions, or a branch), or null.
@@ -56,13 +69,16 @@ private:
   bool markResults(mlir::Operation *op);
   bool visit(mlir::Operation *op);
   bool visitCollective(CollectiveOpInterface op);
+  bool visitOptimizer(OptimizerOpInterface op);
   bool visitRegion(mlir::Region &region);
   bool anyVaries(mlir::ValueRange values) const;
   bool dependsOnVaryingScalar(mlir::Operation *op) const;
 
   mlir::FunctionOpInterface function;
   mlir::StringAttr axis;
+  Gradients gradients;
   llvm::DenseSet<mlir::Value> varying;
+  llvm::SetVector<OptimizerOpInterface> optimizers;
 };
 
 } // namespace mpcomm

@@ -16,6 +16,7 @@
 #ifndef MPCOMM_ANALYSIS_STEPSIGNATURE_H
 #define MPCOMM_ANALYSIS_STEPSIGNATURE_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include <optional>
@@ -26,6 +27,12 @@ namespace mpcomm {
 /// The functions that Form 1 knows by name.
 inline constexpr llvm::StringLiteral kTrainStep = "train_step";
 inline constexpr llvm::StringLiteral kEvaluate = "evaluate";
+
+/// Calls `callback` on each function of the module, and of modules in it,
+/// without a walk through their bodies.
+void forEachFunction(
+    mlir::ModuleOp module,
+    llvm::function_ref<void(mlir::FunctionOpInterface)> callback);
 
 /// The role, or nothing where the attribute is missing.
 std::optional<Role> getArgumentRole(mlir::FunctionOpInterface function,

@@ -8,22 +8,22 @@
 //
 // Buckets of all_reduce ops in ready order.
 //
-// All of it is in positions of the ops before anything changes. For a candidate
-// c: ready(c) is the position of the last op that defines an operand, use(c)
-// that of the first op that uses a result. A bucket B stands right behind
-// max ready(c), c in B, which must be less than min use(c): invariant of
+// The plan is made in terms of the ops that stand in the block before anything
+// changes. For a candidate c: ready(c) is the last op that defines an operand,
+// use(c) the first op that uses a result. A bucket B stands right behind the
+// last ready(c), c in B, which is before the first use(c): invariant of
 // `Bucket`. A candidate with an operand from another one is ready at its own
-// position, which is behind that one's bucket, as it is a use of it; so no
-// candidate needs a position that depends on where others go.
+// place, which is behind that one's bucket, as it is a use of it; so no
+// candidate needs a place that depends on where others go.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Communicate/BlockOrder.h"
 #include "Communicate/Communicator.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -41,66 +41,79 @@ namespace {
 
 struct Candidate {
   AllReduceOp op;
-  Attribute key; // equal for ops that may share a bucket
-  int64_t position;
-  int64_t ready; // -1: before the block
-  int64_t use;
+  Attribute key;    // equal for ops that may share a bucket
+  Operation *ready; // null: at the start of the block
+  Operation *use;   // null: none in the block
   int64_t bytes;
 };
 
 struct Bucket {
   SmallVector<Candidate> members;
   int64_t bytes = 0;
-  int64_t position = -1;
-  int64_t use = std::numeric_limits<int64_t>::max();
-
-  void add(const Candidate &candidate) {
-    members.push_back(candidate);
-    bytes += candidate.bytes;
-    position = std::max(position, candidate.ready);
-    use = std::min(use, candidate.use);
-  }
+  Operation *ready = nullptr;
+  Operation *use = nullptr;
 };
 
-struct Caps {
-  int64_t first, others;
+/// Collectives of a function at first, and how many went into another one.
+struct Statistics {
+  int64_t before = 0, merged = 0;
+};
+
+struct Options {
+  int64_t firstBytes, otherBytes; // caps of buckets
+  StringRef function;
 };
 
 /// The plan for one block, and its application.
 class BlockCombiner {
 public:
-  BlockCombiner(Block &block, Caps caps, StringRef function)
-      : block(block), order(block), caps(caps), function(function) {}
+  BlockCombiner(Block &block, const Options &options, Statistics &statistics)
+      : block(block), options(options), statistics(statistics) {}
 
-  void run() {
-    plan();
-    apply();
-  }
+  void run();
 
 private:
   void plan();
   void planSegment(SmallVectorImpl<Candidate> &candidates);
   void close(Bucket &bucket, Candidate &next, StringRef why);
-  void apply();
+  std::optional<Candidate> getCandidate(Operation *op, Operation *segmentStart);
+  Block::iterator getPlace(const Bucket &bucket);
   void emit(Bucket &bucket, Block::iterator at);
-  std::optional<Candidate> getCandidate(Operation *op, int64_t position,
-                                        int64_t segmentStart);
+  void report();
   remark::RemarkOpts remarkNamed(StringRef name) const {
     return remark::RemarkOpts::name(name)
         .category(DEBUG_TYPE)
-        .function(function);
+        .function(options.function);
   }
 
   Block &block;
-  BlockOrder order;
-  Caps caps;
-  StringRef function;
+  const Options &options;
+  Statistics &statistics;
   SmallVector<Bucket> buckets;
   llvm::DenseSet<Attribute> keysSeen; // whose first bucket is closed
-  llvm::DenseSet<Operation *> moving; // candidates
+  /// Candidates; once known, with the first op behind that is none.
+  llvm::DenseMap<Operation *, std::optional<Block::iterator>> moving;
 };
 
 } // namespace
+
+/// Order of ops of a block where null stands for its start.
+static bool isBefore(Operation *a, Operation *b) {
+  if (!a || !b)
+    return !a && b;
+  return a->isBeforeInBlock(b);
+}
+
+static Operation *getLater(Operation *a, Operation *b) {
+  return isBefore(a, b) ? b : a;
+}
+
+/// The earlier of two uses, of which null is none.
+static Operation *getEarlierUse(Operation *a, Operation *b) {
+  if (!a || !b)
+    return a ? a : b;
+  return a->isBeforeInBlock(b) ? a : b;
+}
 
 /// Attributes in which members of a bucket agree; null where the operands
 /// differ among themselves.
@@ -120,28 +133,23 @@ static Attribute getKey(AllReduceOp op) {
 }
 
 std::optional<Candidate> BlockCombiner::getCandidate(Operation *op,
-                                                     int64_t position,
-                                                     int64_t segmentStart) {
+                                                     Operation *segmentStart) {
   auto allReduce = dyn_cast<AllReduceOp>(op);
   if (!allReduce)
     return std::nullopt;
   Attribute key = getKey(allReduce);
   if (!key)
     return std::nullopt;
-  int64_t ready = segmentStart;
+  Operation *ready = segmentStart;
   for (Value input : allReduce.getInputs()) {
     Operation *def = input.getDefiningOp();
-    if (!def || def->getBlock() != &block)
-      continue;
-    ready =
-        std::max(ready, moving.contains(def) ? position
-                                             : int64_t(order.getPosition(def)));
+    if (def && def->getBlock() == &block)
+      ready = getLater(ready, moving.contains(def) ? op : def);
   }
-  int64_t use = order.getFirstUse(op);
-  if (ready > position || use <= position) // no dominance: a graph region
-    return std::nullopt;
-  return Candidate{allReduce, key, position,
-                   ready,     use, allReduce.getPayloadBytes()};
+  Operation *use = getFirstUse(op);
+  if (isBefore(op, ready) || (use && !isBefore(op, use)))
+    return std::nullopt; // no dominance: a graph region
+  return Candidate{allReduce, key, ready, use, allReduce.getPayloadBytes()};
 }
 
 void BlockCombiner::close(Bucket &bucket, Candidate &next, StringRef why) {
@@ -155,22 +163,26 @@ void BlockCombiner::close(Bucket &bucket, Candidate &next, StringRef why) {
 
 /// Fills buckets with candidates that no ordering point separates.
 void BlockCombiner::planSegment(SmallVectorImpl<Candidate> &candidates) {
-  llvm::sort(candidates, [](const Candidate &a, const Candidate &b) {
-    return std::pair(a.ready, a.position) < std::pair(b.ready, b.position);
+  llvm::sort(candidates, [](Candidate &a, Candidate &b) {
+    return a.ready == b.ready ? a.op->isBeforeInBlock(b.op)
+                              : isBefore(a.ready, b.ready);
   });
   llvm::MapVector<Attribute, Bucket> open;
   for (Candidate &next : candidates) {
     Bucket &bucket = open[next.key];
     if (!bucket.members.empty()) {
-      int64_t cap = keysSeen.contains(next.key) ? caps.others : caps.first;
-      if (std::min(bucket.use, next.use) <=
-          std::max(bucket.position, next.ready))
+      int64_t cap =
+          keysSeen.contains(next.key) ? options.otherBytes : options.firstBytes;
+      if (bucket.use && !isBefore(next.ready, bucket.use))
         close(bucket, next,
               "a result is used before the next operand is ready");
       else if (bucket.bytes + next.bytes > cap)
         close(bucket, next, "full");
     }
-    bucket.add(next);
+    bucket.bytes += next.bytes;
+    bucket.ready = next.ready; // in ready order: the last so far
+    bucket.use = getEarlierUse(bucket.use, next.use);
+    bucket.members.push_back(next);
   }
   for (auto &[key, bucket] : open) {
     keysSeen.insert(key);
@@ -181,18 +193,47 @@ void BlockCombiner::planSegment(SmallVectorImpl<Candidate> &candidates) {
 
 void BlockCombiner::plan() {
   SmallVector<Candidate> candidates;
-  int64_t segmentStart = -1;
-  for (auto [position, op] : llvm::enumerate(order.getOps())) {
-    if (std::optional<Candidate> candidate =
-            getCandidate(op, position, segmentStart)) {
-      moving.insert(op);
+  Operation *segmentStart = nullptr;
+  for (Operation &op : block) {
+    if (isa<CollectiveOpInterface>(op))
+      ++statistics.before;
+    if (std::optional<Candidate> candidate = getCandidate(&op, segmentStart)) {
+      moving.try_emplace(&op);
       candidates.push_back(*candidate);
-    } else if (!isMemoryEffectFree(op)) {
+      continue;
+    }
+    if (isa<AsyncOp>(op))
+      ++statistics.before;
+    else
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          BlockCombiner(inner, options, statistics).run();
+    if (!isMemoryEffectFree(&op)) {
       planSegment(candidates);
-      segmentStart = position;
+      segmentStart = &op;
     }
   }
   planSegment(candidates);
+}
+
+/// The first op behind the bucket's last operand that stays where it is.
+Block::iterator BlockCombiner::getPlace(const Bucket &bucket) {
+  auto at =
+      bucket.ready ? std::next(bucket.ready->getIterator()) : block.begin();
+  SmallVector<Operation *> passed;
+  for (; at != block.end(); ++at) {
+    auto it = moving.find(&*at);
+    if (it == moving.end())
+      break;
+    if (it->second) {
+      at = *it->second;
+      break;
+    }
+    passed.push_back(&*at);
+  }
+  for (Operation *op : passed)
+    moving[op] = at;
+  return at;
 }
 
 void BlockCombiner::emit(Bucket &bucket, Block::iterator at) {
@@ -223,33 +264,40 @@ void BlockCombiner::emit(Bucket &bucket, Block::iterator at) {
   }
 }
 
-void BlockCombiner::apply() {
-  // The op before which a bucket at position p goes: the first one behind p
-  // that stays.
-  SmallVector<Block::iterator> behind(order.size() + 1, block.end());
-  for (int64_t p = order.size(); p-- > 0;)
-    behind[p] = moving.contains(order.getOps()[p])
-                    ? behind[p + 1]
-                    : Block::iterator(order.getOps()[p]);
-  SmallVector<std::pair<int64_t, size_t>> byPosition;
-  for (auto [i, bucket] : llvm::enumerate(buckets))
-    byPosition.emplace_back(bucket.position, i);
-  llvm::sort(byPosition);
-  for (auto [position, i] : byPosition) {
-    Bucket &bucket = buckets[i];
+/// A remark for each bucket; numbers ops only if somebody listens.
+void BlockCombiner::report() {
+  if (!block.getParentOp()->getContext()->getRemarkEngine())
+    return;
+  llvm::DenseMap<Operation *, int64_t> numbers;
+  for (Operation &op : block)
+    numbers[&op] = numbers.size();
+  for (Bucket &bucket : buckets)
     remark::passed(bucket.members.front().op.getLoc(), remarkNamed("Bucket"))
         << remark::metric("bytes", bucket.bytes)
         << remark::metric("tensors", bucket.members.size())
-        << remark::metric("position", position + 1)
-        << remark::metric("of", order.size());
-    emit(bucket, behind[position + 1]);
-  }
+        << remark::metric("position",
+                          bucket.ready ? numbers[bucket.ready] + 1 : 0)
+        << remark::metric("of", numbers.size());
 }
 
-static int64_t countCollectives(FunctionOpInterface function) {
-  int64_t n = 0;
-  function->walk([&](CollectiveOpInterface) { ++n; });
-  return n;
+void BlockCombiner::run() {
+  plan();
+  report();
+  // All places first: moving an op changes what is behind another one.
+  SmallVector<Block::iterator> places;
+  for (const Bucket &bucket : buckets)
+    places.push_back(getPlace(bucket));
+  // Buckets that meet at one place stand in the order of their last operands.
+  SmallVector<size_t> inOrder =
+      llvm::to_vector(llvm::seq<size_t>(0, buckets.size()));
+  llvm::sort(inOrder, [&](size_t a, size_t b) {
+    Operation *readyA = buckets[a].ready, *readyB = buckets[b].ready;
+    return readyA == readyB ? a < b : isBefore(readyA, readyB);
+  });
+  for (size_t i : inOrder) {
+    statistics.merged += buckets[i].members.size() - 1;
+    emit(buckets[i], places[i]);
+  }
 }
 
 namespace {
@@ -258,23 +306,19 @@ struct CombineCollectives
   using CombineCollectivesPassBase::CombineCollectivesPassBase;
 
   void runOnOperation() override {
-    getOperation().walk([&](FunctionOpInterface function) {
-      int64_t before = countCollectives(function);
-      if (before == 0)
+    forEachFunction(getOperation(), [&](FunctionOpInterface function) {
+      Options options{firstBucketBytes, maxBucketBytes, function.getName()};
+      Statistics statistics;
+      for (Block &block : function.getFunctionBody())
+        BlockCombiner(block, options, statistics).run();
+      if (!statistics.before)
         return;
-      function->walk([&](Block *block) {
-        if (!isa_and_nonnull<AsyncOp>(block->getParentOp()) &&
-            llvm::any_of(*block, llvm::IsaPred<AllReduceOp>))
-          BlockCombiner(*block, {firstBucketBytes, maxBucketBytes},
-                        function.getName())
-              .run();
-      });
       remark::analysis(function.getLoc(),
                        remark::RemarkOpts::name("CombineCollectives")
                            .category(DEBUG_TYPE)
                            .function(function.getName()))
-          << remark::metric("before", before)
-          << remark::metric("after", countCollectives(function));
+          << remark::metric("before", statistics.before)
+          << remark::metric("after", statistics.before - statistics.merged);
     });
   }
 };

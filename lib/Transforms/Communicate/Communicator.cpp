@@ -48,3 +48,13 @@ bool mpcomm::isMovableCollective(Operation *op) {
 bool mpcomm::isOrderingPoint(Operation *op) {
   return !isMemoryEffectFree(op) && !isMovableCollective(op);
 }
+
+Operation *mpcomm::getFirstUse(Operation *op) {
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers()) {
+    Operation *here = op->getBlock()->findAncestorOpInBlock(*user);
+    if (here && (!first || here->isBeforeInBlock(first)))
+      first = here;
+  }
+  return first;
+}

@@ -30,6 +30,11 @@ bool isMovableCollective(mlir::Operation *op);
 /// movable collective.
 bool isOrderingPoint(mlir::Operation *op);
 
+/// The first op of the block of `op` that uses a result of it, or holds a use;
+/// null if there is none. Numbers the ops of the block if they are not numbered
+/// since the last change: ask before changing anything.
+mlir::Operation *getFirstUse(mlir::Operation *op);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_LIB_TRANSFORMS_COMMUNICATE_COMMUNICATOR_H

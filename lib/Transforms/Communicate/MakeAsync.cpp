@@ -12,11 +12,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Communicate/BlockOrder.h"
 #include "Communicate/Communicator.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -34,47 +33,112 @@ static bool isBarrier(CollectiveOpInterface op) {
   return op.getCollectiveKind() == CollectiveKind::Barrier;
 }
 
-/// For each of `collectives`, which are in program order, the position of the
-/// next barrier of its communicator, nested or not; the end if there is none.
-static SmallVector<unsigned>
-getNextBarriers(const BlockOrder &order,
-                   ArrayRef<CollectiveOpInterface> collectives) {
-  llvm::DenseMap<Attribute, unsigned> next;
-  SmallVector<unsigned> result(collectives.size(), order.size());
-  size_t c = collectives.size();
-  for (unsigned position = order.size(); position-- > 0;) {
-    Operation *op = order.getOps()[position];
-    if (c > 0 && collectives[c - 1] == op) {
-      auto it = next.find(getCommunicator(collectives[--c]));
-      if (it != next.end())
-        result[c] = it->second;
-      continue;
-    }
-    if (op->getNumRegions() == 0 && !isa<CollectiveOpInterface>(op))
-      continue;
-    op->walk([&](CollectiveOpInterface inner) {
-      if (isBarrier(inner))
-        next[getCommunicator(inner)] = position;
-    });
+namespace {
+
+/// A collective and the op before which it is awaited; null: at the end of the
+/// block.
+struct Wrapping {
+  CollectiveOpInterface collective;
+  Operation *await = nullptr;
+};
+
+/// Plans all awaits of a block before it changes anything.
+class BlockWrapper {
+public:
+  BlockWrapper(Block &block, StringRef function)
+      : block(block), function(function) {}
+
+  /// Returns the number of collectives wrapped, here and in blocks inside.
+  int64_t run();
+
+private:
+  void plan();
+  void awaitBeforeBarriers(Operation *op);
+  void report();
+  void apply(Wrapping &wrapping);
+  remark::RemarkOpts remarkNamed(StringRef name) const {
+    return remark::RemarkOpts::name(name)
+        .category(DEBUG_TYPE)
+        .function(function);
   }
-  return result;
+
+  Block &block;
+  StringRef function;
+  SmallVector<Wrapping> wrappings;
+  /// By communicator: those that no barrier stands behind so far.
+  llvm::DenseMap<Attribute, SmallVector<size_t>> inFlight;
+  int64_t wrappedInside = 0;
+};
+
+} // namespace
+
+/// What is in flight on the communicator of a barrier, be it `op` or in it, is
+/// awaited before `op`.
+void BlockWrapper::awaitBeforeBarriers(Operation *op) {
+  op->walk([&](CollectiveOpInterface inner) {
+    auto it = inFlight.find(getCommunicator(inner));
+    if (!isBarrier(inner) || it == inFlight.end())
+      return;
+    for (size_t i : it->second)
+      if (!wrappings[i].await || op->isBeforeInBlock(wrappings[i].await))
+        wrappings[i].await = op;
+    inFlight.erase(it);
+  });
 }
 
-/// Puts `collective` into an async, and the await before the op at position
-/// `await`, the end of the block if there is none.
-static void makeAsync(CollectiveOpInterface collective, const BlockOrder &order,
-                      unsigned await) {
-  Operation *op = collective;
+void BlockWrapper::plan() {
+  Operation *end = block.mightHaveTerminator() ? &block.back() : nullptr;
+  for (Operation &op : block) {
+    if (isa<AsyncOp>(op))
+      continue;
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if (collective && !isBarrier(collective)) {
+      Operation *use = getFirstUse(&op);
+      if (!use || use->isBeforeInBlock(&op)) // unused, or a graph region
+        use = end;
+      inFlight[getCommunicator(collective)].push_back(wrappings.size());
+      wrappings.push_back({collective, use});
+      continue;
+    }
+    if (!collective && op.getNumRegions() == 0)
+      continue;
+    awaitBeforeBarriers(&op);
+    if (collective)
+      remark::missed(op.getLoc(), remarkNamed("StaysSynchronous"))
+          << remark::reason("a barrier means to wait");
+    for (Region &region : op.getRegions())
+      for (Block &inner : region)
+        wrappedInside += BlockWrapper(inner, function).run();
+  }
+}
+
+/// A remark for each; counts ops only if somebody listens.
+void BlockWrapper::report() {
+  if (!block.getParentOp()->getContext()->getRemarkEngine())
+    return;
+  llvm::DenseMap<Operation *, int64_t> numbers;
+  for (auto [i, op] : llvm::enumerate(block))
+    numbers[&op] = i;
+  for (Wrapping &wrapping : wrappings) {
+    int64_t end =
+        wrapping.await ? numbers[wrapping.await] : int64_t(numbers.size());
+    remark::passed(wrapping.collective.getLoc(), remarkNamed("MadeAsync"))
+        << remark::metric("between", end - numbers[wrapping.collective] - 1);
+  }
+}
+
+void BlockWrapper::apply(Wrapping &wrapping) {
+  Operation *op = wrapping.collective;
   Location loc = op->getLoc();
   OpBuilder builder(op);
   auto type =
       FutureType::get(op->getContext(), llvm::to_vector(op->getResultTypes()));
   auto async = AsyncOp::create(builder, loc, type);
 
-  if (await < order.size())
-    builder.setInsertionPoint(order.getOps()[await]);
+  if (wrapping.await)
+    builder.setInsertionPoint(wrapping.await);
   else
-    builder.setInsertionPointToEnd(op->getBlock());
+    builder.setInsertionPointToEnd(&block);
   auto awaited = AwaitOp::create(builder, loc, async.getFuture());
   op->replaceAllUsesWith(awaited.getResults());
 
@@ -84,43 +148,12 @@ static void makeAsync(CollectiveOpInterface collective, const BlockOrder &order,
   YieldOp::create(builder, loc, op->getResults());
 }
 
-/// Returns the number of collectives wrapped.
-static int64_t makeAsync(Block &block, StringRef function) {
-  auto remarkNamed = [&](StringRef name) {
-    return remark::RemarkOpts::name(name)
-        .category(DEBUG_TYPE)
-        .function(function);
-  };
-  SmallVector<CollectiveOpInterface> collectives;
-  for (Operation &op : block) {
-    auto collective = dyn_cast<CollectiveOpInterface>(op);
-    if (!collective)
-      continue;
-    if (!isBarrier(collective)) {
-      collectives.push_back(collective);
-      continue;
-    }
-    remark::missed(op.getLoc(), remarkNamed("StaysSynchronous"))
-        << remark::reason("a barrier means to wait");
-  }
-  if (collectives.empty())
-    return 0;
-
-  BlockOrder order(block);
-  unsigned end = order.size();
-  if (block.mightHaveTerminator())
-    --end;
-  SmallVector<unsigned> barriers = getNextBarriers(order, collectives);
-  for (auto [collective, next] : llvm::zip_equal(collectives, barriers)) {
-    unsigned await = std::min({order.getFirstUse(collective), next, end});
-    unsigned start = order.getPosition(collective);
-    if (await <= start) // no dominance: a graph region
-      await = end;
-    remark::passed(collective.getLoc(), remarkNamed("MadeAsync"))
-        << remark::metric("between", await - start - 1);
-    makeAsync(collective, order, await);
-  }
-  return collectives.size();
+int64_t BlockWrapper::run() {
+  plan();
+  report();
+  for (Wrapping &wrapping : wrappings)
+    apply(wrapping);
+  return wrappedInside + wrappings.size();
 }
 
 namespace {
@@ -128,15 +161,10 @@ struct MakeAsync : mpcomm::impl::MakeAsyncPassBase<MakeAsync> {
   using MakeAsyncPassBase::MakeAsyncPassBase;
 
   void runOnOperation() override {
-    getOperation().walk([](FunctionOpInterface function) {
-      SmallVector<Block *> blocks;
-      function->walk([&](Block *block) {
-        if (!isa_and_nonnull<AsyncOp>(block->getParentOp()))
-          blocks.push_back(block);
-      });
+    forEachFunction(getOperation(), [](FunctionOpInterface function) {
       int64_t wrapped = 0;
-      for (Block *block : blocks)
-        wrapped += makeAsync(*block, function.getName());
+      for (Block &block : function.getFunctionBody())
+        wrapped += BlockWrapper(block, function.getName()).run();
       remark::analysis(function.getLoc(), remark::RemarkOpts::name("MakeAsync")
                                               .category(DEBUG_TYPE)
                                               .function(function.getName()))

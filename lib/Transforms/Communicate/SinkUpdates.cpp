@@ -15,7 +15,7 @@
 
 #include "Communicate/Communicator.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -45,7 +45,8 @@ static bool uses(Operation *op, const llvm::DenseSet<Operation *> &late) {
       .wasInterrupted();
 }
 
-/// Sinks within `block`; returns the number of ops that others now precede.
+/// Sinks within `block` and the blocks in it; returns the number of ops that
+/// others now precede.
 static int64_t sinkUpdates(Block &block) {
   llvm::DenseSet<Operation *> late;
   SmallVector<Operation *> dependents;
@@ -63,6 +64,10 @@ static int64_t sinkUpdates(Block &block) {
   };
   for (auto it = block.begin(), end = block.end(); it != end;) {
     Operation *op = &*it;
+    if (!isa<AsyncOp>(op))
+      for (Region &region : op->getRegions())
+        for (Block &inner : region)
+          moved += sinkUpdates(inner);
     if (isOrderingPoint(op) || op->hasTrait<OpTrait::IsTerminator>()) {
       moveBefore(it);
       ++it;
@@ -87,12 +92,10 @@ struct SinkUpdates : mpcomm::impl::SinkUpdatesPassBase<SinkUpdates> {
   using SinkUpdatesPassBase::SinkUpdatesPassBase;
 
   void runOnOperation() override {
-    getOperation().walk([](FunctionOpInterface function) {
+    forEachFunction(getOperation(), [](FunctionOpInterface function) {
       int64_t moved = 0;
-      function->walk([&](Block *block) {
-        if (!isa_and_nonnull<AsyncOp>(block->getParentOp()))
-          moved += sinkUpdates(*block);
-      });
+      for (Block &block : function.getFunctionBody())
+        moved += sinkUpdates(block);
       remark::analysis(function.getLoc(),
                        remark::RemarkOpts::name("SinkUpdates")
                            .category(DEBUG_TYPE)

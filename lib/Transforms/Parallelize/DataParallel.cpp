@@ -7,9 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Averages gradients and the loss over a mesh axis, where they are defined.
-// What differs between ranks is RankVariance's to say; after the rewrite it is
-// asked again, and a result that all ranks should hold alike but do not is an
-// error.
+// What differs between ranks is RankVariance's to say, with the gradients taken
+// as reduced; a result that all ranks should hold alike but do not is an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,7 +64,8 @@ FailureOr<MeshOp> DataParallel::extendMesh(MeshOp meshOp) {
   if (std::optional<int64_t> present = meshOp.getAxisSize(axis)) {
     if (size != 0 && *present != size) {
       meshOp.emitError() << "mesh @" << mesh << " has " << *present
-                         << " ranks along '" << axis << "', expected " << int64_t(size);
+                         << " ranks along '" << axis << "', expected "
+                         << int64_t(size);
       return failure();
     }
     return meshOp;
@@ -77,8 +77,8 @@ FailureOr<MeshOp> DataParallel::extendMesh(MeshOp meshOp) {
   }
   if (meshOp.getNumRanks() > INT32_MAX / size) {
     meshOp.emitError() << "mesh @" << mesh << " would have more ranks than 32 "
-                       << "bits count with " << int64_t(size) << " along '" << axis
-                       << "'";
+                       << "bits count with " << int64_t(size) << " along '"
+                       << axis << "'";
     return failure();
   }
   Builder builder(&getContext());
@@ -145,7 +145,7 @@ LogicalResult DataParallel::collect(OpOperand &use, func::FuncOp step,
 
 LogicalResult DataParallel::collectGradients(func::FuncOp step,
                                              const RankVariance &variance) {
-  WalkResult result = step.walk([&](OptimizerOpInterface op) {
+  for (OptimizerOpInterface op : variance.getOptimizers())
     for (OpOperand *use : op.getGradientOperands()) {
       Value gradient = use->get();
       if (!variance.varies(gradient)) {
@@ -154,13 +154,11 @@ LogicalResult DataParallel::collectGradients(func::FuncOp step,
       }
       bool first = !toAverage.contains(gradient);
       if (failed(collect(*use, step, "gradient")))
-        return WalkResult::interrupt();
+        return failure();
       gradients += first;
       gradientBytes += first * mpcomm::detail::countBytes(gradient.getType());
     }
-    return WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
+  return success();
 }
 
 LogicalResult DataParallel::collectLosses(func::FuncOp step,
@@ -215,13 +213,13 @@ void DataParallel::runOnOperation() {
   int64_t ranks = *meshOp->getAxisSize(axis);
 
   if (ranks > 1) {
-    RankVariance variance(step, axis);
+    RankVariance variance(step, axis, RankVariance::Gradients::Reduced);
     if (failed(collectGradients(step, variance)) ||
         failed(collectLosses(step, variance)))
       return signalPassFailure();
     for (auto &[value, uses] : toAverage)
       average(value, uses);
-    if (failed(verifyResultsReplicated(step, RankVariance(step, axis), axis)))
+    if (failed(verifyResultsReplicated(step, variance, axis)))
       return signalPassFailure();
   }
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("DataParallel")

@@ -52,10 +52,9 @@ LogicalResult mpcomm::verifyResultsReplicated(FunctionOpInterface function,
 }
 
 /// Gradients that enter optimizer ops are the same on all ranks.
-static bool verifyGradients(FunctionOpInterface function,
-                            const RankVariance &variance, StringRef axis) {
+static bool verifyGradients(const RankVariance &variance, StringRef axis) {
   bool ok = true;
-  function->walk([&](OptimizerOpInterface op) {
+  for (OptimizerOpInterface op : variance.getOptimizers())
     for (OpOperand *use : op.getGradientOperands()) {
       if (!variance.varies(use->get()))
         continue;
@@ -67,36 +66,29 @@ static bool verifyGradients(FunctionOpInterface function,
                                 << axis << "', expected it reduced over them";
       noteOrigin(diag, use->get(), variance);
     }
-  });
   return ok;
 }
 
-/// All ranks, or none, come to each collective.
-static bool verifyControl(FunctionOpInterface function,
+/// All ranks, or none, come to `op`.
+static bool verifyControl(CollectiveOpInterface op,
                           const RankVariance &variance, StringRef axis) {
-  bool ok = true;
-  function->walk([&](CollectiveOpInterface op) {
-    Operation *control = variance.getDivergence(op);
-    if (!control)
-      return;
-    ok = false;
-    InFlightDiagnostic diag =
-        op->emitOpError() << "may run on some ranks along '" << axis
-                          << "' only, expected control flow that is the same "
-                             "on all of them";
-    diag.attachNote(control->getLoc())
-        << "it depends on a value here that may differ between ranks";
-  });
-  return ok;
+  Operation *control = variance.getDivergence(op);
+  if (!control)
+    return true;
+  InFlightDiagnostic diag =
+      op->emitOpError() << "may run on some ranks along '" << axis
+                        << "' only, expected control flow that is the same on "
+                           "all of them";
+  diag.attachNote(control->getLoc())
+      << "it depends on a value here that may differ between ranks";
+  return false;
 }
 
 /// Collectives name meshes and axes that exist, and all the same mesh.
-static bool verifyMeshes(ModuleOp module) {
+static bool verifyMeshes(ArrayRef<CollectiveOpInterface> collectives) {
   bool ok = true;
-  CollectiveOpInterface first;
-  module.walk([&](CollectiveOpInterface op) {
-    if (!first)
-      first = op;
+  for (CollectiveOpInterface op : collectives) {
+    CollectiveOpInterface first = collectives.front();
     if (failed(op.getGroupSize())) {
       op->emitOpError() << "names a mesh or an axis that is not there";
       ok = false;
@@ -108,26 +100,40 @@ static bool verifyMeshes(ModuleOp module) {
           << "another collective runs on " << first.getMeshAttr();
       ok = false;
     }
-  });
+  }
   return ok;
 }
 
-LogicalResult mpcomm::verifyReplication(ModuleOp module, StringRef axis) {
-  if (!verifyMeshes(module))
-    return failure();
+/// Ranks along the axis in the largest mesh that has it; 1 without one.
+static int64_t getRanks(ModuleOp module, StringRef axis) {
   int64_t ranks = 1;
-  module.walk([&](MeshOp mesh) {
-    ranks = std::max(ranks, mesh.getAxisSize(axis).value_or(1));
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (auto mesh = dyn_cast<MeshOp>(op))
+      ranks = std::max(ranks, mesh.getAxisSize(axis).value_or(1));
+    return isa<ModuleOp>(op) ? WalkResult::advance() : WalkResult::skip();
   });
-  if (ranks == 1)
+  return ranks;
+}
+
+LogicalResult
+mpcomm::verifyReplication(ModuleOp module,
+                          ArrayRef<CollectiveOpInterface> collectives,
+                          StringRef axis) {
+  if (!verifyMeshes(collectives))
+    return failure();
+  if (getRanks(module, axis) == 1)
     return success();
+  llvm::DenseMap<Operation *, SmallVector<CollectiveOpInterface>> byFunction;
+  for (CollectiveOpInterface op : collectives)
+    byFunction[op->getParentOfType<FunctionOpInterface>()].push_back(op);
   bool ok = true;
-  module.walk([&](FunctionOpInterface function) {
+  forEachFunction(module, [&](FunctionOpInterface function) {
     if (function.isExternal())
       return;
     RankVariance variance(function, axis);
-    ok &= verifyGradients(function, variance, axis);
-    ok &= verifyControl(function, variance, axis);
+    ok &= verifyGradients(variance, axis);
+    for (CollectiveOpInterface op : byFunction[function])
+      ok &= verifyControl(op, variance, axis);
     ok &= succeeded(verifyResultsReplicated(function, variance, axis));
   });
   return success(ok);

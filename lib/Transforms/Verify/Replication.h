@@ -28,10 +28,12 @@ llvm::LogicalResult verifyResultsReplicated(mlir::FunctionOpInterface function,
                                             llvm::StringRef axis);
 
 /// What `mpcomm-verify-rank-programs` says of meshes, control flow, gradients
-/// and results, for all functions of the module. `axis` is the one along which
-/// batches differ.
-llvm::LogicalResult verifyReplication(mlir::ModuleOp module,
-                                      llvm::StringRef axis);
+/// and results, for all functions of the module, of which `collectives` are
+/// all. `axis` is the one along which batches differ.
+llvm::LogicalResult
+verifyReplication(mlir::ModuleOp module,
+                  llvm::ArrayRef<CollectiveOpInterface> collectives,
+                  llvm::StringRef axis);
 
 } // namespace mpcomm
 

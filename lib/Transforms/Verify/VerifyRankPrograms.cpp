@@ -31,14 +31,17 @@ struct VerifyRankPrograms
 
   void runOnOperation() override {
     bool ok = true;
+    SmallVector<CollectiveOpInterface> collectives;
     getOperation().walk([&](Operation *op) {
+      if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+        collectives.push_back(collective);
       if (!isa<AsyncOp, AwaitOp>(op))
         return;
       op->emitOpError() << "stands in a rank program, expected synchronous "
                            "collectives";
       ok = false;
     });
-    if (!ok || failed(verifyReplication(getOperation(), axis)))
+    if (!ok || failed(verifyReplication(getOperation(), collectives, axis)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

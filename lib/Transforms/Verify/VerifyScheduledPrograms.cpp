@@ -66,51 +66,75 @@ static bool verifyUses(AsyncOp async) {
 
 namespace {
 
-/// Collectives in flight, by communicator, in the order of their start.
-class InFlight {
+/// One walk in program order that checks futures and knows what is in flight.
+class ScheduleChecker {
 public:
-  /// Walks a block in program order; false after the first error.
-  bool walk(Block &block);
+  /// Checks the op and what it holds.
+  void check(Operation *op);
+
+  bool ok = true;
+  SmallVector<CollectiveOpInterface> collectives;
 
 private:
-  llvm::DenseMap<Attribute, std::map<int64_t, AsyncOp>> byCommunicator;
+  void start(AsyncOp async);
+  void finish(AwaitOp await);
+  void checkSynchronous(CollectiveOpInterface op);
+
+  /// By communicator, in the order of their start.
+  llvm::DenseMap<Attribute, std::map<int64_t, AsyncOp>> inFlight;
   llvm::DenseMap<Operation *, int64_t> started;
 };
 
 } // namespace
 
-bool InFlight::walk(Block &block) {
-  for (Operation &op : block) {
-    if (auto async = dyn_cast<AsyncOp>(op)) {
-      int64_t number = started.size();
-      started[async] = number;
-      auto collective = cast<CollectiveOpInterface>(async.getCollective());
-      byCommunicator[getCommunicator(collective)][number] = async;
-      continue;
+void ScheduleChecker::start(AsyncOp async) {
+  ok &= verifyUses(async);
+  int64_t number = started.size();
+  started[async] = number;
+  auto collective = cast<CollectiveOpInterface>(async.getCollective());
+  collectives.push_back(collective);
+  inFlight[getCommunicator(collective)][number] = async;
+}
+
+void ScheduleChecker::finish(AwaitOp await) {
+  auto async = await.getFuture().getDefiningOp<AsyncOp>();
+  if (!async) // verifyOrigin has said so
+    return;
+  auto collective = cast<CollectiveOpInterface>(async.getCollective());
+  inFlight[getCommunicator(collective)].erase(started.lookup(async));
+}
+
+void ScheduleChecker::checkSynchronous(CollectiveOpInterface op) {
+  collectives.push_back(op);
+  auto it = inFlight.find(getCommunicator(op));
+  if (it == inFlight.end() || it->second.empty())
+    return;
+  ok = false;
+  InFlightDiagnostic diag =
+      op->emitOpError("runs while another collective of its communicator is in "
+                      "flight, expected that one awaited before");
+  diag.attachNote(it->second.begin()->second.getLoc())
+      << "the other one starts here";
+}
+
+void ScheduleChecker::check(Operation *op) {
+  if (isa<FunctionOpInterface>(op))
+    inFlight.clear();
+  for (Value result : op->getResults())
+    ok &= verifyOrigin(result);
+  if (auto async = dyn_cast<AsyncOp>(op))
+    return start(async);
+  if (auto await = dyn_cast<AwaitOp>(op))
+    return finish(await);
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+    return checkSynchronous(collective);
+  for (Region &region : op->getRegions())
+    for (Block &block : region) {
+      for (Value argument : block.getArguments())
+        ok &= verifyOrigin(argument);
+      for (Operation &inner : block)
+        check(&inner);
     }
-    if (auto await = dyn_cast<AwaitOp>(op)) {
-      auto async = await.getFuture().getDefiningOp<AsyncOp>();
-      auto collective = cast<CollectiveOpInterface>(async.getCollective());
-      byCommunicator[getCommunicator(collective)].erase(started.lookup(async));
-      continue;
-    }
-    if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
-      auto it = byCommunicator.find(getCommunicator(collective));
-      if (it != byCommunicator.end() && !it->second.empty()) {
-        InFlightDiagnostic diag =
-            op.emitOpError("runs while another collective of its communicator "
-                           "is in flight, expected that one awaited before");
-        diag.attachNote(it->second.begin()->second.getLoc())
-            << "the other one starts here";
-        return false;
-      }
-    }
-    for (Region &region : op.getRegions())
-      for (Block &inner : region)
-        if (!walk(inner))
-          return false;
-  }
-  return true;
 }
 
 namespace {
@@ -119,24 +143,10 @@ struct VerifyScheduledPrograms
   using VerifyScheduledProgramsPassBase::VerifyScheduledProgramsPassBase;
 
   void runOnOperation() override {
-    bool ok = true;
-    getOperation().walk([&](Operation *op) {
-      for (Value result : op->getResults())
-        ok &= verifyOrigin(result);
-      for (Region &region : op->getRegions())
-        for (Block &block : region)
-          for (Value argument : block.getArguments())
-            ok &= verifyOrigin(argument);
-      if (auto async = dyn_cast<AsyncOp>(op))
-        ok &= verifyUses(async);
-    });
-    if (ok)
-      getOperation().walk([&](FunctionOpInterface function) {
-        InFlight inFlight;
-        for (Block &block : function.getFunctionBody())
-          ok &= inFlight.walk(block);
-      });
-    if (!ok || failed(verifyReplication(getOperation(), axis)))
+    ScheduleChecker checker;
+    checker.check(getOperation());
+    if (!checker.ok ||
+        failed(verifyReplication(getOperation(), checker.collectives, axis)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

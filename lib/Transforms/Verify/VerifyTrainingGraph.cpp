@@ -101,49 +101,50 @@ void FunctionChecker::checkBody() {
 
 void FunctionChecker::checkArguments() {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
-    std::string what = describeArgument(function, i);
+    auto what = [&, i = i] { return describeArgument(function, i); };
     if (!isStaticTensor(type))
-      error() << "has " << what << " of type " << type
+      error() << "has " << what() << " of type " << type
               << ", expected a ranked tensor of static shape";
     std::optional<Role> role = getArgumentRole(function, i);
     StringRef name = getArgumentName(function, i);
     if (!role)
-      error() << "has " << what << " without '" << kRoleAttr << "'";
+      error() << "has " << what() << " without '" << kRoleAttr << "'";
     else if (*role == Role::Loss || *role == Role::Output)
-      error() << "has " << what << " of role '" << stringifyRole(*role)
+      error() << "has " << what() << " of role '" << stringifyRole(*role)
               << "', which only a result can have";
     if (name.empty())
-      error() << "has " << what << " without '" << kNameAttr << "'";
+      error() << "has " << what() << " without '" << kNameAttr << "'";
     else if (auto [it, isNew] = argumentsByName.try_emplace(name, i); !isNew)
-      error() << "has " << what << " with the name of argument #" << it->second;
+      error() << "has " << what() << " with the name of argument #"
+              << it->second;
     if (role != Role::Hyperparameter)
       continue;
     if (!isScalarFloatTensor(type))
-      error() << "has hyperparameter " << what << " of type " << type
+      error() << "has hyperparameter " << what() << " of type " << type
               << ", expected a 0-d tensor of floats";
     if (!function.getArgAttr(i, kDefaultAttr))
-      error() << "has hyperparameter " << what << " without '" << kDefaultAttr
+      error() << "has hyperparameter " << what() << " without '" << kDefaultAttr
               << "'";
   }
 }
 
 void FunctionChecker::checkResults() {
   for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
-    std::string what = describeResult(function, i);
+    auto what = [&, i = i] { return describeResult(function, i); };
     if (!isStaticTensor(type))
-      error() << "has " << what << " of type " << type
+      error() << "has " << what() << " of type " << type
               << ", expected a ranked tensor of static shape";
     std::optional<Role> role = getResultRole(function, i);
     StringRef name = getResultName(function, i);
     if (!role)
-      error() << "has " << what << " without '" << kRoleAttr << "'";
+      error() << "has " << what() << " without '" << kRoleAttr << "'";
     else if (*role == Role::Batch || *role == Role::Hyperparameter)
-      error() << "has " << what << " of role '" << stringifyRole(*role)
+      error() << "has " << what() << " of role '" << stringifyRole(*role)
               << "', which only an argument can have";
     if (name.empty())
-      error() << "has " << what << " without '" << kNameAttr << "'";
+      error() << "has " << what() << " without '" << kNameAttr << "'";
     else if (auto [it, isNew] = resultsByName.try_emplace(name, i); !isNew)
-      error() << "has " << what << " with the name of result #" << it->second;
+      error() << "has " << what() << " with the name of result #" << it->second;
     checkTargets(i);
   }
 }
@@ -203,19 +204,19 @@ void FunctionChecker::checkDonation() {
     std::optional<int64_t> result = getDonation(function, i);
     if (!result)
       continue;
-    std::string what = describeArgument(function, i);
-    std::string target = describeResult(function, *result);
+    auto what = [&, i = i] { return describeArgument(function, i); };
+    auto target = [&] { return describeResult(function, *result); };
     if (auto [it, isNew] = donor.try_emplace(*result, i); !isNew)
-      error() << "donates " << what << " to " << target
+      error() << "donates " << what() << " to " << target()
               << ", which has the buffer of argument #" << it->second
               << " already";
     Type resultType = function.getResultTypes()[*result];
     if (type != resultType)
-      error() << "donates " << what << " of type " << type << " to " << target
-              << " of type " << resultType << ", expected one type";
+      error() << "donates " << what() << " of type " << type << " to "
+              << target() << " of type " << resultType << ", expected one type";
     if (getArgumentRole(function, i) != getResultRole(function, *result) ||
         getArgumentName(function, i) != getResultName(function, *result))
-      error() << "donates " << what << " to " << target
+      error() << "donates " << what() << " to " << target()
               << ", expected one role and one name";
   }
 }

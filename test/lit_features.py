@@ -92,9 +92,9 @@ def set_features(config, lit_config):
     if on(config.have_gloo):
         features.add("gloo")
 
-    modules = {"torch": "torch", "sklearn": "sklearn", "numpy": "numpy"}
-    for name in _python_modules(config.python, list(modules)):
-        features.add(modules[name])
+    modules = ["torch", "torchvision", "sklearn", "numpy"]
+    for name in _python_modules(config.python, modules):
+        features.add(name)
 
     if os.path.exists("/dev/nvidiactl") and _succeeds(["nvidia-smi", "-L"]):
         features.add("cuda-device")

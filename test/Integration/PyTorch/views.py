@@ -12,11 +12,12 @@ import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
-import checks
+import checks  # noqa: F401 (sets the path)
 import evaluator
 import torch
 
-from mpcomm_import import aten_movement, aten_pointwise, contraction, pointwise
+from mpcomm_import import (aten_movement, aten_neural, aten_pointwise, contraction,
+                           pointwise)
 from mpcomm_import.convert import Converter
 from mpcomm_import.ir import Argument, Builder, Function, Result, Type
 from mpcomm_import.views import View, materialise
@@ -154,6 +155,17 @@ def reduction():
     case.check(*wander(case, result, tensor.sum(dims, keep), 2))
 
 
+def safe_softmax():
+    """_safe_softmax, which newer versions trace attention to: rows of -inf alone."""
+    case = Case()
+    view, tensor = case.input([3, 4])
+    tensor[1], tensor[2, 2] = -math.inf, -math.inf
+    case.c.result_meta = lambda: ((3, 4), "f64")
+    case.check(aten_neural.safe_softmax(case.c, None, view, -1),
+               torch.softmax(tensor, -1).nan_to_num())
+
+
+safe_softmax()
 for k in range(int(sys.argv[1])):
     for test in (one_view, product, gram, addition, reduction):
         test()

@@ -15,11 +15,8 @@ if something else asks for its value.
 
 import dataclasses
 
-import torch
-
 from .aten_neural import along_dim
-from .aten_pointwise import elementwise, formula, reduced, select
-from .aten_pointwise import compare_values
+from .aten_pointwise import formula, reduced
 from .convert import aten
 from .errors import Unsupported
 from .ir import Type

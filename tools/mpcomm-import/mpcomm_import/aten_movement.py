@@ -10,8 +10,6 @@ gradients. Most of them make no op at all (views.py)."""
 
 import math
 
-import torch
-
 from .convert import aten
 from .errors import Unsupported
 from .ir import Type
@@ -67,6 +65,14 @@ def expand(c, node, x, shape, implicit=False):
     new = len(shape) - len(x.dims)
     shape = [x.shape[i - new] if n == -1 else n for i, n in enumerate(shape)]
     return x.expand(shape)
+
+
+@aten("repeat")
+def repeat(c, node, x, repeats):
+    x = c.view(x)
+    dims = [[]] * (len(repeats) - len(x.dims)) + x.dims
+    return View(x.base, x.factors, [
+        ([Axis(n)] if n != 1 else []) + d for n, d in zip(repeats, dims)])
 
 
 @aten("unsqueeze")

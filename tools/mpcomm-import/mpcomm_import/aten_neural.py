@@ -13,7 +13,7 @@ import math
 import torch
 
 from .aten_movement import padded, reshaped, sliced
-from .aten_pointwise import arithmetic, formula
+from .aten_pointwise import arithmetic, compare, select
 from .contraction import contract
 from .convert import aten, is_iota
 from .errors import Unsupported
@@ -192,6 +192,17 @@ def along_dim(c, name, views, dim):
 @aten("_softmax")
 def softmax(c, node, x, dim, half_to_float):
     return along_dim(c, "softmax", [c.view(x)], dim)
+
+
+@aten("_safe_softmax")
+def safe_softmax(c, node, x, dim, dtype=None):
+    """Softmax with zeros in slices that are all -inf."""
+    x = c.view(x)
+    if x.dtype != c.result_meta()[1]:
+        raise Unsupported("with another type of result")
+    top = reduce(c.builder, "max", x, [dim], True)
+    return select(c, compare(c, "oeq", top, -math.inf), 0.0,
+                  along_dim(c, "softmax", [x], dim))
 
 
 @aten("_softmax_backward_data")

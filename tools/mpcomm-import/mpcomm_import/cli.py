@@ -126,12 +126,13 @@ def run(arguments):
     program = import_workload(workload)
     for warning in program.warnings:
         print(f"mpcomm-import: warning: {warning}", file=sys.stderr)
+    program.write(arguments.output, arguments.weights, arguments.data,
+                  arguments.eval_data)
     if arguments.list_ops:
         list_operators(program)
     elif not arguments.output:
         sys.stdout.write(program.text)
-    program.write(arguments.output, arguments.weights, arguments.data,
-                  arguments.eval_data)
+    sys.stdout.flush()
 
 
 def main(argv=None):
@@ -140,6 +141,9 @@ def main(argv=None):
         run(arguments)
     except ImportFailure as error:
         print(f"mpcomm-import: error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         print(f"mpcomm-import: error: {error.filename or ''}: {error.strerror}",

@@ -11,8 +11,8 @@ import dataclasses
 
 import torch
 
-from . import (aten_loss, aten_movement, aten_neural,  # noqa: F401 (register)
-               aten_pointwise, safetensors)
+from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
+               aten_neural, aten_pointwise, safetensors)
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
 from .ir import Argument, Builder, Function, Result, Type

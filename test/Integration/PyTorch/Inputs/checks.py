@@ -8,7 +8,6 @@
 """Trains the same workload twice, by PyTorch and by the imported graph on the
 evaluator, and compares losses, parameters and optimizer state at each step."""
 
-import copy
 import os
 import sys
 

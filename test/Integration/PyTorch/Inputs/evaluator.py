@@ -11,8 +11,6 @@ It shares nothing with the translation: what it computes for a graph follows
 from the documentation of the dialect's ops.
 """
 
-import math
-
 import torch
 import torch.nn.functional as F
 

@@ -164,15 +164,33 @@ unsigned DomainBuilder::bestColumn() const {
     count(store.access, 3);
   unsigned best = score.size() - 1;
   for (unsigned dim = best; dim-- > 0;)
-    if (score[dim] > score[best])
+    if (score[dim] > score[best] ||
+        (model.sizes[best] == 1 && model.sizes[dim] > 1))
       best = dim;
   return best;
 }
 
+int DomainBuilder::transposedDim(unsigned column) const {
+  int found = -1;
+  for (const auto &entry : model.accesses) {
+    ArrayRef<int64_t> strides = entry.second.strides;
+    if (strides[column] == 0 || strides[column] == 1)
+      continue;
+    for (unsigned dim = 0; dim < strides.size(); ++dim)
+      if (dim != column && strides[dim] == 1 && model.sizes[dim] > 1)
+        found = std::max(found, static_cast<int>(dim));
+  }
+  return found;
+}
+
 SmallVector<unsigned> DomainBuilder::chooseOrder() const {
   SmallBitVector last = column;
-  if (last.none() && !model.sizes.empty())
-    last.set(bestColumn());
+  int innermostRow = -1;
+  if (last.none() && !model.sizes.empty()) {
+    unsigned best = bestColumn();
+    last.set(best);
+    innermostRow = transposedDim(best);
+  }
   SmallBitVector reduced(model.sizes.size());
   for (const auto &entry : model.results)
     reduced |= entry.second.reduced;
@@ -182,6 +200,10 @@ SmallVector<unsigned> DomainBuilder::chooseOrder() const {
       if (last.test(dim) == atEnd &&
           (model.sizes[dim] != 1 || reduced.test(dim)))
         order.push_back(dim);
+  if (innermostRow >= 0) {
+    llvm::erase(order, static_cast<unsigned>(innermostRow));
+    order.insert(order.end() - 1, static_cast<unsigned>(innermostRow));
+  }
   return order;
 }
 

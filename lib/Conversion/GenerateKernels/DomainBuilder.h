@@ -52,6 +52,9 @@ private:
   llvm::LogicalResult placeOp(mlir::linalg::LinalgOp op, EmitError emitError);
   Access accessOf(unsigned argument, llvm::ArrayRef<MapEntry> entries) const;
   unsigned bestColumn() const;
+  /// The dimension besides the column along which an operand is contiguous
+  /// that is not so along the column; -1: none.
+  int transposedDim(unsigned column) const;
   /// The dimensions in their new order, without those of length 1 that need
   /// no loop.
   llvm::SmallVector<unsigned> chooseOrder() const;

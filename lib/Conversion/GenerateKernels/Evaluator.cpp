@@ -108,6 +108,29 @@ Value Evaluator::bufferIndex(Row &atRow, Chunk &chunk) {
                    chunk.start, 1);
 }
 
+Value Evaluator::loadTiled(const Access &access, Row &atRow, Chunk &chunk) {
+  for (const auto &entry : *chunk.tiles)
+    if (entry.first == access)
+      return entry.second[atRow.inBlock];
+  int64_t stride = access.strides[model.column()];
+  Value first = indexAt(access, atRow, chunk);
+  auto type =
+      VectorType::get({schedule.lanes}, memoryType(elementOf(access.argument)));
+  SmallVector<Value> columns;
+  for (int64_t i = 0; i < schedule.lanes; ++i) {
+    if (i >= chunk.active) {
+      columns.push_back(arith::ConstantOp::create(
+          code, loc, cast<TypedAttr>(code.getZeroAttr(type))));
+      continue;
+    }
+    Value at = addScaled(code, loc, first, indexConstant(code, loc, i), stride);
+    columns.push_back(loadLanes(code, loc, flat(access.argument), at, 1,
+                                schedule.lanes, Value()));
+  }
+  chunk.tiles->push_back({access, transposeLanes(code, loc, columns)});
+  return chunk.tiles->back().second[atRow.inBlock];
+}
+
 Value Evaluator::load(const Access &access, Row &atRow, Chunk *chunk) {
   Type element = elementOf(access.argument);
   bool sameForRows =
@@ -118,9 +141,13 @@ Value Evaluator::load(const Access &access, Row &atRow, Chunk *chunk) {
         sameForRows && chunk->shared ? *chunk->shared : chunk->loads;
     if (Value known = lookup(memo, access))
       return known;
-    Value raw = loadLanes(
-        code, loc, flat(access.argument), indexAt(access, atRow, *chunk),
-        access.strides[model.column()], chunk->width, chunk->mask);
+    Value raw;
+    if (chunk->tiles && Schedule::isTiled(model, access))
+      raw = loadTiled(access, atRow, *chunk);
+    else
+      raw = loadLanes(
+          code, loc, flat(access.argument), indexAt(access, atRow, *chunk),
+          access.strides[model.column()], chunk->width, chunk->mask);
     Value value = fromMemory(code, loc, raw, element);
     memo.push_back({access, value});
     return value;

@@ -26,6 +26,10 @@ namespace mpcomm::kernels {
 
 using LoadMemo = llvm::SmallVector<std::pair<Access, mlir::Value>>;
 
+/// Transposed tiles of an access: one vector a row of the block.
+using TileMemo =
+    llvm::SmallVector<std::pair<Access, llvm::SmallVector<mlir::Value>>, 1>;
+
 /// A row: its coordinates, and what is known of it.
 struct Row {
   llvm::SmallVector<mlir::Value> coordinates;
@@ -43,8 +47,12 @@ struct Chunk {
   mlir::Value mask;
   llvm::DenseMap<mlir::Value, mlir::Value> values;
   LoadMemo loads;
-  /// Loads that are the same for all rows, shared by the rows of a block.
+  /// Columns that exist, where that is less than the width.
+  int64_t active = 0;
+  /// Loads that are the same for all rows, and tiles, shared by the rows of a
+  /// block.
   LoadMemo *shared = nullptr;
+  TileMemo *tiles = nullptr;
 };
 
 class Evaluator {
@@ -93,6 +101,9 @@ public:
 
 private:
   mlir::Value load(const Access &access, Row &row, Chunk *chunk);
+  /// The lanes of an access that is contiguous along the innermost row
+  /// dimension, by way of a transposed tile of all rows of the block.
+  mlir::Value loadTiled(const Access &access, Row &row, Chunk &chunk);
   mlir::Value index(mlir::linalg::LinalgOp op, unsigned loop, Row &row,
                     Chunk *chunk);
   mlir::Value extract(mlir::linalg::LinalgOp op,

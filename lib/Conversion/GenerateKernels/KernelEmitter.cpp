@@ -244,7 +244,12 @@ void KernelEmitter::emitPiece(MutableArrayRef<Row> rows, const Piece &piece,
                               MutableArrayRef<Sum> sums) {
   auto run = [&](Value start, MutableArrayRef<Chunk> chunks) {
     LoadMemo shared;
+    TileMemo tiles;
+    bool tiled = schedule.tiled &&
+                 static_cast<int64_t>(rows.size()) == schedule.rowBlock;
     for (Chunk &chunk : chunks) {
+      chunk.active = piece.active;
+      chunk.tiles = tiled ? &tiles : nullptr;
       chunk.start = start;
       chunk.width = piece.width;
       chunk.shared = &shared;
@@ -252,8 +257,10 @@ void KernelEmitter::emitPiece(MutableArrayRef<Row> rows, const Piece &piece,
         chunk.mask = maskOf(eval.row, loc, piece.active, piece.width);
     }
     emitChunk(rows, chunks, sums);
-    for (Chunk &chunk : chunks)
+    for (Chunk &chunk : chunks) {
       chunk.shared = nullptr;
+      chunk.tiles = nullptr;
+    }
   };
   if (piece.count == 1 || schedule.keepRow) {
     for (int64_t i = 0; i < piece.count; ++i) {

@@ -153,6 +153,29 @@ void storeLanes(OpBuilder &b, Location loc, Value flat, Value index,
                             laneOffsets(b, loc, stride, width), mask, value);
 }
 
+SmallVector<Value> transposeLanes(OpBuilder &b, Location loc,
+                                  ArrayRef<Value> rows) {
+  // Each stage interleaves row j with row j + n/2; log2(n) such perfect
+  // shuffles move element (i, j) to (j, i).
+  int64_t n = rows.size();
+  SmallVector<Value> now(rows), next(n);
+  SmallVector<int64_t> low, high;
+  for (int64_t i = 0; i < n / 2; ++i) {
+    llvm::append_values(low, i, n + i);
+    llvm::append_values(high, n / 2 + i, n + n / 2 + i);
+  }
+  for (int64_t stage = 1; stage < n; stage *= 2) {
+    for (int64_t j = 0; j < n / 2; ++j) {
+      next[2 * j] =
+          vector::ShuffleOp::create(b, loc, now[j], now[j + n / 2], low);
+      next[2 * j + 1] =
+          vector::ShuffleOp::create(b, loc, now[j], now[j + n / 2], high);
+    }
+    std::swap(now, next);
+  }
+  return now;
+}
+
 void allowContraction(Operation *op) {
   if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op))
     return;

@@ -54,6 +54,12 @@ void storeLanes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value flat,
                 mlir::Value index, int64_t stride, mlir::Value value,
                 mlir::Value mask);
 
+/// The columns of the square matrix whose rows are `rows`, by shuffles:
+/// n log2(n) of them for n rows of n lanes, n a power of two.
+llvm::SmallVector<mlir::Value> transposeLanes(mlir::OpBuilder &b,
+                                              mlir::Location loc,
+                                              llvm::ArrayRef<mlir::Value> rows);
+
 /// The op named `combiner` on two values, free to be contracted with a product.
 mlir::Value combine(mlir::OpBuilder &b, mlir::Location loc,
                     mlir::Operation *combiner, mlir::Value lhs,

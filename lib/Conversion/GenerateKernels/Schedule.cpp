@@ -27,12 +27,20 @@ static constexpr int kCostOfBuffer = 12;
 static constexpr int64_t kRegistersForRow = 24;
 /// Rows at a time where columns are summed: saves loads and stores of sums.
 static constexpr int64_t kRowsAtATime = 4;
+/// Instructions of a chunk that may be repeated for each row of a tile.
+static constexpr int kCostOfTile = 40;
 /// Bytes of stack that one buffered row may take.
 static constexpr int64_t kMaxBufferBytes = 1 << 18;
 
 bool loopsOverColumn(const KernelModel &model, Operation *op) {
   return llvm::is_contained(model.loops.find(op)->second, model.column()) &&
          model.hasColumn();
+}
+
+bool Schedule::isTiled(const KernelModel &model, const Access &access) {
+  int64_t along = access.strides[model.column()];
+  return !model.rows().empty() && along != 0 && along != 1 &&
+         access.strides[model.column() - 1] == 1;
 }
 
 static int costOf(Operation &op) {
@@ -64,6 +72,7 @@ private:
   void findNeeds();
   void chooseWidth(unsigned vectorBits);
   void chooseRowBlock();
+  void chooseTiles();
   /// Registers that a row takes if its values live on between passes.
   int64_t registersOfRow() const;
 
@@ -195,12 +204,26 @@ void Planner::chooseRowBlock() {
   }
 }
 
+void Planner::chooseTiles() {
+  // The code of a chunk is repeated for each row of the tile.
+  if (schedule.rowBlock > 1 || schedule.passes != 1 || total > kCostOfTile ||
+      model.rows().empty() || model.rows().back() < schedule.lanes)
+    return;
+  for (const auto &entry : model.accesses)
+    schedule.tiled |= Schedule::isTiled(model, entry.second);
+  if (!schedule.tiled)
+    return;
+  schedule.rowBlock = schedule.lanes;
+  schedule.width = schedule.lanes;
+}
+
 void Planner::run(unsigned vectorBits, unsigned unrollColumns) {
   findPasses();
   findCosts();
   findNeeds();
   chooseRowBlock();
   chooseWidth(vectorBits);
+  chooseTiles();
   if (schedule.passes > 1 && schedule.rowBlock == 1 &&
       model.columns() <= unrollColumns &&
       registersOfRow() <= kRegistersForRow) {

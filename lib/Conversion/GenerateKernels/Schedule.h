@@ -33,6 +33,12 @@ struct Schedule {
   bool keepRow = false;
   /// Rows of the innermost row dimension that are computed together.
   int64_t rowBlock = 1;
+  /// Accesses that are contiguous along the innermost row dimension, not along
+  /// the column, are transposed in tiles of `lanes` rows and columns.
+  bool tiled = false;
+
+  /// True if an access can be transposed in tiles.
+  static bool isTiled(const KernelModel &model, const Access &access);
 
   int lastPass() const { return passes - 1; }
 

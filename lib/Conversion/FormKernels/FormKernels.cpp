@@ -1,0 +1,230 @@
+//===- FormKernels.cpp - linalg ops in kernels ----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// See Grouping.h for what runs in one kernel, Outline.h for what becomes of it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Grouping.h"
+#include "KernelLibrary.h"
+#include "KernelName.h"
+#include "Outline.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+#include "mpcomm/Conversion/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_FORMKERNELSPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-form-kernels"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+/// What became of one function.
+struct Counts {
+  unsigned ops = 0, launches = 0;
+  int64_t bytesBefore = 0, bytesAfter = 0;
+};
+
+/// Replaces the groups of one block by launches.
+class BlockRewriter {
+public:
+  BlockRewriter(Block &block, KernelLibrary &library, Counts &counts,
+                unsigned maxOperands, bool reuseOperands)
+      : block(block), library(library), counts(counts),
+        grouping(block, maxOperands), donations(block),
+        reuseOperands(reuseOperands) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult rewrite(Group &group);
+  void launch(Group &group, func::FuncOp kernel, ArrayRef<Value> inputs,
+              ArrayRef<Destination> destinations);
+  void sinkViews();
+
+  Block &block;
+  KernelLibrary &library;
+  Counts &counts;
+  Grouping grouping;
+  Donations donations;
+  bool reuseOperands;
+};
+
+struct FormKernels : public mpcomm::impl::FormKernelsPassBase<FormKernels> {
+  using FormKernelsPassBase::FormKernelsPassBase;
+  void runOnOperation() override;
+};
+
+} // namespace
+
+/// Where the ops of the group come from, all of it.
+static Location fuseLocations(const Group &group) {
+  SmallVector<Location> locations;
+  for (const Member &member : group.members)
+    locations.push_back(member.op->getLoc());
+  return FusedLoc::get(locations.front().getContext(), locations);
+}
+
+void BlockRewriter::launch(Group &group, func::FuncOp kernel,
+                           ArrayRef<Value> inputs,
+                           ArrayRef<Destination> destinations) {
+  Location loc = fuseLocations(group);
+  const Member *last = llvm::find_if(
+      group.members, [&](const Member &m) { return m.position == group.slot; });
+  OpBuilder builder(last->op);
+  SmallVector<Value> outputs;
+  SmallVector<Type> types;
+  for (const Destination &destination : destinations) {
+    auto type = cast<RankedTensorType>(destination.result.getType());
+    types.push_back(type);
+    Value output = destination.tensor;
+    if (!output)
+      output = tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                       type.getElementType());
+    outputs.push_back(output);
+  }
+  auto op = mprt::LaunchOp::create(
+      builder, loc, types, FlatSymbolRefAttr::get(kernel), inputs, outputs);
+  for (auto [destination, result] :
+       llvm::zip_equal(destinations, op.getResults())) {
+    if (BlockArgument donor = donations.ofResult.lookup(destination.result))
+      donations.ofResult[result] = donor;
+    Value(destination.result).replaceUsesWithIf(result, [&](OpOperand &use) {
+      return grouping.lookup(use.getOwner()) != &group;
+    });
+  }
+}
+
+LogicalResult BlockRewriter::rewrite(Group &group) {
+  auto isUsed = [&](OpResult result) {
+    return grouping.isUsedOutside(&group, result);
+  };
+  SmallVector<Value> inputs;
+  SmallVector<Destination> destinations;
+  FailureOr<func::FuncOp> kernel = failure();
+  if (group.isScatter) {
+    Operation *loop = group.members.front().op;
+    Value donor = donations.ofResult.lookup(loop->getResult(0));
+    if (donor && grouping.getLastUse(nullptr, donor) >= group.slot)
+      donor = nullptr;
+    destinations.push_back({loop->getOpResult(0), donor});
+    kernel = outlineScatter(loop, inputs);
+    counts.bytesBefore += mpcomm::detail::countBytes(loop->getResultTypes());
+    counts.bytesAfter += mpcomm::detail::countBytes(loop->getResultTypes());
+  } else {
+    Operands operands = getOperands(group, isUsed);
+    destinations =
+        chooseDestinations(grouping, group, operands, donations, reuseOperands);
+    llvm::DenseSet<Value> updated;
+    for (const Destination &destination : destinations)
+      if (destination.tensor)
+        updated.insert(destination.tensor);
+    for (Value input : operands.inputs)
+      if (!updated.contains(input))
+        inputs.push_back(input);
+    kernel = outlineGroup(group, inputs, destinations);
+    counts.bytesAfter += operands.countBytes();
+    for (const Member &member : group.members) {
+      Group alone{{member}, group.space, 0};
+      counts.bytesBefore +=
+          getOperands(alone, [](OpResult) { return true; }).countBytes();
+    }
+  }
+  if (failed(kernel))
+    return failure();
+  func::FuncOp known =
+      library.add(*kernel, group.isScatter ? "scatter_add" : nameGroup(group));
+  launch(group, known, inputs, destinations);
+  counts.ops += group.members.size();
+  ++counts.launches;
+  return success();
+}
+
+void BlockRewriter::sinkViews() {
+  // A launch may stand before a view that it reads, or behind one that reads
+  // it: each view goes to its first user.
+  SmallVector<Operation *> views;
+  for (Operation &op : block)
+    if (isView(&op))
+      views.push_back(&op);
+  for (Operation *view : llvm::reverse(views)) {
+    Operation *first = nullptr;
+    for (Operation *user : view->getUsers()) {
+      Operation *op = block.findAncestorOpInBlock(*user);
+      if (op && (!first || op->isBeforeInBlock(first)))
+        first = op;
+    }
+    if (first && first->getPrevNode() != view)
+      view->moveBefore(first);
+  }
+}
+
+LogicalResult BlockRewriter::run() {
+  if (failed(grouping.run()))
+    return failure();
+  SmallVector<Operation *> dead;
+  for (Group *group : grouping.getGroups()) {
+    if (failed(rewrite(*group)))
+      return failure();
+    for (const Member &member : llvm::reverse(group->members))
+      dead.push_back(member.op);
+  }
+  for (Operation *op : dead)
+    op->dropAllReferences();
+  for (Operation *op : dead)
+    op->erase();
+  // Fills and allocations that kernels took along.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  sinkViews();
+  return success();
+}
+
+void FormKernels::runOnOperation() {
+  ModuleOp module = getOperation();
+  KernelLibrary library(module);
+  remark::RemarkOpts opts =
+      remark::RemarkOpts::name("Kernels").category(DEBUG_TYPE);
+  for (auto function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    if (function.isExternal() || function->hasAttr(mprt::kKernelAttr))
+      continue;
+    Counts counts;
+    SmallVector<Block *> blocks;
+    function.walk([&](Operation *op) {
+      bool isCandidate =
+          isa<linalg::LinalgOp>(op) || op->hasAttr(kScatterAddAttr);
+      for (Operation *parent = op->getParentOp(); isCandidate && parent;
+           parent = parent->getParentOp())
+        isCandidate = !parent->hasAttr(kScatterAddAttr);
+      if (isCandidate && !llvm::is_contained(blocks, op->getBlock()))
+        blocks.push_back(op->getBlock());
+    });
+    for (Block *block : blocks)
+      if (failed(
+              BlockRewriter(*block, library, counts, maxOperands, reuseOperands)
+                  .run()))
+        return signalPassFailure();
+    remark::analysis(function.getLoc(), opts.function(function.getName()))
+        << remark::metric("Function", function.getName())
+        << remark::metric("Ops", counts.ops)
+        << remark::metric("Launches", counts.launches)
+        << remark::metric("BytesSaved", counts.bytesBefore - counts.bytesAfter);
+  }
+  remark::analysis(module.getLoc(), opts)
+      << remark::metric("Kernels", library.size());
+}

@@ -1,0 +1,66 @@
+//===- KernelName.cpp - what a kernel is called after ---------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelName.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// The mark of `mpcomm::markOrigin` in a location, or an empty string.
+static StringRef getOrigin(Location loc) {
+  StringRef origin;
+  loc->walk([&](Location nested) {
+    if (auto fused = dyn_cast<FusedLoc>(nested))
+      if (auto name = dyn_cast_or_null<StringAttr>(fused.getMetadata())) {
+        origin = name;
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return origin;
+}
+
+/// The ops of the bodies, the first two kinds in order of occurrence.
+static std::string nameByBodies(const Group &group) {
+  SmallVector<StringRef> names;
+  for (const Member &member : group.members)
+    member.op->walk([&](Operation *op) {
+      if (op == member.op ||
+          isa<linalg::YieldOp, linalg::IndexOp, arith::ConstantOp>(op) ||
+          names.size() == 2)
+        return;
+      StringRef name = op->getName().stripDialect();
+      if (!llvm::is_contained(names, name))
+        names.push_back(name);
+    });
+  if (names.empty())
+    names.push_back(isa<linalg::GenericOp>(group.members.front().op)
+                        ? "copy"
+                        : group.members.front().op->getName().stripDialect());
+  return llvm::join(names, "_");
+}
+
+std::string mpcomm::nameGroup(const Group &group) {
+  llvm::MapVector<StringRef, unsigned> counts;
+  for (const Member &member : group.members) {
+    StringRef origin = getOrigin(member.op->getLoc());
+    if (!origin.empty())
+      ++counts[origin];
+  }
+  std::string best;
+  unsigned bestCount = 0;
+  for (auto &[name, count] : counts)
+    if (count > bestCount) {
+      best = name.str();
+      bestCount = count;
+    }
+  return best.empty() ? nameByBodies(group) : best;
+}

@@ -1,0 +1,270 @@
+//===- Gemm.cpp - matrix products on the host -----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Gemm.h"
+
+#include "../../core/Cpu.h"
+#include "../../core/DType.h"
+#include "GemmBatch.h"
+#include "GemmBuiltin.h"
+#ifdef MPRT_HAVE_DNNL
+#include "GemmDnnl.h"
+#endif
+
+#include <cstdlib>
+
+using namespace mprt;
+using namespace mprt::host;
+
+#ifndef MPRT_HAVE_DNNL
+namespace mprt::host {
+class DnnlGemm {};
+} // namespace mprt::host
+#endif
+
+Gemm::Gemm() : workspace(nullptr, std::free) {
+#ifdef MPRT_HAVE_DNNL
+  dnnl = std::make_unique<DnnlGemm>();
+#endif
+}
+
+Gemm::~Gemm() = default;
+
+const char *Gemm::library() {
+#ifdef MPRT_HAVE_DNNL
+  return DnnlGemm::version();
+#else
+  return "built-in";
+#endif
+}
+
+//===----------------------------------------------------------------------===//
+// Checks
+//===----------------------------------------------------------------------===//
+
+static bool isHalf(uint8_t type) {
+  return type == MPRT_F16 || type == MPRT_BF16;
+}
+
+static Error validate(const mprt_gemm_desc &d) {
+  bool same = d.type_a == d.type_b;
+  bool full = same && d.type_a == d.type_c &&
+              (d.type_a == MPRT_F32 || d.type_a == MPRT_F64);
+  bool half = same && isHalf(d.type_a) &&
+              (d.type_c == MPRT_F32 || d.type_c == d.type_a);
+  if (!full && !half)
+    return makeError(MPRT_UNSUPPORTED, "no product of ",
+                     nameOf(mprt_dtype(d.type_a)), " and ",
+                     nameOf(mprt_dtype(d.type_b)), " into ",
+                     nameOf(mprt_dtype(d.type_c)));
+  if (d.batch_rank > MPRT_GEMM_MAX_BATCH)
+    return makeError(MPRT_INVALID_ARGUMENT, d.batch_rank,
+                     " batch dimensions, at most ", MPRT_GEMM_MAX_BATCH,
+                     " expected");
+  bool negative = d.m < 0 || d.n < 0 || d.k < 0;
+  for (uint32_t i = 0; i < d.batch_rank; ++i)
+    negative |= d.batch[i] < 0;
+  if (negative)
+    return makeError(MPRT_INVALID_ARGUMENT, "a size is negative");
+  if (d.n > 1 && d.strides_c[1] != 1)
+    return makeError(MPRT_INVALID_ARGUMENT, "the rows of c have stride ",
+                     d.strides_c[1], ", 1 expected");
+  for (uint32_t i = 0; i < d.batch_rank; ++i)
+    if (d.batch[i] > 1 && d.batch_c[i] == 0)
+      return makeError(MPRT_INVALID_ARGUMENT, "batch dimension ", i,
+                       " does not step through c");
+  return {};
+}
+
+/// Whether C has no element.
+static bool isEmpty(const mprt_gemm_desc &d) {
+  bool empty = d.m == 0 || d.n == 0;
+  for (uint32_t i = 0; i < d.batch_rank; ++i)
+    empty |= d.batch[i] == 0;
+  return empty;
+}
+
+//===----------------------------------------------------------------------===//
+// The built-in kernel
+//===----------------------------------------------------------------------===//
+
+#define MPRT_DECLARE_BUILTIN(isa)                                              \
+  extern "C" void mprt_gemm_f32_##isa(const BuiltinGemm &gemm);                \
+  extern "C" void mprt_gemm_f64_##isa(const BuiltinGemm &gemm);
+MPRT_DECLARE_BUILTIN(baseline)
+#ifdef MPRT_X86_KERNELS
+MPRT_DECLARE_BUILTIN(avx2)
+MPRT_DECLARE_BUILTIN(avx512)
+#endif
+#undef MPRT_DECLARE_BUILTIN
+
+void mprt::host::builtinGemmF32(const BuiltinGemm &gemm) {
+  switch (hostIsa()) {
+#ifdef MPRT_X86_KERNELS
+  case Isa::Avx512:
+    return mprt_gemm_f32_avx512(gemm);
+  case Isa::Avx2:
+    return mprt_gemm_f32_avx2(gemm);
+#endif
+  default:
+    return mprt_gemm_f32_baseline(gemm);
+  }
+}
+
+void mprt::host::builtinGemmF64(const BuiltinGemm &gemm) {
+  switch (hostIsa()) {
+#ifdef MPRT_X86_KERNELS
+  case Isa::Avx512:
+    return mprt_gemm_f64_avx512(gemm);
+  case Isa::Avx2:
+    return mprt_gemm_f64_avx2(gemm);
+#endif
+  default:
+    return mprt_gemm_f64_baseline(gemm);
+  }
+}
+
+/// A product over an empty dimension: C is zero, or stays.
+static void clear(const mprt_gemm_desc &desc, void *c) {
+  if (desc.accumulate)
+    return;
+  size_t element = sizeOf(mprt_dtype(desc.type_c));
+  BatchWalk walk(desc);
+  do
+    for (int64_t i = 0; i < desc.m; ++i) {
+      char *row = static_cast<char *>(c) +
+                  (walk.c + i * desc.strides_c[0]) * int64_t(element);
+      for (size_t at = 0; at < size_t(desc.n) * element; ++at)
+        row[at] = 0;
+    }
+  while (walk.next());
+}
+
+void Gemm::runBuiltin(const mprt_gemm_desc &desc, const void *a, const void *b,
+                      void *c) {
+  int64_t element = int64_t(sizeOf(mprt_dtype(desc.type_c)));
+  BatchWalk walk(desc);
+  do {
+    BuiltinGemm gemm = {desc.m,
+                        desc.n,
+                        desc.k,
+                        static_cast<const char *>(a) + walk.a * element,
+                        {desc.strides_a[0], desc.strides_a[1]},
+                        static_cast<const char *>(b) + walk.b * element,
+                        {desc.strides_b[0], desc.strides_b[1]},
+                        static_cast<char *>(c) + walk.c * element,
+                        desc.strides_c[0],
+                        desc.accumulate != 0,
+                        workspace.get()};
+    if (desc.type_c == MPRT_F64)
+      builtinGemmF64(gemm);
+    else
+      builtinGemmF32(gemm);
+  } while (walk.next());
+}
+
+//===----------------------------------------------------------------------===//
+// 16-bit operands, widened
+//===----------------------------------------------------------------------===//
+
+static float widen(uint8_t type, uint16_t bits) {
+  return type == MPRT_F16 ? f16ToFloat(bits) : bf16ToFloat(bits);
+}
+
+/// A matrix of `rows` by `columns` as dense rows of floats.
+static void widenMatrix(uint8_t type, const uint16_t *from, int64_t rows,
+                        int64_t columns, const int64_t strides[2], float *to) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      *to++ = widen(type, from[i * strides[0] + j * strides[1]]);
+}
+
+Error Gemm::runConverted(const mprt_gemm_desc &desc, const uint16_t *a,
+                         const uint16_t *b, void *c) {
+  size_t sizes[3] = {size_t(desc.m * desc.k), size_t(desc.k * desc.n),
+                     size_t(desc.m * desc.n)};
+  for (int i = 0; i < 3; ++i)
+    if (widened[i].size() < sizes[i])
+      widened[i].resize(sizes[i]);
+  mprt_gemm_desc one = {};
+  one.type_a = one.type_b = one.type_c = MPRT_F32;
+  one.m = desc.m, one.n = desc.n, one.k = desc.k;
+  one.strides_a[0] = desc.k, one.strides_a[1] = 1;
+  one.strides_b[0] = desc.n, one.strides_b[1] = 1;
+  one.strides_c[0] = desc.n, one.strides_c[1] = 1;
+  BatchWalk walk(desc);
+  do {
+    widenMatrix(desc.type_a, a + walk.a, desc.m, desc.k, desc.strides_a,
+                widened[0].data());
+    widenMatrix(desc.type_b, b + walk.b, desc.k, desc.n, desc.strides_b,
+                widened[1].data());
+    if (Error error =
+            run(one, widened[0].data(), widened[1].data(), widened[2].data()))
+      return error;
+    const float *sums = widened[2].data();
+    for (int64_t i = 0; i < desc.m; ++i)
+      for (int64_t j = 0; j < desc.n; ++j, ++sums) {
+        int64_t at = walk.c + i * desc.strides_c[0] + j;
+        if (desc.type_c == MPRT_F32) {
+          float &to = static_cast<float *>(c)[at];
+          to = desc.accumulate ? to + *sums : *sums;
+          continue;
+        }
+        uint16_t &to = static_cast<uint16_t *>(c)[at];
+        float sum = desc.accumulate ? widen(desc.type_c, to) + *sums : *sums;
+        to = desc.type_c == MPRT_F16 ? floatToF16(sum) : floatToBf16(sum);
+      }
+  } while (walk.next());
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// The way
+//===----------------------------------------------------------------------===//
+
+Error Gemm::run(const mprt_gemm_desc &desc, const void *a, const void *b,
+                void *c) {
+  if (Error error = validate(desc))
+    return error;
+  if (isEmpty(desc))
+    return {};
+  if (desc.k == 0) {
+    clear(desc, c);
+    return {};
+  }
+#ifdef MPRT_HAVE_DNNL
+  const char *way = nullptr;
+  Error error = dnnl->run(desc, a, b, c, way);
+  if (error || way)
+    return error;
+#endif
+  if (isHalf(desc.type_a))
+    return runConverted(desc, static_cast<const uint16_t *>(a),
+                        static_cast<const uint16_t *>(b), c);
+  if (!workspace)
+    workspace.reset(std::aligned_alloc(64, builtinWorkspaceBytes));
+  if (!workspace)
+    return makeError(MPRT_OUT_OF_MEMORY, "no memory for ",
+                     builtinWorkspaceBytes, " bytes of scratch");
+  runBuiltin(desc, a, b, c);
+  return {};
+}
+
+Expected<const char *> Gemm::describePlan(const mprt_gemm_desc &desc) {
+  if (Error error = validate(desc))
+    return error;
+  if (isEmpty(desc) || desc.k == 0)
+    return "nothing to do";
+#ifdef MPRT_HAVE_DNNL
+  const char *way = nullptr;
+  if (Error error = dnnl->plan(desc, way))
+    return error;
+  if (way)
+    return way;
+#endif
+  return isHalf(desc.type_a) ? "converted" : "built-in";
+}

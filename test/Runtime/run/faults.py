@@ -75,7 +75,7 @@ class Faults(ToyTest):
 
     def test_never_starts(self):
         outcome = self.fails(
-            "rank 1", path("toy2.so"), *self.common, "--timeout", 2,
+            "did not arrive: 1", path("toy2.so"), *self.common, "--timeout", 2,
             fault="never-start:rank=1", lines=None,
         )  # fmt: skip
         self.assertLess(outcome.seconds, 2 + 5 + SLACK)
@@ -90,9 +90,10 @@ class Faults(ToyTest):
 
     def test_hangs_in_a_step(self):
         outcome = self.fails(
-            "gradients", path("toy2.so"), *self.common, "--timeout", 2, "--steps", 100,
+            "did not arrive: 1", path("toy2.so"), *self.common, "--timeout", 2, "--steps", 100,
             fault="stop:rank=1,step=5", lines=None,
         )  # fmt: skip
+        self.assertIn('"gradients" at toy.mlir:7:3', outcome.err)
         self.assertLess(outcome.seconds, 2 + 5 + SLACK)
 
     def test_another_program(self):

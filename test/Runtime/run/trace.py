@@ -69,7 +69,8 @@ class Trace(ToyTest):
 
     def test_location_and_bytes(self):
         events = self.trace(2, 1)
-        (collective,) = [e for e in events if e["name"] == "gradients" and e["pid"] == 1]
+        (collective,) = [e for e in events if e.get("cat") == "collective" and e["pid"] == 1]
+        self.assertEqual(collective["name"], "gradients")
         self.assertEqual(collective["args"]["location"], "toy.mlir:7:3")
         self.assertEqual(collective["args"]["bytes"], 24)
 

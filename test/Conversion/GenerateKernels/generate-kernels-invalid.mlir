@@ -1,0 +1,256 @@
+// Kernels and launches that no code is generated for, each with an error at the
+// op that does not fit.
+//
+// RUN: %mpcomm-opt %s --mpcomm-generate-kernels --split-input-file --verify-diagnostics
+
+#full = affine_map<(i, j) -> (i, j)>
+#flip = affine_map<(i, j) -> (j, i)>
+func.func private @k(%x: tensor<4x4xf32>, %d: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {mpcomm.kernel} {
+  %e = tensor.empty() : tensor<4x4xf32>
+  %0 = linalg.generic {indexing_maps = [#full, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4x4xf32>
+  // expected-error @below {{in kernel 'k': reads an intermediate at other places than those where it was written}}
+  %1 = linalg.generic {indexing_maps = [#full, #flip, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %0 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%d : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
+func.func @step(%a: memref<4x4xf32>) {
+  mprt.launch @k ins(%a : memref<4x4xf32>) outs(%a : memref<4x4xf32>)
+  return
+}
+
+// -----
+
+#full = affine_map<(i, j) -> (i, j)>
+func.func private @k(%x: tensor<4x8xf32>, %y: tensor<9x8xf32>, %d: tensor<4x8xf32>, %e: tensor<9x8xf32>) -> (tensor<4x8xf32>, tensor<9x8xf32>) attributes {mpcomm.kernel} {
+  // expected-error @below {{in kernel 'k': loop 0 of length 4 is none of the row space (9, 8)}}
+  %0 = linalg.copy ins(%x : tensor<4x8xf32>) outs(%d : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = linalg.copy ins(%y : tensor<9x8xf32>) outs(%e : tensor<9x8xf32>) -> tensor<9x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<9x8xf32>
+}
+func.func @step(%a: memref<4x8xf32>, %b: memref<9x8xf32>) {
+  mprt.launch @k ins(%a, %b : memref<4x8xf32>, memref<9x8xf32>) outs(%a, %b : memref<4x8xf32>, memref<9x8xf32>)
+  return
+}
+
+// -----
+
+#full = affine_map<(i, j) -> (i, j)>
+func.func private @k(%x: tensor<4x8xf32>, %d: tensor<4xf32>) -> tensor<4xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<4xf32>) -> tensor<4xf32>
+  // expected-error @below {{in kernel 'k': result #0 is reduced by a body that does not combine it once}}
+  %0 = linalg.generic {indexing_maps = [#full, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<4x8xf32>) outs(%f : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.subf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @step(%a: memref<4x8xf32>, %b: memref<4xf32>) {
+  mprt.launch @k ins(%a : memref<4x8xf32>) outs(%b : memref<4xf32>)
+  return
+}
+
+// -----
+
+#full = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#column = affine_map<(i, j) -> (j)>
+func.func private @k(%x: tensor<4x8xf32>, %d: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @below {{in kernel 'k': result #0 is summed over rows, expected it to be returned, once, and not read}}
+  %0 = linalg.generic {indexing_maps = [#full, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%f : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %0, %0 : tensor<8xf32>, tensor<8xf32>
+}
+func.func @step(%a: memref<4x8xf32>, %b: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<4x8xf32>) outs(%b, %b : memref<8xf32>, memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%d : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %c = arith.constant 1.0 : f32
+    // expected-error @below {{in kernel 'k': has no code in a kernel}}
+    %s = func.call @f(%a) : (f32) -> f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func private @f(f32) -> f32
+func.func @step(%a: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<8xf32>) outs(%a : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  // expected-error @below {{in kernel 'k': expected a linalg op on tensors}}
+  %0 = tensor.extract_slice %x[0] [8] [1] : tensor<8xf32> to tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @step(%a: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<8xf32>) outs(%a : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  // expected-error @below {{in kernel 'k': expected a constant of one value}}
+  %c = arith.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]> : tensor<8xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%c : tensor<8xf32>) outs(%d : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @step(%a: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<8xf32>) outs(%a : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  %e = tensor.empty() : tensor<8xf32>
+  // expected-error @below {{in kernel 'k': reads elements that nothing wrote}}
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%e : tensor<8xf32>) outs(%d : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @step(%a: memref<8xf32>) {
+  mprt.launch @k outs(%a : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  // expected-error @below {{in kernel 'k': returns argument #0 uncopied}}
+  return %x : tensor<8xf32>
+}
+func.func @step(%a: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<8xf32>) outs(%a : memref<8xf32>)
+  return
+}
+
+// -----
+
+// expected-error @below {{in kernel 'k': argument #0 has type 'tensor<8xf8E4M3FN>', expected a tensor of static shape of numbers}}
+func.func private @k(%x: tensor<8xf8E4M3FN>, %d: tensor<8xf8E4M3FN>) -> tensor<8xf8E4M3FN> attributes {mpcomm.kernel} {
+  %0 = linalg.copy ins(%x : tensor<8xf8E4M3FN>) outs(%d : tensor<8xf8E4M3FN>) -> tensor<8xf8E4M3FN>
+  return %0 : tensor<8xf8E4M3FN>
+}
+func.func @step(%a: memref<8xf8E4M3FN>) {
+  mprt.launch @k ins(%a : memref<8xf8E4M3FN>) outs(%a : memref<8xf8E4M3FN>)
+  return
+}
+
+// -----
+
+#full = affine_map<(i, j) -> (i, j)>
+func.func private @k(%x: tensor<4x4xf32>, %d: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {mpcomm.kernel} {
+  // expected-error @below {{in kernel 'k': reads a destination at other places than those where it is written}}
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<4x4xf32>) outs(%d : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+func.func @step(%a: memref<4x4xf32>) {
+  mprt.launch @k ins(%a : memref<4x4xf32>) outs(%a : memref<4x4xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  %0 = linalg.copy ins(%x : tensor<8xf32>) outs(%d : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @step(%a: memref<8xf32, strided<[?]>>, %b: memref<8xf32>) {
+  // expected-error @below {{'mprt.launch' op has operand #0 of type 'memref<8xf32, strided<[?]>>', expected strides known and positive}}
+  mprt.launch @k ins(%a : memref<8xf32, strided<[?]>>) outs(%b : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  %0 = linalg.copy ins(%x : tensor<8xf32>) outs(%d : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @step(%a: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @below {{'mprt.launch' op has operand #0 of type 'tensor<8xf32>', expected a buffer}}
+  %0 = mprt.launch @k ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>) -> (tensor<8xf32>)
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  %0 = linalg.copy ins(%x : tensor<8xf32>) outs(%d : tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @step(%a: memref<8xi32>, %b: memref<8xf32>) {
+  // expected-error @below {{'mprt.launch' op has operand #0 of 'i32', but the kernel takes 'f32'}}
+  mprt.launch @k ins(%a : memref<8xi32>) outs(%b : memref<8xf32>)
+  return
+}
+
+// -----
+
+// expected-error @below {{in kernel 'k': expected rows [..., C], ids [...] and a destination [V, C]}}
+func.func private @k(%x: tensor<8x4xf32>, %i: tensor<9xi64>, %d: tensor<5x4xf32>) -> tensor<5x4xf32> attributes {mpcomm.kernel, mpcomm.scatter_add = -1 : i64} {
+  return %d : tensor<5x4xf32>
+}
+func.func @step(%a: memref<8x4xf32>, %b: memref<9xi64>, %c: memref<5x4xf32>) {
+  mprt.launch @k ins(%a, %b : memref<8x4xf32>, memref<9xi64>) outs(%c : memref<5x4xf32>)
+  return
+}
+
+// -----
+
+// A sum over rows in bf16 needs a contiguous destination.
+#full = affine_map<(i, j, k) -> (i, j, k)>
+func.func private @k(%x: tensor<4x3x8xbf16>, %d: tensor<3x8xbf16>) -> tensor<3x8xbf16> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : bf16
+  %f = linalg.fill ins(%zero : bf16) outs(%d : tensor<3x8xbf16>) -> tensor<3x8xbf16>
+  // expected-error @below {{in kernel 'k': a sum over rows in 'bf16' needs a fill and a contiguous destination of at most 65536 elements}}
+  %0 = linalg.generic {indexing_maps = [#full, affine_map<(i, j, k) -> (j, k)>], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%x : tensor<4x3x8xbf16>) outs(%f : tensor<3x8xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %s = arith.addf %a, %o : bf16
+    linalg.yield %s : bf16
+  } -> tensor<3x8xbf16>
+  return %0 : tensor<3x8xbf16>
+}
+func.func @step(%a: memref<4x3x8xbf16>, %b: memref<3x8xbf16, strided<[20, 1]>>) {
+  mprt.launch @k ins(%a : memref<4x3x8xbf16>) outs(%b : memref<3x8xbf16, strided<[20, 1]>>)
+  return
+}

@@ -1,0 +1,235 @@
+// Kernels with reductions: passes over a row, sums over rows.
+//
+// RUN: %mpcomm-opt %s --mpcomm-generate-kernels --canonicalize --cse | FileCheck %s
+
+#full = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#column = affine_map<(i, j) -> (j)>
+#one = affine_map<(i) -> (i)>
+
+// A short row stays in registers: it is loaded once, and exp is computed once,
+// over three passes. Two reductions fold 64 lanes to one.
+// CHECK-LABEL: func.func private @softmax(
+// CHECK: scf.for
+// CHECK: %[[X:.*]] = vector.load {{.*}} vector<64xf32>
+// CHECK-NOT: vector.load
+// CHECK: arith.maxnumf {{.*}} : vector<32xf32>
+// CHECK: arith.maxnumf {{.*}} : vector<2xf32>
+// CHECK: %[[MAX:.*]] = arith.maxnumf {{.*}} : f32
+// CHECK: %[[M:.*]] = vector.broadcast %[[MAX]]
+// CHECK: %[[D:.*]] = arith.subf %[[X]], %[[M]]
+// CHECK: %[[E:.*]] = math.exp %[[D]] : vector<64xf32>
+// CHECK: %[[SUM:.*]] = arith.addf {{.*}} : f32
+// CHECK: %[[S:.*]] = vector.broadcast %[[SUM]]
+// CHECK: arith.divf %[[E]], %[[S]]
+// CHECK: vector.store
+// CHECK-NOT: math.exp
+// CHECK: return
+func.func private @softmax(%x: tensor<6x64xf32>, %d: tensor<6x64xf32>) -> tensor<6x64xf32> attributes {mpcomm.kernel} {
+  %lowest = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<6xf32>
+  %e1 = tensor.empty() : tensor<6x64xf32>
+  %f0 = linalg.fill ins(%lowest : f32) outs(%e0 : tensor<6xf32>) -> tensor<6xf32>
+  %max = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<6x64xf32>) outs(%f0 : tensor<6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.maxnumf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<6xf32>
+  %e = linalg.generic {indexing_maps = [#full, #row, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %max : tensor<6x64xf32>, tensor<6xf32>) outs(%e1 : tensor<6x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.subf %a, %b : f32
+    %t = math.exp %s : f32
+    linalg.yield %t : f32
+  } -> tensor<6x64xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<6xf32>) -> tensor<6xf32>
+  %sum = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<6x64xf32>) outs(%f1 : tensor<6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<6xf32>
+  %y = linalg.generic {indexing_maps = [#full, #row, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %sum : tensor<6x64xf32>, tensor<6xf32>) outs(%d : tensor<6x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<6x64xf32>
+  return %y : tensor<6x64xf32>
+}
+
+// A long row: its exponentials, needed in two passes and dear, go to a buffer on
+// the stack; the difference, which is cheap, is computed again.
+// CHECK-LABEL: func.func private @long_rows(
+// CHECK: %[[BUFFER:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1024xf32>
+// CHECK: scf.for
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}) -> (vector<64xf32>)
+// CHECK: math.exp
+// CHECK: vector.store %{{.*}}, %[[BUFFER]]
+// CHECK: scf.for
+// CHECK-NOT: math.exp
+// CHECK: vector.load %[[BUFFER]]
+// CHECK: vector.store
+func.func private @long_rows(%x: tensor<6x1024xf32>, %d: tensor<6x1024xf32>) -> tensor<6x1024xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<6xf32>
+  %e1 = tensor.empty() : tensor<6x1024xf32>
+  %e = linalg.generic {indexing_maps = [#full, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<6x1024xf32>) outs(%e1 : tensor<6x1024xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %t = math.exp %a : f32
+    linalg.yield %t : f32
+  } -> tensor<6x1024xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<6xf32>) -> tensor<6xf32>
+  %sum = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<6x1024xf32>) outs(%f1 : tensor<6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<6xf32>
+  %y = linalg.generic {indexing_maps = [#full, #row, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %sum : tensor<6x1024xf32>, tensor<6xf32>) outs(%d : tensor<6x1024xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<6x1024xf32>
+  return %y : tensor<6x1024xf32>
+}
+
+// Row scalars between reduction and use are scalar code; the tail of the row
+// adds -0.0, which changes no sum.
+// CHECK-LABEL: func.func private @center(
+// CHECK-DAG: %[[NEUTRAL:.*]] = arith.constant dense<-0.000000e+00> : vector<16xf32>
+// CHECK-DAG: %[[MASK:.*]] = arith.constant dense<[true, true, true, true, false, {{.*}} vector<16xi1>
+// CHECK: %[[V:.*]] = vector.maskedload {{.*}}, %[[MASK]]
+// CHECK: arith.select %[[MASK]], %[[V]], %[[NEUTRAL]] : vector<16xi1>, vector<16xf32>
+// CHECK: %[[SUM:.*]] = arith.addf {{.*}} : f32
+// CHECK: %[[MEAN:.*]] = arith.divf %[[SUM]], %{{.*}} : f32
+// CHECK: vector.broadcast %[[MEAN]] : f32 to vector<16xf32>
+// CHECK: arith.subf %[[V]]
+// CHECK: vector.maskedstore
+// CHECK: memref.store %[[MEAN]]
+func.func private @center(%x: tensor<5x20xf32>, %d: tensor<5x20xf32>, %m: tensor<5xf32>) -> (tensor<5x20xf32>, tensor<5xf32>) attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<5xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<5xf32>) -> tensor<5xf32>
+  %sum = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x20xf32>) outs(%f0 : tensor<5xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<5xf32>
+  %mean = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%sum : tensor<5xf32>) outs(%m : tensor<5xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.constant 20.0 : f32
+    %s = arith.divf %a, %n : f32
+    linalg.yield %s : f32
+  } -> tensor<5xf32>
+  %y = linalg.generic {indexing_maps = [#full, #row, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %mean : tensor<5x20xf32>, tensor<5xf32>) outs(%d : tensor<5x20xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.subf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<5x20xf32>
+  return %y, %mean : tensor<5x20xf32>, tensor<5xf32>
+}
+
+// A sum over rows starts from zeros in the destination and takes four rows at a
+// time, then the rest.
+// CHECK-LABEL: func.func private @column_sum(
+// CHECK-SAME: %[[X:.*]]: memref<10x32xf32>, %[[D:.*]]: memref<32xf32>
+// CHECK: vector.store %{{.*}}, %[[D]][%c0]
+// CHECK: scf.for %{{.*}} = %c0 to %c8 step %c4
+// CHECK-COUNT-4: vector.load %{{.*}} : memref<320xf32>
+// CHECK: %[[OLD:.*]] = vector.load %[[D]][%c0]
+// CHECK: %[[NEW:.*]] = arith.addf %[[OLD]], %{{.*}}
+// CHECK: vector.store %[[NEW]], %[[D]][%c0]
+// CHECK: scf.for %{{.*}} = %c8 to %c10 step %c1
+// CHECK: vector.load %[[D]][%c0]
+// CHECK: vector.store %{{.*}}, %[[D]][%c0]
+func.func private @column_sum(%x: tensor<10x32xf32>, %d: tensor<32xf32>) -> tensor<32xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<32xf32>) -> tensor<32xf32>
+  %r = linalg.generic {indexing_maps = [#full, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<10x32xf32>) outs(%f : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %r : tensor<32xf32>
+}
+
+// Rows and columns: one contiguous run, folded to one number at the end.
+// CHECK-LABEL: func.func private @total(
+// CHECK: scf.for {{.*}} = %c0 to %c320 step %c64 iter_args
+// CHECK: memref.store %{{.*}}, %{{.*}}[%c0] : memref<1xf32>
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func private @total(%x: tensor<10x32xf32>, %d: tensor<f32>) -> tensor<f32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<f32>) -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [#full, affine_map<(i, j) -> ()>], iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<10x32xf32>) outs(%f : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}
+
+// A lookup of rows: the id is a scalar of the row, its row is loaded in vectors.
+// CHECK-LABEL: func.func private @embedding(
+// CHECK-SAME: %[[T:.*]]: memref<11x16xf32>, %[[IDS:.*]]: memref<5xi64>
+// CHECK: scf.for %[[I:.*]] = %c0 to %c5 step %c1
+// CHECK: %[[ID:.*]] = memref.load %[[IDS]][%[[I]]]
+// CHECK: %[[INDEX:.*]] = arith.index_cast %[[ID]]
+// CHECK: %[[AT:.*]] = arith.muli %[[INDEX]], %c16
+// CHECK: %[[V:.*]] = vector.load %{{.*}}[%[[AT]]] : memref<176xf32>, vector<16xf32>
+// CHECK: vector.store %[[V]]
+func.func private @embedding(%t: tensor<11x16xf32>, %ids: tensor<5xi64>, %d: tensor<5x16xf32>) -> tensor<5x16xf32> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [#row, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<5xi64>) outs(%d : tensor<5x16xf32>) {
+  ^bb0(%a: i64, %o: f32):
+    %i = arith.index_cast %a : i64 to index
+    %j = linalg.index 1 : index
+    %v = tensor.extract %t[%i, %j] : tensor<11x16xf32>
+    linalg.yield %v : f32
+  } -> tensor<5x16xf32>
+  return %r : tensor<5x16xf32>
+}
+
+// Its gradient: zeros, then one row after the other; rows of id 3 are left out.
+// CHECK-LABEL: func.func private @embedding_grad(
+// CHECK-SAME: %[[DY:.*]]: memref<5x16xf32>, %[[IDS:.*]]: memref<5xi64>, %[[D:.*]]: memref<11x16xf32>
+// CHECK: scf.for {{.*}} = %c0 to %c128 step %c64
+// CHECK: vector.store
+// CHECK: scf.for %[[I:.*]] = %c0 to %c5 step %c1
+// CHECK: %[[ID:.*]] = memref.load %[[IDS]][%[[I]]]
+// CHECK: %[[TAKEN:.*]] = arith.cmpi ne, %[[ID]], %c3_i64
+// CHECK: scf.if %[[TAKEN]]
+// CHECK: arith.maxsi
+// CHECK: arith.minsi %{{.*}}, %c10
+// CHECK: vector.load
+// CHECK: vector.load
+// CHECK: arith.addf
+// CHECK: vector.store
+func.func private @embedding_grad(%dy: tensor<5x16xf32>, %ids: tensor<5xi64>, %d: tensor<11x16xf32>) -> tensor<11x16xf32> attributes {mpcomm.kernel, mpcomm.scatter_add = 3 : i64} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<11x16xf32>) -> tensor<11x16xf32>
+  return %f : tensor<11x16xf32>
+}
+
+func.func @step(%a: memref<6x64xf32>, %b: memref<6x1024xf32>, %c: memref<5x20xf32>, %d: memref<5xf32>, %e: memref<10x32xf32>,
+                %f: memref<32xf32>, %g: memref<f32>, %h: memref<11x16xf32>, %i: memref<5xi64>, %j: memref<5x16xf32>) {
+  mprt.launch @softmax ins(%a : memref<6x64xf32>) outs(%a : memref<6x64xf32>)
+  mprt.launch @long_rows ins(%b : memref<6x1024xf32>) outs(%b : memref<6x1024xf32>)
+  mprt.launch @center ins(%c : memref<5x20xf32>) outs(%c, %d : memref<5x20xf32>, memref<5xf32>)
+  mprt.launch @column_sum ins(%e : memref<10x32xf32>) outs(%f : memref<32xf32>)
+  mprt.launch @total ins(%e : memref<10x32xf32>) outs(%g : memref<f32>)
+  mprt.launch @embedding ins(%h, %i : memref<11x16xf32>, memref<5xi64>) outs(%j : memref<5x16xf32>)
+  mprt.launch @embedding_grad ins(%j, %i : memref<5x16xf32>, memref<5xi64>) outs(%h : memref<11x16xf32>)
+  return
+}

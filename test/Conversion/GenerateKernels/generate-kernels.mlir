@@ -1,0 +1,194 @@
+// Elementwise kernels become loops over chunks of vectors; dimensions that lie
+// together in every operand are one loop.
+//
+// RUN: %mpcomm-opt %s --mpcomm-generate-kernels --canonicalize --cse | FileCheck %s
+
+// Three dimensions, contiguous everywhere, are one loop over 64 lanes and a
+// tail of 32, 16 and (7 of 16).
+// CHECK-LABEL: func.func private @collapse(
+// CHECK-SAME: %[[X:.*]]: memref<3x7x25xf32>, %[[Y:.*]]: memref<3x7x25xf32>) attributes {mpcomm.kernel, passthrough = ["noinline", ["prefer-vector-width", "512"]]}
+// CHECK-DAG: %[[MASK:.*]] = arith.constant dense<[true, true, true, true, true, true, true, true, true, true, true, true, true, false, false, false]>
+// CHECK-DAG: %[[FROM:.*]] = memref.reinterpret_cast %[[X]] to offset: [0], sizes: [525], strides: [1]
+// CHECK-DAG: %[[TO:.*]] = memref.reinterpret_cast %[[Y]] to offset: [0], sizes: [525], strides: [1]
+// CHECK: scf.for %[[I:.*]] = %c0 to %c512 step %c64
+// CHECK-NEXT: %[[V:.*]] = vector.load %[[FROM]][%[[I]]] : memref<525xf32>, vector<64xf32>
+// CHECK-NEXT: %[[S:.*]] = arith.addf %[[V]], %[[V]] fastmath<contract> : vector<64xf32>
+// CHECK-NEXT: vector.store %[[S]], %[[TO]][%[[I]]] : memref<525xf32>, vector<64xf32>
+// CHECK: vector.maskedload %[[FROM]][%c512], %[[MASK]], {{.*}} vector<16xf32>
+// CHECK: vector.maskedstore %[[TO]][%c512], %[[MASK]], {{.*}} vector<16xf32>
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func private @collapse(%x: tensor<3x7x25xf32>, %d: tensor<3x7x25xf32>) -> tensor<3x7x25xf32> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<3x7x25xf32>) outs(%d : tensor<3x7x25xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<3x7x25xf32>
+  return %r : tensor<3x7x25xf32>
+}
+
+// A bias is read along the column, and a scalar of each row before the column
+// loop. The two leading dimensions are one loop.
+// CHECK-LABEL: func.func private @broadcast(
+// CHECK-SAME: %[[X:.*]]: memref<2x5x32xf32>, %[[B:.*]]: memref<32xf32>, %[[R:.*]]: memref<2x5xf32>, %[[U:.*]]: memref<f32>, %[[Y:.*]]: memref<2x5x32xf32>
+// CHECK-DAG: %[[ROWS:.*]] = memref.reinterpret_cast %[[R]] to offset: [0], sizes: [10]
+// CHECK-DAG: %[[UNIFORM:.*]] = memref.load %{{.*}}[%c0] : memref<1xf32>
+// CHECK: scf.for %[[I:.*]] = %c0 to %c10 step %c1
+// CHECK-NEXT: arith.muli %[[I]], %c32
+// CHECK-NEXT: vector.load %{{.*}} : memref<320xf32>, vector<32xf32>
+// CHECK-NEXT: vector.load %[[B]][%c0] : memref<32xf32>, vector<32xf32>
+// CHECK: memref.load %[[ROWS]][%[[I]]] : memref<10xf32>
+// CHECK: vector.store
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func private @broadcast(%x: tensor<2x5x32xf32>, %b: tensor<32xf32>, %r: tensor<2x5xf32>, %u: tensor<f32>, %d: tensor<2x5x32xf32>) -> tensor<2x5x32xf32> attributes {mpcomm.kernel} {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (k)>,
+                                        affine_map<(i, j, k) -> (i, j)>, affine_map<(i, j, k) -> ()>,
+                                        affine_map<(i, j, k) -> (i, j, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %b, %r, %u : tensor<2x5x32xf32>, tensor<32xf32>, tensor<2x5xf32>, tensor<f32>) outs(%d : tensor<2x5x32xf32>) {
+  ^bb0(%a: f32, %c: f32, %e: f32, %f: f32, %o: f32):
+    %s = arith.addf %a, %c : f32
+    %t = arith.mulf %s, %e : f32
+    %v = arith.mulf %t, %f : f32
+    linalg.yield %v : f32
+  } -> tensor<2x5x32xf32>
+  return %0 : tensor<2x5x32xf32>
+}
+
+// Bools are bytes. The coordinate of a row is a scalar, that of the column a
+// vector.
+// CHECK-LABEL: func.func private @bools(
+// CHECK-SAME: %[[M:.*]]: memref<4x16xi8>, %[[Y:.*]]: memref<4x16xi8>
+// CHECK-DAG: %[[STEP:.*]] = vector.step : vector<16xindex>
+// CHECK: scf.for %[[I:.*]] = %c0 to %c4 step %c1
+// CHECK: %[[BYTES:.*]] = vector.load %{{.*}} : memref<64xi8>, vector<16xi8>
+// CHECK: %[[BITS:.*]] = arith.cmpi ne, %[[BYTES]], %{{.*}} : vector<16xi8>
+// CHECK: %[[ROW:.*]] = vector.broadcast %[[I]] : index to vector<16xindex>
+// CHECK: arith.cmpi sge, %[[ROW]], %[[STEP]] : vector<16xindex>
+// CHECK: %[[OUT:.*]] = arith.extui %{{.*}} : vector<16xi1> to vector<16xi8>
+// CHECK: vector.store %[[OUT]], %{{.*}} : memref<64xi8>, vector<16xi8>
+func.func private @bools(%m: tensor<4x16xi1>, %d: tensor<4x16xi1>) -> tensor<4x16xi1> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<4x16xi1>) outs(%d : tensor<4x16xi1>) {
+  ^bb0(%a: i1, %b: i1):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %ge = arith.cmpi sge, %i, %j : index
+    %s = arith.andi %a, %ge : i1
+    linalg.yield %s : i1
+  } -> tensor<4x16xi1>
+  return %r : tensor<4x16xi1>
+}
+
+// Half precision is computed in f32 and rounded once, where it is stored.
+// CHECK-LABEL: func.func private @half(
+// CHECK: %[[RAW:.*]] = vector.load %{{.*}} : memref<32xbf16>, vector<32xbf16>
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[RAW]] : vector<32xbf16> to vector<32xf32>
+// CHECK-NEXT: %[[S:.*]] = arith.addf %[[WIDE]], %[[WIDE]] fastmath<contract> : vector<32xf32>
+// CHECK-NEXT: %[[P:.*]] = arith.mulf %[[S]], %[[WIDE]] fastmath<contract> : vector<32xf32>
+// CHECK-NEXT: %[[N:.*]] = arith.truncf %[[P]] : vector<32xf32> to vector<32xbf16>
+// CHECK-NEXT: vector.store %[[N]]
+func.func private @half(%x: tensor<32xbf16>, %d: tensor<32xbf16>) -> tensor<32xbf16> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<32xbf16>) outs(%d : tensor<32xbf16>) {
+  ^bb0(%a: bf16, %b: bf16):
+    %s = arith.addf %a, %a : bf16
+    %w = arith.extf %s : bf16 to f32
+    %x1 = arith.extf %a : bf16 to f32
+    %p = arith.mulf %w, %x1 : f32
+    %t = arith.truncf %p : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<32xbf16>
+  return %r : tensor<32xbf16>
+}
+
+// A destination that is read is updated in place: all loads come before the
+// first store.
+// CHECK-LABEL: func.func private @in_place(
+// CHECK-SAME: %[[G:.*]]: memref<16xf32>, %[[P:.*]]: memref<16xf32>, %[[M:.*]]: memref<16xf32>
+// CHECK-DAG: vector.load %[[G]]
+// CHECK-DAG: vector.load %[[P]]
+// CHECK-DAG: vector.load %[[M]]
+// CHECK-NOT: vector.load
+// CHECK: vector.store %{{.*}}, %[[P]]
+// CHECK-NEXT: vector.store %{{.*}}, %[[M]]
+func.func private @in_place(%g: tensor<16xf32>, %p: tensor<16xf32>, %m: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) attributes {mpcomm.kernel} {
+  %r:2 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>,
+                                          affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%g, %p, %m : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) outs(%p, %m : tensor<16xf32>, tensor<16xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %o0: f32, %o1: f32):
+    %s = arith.addf %c, %a : f32
+    %t = arith.subf %b, %s : f32
+    linalg.yield %t, %s : f32, f32
+  } -> (tensor<16xf32>, tensor<16xf32>)
+  return %r#0, %r#1 : tensor<16xf32>, tensor<16xf32>
+}
+
+// One function per layout of the operands: the second launch reads rows 40
+// apart. A kernel without a launch is gone.
+// CHECK-LABEL: func.func private @twice(
+// CHECK-SAME: memref<8x16xf32>, %{{.*}}: memref<8x16xf32>)
+// CHECK: scf.for {{.*}} to %c128 step %c64
+// CHECK-LABEL: func.func private @twice_0(
+// CHECK-SAME: memref<8x16xf32, strided<[40, 1]>>, %{{.*}}: memref<8x16xf32>)
+// CHECK: scf.for {{.*}} to %c8 step %c1
+// CHECK: arith.muli %{{.*}}, %c40
+func.func private @twice(%x: tensor<8x16xf32>, %d: tensor<8x16xf32>) -> tensor<8x16xf32> attributes {mpcomm.kernel} {
+  %r = linalg.copy ins(%x : tensor<8x16xf32>) outs(%d : tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
+}
+// CHECK-NOT: @unused
+func.func private @unused(%x: tensor<8x16xf32>, %d: tensor<8x16xf32>) -> tensor<8x16xf32> attributes {mpcomm.kernel} {
+  %r = linalg.copy ins(%x : tensor<8x16xf32>) outs(%d : tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
+}
+
+// No loops at all.
+// CHECK-LABEL: func.func private @scalar(
+// CHECK: memref.load
+// CHECK-NEXT: math.exp %{{.*}} : f32
+// CHECK-NEXT: memref.store
+func.func private @scalar(%x: tensor<f32>, %d: tensor<f32>) -> tensor<f32> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+      ins(%x : tensor<f32>) outs(%d : tensor<f32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = math.exp %a : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}
+
+// A transposed operand is read in tiles of 16 by 16, each shuffled in 4 stages
+// of 16; rows that fill no tile are gathered.
+// CHECK-LABEL: func.func private @transpose(
+// CHECK: scf.for %{{.*}} = %c0 to %c32 step %c16
+// CHECK-COUNT-16: vector.load {{.*}} vector<16xf32>
+// CHECK-COUNT-64: vector.shuffle
+// CHECK-COUNT-16: vector.store {{.*}} vector<16xf32>
+// CHECK: scf.for %{{.*}} = %c32 to %c34 step %c1
+// CHECK: vector.gather
+func.func private @transpose(%x: tensor<32x34xf32>, %d: tensor<34x32xf32>) -> tensor<34x32xf32> attributes {mpcomm.kernel} {
+  %r = linalg.transpose ins(%x : tensor<32x34xf32>) outs(%d : tensor<34x32xf32>) permutation = [1, 0]
+  return %r : tensor<34x32xf32>
+}
+
+// CHECK-LABEL: func.func @step
+func.func @step(%a: memref<3x7x25xf32>, %b: memref<2x5x32xf32>, %c: memref<32xf32>, %d: memref<2x5xf32>, %e: memref<f32>,
+                %f: memref<4x16xi1>, %g: memref<32xbf16>, %h: memref<16xf32>, %i: memref<16xf32, strided<[1], offset: ?>>,
+                %j: memref<8x16xf32>, %k: memref<8x16xf32, strided<[40, 1], offset: 7>>, %l: memref<32x34xf32>, %m: memref<34x32xf32>) {
+  mprt.launch @collapse ins(%a : memref<3x7x25xf32>) outs(%a : memref<3x7x25xf32>)
+  mprt.launch @broadcast ins(%b, %c, %d, %e : memref<2x5x32xf32>, memref<32xf32>, memref<2x5xf32>, memref<f32>) outs(%b : memref<2x5x32xf32>)
+  mprt.launch @bools ins(%f : memref<4x16xi1>) outs(%f : memref<4x16xi1>)
+  mprt.launch @half ins(%g : memref<32xbf16>) outs(%g : memref<32xbf16>)
+  mprt.launch @in_place ins(%h : memref<16xf32>) outs(%h, %i : memref<16xf32>, memref<16xf32, strided<[1], offset: ?>>)
+  // CHECK: mprt.launch @twice ins(%{{.*}} : memref<8x16xf32>)
+  mprt.launch @twice ins(%j : memref<8x16xf32>) outs(%j : memref<8x16xf32>)
+  // CHECK: mprt.launch @twice_0 ins(%{{.*}} : memref<8x16xf32, strided<[40, 1], offset: 7>>)
+  mprt.launch @twice ins(%k : memref<8x16xf32, strided<[40, 1], offset: 7>>) outs(%j : memref<8x16xf32>)
+  mprt.launch @scalar ins(%e : memref<f32>) outs(%e : memref<f32>)
+  mprt.launch @transpose ins(%l : memref<32x34xf32>) outs(%m : memref<34x32xf32>)
+  return
+}

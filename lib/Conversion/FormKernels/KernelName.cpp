@@ -48,19 +48,33 @@ static std::string nameByBodies(const Group &group) {
   return llvm::join(names, "_");
 }
 
+/// Origins that say less than the arithmetic that goes with them.
+static bool isPlain(StringRef origin) {
+  return llvm::is_contained(
+      {"sum", "prod", "min", "max", "transpose", "broadcast", "iota"}, origin);
+}
+
 std::string mpcomm::nameGroup(const Group &group) {
   llvm::MapVector<StringRef, unsigned> counts;
+  StringRef plain;
+  bool hasUnmarked = false;
   for (const Member &member : group.members) {
     StringRef origin = getOrigin(member.op->getLoc());
-    if (!origin.empty())
+    if (origin.empty())
+      hasUnmarked = true;
+    else if (isPlain(origin))
+      plain = origin;
+    else
       ++counts[origin];
   }
-  std::string best;
+  StringRef best;
   unsigned bestCount = 0;
   for (auto &[name, count] : counts)
     if (count > bestCount) {
-      best = name.str();
+      best = name;
       bestCount = count;
     }
-  return best.empty() ? nameByBodies(group) : best;
+  if (!best.empty())
+    return best.str();
+  return plain.empty() || hasUnmarked ? nameByBodies(group) : plain.str();
 }

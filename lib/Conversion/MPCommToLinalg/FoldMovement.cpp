@@ -16,6 +16,7 @@
 #include "LinalgBuilder.h"
 #include "StridedProduct.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;
@@ -117,6 +118,14 @@ struct FoldTransposeOfResult : public OpRewritePattern<linalg::TransposeOp> {
   }
 };
 
+/// A transpose behind elementwise work on a product moves in front of it, where
+/// the product can take it.
+struct MoveTransposeToProduct : public OpRewritePattern<linalg::TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(linalg::TransposeOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
 /// A generic that reads a broadcast reads what was broadcast.
 struct FoldBroadcastIntoGeneric : public OpRewritePattern<linalg::GenericOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -171,7 +180,57 @@ FoldBroadcastIntoGeneric::matchAndRewrite(linalg::GenericOp op,
   return success();
 }
 
+LogicalResult
+MoveTransposeToProduct::matchAndRewrite(linalg::TransposeOp op,
+                                        PatternRewriter &rewriter) const {
+  auto generic = op.getInput().getDefiningOp<linalg::GenericOp>();
+  if (!generic || !generic->hasOneUse() || generic.getNumResults() != 1 ||
+      generic.getNumParallelLoops() != generic.getNumLoops() ||
+      generic.hasIndexSemantics() ||
+      generic.payloadUsesValueFromOperand(generic.getDpsInitOperand(0)))
+    return rewriter.notifyMatchFailure(op, "operand is not elementwise");
+  SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
+  SmallVector<unsigned> full;
+  for (auto [i, map] : llvm::enumerate(maps))
+    if (map.getNumResults() == generic.getNumLoops())
+      full.push_back(i);
+  // The product and the result.
+  if (full.size() != 2 || full[1] != generic.getNumDpsInputs() ||
+      !maps[full[0]].isIdentity() || !maps[full[1]].isIdentity())
+    return rewriter.notifyMatchFailure(op, "not of one tensor");
+  auto product =
+      generic.getInputs()[full[0]].getDefiningOp<linalg::ContractOp>();
+  if (!product || !product->hasOneUse())
+    return rewriter.notifyMatchFailure(op, "not of a product of its own");
+  SmallVector<AffineMap> productMaps = product.getIndexingMapsArray();
+  productMaps[2] = gatherResults(productMaps[2], op.getPermutation());
+  if (!isStridedProduct(product, productMaps))
+    return rewriter.notifyMatchFailure(op, "no strided product");
+
+  // Loop d_{perm[j]} becomes loop j.
+  AffineMap loops = AffineMap::getPermutationMap(
+      invertPermutationVector(op.getPermutation()), op.getContext());
+  for (AffineMap &map : maps)
+    map = map.compose(loops);
+  maps[full[0]] = maps[full[1]] =
+      rewriter.getMultiDimIdentityMap(generic.getNumLoops());
+  SmallVector<Value> inputs(generic.getInputs());
+  inputs[full[0]] = transposeTensor(rewriter, op.getLoc(), inputs[full[0]],
+                                    op.getPermutation());
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  Value init = tensor::EmptyOp::create(rewriter, generic.getLoc(),
+                                       type.getShape(), type.getElementType());
+  auto moved = linalg::GenericOp::create(
+      rewriter, generic.getLoc(), TypeRange{type}, inputs, ValueRange{init},
+      maps, generic.getIteratorTypesArray());
+  rewriter.inlineRegionBefore(generic.getRegion(), moved.getRegion(),
+                              moved.getRegion().begin());
+  rewriter.replaceOp(op, moved);
+  return success();
+}
+
 void mpcomm::populateFoldMovementPatterns(RewritePatternSet &patterns) {
   patterns.add<FoldTransposeIntoOperand, FoldTransposeOfResult,
-               FoldBroadcastIntoGeneric>(patterns.getContext());
+               MoveTransposeToProduct, FoldBroadcastIntoGeneric>(
+      patterns.getContext());
 }

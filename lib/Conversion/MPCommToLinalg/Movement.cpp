@@ -105,6 +105,16 @@ struct LowerConcatenate : public OpRewritePattern<ConcatenateOp> {
   }
 };
 
+/// concatenate(reshape(x), …) is reshape(concatenate(x, …)) where the dimension
+/// is made of one of x' dimensions and inner ones that are equal: what is
+/// computed as x can be written in its place at once.
+struct MoveReshapeBehindConcatenate : public OpRewritePattern<ConcatenateOp> {
+  explicit MoveReshapeBehindConcatenate(MLIRContext *context)
+      : OpRewritePattern(context, /*benefit=*/2) {}
+  LogicalResult matchAndRewrite(ConcatenateOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
 struct LowerPad : public OpRewritePattern<PadOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(PadOp op,
@@ -155,7 +165,51 @@ struct LowerIota : public OpRewritePattern<IotaOp> {
 
 } // namespace
 
+static int64_t multiply(ArrayRef<int64_t> sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes)
+    product *= size;
+  return product;
+}
+
+LogicalResult
+MoveReshapeBehindConcatenate::matchAndRewrite(ConcatenateOp op,
+                                              PatternRewriter &rewriter) const {
+  auto type = cast<RankedTensorType>(op.getType());
+  SmallVector<Value> sources;
+  for (Value input : op.getInputs()) {
+    auto reshape = input.getDefiningOp<ReshapeOp>();
+    if (!reshape)
+      return rewriter.notifyMatchFailure(op, "an operand is no reshape");
+    sources.push_back(reshape.getInput());
+  }
+  auto shapeOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
+  // The dimension of the sources that has as much before it as `dim` has.
+  ArrayRef<int64_t> first = shapeOf(sources.front());
+  int64_t outer = multiply(type.getShape().take_front(op.getDim()));
+  size_t dim = 0;
+  while (dim < first.size() && multiply(first.take_front(dim)) != outer)
+    ++dim;
+  if (dim == first.size() || type.getNumElements() == 0)
+    return rewriter.notifyMatchFailure(op, "no dimension to concatenate");
+  for (Value source : sources) {
+    ArrayRef<int64_t> shape = shapeOf(source);
+    if (shape.size() != first.size() ||
+        shape.take_front(dim) != first.take_front(dim) ||
+        shape.drop_front(dim + 1) != first.drop_front(dim + 1))
+      return rewriter.notifyMatchFailure(op, "sources differ");
+  }
+  Value joined =
+      ConcatenateOp::create(rewriter, op.getLoc(), sources, dim).getResult();
+  rewriter.replaceOpWithNewOp<ReshapeOp>(op, type, joined);
+  return success();
+}
+
 void mpcomm::populateMovementToLinalgPatterns(RewritePatternSet &patterns) {
-  patterns.add<LowerTranspose, LowerReshape, LowerBroadcast, LowerSlice,
-               LowerConcatenate, LowerPad, LowerIota>(patterns.getContext());
+  patterns
+      .add<LowerTranspose, LowerReshape, LowerBroadcast, LowerSlice,
+           LowerConcatenate, MoveReshapeBehindConcatenate, LowerPad, LowerIota>(
+          patterns.getContext());
 }

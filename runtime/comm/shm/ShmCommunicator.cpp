@@ -1,0 +1,326 @@
+//===- ShmCommunicator.cpp - collectives over shared memory ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Posting, comparing, the inline way, and the words for messages.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ShmCommunicator.h"
+
+#include "../../core/DType.h"
+#include "../Validate.h"
+
+#include <cstring>
+
+using namespace mprt;
+using namespace mprt::shm;
+
+static void copyBytes(void *to, const void *from, uint64_t bytes) {
+  if (bytes != 0 && to != from)
+    memmove(to, from, bytes);
+}
+
+ShmCommunicator::ShmCommunicator(Segment &segment, unsigned slot,
+                                 std::vector<unsigned> group, unsigned rank)
+    : Communicator(std::move(group), rank), segment(segment), slot(slot),
+      seen(size()), inputs(size()), outputs(size() + 1) {
+  for (unsigned r : worldRanks())
+    members.push_back(&segment.member(slot, r));
+}
+
+//===----------------------------------------------------------------------===//
+// Posting
+//===----------------------------------------------------------------------===//
+
+uint32_t ShmCommunicator::publishText() {
+  uint32_t index = call->id % numTexts;
+  std::array<const void *, 3> key{call, call->name, call->location};
+  if (publishedTexts[index] == key)
+    return index;
+  publishedTexts[index] = key;
+  Text &text = self().texts[index];
+  strncpy(text.name, call->name ? call->name : "", sizeof(text.name) - 1);
+  strncpy(text.location, call->location ? call->location : "",
+          sizeof(text.location) - 1);
+  return index;
+}
+
+void ShmCommunicator::describePosting(Posting &posting) {
+  auto kind = mprt_collective_kind(call->kind);
+  bool reduces = kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER;
+  Signature &signature = posting.signature;
+  signature.count = kind == MPRT_BARRIER ? 0 : call->count;
+  signature.id = call->id;
+  signature.peer = kind == MPRT_BROADCAST ? call->peer : -1;
+  signature.kind = call->kind;
+  signature.reduction = reduces ? call->reduction : 0;
+  signature.type = kind == MPRT_BARRIER ? 0 : call->type;
+  signature.accumulate = reduces ? call->accumulate : 0;
+  posting.send = send;
+  posting.recv = recv;
+  unsigned world = group[groupRank];
+  posting.sendShared =
+      segment.inArena(world, send, sendElements(*call, size()) * width);
+  posting.recvShared =
+      segment.inArena(world, recv, recvElements(*call, size()) * width);
+  posting.inPlace = send == recv;
+  posting.text = publishText();
+}
+
+Error ShmCommunicator::start(const mprt_collective &collective,
+                             const void *sendBuffer, void *recvBuffer) {
+  call = &collective;
+  send = static_cast<const uint8_t *>(sendBuffer);
+  recv = static_cast<uint8_t *>(recvBuffer);
+  width = call->kind == MPRT_BARRIER ? 1 : sizeOf(mprt_dtype(call->type));
+  reduceFunction = nullptr;
+  if (call->kind == MPRT_ALL_REDUCE || call->kind == MPRT_REDUCE_SCATTER)
+    reduceFunction = findReduce(mprt_dtype(call->type),
+                                mprt_dtype(call->accumulate),
+                                mprt_reduction(call->reduction));
+  if (call->kind == MPRT_SEND) {
+    startSend();
+    return {};
+  }
+  if (call->kind == MPRT_RECV) {
+    startReceive();
+    return {};
+  }
+  if (size() == 1) {
+    runAlone();
+    ++finished;
+    return {};
+  }
+
+  ++number;
+  Member &mine = self();
+  describePosting(mine.postings[number % 2]);
+  uint64_t bytes = sendElements(*call, size()) * width;
+  bool contributes =
+      call->kind != MPRT_BROADCAST || unsigned(call->peer) == groupRank;
+  if (bytes <= inlineBytes && contributes)
+    copyBytes(mine.inlineData[number % 2], send, bytes);
+  mine.posted.store(number, std::memory_order_release);
+  seen.assign(size(), 0);
+  seen[groupRank] = 1;
+  numSeen = 1;
+  phase = Phase::Arriving;
+  return {};
+}
+
+bool ShmCommunicator::allReached(Counter counter, uint64_t value) const {
+  for (Member *m : members)
+    if ((m->*counter).load(std::memory_order_acquire) < value)
+      return false;
+  return true;
+}
+
+void ShmCommunicator::finish() {
+  phase = Phase::Idle;
+  ++finished;
+}
+
+//===----------------------------------------------------------------------===//
+// Moving on
+//===----------------------------------------------------------------------===//
+
+Error ShmCommunicator::arrive(bool &moved) {
+  for (unsigned r = 0; r < size(); ++r) {
+    if (seen[r] ||
+        member(r).posted.load(std::memory_order_acquire) < number)
+      continue;
+    const Posting &theirs = postingOf(r);
+    if (!(theirs.signature == postingOf(groupRank).signature))
+      return mismatch(r, theirs.signature, theirs.text);
+    seen[r] = 1;
+    ++numSeen;
+    moved = true;
+  }
+  if (numSeen < size())
+    return {};
+  moved = true;
+  if (sendElements(*call, size()) * width <= inlineBytes) {
+    runInline();
+    finish();
+  } else if (canShare()) {
+    runShared();
+    self().finished.store(number, std::memory_order_release);
+    phase = Phase::Finishing;
+  } else {
+    beginStaged();
+    phase = Phase::Staged;
+  }
+  return {};
+}
+
+Error ShmCommunicator::progress(bool &moved) {
+  if (phase == Phase::Arriving)
+    if (Error error = arrive(moved))
+      return error;
+  switch (phase) {
+  case Phase::Idle:
+  case Phase::Arriving:
+    break;
+  case Phase::Staged:
+    if (progressStaged())
+      moved = true;
+    if (consumed == numChunks && copied == numChunks) {
+      chunkBase += numChunks;
+      finish();
+    }
+    break;
+  case Phase::Finishing:
+    if (allReached(&Member::finished, number)) {
+      moved = true;
+      finish();
+    }
+    break;
+  case Phase::Sending:
+    if (progressSend())
+      moved = true;
+    break;
+  case Phase::Receiving:
+    return progressReceive(moved);
+  }
+  return {};
+}
+
+void ShmCommunicator::runAlone() {
+  if (call->kind != MPRT_BARRIER)
+    copyBytes(recv, send, call->count * width);
+}
+
+void ShmCommunicator::runInline() {
+  uint64_t block = call->count * width;
+  auto data = [&](unsigned r) -> const uint8_t * {
+    return member(r).inlineData[number % 2];
+  };
+  switch (call->kind) {
+  case MPRT_ALL_REDUCE:
+  case MPRT_REDUCE_SCATTER: {
+    uint64_t offset =
+        call->kind == MPRT_REDUCE_SCATTER ? groupRank * block : 0;
+    for (unsigned r = 0; r < size(); ++r)
+      inputs[r] = data(r) + offset;
+    outputs[0] = recv;
+    reduceFunction({inputs.data(), size(), outputs.data(), 1, call->count,
+                    size(), false});
+    break;
+  }
+  case MPRT_ALL_GATHER:
+    for (unsigned r = 0; r < size(); ++r)
+      copyBytes(recv + r * block, data(r), block);
+    break;
+  case MPRT_ALL_TO_ALL:
+    for (unsigned r = 0; r < size(); ++r)
+      copyBytes(recv + r * block, data(r) + groupRank * block, block);
+    break;
+  case MPRT_BROADCAST:
+    copyBytes(recv, data(unsigned(call->peer)), block);
+    break;
+  default:
+    break;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+std::string ShmCommunicator::theirText(unsigned peer,
+                                       const Signature &signature,
+                                       uint32_t text) const {
+  // A copy: the peer may write while this is read.
+  Text words = member(peer).texts[text % numTexts];
+  words.name[sizeof(words.name) - 1] = 0;
+  words.location[sizeof(words.location) - 1] = 0;
+  return describe(mprt_collective_kind(signature.kind), words.name,
+                  words.location);
+}
+
+Error ShmCommunicator::mismatch(unsigned peer, const Signature &theirs,
+                                uint32_t text) const {
+  mprt_collective shape{};
+  shape.id = theirs.id;
+  shape.kind = theirs.kind;
+  shape.reduction = theirs.reduction;
+  shape.type = theirs.type;
+  shape.accumulate = theirs.accumulate;
+  shape.peer = theirs.peer;
+  shape.count = theirs.count;
+  return makeError(MPRT_MISMATCH, describe(*call), " on rank ",
+                   group[groupRank], ": ranks call different collectives: ",
+                   "rank ", group[groupRank], " calls ", describeShape(*call),
+                   ", rank ", group[peer], " calls ", describeShape(shape),
+                   ", ", theirText(peer, theirs, text));
+}
+
+std::vector<unsigned> ShmCommunicator::waitingFor() const {
+  std::vector<unsigned> ranks;
+  auto behind = [&](Counter counter, uint64_t value) {
+    for (unsigned r = 0; r < size(); ++r)
+      if ((member(r).*counter).load(std::memory_order_acquire) < value)
+        ranks.push_back(group[r]);
+  };
+  switch (phase) {
+  case Phase::Idle:
+    break;
+  case Phase::Arriving:
+    behind(&Member::posted, number);
+    break;
+  case Phase::Staged:
+    // Whoever has not yet done all of what this rank has done.
+    for (unsigned r = 0; r < size(); ++r)
+      if (r != groupRank &&
+          member(r).copied.load(std::memory_order_acquire) <
+              chunkBase + numChunks)
+        ranks.push_back(group[r]);
+    break;
+  case Phase::Finishing:
+    behind(&Member::finished, number);
+    break;
+  case Phase::Sending:
+  case Phase::Receiving:
+    ranks.push_back(group[unsigned(call->peer)]);
+    break;
+  }
+  return ranks;
+}
+
+std::string ShmCommunicator::describePeers() const {
+  std::vector<unsigned> missing = waitingFor();
+  bool arriving = phase == Phase::Arriving;
+  std::string present, absent;
+  size_t next = 0;
+  for (unsigned r = 0; r < size(); ++r) {
+    unsigned world = group[r];
+    if (next == missing.size() || missing[next] != world) {
+      bool involved = phase != Phase::Sending && phase != Phase::Receiving;
+      if (involved || r == groupRank)
+        present += (present.empty() ? "" : ", ") + std::to_string(world);
+      continue;
+    }
+    ++next;
+    absent += (absent.empty() ? "" : ", ") + std::to_string(world);
+    const Member &m = member(r);
+    uint64_t posted = m.posted.load(std::memory_order_acquire);
+    if (segment.rank(world).state.load(std::memory_order_acquire) ==
+        RankState::Absent)
+      absent += " (has not started)";
+    else if (arriving && posted == 0)
+      absent += " (has called no collective here yet)";
+    else if (arriving) {
+      const Posting &last = m.postings[posted % 2];
+      absent += " (last called " + theirText(r, last.signature, last.text) +
+                ")";
+    }
+  }
+  return "ranks that arrived: " + present +
+         (arriving ? "; ranks that did not arrive: "
+                   : "; ranks that did not finish: ") +
+         absent;
+}

@@ -1,0 +1,121 @@
+//===- World.cpp - ranks of one machine in shared memory ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "World.h"
+
+#include "Layout.h"
+#include "ShmTransport.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace mprt;
+using namespace mprt::shm;
+
+/// The least address space for a rank's arena that is worth starting with.
+static constexpr uint64_t minArenaBytes = uint64_t(64) << 20;
+
+static uint64_t roundToPages(uint64_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+void Segment::recordFailure(unsigned r, mprt_status status,
+                            const std::string &message) const {
+  RankRecord &record = rank(r);
+  if (record.claimed.exchange(1, std::memory_order_acq_rel))
+    return;
+  record.status = status;
+  size_t length = std::min(message.size(), sizeof(record.message) - 1);
+  memcpy(record.message, message.data(), length);
+  record.message[length] = 0;
+  record.state.store(RankState::Failed, std::memory_order_release);
+  uint32_t none = 0;
+  world().firstFailed.compare_exchange_strong(none, r + 1,
+                                              std::memory_order_acq_rel);
+}
+
+Error Segment::failureOf(unsigned r) const {
+  const RankRecord &record = rank(r);
+  // A mismatch is everybody's; the rest is that rank's own affair.
+  mprt_status status =
+      record.status == MPRT_MISMATCH ? MPRT_MISMATCH : MPRT_PEER_FAILED;
+  return makeError(status, "rank ", r, " failed: ", record.message);
+}
+
+World::World(std::unique_ptr<Segment> segment) : segment(std::move(segment)) {}
+
+World::~World() {
+  munmap(segment->base, segment->bytes);
+  close(segment->fd);
+}
+
+unsigned World::size() const { return segment->ranks; }
+
+Expected<std::unique_ptr<World>> World::create(unsigned ranks,
+                                               const WorldOptions &options) {
+  if (ranks == 0 || ranks > maxRanks)
+    return makeError(MPRT_INVALID_ARGUMENT, "expected 1 to ", maxRanks,
+                     " ranks, found ", ranks);
+  int fd = memfd_create("mpcomm", MFD_CLOEXEC);
+  if (fd < 0)
+    return makeError(MPRT_IO_ERROR, "cannot make shared memory: ",
+                     strerror(errno));
+
+  auto segment = std::make_unique<Segment>();
+  segment->ranks = ranks;
+  segment->slots = options.communicators;
+  segment->memberBytes =
+      roundToPages(sizeof(Member) + uint64_t(ranks) * sizeof(Channel));
+  segment->fd = fd;
+  segment->launcher = getpid();
+  void *base = MAP_FAILED;
+  for (uint64_t arena = roundToPages(options.arenaBytes);; arena /= 2) {
+    segment->arenaBytes = roundToPages(arena);
+    segment->bytes =
+        segment->arenasOffset() + uint64_t(ranks) * segment->arenaBytes;
+    if (ftruncate(fd, off_t(segment->bytes)) == 0)
+      base = mmap(nullptr, segment->bytes, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base != MAP_FAILED || arena / 2 < minArenaBytes)
+      break;
+  }
+  if (base == MAP_FAILED) {
+    int reason = errno;
+    close(fd);
+    return makeError(MPRT_OUT_OF_MEMORY, "cannot reserve ", segment->bytes,
+                     " bytes of shared address space for ", ranks,
+                     " ranks: ", strerror(reason));
+  }
+  segment->base = static_cast<uint8_t *>(base);
+  // A core dump of the sparse mapping would be of no use. Large pages are a
+  // wish that not every kernel grants.
+  madvise(base, segment->bytes, MADV_DONTDUMP);
+  madvise(segment->arena(0), uint64_t(ranks) * segment->arenaBytes,
+          MADV_HUGEPAGE);
+  return std::unique_ptr<World>(new World(std::move(segment)));
+}
+
+void World::markDead(unsigned rank, const std::string &reason) {
+  if (rank < segment->ranks)
+    segment->recordFailure(rank, MPRT_PEER_FAILED, reason);
+}
+
+Expected<std::unique_ptr<Transport>> World::join(unsigned rank) {
+  if (rank >= segment->ranks)
+    return makeError(MPRT_INVALID_ARGUMENT, "rank ", rank,
+                     " cannot join a world of ", segment->ranks, " ranks");
+  RankRecord &record = segment->rank(rank);
+  RankState absent = RankState::Absent;
+  record.pid.store(getpid(), std::memory_order_relaxed);
+  if (!record.state.compare_exchange_strong(absent, RankState::Joined,
+                                            std::memory_order_acq_rel))
+    return makeError(MPRT_INVALID_ARGUMENT, "rank ", rank,
+                     " has joined before or was given up");
+  return std::unique_ptr<Transport>(new ShmTransport(*segment, rank));
+}

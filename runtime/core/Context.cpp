@@ -1,0 +1,346 @@
+//===- Context.cpp - progress, waiting, failing ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Context.h"
+
+#include "../comm/Validate.h"
+#include "Backoff.h"
+#include "ContextState.h"
+#include "DType.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace mprt;
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+mprt_status Context::State::fail(const Error &error) {
+  if (failed())
+    return status;
+  message = error.message();
+  status.store(error.status(), std::memory_order_release);
+  // What a peer told us it has told the others as well.
+  if (transport && error.status() != MPRT_PEER_FAILED)
+    transport->reportFailure(error);
+  return error.status();
+}
+
+Error Context::State::timeoutError(uint32_t stream, double seconds) const {
+  const Stream &queue = *streams[stream - 1];
+  const StreamWork &work = queue.oldest();
+  std::string what = work.kind == StreamWork::Collective
+                         ? describe(*work.collective)
+                         : "work on stream " + std::to_string(stream);
+  std::string peers = queue.communicator().describePeers();
+  return makeError(MPRT_TIMEOUT, what, " on rank ",
+                   transport ? transport->rank() : 0,
+                   ": timed out: nothing moved for ", seconds, " s",
+                   peers.empty() ? "" : "; ", peers);
+}
+
+//===----------------------------------------------------------------------===//
+// Progress
+//===----------------------------------------------------------------------===//
+
+bool Context::State::progressLocked() {
+  if (failed())
+    return false;
+  bool moved = false;
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < streams.size(); ++i) {
+    Stream &stream = *streams[i];
+    if (stream.idle())
+      continue;
+    if (Error error =
+            stream.progress(reachedOther, trace, MPRT_COMM_STREAM(i), moved)) {
+      fail(error);
+      return true;
+    }
+    left += !stream.idle();
+  }
+  if (left == 0)
+    inFlight.store(0, std::memory_order_relaxed);
+  if (moved)
+    moves.fetch_add(1, std::memory_order_relaxed);
+  return moved;
+}
+
+void Context::State::pollStreams() {
+  uint64_t begin = nowNanoseconds();
+  if (progressLocked())
+    stats.progressNanoseconds += nowNanoseconds() - begin;
+}
+
+void Context::State::threadMain() {
+  Backoff backoff(ranks + 1);
+  std::unique_lock<std::mutex> guard(mutex);
+  while (!stopping) {
+    if (inFlight.load(std::memory_order_relaxed) == 0 || failed()) {
+      wake.wait(guard);
+      backoff.reset();
+      continue;
+    }
+    if (progressLocked()) {
+      backoff.reset();
+      continue;
+    }
+    guard.unlock();
+    backoff.pause();
+    guard.lock();
+  }
+}
+
+uint64_t Context::State::enqueue(uint32_t stream, const StreamWork &work) {
+  auto guard = lock();
+  uint64_t position = comm(stream).push(work);
+  inFlight.store(1, std::memory_order_relaxed);
+  if (threaded)
+    wake.notify_one();
+  else
+    pollStreams();
+  return position;
+}
+
+uint64_t
+Context::State::enqueueCollective(uint32_t stream,
+                                  const mprt_collective &collective,
+                                  const void *send, void *recv) {
+  unsigned rank = transport ? transport->rank() : 0;
+  auto refuse = [&](const Error &error) -> uint64_t {
+    auto guard = lock();
+    fail(error);
+    return 0;
+  };
+  if (stream == MPRT_COMPUTE_STREAM || !isStream(stream) ||
+      stream != MPRT_COMM_STREAM(collective.communicator))
+    return refuse(makeError(MPRT_INVALID_ARGUMENT, describe(collective),
+                            " on rank ", rank, ": communicator ",
+                            collective.communicator, " has no stream ", stream,
+                            " (there are ", streams.size(),
+                            " communicators)"));
+  Communicator &communicator = comm(stream).communicator();
+  if (Error error = validateCollective(collective, communicator.size(),
+                                       communicator.rank(), send, recv))
+    return refuse(Error(error.status(), error.message() + " (rank " +
+                                            std::to_string(rank) + ")"));
+  StreamWork work{};
+  work.kind = StreamWork::Collective;
+  work.collective = &collective;
+  work.source = send;
+  work.target = recv;
+  work.bytes = collective.kind == MPRT_BARRIER
+                   ? 0
+                   : collective.count * sizeOf(mprt_dtype(collective.type));
+  ++stats.collectives;
+  stats.collectiveBytes += work.bytes;
+  return enqueue(stream, work);
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+void Context::State::wait(uint32_t stream, uint64_t position) {
+  Stream &queue = comm(stream);
+  if (queue.reached(position) || failed())
+    return;
+  uint64_t begin = nowNanoseconds(), lastMove = begin;
+  StreamWork waited;
+  {
+    auto guard = lock();
+    waited = queue.at(position);
+  }
+  Backoff backoff(ranks);
+  auto timeout = uint64_t(options.timeoutSeconds * 1e9);
+  uint64_t seenMoves = moves.load(std::memory_order_relaxed);
+  while (!queue.reached(position) && !failed()) {
+    if (!threaded)
+      progressLocked();
+    uint64_t nowMoves = moves.load(std::memory_order_relaxed);
+    if (nowMoves != seenMoves) {
+      seenMoves = nowMoves;
+      backoff.reset();
+      lastMove = 0; // the clock is read at the next check
+      continue;
+    }
+    bool check = backoff.pause();
+    // A failure counts only where the work cannot be finished without the rank
+    // that failed: one more turn tells.
+    if (transport) {
+      std::optional<Error> failure = transport->reportedFailure();
+      if (check && !failure) {
+        auto guard = lock();
+        for (unsigned r : queue.communicator().waitingFor())
+          if (!failure)
+            failure = transport->examineRank(r);
+      }
+      if (failure) {
+        auto guard = lock();
+        progressLocked();
+        if (queue.reached(position) || failed())
+          break;
+        const StreamWork &work = queue.oldest();
+        std::string what = work.kind == StreamWork::Collective
+                               ? describe(*work.collective) + " on rank "
+                               : "work on rank ";
+        fail(Error(failure->status(), what +
+                                          std::to_string(transport->rank()) +
+                                          ": " + failure->message()));
+        break;
+      }
+    }
+    if (!check)
+      continue;
+    uint64_t now = nowNanoseconds();
+    if (lastMove == 0)
+      lastMove = now;
+    if (now - lastMove >= timeout) {
+      auto guard = lock();
+      if (!queue.idle())
+        fail(timeoutError(stream, options.timeoutSeconds));
+    }
+  }
+  uint64_t end = nowNanoseconds();
+  stats.waitedNanoseconds += end - begin;
+  if (trace.enabled()) {
+    auto guard = lock();
+    TraceEvent event{};
+    event.kind = TraceEvent::Wait;
+    event.stream = MPRT_COMPUTE_STREAM;
+    event.name = "wait";
+    event.location = "";
+    if (const mprt_collective *collective = waited.collective) {
+      if (collective->name)
+        event.name = collective->name;
+      if (collective->location)
+        event.location = collective->location;
+    }
+    event.begin = begin;
+    event.end = end;
+    trace.record(event);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Context
+//===----------------------------------------------------------------------===//
+
+Context::Context(std::unique_ptr<State> state) : state(std::move(state)) {}
+
+Context::~Context() {
+  // Buffers may still be in use by peers.
+  if (!state->failed())
+    (void)synchronize();
+}
+
+Context::State::~State() {
+  if (!thread.joinable())
+    return;
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    stopping = true;
+  }
+  wake.notify_all();
+  thread.join();
+}
+
+static Expected<ProgressMode> progressMode(ProgressMode wanted) {
+  const char *text = getenv("MPRT_PROGRESS");
+  if (!text || !*text || !strcmp(text, "auto"))
+    return wanted;
+  if (!strcmp(text, "poll"))
+    return ProgressMode::Poll;
+  if (!strcmp(text, "thread"))
+    return ProgressMode::Thread;
+  return makeError(MPRT_INVALID_ARGUMENT,
+                   "expected MPRT_PROGRESS to be auto, poll or thread, found '",
+                   text, "'");
+}
+
+Expected<std::unique_ptr<Context>>
+Context::create(const ContextOptions &options, Transport *transport,
+                std::vector<std::unique_ptr<Communicator>> communicators) {
+  Expected<ProgressMode> mode = progressMode(options.progress);
+  if (!mode)
+    return mode.error();
+  if (!(options.timeoutSeconds > 0) || options.timeoutSeconds > 1e9)
+    return makeError(MPRT_INVALID_ARGUMENT,
+                     "expected a timeout of more than 0 s and at most 1e9 s, "
+                     "found ",
+                     options.timeoutSeconds);
+  auto state = std::make_unique<State>();
+  state->options = options;
+  state->transport = transport;
+  state->ranks = transport ? transport->localRanks() : 1;
+  state->events.resize(options.events);
+  if (options.traceCapacity)
+    state->trace.enable(options.traceCapacity);
+  for (std::unique_ptr<Communicator> &communicator : communicators)
+    state->streams.push_back(
+        std::make_unique<Stream>(std::move(communicator)));
+  State *raw = state.get();
+  state->reachedOther = [raw](uint32_t stream, uint64_t position) {
+    return raw->comm(stream).reached(position);
+  };
+  bool spareCore = availableCores() > state->ranks;
+  state->threaded =
+      !state->streams.empty() &&
+      (*mode == ProgressMode::Thread ||
+       (*mode == ProgressMode::Auto && state->ranks > 1 && spareCore));
+  if (state->threaded)
+    state->thread = std::thread([raw] { raw->threadMain(); });
+  return std::unique_ptr<Context>(new Context(std::move(state)));
+}
+
+mprt_context *Context::handle() {
+  return reinterpret_cast<mprt_context *>(state.get());
+}
+
+Error Context::error() const {
+  if (!state->failed())
+    return {};
+  return Error(state->status, state->message);
+}
+
+void Context::fail(const Error &error) {
+  auto guard = state->lock();
+  if (error)
+    state->fail(error);
+}
+
+void Context::poll() { state->poll(); }
+
+Error Context::synchronize() {
+  for (uint32_t i = 0; i < state->streams.size(); ++i)
+    state->wait(MPRT_COMM_STREAM(i), state->streams[i]->end());
+  return error();
+}
+
+Error Context::run(const mprt_collective &collective, const void *send,
+                   void *recv) {
+  if (state->failed())
+    return error();
+  uint32_t stream = MPRT_COMM_STREAM(collective.communicator);
+  if (uint64_t position =
+          state->enqueueCollective(stream, collective, send, recv))
+    state->wait(stream, position);
+  return error();
+}
+
+Stats Context::stats() const { return state->stats; }
+
+const Trace &Context::trace() const { return state->trace; }
+
+void Context::clearTrace() {
+  auto guard = state->lock();
+  state->trace.clear();
+}
+
+bool Context::hasProgressThread() const { return state->threaded; }

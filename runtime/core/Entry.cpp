@@ -1,0 +1,218 @@
+//===- Entry.cpp - the C ABI that programs call ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The host device: the compute stream is the calling thread, so that its work
+// is done when a call returns. Kernels and matrix products on a communication
+// stream run here too, after what was enqueued on that stream before. After
+// each kernel and product the communication streams are moved on.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ContextState.h"
+
+#include <cstring>
+
+using namespace mprt;
+
+using State = Context::State;
+
+namespace {
+
+/// Traces work that the calling thread does; costs nothing where no trace is
+/// taken.
+class Span {
+public:
+  explicit Span(State &state)
+      : state(state), begin(state.trace.enabled() ? nowNanoseconds() : 0) {}
+
+  void end(TraceEvent::Kind kind, uint32_t stream, const char *name,
+           const char *location, uint64_t bytes) {
+    if (!begin)
+      return;
+    TraceEvent event{kind,
+                     stream,
+                     name ? name : nameOf(kind),
+                     location ? location : "",
+                     begin,
+                     nowNanoseconds(),
+                     bytes};
+    auto guard = state.lock();
+    state.trace.record(event);
+  }
+
+private:
+  State &state;
+  uint64_t begin;
+};
+
+} // namespace
+
+static mprt_status invalid(State &state, const char *call,
+                           const std::string &what) {
+  auto guard = state.lock();
+  unsigned rank = state.transport ? state.transport->rank() : 0;
+  return state.fail(makeError(MPRT_INVALID_ARGUMENT, call, " on rank ", rank,
+                              ": ", what));
+}
+
+static std::string noStream(const State &state, uint32_t stream) {
+  return "there is no stream " + std::to_string(stream) + ", only 0 to " +
+         std::to_string(state.streams.size());
+}
+
+/// Lets everything before the present end of a communication stream happen.
+static bool reachEnd(State &state, const char *call, uint32_t stream) {
+  if (stream == MPRT_COMPUTE_STREAM)
+    return true;
+  if (!state.isStream(stream)) {
+    invalid(state, call, noStream(state, stream));
+    return false;
+  }
+  state.wait(stream, state.comm(stream).end());
+  return !state.failed();
+}
+
+mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
+                        const mprt_kernel *kernel, void *const *args) {
+  State &state = stateOf(ctx);
+  if (state.failed() || !reachEnd(state, "mprt_launch", stream))
+    return state.status;
+  Span span(state);
+  kernel->fn(args);
+  span.end(TraceEvent::Kernel, stream, kernel->name, kernel->location,
+           kernel->bytes);
+  ++state.stats.launches;
+  state.poll();
+  return state.status;
+}
+
+mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
+                      const mprt_gemm_desc *desc, const void *a, const void *b,
+                      void *c) {
+  State &state = stateOf(ctx);
+  if (state.failed() || !reachEnd(state, "mprt_gemm", stream))
+    return state.status;
+  Span span(state);
+  if (Error error = state.gemm.run(*desc, a, b, c)) {
+    auto guard = state.lock();
+    return state.fail(error);
+  }
+  span.end(TraceEvent::Gemm, stream, desc->name, desc->location, 0);
+  ++state.stats.gemms;
+  state.poll();
+  return state.status;
+}
+
+/// Copies, or fills with zero where `src` is null.
+static mprt_status move(State &state, const char *call, uint32_t stream,
+                        void *dst, const void *src, uint64_t bytes) {
+  if (state.failed())
+    return state.status;
+  if (bytes == 0)
+    return MPRT_OK;
+  if (stream != MPRT_COMPUTE_STREAM) {
+    if (!state.isStream(stream))
+      return invalid(state, call, noStream(state, stream));
+    StreamWork work{};
+    work.kind = src ? StreamWork::Copy : StreamWork::Zero;
+    work.source = src;
+    work.target = dst;
+    work.bytes = bytes;
+    state.enqueue(stream, work);
+    return state.status;
+  }
+  Span span(state);
+  if (src)
+    memcpy(dst, src, bytes);
+  else
+    memset(dst, 0, bytes);
+  span.end(src ? TraceEvent::Copy : TraceEvent::Zero, stream, nullptr, nullptr,
+           bytes);
+  state.poll();
+  return state.status;
+}
+
+mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
+                      const void *src, uint64_t bytes) {
+  State &state = stateOf(ctx);
+  if (bytes != 0 && (!dst || !src) && !state.failed())
+    return invalid(state, "mprt_copy", "a buffer is null");
+  return move(state, "mprt_copy", stream, dst, src, bytes);
+}
+
+mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
+                      uint64_t bytes) {
+  State &state = stateOf(ctx);
+  if (bytes != 0 && !dst && !state.failed())
+    return invalid(state, "mprt_zero", "the buffer is null");
+  return move(state, "mprt_zero", stream, dst, nullptr, bytes);
+}
+
+mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
+                                const mprt_collective *collective,
+                                const void *send, void *recv) {
+  State &state = stateOf(ctx);
+  if (!state.failed())
+    state.enqueueCollective(stream, *collective, send, recv);
+  return state.status;
+}
+
+static bool checkEvent(State &state, const char *call, uint32_t stream,
+                       uint32_t event) {
+  if (!state.isStream(stream))
+    invalid(state, call, noStream(state, stream));
+  else if (event >= state.events.size())
+    invalid(state, call,
+            "there is no event " + std::to_string(event) + ", only " +
+                std::to_string(state.events.size()) + " events");
+  return !state.failed();
+}
+
+mprt_status mprt_event_record(mprt_context *ctx, uint32_t stream,
+                              uint32_t event) {
+  State &state = stateOf(ctx);
+  if (state.failed() || !checkEvent(state, "mprt_event_record", stream, event))
+    return state.status;
+  uint64_t position =
+      stream == MPRT_COMPUTE_STREAM ? 0 : state.comm(stream).end();
+  state.events[event] = {true, stream, position};
+  return state.status;
+}
+
+mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
+                             uint32_t event) {
+  State &state = stateOf(ctx);
+  if (state.failed() || !checkEvent(state, "mprt_stream_wait", stream, event))
+    return state.status;
+  const State::Event &mark = state.events[event];
+  if (!mark.recorded)
+    return invalid(state, "mprt_stream_wait",
+                   "event " + std::to_string(event) + " was never recorded");
+  // The compute stream is where this call is; within a stream there is order.
+  if (mark.stream == MPRT_COMPUTE_STREAM || mark.stream == stream ||
+      state.comm(mark.stream).reached(mark.position))
+    return state.status;
+  if (stream == MPRT_COMPUTE_STREAM) {
+    state.wait(mark.stream, mark.position);
+    return state.status;
+  }
+  StreamWork work{};
+  work.kind = StreamWork::Wait;
+  work.otherStream = mark.stream;
+  work.otherPosition = mark.position;
+  state.enqueue(stream, work);
+  return state.status;
+}
+
+mprt_status mprt_status_of(const mprt_context *ctx) {
+  return stateOf(const_cast<mprt_context *>(ctx)).status;
+}
+
+const char *mprt_message_of(const mprt_context *ctx) {
+  const State &state = stateOf(const_cast<mprt_context *>(ctx));
+  return state.failed() ? state.message.c_str() : "";
+}

@@ -1,0 +1,94 @@
+//===- Stream.h - the queue of one communicator ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Work of a communication stream in the order of the calls. Positions count
+// from 1 over the life of the stream:
+//
+//   retired <= issued <= pushed
+//
+// Collectives are issued to the communicator as long as it accepts more; other
+// work is issued when all before it is retired, and retires at once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_CORE_STREAM_H
+#define MPCOMM_RUNTIME_CORE_STREAM_H
+
+#include "../comm/Communicator.h"
+#include "Error.h"
+#include "Trace.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace mprt {
+
+struct StreamWork {
+  enum Kind : uint8_t { Collective, Copy, Zero, Wait };
+  Kind kind;
+  const mprt_collective *collective = nullptr;
+  const void *source = nullptr;
+  void *target = nullptr;
+  uint64_t bytes = 0;
+  /// Wait: until this stream has retired this position.
+  uint32_t otherStream = 0;
+  uint64_t otherPosition = 0;
+  /// ns, when it was issued.
+  uint64_t begin = 0;
+};
+
+class Stream {
+public:
+  explicit Stream(std::unique_ptr<Communicator> communicator)
+      : comm(std::move(communicator)), ring(64) {}
+
+  Communicator &communicator() { return *comm; }
+  const Communicator &communicator() const { return *comm; }
+
+  /// Appends; returns the position.
+  uint64_t push(const StreamWork &work);
+
+  uint64_t end() const { return pushed; }
+  bool reached(uint64_t position) const {
+    return retired.load(std::memory_order_acquire) >= position;
+  }
+  bool idle() const { return reached(pushed); }
+
+  /// What stands at a position that is not retired, or was among the last few
+  /// that were.
+  const StreamWork &at(uint64_t position) const {
+    return ring[(position - 1) % ring.size()];
+  }
+  /// The oldest work that is not retired; requires !idle().
+  const StreamWork &oldest() const {
+    return at(retired.load(std::memory_order_relaxed) + 1);
+  }
+
+  /// Moves on without waiting. `reachedOther(stream, position)` answers for
+  /// other streams. Retired work goes to `trace` as work of stream `number`.
+  Error progress(
+      const std::function<bool(uint32_t, uint64_t)> &reachedOther,
+      Trace &trace, uint32_t number, bool &moved);
+
+private:
+  Error issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
+              Trace &trace, uint32_t number, bool &moved);
+  void retire(Trace &trace, uint32_t number);
+
+  std::unique_ptr<Communicator> comm;
+  std::vector<StreamWork> ring;
+  uint64_t pushed = 0, issued = 0;
+  std::atomic<uint64_t> retired{0};
+  /// Of the communicator's finishedCount, how many are retired here.
+  uint64_t collectivesRetired = 0;
+};
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_CORE_STREAM_H

@@ -1,0 +1,180 @@
+//===- AsyncCases.cpp - several collectives at a time ---------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+#include <cstring>
+
+using namespace mprt;
+using namespace mprt::cts;
+
+static mprt_collective sumOf(uint32_t id, uint32_t communicator,
+                             uint64_t count) {
+  mprt_collective c{};
+  c.id = id;
+  c.kind = MPRT_ALL_REDUCE;
+  c.reduction = MPRT_SUM;
+  c.type = c.accumulate = MPRT_F32;
+  c.communicator = communicator;
+  c.peer = -1;
+  c.count = count;
+  c.name = "async";
+  c.location = "cts";
+  return c;
+}
+
+/// Sums of small integers are exact in float.
+static bool allEqual(const float *data, uint64_t count, float value) {
+  for (uint64_t i = 0; i < count; ++i)
+    if (data[i] != value)
+      return false;
+  return true;
+}
+
+/// Buckets of several sizes are all enqueued before the first is awaited, and
+/// awaited in the order that `step` gives.
+static void runBuckets(Rank &rank, unsigned step, bool inArena) {
+  if (rank.owner().error())
+    return;
+  rank.begin("buckets in flight, order " + std::to_string(step) +
+             (inArena ? ", arena" : ", heap"));
+  constexpr unsigned numBuckets = 8;
+  static const uint64_t counts[numBuckets] = {1,    70000, 33,     8193,
+                                              5000, 0,     100001, 12};
+  mprt_context *context = rank.context();
+  unsigned size = rank.size(0);
+  std::vector<mprt_collective> collectives(numBuckets);
+  std::vector<std::vector<float>> heap(numBuckets);
+  std::vector<float *> buffers(numBuckets);
+  auto *arena = reinterpret_cast<float *>(rank.arenaBuffer());
+  for (unsigned b = 0; b < numBuckets; ++b) {
+    heap[b].resize(counts[b] + 1);
+    buffers[b] = inArena ? arena : heap[b].data();
+    arena += (counts[b] + 63) / 64 * 64;
+    for (uint64_t i = 0; i < counts[b]; ++i)
+      buffers[b][i] = float(b + rank.rank(0));
+    collectives[b] = sumOf(100 + b, 0, counts[b]);
+    mprt_collective_run(context, 1, &collectives[b], buffers[b], buffers[b]);
+    mprt_event_record(context, 1, b);
+  }
+  for (unsigned i = 0; i < numBuckets; ++i) {
+    unsigned b = (i * step + step / 2) % numBuckets;
+    mprt_stream_wait(context, MPRT_COMPUTE_STREAM, b);
+    // Sum over r of (b + r).
+    float expected = float(size * b + size * (size - 1) / 2);
+    rank.expect(allEqual(buffers[b], counts[b], expected),
+                "bucket " + std::to_string(b) + " is wrong");
+  }
+  rank.healthy();
+}
+
+/// Two communicators with work of their own, and one that waits for the other.
+static void runTwoStreams(Rank &rank) {
+  if (rank.owner().error())
+    return;
+  rank.begin("two communicators");
+  constexpr uint64_t count = 50000;
+  mprt_context *context = rank.context();
+  auto *a = reinterpret_cast<float *>(rank.arenaBuffer());
+  float *b = a + count, *copy = b + count;
+  for (uint64_t i = 0; i < count; ++i) {
+    a[i] = 1;
+    b[i] = 2;
+  }
+  memset(copy, 1, count * sizeof(float));
+  mprt_collective world = sumOf(200, 0, count), half = sumOf(201, 1, count);
+  mprt_collective last = sumOf(202, 1, count);
+  mprt_collective_run(context, 1, &world, a, a);
+  mprt_event_record(context, 1, 0);
+  mprt_collective_run(context, 2, &half, b, b);
+  // Stream 2 takes what stream 1 has made, and goes on with it.
+  mprt_stream_wait(context, 2, 0);
+  mprt_copy(context, 2, copy, a, count * sizeof(float));
+  mprt_collective_run(context, 2, &last, copy, copy);
+  mprt_event_record(context, 2, 1);
+  mprt_zero(context, 2, b, 4 * sizeof(float));
+  mprt_event_record(context, 2, 2);
+  mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 2);
+  mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 1);
+  if (!rank.healthy())
+    return;
+  auto n = float(rank.size(0)), m = float(rank.size(1));
+  rank.expect(allEqual(a, count, n), "the world's sum is wrong");
+  rank.expect(allEqual(copy, count, n * m), "the copied sum is wrong");
+  rank.expect(allEqual(b, 4, 0), "the stream's zero did not happen");
+  rank.expect(allEqual(b + 4, count - 4, 2 * m), "the half's sum is wrong");
+}
+
+static void addOne(void *const *args) {
+  auto *data = static_cast<float *>(args[0]);
+  for (unsigned i = 0; i < 1000; ++i)
+    data[i] += 1;
+}
+
+/// Kernels between collectives, on the compute and on a communication stream;
+/// an event that is recorded again and again.
+static void runManySteps(Rank &rank) {
+  if (rank.owner().error())
+    return;
+  rank.begin("many steps");
+  mprt_context *context = rank.context();
+  auto *data = reinterpret_cast<float *>(rank.arenaBuffer());
+  unsigned size = rank.size(0);
+  memset(data, 0, 1000 * sizeof(float));
+  mprt_kernel kernel{0, addOne, "add_one", "cts", 8000, 1000};
+  mprt_collective mean = sumOf(300, 0, 1000);
+  mean.reduction = MPRT_MEAN;
+  void *args[] = {data};
+  for (unsigned i = 0; i < 200; ++i) {
+    mprt_launch(context, MPRT_COMPUTE_STREAM, &kernel, args);
+    mprt_collective_run(context, 1, &mean, data, data);
+    mprt_event_record(context, 1, 3);
+    mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 3);
+  }
+  mprt_collective_run(context, 1, &mean, data, data);
+  mprt_launch(context, 1, &kernel, args); // after the collective
+  mprt_event_record(context, 1, 3);
+  mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 3);
+  if (rank.healthy())
+    rank.expect(allEqual(data, 1000, 201),
+                "the mean over " + std::to_string(size) + " ranks is wrong");
+}
+
+/// The same sums give the same bits however the ranks are timed.
+static void runRepeats(Rank &rank) {
+  if (rank.owner().error())
+    return;
+  rank.begin("the same bits again");
+  constexpr uint64_t count = 30011;
+  auto *data = reinterpret_cast<float *>(rank.arenaBuffer());
+  std::vector<float> first;
+  mprt_collective sum = sumOf(400, 0, count);
+  for (unsigned round = 0; round < 5; ++round) {
+    uint32_t state = 12345 + rank.rank(0);
+    for (uint64_t i = 0; i < count; ++i) {
+      state = state * 1664525u + 1013904223u;
+      data[i] = float(int32_t(state)) * 0x1p-31f;
+    }
+    if (rank.owner().run(sum, data, data)) {
+      rank.healthy();
+      return;
+    }
+    if (round == 0)
+      first.assign(data, data + count);
+    rank.expect(memcmp(first.data(), data, count * sizeof(float)) == 0,
+                "round " + std::to_string(round) + " differs from the first");
+  }
+}
+
+void mprt::cts::runAsyncCases(Rank &rank) {
+  for (bool inArena : {false, true})
+    for (unsigned step : {1, 3, 5, 7})
+      runBuckets(rank, step, inArena);
+  runTwoStreams(rank);
+  runManySteps(rank);
+  runRepeats(rank);
+}

@@ -1,0 +1,293 @@
+//===- FaultCases.cpp - ranks that disagree, stall or die -----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each case has a world of three ranks of its own, since a failure ends one.
+// Every surviving rank checks its status, the words of its message and how long
+// it took, and ends its process with 0 where all is as it should be.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+#include "comm/shm/World.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace mprt;
+using namespace mprt::cts;
+
+namespace {
+
+constexpr unsigned numRanks = 3;
+constexpr uint64_t count = 30000;
+
+struct Fault {
+  const char *name;
+  /// Seconds without movement until a timeout.
+  double timeout;
+  /// What rank r does; returns its number of failures.
+  unsigned (*body)(Rank &rank);
+  /// What the launcher does after starting them, if anything.
+  void (*launcher)(shm::World &world, const pid_t *pids);
+};
+
+} // namespace
+
+static mprt_collective sum(uint64_t elements, const char *name) {
+  mprt_collective c{};
+  c.id = 5;
+  c.kind = MPRT_ALL_REDUCE;
+  c.type = c.accumulate = MPRT_F32;
+  c.peer = -1;
+  c.count = elements;
+  c.name = name;
+  c.location = "model.py:12";
+  return c;
+}
+
+static double seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Runs `collective` and expects it to fail with `status` within `limit`
+/// seconds, with all of `words` in the message.
+static void expectFailure(Rank &rank, const mprt_collective &collective,
+                          mprt_status status, double limit,
+                          std::initializer_list<const char *> words) {
+  double begin = seconds();
+  void *data = rank.arenaBuffer();
+  Error error = rank.owner().run(collective, data, data);
+  double took = seconds() - begin;
+  rank.expect(error.status() == status,
+              std::string("expected ") + nameOf(status) + ", found " +
+                  nameOf(error.status()) + ": " + error.message());
+  for (const char *word : words)
+    rank.expect(error.message().find(word) != std::string::npos,
+                std::string("expected '") + word + "' in: " + error.message());
+  rank.expect(took < limit, "took " + std::to_string(took) + " s");
+  // What comes after returns the same and does nothing.
+  mprt_status again =
+      mprt_collective_run(rank.context(), 1, &collective, data, data);
+  rank.expect(again == status, "the error is not sticky");
+  rank.expect(mprt_message_of(rank.context()) == error.message(),
+              "the message changed");
+}
+
+static unsigned mismatchBody(Rank &rank) {
+  rank.begin("mismatch");
+  mprt_collective c = sum(rank.rank(0) == 1 ? count + 1 : count,
+                          rank.rank(0) == 1 ? "other" : "grads");
+  expectFailure(rank, c, MPRT_MISMATCH, 3,
+                {"grads", "other", "model.py:12", "30001", "30000"});
+  return rank.numFailures();
+}
+
+static unsigned differentKindBody(Rank &rank) {
+  rank.begin("different kinds");
+  mprt_collective c = sum(count, "grads");
+  if (rank.rank(0) == 2) {
+    c.kind = MPRT_BARRIER;
+    c.name = "end";
+  }
+  expectFailure(rank, c, MPRT_MISMATCH, 3, {"grads", "end", "barrier"});
+  return rank.numFailures();
+}
+
+static unsigned wrongMessageBody(Rank &rank) {
+  rank.begin("send and recv that do not match");
+  mprt_collective c = sum(10, "edge");
+  if (rank.rank(0) == 2)
+    return 0;
+  c.kind = rank.rank(0) == 0 ? MPRT_SEND : MPRT_RECV;
+  c.peer = rank.rank(0) == 0 ? 1 : 0;
+  if (rank.rank(0) == 1) {
+    c.count = 11;
+    expectFailure(rank, c, MPRT_MISMATCH, 3, {"edge", "10 x f32", "11 x f32"});
+    return rank.numFailures();
+  }
+  // The send itself may have gone; what comes after it fails.
+  rank.expect(!rank.owner().run(c, rank.arenaBuffer(), nullptr),
+              "the send failed");
+  c.kind = MPRT_RECV;
+  expectFailure(rank, c, MPRT_MISMATCH, 3, {"rank 1", "11 x f32"});
+  return rank.numFailures();
+}
+
+static unsigned timeoutBody(Rank &rank) {
+  rank.begin("timeout");
+  if (rank.rank(0) == 2) {
+    sleep(3); // is there, but does not call
+    return 0;
+  }
+  double begin = seconds();
+  Error error =
+      rank.owner().run(sum(count, "grads"), rank.arenaBuffer(),
+                       rank.arenaBuffer());
+  double took = seconds() - begin;
+  bool first = error.status() == MPRT_TIMEOUT;
+  // The other of the two may be told by the first.
+  rank.expect(first || error.status() == MPRT_PEER_FAILED,
+              std::string("found ") + nameOf(error.status()));
+  for (const char *word :
+       {"all_reduce", "grads", "model.py:12", "ranks that arrived: 0, 1",
+        "ranks that did not arrive: 2 (has called no collective here yet)"})
+    rank.expect(error.message().find(word) != std::string::npos,
+                std::string("expected '") + word + "' in: " + error.message());
+  rank.expect(took > 0.9 && took < 2.5, "took " + std::to_string(took) + " s");
+  return rank.numFailures();
+}
+
+static unsigned deathBody(Rank &rank) {
+  rank.begin("death");
+  if (rank.owner().run(sum(count, "first"), rank.arenaBuffer(),
+                       rank.arenaBuffer()))
+    rank.fail("the first collective failed");
+  if (rank.rank(0) == 1)
+    kill(getpid(), SIGKILL);
+  expectFailure(rank, sum(count, "second"), MPRT_PEER_FAILED, 2,
+                {"second", "rank 1", "died"});
+  return rank.numFailures();
+}
+
+static unsigned leftBody(Rank &rank) {
+  rank.begin("left");
+  if (rank.rank(0) == 1)
+    return 0;
+  expectFailure(rank, sum(count, "grads"), MPRT_PEER_FAILED, 2,
+                {"grads", "rank 1", "left"});
+  return rank.numFailures();
+}
+
+static unsigned markedBody(Rank &rank) {
+  rank.begin("marked by the launcher");
+  if (rank.rank(0) == 0) {
+    raise(SIGSTOP); // alive as far as anyone can see
+    return 0;
+  }
+  expectFailure(rank, sum(count, "grads"), MPRT_PEER_FAILED, 5,
+                {"grads", "rank 0", "was given up"});
+  return rank.numFailures();
+}
+
+static void markStopped(shm::World &world, const pid_t *pids) {
+  int status = 0;
+  waitpid(pids[0], &status, WUNTRACED);
+  world.markDead(0, "was given up");
+  kill(pids[0], SIGCONT);
+}
+
+static unsigned reportedBody(Rank &rank) {
+  rank.begin("reported by a rank");
+  if (rank.rank(0) == 2) {
+    rank.owner().fail(Error(MPRT_IO_ERROR, "the disk is full"));
+    sleep(1);
+    return 0;
+  }
+  expectFailure(rank, sum(count, "grads"), MPRT_PEER_FAILED, 1,
+                {"grads", "rank 2", "the disk is full"});
+  return rank.numFailures();
+}
+
+static unsigned invalidBody(Rank &rank) {
+  rank.begin("invalid arguments");
+  mprt_collective c = sum(count, "grads");
+  c.kind = MPRT_BROADCAST;
+  c.peer = int32_t(numRanks);
+  expectFailure(rank, c, MPRT_INVALID_ARGUMENT, 1,
+                {"grads", "expected a rank of the group (0 to 2), found 3"});
+  return rank.numFailures();
+}
+
+static unsigned integerMeanBody(Rank &rank) {
+  rank.begin("mean of integers");
+  mprt_collective c = sum(count, "counts");
+  c.type = c.accumulate = MPRT_I32;
+  c.reduction = MPRT_MEAN;
+  expectFailure(rank, c, MPRT_UNSUPPORTED, 1,
+                {"counts", "mean of i32 is not supported"});
+  return rank.numFailures();
+}
+
+static unsigned runFault(const Fault &fault) {
+  Expected<std::unique_ptr<shm::World>> world =
+      shm::World::create(numRanks, shm::WorldOptions{});
+  if (!world) {
+    fprintf(stderr, "FAILED %s: %s\n", fault.name,
+            world.error().message().c_str());
+    return 1;
+  }
+  pid_t pids[numRanks];
+  for (unsigned r = 0; r < numRanks; ++r) {
+    pids[r] = fork();
+    if (pids[r] == 0) {
+      unsigned failures = 1;
+      Expected<std::unique_ptr<Transport>> transport = (*world)->join(r);
+      if (transport) {
+        ContextOptions options;
+        options.events = 1;
+        options.timeoutSeconds = fault.timeout;
+        Expected<std::unique_ptr<Rank>> rank =
+            Rank::create(**transport, options);
+        if (rank)
+          failures = fault.body(**rank);
+      }
+      if (transport)
+        (*transport).reset(); // leaves, as an orderly end does
+      _exit(failures ? 1 : 0);
+    }
+  }
+  if (fault.launcher)
+    fault.launcher(**world, pids);
+  unsigned failures = 0;
+  for (unsigned r = 0; r < numRanks; ++r) {
+    int status = 0;
+    waitpid(pids[r], &status, 0);
+    bool meant = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (!meant && status != 0) {
+      ++failures;
+      fprintf(stderr, "FAILED %s: rank %u ended with status %d\n", fault.name,
+              r, status);
+    }
+  }
+  return failures;
+}
+
+unsigned mprt::cts::runFaultCases() {
+  const Fault faults[] = {
+      {"mismatch", 20, mismatchBody, nullptr},
+      {"different kinds", 20, differentKindBody, nullptr},
+      {"wrong message", 20, wrongMessageBody, nullptr},
+      {"timeout", 1, timeoutBody, nullptr},
+      {"death", 20, deathBody, nullptr},
+      {"left", 20, leftBody, nullptr},
+      {"marked", 20, markedBody, markStopped},
+      {"reported", 20, reportedBody, nullptr},
+      {"invalid", 20, invalidBody, nullptr},
+      {"integer mean", 20, integerMeanBody, nullptr},
+  };
+  unsigned failures = 0;
+  for (const Fault &fault : faults)
+    failures += runFault(fault);
+  printf("shm, faults: %zu cases, %u failures\n",
+         sizeof(faults) / sizeof(faults[0]), failures);
+  return failures;
+}
+
+unsigned mprt::cts::runMismatchCase(Transport &transport) {
+  ContextOptions options;
+  options.events = 1;
+  Expected<std::unique_ptr<Rank>> rank = Rank::create(transport, options);
+  if (!rank)
+    return 1;
+  return mismatchBody(**rank);
+}

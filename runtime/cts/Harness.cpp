@@ -1,0 +1,58 @@
+//===- Harness.cpp - one rank in the conformance suite --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+#include <cstdio>
+
+using namespace mprt;
+using namespace mprt::cts;
+
+Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
+                                             const ContextOptions &options) {
+  std::unique_ptr<Rank> rank(new Rank(transport));
+  std::vector<unsigned> all, half;
+  for (unsigned r = 0; r < transport.size(); ++r) {
+    all.push_back(r);
+    if (r % 2 == transport.rank() % 2)
+      half.push_back(r);
+  }
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (const std::vector<unsigned> &group : {all, half}) {
+    Expected<std::unique_ptr<Communicator>> made =
+        transport.createCommunicator(group);
+    if (!made)
+      return made.error();
+    rank->ranks[communicators.size()] = (*made)->rank();
+    rank->sizes[communicators.size()] = (*made)->size();
+    communicators.push_back(made.take());
+  }
+  Expected<void *> arena = transport.allocate(arenaBytes);
+  if (!arena)
+    return arena.error();
+  rank->arena = static_cast<uint8_t *>(*arena);
+  Expected<std::unique_ptr<Context>> context =
+      Context::create(options, &transport, std::move(communicators));
+  if (!context)
+    return context.error();
+  rank->theContext = context.take();
+  return rank;
+}
+
+void Rank::fail(const std::string &what) {
+  // The first few say it all.
+  if (++failures <= 20)
+    fprintf(stderr, "FAILED rank %u: %s: %s\n", theTransport.rank(),
+            current.c_str(), what.c_str());
+}
+
+bool Rank::healthy() {
+  Error error = theContext->error();
+  if (error)
+    fail(std::string(nameOf(error.status())) + ": " + error.message());
+  return !error;
+}

@@ -1,0 +1,87 @@
+//===- Harness.h - one rank in the conformance suite ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A rank has a transport and a context with two communicators: 0 of all ranks,
+// 1 of a part of them. Cases run in the same order on all ranks; a case that
+// fails is named on stderr and counted.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_CTS_HARNESS_H
+#define MPCOMM_RUNTIME_CTS_HARNESS_H
+
+#include "core/Context.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace mprt::cts {
+
+class Rank {
+public:
+  /// Makes the communicators and the context. Communicator 1 splits the world
+  /// into those of even and those of odd rank.
+  static Expected<std::unique_ptr<Rank>> create(Transport &transport,
+                                                const ContextOptions &options);
+
+  mprt_context *context() { return theContext->handle(); }
+  Context &owner() { return *theContext; }
+  Transport &transport() { return theTransport; }
+  unsigned rank(unsigned communicator) const { return ranks[communicator]; }
+  unsigned size(unsigned communicator) const { return sizes[communicator]; }
+
+  /// Memory that lives as long as the rank, `bytes` long and surrounded by
+  /// bytes that checkGuards watches.
+  uint8_t *arenaBuffer() { return arena; }
+  static constexpr uint64_t arenaBytes = 64 << 20;
+
+  /// Starts a case; its name stands before its failures.
+  void begin(std::string name) {
+    current = std::move(name);
+    ++cases;
+  }
+  /// Reports a failure of the current case.
+  void fail(const std::string &what);
+  bool expect(bool condition, const std::string &what) {
+    if (!condition)
+      fail(what);
+    return condition;
+  }
+  /// Fails where the context has failed; such a run cannot go on.
+  bool healthy();
+
+  unsigned numCases() const { return cases; }
+  unsigned numFailures() const { return failures; }
+
+private:
+  explicit Rank(Transport &transport) : theTransport(transport) {}
+
+  Transport &theTransport;
+  std::unique_ptr<Context> theContext;
+  unsigned ranks[2] = {}, sizes[2] = {};
+  uint8_t *arena = nullptr;
+  std::string current;
+  unsigned cases = 0, failures = 0;
+};
+
+/// All kinds, types, reductions, sizes and places. `quick`: fewer sizes.
+void runCollectiveCases(Rank &rank, bool quick);
+/// Several in flight, waits in any order, copies and waits on streams.
+void runAsyncCases(Rank &rank);
+
+/// Mismatches, timeouts, deaths: each in a world of its own, made here. Returns
+/// the number of failures.
+unsigned runFaultCases();
+/// A mismatch among the ranks of a world that stands already, after which
+/// nothing can be done in it.
+unsigned runMismatchCase(Transport &transport);
+
+} // namespace mprt::cts
+
+#endif // MPCOMM_RUNTIME_CTS_HARNESS_H

@@ -1,0 +1,105 @@
+//===- mprt-cts.cpp - the conformance suite of communicators --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   mprt-cts shm 1 2 3      starts 1, 2 and 3 ranks one after the other
+//   mprt-cts shm-faults     ranks that disagree, stall or die
+//   mpirun … mprt-cts mpi   the ranks that mpirun started
+//   mpirun … mprt-cts mpi-mismatch     with MPRT_CHECK=1
+//
+// `--quick` before the rest: fewer sizes. Ends with 1 where a case failed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+#include "comm/mpi/Mpi.h"
+#include "comm/shm/World.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace mprt;
+using namespace mprt::cts;
+
+static int complain(const Error &error) {
+  fprintf(stderr, "mprt-cts: %s: %s\n", nameOf(error.status()),
+          error.message().c_str());
+  return 1;
+}
+
+/// All cases of one rank; 0 where they pass.
+static int runRank(Transport &transport, bool quick) {
+  ContextOptions options;
+  options.events = 16;
+  options.timeoutSeconds = 120;
+  Expected<std::unique_ptr<Rank>> rank = Rank::create(transport, options);
+  if (!rank)
+    return complain(rank.error());
+  runAsyncCases(**rank);
+  runCollectiveCases(**rank, quick);
+  if (transport.rank() == 0)
+    printf("%s, %u ranks: %u cases, %u failures%s\n", transport.name(),
+           transport.size(), (*rank)->numCases(), (*rank)->numFailures(),
+           (*rank)->owner().hasProgressThread() ? " (progress thread)" : "");
+  fflush(stdout);
+  return (*rank)->numFailures() ? 1 : 0;
+}
+
+static int runShm(unsigned ranks, bool quick) {
+  Expected<std::unique_ptr<shm::World>> world =
+      shm::World::create(ranks, shm::WorldOptions{});
+  if (!world)
+    return complain(world.error());
+  fflush(stdout);
+  for (unsigned r = 0; r < ranks; ++r)
+    if (fork() == 0) {
+      int status = 1;
+      {
+        Expected<std::unique_ptr<Transport>> transport = (*world)->join(r);
+        if (transport)
+          status = runRank(**transport, quick);
+        else
+          complain(transport.error());
+      }
+      fflush(stdout);
+      _exit(status);
+    }
+  int worst = 0;
+  for (int status = 0; wait(&status) > 0;)
+    if (status != 0)
+      worst = 1;
+  return worst;
+}
+
+int main(int argc, char **argv) {
+  bool quick = argc > 1 && !strcmp(argv[1], "--quick");
+  argv += quick;
+  argc -= quick;
+  const char *what = argc > 1 ? argv[1] : "";
+  if (!strcmp(what, "shm") && argc > 2) {
+    int worst = 0;
+    for (int i = 2; i < argc; ++i)
+      worst |= runShm(unsigned(atoi(argv[i])), quick);
+    return worst;
+  }
+  if (!strcmp(what, "shm-faults"))
+    return runFaultCases() ? 1 : 0;
+  if (!strcmp(what, "mpi") || !strcmp(what, "mpi-mismatch")) {
+    Expected<std::unique_ptr<Transport>> transport = joinMpi(MpiOptions{});
+    if (!transport)
+      return complain(transport.error());
+    if (!strcmp(what, "mpi"))
+      return runRank(**transport, quick);
+    return runMismatchCase(**transport) ? 1 : 0;
+  }
+  fprintf(stderr, "usage: mprt-cts [--quick] shm RANKS… | shm-faults | mpi | "
+                  "mpi-mismatch\n");
+  return 2;
+}

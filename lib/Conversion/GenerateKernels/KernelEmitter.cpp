@@ -68,7 +68,11 @@ private:
   void emitPiece(MutableArrayRef<Row> rows, const Piece &piece,
                  MutableArrayRef<Sum> sums);
   void emitRowEnd(MutableArrayRef<Row> rows);
+  void storeBuffers(Row &row, Chunk &chunk);
+  void storeElements(Row &row, Chunk &chunk);
+  /// Adds to a sum over rows: a scalar, or the columns of a chunk.
   void addToTarget(Value tensor, Row &row, Value term);
+  void addToColumns(Value tensor, Row &row, Chunk &chunk, Value total);
   void finishTargets();
   Value termOf(const Result &result, Row &row, Chunk &chunk);
   void roundTarget(unsigned argument, const Target &target);
@@ -174,6 +178,50 @@ void KernelEmitter::addToTarget(Value tensor, Row &row, Value term) {
                           target.flat, at);
 }
 
+void KernelEmitter::addToColumns(Value tensor, Row &row, Chunk &chunk,
+                                 Value total) {
+  const Target &target = targets[tensor];
+  const Result &result = model.results.find(tensor)->second;
+  Value at = eval.indexAt(target.access, row, chunk);
+  int64_t stride = target.access.strides[model.column()];
+  Value old = loadLanes(eval.code, loc, target.flat, at, stride, chunk.width,
+                        chunk.mask);
+  old = fromMemory(eval.code, loc, old, target.element);
+  Value sum = combine(eval.code, loc, result.combiner, old, total);
+  storeLanes(eval.code, loc, target.flat, at, stride,
+             toMemory(eval.code, loc, sum, target.element), chunk.mask);
+}
+
+void KernelEmitter::storeBuffers(Row &row, Chunk &chunk) {
+  for (Value value : model.order) {
+    auto buffered = schedule.bufferedIn.find(value);
+    if (buffered == schedule.bufferedIn.end() || buffered->second != eval.pass)
+      continue;
+    Value lanes = eval.lanes(eval.result(value, row, &chunk), row, chunk);
+    Type element = computeType(getElementTypeOrSelf(value));
+    storeLanes(eval.code, loc, eval.bufferOf(value),
+               eval.bufferIndex(row, chunk), 1,
+               toMemory(eval.code, loc, lanes, element), Value());
+  }
+}
+
+void KernelEmitter::storeElements(Row &row, Chunk &chunk) {
+  SmallVector<std::pair<const Store *, Value>> stores;
+  for (const Store &store : model.stores)
+    if (model.results.find(store.value)->second.kind == Kind::Element)
+      stores.push_back(
+          {&store,
+           eval.lanes(eval.result(store.value, row, &chunk), row, chunk)});
+  for (auto [store, value] : stores) {
+    unsigned argument = store->access.argument;
+    storeLanes(eval.code, loc, eval.flat(argument),
+               eval.indexAt(store->access, row, chunk),
+               store->access.strides[model.column()],
+               toMemory(eval.code, loc, value, eval.elementOf(argument)),
+               chunk.mask);
+  }
+}
+
 void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
                               MutableArrayRef<Chunk> chunks,
                               MutableArrayRef<Sum> sums) {
@@ -186,58 +234,30 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
   SmallVector<Value> totals(columnSums.size());
   for (auto [row, chunk] : llvm::zip(rows, chunks)) {
     for (Sum &sum : sums) {
+      Operation *combiner = sum.result->combiner;
       Value term = termOf(*sum.result, row, chunk);
       Value &total = sum.perRow[row.inBlock];
       if (total)
-        total =
-            foldLanes(eval.code, loc, sum.result->combiner, total, chunk.width);
-      total = total ? combine(eval.code, loc, sum.result->combiner, total, term)
-                    : term;
+        total = foldLanes(eval.code, loc, combiner, total, chunk.width);
+      total = total ? combine(eval.code, loc, combiner, total, term) : term;
     }
     for (auto [total, columnSum] : llvm::zip(totals, columnSums)) {
-      Value term = termOf(*columnSum.second, row, chunk);
-      total = total ? combine(eval.code, loc, columnSum.second->combiner, total,
-                              term)
-                    : term;
+      auto [tensor, result] = columnSum;
+      Value term = termOf(*result, row, chunk);
+      // Rows of a block go to one sum only if it reduces the innermost row.
+      if (!model.rows().empty() && result->dims.test(model.column() - 1))
+        addToColumns(tensor, row, chunk, term);
+      else
+        total = total ? combine(eval.code, loc, result->combiner, total, term)
+                      : term;
     }
-    for (Value value : model.order) {
-      auto buffered = schedule.bufferedIn.find(value);
-      if (buffered == schedule.bufferedIn.end() ||
-          buffered->second != eval.pass)
-        continue;
-      Value lanes = eval.lanes(eval.result(value, row, &chunk), row, chunk);
-      Type element = computeType(getElementTypeOrSelf(value));
-      storeLanes(eval.code, loc, eval.bufferOf(value),
-                 eval.bufferIndex(row, chunk), 1,
-                 toMemory(eval.code, loc, lanes, element), Value());
-    }
-    if (eval.pass != schedule.lastPass())
-      continue;
-    SmallVector<std::pair<const Store *, Value>> stores;
-    for (const Store &store : model.stores)
-      if (model.results.find(store.value)->second.kind == Kind::Element)
-        stores.push_back(
-            {&store,
-             eval.lanes(eval.result(store.value, row, &chunk), row, chunk)});
-    for (auto [store, value] : stores)
-      storeLanes(eval.code, loc, eval.flat(store->access.argument),
-                 eval.indexAt(store->access, row, chunk),
-                 store->access.strides[model.column()],
-                 toMemory(eval.code, loc, value,
-                          eval.elementOf(store->access.argument)),
-                 chunk.mask);
+    storeBuffers(row, chunk);
+    if (eval.pass == schedule.lastPass())
+      storeElements(row, chunk);
   }
-  for (auto [total, columnSum] : llvm::zip(totals, columnSums)) {
-    const Target &target = targets[columnSum.first];
-    Value at = eval.indexAt(target.access, rows[0], chunks[0]);
-    int64_t stride = target.access.strides[model.column()];
-    Value old = loadLanes(eval.code, loc, target.flat, at, stride,
-                          chunks[0].width, chunks[0].mask);
-    Value sum = combine(eval.code, loc, columnSum.second->combiner,
-                        fromMemory(eval.code, loc, old, target.element), total);
-    storeLanes(eval.code, loc, target.flat, at, stride,
-               toMemory(eval.code, loc, sum, target.element), chunks[0].mask);
-  }
+  for (auto [total, columnSum] : llvm::zip(totals, columnSums))
+    if (total)
+      addToColumns(columnSum.first, rows[0], chunks[0], total);
 }
 
 void KernelEmitter::emitPiece(MutableArrayRef<Row> rows, const Piece &piece,

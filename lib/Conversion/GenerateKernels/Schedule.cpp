@@ -199,7 +199,8 @@ void Planner::chooseRowBlock() {
     return;
   for (Value value : model.order) {
     const Result &result = model.results.find(value)->second;
-    if (result.kind == Kind::Accumulate && result.dims.test(model.column()))
+    if (result.kind == Kind::Accumulate && result.dims.test(model.column()) &&
+        result.reduced.test(model.column() - 1))
       schedule.rowBlock = kRowsAtATime;
   }
 }

@@ -193,8 +193,11 @@ class Tools:
             command, input=text.encode(), capture_output=True, check=False
         )
         if done.returncode != 0:
+            path = os.path.join(self.folder, "failed.mlir")
+            with open(path, "w") as file:
+                file.write(text)
             raise RuntimeError(
-                "%s failed:\n%s\n%s" % (" ".join(command), done.stderr.decode(), text)
+                "%s < %s failed:\n%s" % (" ".join(command), path, done.stderr.decode()[:4000])
             )
         return done.stdout.decode()
 

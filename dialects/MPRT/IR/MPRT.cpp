@@ -205,6 +205,9 @@ void StartOp::getEffects(Effects &effects) {
 LogicalResult mprt::AwaitOp::verify() {
   if (isNegative(getEvent()))
     return emitOpError("expects an event that is not negative");
+  if (getInputs().size() > 1) // await C2
+    return emitOpError() << "expects at most one input, got "
+                         << getInputs().size();
   return verifyDestinationStyle(*this, getInputs(), getOutputs()); // await C1
 }
 

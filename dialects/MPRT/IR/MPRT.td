@@ -149,7 +149,7 @@ def MPRT_AwaitOp : MPRT_CommunicationOp<"await"> {
     Constraints:
     - C1: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
-    - C2: there is no input but that of a send, which it keeps alive.
+    - C2: there is at most one input: the collective's, which it keeps alive.
 
     Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];

@@ -163,6 +163,14 @@ func.func @await_c1(%x: memref<8xf32>, %y: tensor<8xf32>) {
 
 // -----
 
+func.func @await_c2(%x: memref<8xf32>) {
+  // expected-error @below {{expects at most one input, got 2}}
+  mprt.await event = 0 ins(%x, %x : memref<8xf32>, memref<8xf32>) outs()
+  return
+}
+
+// -----
+
 func.func @await_event(%x: memref<8xf32>) {
   // expected-error @below {{expects an event that is not negative}}
   mprt.await event = -1 ins() outs(%x : memref<8xf32>)

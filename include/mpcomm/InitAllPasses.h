@@ -11,6 +11,7 @@
 
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Pipelines/Pipelines.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -18,16 +19,9 @@ namespace mpcomm {
 /// Registers the project's passes and pipelines with MLIR's command lines.
 inline void registerAllPasses() {
   registerMPCommTransformsPasses();
-  registerConvertMPCommToMPRTPass();
-  registerConvertMPCommToLinalgPass();
-  registerBufferizeStepPass();
-  registerPlanMemoryPass();
-  registerConvertLinalgToMPRTPass();
-  registerGenerateKernelsPass();
-  registerExpandMathPass();
+  registerMPCommConversionPasses();
   registerKernelLoweringPipeline();
-  registerConvertMPRTToLLVMPass();
-  registerPackKernelsPass();
+  registerPipelines();
 }
 
 } // namespace mpcomm

@@ -319,14 +319,14 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
 
   collectives.push_back(llvm::json::Object{
       {"id", op.getId()},
-      {"kind", op.getKind()},
-      {"reduction", op.getReduction()},
+      {"kind", op.getKind().str()},
+      {"reduction", op.getReduction().str()},
       {"dtype", manifestType(element)},
       {"count", count},
       {"bytes", count * elementBytes(element)},
       {"communicator", op.getCommunicator()},
       {"tensors", static_cast<int64_t>(op.getOutputs().size())},
-      {"name", op.getKind()},
+      {"name", op.getKind().str()},
       {"location", describe(op.getLoc())}});
   return success();
 }
@@ -462,6 +462,8 @@ struct ConvertMPRTToLLVM
                            "mpcomm_abi_version",
                            builder.getI32IntegerAttr(MPRT_ABI_VERSION));
     descriptors.string(manifest.str(), "mpcomm_manifest");
+    for (auto mesh : llvm::make_early_inc_range(module.getOps<MeshOp>()))
+      mesh.erase(); // the manifest has it
   }
 };
 

@@ -11,6 +11,7 @@
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -31,9 +32,9 @@ Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
   Array featureList;
   for (StringRef feature : llvm::split(features, ','))
     if (!feature.empty())
-      featureList.push_back(feature);
+      featureList.push_back(feature.str());
   root["target"] = Object{{"device", "host"},
-                          {"cpu", cpu},
+                          {"cpu", cpu.str()},
                           {"features", std::move(featureList)}};
   Object mesh{{"name", ""}, {"axes", Array()}};
   auto name = module->getAttrOfType<FlatSymbolRefAttr>("mprt.mesh");
@@ -130,8 +131,8 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
   }
   auto buckets = function->getAttrOfType<IntegerAttr>("mprt.bucket_bytes");
   functions.push_back(Object{
-      {"name", function.getSymName()},
-      {"entry", entry},
+      {"name", function.getSymName().str()},
+      {"entry", entry.str()},
       {"arena_bytes", arena.getInt()},
       {"events", events},
       {"arguments", std::move(arguments)},

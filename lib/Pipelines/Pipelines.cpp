@@ -1,0 +1,150 @@
+//===- Pipelines.cpp - the way of a training step -------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Pipelines/Pipelines.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
+#include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
+  if (target != "cpu") {
+    reason = "cannot compile for target '" + target + "': expected cpu";
+    return failure();
+  }
+  auto [axis, size] = StringRef(mesh).split(':');
+  int64_t ranks;
+  if (axis != "dp" || size.getAsInteger(10, ranks) || ranks < 1) {
+    reason = "cannot compile for mesh '" + mesh +
+             "': expected dp:N with N >= 1";
+    return failure();
+  }
+  if (maxBucketBytes < 1 || firstBucketBytes < 1) {
+    reason = "expected bucket sizes of at least one byte";
+    return failure();
+  }
+  return ranks;
+}
+
+void mpcomm::buildGraphPipeline(OpPassManager &passes,
+                                const CompileOptions &options, int64_t ranks) {
+  // What comes in is checked before anything relies on it.
+  passes.addPass(createVerifyTrainingGraphPass());
+  // Front ends leave views of views and shared subexpressions.
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+
+  DataParallelPassOptions dataParallel;
+  dataParallel.size = ranks;
+  passes.addPass(createDataParallelPass(dataParallel));
+  passes.addPass(createVerifyRankProgramsPass());
+
+  // Updates wait for gradients: below the backward pass they leave room for
+  // the collectives to run.
+  passes.addPass(createSinkUpdatesPass());
+  CombineCollectivesPassOptions combine;
+  combine.maxBucketBytes = options.maxBucketBytes;
+  combine.firstBucketBytes = options.firstBucketBytes;
+  passes.addPass(createCombineCollectivesPass(combine));
+  passes.addPass(createMakeAsyncPass());
+  passes.addPass(createVerifyScheduledProgramsPass());
+}
+
+void mpcomm::buildLowerPipeline(OpPassManager &passes,
+                                const CompileOptions &) {
+  // Collectives first: their casts and transposes are compute like any other.
+  passes.addPass(createConvertMPCommToMPRTPass());
+  passes.addPass(createConvertMPCommToLinalgPass());
+  // Constants and views that several ops made alike are one before grouping.
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  passes.addPass(createFormKernelsPass());
+  // Kernels keep their tensors until their code is generated; what is
+  // bufferized is the flat list of launches, contractions and collectives.
+  passes.addPass(createBufferizeStepPass());
+  passes.addPass(createPlanMemoryPass());
+  // After the plan, which may copy into and out of buckets.
+  passes.addPass(createConvertLinalgToMPRTPass());
+}
+
+void mpcomm::buildProgramPipeline(OpPassManager &passes,
+                                  const CompileOptions &options) {
+  passes.addPass(createGenerateKernelsPass());
+  ConvertMPRTToLLVMPassOptions llvmOptions;
+  llvmOptions.cpu = options.cpu;
+  llvmOptions.features = options.features;
+  passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
+  addKernelLoweringPipeline(passes);
+  passes.addPass(createPackKernelsPass());
+}
+
+LogicalResult mpcomm::buildCompilePipeline(OpPassManager &passes,
+                                           const CompileOptions &options,
+                                           std::string &reason) {
+  FailureOr<int64_t> ranks = options.check(reason);
+  if (failed(ranks))
+    return failure();
+  buildGraphPipeline(passes, options, *ranks);
+  buildLowerPipeline(passes, options);
+  buildProgramPipeline(passes, options);
+  return success();
+}
+
+/// Registers a pipeline whose options are checked when it is built, so that a
+/// bad value is an error of the command line.
+template <typename Build>
+static void registerPipeline(StringRef name, StringRef description,
+                             Build build) {
+  registerPassPipeline(
+      name, description,
+      [build](OpPassManager &passes, StringRef text,
+              function_ref<LogicalResult(const Twine &)> error)
+          -> LogicalResult {
+        CompileOptions options;
+        if (failed(options.parseFromString(text)))
+          return failure();
+        std::string reason;
+        FailureOr<int64_t> ranks = options.check(reason);
+        if (failed(ranks))
+          return error(reason);
+        build(passes, options, *ranks);
+        return success();
+      },
+      [](function_ref<void(const mlir::detail::PassOptions &)> visit) {
+        visit(CompileOptions());
+      });
+}
+
+void mpcomm::registerPipelines() {
+  registerPipeline("mpcomm-compile",
+                   "The whole way of a training step: graph, lower, program",
+                   [](OpPassManager &passes, const CompileOptions &options,
+                      int64_t ranks) {
+                     buildGraphPipeline(passes, options, ranks);
+                     buildLowerPipeline(passes, options);
+                     buildProgramPipeline(passes, options);
+                   });
+  registerPipeline("mpcomm-graph",
+                   "Training graph to scheduled rank programs (Form 1 to 4)",
+                   [](OpPassManager &passes, const CompileOptions &options,
+                      int64_t ranks) {
+                     buildGraphPipeline(passes, options, ranks);
+                   });
+  registerPipeline("mpcomm-lower",
+                   "Scheduled rank programs to runtime programs (Form 4 to 5)",
+                   [](OpPassManager &passes, const CompileOptions &options,
+                      int64_t) { buildLowerPipeline(passes, options); });
+  registerPipeline("mpcomm-program",
+                   "Runtime programs to the LLVM dialect (Form 5 to 6)",
+                   [](OpPassManager &passes, const CompileOptions &options,
+                      int64_t) { buildProgramPipeline(passes, options); });
+}

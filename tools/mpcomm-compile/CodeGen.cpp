@@ -1,0 +1,159 @@
+//===- CodeGen.cpp - from the LLVM dialect to a program file --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CodeGen.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/SubtargetFeature.h"
+
+using namespace mpcomm;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+static Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+Expected<CodeGen> CodeGen::create(StringRef cpu, unsigned optLevel) {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  CodeGen result;
+  result.optLevel = optLevel;
+  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+  std::string message;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, message);
+  if (!target)
+    return makeError(message);
+  result.cpu = cpu.str();
+  llvm::SubtargetFeatures features;
+  if (cpu == "native") {
+    result.cpu = llvm::sys::getHostCPUName().str();
+    for (auto &feature : llvm::sys::getHostCPUFeatures())
+      features.AddFeature(feature.first(), feature.second);
+  }
+  result.features = features.getString();
+  std::unique_ptr<llvm::MCSubtargetInfo> info(
+      target->createMCSubtargetInfo(triple, result.cpu, result.features));
+  if (!info || !info->isCPUStringValid(result.cpu))
+    return makeError("unknown processor '" + result.cpu + "'");
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  result.machine.reset(target->createTargetMachine(
+      triple, result.cpu, result.features, options, llvm::Reloc::PIC_));
+  if (!result.machine)
+    return makeError("cannot generate code for " + triple.str());
+  result.machine->setOptLevel(optLevel == 0   ? llvm::CodeGenOptLevel::None
+                              : optLevel == 1 ? llvm::CodeGenOptLevel::Less
+                              : optLevel == 2
+                                  ? llvm::CodeGenOptLevel::Default
+                                  : llvm::CodeGenOptLevel::Aggressive);
+  return result;
+}
+
+/// Those features without which the generated code would be refused by a
+/// processor; the runner checks them before it runs anything.
+std::string CodeGen::getManifestFeatures() const {
+  static constexpr StringRef known[] = {
+      "avx",      "avx2",     "fma",      "f16c",       "avx512f",   "avx512bw",
+      "avx512dq", "avx512vl", "avx512cd", "avx512bf16", "avx512fp16"};
+  const llvm::MCSubtargetInfo *info = machine->getMCSubtargetInfo();
+  llvm::SmallVector<std::string> names;
+  for (StringRef name : known)
+    if (info->checkFeatures(("+" + name).str()))
+      names.push_back(("+" + name).str());
+  return llvm::join(names, ",");
+}
+
+std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
+                                                 llvm::LLVMContext &context) {
+  std::unique_ptr<llvm::Module> llvmModule =
+      mlir::translateModuleToLLVMIR(module, context);
+  if (!llvmModule)
+    return nullptr;
+  llvmModule->setDataLayout(machine->createDataLayout());
+  llvmModule->setTargetTriple(machine->getTargetTriple());
+  bool wide = machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
+  for (llvm::Function &function : *llvmModule) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("target-cpu", cpu);
+    function.addFnAttr("target-features", features);
+    if (wide) { // kernels are written in 512-bit vectors
+      function.addFnAttr("prefer-vector-width", "512");
+      function.addFnAttr("min-legal-vector-width", "512");
+    }
+  }
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(machine.get());
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  llvm::OptimizationLevel level =
+      optLevel == 0   ? llvm::OptimizationLevel::O0
+      : optLevel == 1 ? llvm::OptimizationLevel::O1
+      : optLevel == 2 ? llvm::OptimizationLevel::O2
+                      : llvm::OptimizationLevel::O3;
+  llvm::ModulePassManager passes =
+      optLevel == 0 ? builder.buildO0DefaultPipeline(level)
+                    : builder.buildPerModuleDefaultPipeline(level);
+  passes.run(*llvmModule, modules);
+  return llvmModule;
+}
+
+Error CodeGen::emitObject(llvm::Module &module, StringRef path) {
+  std::error_code code;
+  llvm::raw_fd_ostream stream(path, code, llvm::sys::fs::OF_None);
+  if (code)
+    return makeError("cannot write '" + path + "': " + code.message());
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr,
+                                   llvm::CodeGenFileType::ObjectFile))
+    return makeError("cannot generate object files for this target");
+  passes.run(module);
+  stream.flush();
+  if (stream.has_error()) {
+    code = stream.error();
+    stream.clear_error();
+    return makeError("cannot write '" + path + "': " + code.message());
+  }
+  return Error::success();
+}
+
+Error mpcomm::linkShared(StringRef object, StringRef output) {
+  for (StringRef name : {"ld.lld-22", "ld.lld", "ld", "ld.bfd", "ld.gold"}) {
+    llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName(name);
+    if (!linker)
+      continue;
+    llvm::SmallVector<StringRef> args{*linker, "-shared", "-o", output, object};
+    // Functions of libm and libc that kernels call are found by the loader.
+    std::string message;
+    int status = llvm::sys::ExecuteAndWait(*linker, args, std::nullopt, {}, 0,
+                                           0, &message);
+    if (status == 0)
+      return Error::success();
+    return makeError("'" + *linker + "' failed on '" + object + "'" +
+                     (message.empty() ? "" : ": " + message));
+  }
+  return makeError("found no linker (ld.lld or ld) in PATH");
+}

@@ -1,0 +1,187 @@
+//===- mpcomm-compile.cpp - a training step to a program file -------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Runs the pipeline mpcomm-compile on a file and makes of the result a shared
+// object that mpcomm-run loads.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CodeGen.h"
+#include "Report.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mpcomm/InitAllDialects.h"
+#include "mpcomm/Pipelines/Pipelines.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+namespace cl = llvm::cl;
+
+namespace {
+
+enum class Emit { Program, Object, LLVM, MLIR };
+
+struct Options {
+  cl::OptionCategory category{"mpcomm-compile options"};
+  cl::opt<std::string> input{cl::Positional, cl::Required,
+                             cl::desc("<step.mlir>"), cl::cat(category)};
+  cl::opt<std::string> output{"o", cl::Required, cl::value_desc("file"),
+                              cl::desc("File to write"), cl::cat(category)};
+  cl::opt<int> np{"np", cl::init(0), cl::value_desc("N"),
+                  cl::desc("Data-parallel ranks; short for mesh=dp:N"),
+                  cl::cat(category)};
+  cl::list<std::string> settings{
+      "options", cl::value_desc("key=value ..."),
+      cl::desc("Options of the pipeline mpcomm-compile (see mpcomm-opt --help)"),
+      cl::cat(category)};
+  cl::opt<std::string> cpu{"cpu", cl::init("native"), cl::value_desc("name"),
+                           cl::desc("Processor to generate code for"),
+                           cl::cat(category)};
+  cl::opt<Emit> emit{
+      "emit", cl::init(Emit::Program), cl::desc("What to write"),
+      cl::values(clEnumValN(Emit::Program, "so", "a program file (default)"),
+                 clEnumValN(Emit::Object, "obj", "an object file"),
+                 clEnumValN(Emit::LLVM, "llvm", "optimised LLVM IR"),
+                 clEnumValN(Emit::MLIR, "mlir", "the LLVM dialect")),
+      cl::cat(category)};
+  cl::opt<bool> report{"report", cl::desc("Print what was decided"),
+                       cl::cat(category)};
+  cl::opt<unsigned> level{"O", cl::Prefix, cl::init(2),
+                          cl::desc("Optimisation level of the code generator"),
+                          cl::cat(category)};
+};
+
+} // namespace
+
+static int fail(const llvm::Twine &message) {
+  llvm::errs() << "mpcomm-compile: error: " << message << "\n";
+  return 1;
+}
+
+/// Writes through a temporary name, so that a failure leaves nothing behind and
+/// an older program stays whole.
+static int write(const Options &options, mpcomm::CodeGen &codeGen,
+                 ModuleOp module) {
+  llvm::SmallString<128> temporary(options.output);
+  temporary += ".tmp%%%%%%";
+  int descriptor;
+  if (std::error_code code = llvm::sys::fs::createUniqueFile(
+          temporary, descriptor, temporary, llvm::sys::fs::OF_None, 0644))
+    return fail("cannot write '" + options.output + "': " + code.message());
+  llvm::ToolOutputFile file(temporary, descriptor);
+  auto done = [&]() {
+    file.os().flush();
+    if (file.os().has_error()) {
+      std::string message = file.os().error().message();
+      file.os().clear_error();
+      return fail("cannot write '" + options.output + "': " + message);
+    }
+    if (std::error_code code =
+            llvm::sys::fs::rename(temporary, options.output))
+      return fail("cannot write '" + options.output + "': " + code.message());
+    file.keep();
+    return 0;
+  };
+  if (options.emit == Emit::MLIR) {
+    module.print(file.os());
+    return done();
+  }
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> llvmModule =
+      codeGen.translate(module, context);
+  if (!llvmModule)
+    return fail("cannot translate the program to LLVM IR");
+  if (options.emit == Emit::LLVM) {
+    llvmModule->print(file.os(), nullptr);
+    return done();
+  }
+  if (options.emit == Emit::Object) {
+    if (llvm::Error error = codeGen.emitObject(*llvmModule, temporary))
+      return fail(llvm::toString(std::move(error)));
+    return done();
+  }
+  llvm::SmallString<128> object;
+  if (std::error_code code =
+          llvm::sys::fs::createTemporaryFile("mpcomm", "o", object))
+    return fail("cannot create a temporary file: " + code.message());
+  llvm::FileRemover remover(object);
+  llvm::Error error = codeGen.emitObject(*llvmModule, object);
+  if (!error)
+    error = mpcomm::linkShared(object, temporary);
+  if (error)
+    return fail(llvm::toString(std::move(error)));
+  return done();
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  registerAsmPrinterCLOptions();
+  Options options;
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "mpcomm-compile: compiles a training step for N ranks\n\n"
+      "  mpcomm-compile step.mlir -o step.so --np 2 --report\n");
+
+  mpcomm::CompileOptions compile;
+  std::string settings;
+  for (const std::string &setting : options.settings)
+    settings += (settings.empty() ? "" : " ") + setting;
+  if (failed(compile.parseFromString(settings)))
+    return 1;
+  if (options.np < 0)
+    return fail("expected --np of at least 1");
+  if (options.np > 0)
+    compile.mesh = "dp:" + std::to_string(options.np);
+  auto codeGen = mpcomm::CodeGen::create(options.cpu, options.level);
+  if (!codeGen)
+    return fail(llvm::toString(codeGen.takeError()));
+  compile.cpu = codeGen->getCpu().str();
+  compile.features = codeGen->getManifestFeatures();
+
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registerAllToLLVMIRTranslations(registry);
+  mpcomm::registerAllDialects(registry);
+  MLIRContext context(registry);
+
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  OwningOpRef<ModuleOp> module =
+      parseSourceFile<ModuleOp>(options.input, sources, &context);
+  if (!module)
+    return fail("cannot read '" + options.input + "'");
+  if (!module->getName())
+    module->setName(llvm::sys::path::stem(options.input));
+
+  PassManager passes(&context);
+  std::string reason;
+  if (failed(applyPassManagerCLOptions(passes)))
+    return 1;
+  if (failed(mpcomm::buildCompilePipeline(passes, compile, reason)))
+    return fail(reason);
+  if (failed(passes.run(*module)))
+    return fail("cannot compile '" + options.input + "'");
+  if (options.report)
+    mpcomm::printReport(*module, llvm::outs());
+  return write(options, *codeGen, *module);
+}

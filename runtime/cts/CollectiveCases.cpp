@@ -190,9 +190,13 @@ void Runner::runOne(const Case &test) {
   if (!submit(test, alone && !test.inPlace ? nullptr : send, recv))
     return;
 
+  // Reductions of many ranks take long to compute again: of large ones each
+  // rank checks a share of the elements. All ranks hold the same bits after an
+  // all_reduce, which is checked as well.
+  uint64_t step = reduces && received > 10000 ? size : 1;
   std::string why;
   bool good = true;
-  for (uint64_t i = 0; i < received && good; ++i) {
+  for (uint64_t i = step == 1 ? 0 : self; i < received && good; i += step) {
     const uint8_t *element = recv + i * width;
     switch (kind) {
     case MPRT_ALL_REDUCE:

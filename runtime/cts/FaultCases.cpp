@@ -289,5 +289,9 @@ unsigned mprt::cts::runMismatchCase(Transport &transport) {
   Expected<std::unique_ptr<Rank>> rank = Rank::create(transport, options);
   if (!rank)
     return 1;
-  return mismatchBody(**rank);
+  unsigned failures = mismatchBody(**rank);
+  printf("%s, rank %u: mismatch %s\n", transport.name(), transport.rank(),
+         failures ? "was not reported well" : "was reported");
+  fflush(stdout);
+  return failures;
 }

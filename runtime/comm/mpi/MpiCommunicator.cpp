@@ -1,4 +1,4 @@
-//===- MpiCommunicator.cpp - collectives by MPI ---------------------------===//
+//===- MpiCommunicator.cpp - collectives over MPI -------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,221 +8,375 @@
 #include "MpiCommunicator.h"
 
 #include "../../core/DType.h"
-#include "../Reduce.h"
 #include "../Validate.h"
-#include "MpiReduceOps.h"
 
+#include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 
 using namespace mprt;
+using namespace mprt::mpi;
 
-/// Tags of messages between two ranks.
-static constexpr int dataTag = 1, headerTag = 2;
-
-MpiCommunicator::MpiCommunicator(std::vector<unsigned> group, unsigned rank,
-                                 MPI_Comm handle, bool check)
-    : Communicator(std::move(group), rank), handle(handle), check(check) {}
-
-MpiCommunicator::~MpiCommunicator() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  // With something in flight the others have failed; MPI would wait for them.
-  if (!finalized && stage == Stage::Idle)
-    MPI_Comm_free(&handle);
-}
-
-Error MpiCommunicator::failure(const char *call, int code) const {
+Error mprt::mpi::mpiError(const std::string &what, int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  return makeError(MPRT_PEER_FAILED, describe(*collective), " on rank ",
-                   group[groupRank], ": ", call, " failed: ", text);
+  return makeError(MPRT_INTERNAL, what, ": ", text);
 }
 
-static bool isPair(const mprt_collective &collective) {
-  return collective.kind == MPRT_SEND || collective.kind == MPRT_RECV;
+/// Elements travel as numbers of their size; what they mean matters to
+/// reductions alone.
+static MPI_Datatype typeOf(uint8_t type) {
+  switch (type) {
+  case MPRT_F32:
+    return MPI_FLOAT;
+  case MPRT_F64:
+    return MPI_DOUBLE;
+  case MPRT_I8:
+    return MPI_INT8_T;
+  case MPRT_I16:
+    return MPI_INT16_T;
+  case MPRT_I32:
+    return MPI_INT32_T;
+  case MPRT_I64:
+    return MPI_INT64_T;
+  case MPRT_F16:
+  case MPRT_BF16:
+    return MPI_UINT16_T;
+  default: // u8, bool, the 8-bit floats
+    return MPI_UINT8_T;
+  }
 }
 
-std::vector<unsigned> MpiCommunicator::waitingFor() const {
-  if (stage == Stage::Idle || !isPair(*collective))
-    return {};
-  return {group[unsigned(collective->peer)]};
+static MPI_Op opOf(const mprt_collective &call) {
+  bool logical = call.type == MPRT_BOOL;
+  switch (call.reduction) {
+  case MPRT_PROD:
+    return logical ? MPI_MIN : MPI_PROD;
+  case MPRT_MIN:
+    return MPI_MIN;
+  case MPRT_MAX:
+    return MPI_MAX;
+  default:
+    return logical ? MPI_MAX : MPI_SUM;
+  }
+}
+
+Expected<std::unique_ptr<Communicator>>
+MpiCommunicator::create(MPI_Comm parent, std::vector<unsigned> group,
+                        unsigned rank, bool checkCollectives) {
+  std::unique_ptr<MpiCommunicator> made(
+      new MpiCommunicator(std::move(group), rank));
+  made->checks = checkCollectives;
+  made->pointToPoint = parent;
+  MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
+  for (MPI_Comm &comm : made->collectiveComms) {
+    if (int code = MPI_Comm_dup(parent, &comm))
+      return mpiError("cannot duplicate a communicator", code);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  }
+  return std::unique_ptr<Communicator>(std::move(made));
 }
 
 //===----------------------------------------------------------------------===//
-// Comparison
+// Starting
 //===----------------------------------------------------------------------===//
 
-Error MpiCommunicator::startComparison() {
-  mine.collective = *collective;
-  mine.collective.name = mine.collective.location = nullptr;
-  std::snprintf(mine.name, sizeof(mine.name), "%s",
-                collective->name ? collective->name : "");
-  std::snprintf(mine.location, sizeof(mine.location), "%s",
-                collective->location ? collective->location : "");
-  headers.resize(size());
-  stage = Stage::Comparing;
-  int bytes = int(sizeof(Header)), code;
-  if (collective->kind == MPRT_SEND)
-    code = MPI_Isend(&mine, bytes, MPI_BYTE, collective->peer, headerTag,
-                     handle, &request);
-  else if (collective->kind == MPRT_RECV)
-    code = MPI_Irecv(&headers[unsigned(collective->peer)], bytes, MPI_BYTE,
-                     collective->peer, headerTag, handle, &request);
-  else
-    code = MPI_Iallgather(&mine, bytes, MPI_BYTE, headers.data(), bytes,
-                          MPI_BYTE, handle, &request);
-  return code ? failure("the comparison", code) : Error();
+bool MpiCommunicator::isExact(const mprt_collective &call) const {
+  // Some MPI libraries saturate sums of 8- and 16-bit integers; ours wrap.
+  bool narrow = sizeOf(mprt_dtype(call.type)) <= 2 && call.type != MPRT_BOOL;
+  bool wider = call.type == MPRT_F32 && call.accumulate == MPRT_F64;
+  return narrow || wider;
 }
 
-Error MpiCommunicator::compare() {
-  for (unsigned peer = 0; peer < size(); ++peer) {
-    bool received = collective->kind == MPRT_RECV
-                        ? peer == unsigned(collective->peer)
-                        : collective->kind != MPRT_SEND;
-    if (!received || peer == groupRank)
+bool MpiCommunicator::overlaps(const Operation &a, const Operation &b) const {
+  auto width = [](const Operation &op) {
+    return op.call->kind == MPRT_BARRIER ? 0
+                                         : sizeOf(mprt_dtype(op.call->type));
+  };
+  auto meet = [](const uint8_t *x, uint64_t xBytes, const uint8_t *y,
+                 uint64_t yBytes) {
+    auto from = reinterpret_cast<uintptr_t>(x);
+    auto other = reinterpret_cast<uintptr_t>(y);
+    return xBytes && yBytes && from < other + yBytes && other < from + xBytes;
+  };
+  uint64_t aSent = sendElements(*a.call, size()) * width(a);
+  uint64_t aReceived = recvElements(*a.call, size()) * width(a);
+  uint64_t bSent = sendElements(*b.call, size()) * width(b);
+  uint64_t bReceived = recvElements(*b.call, size()) * width(b);
+  return meet(a.recv, aReceived, b.recv, bReceived) ||
+         meet(a.recv, aReceived, b.send, bSent) ||
+         meet(a.send, aSent, b.recv, bReceived);
+}
+
+Error MpiCommunicator::start(const mprt_collective &collective,
+                             const void *send, void *recv) {
+  if (collective.count > uint64_t(INT_MAX))
+    return makeError(MPRT_UNSUPPORTED, describe(collective),
+                     ": MPI takes at most ", INT_MAX, " elements at once");
+  Operation &op = operation(inFlight);
+  op.call = &collective;
+  op.send = static_cast<const uint8_t *>(send);
+  op.recv = static_cast<uint8_t *>(recv);
+  bool between = collective.kind == MPRT_SEND || collective.kind == MPRT_RECV;
+  op.comm = between ? pointToPoint : collectiveComms[collectives++ % depth];
+  op.step = Operation::Waiting;
+  ++inFlight;
+  return {};
+}
+
+Error MpiCommunicator::postCheck(Operation &op) {
+  op.cards.assign(size() + 1, Card{});
+  Card &mine = op.cards[size()];
+  const mprt_collective &call = *op.call;
+  bool reduces =
+      call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_REDUCE_SCATTER;
+  mine.kind = call.kind;
+  mine.id = call.id;
+  if (call.kind != MPRT_BARRIER) {
+    mine.count = call.count;
+    mine.type = call.type;
+  }
+  if (reduces) {
+    mine.reduction = call.reduction;
+    mine.accumulate = call.accumulate;
+  }
+  mine.peer = call.kind == MPRT_BROADCAST ? call.peer : -1;
+  strncpy(mine.name, call.name ? call.name : "", sizeof(mine.name) - 1);
+  strncpy(mine.location, call.location ? call.location : "",
+          sizeof(mine.location) - 1);
+  op.step = Operation::Checking;
+  int code = MPI_Iallgather(&mine, sizeof(Card), MPI_BYTE, op.cards.data(),
+                            sizeof(Card), MPI_BYTE, op.comm, &op.request);
+  return code ? mpiError(describe(call), code) : Error();
+}
+
+Error MpiCommunicator::checkCards(const Operation &op) const {
+  const Card &mine = op.cards[size()];
+  for (unsigned r = 0; r < size(); ++r) {
+    const Card &theirs = op.cards[r];
+    if (mine.count == theirs.count && mine.id == theirs.id &&
+        mine.peer == theirs.peer && mine.kind == theirs.kind &&
+        mine.reduction == theirs.reduction && mine.type == theirs.type &&
+        mine.accumulate == theirs.accumulate)
       continue;
-    mprt_collective other = headers[peer].collective;
-    const mprt_collective &own = *collective;
-    bool same = own.id == other.id && own.type == other.type &&
-                own.count == other.count;
-    if (!isPair(own))
-      same &= own.kind == other.kind && own.peer == other.peer &&
-              own.reduction == other.reduction &&
-              own.accumulate == other.accumulate;
-    if (same)
-      continue;
-    other.name = headers[peer].name;
-    other.location = headers[peer].location;
-    return makeError(MPRT_MISMATCH, "ranks called different collectives: rank ",
-                     group[groupRank], " ", describe(own), " ",
-                     describeShape(own), ", rank ", group[peer], " ",
-                     describe(other), " ", describeShape(other));
+    mprt_collective shape{};
+    shape.id = theirs.id;
+    shape.kind = theirs.kind;
+    shape.reduction = theirs.reduction;
+    shape.type = theirs.type;
+    shape.peer = theirs.peer;
+    shape.count = theirs.count;
+    return makeError(MPRT_MISMATCH, describe(*op.call), " on rank ",
+                     group[groupRank],
+                     ": ranks call different collectives: rank ",
+                     group[groupRank], " calls ", describeShape(*op.call),
+                     ", rank ", group[r], " calls ", describeShape(shape), ", ",
+                     describe(mprt_collective_kind(theirs.kind), theirs.name,
+                              theirs.location));
   }
   return {};
 }
 
-//===----------------------------------------------------------------------===//
-// Operation
-//===----------------------------------------------------------------------===//
-
-Error MpiCommunicator::startOperation() {
-  const mprt_collective &c = *collective;
-  auto type = mprt_dtype(c.type);
-  MPI_Datatype datatype = mpiTypeOf(type);
-  int count = int(c.count), code = MPI_SUCCESS;
-  size_t bytes = c.kind == MPRT_BARRIER ? 0 : c.count * sizeOf(type);
-  MPI_Op op = MPI_OP_NULL;
-  if (c.kind == MPRT_ALL_REDUCE || c.kind == MPRT_REDUCE_SCATTER) {
-    op = mpiOpOf(type, mprt_dtype(c.accumulate), mprt_reduction(c.reduction));
-    if (op == MPI_OP_NULL)
-      return makeError(MPRT_UNSUPPORTED, describe(c), ": MPI cannot make the ",
-                       "reduction");
-  }
-  const void *from = send == recv ? MPI_IN_PLACE : send;
-  stage = Stage::Running;
-  switch (mprt_collective_kind(c.kind)) {
+Error MpiCommunicator::post(Operation &op) {
+  op.step = Operation::First;
+  switch (op.call->kind) {
   case MPRT_ALL_REDUCE:
-    code = MPI_Iallreduce(from, recv, count, datatype, op, handle, &request);
-    break;
-  case MPRT_REDUCE_SCATTER: {
-    // MPI wants buffers that do not overlap.
-    void *to = recv;
-    if (recv == static_cast<const char *>(send) + groupRank * bytes) {
-      if (scratch.size() < bytes)
-        scratch.resize(bytes);
-      to = scratch.data();
+    return postAllReduce(op);
+  case MPRT_REDUCE_SCATTER:
+    return postReduceScatter(op);
+  default:
+    return postMoving(op);
+  }
+}
+
+Error MpiCommunicator::postAllReduce(Operation &op) {
+  auto count = int(op.call->count);
+  MPI_Datatype type = typeOf(op.call->type);
+  int code;
+  if (!isExact(*op.call)) {
+    const void *from = op.send == op.recv ? MPI_IN_PLACE : op.send;
+    code = MPI_Iallreduce(from, op.recv, count, type, opOf(*op.call), op.comm,
+                          &op.request);
+  } else {
+    // Slice r goes to rank r; the slices of this rank arrive as rows.
+    auto n = int(size());
+    int length = int((op.call->count + size() - 1) / size());
+    op.counts.resize(size());
+    op.displacements.resize(size());
+    for (int r = 0; r < n; ++r) {
+      op.displacements[size_t(r)] =
+          int(std::min<int64_t>(count, int64_t(r) * length));
+      op.counts[size_t(r)] =
+          std::min(length, count - op.displacements[size_t(r)]);
     }
-    code = MPI_Ireduce_scatter_block(send, to, count, datatype, op, handle,
-                                     &request);
+    int own = op.counts[groupRank];
+    op.rowCounts.assign(size(), own);
+    op.rowDisplacements.resize(size());
+    for (int r = 0; r < n; ++r)
+      op.rowDisplacements[size_t(r)] = r * own;
+    op.scratch.resize(size_t(own) * size() * sizeOf(mprt_dtype(op.call->type)) +
+                      1);
+    code =
+        MPI_Ialltoallv(op.send, op.counts.data(), op.displacements.data(), type,
+                       op.scratch.data(), op.rowCounts.data(),
+                       op.rowDisplacements.data(), type, op.comm, &op.request);
+  }
+  return code ? mpiError(describe(*op.call), code) : Error();
+}
+
+Error MpiCommunicator::postReduceScatter(Operation &op) {
+  auto count = int(op.call->count);
+  MPI_Datatype type = typeOf(op.call->type);
+  uint64_t bytes = op.call->count * sizeOf(mprt_dtype(op.call->type));
+  int code;
+  if (isExact(*op.call)) {
+    op.scratch.resize(bytes * size() + 1);
+    code = MPI_Ialltoall(op.send, count, type, op.scratch.data(), count, type,
+                         op.comm, &op.request);
+  } else {
+    // MPI's "in place" has the result at the start of the input: not ours.
+    op.scratch.resize(bytes + 1);
+    code = MPI_Ireduce_scatter_block(op.send, op.scratch.data(), count, type,
+                                     opOf(*op.call), op.comm, &op.request);
+  }
+  return code ? mpiError(describe(*op.call), code) : Error();
+}
+
+Error MpiCommunicator::postMoving(Operation &op) {
+  const mprt_collective &call = *op.call;
+  auto count = int(call.count);
+  MPI_Datatype type = typeOf(call.type);
+  uint64_t bytes = call.kind == MPRT_BARRIER
+                       ? 0
+                       : call.count * sizeOf(mprt_dtype(call.type));
+  int code = MPI_SUCCESS;
+  switch (call.kind) {
+  case MPRT_ALL_GATHER: {
+    bool inPlace = op.send == op.recv + groupRank * bytes;
+    code = MPI_Iallgather(inPlace ? MPI_IN_PLACE : op.send, count, type,
+                          op.recv, count, type, op.comm, &op.request);
     break;
   }
-  case MPRT_ALL_GATHER:
-    from = send == static_cast<char *>(recv) + groupRank * bytes ? MPI_IN_PLACE
-                                                                 : send;
-    code = MPI_Iallgather(from, count, datatype, recv, count, datatype, handle,
-                          &request);
+  case MPRT_ALL_TO_ALL: {
+    const uint8_t *from = op.send;
+    if (from == op.recv && bytes != 0) {
+      op.scratch.assign(from, from + bytes * size());
+      from = op.scratch.data();
+    }
+    code = MPI_Ialltoall(from, count, type, op.recv, count, type, op.comm,
+                         &op.request);
     break;
-  case MPRT_ALL_TO_ALL:
-    code = MPI_Ialltoall(from, count, datatype, recv, count, datatype, handle,
-                         &request);
-    break;
+  }
   case MPRT_BROADCAST:
-    if (unsigned(c.peer) == groupRank && send != recv && bytes)
-      std::memcpy(recv, send, bytes);
-    code = MPI_Ibcast(recv, count, datatype, c.peer, handle, &request);
+    if (unsigned(call.peer) == groupRank && op.send != op.recv && bytes != 0)
+      memcpy(op.recv, op.send, bytes);
+    code = MPI_Ibcast(op.recv, count, type, call.peer, op.comm, &op.request);
     break;
   case MPRT_SEND:
-    code = MPI_Isend(send, count, datatype, c.peer, dataTag, handle, &request);
+    code = MPI_Isend(op.send, count, type, call.peer, 0, op.comm, &op.request);
     break;
   case MPRT_RECV:
-    code = MPI_Irecv(recv, count, datatype, c.peer, dataTag, handle, &request);
+    code = MPI_Irecv(op.recv, count, type, call.peer, 0, op.comm, &op.request);
     break;
-  case MPRT_BARRIER:
-    code = MPI_Ibarrier(handle, &request);
+  default:
+    code = MPI_Ibarrier(op.comm, &op.request);
     break;
   }
-  return code ? failure("MPI", code) : Error();
+  return code ? mpiError(describe(call), code) : Error();
 }
 
-void MpiCommunicator::finishOperation() {
-  const mprt_collective &c = *collective;
-  auto type = mprt_dtype(c.type);
-  bool reduces = c.kind == MPRT_ALL_REDUCE || c.kind == MPRT_REDUCE_SCATTER;
-  if (!reduces || c.count == 0)
+//===----------------------------------------------------------------------===//
+// Moving on
+//===----------------------------------------------------------------------===//
+
+void MpiCommunicator::reduceRows(const Operation &op, uint64_t count,
+                                 uint8_t *result) const {
+  uint64_t row = count * sizeOf(mprt_dtype(op.call->type));
+  std::vector<const void *> inputs(size());
+  for (unsigned r = 0; r < size(); ++r)
+    inputs[r] = op.scratch.data() + r * row;
+  void *output = result;
+  findReduce(mprt_dtype(op.call->type), mprt_dtype(op.call->accumulate),
+             mprt_reduction(op.call->reduction))(
+      {inputs.data(), size(), &output, 1, count, size(), false});
+}
+
+void MpiCommunicator::divide(const Operation &op) const {
+  if (op.call->reduction != MPRT_MEAN)
     return;
-  size_t bytes = c.count * sizeOf(type);
-  void *result = recv;
-  if (c.kind == MPRT_REDUCE_SCATTER &&
-      recv == static_cast<const char *>(send) + groupRank * bytes)
-    result = scratch.data();
-  if (c.reduction == MPRT_MEAN) {
-    const void *inputs[] = {result};
-    void *outputs[] = {recv};
-    ReduceArguments arguments = {};
-    arguments.inputs = inputs;
-    arguments.numInputs = 1;
-    arguments.outputs = outputs;
-    arguments.numOutputs = 1;
-    arguments.count = c.count;
-    arguments.divisor = size();
-    findReduce(type, mprt_dtype(c.accumulate), MPRT_MEAN)(arguments);
-  } else if (result != recv) {
-    std::memcpy(recv, result, bytes);
-  }
+  // The mean over one rank that divides by the size of the group.
+  const void *input = op.recv;
+  void *output = op.recv;
+  findReduce(mprt_dtype(op.call->type), mprt_dtype(op.call->accumulate),
+             MPRT_MEAN)(
+      {&input, 1, &output, 1, size_t(op.call->count), size(), false});
 }
 
-Error MpiCommunicator::start(const mprt_collective &next, const void *sendNext,
-                             void *recvNext) {
-  collective = &next;
-  send = sendNext;
-  recv = recvNext;
-  if (next.kind != MPRT_BARRIER && next.count > uint64_t(INT_MAX))
-    return makeError(MPRT_UNSUPPORTED, describe(next), ": MPI takes at most ",
-                     INT_MAX, " elements, found ", next.count);
-  return check ? startComparison() : startOperation();
+Error MpiCommunicator::continueWith(Operation &op) {
+  const mprt_collective &call = *op.call;
+  if (op.step == Operation::Checking) {
+    if (Error error = checkCards(op))
+      return error;
+    return post(op);
+  }
+  uint64_t width =
+      call.kind == MPRT_BARRIER ? 0 : sizeOf(mprt_dtype(call.type));
+  bool first = op.step == Operation::First;
+  op.step = Operation::Done;
+  if (call.kind == MPRT_ALL_REDUCE && !isExact(call)) {
+    divide(op);
+  } else if (call.kind == MPRT_ALL_REDUCE && first) {
+    auto own = uint64_t(op.counts[groupRank]);
+    reduceRows(op, own,
+               op.recv + uint64_t(op.displacements[groupRank]) * width);
+    op.step = Operation::Second;
+    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, op.recv,
+                               op.counts.data(), op.displacements.data(),
+                               typeOf(call.type), op.comm, &op.request);
+    if (code)
+      return mpiError(describe(call), code);
+  } else if (call.kind == MPRT_REDUCE_SCATTER) {
+    if (isExact(call)) {
+      reduceRows(op, call.count, op.recv);
+    } else if (call.count != 0) {
+      memcpy(op.recv, op.scratch.data(), call.count * width);
+      divide(op);
+    }
+  }
+  return {};
 }
 
 Error MpiCommunicator::progress(bool &moved) {
-  while (stage != Stage::Idle) {
-    int done = 0;
-    if (int code = MPI_Test(&request, &done, MPI_STATUS_IGNORE))
-      return failure("MPI_Test", code);
-    if (!done)
-      return {};
-    moved = true;
-    if (stage == Stage::Comparing) {
-      if (Error error = compare())
-        return error;
-      if (Error error = startOperation())
-        return error;
+  for (unsigned age = 0; age < inFlight; ++age) {
+    Operation &op = operation(age);
+    if (op.step == Operation::Done)
       continue;
+    if (op.step == Operation::Waiting) {
+      if (age > 0 && overlaps(operation(0), op))
+        continue;
+      bool between = op.call->kind == MPRT_SEND || op.call->kind == MPRT_RECV;
+      if (Error error = checks && !between ? postCheck(op) : post(op))
+        return error;
+      moved = true;
     }
-    finishOperation();
-    stage = Stage::Idle;
+    int done = 0;
+    if (int code = MPI_Test(&op.request, &done, MPI_STATUS_IGNORE))
+      return mpiError(describe(*op.call) + " on rank " +
+                          std::to_string(group[groupRank]),
+                      code);
+    if (!done)
+      continue;
+    moved = true;
+    if (Error error = continueWith(op))
+      return error;
+  }
+  // In the order in which they were started.
+  while (inFlight > 0 && operation(0).step == Operation::Done) {
+    oldest = (oldest + 1) % depth;
+    --inFlight;
     ++finished;
+    moved = true;
   }
   return {};
 }

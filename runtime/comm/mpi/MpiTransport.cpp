@@ -1,13 +1,7 @@
-//===- MpiTransport.cpp - the ranks that MPI started ----------------------===//
+//===- MpiTransport.cpp - a rank that MPI started -------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-//===----------------------------------------------------------------------===//
-//
-// Failures travel as small messages on a communicator of their own, which waits
-// look at now and then. After a failure MPI is not finalized: that would wait
-// for ranks that will not come, while leaving makes mpirun end them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,178 +10,117 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <sys/mman.h>
 
 using namespace mprt;
+using namespace mprt::mpi;
 
 namespace {
 
-class MpiTransport : public Transport {
+class MpiTransport final : public Transport {
 public:
-  MpiTransport(const MpiOptions &options, bool initialized)
-      : options(options), initialized(initialized) {}
+  explicit MpiTransport(const MpiOptions &options) : options(options) {}
   ~MpiTransport() override;
 
-  Error open();
+  Error initialize();
 
-  unsigned rank() const override { return worldRank; }
-  unsigned size() const override { return worldSize; }
-  unsigned localRanks() const override { return local; }
+  unsigned rank() const override { return self; }
+  unsigned size() const override { return ranks; }
+  unsigned localRanks() const override { return onThisMachine; }
   const char *name() const override { return "mpi"; }
+
   Expected<std::unique_ptr<Communicator>>
   createCommunicator(std::vector<unsigned> group) override;
   Expected<void *> allocate(uint64_t bytes) override;
-  void reportFailure(const Error &error) override;
-  std::optional<Error> reportedFailure() override;
+  /// mpirun ends the others when this rank ends with a failure.
+  void reportFailure(const Error &) override { failed = true; }
 
 private:
-  /// What a rank sends to all others when it fails.
-  struct Notice {
-    int32_t status;
-    uint32_t rank;
-    char text[504];
-  };
-  struct Block {
-    void *data;
-    size_t bytes;
-  };
-
-  /// Turns of a wait between looks for notices.
-  static constexpr unsigned noticeInterval = 64;
-
   MpiOptions options;
-  /// Whether this transport has initialized MPI, and is to finalize it.
-  bool initialized;
-  bool failed = false;
-  unsigned worldRank = 0, worldSize = 1, local = 1;
-  MPI_Comm notices = MPI_COMM_NULL;
-  Notice sent;
-  std::vector<MPI_Request> sending;
-  unsigned turns = 0;
-  std::vector<Block> blocks;
+  unsigned self = 0, ranks = 1, onThisMachine = 1;
+  int communicators = 0;
+  bool owned = false, failed = false;
+  std::vector<std::pair<void *, uint64_t>> allocations;
 };
 
 } // namespace
 
-Error MpiTransport::open() {
+Error MpiTransport::initialize() {
+  int already = 0;
+  MPI_Initialized(&already);
+  if (!already) {
+    // One thread at a time: the context's lock sees to it.
+    int provided = MPI_THREAD_SINGLE;
+    if (int code =
+            MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided))
+      return mpiError("cannot initialize MPI", code);
+    owned = true;
+    if (provided < MPI_THREAD_SERIALIZED)
+      return makeError(MPRT_UNSUPPORTED,
+                       "this MPI cannot be used by more than one thread");
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int value = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &value);
-  worldRank = unsigned(value);
+  self = unsigned(value);
   MPI_Comm_size(MPI_COMM_WORLD, &value);
-  worldSize = unsigned(value);
-  if (int code = MPI_Comm_dup(MPI_COMM_WORLD, &notices))
-    return makeError(MPRT_INTERNAL, "MPI_Comm_dup returned ", code);
-  MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
-  MPI_Comm machine;
-  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
-                          MPI_INFO_NULL, &machine) == MPI_SUCCESS) {
-    MPI_Comm_size(machine, &value);
-    local = unsigned(value);
-    MPI_Comm_free(&machine);
-  }
+  ranks = unsigned(value);
+  MPI_Comm local = MPI_COMM_NULL;
+  if (int code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
+                                     MPI_INFO_NULL, &local))
+    return mpiError("cannot tell which ranks are on this machine", code);
+  MPI_Comm_size(local, &value);
+  onThisMachine = unsigned(value);
+  MPI_Comm_free(&local);
   return {};
 }
 
 MpiTransport::~MpiTransport() {
-  if (initialized && !failed) {
-    if (notices != MPI_COMM_NULL)
-      MPI_Comm_free(&notices);
+  for (auto [memory, bytes] : allocations)
+    munmap(memory, bytes);
+  // After a failure the others may never come to MPI_Finalize.
+  if (owned && !failed)
     MPI_Finalize();
-  }
-  for (const Block &block : blocks)
-    munmap(block.data, block.bytes);
 }
 
 Expected<std::unique_ptr<Communicator>>
 MpiTransport::createCommunicator(std::vector<unsigned> group) {
-  auto own = std::find(group.begin(), group.end(), worldRank);
-  if (own == group.end() || !std::is_sorted(group.begin(), group.end()) ||
-      group.back() >= worldSize)
-    return makeError(MPRT_INVALID_ARGUMENT, "rank ", worldRank, " of ",
-                     worldSize,
-                     ": a group must list its ranks in ascending order, this "
-                     "one among them");
-  // Each group splits off by the number of its first rank.
-  MPI_Comm handle;
-  if (int code = MPI_Comm_split(MPI_COMM_WORLD, int(group.front()),
-                                int(worldRank), &handle))
-    return makeError(MPRT_INTERNAL, "MPI_Comm_split returned ", code);
-  MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN);
-  unsigned rank = unsigned(own - group.begin());
-  return std::unique_ptr<Communicator>(new MpiCommunicator(
-      std::move(group), rank, handle, options.checkCollectives));
+  auto position = std::find(group.begin(), group.end(), self);
+  if (position == group.end() || !std::is_sorted(group.begin(), group.end()) ||
+      group.back() >= ranks)
+    return makeError(MPRT_INVALID_ARGUMENT, "rank ", self, " of ", ranks,
+                     " cannot make a communicator of a group that is not "
+                     "ascending or that it is not in");
+  auto rank = unsigned(position - group.begin());
+  std::vector<int> members(group.begin(), group.end());
+  MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, int(members.size()), members.data(), &part);
+  MPI_Comm comm = MPI_COMM_NULL;
+  int code =
+      MPI_Comm_create_group(MPI_COMM_WORLD, part, communicators++, &comm);
+  MPI_Group_free(&part);
+  MPI_Group_free(&world);
+  if (code)
+    return mpiError("cannot make a communicator", code);
+  return MpiCommunicator::create(comm, std::move(group), rank,
+                                 options.checkCollectives);
 }
 
 Expected<void *> MpiTransport::allocate(uint64_t bytes) {
-  size_t length = std::max<uint64_t>(bytes, 1);
-  void *data = mmap(nullptr, length, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED)
-    return makeError(MPRT_OUT_OF_MEMORY, "rank ", worldRank, ": cannot map ",
-                     bytes, " bytes: ", std::strerror(errno));
-  madvise(data, length, MADV_HUGEPAGE);
-  blocks.push_back({data, length});
-  return data;
+  uint64_t size = std::max<uint64_t>(bytes, 1);
+  void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED)
+    return makeError(MPRT_OUT_OF_MEMORY, "rank ", self, ": cannot allocate ",
+                     bytes, " bytes: ", strerror(errno));
+  allocations.emplace_back(memory, size);
+  return memory;
 }
 
-void MpiTransport::reportFailure(const Error &error) {
-  if (failed)
-    return;
-  failed = true;
-  sent.status = error.status();
-  sent.rank = worldRank;
-  std::snprintf(sent.text, sizeof(sent.text), "%s", error.message().c_str());
-  for (unsigned peer = 0; peer < worldSize; ++peer) {
-    if (peer == worldRank)
-      continue;
-    MPI_Request request;
-    if (MPI_Isend(&sent, int(sizeof(sent)), MPI_BYTE, int(peer), 0, notices,
-                  &request) == MPI_SUCCESS)
-      sending.push_back(request);
-  }
-  // Small messages leave at once; a few tests push them on their way.
-  int done = 0;
-  for (int i = 0; i < 100 && !done; ++i)
-    MPI_Testall(int(sending.size()), sending.data(), &done,
-                MPI_STATUSES_IGNORE);
-}
-
-std::optional<Error> MpiTransport::reportedFailure() {
-  if (++turns % noticeInterval != 0)
-    return std::nullopt;
-  int arrived = 0;
-  MPI_Status status;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, 0, notices, &arrived, &status) || !arrived)
-    return std::nullopt;
-  Notice notice;
-  if (MPI_Recv(&notice, int(sizeof(notice)), MPI_BYTE, status.MPI_SOURCE, 0,
-               notices, MPI_STATUS_IGNORE))
-    return std::nullopt;
-  notice.text[sizeof(notice.text) - 1] = 0;
-  failed = true;
-  return makeError(MPRT_PEER_FAILED, "rank ", notice.rank,
-                   " failed: ", notice.text);
-}
-
-extern "C" Transport *mprt_mpi_join(const MpiOptions &options, Error &error) {
-  int before = 0;
-  MPI_Initialized(&before);
-  if (!before) {
-    int provided = 0;
-    if (int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED,
-                                   &provided)) {
-      error = makeError(MPRT_INTERNAL, "MPI_Init_thread returned ", code);
-      return nullptr;
-    }
-    if (provided < MPI_THREAD_SERIALIZED) {
-      error = makeError(MPRT_UNSUPPORTED,
-                        "this MPI cannot be called from several threads");
-      return nullptr;
-    }
-  }
-  auto transport = std::make_unique<MpiTransport>(options, !before);
-  error = transport->open();
+Transport *mprt_mpi_join(const MpiOptions &options, Error &error) {
+  auto transport = std::make_unique<MpiTransport>(options);
+  error = transport->initialize();
   return error ? nullptr : transport.release();
 }

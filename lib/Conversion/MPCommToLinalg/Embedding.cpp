@@ -100,6 +100,32 @@ static Value addRow(B &b, Value table, Value grad, Value ids, Value position,
                                        sizes, strides);
 }
 
+/// The gradient of one looked-up row: that row, among zeros. (A loop of one
+/// round would be unrolled by anybody.)
+static Value emitSingleRow(LinalgBuilder &linalg, Value grad, Value ids,
+                           int64_t rows, int64_t padding, Type element) {
+  MLIRContext *context = grad.getContext();
+  auto first = AffineMap::get(2, 0, getAffineConstantExpr(0, context));
+  auto row = AffineMap::get(
+      2, 0, {getAffineConstantExpr(0, context), getAffineDimExpr(1, context)},
+      context);
+  return linalg.map(
+      {linalg.mapped(grad, row), linalg.mapped(ids, first)}, element,
+      [&](B &b, ArrayRef<Value> v) -> Value {
+        Value zero = makeConstant(b, b.getLoc(), v[0].getType(), 0.0);
+        Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                            clampIndex(b, v[1], rows),
+                                            linalg::IndexOp::create(b, 0));
+        Value value = arith::SelectOp::create(b, isRow, v[0], zero);
+        if (padding < 0)
+          return value;
+        Value isPadding = arith::CmpIOp::create(
+            b, arith::CmpIPredicate::eq, v[1],
+            makeConstant(b, b.getLoc(), v[1].getType(), padding));
+        return arith::SelectOp::create(b, isPadding, zero, value);
+      });
+}
+
 LogicalResult
 LowerEmbeddingGrad::matchAndRewrite(EmbeddingGradOp op,
                                     PatternRewriter &rewriter) const {
@@ -119,6 +145,12 @@ LowerEmbeddingGrad::matchAndRewrite(EmbeddingGradOp op,
   Value ids = reshapeTensor(rewriter, loc, op.getIds(), {count});
   Value grad =
       reshapeTensor(rewriter, loc, op.getGrad(), {count, type.getDimSize(1)});
+  if (count == 1) {
+    LinalgBuilder linalg(rewriter, loc, type.getShape());
+    rewriter.replaceOp(op, emitSingleRow(linalg, grad, ids, type.getDimSize(0),
+                                         paddingIdx, element));
+    return success();
+  }
   grad = castTensor(rewriter, loc, grad, sumType);
   Value init = makeFilled(rewriter, loc, type.getShape(),
                           getIdentity(Reduction::Sum, sumType));

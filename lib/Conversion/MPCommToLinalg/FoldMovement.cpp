@@ -167,7 +167,13 @@ FoldBroadcastIntoGeneric::matchAndRewrite(linalg::GenericOp op,
     linalg::GenericOp broadcast = getBroadcast(input);
     if (!broadcast)
       continue;
-    maps[i] = broadcast.getIndexingMapsArray()[0].compose(maps[i]);
+    AffineMap own = maps[i];
+    maps[i] = broadcast.getIndexingMapsArray()[0].compose(own);
+    // The size of each loop must still follow from an operand.
+    if (!inversePermutation(concatAffineMaps(maps, op.getContext()))) {
+      maps[i] = own;
+      continue;
+    }
     input = broadcast.getInputs()[0];
     changed = true;
   }

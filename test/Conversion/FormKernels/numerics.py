@@ -1,0 +1,16 @@
+# REQUIRES: compiler, torch
+# RUN: %python %s %t %cc
+"""Kernels compute what the ops they are formed of compute."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "Inputs"))
+import cases
+import harness
+import structure
+
+# A third of the table: what matters here is how ops meet, not each op.
+table = list(cases.all_cases())[::3] + list(structure.all_cases())[::3]
+sys.exit(harness.check(table, ["--convert-mpcomm-to-linalg", "--canonicalize", "--cse",
+                               "--mpcomm-form-kernels"], sys.argv[1], sys.argv[2]))

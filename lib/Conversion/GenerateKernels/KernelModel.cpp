@@ -109,6 +109,9 @@ public:
 private:
   LogicalResult readSignature();
   LogicalResult readOps();
+  /// Forgets ops whose results nothing needs.
+  void dropDeadOps();
+  bool isLive(Value value) const;
   LogicalResult readOp(linalg::LinalgOp op);
   LogicalResult readOperand(linalg::LinalgOp op, OpOperand &operand);
   LogicalResult readResult(linalg::LinalgOp op, unsigned index);
@@ -124,6 +127,7 @@ private:
   KernelModel &model;
   DomainBuilder domain;
   SmallVector<linalg::LinalgOp> ops;
+  llvm::SmallPtrSet<Operation *, 16> live;
 };
 } // namespace
 
@@ -147,6 +151,20 @@ LogicalResult ModelBuilder::readSignature() {
                            << " differs in type from its "
                               "destination";
   return success();
+}
+
+bool ModelBuilder::isLive(Value value) const {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    return isa<func::ReturnOp>(user) || live.contains(user);
+  });
+}
+
+void ModelBuilder::dropDeadOps() {
+  for (linalg::LinalgOp op : llvm::reverse(ops))
+    if (llvm::any_of(op->getResults(),
+                     [&](Value value) { return isLive(value); }))
+      live.insert(op);
+  llvm::erase_if(ops, [&](linalg::LinalgOp op) { return !live.contains(op); });
 }
 
 LogicalResult ModelBuilder::readOps() {
@@ -184,6 +202,7 @@ LogicalResult ModelBuilder::readOps() {
         return error(&op) << "yields a value of outside that is no constant";
     ops.push_back(structured);
   }
+  dropDeadOps();
   return domain.place(ops, [&](Operation *at) { return error(at); });
 }
 
@@ -224,6 +243,8 @@ LogicalResult ModelBuilder::readOperand(linalg::LinalgOp op,
 
 LogicalResult ModelBuilder::readResult(linalg::LinalgOp op, unsigned index) {
   OpResult value = op->getResult(index);
+  if (!isLive(value))
+    return success();
   Result &result = model.results[value];
   result.op = op;
   result.index = index;
@@ -236,7 +257,7 @@ LogicalResult ModelBuilder::readResult(linalg::LinalgOp op, unsigned index) {
     return error(op) << "result #" << index
                      << " is reduced by a body that does not combine it once";
   for (Operation *user : value.getUsers())
-    if (!isa<func::ReturnOp>(user))
+    if (live.contains(user))
       domain.mustBeColumn(result.reduced);
   return success();
 }
@@ -295,9 +316,17 @@ LogicalResult ModelBuilder::classify() {
   for (Value value : model.order) {
     Result &result = model.results[value];
     if (result.reduced.none()) {
-      result.kind = result.dims.none()         ? Kind::Uniform
-                    : result.dims.test(column) ? Kind::Element
-                                               : Kind::RowScalar;
+      // What comes from a reduction of the row is known in the row only.
+      bool ofRow = llvm::any_of(result.op->getOperands(), [&](Value operand) {
+        auto source = model.results.find(operand);
+        return source != model.results.end() &&
+               source->second.kind != Kind::Uniform;
+      });
+      if (result.dims.any() && result.dims.test(column))
+        result.kind = Kind::Element;
+      else
+        result.kind =
+            result.dims.any() || ofRow ? Kind::RowScalar : Kind::Uniform;
       continue;
     }
     if (result.reduced.count() == 1 && result.reduced.test(column)) {
@@ -310,8 +339,7 @@ LogicalResult ModelBuilder::classify() {
       if (!result.dims.test(dim) && !result.reduced.test(dim))
         return error(result.op) << "sums over some dimensions of the rows and "
                                    "leaves out others";
-    if (!llvm::all_of(value.getUsers(), llvm::IsaPred<func::ReturnOp>) ||
-        !value.hasOneUse())
+    if (!model.storeOf(value) || !value.hasOneUse())
       return error(result.op)
              << "result #" << result.index
              << " is summed over rows, expected it to be returned, once, and "

@@ -41,7 +41,7 @@ struct Access {
 
 /// When a result can be computed.
 enum class Kind {
-  Uniform,   ///< does not depend on the point
+  Uniform,   ///< one value, from uniform values
   RowScalar, ///< one value a row, from values of the row
   Element,   ///< one value a point
   RowReduce, ///< one value a row, from all its points

@@ -37,7 +37,7 @@ PLAIN = (
 def parse(text):
     """The kernels: name, types of arguments, number of results, text."""
     pattern = re.compile(
-        r"^  func\.func private @(\w+)\((.*?)\)(?: -> (.*?))? attributes \{([^\n]*mpcomm\.kernel[^\n]*)\} \{\n.*?^  \}\n",
+        r"^ *func\.func private @(\w+)\((.*?)\)(?: -> (.*?))? attributes \{([^\n]*mpcomm\.kernel[^\n]*)\} \{\n.*?^( {2}|)\}\n",
         re.S | re.M,
     )
     for match in pattern.finditer(text):

@@ -35,7 +35,7 @@ def to_bf16(array):
 
 
 def from_bf16(bits):
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return np.asarray(bits.astype(np.uint32) << 16, np.uint32).view(np.float32)
 
 
 class Kernel:

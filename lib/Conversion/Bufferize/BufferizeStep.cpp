@@ -281,6 +281,10 @@ LogicalResult FunctionBufferizer::run() {
   dropZeroFills(function);
   takeBuffers();
   returnInPlace(returnOp);
+  // What is computed only to be inserted into a larger tensor is computed
+  // there.
+  if (failed(bufferization::eliminateEmptyTensors(builder, function)))
+    return failure();
   if (failed(bufferize()))
     return failure();
   orderFinalCopies();

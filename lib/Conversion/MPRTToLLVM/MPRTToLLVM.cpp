@@ -464,6 +464,8 @@ struct ConvertMPRTToLLVM
     descriptors.string(manifest.str(), "mpcomm_manifest");
     for (auto mesh : llvm::make_early_inc_range(module.getOps<MeshOp>()))
       mesh.erase(); // the manifest has it
+    module->removeAttr("mprt.communicators");
+    module->removeAttr("mprt.mesh");
   }
 };
 

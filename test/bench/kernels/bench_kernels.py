@@ -5,6 +5,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
+# REQUIRES: compiler, numpy, long
+# RUN: %python %s mpcomm-opt %cc --seconds 0.02
 """Bytes that typical kernels read and write, per second, on one thread, beside
 a memcpy that moves as many bytes and beside PyTorch where it is there.
 

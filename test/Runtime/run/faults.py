@@ -51,7 +51,10 @@ class Faults(ToyTest):
     def tearDown(self):
         time.sleep(0.1)
         for program in "toy1.so", "toy2.so", "toy4.so":
-            self.assertEqual(processes_of(path(program)), [], "orphans of " + program)
+            orphans = processes_of(path(program))
+            for process in orphans:
+                os.kill(process, signal.SIGKILL)
+            self.assertEqual(orphans, [], "orphans of " + program)
         self.assertEqual(set(os.listdir("/dev/shm")) - self.shared_before, set())
 
     def test_killed_in_a_step(self):
@@ -144,7 +147,8 @@ class Faults(ToyTest):
         process = self.begin()
         self.assertEqual(len(processes_of(path("toy2.so"))), 3)
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stderr.close()
         deadline = time.monotonic() + 2 + SLACK
         while processes_of(path("toy2.so")):
             self.assertLess(time.monotonic(), deadline, "ranks outlive the launcher")

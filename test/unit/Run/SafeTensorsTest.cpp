@@ -14,11 +14,13 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <sys/resource.h>
 
 using namespace mpcomm::run;
 
@@ -100,6 +102,22 @@ TEST_F(SafeTensorsTest, ReplacesWholeFilesOnly) {
   Result<SafeTensors> file = SafeTensors::open(path);
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(loadFloat(DType::F32, file->dataOf(*file->find("a")), 0), 1.0);
+}
+
+TEST_F(SafeTensorsTest, LeavesNothingBesideAFailure) {
+  std::vector<float> values(1000);
+  std::string path = pathOf("x.safetensors");
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limit = {2000, before.rlim_max};
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  Status written =
+      writeSafetensors(path, {{"a", DType::F32, {1000}, values.data()}}, {});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(written.message().find("File too large"), std::string::npos);
+  EXPECT_EQ(filesInFolder(), 0u);
 }
 
 TEST_F(SafeTensorsTest, RefusesWhatIsNoFile) {

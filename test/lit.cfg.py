@@ -44,6 +44,11 @@ config.substitutions += [
     ("%mpcomm_obj_root", config.mpcomm_obj_root),
     ("%mprt_include", os.path.join(config.mpcomm_src_root, "include")),
     ("%shlibdir", lib_dir),
+    (
+        "%mpirun",
+        "mpirun --oversubscribe"
+        + (" --allow-run-as-root" if os.geteuid() == 0 else ""),
+    ),
     ("%plugin", os.path.join(lib_dir, "MPCommPlugin.so")),
     ("%python", config.python),
     ("%cmake", config.cmake),

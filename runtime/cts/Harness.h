@@ -72,6 +72,8 @@ private:
 
 /// All kinds, types, reductions, sizes and places. `quick`: fewer sizes.
 void runCollectiveCases(Rank &rank, bool quick);
+/// NaN on one of the ranks.
+void runNanCases(Rank &rank);
 /// Several in flight, waits in any order, copies and waits on streams.
 void runAsyncCases(Rank &rank);
 

@@ -43,6 +43,7 @@ static int runRank(Transport &transport, bool quick) {
   if (!rank)
     return complain(rank.error());
   runAsyncCases(**rank);
+  runNanCases(**rank);
   runCollectiveCases(**rank, quick);
   if (transport.rank() == 0)
     printf("%s, %u ranks: %u cases, %u failures%s\n", transport.name(),

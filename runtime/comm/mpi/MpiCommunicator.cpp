@@ -86,7 +86,10 @@ bool MpiCommunicator::isExact(const mprt_collective &call) const {
   // Some MPI libraries saturate sums of 8- and 16-bit integers; ours wrap.
   bool narrow = sizeOf(mprt_dtype(call.type)) <= 2 && call.type != MPRT_BOOL;
   bool wider = call.type == MPRT_F32 && call.accumulate == MPRT_F64;
-  return narrow || wider;
+  // Whether a minimum of NaN and a number is NaN depends on their order.
+  bool ordered = isFloat(mprt_dtype(call.type)) &&
+                 (call.reduction == MPRT_MIN || call.reduction == MPRT_MAX);
+  return narrow || wider || ordered;
 }
 
 bool MpiCommunicator::overlaps(const Operation &a, const Operation &b) const {
@@ -299,7 +302,7 @@ void MpiCommunicator::reduceRows(const Operation &op, uint64_t count,
   void *output = result;
   findReduce(mprt_dtype(op.call->type), mprt_dtype(op.call->accumulate),
              mprt_reduction(op.call->reduction))(
-      {inputs.data(), size(), &output, 1, count, size(), false});
+      {inputs.data(), size(), &output, 1, count, size()});
 }
 
 void MpiCommunicator::divide(const Operation &op) const {
@@ -310,7 +313,7 @@ void MpiCommunicator::divide(const Operation &op) const {
   void *output = op.recv;
   findReduce(mprt_dtype(op.call->type), mprt_dtype(op.call->accumulate),
              MPRT_MEAN)(
-      {&input, 1, &output, 1, size_t(op.call->count), size(), false});
+      {&input, 1, &output, 1, size_t(op.call->count), size()});
 }
 
 Error MpiCommunicator::continueWith(Operation &op) {

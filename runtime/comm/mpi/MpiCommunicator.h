@@ -12,7 +12,8 @@
 // its buffers overlap the first's.
 //
 // What MPI cannot reduce as it should (16-bit floats with sums in f32, floats
-// with sums in double, 8- and 16-bit integers that wrap) is an all-to-all of
+// with sums in double, minima of floats with NaN, 8- and 16-bit integers that
+// wrap) is an all-to-all of
 // slices, a local reduction in the order of the ranks, and an all-gather: the
 // same volume as a ring, and the same bits as over shared memory.
 //

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -60,9 +60,10 @@ std::optional<int64_t> MeshOp::getAxisSize(StringRef name) {
 // AllReduceOp
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-AllReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
-                              Adaptor adaptor, SmallVectorImpl<Type> &types) {
+LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
   if (adaptor.getInputs().empty()) // all_reduce C1
     return emitOptionalError(location,
                              "'mpcomm.all_reduce' op expects at least one "
@@ -99,9 +100,9 @@ LogicalResult AsyncOp::verify() {
   return success();
 }
 
-LogicalResult
-AwaitOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
-                          Adaptor adaptor, SmallVectorImpl<Type> &types) {
+LogicalResult AwaitOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                        Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
   auto future = dyn_cast<FutureType>(adaptor.getFuture().getType());
   if (!future)
     return failure();

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/Builders.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -74,9 +74,8 @@ LogicalResult LayerNormOp::inferReturnTypes(MLIRContext *,
                       input, ", got ", gamma, " and ", beta);
   if (gamma.getElementType() != input.getElementType() ||
       beta.getElementType() != input.getElementType()) // layer_norm C2
-    return inferError(location, "layer_norm",
-                      "expects one element type, got ", input, ", ", gamma,
-                      " and ", beta);
+    return inferError(location, "layer_norm", "expects one element type, got ",
+                      input, ", ", gamma, " and ", beta);
   RankedTensorType leading = leadingType(input, gamma);
   types.assign({input, leading, leading});
   return success();
@@ -103,8 +102,8 @@ LogicalResult LayerNormGradOp::inferReturnTypes(
   RankedTensorType leading = leadingType(input, gamma);
   if (mean != leading || rstd != leading) // layer_norm_grad C3
     return inferError(location, "layer_norm_grad",
-                      "expects mean and rstd of type ", leading, ", got ",
-                      mean, " and ", rstd);
+                      "expects mean and rstd of type ", leading, ", got ", mean,
+                      " and ", rstd);
   types.assign({input, gamma, gamma});
   return success();
 }
@@ -168,9 +167,10 @@ static LogicalResult checkRows(std::optional<Location> location, StringRef op,
   return success();
 }
 
-LogicalResult CrossEntropyOp::inferReturnTypes(
-    MLIRContext *, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
+LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *,
+                                               std::optional<Location> location,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
   auto logits = dyn_cast<RankedTensorType>(adaptor.getLogits().getType());
   auto targets = dyn_cast<RankedTensorType>(adaptor.getTargets().getType());
   if (failed(checkRows(location, "cross_entropy", logits, targets)))

@@ -11,10 +11,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -65,7 +65,8 @@ static LogicalResult verifyDestinationStyle(Operation *op, ValueRange inputs,
   return success();
 }
 
-using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+using Effects =
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
 /// Buffers among `operands` are read, written or both; tensors have no effect.
 static void addEffects(MutableOperandRange operands, bool read, bool write,
@@ -96,9 +97,8 @@ LogicalResult LaunchOp::verify() {
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto kernel =
-      symbols.lookupNearestSymbolFrom<FunctionOpInterface>(*this,
-                                                           getKernelAttr());
+  auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getKernelAttr());
   if (!kernel || !kernel->hasAttr(kKernelAttr)) // launch C3
     return emitOpError() << "expects " << getKernelAttr()
                          << " to be a function with the attribute '"
@@ -145,9 +145,8 @@ static FailureOr<CollectiveKind> verifyKind(Operation *op, StringRef kind,
   bool reduces = *value == CollectiveKind::AllReduce ||
                  *value == CollectiveKind::ReduceScatter;
   if (reduces && !symbolizeReduction(reduction))
-    return op->emitOpError()
-           << "expects a reduction for '" << kind << "', got '" << reduction
-           << "'";
+    return op->emitOpError() << "expects a reduction for '" << kind
+                             << "', got '" << reduction << "'";
   if (!reduces && !reduction.empty())
     return op->emitOpError() << "expects no reduction for '" << kind
                              << "', got '" << reduction << "'";
@@ -193,7 +192,8 @@ LogicalResult StartOp::verify() {
 
 /// Also writes the communicator: collectives keep their order.
 static void addCommunication(Effects &effects) {
-  effects.emplace_back(MemoryEffects::Write::get(), CommunicatorResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(),
+                       CommunicatorResource::get());
 }
 
 void StartOp::getEffects(Effects &effects) {
@@ -225,8 +225,8 @@ LogicalResult CollectiveOp::verify() {
   if (isNegative({getId(), getCommunicator()}))
     return emitOpError("expects numbers that are not negative");
   if (getStream() != 0 && getStream() != getCommunicator() + 1) // C2
-    return emitOpError() << "expects stream 0 or "
-                         << getCommunicator() + 1 << ", got " << getStream();
+    return emitOpError() << "expects stream 0 or " << getCommunicator() + 1
+                         << ", got " << getStream();
   for (Value buffer : getOperands()) // collective C3
     if (!isContiguous(cast<MemRefType>(buffer.getType())))
       return emitOpError() << "expects contiguous buffers, got "
@@ -235,7 +235,8 @@ LogicalResult CollectiveOp::verify() {
   if (count < 0)
     return emitOpError() << "expects a count that is not negative, got "
                          << count;
-  bool sends = *kind != CollectiveKind::Recv && *kind != CollectiveKind::Barrier;
+  bool sends =
+      *kind != CollectiveKind::Recv && *kind != CollectiveKind::Barrier;
   bool receives =
       *kind != CollectiveKind::Send && *kind != CollectiveKind::Barrier;
   auto elements = [](Value v) {

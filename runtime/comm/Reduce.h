@@ -33,8 +33,6 @@ struct ReduceArguments {
   size_t count;
   /// For MPRT_MEAN: what the sum is divided by.
   unsigned divisor;
-  /// Write past the caches where the outputs' alignment (64 bytes) permits.
-  bool nonTemporal;
 };
 
 using ReduceFunction = void (*)(const ReduceArguments &);

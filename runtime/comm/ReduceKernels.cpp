@@ -152,9 +152,7 @@ template <typename Element> struct InDouble {
   using Bits = typename Element::Bits;
   using Accumulator = double;
   static MPRT_INLINE double widen(Bits x) { return Element::widen(x); }
-  static MPRT_INLINE Bits narrow(double x) {
-    return Element::narrow(float(x));
-  }
+  static MPRT_INLINE Bits narrow(double x) { return Element::narrow(float(x)); }
   static MPRT_INLINE Vec<double> widen(Vec<Bits> x) {
     return __builtin_convertvector(Element::widen(x), Vec<double>);
   }
@@ -192,20 +190,15 @@ template <typename V> MPRT_INLINE V load(const void *pointer, size_t index) {
   return result;
 }
 
-template <typename V, bool nonTemporal>
+template <typename V>
 MPRT_INLINE void store(void *pointer, size_t index, V value) {
-#if defined(__clang__)
-  if constexpr (nonTemporal) {
-    typedef V Aligned __attribute__((aligned(32)));
-    __builtin_nontemporal_store(value, (Aligned *)((char *)pointer + index));
-    return;
-  }
-#endif
   __builtin_memcpy((char *)pointer + index, &value, sizeof(V));
 }
 
-template <typename Element, typename Op, bool mean, bool nonTemporal>
-MPRT_INLINE void reduceLoop(const ReduceArguments &args) {
+// Stores past the caches were measured and are slower, for large results too:
+// in place the lines have just been read.
+template <typename Element, typename Op, bool mean = false>
+void reduce(const ReduceArguments &args) {
   using Bits = typename Element::Bits;
   using Accumulator = typename Element::Accumulator;
   // Multiplying by the reciprocal of a power of two is the same as dividing.
@@ -220,13 +213,12 @@ MPRT_INLINE void reduceLoop(const ReduceArguments &args) {
   size_t i = 0;
   for (; i + lanes <= args.count; i += lanes) {
     size_t at = i * sizeof(Bits);
-    Vec<Accumulator> sum =
-        Element::widen(load<Vec<Bits>>(args.inputs[0], at));
+    Vec<Accumulator> sum = Element::widen(load<Vec<Bits>>(args.inputs[0], at));
     for (unsigned r = 1; r < args.numInputs; ++r)
       sum = Op::apply(sum, Element::widen(load<Vec<Bits>>(args.inputs[r], at)));
     Vec<Bits> result = Element::narrow(finish(sum));
     for (unsigned o = 0; o < args.numOutputs; ++o)
-      store<Vec<Bits>, nonTemporal>(args.outputs[o], at, result);
+      store<Vec<Bits>>(args.outputs[o], at, result);
   }
   for (; i < args.count; ++i) {
     size_t at = i * sizeof(Bits);
@@ -236,24 +228,8 @@ MPRT_INLINE void reduceLoop(const ReduceArguments &args) {
           Op::apply(sum, Element::widen(load<Bits>(args.inputs[r], at))));
     Bits result = Element::narrow(Accumulator(finish(sum)));
     for (unsigned o = 0; o < args.numOutputs; ++o)
-      store<Bits, false>(args.outputs[o], at, result);
+      store<Bits>(args.outputs[o], at, result);
   }
-#if defined(__x86_64__)
-  // Non-temporal stores are not ordered with the flag that announces them.
-  if (nonTemporal)
-    asm volatile("sfence" ::: "memory");
-#endif
-}
-
-template <typename Element, typename Op, bool mean = false>
-void reduce(const ReduceArguments &args) {
-  bool nonTemporal = args.nonTemporal;
-  for (unsigned o = 0; o < args.numOutputs; ++o)
-    nonTemporal &= uintptr_t(args.outputs[o]) % 64 == 0;
-  if (nonTemporal)
-    reduceLoop<Element, Op, mean, true>(args);
-  else
-    reduceLoop<Element, Op, mean, false>(args);
 }
 
 template <typename Element>
@@ -325,8 +301,7 @@ MPRT_CONCAT(mprt_reduce_, MPRT_ISA)(mprt_dtype type, mprt_dtype accumulate,
   case MPRT_F16:
     return wide ? ofFloat<InDouble<F16>>(reduction) : ofFloat<F16>(reduction);
   case MPRT_BF16:
-    return wide ? ofFloat<InDouble<Bf16>>(reduction)
-                : ofFloat<Bf16>(reduction);
+    return wide ? ofFloat<InDouble<Bf16>>(reduction) : ofFloat<Bf16>(reduction);
   case MPRT_I8:
     return ofInteger<int8_t, uint8_t>(reduction);
   case MPRT_U8:

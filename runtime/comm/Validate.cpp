@@ -112,9 +112,9 @@ Error mprt::validateCollective(const mprt_collective &collective, unsigned size,
 
   if (collective.count == 0)
     return {};
-  bool sends = collective.kind != MPRT_RECV &&
-               (collective.kind != MPRT_BROADCAST ||
-                unsigned(collective.peer) == rank);
+  bool sends =
+      collective.kind != MPRT_RECV &&
+      (collective.kind != MPRT_BROADCAST || unsigned(collective.peer) == rank);
   bool receives = collective.kind != MPRT_SEND;
   if (sends && !send)
     return invalid("the buffer to send is null");

@@ -13,8 +13,9 @@
 using namespace mprt;
 
 /// Pauses before the first yield where every rank has a core of its own: some
-/// 50 microseconds, longer than a peer takes that is on its way.
-static constexpr uint32_t spinsWithCores = 2048;
+/// microseconds. Not more: with other work on the machine two ranks may share a
+/// core all the same, and spin away each other's time.
+static constexpr uint32_t spinsWithCores = 128;
 /// The same where ranks share cores: the peer may need this very core.
 static constexpr uint32_t spinsWithoutCores = 16;
 /// Yields before the first sleep, and the length of a sleep. With the spins

@@ -108,10 +108,9 @@ uint64_t Context::State::enqueue(uint32_t stream, const StreamWork &work) {
   return position;
 }
 
-uint64_t
-Context::State::enqueueCollective(uint32_t stream,
-                                  const mprt_collective &collective,
-                                  const void *send, void *recv) {
+uint64_t Context::State::enqueueCollective(uint32_t stream,
+                                           const mprt_collective &collective,
+                                           const void *send, void *recv) {
   unsigned rank = transport ? transport->rank() : 0;
   auto refuse = [&](const Error &error) -> uint64_t {
     auto guard = lock();
@@ -123,8 +122,7 @@ Context::State::enqueueCollective(uint32_t stream,
     return refuse(makeError(MPRT_INVALID_ARGUMENT, describe(collective),
                             " on rank ", rank, ": communicator ",
                             collective.communicator, " has no stream ", stream,
-                            " (there are ", streams.size(),
-                            " communicators)"));
+                            " (there are ", streams.size(), " communicators)"));
   Communicator &communicator = comm(stream).communicator();
   if (Error error = validateCollective(collective, communicator.size(),
                                        communicator.rank(), send, recv))
@@ -190,8 +188,7 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
         std::string what = work.kind == StreamWork::Collective
                                ? describe(*work.collective) + " on rank "
                                : "work on rank ";
-        fail(Error(failure->status(), what +
-                                          std::to_string(transport->rank()) +
+        fail(Error(failure->status(), what + std::to_string(transport->rank()) +
                                           ": " + failure->message()));
         break;
       }
@@ -283,8 +280,7 @@ Context::create(const ContextOptions &options, Transport *transport,
   if (options.traceCapacity)
     state->trace.enable(options.traceCapacity);
   for (std::unique_ptr<Communicator> &communicator : communicators)
-    state->streams.push_back(
-        std::make_unique<Stream>(std::move(communicator)));
+    state->streams.push_back(std::make_unique<Stream>(std::move(communicator)));
   State *raw = state.get();
   state->reachedOther = [raw](uint32_t stream, uint64_t position) {
     return raw->comm(stream).reached(position);

@@ -32,8 +32,8 @@ size_t mprt::sizeOf(mprt_dtype type) {
 }
 
 const char *mprt::nameOf(mprt_dtype type) {
-  static const char *const names[] = {"f32", "f64", "f16",  "bf16",
-                                      "i8",  "u8",  "i16",  "i32",
+  static const char *const names[] = {"f32", "f64",  "f16",    "bf16",
+                                      "i8",  "u8",   "i16",    "i32",
                                       "i64", "bool", "f8e4m3", "f8e5m2"};
   return unsigned(type) < 12 ? names[type] : "an unknown type";
 }
@@ -44,10 +44,9 @@ const char *mprt::nameOf(mprt_reduction reduction) {
 }
 
 const char *mprt::nameOf(mprt_collective_kind kind) {
-  static const char *const names[] = {"all_reduce", "reduce_scatter",
-                                      "all_gather", "all_to_all",
-                                      "broadcast",  "send",
-                                      "recv",       "barrier"};
+  static const char *const names[] = {
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+      "broadcast",  "send",           "recv",       "barrier"};
   return unsigned(kind) < 8 ? names[kind] : "an unknown collective";
 }
 

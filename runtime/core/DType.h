@@ -37,9 +37,7 @@ const char *nameOf(mprt_collective_kind kind);
 inline bool isInteger(mprt_dtype type) {
   return type >= MPRT_I8 && type <= MPRT_I64;
 }
-inline bool isFloat(mprt_dtype type) {
-  return type <= MPRT_BF16;
-}
+inline bool isFloat(mprt_dtype type) { return type <= MPRT_BF16; }
 
 inline float bf16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(uint32_t(bits) << 16);

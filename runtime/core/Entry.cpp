@@ -55,8 +55,8 @@ static mprt_status invalid(State &state, const char *call,
                            const std::string &what) {
   auto guard = state.lock();
   unsigned rank = state.transport ? state.transport->rank() : 0;
-  return state.fail(makeError(MPRT_INVALID_ARGUMENT, call, " on rank ", rank,
-                              ": ", what));
+  return state.fail(
+      makeError(MPRT_INVALID_ARGUMENT, call, " on rank ", rank, ": ", what));
 }
 
 static std::string noStream(const State &state, uint32_t stream) {

@@ -64,9 +64,8 @@ void Stream::retire(Trace &trace, uint32_t number) {
   retired.store(position, std::memory_order_release);
 }
 
-Error Stream::issue(
-    const std::function<bool(uint32_t, uint64_t)> &reachedOther, Trace &trace,
-    uint32_t number, bool &moved) {
+Error Stream::issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
+                    Trace &trace, uint32_t number, bool &moved) {
   while (issued < pushed) {
     StreamWork &work = ring[issued % ring.size()];
     if (work.kind == StreamWork::Collective) {
@@ -81,8 +80,7 @@ Error Stream::issue(
     case StreamWork::Collective:
       ++issued;
       moved = true;
-      if (Error error =
-              comm->start(*work.collective, work.source, work.target))
+      if (Error error = comm->start(*work.collective, work.source, work.target))
         return error;
       continue;
     case StreamWork::Wait:

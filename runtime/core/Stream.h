@@ -72,9 +72,8 @@ public:
 
   /// Moves on without waiting. `reachedOther(stream, position)` answers for
   /// other streams. Retired work goes to `trace` as work of stream `number`.
-  Error progress(
-      const std::function<bool(uint32_t, uint64_t)> &reachedOther,
-      Trace &trace, uint32_t number, bool &moved);
+  Error progress(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
+                 Trace &trace, uint32_t number, bool &moved);
 
 private:
   Error issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,

@@ -23,11 +23,12 @@ using namespace mprt::shm;
 
 void ShmCommunicator::startSend() {
   uint64_t bytes = call->count * width;
-  rendezvous = bytes > channelBytes &&
-               segment.inArena(group[groupRank], send, bytes);
-  numParts = rendezvous ? 1
-                        : std::max<uint64_t>(
-                              1, (bytes + channelBytes - 1) / channelBytes);
+  rendezvous =
+      bytes > channelBytes && segment.inArena(group[groupRank], send, bytes);
+  numParts =
+      rendezvous
+          ? 1
+          : std::max<uint64_t>(1, (bytes + channelBytes - 1) / channelBytes);
   doneParts = 0;
   phase = Phase::Sending;
 }
@@ -81,8 +82,8 @@ Error ShmCommunicator::progressReceive(bool &moved) {
         return mismatch(peer, theirs, posting.text);
       numParts = posting.sendShared
                      ? 1
-                     : std::max<uint64_t>(
-                           1, (bytes + channelBytes - 1) / channelBytes);
+                     : std::max<uint64_t>(1, (bytes + channelBytes - 1) /
+                                                 channelBytes);
     }
     uint64_t first = doneParts * channelBytes;
     if (posting.sendShared)

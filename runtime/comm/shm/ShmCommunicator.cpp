@@ -68,6 +68,7 @@ void ShmCommunicator::describePosting(Posting &posting) {
   posting.recvShared =
       segment.inArena(world, recv, recvElements(*call, size()) * width);
   posting.inPlace = send == recv;
+  posting.inlined = false;
   posting.text = publishText();
 }
 
@@ -79,9 +80,9 @@ Error ShmCommunicator::start(const mprt_collective &collective,
   width = call->kind == MPRT_BARRIER ? 1 : sizeOf(mprt_dtype(call->type));
   reduceFunction = nullptr;
   if (call->kind == MPRT_ALL_REDUCE || call->kind == MPRT_REDUCE_SCATTER)
-    reduceFunction = findReduce(mprt_dtype(call->type),
-                                mprt_dtype(call->accumulate),
-                                mprt_reduction(call->reduction));
+    reduceFunction =
+        findReduce(mprt_dtype(call->type), mprt_dtype(call->accumulate),
+                   mprt_reduction(call->reduction));
   if (call->kind == MPRT_SEND) {
     startSend();
     return {};
@@ -98,11 +99,14 @@ Error ShmCommunicator::start(const mprt_collective &collective,
 
   ++number;
   Member &mine = self();
-  describePosting(mine.postings[number % 2]);
-  uint64_t bytes = sendElements(*call, size()) * width;
+  Posting &posting = mine.postings[number % 2];
+  describePosting(posting);
   bool contributes =
       call->kind != MPRT_BROADCAST || unsigned(call->peer) == groupRank;
-  if (bytes <= inlineBytes && contributes)
+  uint64_t bytes = contributes ? sendElements(*call, size()) * width : 0;
+  posting.inlined =
+      bytes <= (isShared(posting) ? segment.inlineLimit : inlineBytes);
+  if (posting.inlined)
     copyBytes(mine.inlineData[number % 2], send, bytes);
   mine.posted.store(number, std::memory_order_release);
   seen.assign(size(), 0);
@@ -130,8 +134,7 @@ void ShmCommunicator::finish() {
 
 Error ShmCommunicator::arrive(bool &moved) {
   for (unsigned r = 0; r < size(); ++r) {
-    if (seen[r] ||
-        member(r).posted.load(std::memory_order_acquire) < number)
+    if (seen[r] || member(r).posted.load(std::memory_order_acquire) < number)
       continue;
     const Posting &theirs = postingOf(r);
     if (!(theirs.signature == postingOf(groupRank).signature))
@@ -143,7 +146,10 @@ Error ShmCommunicator::arrive(bool &moved) {
   if (numSeen < size())
     return {};
   moved = true;
-  if (sendElements(*call, size()) * width <= inlineBytes) {
+  bool inlined = true;
+  for (unsigned r = 0; r < size(); ++r)
+    inlined &= postingOf(r).inlined;
+  if (inlined) {
     runInline();
     finish();
   } else if (canShare()) {
@@ -202,13 +208,12 @@ void ShmCommunicator::runInline() {
   switch (call->kind) {
   case MPRT_ALL_REDUCE:
   case MPRT_REDUCE_SCATTER: {
-    uint64_t offset =
-        call->kind == MPRT_REDUCE_SCATTER ? groupRank * block : 0;
+    uint64_t offset = call->kind == MPRT_REDUCE_SCATTER ? groupRank * block : 0;
     for (unsigned r = 0; r < size(); ++r)
       inputs[r] = data(r) + offset;
     outputs[0] = recv;
-    reduceFunction({inputs.data(), size(), outputs.data(), 1, call->count,
-                    size(), false});
+    reduceFunction(
+        {inputs.data(), size(), outputs.data(), 1, call->count, size()});
     break;
   }
   case MPRT_ALL_GATHER:
@@ -252,11 +257,11 @@ Error ShmCommunicator::mismatch(unsigned peer, const Signature &theirs,
   shape.accumulate = theirs.accumulate;
   shape.peer = theirs.peer;
   shape.count = theirs.count;
-  return makeError(MPRT_MISMATCH, describe(*call), " on rank ",
-                   group[groupRank], ": ranks call different collectives: ",
-                   "rank ", group[groupRank], " calls ", describeShape(*call),
-                   ", rank ", group[peer], " calls ", describeShape(shape),
-                   ", ", theirText(peer, theirs, text));
+  return makeError(
+      MPRT_MISMATCH, describe(*call), " on rank ", group[groupRank],
+      ": ranks call different collectives: ", "rank ", group[groupRank],
+      " calls ", describeShape(*call), ", rank ", group[peer], " calls ",
+      describeShape(shape), ", ", theirText(peer, theirs, text));
 }
 
 std::vector<unsigned> ShmCommunicator::waitingFor() const {
@@ -275,9 +280,8 @@ std::vector<unsigned> ShmCommunicator::waitingFor() const {
   case Phase::Staged:
     // Whoever has not yet done all of what this rank has done.
     for (unsigned r = 0; r < size(); ++r)
-      if (r != groupRank &&
-          member(r).copied.load(std::memory_order_acquire) <
-              chunkBase + numChunks)
+      if (r != groupRank && member(r).copied.load(std::memory_order_acquire) <
+                                chunkBase + numChunks)
         ranks.push_back(group[r]);
     break;
   case Phase::Finishing:
@@ -315,8 +319,8 @@ std::string ShmCommunicator::describePeers() const {
       absent += " (has called no collective here yet)";
     else if (arriving) {
       const Posting &last = m.postings[posted % 2];
-      absent += " (last called " + theirText(r, last.signature, last.text) +
-                ")";
+      absent +=
+          " (last called " + theirText(r, last.signature, last.text) + ")";
     }
   }
   return "ranks that arrived: " + present +

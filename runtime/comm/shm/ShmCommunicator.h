@@ -10,9 +10,9 @@
 // touched. Then one of three ways, the same on every rank, since all see the
 // same postings:
 //
-//   inline     small contributions were put into the Member before posting;
+//   inline     every contribution was put into the Member before posting;
 //              everybody reads all of them and is done, after this one
-//              synchronisation.
+//              synchronisation. For small ones.
 //   zero-copy  the buffers lie in shared arenas; each rank reduces its slice
 //              of all peers' buffers into all peers' buffers, then they wait
 //              until all have finished.
@@ -83,6 +83,9 @@ private:
   /// Runs on one rank alone.
   void runAlone();
   void runInline();
+  /// Whether this rank's buffers permit to work without copies.
+  bool isShared(const Posting &posting) const;
+  /// Whether all ranks' do.
   bool canShare() const;
   void runShared();
   void shareAllReduce();

@@ -109,8 +109,8 @@ std::optional<Error> ShmTransport::examineRank(unsigned r) {
   } else {
     dead = kill(pid, 0) != 0 && errno == ESRCH;
   }
-  if (!dead || record.state.load(std::memory_order_acquire) !=
-                   RankState::Joined)
+  if (!dead ||
+      record.state.load(std::memory_order_acquire) != RankState::Joined)
     return std::nullopt; // an orderly end is seen in the next turn
   segment.recordFailure(r, MPRT_PEER_FAILED,
                         "process " + std::to_string(pid) + " died");

@@ -53,8 +53,7 @@ bool ShmCommunicator::progressStaged() {
     again = false;
     // "All have done chunk q - 2" is a count of at least q - 1.
     uint64_t q = chunkBase + staged;
-    if (staged < numChunks &&
-        (q < 2 || allReached(&Member::consumed, q - 1))) {
+    if (staged < numChunks && (q < 2 || allReached(&Member::consumed, q - 1))) {
       stageChunk(staged++);
       self().staged.store(q + 1, std::memory_order_release);
       again = true;
@@ -113,16 +112,15 @@ void ShmCommunicator::consumeChunk(uint64_t chunk) {
       inputs[r] = member(r).stage[parity] + offset;
     outputs[0] = self().results[parity] + offset;
     outputs[1] = recv + first * width + offset;
-    reduceFunction({inputs.data(), size(), outputs.data(), 2, slice.length,
-                    size(), false});
+    reduceFunction(
+        {inputs.data(), size(), outputs.data(), 2, slice.length, size()});
     break;
   }
   case MPRT_REDUCE_SCATTER:
     for (unsigned r = 0; r < size(); ++r)
       inputs[r] = member(r).stage[parity] + ownPart;
     outputs[0] = recv + first * width;
-    reduceFunction({inputs.data(), size(), outputs.data(), 1, length, size(),
-                    false});
+    reduceFunction({inputs.data(), size(), outputs.data(), 1, length, size()});
     break;
   case MPRT_ALL_GATHER:
     for (unsigned r = 0; r < size(); ++r)

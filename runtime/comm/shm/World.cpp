@@ -7,6 +7,7 @@
 
 #include "World.h"
 
+#include "../../core/Backoff.h"
 #include "Layout.h"
 #include "ShmTransport.h"
 
@@ -64,12 +65,14 @@ Expected<std::unique_ptr<World>> World::create(unsigned ranks,
                      " ranks, found ", ranks);
   int fd = memfd_create("mpcomm", MFD_CLOEXEC);
   if (fd < 0)
-    return makeError(MPRT_IO_ERROR, "cannot make shared memory: ",
-                     strerror(errno));
+    return makeError(MPRT_IO_ERROR,
+                     "cannot make shared memory: ", strerror(errno));
 
   auto segment = std::make_unique<Segment>();
   segment->ranks = ranks;
   segment->slots = options.communicators;
+  segment->inlineLimit =
+      ranks > availableCores() ? inlineBytes : sharedInlineBytes;
   segment->memberBytes =
       roundToPages(sizeof(Member) + uint64_t(ranks) * sizeof(Channel));
   segment->fd = fd;

@@ -19,9 +19,6 @@
 using namespace mprt;
 using namespace mprt::shm;
 
-/// From this size of a slice on, results are written past the caches.
-static constexpr uint64_t nonTemporalBytes = uint64_t(1) << 60;
-
 ShmCommunicator::Slice ShmCommunicator::sliceOf(unsigned r,
                                                 uint64_t count) const {
   // Whole cache lines, so that no line has two writers.
@@ -32,27 +29,22 @@ ShmCommunicator::Slice ShmCommunicator::sliceOf(unsigned r,
   return {begin, std::min(length, count - begin)};
 }
 
+bool ShmCommunicator::isShared(const Posting &posting) const {
+  // Peers write into the result of an all_reduce; otherwise they only read.
+  return posting.sendShared &&
+         (call->kind != MPRT_ALL_REDUCE || posting.recvShared);
+}
+
 bool ShmCommunicator::canShare() const {
-  unsigned inPlace = 0;
-  bool sends = true, receives = true;
+  if (call->kind == MPRT_BROADCAST)
+    return isShared(postingOf(unsigned(call->peer)));
+  unsigned shared = 0, inPlace = 0;
   for (unsigned r = 0; r < size(); ++r) {
-    sends &= postingOf(r).sendShared;
-    receives &= postingOf(r).recvShared;
+    shared += isShared(postingOf(r));
     inPlace += postingOf(r).inPlace;
   }
-  switch (call->kind) {
-  case MPRT_ALL_REDUCE:
-    return sends && receives;
-  case MPRT_REDUCE_SCATTER:
-  case MPRT_ALL_GATHER:
-    return sends;
-  case MPRT_ALL_TO_ALL:
-    return sends && (inPlace == 0 || inPlace == size());
-  case MPRT_BROADCAST:
-    return postingOf(unsigned(call->peer)).sendShared;
-  default:
-    return false;
-  }
+  bool mixed = call->kind == MPRT_ALL_TO_ALL && inPlace % size() != 0;
+  return shared == size() && !mixed;
 }
 
 void ShmCommunicator::runShared() {
@@ -87,9 +79,8 @@ void ShmCommunicator::shareAllReduce() {
     // Starting with the own buffer, so that ranks do not all write to the same.
     outputs[r] = recvOf(postingOf((groupRank + r) % size())) + offset;
   }
-  bool large = slice.length * width >= nonTemporalBytes;
-  reduceFunction({inputs.data(), size(), outputs.data(), size(), slice.length,
-                  size(), large});
+  reduceFunction(
+      {inputs.data(), size(), outputs.data(), size(), slice.length, size()});
 }
 
 void ShmCommunicator::shareReduceScatter() {
@@ -97,8 +88,8 @@ void ShmCommunicator::shareReduceScatter() {
   for (unsigned r = 0; r < size(); ++r)
     inputs[r] = sendOf(postingOf(r)) + offset;
   outputs[0] = recv;
-  reduceFunction({inputs.data(), size(), outputs.data(), 1, call->count,
-                  size(), false});
+  reduceFunction(
+      {inputs.data(), size(), outputs.data(), 1, call->count, size()});
 }
 
 void ShmCommunicator::shareAllGather() {

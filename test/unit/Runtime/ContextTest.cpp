@@ -1,0 +1,200 @@
+//===- ContextTest.cpp - streams, events, errors of one process -----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What needs no second rank. Collectives among ranks are the conformance
+// suite's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Context.h"
+#include "comm/shm/World.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+using namespace mprt;
+
+namespace {
+
+/// A rank that is alone in its world, with one communicator.
+struct Alone {
+  std::unique_ptr<shm::World> world;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Context> context;
+
+  explicit Alone(ContextOptions options = {}) {
+    options.events = 2;
+    world = shm::World::create(1, {}).take();
+    transport = world->join(0).take();
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    communicators.push_back(transport->createCommunicator({0}).take());
+    context =
+        Context::create(options, transport.get(), std::move(communicators))
+            .take();
+  }
+};
+
+mprt_collective sum(uint64_t count) {
+  mprt_collective collective{};
+  collective.kind = MPRT_ALL_REDUCE;
+  collective.type = collective.accumulate = MPRT_F32;
+  collective.peer = -1;
+  collective.count = count;
+  collective.name = "grads";
+  collective.location = "model.py:3";
+  return collective;
+}
+
+void increment(void *const *args) { ++*static_cast<int *>(args[0]); }
+
+TEST(ContextTest, RunsWithoutTransport) {
+  auto context = Context::create({}, nullptr, {}).take();
+  mprt_kernel kernel{0, increment, "increment", "here", 4, 1};
+  int value = 1;
+  void *args[] = {&value};
+  EXPECT_EQ(mprt_launch(context->handle(), 0, &kernel, args), MPRT_OK);
+  EXPECT_EQ(value, 2);
+  EXPECT_EQ(context->stats().launches, 1u);
+  EXPECT_STREQ(mprt_message_of(context->handle()), "");
+}
+
+TEST(ContextTest, ErrorsAreSticky) {
+  auto context = Context::create({}, nullptr, {}).take();
+  mprt_kernel kernel{0, increment, "increment", "here", 4, 1};
+  int value = 1;
+  void *args[] = {&value};
+  EXPECT_EQ(mprt_launch(context->handle(), 3, &kernel, args),
+            MPRT_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(mprt_message_of(context->handle()), "no stream 3"), nullptr);
+  EXPECT_EQ(mprt_launch(context->handle(), 0, &kernel, args),
+            MPRT_INVALID_ARGUMENT);
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(mprt_status_of(context->handle()), MPRT_INVALID_ARGUMENT);
+}
+
+TEST(ContextTest, ChecksEvents) {
+  Alone unrecorded;
+  mprt_context *context = unrecorded.context->handle();
+  EXPECT_EQ(mprt_stream_wait(context, 0, 1), MPRT_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(mprt_message_of(context), "never recorded"), nullptr);
+  Alone outOfRange;
+  context = outOfRange.context->handle();
+  EXPECT_EQ(mprt_event_record(context, 1, 2), MPRT_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(mprt_message_of(context), "no event 2, only 2"), nullptr);
+}
+
+TEST(ContextTest, ChecksCollectives) {
+  float data[4] = {};
+  Alone wrongStream;
+  mprt_collective collective = sum(4);
+  collective.communicator = 1;
+  EXPECT_EQ(mprt_collective_run(wrongStream.context->handle(), 2, &collective,
+                                data, data),
+            MPRT_INVALID_ARGUMENT);
+  Alone nullBuffer;
+  collective.communicator = 0;
+  EXPECT_EQ(mprt_collective_run(nullBuffer.context->handle(), 1, &collective,
+                                nullptr, data),
+            MPRT_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(mprt_message_of(nullBuffer.context->handle()),
+                   "all_reduce \"grads\" at model.py:3"),
+            nullptr);
+  Alone tooLarge;
+  collective.count = uint64_t(1) << 60;
+  EXPECT_EQ(mprt_collective_run(tooLarge.context->handle(), 1, &collective,
+                                data, data),
+            MPRT_INVALID_ARGUMENT);
+}
+
+TEST(ContextTest, StreamsKeepTheirOrder) {
+  Alone alone;
+  mprt_context *context = alone.context->handle();
+  float source[3] = {1, 2, 3}, target[3] = {};
+  mprt_collective collective = sum(3);
+  mprt_copy(context, 1, target, source, sizeof(source));
+  mprt_zero(context, 1, source, sizeof(source));
+  mprt_collective_run(context, 1, &collective, target, source);
+  mprt_event_record(context, 1, 0);
+  mprt_stream_wait(context, 0, 0);
+  ASSERT_EQ(mprt_status_of(context), MPRT_OK);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(source[i], float(i + 1));
+}
+
+TEST(ContextTest, QueuesGrow) {
+  Alone alone;
+  mprt_context *context = alone.context->handle();
+  std::vector<float> data(1000);
+  mprt_collective collective = sum(1);
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i] = float(i);
+    mprt_collective_run(context, 1, &collective, &data[i], &data[i]);
+  }
+  EXPECT_FALSE(alone.context->synchronize());
+  EXPECT_EQ(alone.context->stats().collectives, 1000u);
+  EXPECT_EQ(alone.context->stats().collectiveBytes, 4000u);
+  EXPECT_EQ(data[999], 999.0f);
+}
+
+TEST(ContextTest, TracesKernelsAndCollectives) {
+  ContextOptions options;
+  options.traceCapacity = 8;
+  Alone alone(options);
+  mprt_context *context = alone.context->handle();
+  mprt_kernel kernel{0, increment, "increment", "here", 4, 1};
+  int value = 0;
+  void *args[] = {&value};
+  float data[4] = {};
+  mprt_collective collective = sum(4);
+  mprt_launch(context, 0, &kernel, args);
+  mprt_collective_run(context, 1, &collective, data, data);
+  ASSERT_FALSE(alone.context->synchronize());
+  std::vector<TraceEvent> events = alone.context->trace().events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, TraceEvent::Kernel);
+  EXPECT_STREQ(events[0].name, "increment");
+  EXPECT_EQ(events[1].kind, TraceEvent::Collective);
+  EXPECT_EQ(events[1].stream, 1u);
+  EXPECT_STREQ(events[1].location, "model.py:3");
+  EXPECT_EQ(events[1].bytes, 16u);
+  EXPECT_LE(events[1].begin, events[1].end);
+}
+
+TEST(ContextTest, RefusesBadTimeouts) {
+  ContextOptions options;
+  options.timeoutSeconds = 0;
+  EXPECT_FALSE(Context::create(options, nullptr, {}));
+}
+
+TEST(WorldTest, RefusesBadRanks) {
+  EXPECT_FALSE(shm::World::create(0, {}));
+  auto world = shm::World::create(2, {}).take();
+  EXPECT_FALSE(world->join(2));
+  auto transport = world->join(1).take();
+  EXPECT_FALSE(world->join(1)); // twice
+  EXPECT_FALSE(transport->createCommunicator({0}));
+  EXPECT_FALSE(transport->createCommunicator({1, 0}));
+  EXPECT_FALSE(transport->createCommunicator({1, 2}));
+}
+
+TEST(WorldTest, AllocatesZeroedPagesUntilTheEnd) {
+  shm::WorldOptions options;
+  options.arenaBytes = 1 << 20;
+  auto world = shm::World::create(1, options).take();
+  auto transport = world->join(0).take();
+  auto *memory = static_cast<uint8_t *>(*transport->allocate(5000));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+  for (int i = 0; i < 5000; ++i)
+    ASSERT_EQ(memory[i], 0);
+  Expected<void *> tooMuch = transport->allocate(1 << 20);
+  ASSERT_FALSE(tooMuch);
+  EXPECT_EQ(tooMuch.error().status(), MPRT_OUT_OF_MEMORY);
+  EXPECT_TRUE(bool(transport->allocate((1 << 20) - 8192)));
+}
+
+} // namespace

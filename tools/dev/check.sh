@@ -63,10 +63,11 @@ cmake --build "$build_dir" --parallel "$jobs" </dev/null
 say "build: done after $((SECONDS - start)) s; testing"
 
 lit=$(sed -n 's/^MPCOMM_LIT:FILEPATH=//p' "$build_dir/CMakeCache.txt")
-results=$build_dir/test/results.json
+results=$build_dir/test/results.xml
 rm -f "$results"
 # lit's own exit status says no more than the results do.
-"$lit" -sv -j "$jobs" "${lit_args[@]}" -o "$results" "$build_dir/test" \
+"$lit" -sv -j "$jobs" "${lit_args[@]}" \
+  --xunit-xml-output "$results" "$build_dir/test" \
   </dev/null || true
 summary=$(python3 "$ROOT/tools/dev/summarize.py" "$results")
 say "all of it took $((SECONDS - start)) s"

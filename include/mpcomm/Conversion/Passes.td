@@ -48,7 +48,8 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
     *Numerics*: reassociating. A sum over a row is taken in one partial sum per
     vector lane, folded pairwise at the end; a sum over rows in groups of up to
     four rows, in order. Half precision is computed in f32 and rounded where it
-    is stored or cast. Multiply-add may be contracted.
+    is stored or cast. Multiply-add may be contracted. A division of a row by a
+    value of the row is a product with its reciprocal (one more rounding).
 
     Example:
     ```mlir

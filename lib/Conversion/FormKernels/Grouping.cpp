@@ -85,9 +85,17 @@ static LogicalResult checkMember(LinalgOp op) {
     if (auto shaped = dyn_cast<ShapedType>(type);
         shaped && !shaped.hasStaticShape())
       return op->emitOpError("expected static shapes, to make a kernel of it");
-  for (Value value : op->getOperands())
-    if (!isa<TensorType>(value.getType()) &&
-        !value.getDefiningOp<arith::ConstantOp>())
+  // Scalars, and those that inits are filled with.
+  SmallVector<Value> scalars;
+  for (Value value : op->getOperands()) {
+    auto fill = value.getDefiningOp<linalg::FillOp>();
+    if (!isa<TensorType>(value.getType()))
+      scalars.push_back(value);
+    else if (fill && llvm::is_contained(op.getDpsInits(), value))
+      scalars.push_back(fill.value());
+  }
+  for (Value value : scalars)
+    if (!value.getDefiningOp<arith::ConstantOp>())
       return op->emitOpError("expected constants for scalar operands, to make "
                              "a kernel of it");
   return success();
@@ -239,26 +247,29 @@ bool Grouping::isWorthwhile(const Group &first, const Group &second) const {
     if (auto result = dyn_cast<OpResult>(value))
       if (right.outputs.contains(result))
         shared += mpcomm::detail::countBytes(TypeRange{value.getType()});
-  // Scalars of the whole step would tie kernels together for nothing.
-  bool isScalar = first.space.empty() != second.space.empty();
-  if (isScalar) {
-    const Group &scalars = first.space.empty() ? first : second;
-    for (const Member &member : scalars.members)
-      for (OpResult result : member.op->getResults())
-        for (Operation *user : result.getUsers()) {
-          Group *group = lookup(block.findAncestorOpInBlock(*user));
-          if (group != &first && group != &second)
-            return false;
-        }
+  if (first.space.empty() != second.space.empty())
     return true;
-  }
   int64_t smaller = std::min(left.countBytes(), right.countBytes());
   return shared > 0 && shared * 8 >= smaller;
 }
 
+bool Grouping::areTied(const Group &first, const Group &second) const {
+  // Scalars of the whole step would tie kernels together for nothing.
+  if (first.space.empty() == second.space.empty())
+    return true;
+  const Group &scalars = first.space.empty() ? first : second;
+  return llvm::all_of(scalars.members, [&](const Member &member) {
+    return llvm::all_of(member.op->getUsers(), [&](Operation *user) {
+      Group *group = lookup(block.findAncestorOpInBlock(*user));
+      return group == &first || group == &second;
+    });
+  });
+}
+
 bool Grouping::tryMerge(Group *first, Group *second, bool mayHoist) {
   if (first == second || first->isScatter || second->isScatter ||
-      first->members.size() + second->members.size() > kMaxMembers)
+      first->members.size() + second->members.size() > kMaxMembers ||
+      !areTied(*first, *second))
     return false;
   std::optional<int64_t> slot = findSlot(first, second, mayHoist);
   if (!slot)

@@ -50,6 +50,7 @@ private:
   void mergeNeighbours();
   bool tryMerge(Group *first, Group *second, bool mayHoist);
   bool isWorthwhile(const Group &first, const Group &second) const;
+  bool areTied(const Group &first, const Group &second) const;
   std::optional<int64_t> findSlot(Group *first, Group *second, bool mayHoist);
   int64_t getSlot(mlir::Value value) const;
   int64_t getFirstUse(const Group *a, const Group *b, mlir::Value value) const;

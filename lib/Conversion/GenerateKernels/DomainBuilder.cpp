@@ -151,9 +151,13 @@ void DomainBuilder::setDims(Result &result, AffineMap map) const {
 void DomainBuilder::mustBeColumn(const SmallBitVector &dims) { column |= dims; }
 
 unsigned DomainBuilder::bestColumn() const {
-  // Stores count more than loads: a scatter costs more than a gather.
-  SmallVector<unsigned> score(model.sizes.size(), 0);
-  auto count = [&](const Access &access, unsigned weight) {
+  // By elements accessed; stores count more than loads: a scatter costs more
+  // than a gather.
+  SmallVector<double> score(model.sizes.size(), 0);
+  auto count = [&](const Access &access, double weight) {
+    for (unsigned dim = 0; dim < score.size(); ++dim)
+      if (access.strides[dim] != 0)
+        weight *= model.sizes[dim];
     for (unsigned dim = 0; dim < score.size(); ++dim)
       if (access.strides[dim] == 1 && model.sizes[dim] > 1)
         score[dim] += weight;

@@ -231,6 +231,22 @@ Value Evaluator::index(linalg::LinalgOp op, unsigned loop, Row &atRow,
   return arith::AddIOp::create(code, loc, start, step);
 }
 
+/// The predicate p' with a p b = b p' a.
+static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
+  switch (predicate) {
+  case arith::CmpIPredicate::slt:
+    return arith::CmpIPredicate::sgt;
+  case arith::CmpIPredicate::sle:
+    return arith::CmpIPredicate::sge;
+  case arith::CmpIPredicate::sgt:
+    return arith::CmpIPredicate::slt;
+  case arith::CmpIPredicate::sge:
+    return arith::CmpIPredicate::sle;
+  default: // eq and ne; unsigned ones are not asked for
+    return predicate;
+  }
+}
+
 bool Evaluator::isColumnIndex(linalg::LinalgOp op, Value value) const {
   while (auto cast = value.getDefiningOp<arith::IndexCastOp>())
     value = cast.getIn();
@@ -290,17 +306,60 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
   return fromMemory(code, loc, raw, element);
 }
 
+Value Evaluator::compareColumn(linalg::LinalgOp op, arith::CmpIOp compare,
+                               Row &atRow, Chunk &chunk) {
+  arith::CmpIPredicate predicate = compare.getPredicate();
+  Value lhs = compare.getLhs(), rhs = compare.getRhs();
+  if (!isColumnIndex(op, lhs)) {
+    std::swap(lhs, rhs);
+    predicate = swapSides(predicate);
+  }
+  bool isUnsigned = predicate >= arith::CmpIPredicate::ult;
+  if (!isColumnIndex(op, lhs) || isUnsigned)
+    return {};
+  Value bound = body(op, rhs, atRow, &chunk);
+  if (lanesOf(bound))
+    return {};
+  // Lane i is column start + i: compare i with bound - start, which may be
+  // clamped to [-1, width] and so fits 32 bits.
+  if (!bound.getType().isIndex())
+    bound = arith::IndexCastOp::create(code, loc, code.getIndexType(), bound);
+  Value rest = arith::SubIOp::create(code, loc, bound, chunk.start);
+  rest = arith::MaxSIOp::create(code, loc, rest, indexConstant(code, loc, -1));
+  rest = arith::MinSIOp::create(code, loc, rest,
+                                indexConstant(code, loc, chunk.width));
+  rest = arith::IndexCastOp::create(code, loc, code.getI32Type(), rest);
+  SmallVector<int32_t> places;
+  for (int64_t i = 0; i < chunk.width; ++i)
+    places.push_back(static_cast<int32_t>(i));
+  Value lanes =
+      arith::ConstantOp::create(code, loc, code.getI32VectorAttr(places));
+  return arith::CmpIOp::create(code, loc, predicate, lanes,
+                               splat(code, loc, rest, chunk.width));
+}
+
 Value Evaluator::bodyOp(linalg::LinalgOp op, Operation *inner, Row &atRow,
                         Chunk *chunk) {
   if (auto index = dyn_cast<linalg::IndexOp>(inner))
     return this->index(op, index.getDim(), atRow, chunk);
   if (auto gather = dyn_cast<tensor::ExtractOp>(inner))
     return extract(op, gather, atRow, chunk);
+  if (auto compare = dyn_cast<arith::CmpIOp>(inner); compare && chunk)
+    if (Value narrow = compareColumn(op, compare, atRow, *chunk))
+      return narrow;
   SmallVector<Value> operands;
   bool wide = false;
   for (Value operand : inner->getOperands()) {
     operands.push_back(body(op, operand, atRow, chunk));
     wide |= lanesOf(operands.back()) != 0;
+  }
+  if (isa<arith::DivFOp>(inner) && wide && !lanesOf(operands[1])) {
+    // One division a row instead of one a chunk.
+    Value one = constant(row.getFloatAttr(operands[1].getType(), 1.0));
+    Value inverse = arith::DivFOp::create(row, loc, one, operands[1]);
+    return arith::MulFOp::create(code, loc, operands[0],
+                                 lanes(inverse, atRow, *chunk),
+                                 arith::FastMathFlags::contract);
   }
   if (wide)
     for (Value &operand : operands)

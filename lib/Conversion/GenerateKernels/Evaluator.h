@@ -19,6 +19,7 @@
 
 #include "KernelModel.h"
 #include "Schedule.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 
@@ -110,6 +111,11 @@ private:
                       mlir::tensor::ExtractOp extract, Row &row, Chunk *chunk);
   mlir::Value bodyOp(mlir::linalg::LinalgOp op, mlir::Operation *inner,
                      Row &row, Chunk *chunk);
+  /// A signed comparison of the column with a value of the row, in 32 bits;
+  /// null if `compare` is none.
+  mlir::Value compareColumn(mlir::linalg::LinalgOp op,
+                            mlir::arith::CmpIOp compare, Row &row,
+                            Chunk &chunk);
   bool isColumnIndex(mlir::linalg::LinalgOp op, mlir::Value value) const;
 
   llvm::SmallVector<mlir::Value> flats;

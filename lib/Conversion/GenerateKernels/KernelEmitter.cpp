@@ -69,6 +69,8 @@ private:
                  MutableArrayRef<Sum> sums);
   void emitRowEnd(MutableArrayRef<Row> rows);
   void storeBuffers(Row &row, Chunk &chunk);
+  /// Calls `emit` for a store, under a condition if only one row may do it.
+  void storeOnce(const Store &store, Row &row, llvm::function_ref<void()> emit);
   void storeElements(Row &row, Chunk &chunk);
   /// Adds to a sum over rows: a scalar, or the columns of a chunk.
   void addToTarget(Value tensor, Row &row, Value term);
@@ -205,6 +207,23 @@ void KernelEmitter::storeBuffers(Row &row, Chunk &chunk) {
   }
 }
 
+void KernelEmitter::storeOnce(const Store &store, Row &row,
+                              llvm::function_ref<void()> emit) {
+  OpBuilder::InsertionGuard guard(eval.code);
+  Value first;
+  for (int dim : store.onceOver) {
+    Value here = arith::CmpIOp::create(eval.code, loc, arith::CmpIPredicate::eq,
+                                       row.coordinates[dim],
+                                       indexConstant(eval.code, loc, 0));
+    first = first ? arith::AndIOp::create(eval.code, loc, first, here) : here;
+  }
+  if (first) {
+    auto branch = scf::IfOp::create(eval.code, loc, first, false);
+    eval.code.setInsertionPointToStart(branch.thenBlock());
+  }
+  emit();
+}
+
 void KernelEmitter::storeElements(Row &row, Chunk &chunk) {
   SmallVector<std::pair<const Store *, Value>> stores;
   for (const Store &store : model.stores)
@@ -213,12 +232,14 @@ void KernelEmitter::storeElements(Row &row, Chunk &chunk) {
           {&store,
            eval.lanes(eval.result(store.value, row, &chunk), row, chunk)});
   for (auto [store, value] : stores) {
-    unsigned argument = store->access.argument;
-    storeLanes(eval.code, loc, eval.flat(argument),
-               eval.indexAt(store->access, row, chunk),
-               store->access.strides[model.column()],
-               toMemory(eval.code, loc, value, eval.elementOf(argument)),
-               chunk.mask);
+    const Access &access = store->access;
+    Value raw =
+        toMemory(eval.code, loc, value, eval.elementOf(access.argument));
+    Value at = eval.indexAt(access, row, chunk);
+    storeOnce(*store, row, [&] {
+      storeLanes(eval.code, loc, eval.flat(access.argument), at,
+                 access.strides[model.column()], raw, chunk.mask);
+    });
   }
 }
 
@@ -376,11 +397,14 @@ void KernelEmitter::emitRowEnd(MutableArrayRef<Row> rows) {
         stores.push_back({&store, eval.result(store.value, row, nullptr)});
     }
     for (auto [store, value] : stores) {
-      unsigned argument = store->access.argument;
-      memref::StoreOp::create(
-          eval.code, loc,
-          toMemory(eval.code, loc, value, eval.elementOf(argument)),
-          eval.flat(argument), eval.base(store->access, row));
+      const Access &access = store->access;
+      Value raw =
+          toMemory(eval.code, loc, value, eval.elementOf(access.argument));
+      Value at = eval.base(access, row);
+      storeOnce(*store, row, [&] {
+        memref::StoreOp::create(eval.code, loc, raw, eval.flat(access.argument),
+                                at);
+      });
     }
     eachOf(Kind::Accumulate, [&](Value value, const Result &result) {
       if (!loopsOverColumn(model, result.op))

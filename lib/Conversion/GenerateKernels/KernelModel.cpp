@@ -296,17 +296,32 @@ LogicalResult ModelBuilder::readReturn() {
 LogicalResult ModelBuilder::checkReplaced() {
   for (const auto &[operand, access] : model.accesses) {
     auto op = cast<linalg::LinalgOp>(operand->getOwner());
-    if (access.argument < model.numInputs() || op.isDpsInit(operand))
+    if (access.argument < model.numInputs())
       continue;
-    for (const Store &store : model.stores)
-      if (store.access.argument == access.argument &&
-          (!(store.access == access) ||
-           model.results[store.value].kind == Kind::Accumulate))
-        return error(op) << "reads a destination at other places than those "
-                            "where it is written";
     for (const auto &fill : model.fills)
       if (fill.first == access.argument)
         return error(op) << "reads a destination that is filled";
+    for (Store &store : model.stores) {
+      const Result &result = model.results[store.value];
+      if (store.access.argument != access.argument ||
+          (op.isDpsInit(operand) && (result.kind == Kind::Accumulate ||
+                                     !op.payloadUsesValueFromOperand(operand))))
+        continue;
+      if (!(store.access == access) || result.kind == Kind::Accumulate)
+        return error(op) << "reads a destination at other places than those "
+                            "where it is written";
+      if (result.kind == Kind::Uniform)
+        continue;
+      store.onceOver.clear();
+      for (int dim = 0; dim < model.column(); ++dim)
+        if (!result.dims.test(dim) && model.sizes[dim] > 1)
+          store.onceOver.push_back(dim);
+      if (!store.onceOver.empty() &&
+          (result.op != op || !store.value.hasOneUse()))
+        return error(op) << "reads a destination that several rows replace, "
+                            "expected only the op that writes it to do so, and "
+                            "its result to be only returned";
+    }
   }
   return success();
 }

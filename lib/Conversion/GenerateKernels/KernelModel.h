@@ -64,6 +64,9 @@ struct Result {
 struct Store {
   mlir::Value value;
   Access access;
+  /// Rows that have the result in common, where only the first may store it:
+  /// it replaces what it was computed from.
+  llvm::SmallVector<int> onceOver = {};
 };
 
 /// The linear function of a point, in the loops of one op: a dimension, or a

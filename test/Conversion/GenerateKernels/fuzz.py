@@ -80,6 +80,13 @@ class Maker:
                       "%l = arith.sitofp %m : i64 to f32",
                       "%s = arith.constant 0.01 : f32", "%q = arith.mulf %l, %s : f32"]
             values.append("%q")
+        if rng.random() < 0.2:
+            a, b = rng.randrange(last), rng.randrange(last)
+            lines += ["%%i = linalg.index %d : index" % a, "%%j = linalg.index %d : index" % b,
+                      "%two = arith.constant 2 : index", "%k = arith.addi %j, %two : index",
+                      "%%c = arith.cmpi %s, %%i, %%k : index" % rng.choice(["slt", "sle", "sgt", "sge", "eq", "ne", "ult"]),
+                      "%u = arith.uitofp %c : i1 to f32"]
+            values.append("%u")
         value = values[0]
         for i, other in enumerate(values[1:]):
             lines.append("%%y%d = %s %s, %s : f32" % (i, rng.choice(BINARY), value, other))

@@ -189,6 +189,31 @@ func.func @step(%a: memref<4x4xf32>) {
 
 // -----
 
+// Each of the four rows would replace p once more.
+#full = affine_map<(i, j, k) -> (i, j, k)>
+func.func private @k(%x: tensor<4x8x16xf32>, %p: tensor<8xf32>, %d: tensor<4x8x16xf32>) -> (tensor<8xf32>, tensor<4x8x16xf32>) attributes {mpcomm.kernel} {
+  // expected-error @below {{in kernel 'k': reads a destination that several rows replace, expected only the op that writes it to do so, and its result to be only returned}}
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%p : tensor<8xf32>) outs(%p : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  %1 = linalg.generic {indexing_maps = [#full, affine_map<(i, j, k) -> (j)>, #full], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %0 : tensor<4x8x16xf32>, tensor<8xf32>) outs(%d : tensor<4x8x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8x16xf32>
+  return %0, %1 : tensor<8xf32>, tensor<4x8x16xf32>
+}
+func.func @step(%a: memref<4x8x16xf32>, %b: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<4x8x16xf32>) outs(%b, %a : memref<8xf32>, memref<4x8x16xf32>)
+  return
+}
+
+// -----
+
 func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
   %0 = linalg.copy ins(%x : tensor<8xf32>) outs(%d : tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>

@@ -58,16 +58,19 @@ func.func private @broadcast(%x: tensor<2x5x32xf32>, %b: tensor<32xf32>, %r: ten
   return %0 : tensor<2x5x32xf32>
 }
 
-// Bools are bytes. The coordinate of a row is a scalar, that of the column a
-// vector.
+// Bools are bytes. The coordinate of a row is a scalar; the column is compared
+// with it in 32 bits.
 // CHECK-LABEL: func.func private @bools(
 // CHECK-SAME: %[[M:.*]]: memref<4x16xi8>, %[[Y:.*]]: memref<4x16xi8>
-// CHECK-DAG: %[[STEP:.*]] = vector.step : vector<16xindex>
+// CHECK-DAG: %[[LANES:.*]] = arith.constant dense<[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]> : vector<16xi32>
 // CHECK: scf.for %[[I:.*]] = %c0 to %c4 step %c1
 // CHECK: %[[BYTES:.*]] = vector.load %{{.*}} : memref<64xi8>, vector<16xi8>
 // CHECK: %[[BITS:.*]] = arith.cmpi ne, %[[BYTES]], %{{.*}} : vector<16xi8>
-// CHECK: %[[ROW:.*]] = vector.broadcast %[[I]] : index to vector<16xindex>
-// CHECK: arith.cmpi sge, %[[ROW]], %[[STEP]] : vector<16xindex>
+// CHECK: %[[LOW:.*]] = arith.maxsi %[[I]], %c-1
+// CHECK: %[[CLAMPED:.*]] = arith.minsi %[[LOW]], %c16
+// CHECK: %[[ROW:.*]] = arith.index_cast %[[CLAMPED]] : index to i32
+// CHECK: %[[ROWS:.*]] = vector.broadcast %[[ROW]] : i32 to vector<16xi32>
+// CHECK: arith.cmpi sge, %[[ROWS]], %[[LANES]] : vector<16xi32>
 // CHECK: %[[OUT:.*]] = arith.extui %{{.*}} : vector<16xi1> to vector<16xi8>
 // CHECK: vector.store %[[OUT]], %{{.*}} : memref<64xi8>, vector<16xi8>
 func.func private @bools(%m: tensor<4x16xi1>, %d: tensor<4x16xi1>) -> tensor<4x16xi1> attributes {mpcomm.kernel} {
@@ -175,10 +178,37 @@ func.func private @transpose(%x: tensor<32x34xf32>, %d: tensor<34x32xf32>) -> te
   return %r : tensor<34x32xf32>
 }
 
+// A row's value that replaces what it was computed from, though several rows
+// have it in common, is stored by the first of them.
+// CHECK-LABEL: func.func private @once(
+// CHECK-SAME: %{{.*}}: memref<8x4x16xf32>, %[[P:.*]]: memref<4xf32>, %{{.*}}: memref<4x8x16xf32>
+// CHECK: scf.for %{{.*}} = %c0 to %c4
+// CHECK: scf.for %[[J:.*]] = %c0 to %c8
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[J]], %c0
+// CHECK: scf.if %[[FIRST]]
+// CHECK-NEXT: memref.store %{{.*}}, %[[P]]
+func.func private @once(%x: tensor<8x4x16xf32>, %p: tensor<4xf32>, %d: tensor<4x8x16xf32>) -> (tensor<4xf32>, tensor<4x8x16xf32>) attributes {mpcomm.kernel} {
+  %e = tensor.empty() : tensor<4x8x16xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%p : tensor<4xf32>) outs(%p : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (j, i, k)>, affine_map<(i, j, k) -> (i, j, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<8x4x16xf32>) outs(%d : tensor<4x8x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8x16xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4x8x16xf32>
+}
+
 // CHECK-LABEL: func.func @step
 func.func @step(%a: memref<3x7x25xf32>, %b: memref<2x5x32xf32>, %c: memref<32xf32>, %d: memref<2x5xf32>, %e: memref<f32>,
                 %f: memref<4x16xi1>, %g: memref<32xbf16>, %h: memref<16xf32>, %i: memref<16xf32, strided<[1], offset: ?>>,
-                %j: memref<8x16xf32>, %k: memref<8x16xf32, strided<[40, 1], offset: 7>>, %l: memref<32x34xf32>, %m: memref<34x32xf32>) {
+                %n: memref<4x8x16xf32>, %q: memref<8x4x16xf32>, %o: memref<4xf32>, %j: memref<8x16xf32>, %k: memref<8x16xf32, strided<[40, 1], offset: 7>>, %l: memref<32x34xf32>, %m: memref<34x32xf32>) {
   mprt.launch @collapse ins(%a : memref<3x7x25xf32>) outs(%a : memref<3x7x25xf32>)
   mprt.launch @broadcast ins(%b, %c, %d, %e : memref<2x5x32xf32>, memref<32xf32>, memref<2x5xf32>, memref<f32>) outs(%b : memref<2x5x32xf32>)
   mprt.launch @bools ins(%f : memref<4x16xi1>) outs(%f : memref<4x16xi1>)
@@ -189,6 +219,7 @@ func.func @step(%a: memref<3x7x25xf32>, %b: memref<2x5x32xf32>, %c: memref<32xf3
   // CHECK: mprt.launch @twice_0 ins(%{{.*}} : memref<8x16xf32, strided<[40, 1], offset: 7>>)
   mprt.launch @twice ins(%k : memref<8x16xf32, strided<[40, 1], offset: 7>>) outs(%j : memref<8x16xf32>)
   mprt.launch @scalar ins(%e : memref<f32>) outs(%e : memref<f32>)
+  mprt.launch @once ins(%q : memref<8x4x16xf32>) outs(%o, %n : memref<4xf32>, memref<4x8x16xf32>)
   mprt.launch @transpose ins(%l : memref<32x34xf32>) outs(%m : memref<34x32xf32>)
   return
 }

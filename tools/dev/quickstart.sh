@@ -34,6 +34,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+mkdir -p "$build_dir" # its tools are run from another folder
+build_dir=$(cd "$build_dir" && pwd)
 [ "$steps" -ge 60 ] 2>/dev/null || die "--steps: expected a number from 60"
 
 install_packages

@@ -2,6 +2,8 @@
 // links it. Nothing of the build tree is used: the consumer sees the prefix.
 
 // REQUIRES: compiler
+// The consumer is built plainly, and cannot link libraries that need the
+// runtime of a sanitizer.
 // UNSUPPORTED: sanitizer
 
 // RUN: rm -rf %t && mkdir %t

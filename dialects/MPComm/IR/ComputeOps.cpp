@@ -12,19 +12,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/Builders.h"
+#include "InferError.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace mpcomm;
-
-/// Emits an error for an op whose types are being inferred; always failure.
-template <typename... Args>
-static LogicalResult inferError(std::optional<Location> location, StringRef op,
-                                Args &&...args) {
-  return emitOptionalError(location, "'mpcomm.", op, "' op ",
-                           std::forward<Args>(args)...);
-}
 
 //===----------------------------------------------------------------------===//
 // DotGeneralOp

@@ -7,17 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/Builders.h"
+#include "InferError.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
-
-template <typename... Args>
-static LogicalResult inferError(std::optional<Location> location, StringRef op,
-                                Args &&...args) {
-  return emitOptionalError(location, "'mpcomm.", op, "' op ",
-                           std::forward<Args>(args)...);
-}
 
 //===----------------------------------------------------------------------===//
 // Softmax and its kin

@@ -54,8 +54,9 @@ TEST(ArenaPlanning, VerifyFindsOverlapsAndMisplacement) {
   EXPECT_EQ((ArenaPlan{{0, 64}, 128}.verify(problem)), "");
 }
 
-/// Against the search over all orders: never below it, and within 1.5 times of
-/// it on small random instances (the greedy has no constant bound in general).
+/// Against the search over all orders: never below it. The greedy has no
+/// constant bound; the worst of these instances takes 1.28 times the optimum,
+/// and a rule of placement that needs more than 4/3 on one is a step back.
 TEST(ArenaPlanning, AgainstReference) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -73,6 +74,6 @@ TEST(ArenaPlanning, AgainstReference) {
     EXPECT_EQ(best.verify(problem), "");
     EXPECT_GE(best.bytes, problem.lowerBound());
     EXPECT_GE(plan.bytes, best.bytes);
-    EXPECT_LE(2 * plan.bytes, 3 * best.bytes);
+    EXPECT_LE(3 * plan.bytes, 4 * best.bytes);
   }
 }

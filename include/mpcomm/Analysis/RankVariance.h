@@ -28,6 +28,7 @@ namespace mpcomm {
 /// - arguments of role `batch` and `rng`, and futures from outside;
 /// - what reduce_scatter, all_to_all and recv over the axis give; the other
 ///   collectives over the axis give one value to all of the group;
+/// - results of ops that depend on the rank's coordinate on the axis;
 /// - results of any other op with an operand, or a value used in one of its
 ///   regions, that may differ, or with effects that are not known.
 ///

@@ -1,0 +1,135 @@
+//===- StepModel.h - a step as timed instructions ---------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What one rank does in a step, in program order: compute of so many seconds,
+// starts of collectives and waits for them, and the memory that each allocates
+// and frees. Rules, with their reasons, are in docs/Design/CostModel.md.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_STEPMODEL_H
+#define MPCOMM_ANALYSIS_STEPMODEL_H
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Analysis/CostModel.h"
+#include "llvm/ADT/DenseMap.h"
+#include <vector>
+
+namespace mpcomm {
+
+struct SimProblem; // mpcomm/Scheduling/Simulator.h
+
+/// A collective of the step.
+struct StepCollective {
+  CollectiveOpInterface op;
+  /// Payload on the wire and tensors of the bucket.
+  int64_t bytes = 0;
+  unsigned tensors = 0;
+  /// What it takes alone, by bytes; and by the best piece at `bytes`, or the
+  /// profile: latency, then transfer, in seconds.
+  CollectiveCost cost;
+  double latency = 0, transfer = 0;
+  /// Index in StepModel::getCommunicators.
+  unsigned communicator = 0;
+  /// Link level on which it transfers.
+  unsigned link = 0;
+  /// Its instructions; `await` is -1 where nothing awaits it.
+  int start = -1, await = -1;
+
+  double getSeconds() const { return latency + transfer; }
+};
+
+/// Ranks that differ along some axes of a mesh.
+struct StepCommunicator {
+  mlir::FlatSymbolRefAttr mesh;
+  mlir::ArrayAttr axes;
+  GroupShape shape;
+};
+
+struct StepInstruction {
+  enum class Kind : uint8_t { Compute, Start, Await };
+  Kind kind = Kind::Compute;
+  /// The op. That of Start is the mpcomm.async, or the collective itself where
+  /// it is synchronous: it then has a Start and an Await, one after the other.
+  mlir::Operation *op = nullptr;
+  double seconds = 0;  ///< of Compute
+  int collective = -1; ///< of Start and Await: index in getCollectives
+  /// Bytes allocated before it runs, and freed once it has run.
+  int64_t allocates = 0, frees = 0;
+};
+
+class StepModel {
+public:
+  /// Reads a function with a body of one block. Fails, with an error at the op,
+  /// on another number of blocks, on tensors of dynamic shape, and where a mesh
+  /// or an axis is not found. Time: linear in ops, operands and uses.
+  static llvm::FailureOr<StepModel> get(mlir::FunctionOpInterface function,
+                                        const CostModel &model);
+
+  mlir::FunctionOpInterface getFunction() const { return function; }
+
+  /// One per op of the body but the terminator and ops that take no time and no
+  /// memory, in program order.
+  llvm::ArrayRef<StepInstruction> getInstructions() const {
+    return instructions;
+  }
+  /// In the order of their starts.
+  llvm::ArrayRef<StepCollective> getCollectives() const { return collectives; }
+  llvm::ArrayRef<StepCommunicator> getCommunicators() const {
+    return communicators;
+  }
+
+  /// Seconds of an op of the body, fused as in this program; 0 for collectives
+  /// and for ops that it does not know.
+  double getSeconds(mlir::Operation *op) const;
+  /// Position of an op of the body, from 0; -1 for others.
+  int getPosition(mlir::Operation *op) const;
+  /// The kernel that an op runs in: ops of one number are one pass over memory.
+  /// -1: none.
+  int getKernel(mlir::Operation *op) const;
+  /// Bytes that a value of the body holds from its op on: 0 for intermediates
+  /// of a kernel, views, and results that take a donated or an operand's
+  /// buffer.
+  int64_t getBytes(mlir::Value value) const;
+  /// The last position at which a buffer is needed, through views and futures;
+  /// the number of ops where the function returns it.
+  int getLastUse(mlir::Value value) const;
+
+  /// Seconds of all compute.
+  double getComputeSeconds() const { return computeSeconds; }
+  /// Bytes of the arguments, which stay through the step.
+  int64_t getStaticBytes() const { return staticBytes; }
+  /// The most bytes at a time in program order, arguments included.
+  int64_t getPeakBytes() const { return peakBytes; }
+
+  /// All ranks run this step: one class. SimInstruction i is instruction i, and
+  /// SimCollective i collective i.
+  SimProblem buildSimProblem(const CostModel &model) const;
+
+private:
+  friend class StepBuilder;
+  mlir::FunctionOpInterface function;
+  std::vector<StepInstruction> instructions;
+  std::vector<StepCollective> collectives;
+  std::vector<StepCommunicator> communicators;
+  int64_t ranks = 1;
+
+  /// Numbers: ops by position; values are the arguments, then results in order.
+  llvm::DenseMap<mlir::Operation *, int> positions;
+  std::vector<double> seconds;  ///< by position
+  std::vector<int> kernels;     ///< by position
+  std::vector<int> firstResult; ///< by position: number of its first result
+  std::vector<int64_t> bytes;   ///< by value
+  std::vector<int> lastUses;    ///< by value
+  double computeSeconds = 0;
+  int64_t staticBytes = 0, peakBytes = 0;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_STEPMODEL_H

@@ -8,9 +8,10 @@
 //
 // Computation and collectives with their dependencies; wanted is an order of
 // the computation and of the starts and awaits of the collectives with the
-// least simulated step time, under a hard bound on memory. Already with one
-// stream, no bound and no memory it is NP-hard (it holds 1|r_j|L_max, Garey
-// and Johnson, "Computers and Intractability", 1979, problem SS1).
+// least simulated step time, under a hard bound on memory. It is NP-hard even
+// where computation is one chain and memory is plenty: heads from the chain and
+// tails on streams of their own make it sequencing with release times and
+// deadlines (Garey and Johnson, "Computers and Intractability", 1979, SS1).
 //
 // Model, algorithm and proofs: docs/Design/Overlap.md
 //

@@ -1,0 +1,61 @@
+//===- SimulatorImpl.h - parts of the simulator -----------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Which collectives meet, and what is derived when the event queue is empty.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_SCHEDULING_SIMULATORIMPL_H
+#define MPCOMM_LIB_SCHEDULING_SIMULATORIMPL_H
+
+#include "mpcomm/Scheduling/Simulator.h"
+
+namespace mpcomm::simulator {
+
+struct Member {
+  int classIndex, collective;
+};
+
+/// The collectives that the k-th Starts on a communicator bring together.
+/// Fewer members than the communicator has classes: it never begins.
+struct Match {
+  int communicator = 0;
+  double latency = 0, transfer = 0;
+  std::vector<Member> members;
+};
+
+struct Matching {
+  explicit Matching(const SimProblem &problem);
+  std::vector<Match> matches;
+  std::vector<std::vector<int>> ofCommunicator; // in the order of Starts
+  std::vector<std::vector<int>> matchOf;        // of class, of collective
+  std::vector<std::vector<int>> awaitedAtEnd;   // collectives without an Await
+};
+
+/// Where a class stands: the match it waits for (-1: it ended), and its
+/// instruction.
+struct Waiting {
+  int match = -1, instruction = 0;
+};
+
+/// The cycle of classes that wait for each other, or the chain that ends at a
+/// class which ended. `next`: the match at which each communicator stands.
+std::string describeDeadlock(const SimProblem &problem,
+                             const Matching &matching,
+                             const std::vector<Waiting> &waiting,
+                             const std::vector<int> &next);
+
+/// Fills in the totals, the memory, the reasons and the lower bound.
+/// `arrivals`: when the last member reached the Start of each match; in
+/// `slowdown` stands the time for which the class computed.
+void summarize(const SimProblem &problem, const Matching &matching,
+               const std::vector<double> &arrivals, SimResult &result);
+
+} // namespace mpcomm::simulator
+
+#endif // MPCOMM_LIB_SCHEDULING_SIMULATORIMPL_H

@@ -20,6 +20,7 @@
 #include "../core/Error.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,25 @@ public:
   /// Moves the started collectives on as far as is possible without waiting.
   /// Sets `moved` where anything happened.
   virtual Error progress(bool &moved) = 0;
+
+  /// Whether collectives move on without calls of progress(), on a thread of
+  /// the communicator's own. Then nobody needs to poll for them.
+  virtual bool movesByItself() const { return false; }
+
+  /// Where it moves by itself: blocks until something has moved since the last
+  /// progress(), at most `seconds`, and returns true. Any thread may call it.
+  virtual bool waitForMove(double seconds) {
+    (void)seconds;
+    return false;
+  }
+
+  /// When the next collective that is finished, and was not asked for yet,
+  /// began and ended, in ns of CLOCK_MONOTONIC; nothing where whoever polls
+  /// knows as well.
+  struct Span {
+    uint64_t begin, end;
+  };
+  virtual std::optional<Span> takeSpan() { return std::nullopt; }
 
   /// How many of the started collectives are finished.
   uint64_t finishedCount() const { return finished; }

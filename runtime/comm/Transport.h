@@ -7,7 +7,8 @@
 //
 // A process that has joined a world of ranks holds one transport. It makes
 // communicators and memory that they reach without staging, and carries the
-// news of a failed rank. shm::World::join and joinMpi make transports.
+// news of a failed rank. shm::World::join, joinMpi and joinGloo make
+// transports.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +30,7 @@ public:
   virtual unsigned size() const = 0;
   /// How many ranks run on this machine, as far as is known.
   virtual unsigned localRanks() const = 0;
-  /// "shm" or "mpi".
+  /// "shm", "mpi" or "gloo".
   virtual const char *name() const = 0;
 
   /// Makes a communicator of the ranks `group` (ascending, this rank among

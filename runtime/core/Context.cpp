@@ -12,10 +12,15 @@
 #include "ContextState.h"
 #include "DType.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 using namespace mprt;
+
+/// How long a wait blocks where a communicator moves by itself, before it looks
+/// at other streams and at the clock.
+static constexpr double blockedSeconds = 1e-3;
 
 //===----------------------------------------------------------------------===//
 // Errors
@@ -91,15 +96,23 @@ void Context::State::threadMain() {
       backoff.reset();
       continue;
     }
+    Communicator *first = nullptr;
+    for (auto &stream : streams)
+      if (!first && !stream->idle())
+        first = &stream->communicator();
     guard.unlock();
-    backoff.pause();
+    if (!first || !first->waitForMove(blockedSeconds))
+      backoff.pause();
     guard.lock();
   }
 }
 
 uint64_t Context::State::enqueue(uint32_t stream, const StreamWork &work) {
   auto guard = lock();
-  uint64_t position = comm(stream).push(work);
+  StreamWork pushed = work;
+  if (trace.enabled())
+    pushed.queued = nowNanoseconds();
+  uint64_t position = comm(stream).push(pushed);
   inFlight.store(1, std::memory_order_relaxed);
   if (threaded)
     wake.notify_one();
@@ -168,7 +181,8 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
       lastMove = 0; // the clock is read at the next check
       continue;
     }
-    bool check = backoff.pause();
+    bool check =
+        queue.communicator().waitForMove(blockedSeconds) || backoff.pause();
     // A failure counts only where the work cannot be finished without the rank
     // that failed: one more turn tells.
     if (transport) {
@@ -211,6 +225,9 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
     TraceEvent event{};
     event.kind = TraceEvent::Wait;
     event.stream = MPRT_COMPUTE_STREAM;
+    event.waitedStream = stream;
+    event.position = position;
+    event.collective = waited.collective;
     event.name = "wait";
     event.location = "";
     if (const mprt_collective *collective = waited.collective) {
@@ -286,6 +303,11 @@ Context::create(const ContextOptions &options, Transport *transport,
     return raw->comm(stream).reached(position);
   };
   bool spareCore = availableCores() > state->ranks;
+  bool needsPolls = std::any_of(
+      state->streams.begin(), state->streams.end(),
+      [](const auto &s) { return !s->communicator().movesByItself(); });
+  if (!needsPolls && *mode == ProgressMode::Auto)
+    mode = ProgressMode::Poll;
   state->threaded =
       !state->streams.empty() &&
       (*mode == ProgressMode::Thread ||

@@ -30,16 +30,18 @@ public:
       : state(state), begin(state.trace.enabled() ? nowNanoseconds() : 0) {}
 
   void end(TraceEvent::Kind kind, uint32_t stream, const char *name,
-           const char *location, uint64_t bytes) {
+           const char *location, uint64_t bytes, uint64_t flops = 0) {
     if (!begin)
       return;
-    TraceEvent event{kind,
-                     stream,
-                     name ? name : nameOf(kind),
-                     location ? location : "",
-                     begin,
-                     nowNanoseconds(),
-                     bytes};
+    TraceEvent event{};
+    event.kind = kind;
+    event.stream = stream;
+    event.name = name ? name : nameOf(kind);
+    event.location = location ? location : "";
+    event.begin = begin;
+    event.end = nowNanoseconds();
+    event.bytes = bytes;
+    event.flops = flops;
     auto guard = state.lock();
     state.trace.record(event);
   }
@@ -84,7 +86,7 @@ mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
   Span span(state);
   kernel->fn(args);
   span.end(TraceEvent::Kernel, stream, kernel->name, kernel->location,
-           kernel->bytes);
+           kernel->bytes, kernel->flops);
   ++state.stats.launches;
   state.poll();
   return state.status;
@@ -101,7 +103,11 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
     auto guard = state.lock();
     return state.fail(error);
   }
-  span.end(TraceEvent::Gemm, stream, desc->name, desc->location, 0);
+  uint64_t flops =
+      2 * uint64_t(desc->m) * uint64_t(desc->n) * uint64_t(desc->k);
+  for (uint32_t d = 0; d < desc->batch_rank; ++d)
+    flops *= uint64_t(desc->batch[d]);
+  span.end(TraceEvent::Gemm, stream, desc->name, desc->location, 0, flops);
   ++state.stats.gemms;
   state.poll();
   return state.status;

@@ -29,17 +29,27 @@ uint64_t Stream::push(const StreamWork &work) {
 
 void Stream::retire(Trace &trace, uint32_t number) {
   uint64_t position = retired.load(std::memory_order_relaxed) + 1;
+  const StreamWork &work = at(position);
+  std::optional<Communicator::Span> span;
+  if (work.kind == StreamWork::Collective)
+    span = comm->takeSpan();
   if (trace.enabled()) {
-    const StreamWork &work = at(position);
     TraceEvent event{};
     event.stream = number;
     event.location = "";
+    event.queued = work.queued;
     event.begin = work.begin;
     event.end = nowNanoseconds();
+    event.position = position;
     event.bytes = work.bytes;
     switch (work.kind) {
     case StreamWork::Collective:
       event.kind = TraceEvent::Collective;
+      event.collective = work.collective;
+      if (span) {
+        event.begin = span->begin;
+        event.end = span->end;
+      }
       event.name = work.collective->name
                        ? work.collective->name
                        : nameOf(mprt_collective_kind(work.collective->kind));

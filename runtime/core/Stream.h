@@ -39,7 +39,8 @@ struct StreamWork {
   /// Wait: until this stream has retired this position.
   uint32_t otherStream = 0;
   uint64_t otherPosition = 0;
-  /// ns, when it was issued.
+  /// ns, when it was pushed and when it was issued; 0 without a trace.
+  uint64_t queued = 0;
   uint64_t begin = 0;
 };
 

@@ -14,6 +14,8 @@
 #ifndef MPCOMM_RUNTIME_CORE_TRACE_H
 #define MPCOMM_RUNTIME_CORE_TRACE_H
 
+#include "mpcomm/Runtime/mprt.h"
+
 #include <cstdint>
 #include <ctime>
 #include <vector>
@@ -41,6 +43,16 @@ struct TraceEvent {
   uint64_t begin, end; ///< ns
   /// Bytes moved: as the kernel's descriptor says; a collective's payload.
   uint64_t bytes;
+  /// Of a collective: when the program enqueued it, ns.
+  uint64_t queued = 0;
+  /// Of a collective, and of a wait for one: which of its stream it is, from 1.
+  uint64_t position = 0;
+  /// Floating point operations of a kernel or a product.
+  uint64_t flops = 0;
+  /// Of a wait: the stream that was waited for.
+  uint32_t waitedStream = 0;
+  /// Of a collective, and of a wait for one: the descriptor; else null.
+  const mprt_collective *collective = nullptr;
 };
 
 /// The name of an event's kind, as in "kernel"; a trace viewer's category.

@@ -208,8 +208,8 @@ void Runner::runOne(const Case &test) {
                        self * c.count + i, element, why);
       break;
     case MPRT_ALL_GATHER:
-      good = isInput(type, seed, unsigned(i / c.count), i % c.count, element,
-                     why);
+      good =
+          isInput(type, seed, unsigned(i / c.count), i % c.count, element, why);
       break;
     case MPRT_ALL_TO_ALL:
       good = isInput(type, seed, unsigned(i / c.count),
@@ -242,8 +242,8 @@ static Case makeCase(mprt_collective_kind kind, mprt_dtype type,
   c.id = uint32_t(kind) * 16 + type;
   c.kind = uint8_t(kind);
   c.type = uint8_t(type);
-  c.accumulate = uint8_t(type == MPRT_F16 || type == MPRT_BF16 ? MPRT_F32
-                                                               : type);
+  c.accumulate =
+      uint8_t(type == MPRT_F16 || type == MPRT_BF16 ? MPRT_F32 : type);
   c.peer = -1;
   c.count = count;
   c.name = "case";
@@ -259,8 +259,8 @@ static void runRing(Rank &rank, mprt_dtype type, uint64_t count,
     return;
   rank.begin(std::string("send and recv ") + mprt::nameOf(type) + " of " +
              std::to_string(count) + ", " + nameOf(memory));
-  bool inArena = memory == Memory::Arena ||
-                 (memory == Memory::Mixed && self % 2 == 0);
+  bool inArena =
+      memory == Memory::Arena || (memory == Memory::Mixed && self % 2 == 0);
   uint64_t width = sizeOf(type);
   Buffer input(rank, inArena, 0, count * width, 0);
   Buffer output(rank, inArena, 1, count * width, 0);

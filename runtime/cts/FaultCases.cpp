@@ -13,6 +13,7 @@
 
 #include "Harness.h"
 
+#include "comm/gloo/Gloo.h"
 #include "comm/shm/World.h"
 
 #include <chrono>
@@ -130,9 +131,8 @@ static unsigned timeoutBody(Rank &rank) {
     return 0;
   }
   double begin = seconds();
-  Error error =
-      rank.owner().run(sum(count, "grads"), rank.arenaBuffer(),
-                       rank.arenaBuffer());
+  Error error = rank.owner().run(sum(count, "grads"), rank.arenaBuffer(),
+                                 rank.arenaBuffer());
   double took = seconds() - begin;
   bool first = error.status() == MPRT_TIMEOUT;
   // The other of the two may be told by the first.
@@ -218,12 +218,34 @@ static unsigned integerMeanBody(Rank &rank) {
   return rank.numFailures();
 }
 
-static unsigned runFault(const Fault &fault) {
-  Expected<std::unique_ptr<shm::World>> world =
-      shm::World::create(numRanks, shm::WorldOptions{});
-  if (!world) {
-    fprintf(stderr, "FAILED %s: %s\n", fault.name,
-            world.error().message().c_str());
+/// The ranks of one case meet over shared memory, or over TCP.
+static Expected<std::unique_ptr<Transport>>
+joinWorld(shm::World *world, GlooOptions options, unsigned rank) {
+  if (world)
+    return world->join(rank);
+  options.rank = rank;
+  options.timeoutSeconds = 10;
+  return joinGloo(options);
+}
+
+static unsigned runFault(const Fault &fault, bool overGloo) {
+  std::unique_ptr<shm::World> world;
+  GlooOptions options;
+  Error problem;
+  if (overGloo) {
+    options.size = numRanks;
+    Expected<int> listener = listenOnLoopback(options.port);
+    if (listener)
+      options.listener = *listener;
+    problem = listener.error();
+  } else {
+    auto made = shm::World::create(numRanks, shm::WorldOptions{});
+    if (made)
+      world = made.take();
+    problem = made.error();
+  }
+  if (problem) {
+    fprintf(stderr, "FAILED %s: %s\n", fault.name, problem.message().c_str());
     return 1;
   }
   pid_t pids[numRanks];
@@ -231,7 +253,8 @@ static unsigned runFault(const Fault &fault) {
     pids[r] = fork();
     if (pids[r] == 0) {
       unsigned failures = 1;
-      Expected<std::unique_ptr<Transport>> transport = (*world)->join(r);
+      Expected<std::unique_ptr<Transport>> transport =
+          joinWorld(world.get(), options, r);
       if (transport) {
         ContextOptions options;
         options.events = 1;
@@ -246,8 +269,10 @@ static unsigned runFault(const Fault &fault) {
       _exit(failures ? 1 : 0);
     }
   }
-  if (fault.launcher)
-    fault.launcher(**world, pids);
+  if (overGloo)
+    close(options.listener);
+  else if (fault.launcher)
+    fault.launcher(*world, pids);
   unsigned failures = 0;
   for (unsigned r = 0; r < numRanks; ++r) {
     int status = 0;
@@ -262,7 +287,7 @@ static unsigned runFault(const Fault &fault) {
   return failures;
 }
 
-unsigned mprt::cts::runFaultCases() {
+unsigned mprt::cts::runFaultCases(bool overGloo) {
   const Fault faults[] = {
       {"mismatch", 20, mismatchBody, nullptr},
       {"different kinds", 20, differentKindBody, nullptr},
@@ -275,11 +300,16 @@ unsigned mprt::cts::runFaultCases() {
       {"invalid", 20, invalidBody, nullptr},
       {"integer mean", 20, integerMeanBody, nullptr},
   };
-  unsigned failures = 0;
-  for (const Fault &fault : faults)
-    failures += runFault(fault);
-  printf("shm, faults: %zu cases, %u failures\n",
-         sizeof(faults) / sizeof(faults[0]), failures);
+  unsigned failures = 0, cases = 0;
+  for (const Fault &fault : faults) {
+    // Over TCP a rank that is stopped is one that does not come.
+    if (overGloo && fault.launcher)
+      continue;
+    ++cases;
+    failures += runFault(fault, overGloo);
+  }
+  printf("%s, faults: %u cases, %u failures\n", overGloo ? "gloo" : "shm",
+         cases, failures);
   return failures;
 }
 

@@ -77,9 +77,9 @@ void runNanCases(Rank &rank);
 /// Several in flight, waits in any order, copies and waits on streams.
 void runAsyncCases(Rank &rank);
 
-/// Mismatches, timeouts, deaths: each in a world of its own, made here. Returns
-/// the number of failures.
-unsigned runFaultCases();
+/// Mismatches, timeouts, deaths: each in a world of its own, made here, of
+/// shared memory or over Gloo. Returns the number of failures.
+unsigned runFaultCases(bool overGloo);
 /// A mismatch among the ranks of a world that stands already, after which
 /// nothing can be done in it.
 unsigned runMismatchCase(Transport &transport);

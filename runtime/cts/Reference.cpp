@@ -118,8 +118,7 @@ static bool isReducedFloat(mprt_dtype type, mprt_dtype accumulate,
   mprt_dtype kept = accumulate == MPRT_F64 ? MPRT_F64
                     : type == MPRT_F64     ? MPRT_F64
                                            : MPRT_F32;
-  long double scale =
-      reduction == MPRT_PROD ? std::fabs(result) : magnitude;
+  long double scale = reduction == MPRT_PROD ? std::fabs(result) : magnitude;
   long double tolerance = epsilonOf(kept) * size * scale +
                           epsilonOf(type) * std::fabs(result) * 1.01L;
   if (type == MPRT_F16)

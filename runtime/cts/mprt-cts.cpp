@@ -7,6 +7,9 @@
 //
 //   mprt-cts shm 1 2 3      starts 1, 2 and 3 ranks one after the other
 //   mprt-cts shm-faults     ranks that disagree, stall or die
+//   mprt-cts gloo 1 2 3     the same over TCP
+//   mprt-cts gloo-faults
+//   RANK=… … mprt-cts gloo-rank    one of the ranks that torchrun started
 //   mpirun … mprt-cts mpi   the ranks that mpirun started
 //   mpirun … mprt-cts mpi-mismatch     with MPRT_CHECK=1
 //
@@ -16,6 +19,7 @@
 
 #include "Harness.h"
 
+#include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
 #include "comm/shm/World.h"
 
@@ -53,6 +57,15 @@ static int runRank(Transport &transport, bool quick) {
   return (*rank)->numFailures() ? 1 : 0;
 }
 
+/// 1 where a child failed.
+static int waitForAll() {
+  int worst = 0;
+  for (int status = 0; wait(&status) > 0;)
+    if (status != 0)
+      worst = 1;
+  return worst;
+}
+
 static int runShm(unsigned ranks, bool quick) {
   Expected<std::unique_ptr<shm::World>> world =
       shm::World::create(ranks, shm::WorldOptions{});
@@ -72,11 +85,34 @@ static int runShm(unsigned ranks, bool quick) {
       fflush(stdout);
       _exit(status);
     }
-  int worst = 0;
-  for (int status = 0; wait(&status) > 0;)
-    if (status != 0)
-      worst = 1;
-  return worst;
+  return waitForAll();
+}
+
+/// The same cases over TCP on this machine.
+static int runGloo(unsigned ranks, bool quick) {
+  GlooOptions options;
+  options.size = ranks;
+  Expected<int> listener = listenOnLoopback(options.port);
+  if (!listener)
+    return complain(listener.error());
+  options.listener = *listener;
+  fflush(stdout);
+  for (unsigned r = 0; r < ranks; ++r)
+    if (fork() == 0) {
+      options.rank = r;
+      int status = 1;
+      {
+        Expected<std::unique_ptr<Transport>> transport = joinGloo(options);
+        if (transport)
+          status = runRank(**transport, quick);
+        else
+          complain(transport.error());
+      }
+      fflush(stdout);
+      _exit(status);
+    }
+  close(*listener);
+  return waitForAll();
 }
 
 int main(int argc, char **argv) {
@@ -90,8 +126,23 @@ int main(int argc, char **argv) {
       worst |= runShm(unsigned(atoi(argv[i])), quick);
     return worst;
   }
-  if (!strcmp(what, "shm-faults"))
-    return runFaultCases() ? 1 : 0;
+  if (!strcmp(what, "gloo") && argc > 2) {
+    int worst = 0;
+    for (int i = 2; i < argc; ++i)
+      worst |= runGloo(unsigned(atoi(argv[i])), quick);
+    return worst;
+  }
+  if (!strcmp(what, "gloo-rank")) {
+    Expected<GlooOptions> options = glooOptionsFromEnvironment();
+    if (!options)
+      return complain(options.error());
+    Expected<std::unique_ptr<Transport>> transport = joinGloo(*options);
+    if (!transport)
+      return complain(transport.error());
+    return runRank(**transport, quick);
+  }
+  if (!strcmp(what, "shm-faults") || !strcmp(what, "gloo-faults"))
+    return runFaultCases(what[0] == 'g') ? 1 : 0;
   if (!strcmp(what, "mpi") || !strcmp(what, "mpi-mismatch")) {
     Expected<std::unique_ptr<Transport>> transport = joinMpi(MpiOptions{});
     if (!transport)
@@ -100,7 +151,8 @@ int main(int argc, char **argv) {
       return runRank(**transport, quick);
     return runMismatchCase(**transport) ? 1 : 0;
   }
-  fprintf(stderr, "usage: mprt-cts [--quick] shm RANKS… | shm-faults | mpi | "
-                  "mpi-mismatch\n");
+  fprintf(stderr,
+          "usage: mprt-cts [--quick] shm RANKS… | gloo RANKS… | gloo-rank | "
+          "mpi | mpi-mismatch | shm-faults | gloo-faults\n");
   return 2;
 }

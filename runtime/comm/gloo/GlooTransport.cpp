@@ -1,0 +1,296 @@
+//===- GlooTransport.cpp - a rank that meets the others over TCP ----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ControlClient.h"
+#include "ControlServer.h"
+#include "Gloo.h"
+#include "GlooCommunicator.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace mprt;
+
+/// How long after a rank has left what it sent may still be on its way.
+static constexpr double leftSeconds = 0.5;
+
+namespace {
+
+/// Gloo's addresses, through the meeting's store.
+class MeetingStore final : public gloo::rendezvous::Store {
+public:
+  MeetingStore(control::Client &client, std::string prefix, double seconds)
+      : client(client), prefix(std::move(prefix)), seconds(seconds) {}
+
+  void set(const std::string &key, const std::vector<char> &data) override {
+    check(client.set(prefix + key, std::string(data.begin(), data.end())));
+  }
+  std::vector<char> get(const std::string &key) override {
+    Expected<std::string> value = client.get(prefix + key, seconds);
+    if (!value)
+      check(value.error());
+    return {value->begin(), value->end()};
+  }
+  void wait(const std::vector<std::string> &keys) override {
+    for (const std::string &key : keys)
+      (void)get(key);
+  }
+  void wait(const std::vector<std::string> &keys,
+            const std::chrono::milliseconds &) override {
+    wait(keys);
+  }
+
+private:
+  static void check(const Error &error) {
+    if (error)
+      throw std::runtime_error(error.message());
+  }
+
+  control::Client &client;
+  std::string prefix;
+  double seconds;
+};
+
+class GlooTransport final : public Transport {
+public:
+  explicit GlooTransport(const GlooOptions &options) : options(options) {}
+  ~GlooTransport() override;
+
+  Error initialize();
+
+  unsigned rank() const override { return options.rank; }
+  unsigned size() const override { return options.size; }
+  unsigned localRanks() const override { return client->localRanks(); }
+  const char *name() const override { return "gloo"; }
+
+  Expected<std::unique_ptr<Communicator>>
+  createCommunicator(std::vector<unsigned> group) override;
+  Expected<void *> allocate(uint64_t bytes) override;
+
+  void reportFailure(const Error &error) override {
+    failed = true;
+    client->reportFailure(error);
+  }
+  std::optional<Error> reportedFailure() override { return client->failure(); }
+  std::optional<Error> examineRank(unsigned r) override;
+
+private:
+  Error startServer();
+  Error makeDevice();
+
+  GlooOptions options;
+  std::unique_ptr<control::Server> server;
+  std::unique_ptr<control::Client> client;
+  std::shared_ptr<gloo::transport::Device> device;
+  std::vector<std::unique_ptr<GlooLinks>> retired;
+  std::vector<std::pair<void *, uint64_t>> allocations;
+  uint64_t chunkBytes = 512 << 10;
+  unsigned communicators = 0;
+  bool failed = false;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Joining and leaving
+//===----------------------------------------------------------------------===//
+
+/// A socket that listens on `port` of all addresses.
+static Expected<int> listenOn(uint16_t port) {
+  int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = in6addr_any;
+  six.sin6_port = htons(port);
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_ANY);
+  four.sin_port = htons(port);
+  auto *address = reinterpret_cast<sockaddr *>(&six);
+  socklen_t length = sizeof(six);
+  int off = 0, on = 1;
+  if (fd >= 0) {
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  } else { // a machine without IPv6
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address = reinterpret_cast<sockaddr *>(&four);
+    length = sizeof(four);
+  }
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (fd >= 0 && bind(fd, address, length) == 0 && listen(fd, 4096) == 0)
+    return fd;
+  Error error = makeError(
+      MPRT_IO_ERROR, "rank 0 cannot listen on port ", port, ": ",
+      strerror(errno),
+      "; MASTER_PORT chooses another, MPRT_MASTER_PORT one for us alone");
+  if (fd >= 0)
+    close(fd);
+  return error;
+}
+
+Error GlooTransport::startServer() {
+  int listener = options.listener;
+  if (options.rank != 0) {
+    if (listener >= 0)
+      close(listener);
+    return {};
+  }
+  if (listener < 0) {
+    Expected<int> made = listenOn(options.port);
+    if (!made)
+      return made.error();
+    listener = *made;
+  }
+  auto started =
+      control::Server::start(listener, options.size, options.timeoutSeconds);
+  if (!started)
+    return started.error();
+  server = started.take();
+  return {};
+}
+
+Error GlooTransport::makeDevice() {
+  gloo::transport::tcp::attr attributes;
+  if (options.interface.empty())
+    attributes.hostname = client->localAddress();
+  else
+    attributes.iface = options.interface;
+  // Gloo's thread inherits what this one has: it moves the data, and goes first
+  // where that is permitted; signals are for the program's own threads.
+  Error error;
+  std::thread maker([&] {
+    setpriority(PRIO_PROCESS, id_t(syscall(SYS_gettid)), -5);
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    try {
+      device = gloo::transport::tcp::CreateDevice(attributes);
+    } catch (const std::exception &failure) {
+      error =
+          makeError(MPRT_IO_ERROR, "rank ", options.rank, ": Gloo cannot use ",
+                    options.interface.empty() ? "address " : "interface ",
+                    options.interface.empty() ? client->localAddress()
+                                              : options.interface,
+                    ": ", failure.what());
+    }
+  });
+  maker.join();
+  return error;
+}
+
+Error GlooTransport::initialize() {
+  if (const char *text = getenv("MPRT_GLOO_CHUNK")) {
+    const char *end = text + strlen(text);
+    auto [stop, code] = std::from_chars(text, end, chunkBytes);
+    if (code != std::errc() || stop != end || chunkBytes < 64 ||
+        chunkBytes > (1 << 30))
+      return makeError(MPRT_INVALID_ARGUMENT,
+                       "expected MPRT_GLOO_CHUNK to be bytes from 64 to 1 GiB, "
+                       "found '",
+                       text, "'");
+    chunkBytes = (chunkBytes + 63) / 64 * 64;
+  }
+  if (Error error = startServer())
+    return error;
+  auto joined = control::Client::join(options);
+  if (!joined)
+    return joined.error();
+  client = joined.take();
+  // Gloo writes to sockets without MSG_NOSIGNAL.
+  struct sigaction action;
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
+    signal(SIGPIPE, SIG_IGN);
+  return makeDevice();
+}
+
+GlooTransport::~GlooTransport() {
+  if (client && !failed && !client->failure())
+    client->leave(options.timeoutSeconds);
+  retired.clear();
+  device.reset();
+  client.reset();
+  server.reset();
+  for (auto [memory, bytes] : allocations)
+    munmap(memory, bytes);
+}
+
+//===----------------------------------------------------------------------===//
+// What it makes
+//===----------------------------------------------------------------------===//
+
+Expected<std::unique_ptr<Communicator>>
+GlooTransport::createCommunicator(std::vector<unsigned> group) {
+  auto position = std::find(group.begin(), group.end(), options.rank);
+  if (position == group.end() || !std::is_sorted(group.begin(), group.end()) ||
+      group.back() >= options.size)
+    return makeError(MPRT_INVALID_ARGUMENT, "rank ", options.rank, " of ",
+                     options.size,
+                     " cannot make a communicator of a group that is not "
+                     "ascending or that it is not in");
+  auto rank = unsigned(position - group.begin());
+  std::string prefix = std::to_string(communicators++) + "/" +
+                       std::to_string(group.front()) + "/";
+  std::unique_ptr<GlooLinks> links;
+  if (group.size() > 1) {
+    try {
+      auto context = std::make_shared<gloo::rendezvous::Context>(
+          int(rank), int(group.size()));
+      context->setTimeout(
+          std::chrono::milliseconds(int64_t(options.timeoutSeconds * 1000)));
+      MeetingStore store(*client, prefix, options.timeoutSeconds);
+      context->connectFullMesh(store, device);
+      links = std::make_unique<GlooLinks>(std::move(context), chunkBytes);
+    } catch (const std::exception &failure) {
+      if (std::optional<Error> news = client->failure())
+        return *news;
+      return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
+                       ": cannot connect to the other ranks: ", failure.what());
+    } catch (const PeerLost &lost) {
+      return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
+                       ": lost the connection to rank ", group[lost.peer], ": ",
+                       lost.what);
+    }
+  }
+  return std::unique_ptr<Communicator>(new GlooCommunicator(
+      std::move(group), rank, std::move(links), *client, retired));
+}
+
+Expected<void *> GlooTransport::allocate(uint64_t bytes) {
+  uint64_t size = std::max<uint64_t>(bytes, 1);
+  void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED)
+    return makeError(MPRT_OUT_OF_MEMORY, "rank ", options.rank,
+                     ": cannot allocate ", bytes, " bytes: ", strerror(errno));
+  allocations.emplace_back(memory, size);
+  return memory;
+}
+
+std::optional<Error> GlooTransport::examineRank(unsigned r) {
+  // The news may overtake what the rank has sent before.
+  if (!client->hasLeft(r, leftSeconds))
+    return std::nullopt;
+  return makeError(MPRT_PEER_FAILED, "rank ", r,
+                   " has left after fewer collectives");
+}
+
+Transport *mprt_gloo_join(const GlooOptions &options, Error &error) {
+  auto transport = std::make_unique<GlooTransport>(options);
+  error = transport->initialize();
+  return error ? nullptr : transport.release();
+}

@@ -1,0 +1,120 @@
+//===- LoadGloo.cpp - finds the Gloo backend and its options --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Gloo.h"
+
+#include "../LoadBackend.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace mprt;
+
+static constexpr uint16_t defaultPort = 29500; // torchrun's
+
+/// Reads a number of at most `most` from a variable; `missing` where it is not
+/// set.
+static Error readNumber(const char *name, uint64_t most,
+                        std::optional<uint64_t> missing, uint64_t &value) {
+  const char *text = getenv(name);
+  if (!text || !*text) {
+    if (!missing)
+      return makeError(MPRT_INVALID_ARGUMENT, "environment: ", name,
+                       " is not set; Gloo needs RANK, WORLD_SIZE, MASTER_ADDR "
+                       "and MASTER_PORT, which torchrun sets");
+    value = *missing;
+    return {};
+  }
+  const char *end = text + strlen(text);
+  auto [stop, code] = std::from_chars(text, end, value);
+  if (code != std::errc() || stop != end || value > most)
+    return makeError(MPRT_INVALID_ARGUMENT, "environment: expected ", name,
+                     " to be a number of at most ", most, ", found '", text,
+                     "'");
+  return {};
+}
+
+Expected<GlooOptions> mprt::glooOptionsFromEnvironment(unsigned rank,
+                                                       unsigned size) {
+  GlooOptions options;
+  options.rank = rank;
+  options.size = size;
+  const char *address = getenv("MASTER_ADDR");
+  if (!address || !*address)
+    return makeError(MPRT_INVALID_ARGUMENT,
+                     "environment: MASTER_ADDR is not set; it names the "
+                     "machine of rank 0 (torchrun sets it)");
+  options.address = address;
+  uint64_t port = 0;
+  if (Error error = readNumber("MASTER_PORT", 65535, defaultPort, port))
+    return error;
+  const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent && !strcmp(agent, "True"))
+    ++port;
+  if (Error error = readNumber("MPRT_MASTER_PORT", 65535, port, port))
+    return error;
+  if (port == 0 || port > 65535)
+    return makeError(MPRT_INVALID_ARGUMENT,
+                     "environment: expected MASTER_PORT from 1 to 65535");
+  options.port = uint16_t(port);
+  if (const char *interface = getenv("GLOO_SOCKET_IFNAME"))
+    options.interface = interface;
+  return options;
+}
+
+Expected<GlooOptions> mprt::glooOptionsFromEnvironment() {
+  uint64_t rank = 0, size = 0;
+  if (Error error = readNumber("RANK", 1 << 20, std::nullopt, rank))
+    return error;
+  if (Error error = readNumber("WORLD_SIZE", 1 << 20, std::nullopt, size))
+    return error;
+  if (rank >= size)
+    return makeError(MPRT_INVALID_ARGUMENT, "environment: RANK=", rank,
+                     " and WORLD_SIZE=", size,
+                     " are no rank and number of ranks");
+  return glooOptionsFromEnvironment(unsigned(rank), unsigned(size));
+}
+
+Expected<int> mprt::listenOnLoopback(uint16_t &port) {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto *general = reinterpret_cast<sockaddr *>(&address);
+  if (fd < 0 || bind(fd, general, length) != 0 || listen(fd, 4096) != 0 ||
+      getsockname(fd, general, &length) != 0) {
+    Error error = makeError(MPRT_IO_ERROR,
+                            "cannot listen on 127.0.0.1: ", strerror(errno));
+    if (fd >= 0)
+      close(fd);
+    return error;
+  }
+  port = ntohs(address.sin_port);
+  return fd;
+}
+
+Expected<std::unique_ptr<Transport>>
+mprt::joinGloo(const GlooOptions &options) {
+  Expected<void *> symbol = loadBackend(
+      {"libmprt_gloo.so", "mprt_gloo_join", /*global=*/false, "no Gloo",
+       "the gloo communicator needs libmprt_gloo.so, which is built "
+       "where Gloo's headers are, and libgloo"});
+  if (!symbol)
+    return symbol.error();
+  auto *join = reinterpret_cast<decltype(&mprt_gloo_join)>(*symbol);
+  Error error;
+  Transport *transport = join(options, error);
+  if (!transport)
+    return error ? error : Error(MPRT_INTERNAL, "Gloo did not start");
+  return std::unique_ptr<Transport>(transport);
+}

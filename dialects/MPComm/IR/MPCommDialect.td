@@ -33,14 +33,24 @@ def MPComm_Dialect : Dialect {
     - `mpcomm.range = array<i64: lo, hi>`: values of an integer batch argument
       lie in [lo, hi);
     - `mpcomm.targets`: the batch argument that holds this output's labels.
+
+    On a module, `mpcomm.cluster` says what it is compiled for
+    (`#mpcomm.cluster<…>`).
   }];
   let cppNamespace = "::mpcomm";
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let extraClassDeclaration = [{
+    /// The attribute of a module that says what it is compiled for.
+    static constexpr ::llvm::StringLiteral getClusterAttrName() {
+      return "mpcomm.cluster";
+    }
+  }];
 }
 
 class MPComm_Op<string mnemonic, list<Trait> traits = []>

@@ -76,4 +76,20 @@ def MPComm_CollectiveKind
   let genSpecializedAttr = 0;
 }
 
+/// `direct`: every rank to every other, in one step; `ring`: around a ring, or
+/// along a chain; `tree`: a double binary tree, pipelined; `halving`: recursive
+/// halving and doubling; `hierarchical`: inside blocks, across them, inside
+/// again; `measured`: a line of the cluster, or a profile.
+def MPComm_CollectiveAlgorithm
+    : I32EnumAttr<"CollectiveAlgorithm", "how a collective is run", [
+    I32EnumAttrCase<"Direct", 0, "direct">,
+    I32EnumAttrCase<"Ring", 1, "ring">,
+    I32EnumAttrCase<"Tree", 2, "tree">,
+    I32EnumAttrCase<"Halving", 3, "halving">,
+    I32EnumAttrCase<"Hierarchical", 4, "hierarchical">,
+    I32EnumAttrCase<"Measured", 5, "measured">]> {
+  let cppNamespace = "::mpcomm";
+  let genSpecializedAttr = 0;
+}
+
 #endif // MPCOMM_IR_ENUMS

@@ -34,6 +34,7 @@ for tool in [
     "mpcomm-compile",
     "mpcomm-import",
     "mpcomm-reduce",
+    "mpcomm-report",
     "mpcomm-opt",
     "mpcomm-run",
 ]:

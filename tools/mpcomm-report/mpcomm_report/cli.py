@@ -1,0 +1,113 @@
+# ===- cli.py - the command mpcomm-report ------------------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""mpcomm-report: what a training step did, and what its communication cost and why.
+
+Reads one or two timelines that mpcomm-sim or mpcomm-run wrote; of two, the simulated
+one is shown first, above the measured one. Prints a table.
+"""
+
+import argparse
+import json
+import os
+import stat
+import sys
+import tempfile
+
+from . import page, perfetto, summary
+from .timeline import ReportError, read
+
+VERSION = "mpcomm-report 0.1.0"
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="mpcomm-report", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("timelines", nargs="+", metavar="FILE",
+                   help="timeline (JSON, schema mpcomm-timeline-1); one or two")
+    p.add_argument("--json", action="store_true", help="print JSON, not the table")
+    p.add_argument("--html", metavar="OUT", help="write one self-contained page")
+    p.add_argument("--perfetto", metavar="OUT",
+                   help="write a trace for ui.perfetto.dev or chrome://tracing")
+    p.add_argument("--version", action="version", version=VERSION)
+    return p
+
+
+def is_plain(path):
+    """Whether a file can be put in the place of what is there now."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def write_all(outputs):
+    """Writes (path, text) pairs; a file appears whole, or it stays as it was."""
+    ready = []
+    path = None
+    try:
+        for path, text in outputs:
+            data = text.encode("utf-8", "backslashreplace")
+            if not is_plain(path):
+                with open(path, "wb") as out:
+                    out.write(data)
+                continue
+            handle, temporary = tempfile.mkstemp(
+                prefix=".mpcomm-report-", dir=os.path.dirname(path) or ".")
+            ready.append((temporary, path))
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)
+        while ready:
+            path = ready[0][1]
+            os.replace(*ready[0])
+            ready.pop(0)
+    except OSError as error:
+        raise ReportError("%s: %s" % (
+            path, (error.strerror or str(error)).lower())) from None
+    finally:
+        for temporary, _ in ready:
+            os.unlink(temporary)
+
+
+def run(arguments):
+    if len(arguments.timelines) > 2:
+        raise ReportError("expected one or two timelines, found %d"
+                          % len(arguments.timelines))
+    if arguments.html and arguments.html == arguments.perfetto:
+        raise ReportError("%s: named for two outputs" % arguments.html)
+    timelines = [read(path) for path in arguments.timelines]
+    timelines.sort(key=lambda t: t.kind != "simulated")
+    outputs = []
+    if arguments.html:
+        outputs.append((arguments.html, page.page(timelines)))
+    if arguments.perfetto:
+        outputs.append((arguments.perfetto, json.dumps(perfetto.trace(timelines))))
+    if arguments.json:
+        text = json.dumps(summary.facts(timelines), indent=1) + "\n"
+    else:
+        text = summary.table(timelines)
+    write_all(outputs)
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.flush()
+
+
+def main(argv=None):
+    arguments = parser().parse_args(argv)
+    try:
+        run(arguments)
+    except ReportError as error:
+        text = summary.plain(str(error))
+        sys.stderr.buffer.write(
+            ("mpcomm-report: error: %s\n" % text).encode("utf-8", "backslashreplace"))
+        return 1
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0

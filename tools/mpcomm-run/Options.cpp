@@ -126,12 +126,14 @@ const std::vector<Group> &optionTable() {
        {
            {"np", "N", "ranks to start here (default: the program's mesh)",
             natural(&O::ranks, 1, 4096)},
-           {"comm", "auto|shm|mpi",
-            "how ranks talk; auto is mpi under mpirun, srun or torchrun,\n"
-            "shm (processes started here, shared memory) otherwise",
+           {"comm", "auto|shm|mpi|gloo",
+            "how ranks talk: shared memory, MPI, or TCP by Gloo; auto is mpi\n"
+            "under mpirun or srun, gloo under torchrun, else shm. shm and,\n"
+            "without a launcher, gloo start the ranks here",
             choice<CommKind>(&O::comm, {{"auto", CommKind::Auto},
                                         {"shm", CommKind::Shm},
-                                        {"mpi", CommKind::Mpi}})},
+                                        {"mpi", CommKind::Mpi},
+                                        {"gloo", CommKind::Gloo}})},
            {"device", "host", "device that computes",
             choice<std::string>(&O::device, {{"host", "host"}})},
            {"timeout", "S",
@@ -333,7 +335,9 @@ std::string mpcomm::run::helpText() {
       "OVERVIEW: trains a compiled program on one or more ranks\n\n"
       "USAGE: mpcomm-run step.so [options]\n"
       "       mpcomm-run step.mlir --np N [options]   (compiles it first)\n"
-      "       mpirun -np N mpcomm-run step.so [options]\n\n"
+      "       mpirun -np N mpcomm-run step.so [options]\n"
+      "       torchrun --no-python --nproc-per-node N mpcomm-run step.so "
+      "[options]\n\n"
       "EXAMPLE: mpcomm-run step.so --np 2 --weights w.safetensors \\\n"
       "           --data d.safetensors --steps 100 --checkpoint "
       "c.safetensors\n";

@@ -24,7 +24,7 @@
 
 namespace mpcomm::run {
 
-enum class CommKind : uint8_t { Auto, Shm, Mpi };
+enum class CommKind : uint8_t { Auto, Shm, Mpi, Gloo };
 
 struct Options {
   std::string program;

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Started here, the launcher opens and checks everything before it forks: the
-// ranks inherit what is mapped, and a mistake is reported once. Over MPI each
-// rank does so by itself and they compare notes.
+// ranks inherit what is mapped, and a mistake is reported once. Under another
+// launcher each rank does so by itself and they compare notes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +16,7 @@
 #include "Launcher.h"
 #include "Trainer.h"
 
+#include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
 #include "comm/shm/World.h"
 
@@ -88,14 +89,70 @@ makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
   return Rank::create(transport.take(), timeoutSeconds);
 }
 
+/// How the ranks that are started here meet.
+struct Meeting {
+  std::unique_ptr<mprt::shm::World> world;
+  std::optional<mprt::GlooOptions> gloo;
+
+  mprt::Expected<std::unique_ptr<mprt::Transport>> join(uint64_t index) const {
+    if (world)
+      return world->join(static_cast<unsigned>(index));
+    mprt::GlooOptions mine = *gloo;
+    mine.rank = static_cast<unsigned>(index);
+    // As a launcher would have told it.
+    setenv("RANK", std::to_string(index).c_str(), 1);
+    setenv("LOCAL_RANK", std::to_string(index).c_str(), 1);
+    setenv("WORLD_SIZE", std::to_string(mine.size).c_str(), 1);
+    setenv("MASTER_ADDR", mine.address.c_str(), 1);
+    setenv("MASTER_PORT", std::to_string(mine.port).c_str(), 1);
+    return mprt::joinGloo(mine);
+  }
+};
+
+Result<Meeting> prepareMeeting(const Options &options, uint64_t ranks) {
+  Meeting meeting;
+  if (options.comm == CommKind::Gloo) {
+    meeting.gloo.emplace();
+    meeting.gloo->size = static_cast<unsigned>(ranks);
+    meeting.gloo->timeoutSeconds = options.timeoutSeconds;
+    auto listener = mprt::listenOnLoopback(meeting.gloo->port);
+    if (!listener)
+      return fail(listener.error().message());
+    meeting.gloo->listener = *listener;
+    return meeting;
+  }
+  auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
+  if (!world)
+    return fail(world.error().message());
+  meeting.world = world.take();
+  return meeting;
+}
+
+/// Joins the ranks that another launcher has started.
+mprt::Expected<std::unique_ptr<mprt::Transport>>
+joinLaunched(const Options &options,
+             const std::optional<LaunchedBy> &launched) {
+  bool overTcp =
+      options.comm == CommKind::Gloo ||
+      (options.comm == CommKind::Auto && launched->launcher == "torchrun");
+  if (!overTcp)
+    return mprt::joinMpi({});
+  auto gloo =
+      mprt::glooOptionsFromEnvironment(static_cast<unsigned>(launched->rank),
+                                       static_cast<unsigned>(launched->size));
+  if (!gloo)
+    return gloo.error();
+  gloo->timeoutSeconds = options.timeoutSeconds;
+  return mprt::joinGloo(*gloo);
+}
+
 /// What rank `index` does in its own process.
-int liveAsRank(Job &job, mprt::shm::World &world, const Fault &fault,
+int liveAsRank(Job &job, const Meeting &meeting, const Fault &fault,
                uint64_t index, RankPosition &position) {
   if (fault.hits(Fault::Kind::NeverStart, index))
     while (true)
       pause();
-  Result<Rank> rank = makeRank(world.join(static_cast<unsigned>(index)),
-                               job.options.timeoutSeconds);
+  Result<Rank> rank = makeRank(meeting.join(index), job.options.timeoutSeconds);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
     return 1;
@@ -132,19 +189,21 @@ int mpcomm::run::runHere(const Options &options, const Fault &fault) {
   Result<Job> job = prepareJob(options, program.take(), ranks);
   if (job.failed())
     return reportAndFail(job.message());
-  auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
-  if (!world)
-    return reportAndFail(world.error().message());
+  Result<Meeting> meeting = prepareMeeting(options, ranks);
+  if (meeting.failed())
+    return reportAndFail(meeting.message());
 
   LaunchPlan plan;
   plan.ranks = ranks;
   plan.timeoutSeconds = options.timeoutSeconds;
   plan.markDead = [&](uint64_t rank, const std::string &reason) {
-    (*world)->markDead(static_cast<unsigned>(rank), reason);
+    // Over TCP the others notice by themselves.
+    if (meeting->world)
+      meeting->world->markDead(static_cast<unsigned>(rank), reason);
   };
   plan.writtenFiles = {options.checkpoint, options.saveWeights};
   plan.body = [&](uint64_t index, RankPosition &position) {
-    return liveAsRank(*job, **world, fault, index, position);
+    return liveAsRank(*job, *meeting, fault, index, position);
   };
   return launch(plan);
 }
@@ -155,9 +214,15 @@ int mpcomm::run::runDistributed(const Options &options,
   if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
     while (true)
       pause();
-  Result<Rank> rank = makeRank(mprt::joinMpi({}), options.timeoutSeconds);
+  Result<Rank> rank =
+      makeRank(joinLaunched(options, launched), options.timeoutSeconds);
   if (rank.failed())
-    return reportAndFail(rank.message());
+    return reportAndFail(
+        rank.message() +
+        (launched && options.comm == CommKind::Auto
+             ? " (the environment says that " + launched->launcher +
+                   " started this process; --comm shm starts the ranks here)"
+             : ""));
 
   std::string path = options.program;
   if (fault.hits(Fault::Kind::Program, rank->index()))
@@ -169,8 +234,9 @@ int mpcomm::run::runDistributed(const Options &options,
                 launched->size, " ranks, but MPI knows of ", rank->size(),
                 "; start it with the mpirun of the MPI that it loads");
   else if (options.ranks && *options.ranks != rank->size())
-    mine =
-        fail("--np ", *options.ranks, ", but MPI has ", rank->size(), " ranks");
+    mine = fail("--np ", *options.ranks, ", but ",
+                launched ? launched->launcher : "MPI", " started ",
+                rank->size(), " ranks; --comm shm starts them here");
   else if (endsWith(path, ".mlir"))
     mine = fail(path, ": compile it with mpcomm-compile first: every rank "
                       "needs the same file");

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Ranks started by this process over shared memory, or one rank among those
-// that another launcher has started. Both print their errors and return the
+// Ranks started by this process, over shared memory or TCP, or one rank among
+// those that another launcher has started. Both print their errors and return the
 // exit status.
 //
 //===----------------------------------------------------------------------===//
@@ -23,7 +23,7 @@ namespace mpcomm::run {
 /// Starts all ranks here and waits for them.
 int runHere(const Options &options, const Fault &fault);
 
-/// Runs as one rank over MPI.
+/// Runs as one rank over MPI or TCP.
 int runDistributed(const Options &options,
                    const std::optional<LaunchedBy> &launched,
                    const Fault &fault);

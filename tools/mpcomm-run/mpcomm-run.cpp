@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Trains a program file on N ranks: started here over shared memory, or by
-// another launcher over MPI. See `mpcomm-run --help`.
+// Trains a program file on N ranks: started here, over shared memory or TCP, or
+// by another launcher, over MPI or TCP. See `mpcomm-run --help`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
   }
   setSignals();
   bool distributed = options->comm == CommKind::Mpi ||
-                     (options->comm == CommKind::Auto && launched->has_value());
+                     (options->comm != CommKind::Shm && launched->has_value());
   return distributed ? runDistributed(*options, *launched, *fault)
                      : runHere(*options, *fault);
 }

@@ -69,7 +69,7 @@ class Mpi(ToyTest):
     def test_mistakes_are_told_once(self):
         outcome = self.refused("compiled for 4 ranks (dp:4), started with 2", path("toy4.so"), *self.common)
         self.assertEqual(outcome.err.count("compiled for 4 ranks"), 1, str(outcome))
-        self.refused("--np 3, but MPI has 2 ranks", path("toy2.so"), *self.common, "--np", 3)
+        self.refused("--np 3, but mpirun started 2 ranks", path("toy2.so"), *self.common, "--np", 3)
         self.refused("No such file", path("toy2.so"), "--weights", path("none"), "--data", self.data)
         self.refused("compile it with mpcomm-compile first", path("x.mlir"), *self.common)
 
@@ -82,10 +82,10 @@ class Mpi(ToyTest):
                                fault="kill:rank=1,step=3")  # fmt: skip
         self.assertLess(outcome.seconds, 15)
 
-    def test_torchrun_without_mpi(self):
+    def test_mpi_that_another_launcher_did_not_start(self):
         environment = dict(os.environ, RANK="0", WORLD_SIZE="2")
-        done = subprocess.run([RUN, path("toy2.so"), *self.common], env=environment, timeout=60,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        done = subprocess.run([RUN, path("toy2.so"), *self.common, "--comm", "mpi"], env=environment,
+                              timeout=60, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"started by torchrun as one of 2 ranks, but MPI knows of 1", done.stderr)
 

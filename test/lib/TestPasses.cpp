@@ -15,4 +15,5 @@
 void mpcomm::test::registerTestPasses() {
   registerTestPrintCostPass();
   registerTestPrintRankVariancePass();
+  registerTestPrintStepModelPass();
 }

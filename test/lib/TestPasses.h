@@ -19,6 +19,8 @@ namespace mpcomm::test {
 void registerTestPrintCostPass();
 /// Registers `test-mpcomm-print-rank-variance`.
 void registerTestPrintRankVariancePass();
+/// Registers `test-mpcomm-print-step-model`.
+void registerTestPrintStepModelPass();
 
 /// Registers all of them.
 void registerTestPasses();

@@ -143,6 +143,11 @@ def MPComm_ReshapeOp : MPComm_MovementOp<"reshape"> {
   }];
   let hasVerifier = 1;
   let hasFolder = 1;
+  // Another name for the same memory.
+  let extraClassDeclaration = computeDeclarations # [{
+    int64_t getBytesRead() { return 0; }
+    int64_t getBytesWritten() { return 0; }
+  }];
 }
 
 def MPComm_BroadcastInDimOp : MPComm_MovementOp<"broadcast_in_dim"> {

@@ -246,6 +246,13 @@ def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Indifferent",
   let assemblyFormat = [{
     $table `,` $ids attr-dict `:` functional-type(operands, results)
   }];
+  // The rows that it takes, not the table.
+  let extraClassDeclaration = computeDeclarations # [{
+    int64_t getBytesRead() {
+      return ::mpcomm::detail::countBytes(
+          {getIds().getType(), getResult().getType()});
+    }
+  }];
 }
 
 def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "Full", [{

@@ -85,6 +85,8 @@ struct Cluster {
   double computeRateUnderComm = 1;
   /// Rate of communication while this rank computes, in (0, 1].
   double commRateUnderCompute = 1;
+  /// Seconds that each collective takes before its first message.
+  double collectiveLaunch = 0;
   /// What the communication library can do, by the names that
   /// CollectiveAlgorithm prints; empty: everything.
   std::vector<std::string> algorithms;

@@ -23,18 +23,6 @@
 
 namespace mpcomm {
 
-enum class CollectiveAlgorithm {
-  Direct,       ///< every rank to every other, in one step
-  Ring,         ///< around a ring, or along a chain
-  Tree,         ///< double binary tree, pipelined
-  Halving,      ///< recursive halving and doubling
-  Hierarchical, ///< inside blocks, across them, inside again
-  Measured,     ///< a line of Cluster::measured, or a profile
-};
-llvm::StringRef stringifyCollectiveAlgorithm(CollectiveAlgorithm algorithm);
-std::optional<CollectiveAlgorithm>
-symbolizeCollectiveAlgorithm(llvm::StringRef name);
-
 /// One way to run a collective: latency + bytes * secondsPerByte.
 struct AffineCost {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Direct;

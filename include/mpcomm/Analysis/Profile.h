@@ -26,15 +26,15 @@ class Operation;
 
 namespace mpcomm {
 
-/// Measured calls. Each entry is one call of a step (a kernel, a product, a
-/// collective), which may stand for several ops; its seconds are shared among
-/// the ops that it matches in proportion to what the model takes them for, so
-/// that nothing measured is lost or counted twice.
+/// A measured call. With `locations`, it is one call of a step (a kernel, a
+/// product, a collective), which may stand for several ops: its seconds are
+/// shared among the ops that it matches in proportion to what the model takes
+/// them for, so that nothing measured is lost or counted twice. Without, they
+/// are those of each op that it matches.
 struct ProfileEntry {
-  /// Where the call comes from: `file:line:col`, or the name of a named
-  /// location. Empty: matched by `op` and `shapes` alone.
+  /// Where the call comes from, as forEachPlace gives it.
   std::vector<std::string> locations;
-  /// Op name (`mpcomm.dot_general`). Empty: any op at these locations that no
+  /// Op name (`mpcomm.dot_general`). Empty: the ops at these locations that no
   /// entry with a name matches.
   std::string op;
   /// Types as getShapes() prints them; empty: any.
@@ -57,9 +57,8 @@ llvm::Expected<Profile> parseProfile(llvm::StringRef json,
 llvm::Expected<Profile> loadProfile(llvm::StringRef path);
 std::string toJson(const Profile &profile);
 
-/// Calls `visit` with the text of each place that a location names, once per
-/// mention: `file:line:col`, or the name of a named location that has no file
-/// behind it.
+/// Calls `visit` with the text of each place that a location names: the name of
+/// a named location, or else `file:line` and `file:line:col`.
 void forEachPlace(mlir::Location location,
                   llvm::function_ref<void(llvm::StringRef)> visit);
 

@@ -38,8 +38,12 @@ struct StepCollective {
   unsigned communicator = 0;
   /// Link level on which it transfers.
   unsigned link = 0;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Direct;
   /// Its instructions; `await` is -1 where nothing awaits it.
   int start = -1, await = -1;
+  /// The Compute that makes the last of its operands, and the first one that
+  /// needs its results; -1 where there is none.
+  int producer = -1, consumer = -1;
 
   double getSeconds() const { return latency + transfer; }
 };
@@ -113,6 +117,9 @@ public:
 
 private:
   friend class StepBuilder;
+  /// The number of a value of the body, -1 for others.
+  int getNumber(mlir::Value value) const;
+
   mlir::FunctionOpInterface function;
   std::vector<StepInstruction> instructions;
   std::vector<StepCollective> collectives;

@@ -1,0 +1,108 @@
+//===- StepModelBuilder.h - a step as timed instructions --------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Makes a StepModel in a few passes over one block. Ops are numbered by their
+// position, the terminator last; values likewise: the arguments, then the
+// results in order. Everything is in vectors by these numbers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_ANALYSIS_STEPMODELBUILDER_H
+#define MPCOMM_LIB_ANALYSIS_STEPMODELBUILDER_H
+
+#include "mpcomm/Analysis/StepModel.h"
+
+namespace mpcomm {
+
+class StepBuilder {
+public:
+  StepBuilder(mlir::FunctionOpInterface function, const CostModel &model)
+      : model(model) {
+    step.function = function;
+  }
+
+  llvm::FailureOr<StepModel> run();
+
+private:
+  /// Ops that one pass over memory runs; see formKernels.
+  struct Kernel {
+    mlir::RankedTensorType space;
+    int slot;
+    int members = 1;
+    bool isClosed = false;
+    bool isLaunched = false;
+    int parent; // union-find; its own number if it was not merged away
+  };
+  /// Memory that values share, from one position to another.
+  struct Buffer {
+    int64_t bytes;
+    int begin, end;
+    int owner; // value
+  };
+
+  llvm::LogicalResult number();
+  void formKernels();
+  void joinKernels(int op);
+  int findKernel(int kernel);
+  /// The kernel that makes a value, through views or not; -1: none does.
+  int getKernelOf(int value);
+  /// The position at which an op runs: its kernel's slot.
+  int getSlot(int op);
+  bool canStayInside(int value);
+  void costOps();
+  void costKernelOp(int op);
+  void applyProfile();
+  llvm::LogicalResult findCollectives();
+  llvm::LogicalResult addCollective(CollectiveOpInterface op, int position);
+  llvm::FailureOr<unsigned> getCommunicator(CollectiveOpInterface op);
+  void findAwaits();
+  void findLifetimes();
+  void addBuffers(int op);
+  void addCollectiveBuffers(CollectiveOpInterface op, int position,
+                            llvm::SmallVectorImpl<int> &ids);
+  void addDonations();
+  void emitInstructions();
+  void linkCollectives();
+
+  int getNumber(mlir::Value value) const;
+  int addBuffer(mlir::Type type, int begin, int owner);
+  llvm::ArrayRef<int> getUses(int op) const {
+    return llvm::ArrayRef(uses).slice(firstUse[op],
+                                      firstUse[op + 1] - firstUse[op]);
+  }
+
+  const CostModel &model;
+  StepModel step;
+
+  // By op.
+  std::vector<mlir::Operation *> ops;
+  std::vector<int> firstUse;
+  std::vector<char> isView, isStreamed;
+  std::vector<int> collectiveOf; // of a collective, async or not; else -1
+  std::vector<std::pair<int, int>> awaits; // position, collective; by position
+
+  std::vector<int> uses; // values, of each op after the other
+  int numOps = 0;        // without the terminator
+
+  // By value.
+  std::vector<mlir::Value> values;
+  std::vector<int> def;  // op, -1 of an argument
+  std::vector<int> root; // through views
+  std::vector<int> useCount;
+  std::vector<char> isWritten;
+  std::vector<int> bufferOf;
+
+  std::vector<Kernel> kernels;
+  std::vector<Buffer> buffers;
+  /// Buffers of the results of each collective.
+  std::vector<llvm::SmallVector<int, 1>> resultBuffers;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_ANALYSIS_STEPMODELBUILDER_H

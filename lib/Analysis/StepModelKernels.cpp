@@ -1,0 +1,335 @@
+//===- StepModelKernels.cpp - what is fused, and what it takes ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Groups ops as mpcomm-form-kernels will group what becomes of them, by
+// interfaces and types alone (docs/Design/CostModel.md, "Fusion").
+//
+// Every kernel runs at its slot, the position of one of its members. Invariant:
+// what its members need from outside is there before the slot, and what is
+// outside and needs its results comes after. A kernel moves to its last member
+// until something outside has used it (it is closed); after that only an op
+// that needs nothing later than the slot can join, at the slot.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StepModelBuilder.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace mpcomm;
+using mpcomm::detail::countBytes;
+
+/// As mpcomm-form-kernels: members of a kernel, and tensors of one op.
+static constexpr int kMaxMembers = 128;
+static constexpr unsigned kMaxOperands = 32;
+
+/// Whether an op becomes part of a kernel: it computes tensors from tensors
+/// element by element or row by row, without other effects.
+static bool isStreamable(Operation *op) {
+  auto cost = dyn_cast<CostOpInterface>(op);
+  if (!cost || op->getNumResults() == 0 ||
+      op->getNumOperands() + op->getNumResults() > kMaxOperands ||
+      !isMemoryEffectFree(op))
+    return false;
+  if (auto precision = dyn_cast<PrecisionOpInterface>(op);
+      precision && precision.getPrecisionClass() == PrecisionClass::Low)
+    return false; // a contraction
+  if (!llvm::all_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>))
+    return false;
+  return cost.getFlops() > 0 || cost.getBytesRead() > 0 ||
+         cost.getBytesWritten() > 0;
+}
+
+/// The type whose elements an op runs over: the largest of its results, and of
+/// its operands unless it reads only parts of them.
+static RankedTensorType getSpace(Operation *op) {
+  RankedTensorType space;
+  auto consider = [&](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && (!space || tensor.getNumElements() > space.getNumElements()))
+      space = tensor;
+  };
+  for (Type type : op->getResultTypes())
+    consider(type);
+  if (cast<CostOpInterface>(op).getBytesRead() >=
+      countBytes(op->getOperandTypes()))
+    for (Type type : op->getOperandTypes())
+      consider(type);
+  return space;
+}
+
+/// Whether `row` has one value for each row of `space`, its last dimension
+/// being gone or 1.
+static bool isRowOf(RankedTensorType row, RankedTensorType space) {
+  ArrayRef<int64_t> shape = row.getShape(), full = space.getShape();
+  if (full.empty())
+    return false;
+  if (shape.size() == full.size() && shape.back() == 1)
+    shape = shape.drop_back();
+  return shape == full.drop_back();
+}
+
+static bool fits(RankedTensorType a, RankedTensorType b) {
+  return a.getNumElements() == b.getNumElements() || isRowOf(a, b) ||
+         isRowOf(b, a);
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+int StepBuilder::findKernel(int kernel) {
+  while (kernels[kernel].parent != kernel) {
+    kernels[kernel].parent = kernels[kernels[kernel].parent].parent;
+    kernel = kernels[kernel].parent;
+  }
+  return kernel;
+}
+
+int StepBuilder::getKernelOf(int value) {
+  int maker = def[root[value]];
+  return maker >= 0 && isStreamed[maker] ? findKernel(step.kernels[maker]) : -1;
+}
+
+int StepBuilder::getSlot(int op) {
+  return op < numOps && isStreamed[op]
+             ? kernels[findKernel(step.kernels[op])].slot
+             : op;
+}
+
+/// Whether the op that makes `value` can give it to another one of its kernel:
+/// element by element, or one value a row. Sums over rows are complete only
+/// when the kernel has ended.
+bool StepBuilder::canStayInside(int value) {
+  auto type = cast<RankedTensorType>(values[value].getType());
+  RankedTensorType space = getSpace(ops[def[value]]);
+  return type.getNumElements() == space.getNumElements() ||
+         isRowOf(type, space);
+}
+
+void StepBuilder::joinKernels(int op) {
+  int own = static_cast<int>(kernels.size());
+  step.kernels[op] = own;
+  Kernel made;
+  made.space = getSpace(ops[op]);
+  made.slot = op;
+  made.parent = own;
+  kernels.push_back(made);
+
+  ArrayRef<int> used = getUses(op);
+  auto usesViewOf = [&](int kernel) {
+    return llvm::any_of(used, [&](int value) {
+      return root[value] != value && getKernelOf(value) == kernel;
+    });
+  };
+  // When a value is there, as far as `kernel` does not make it.
+  auto isThereBefore = [&](int value, int kernel) {
+    int maker = def[root[value]];
+    if (maker < 0 || (root[value] == value && getKernelOf(value) == kernel))
+      return true;
+    return getSlot(maker) < kernels[kernel].slot;
+  };
+  auto canJoin = [&](int value, int kernel) {
+    const Kernel &other = kernels[kernel];
+    return kernel != own && fits(other.space, kernels[own].space) &&
+           other.members + kernels[own].members <= kMaxMembers &&
+           canStayInside(value) && !usesViewOf(kernel);
+  };
+  auto join = [&](int kernel) {
+    Kernel &into = kernels[kernel], &from = kernels[own];
+    if (from.space.getNumElements() > into.space.getNumElements())
+      into.space = from.space;
+    into.members += from.members;
+    from.parent = kernel;
+    own = kernel;
+  };
+  for (int value : used) {
+    int kernel = root[value] == value ? getKernelOf(value) : -1;
+    if (kernel < 0 || kernels[kernel].isClosed || !canJoin(value, kernel))
+      continue;
+    join(kernel);
+    kernels[own].slot = op;
+  }
+  if (kernels[own].members == 1)
+    for (int value : used) {
+      int kernel = root[value] == value ? getKernelOf(value) : -1;
+      if (kernel < 0 || !canJoin(value, kernel) ||
+          !llvm::all_of(used, [&](int v) { return isThereBefore(v, kernel); }))
+        continue;
+      join(kernel);
+      break;
+    }
+}
+
+void StepBuilder::formKernels() {
+  isStreamed.assign(ops.size(), false);
+  step.kernels.assign(ops.size(), -1);
+  isWritten.assign(values.size(), false);
+  for (int op = 0; op < static_cast<int>(ops.size()); ++op) {
+    if (op < numOps && !isView[op] && isStreamable(ops[op])) {
+      isStreamed[op] = true;
+      joinKernels(op);
+    }
+    // Whatever else made its operands has to have run. A view is made where it
+    // is used.
+    if (isView[op])
+      continue;
+    for (int value : getUses(op))
+      if (int kernel = getKernelOf(value);
+          kernel >= 0 &&
+          (!isStreamed[op] || kernel != findKernel(step.kernels[op])))
+        kernels[kernel].isClosed = true;
+  }
+  // What leaves a kernel: used by something else, or through a view.
+  for (int op = 0; op < static_cast<int>(ops.size()); ++op)
+    for (int value : getUses(op))
+      if (int kernel = getKernelOf(value);
+          kernel >= 0 &&
+          (root[value] != value || isView[op] || !isStreamed[op] ||
+           kernel != findKernel(step.kernels[op])))
+        isWritten[root[value]] = true;
+  for (int &kernel : step.kernels)
+    if (kernel >= 0)
+      kernel = findKernel(kernel);
+}
+
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+void StepBuilder::costOps() {
+  step.seconds.assign(ops.size(), 0);
+  llvm::DenseSet<std::pair<int, int>> isRead; // kernel and value
+  for (int op = 0; op < numOps; ++op) {
+    Operation *current = ops[op];
+    if (isView[op] || isa<CollectiveOpInterface, AsyncOp, AwaitOp>(current))
+      continue;
+    if (!isStreamed[op]) {
+      step.seconds[op] = model.getSeconds(current);
+      continue;
+    }
+    // Of what it reads, the part that no other member has made or read; of what
+    // it writes, the part that something else needs.
+    Kernel &kernel = kernels[step.kernels[op]];
+    double operands = 0, outside = 0, results = 0, written = 0;
+    for (Value operand : current->getOperands()) {
+      auto size = static_cast<double>(countBytes(operand.getType()));
+      operands += size;
+      int value = getNumber(operand);
+      if (size == 0 || value < 0)
+        continue;
+      bool isOwn = root[value] == value && def[value] >= 0 &&
+                   isStreamed[def[value]] &&
+                   step.kernels[def[value]] == step.kernels[op];
+      if (!isOwn && isRead.insert({step.kernels[op], value}).second)
+        outside += size;
+    }
+    for (Value result : current->getResults()) {
+      auto size = static_cast<double>(countBytes(result.getType()));
+      results += size;
+      if (isWritten[getNumber(result)])
+        written += size;
+    }
+    auto cost = cast<CostOpInterface>(current);
+    double bytes = 0;
+    if (operands > 0)
+      bytes += static_cast<double>(cost.getBytesRead()) * (outside / operands);
+    if (results > 0)
+      bytes +=
+          static_cast<double>(cost.getBytesWritten()) * (written / results);
+    step.seconds[op] = model.getSeconds(current, static_cast<int64_t>(bytes),
+                                        !kernel.isLaunched);
+    kernel.isLaunched |= step.seconds[op] > 0;
+  }
+}
+
+void StepBuilder::applyProfile() {
+  const std::vector<ProfileEntry> &entries = model.getProfile()->entries;
+  llvm::StringMap<SmallVector<unsigned, 1>> byPlace, byName;
+  for (auto [i, entry] : llvm::enumerate(entries)) {
+    for (const std::string &place : entry.locations)
+      byPlace[place].push_back(i);
+    if (entry.locations.empty())
+      byName[entry.op].push_back(i);
+  }
+  // The entries of each op, and what they share out.
+  struct Share {
+    int op;
+    unsigned entry;
+  };
+  std::vector<Share> shares;
+  std::vector<double> weights(entries.size(), 0);
+  std::vector<unsigned> counts(entries.size(), 0);
+  std::vector<double> measured(ops.size(), -1);
+  auto getWeight = [&](int op) {
+    return collectiveOf[op] >= 0
+               ? step.collectives[collectiveOf[op]].getSeconds()
+               : step.seconds[op];
+  };
+  for (int op = 0; op < numOps; ++op) {
+    if (isView[op] || isa<AwaitOp>(ops[op]))
+      continue;
+    Operation *named = ops[op];
+    if (collectiveOf[op] >= 0)
+      named = step.collectives[collectiveOf[op]].op;
+    StringRef name = named->getName().getStringRef();
+    std::string shapes;
+    auto fitsShapes = [&](const ProfileEntry &entry) {
+      if (!entry.shapes.empty() && shapes.empty())
+        shapes = getShapes(named);
+      return entry.shapes.empty() || entry.shapes == shapes;
+    };
+    SmallVector<unsigned> found, unnamed;
+    forEachPlace(named->getLoc(), [&](StringRef place) {
+      auto at = byPlace.find(place);
+      if (at == byPlace.end())
+        return;
+      for (unsigned i : at->second)
+        if (entries[i].op.empty() && fitsShapes(entries[i]))
+          unnamed.push_back(i);
+        else if (entries[i].op == name && fitsShapes(entries[i]))
+          found.push_back(i);
+    });
+    if (found.empty() && collectiveOf[op] < 0)
+      found = std::move(unnamed);
+    llvm::sort(found);
+    found.erase(llvm::unique(found), found.end());
+    for (unsigned i : found) {
+      shares.push_back({op, i});
+      weights[i] += getWeight(op);
+      ++counts[i];
+    }
+    if (!found.empty())
+      continue;
+    if (auto at = byName.find(name); at != byName.end())
+      for (unsigned i : at->second)
+        if (fitsShapes(entries[i]))
+          measured[op] = entries[i].seconds;
+  }
+  for (const Share &share : shares) {
+    double part = weights[share.entry] > 0
+                      ? getWeight(share.op) / weights[share.entry]
+                      : 1.0 / counts[share.entry];
+    measured[share.op] =
+        std::max(measured[share.op], 0.0) + part * entries[share.entry].seconds;
+  }
+  for (int op = 0; op < numOps; ++op) {
+    if (measured[op] < 0)
+      continue;
+    if (collectiveOf[op] < 0) {
+      step.seconds[op] = measured[op];
+      continue;
+    }
+    StepCollective &collective = step.collectives[collectiveOf[op]];
+    collective.algorithm = CollectiveAlgorithm::Measured;
+    collective.latency = std::min(collective.latency, measured[op]);
+    collective.transfer = measured[op] - collective.latency;
+  }
+}

@@ -11,14 +11,14 @@ training graph: shapes alone, no weights. Asserts that it has as many parameters
 model, and compares the floating-point operations of its products and convolutions with
 what is published.
 
-Every model passes the gates, in f32 and in bf16, and is scheduled; small sizes here.
+Every model passes the gates, in several types, and is scheduled; small sizes here.
 GPT-2 small has 148 parameters and the loss: as many all_reduces.
 RUN: %python %s gpt2-small --batch=1 --sequence=128 -o %t.gpt
 RUN: mpcomm-opt %t.gpt --mpcomm-verify-training-graph --mpcomm-data-parallel=size=8 --mpcomm-verify-rank-programs | grep -c "mpcomm.all_reduce" | FileCheck %s --check-prefix=GPT
 GPT: {{^149$}}
 RUN: mpcomm-opt %t.gpt --mpcomm-graph=mesh=dp:8 -o /dev/null
 RUN: %python %s bert-large --batch=1 --sequence=64 --dtype=bf16 | mpcomm-opt --mpcomm-graph=mesh=dp:8 -o /dev/null
-RUN: %python %s resnet-50 --batch=1 --dtype=bf16 | mpcomm-opt --mpcomm-graph=mesh=dp:8 -o /dev/null
+RUN: %python %s resnet-50 --batch=1 --dtype=f16 | mpcomm-opt --mpcomm-graph=mesh=dp:8 -o /dev/null
 RUN: %python %s resnet-50 --batch=1 | mpcomm-opt --mpcomm-verify-training-graph -o /dev/null
 
 At full size, parameters and operations are the published ones:
@@ -65,8 +65,8 @@ class Model:
         self.batch, self.shape = batch, shape
 
 
-# Micro-batches that one GPU of 80 GB takes and that users take: nanoGPT's 12 x 1024 for
-# the small GPT-2; NVIDIA's second phase of BERT and half of its 128 images on ResNet-50.
+# Micro-batches that a GPU of 80 GB takes: nanoGPT's 12 x 1024 for the small GPT-2;
+# NVIDIA's second phase of BERT (DeepLearningExamples).
 MODELS = {
     "gpt2-small": Model(124439808, "adamw", 12, sequence=1024, layers=12, width=768,
                         heads=12),
@@ -108,7 +108,7 @@ def main():
                         help="sizes of every model beside the published ones")
     parser.add_argument("--batch", type=int, metavar="N", help="samples of a rank")
     parser.add_argument("--sequence", type=int, metavar="N", help="tokens of a sample")
-    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32",
+    parser.add_argument("--dtype", choices=["f32", "bf16", "f16"], default="f32",
                         help="of activations (default: f32)")
     parser.add_argument("-o", "--output", help="file (default: standard output)")
     a = parser.parse_args()

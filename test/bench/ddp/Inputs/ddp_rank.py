@@ -13,7 +13,10 @@ to read its data is not in the memory of the training.
 Words of a configuration: `view` (gradients are views of the buckets, the best
 setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 `tcmalloc` and `lean` (another malloc, and malloc as it is: measure.py), `alone` (the ranks do not communicate: what sharing
-the machine costs by itself).
+the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats).
+
+A job with `local` steps runs so many more behind the others without communication: what a step takes in these processes
+while nothing waits for the network.
 """
 
 import json
@@ -85,17 +88,27 @@ def main(job):
         masks = [n for n, b in net.named_buffers() if b.dtype == torch.bool]
         # Gloo broadcasts no booleans; all ranks build the same ones.
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, masks)
-        net = DistributedDataParallel(net, broadcast_buffers=False, bucket_cap_mb=25,
+        cap = [int(w[3:]) for w in words if w.startswith("cap")] + [25]
+        net = DistributedDataParallel(net, broadcast_buffers=False, bucket_cap_mb=cap[0],
                                       gradient_as_bucket_view="view" in words)
+        if "fp16" in words:
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+            net.register_comm_hook(None, default_hooks.fp16_compress_hook)
     data, batch = workload.dataset, job["batch"]
     order = sampler.Sampler(len(data["x"]), batch * ranks)
     first, *rest = workload.inputs + workload.targets
+    local = job.get("local", 0)
     indices = [torch.tensor(order[s][rank * batch:(rank + 1) * batch])
-               for s in range(job["steps"] + job["warmup"])]
+               for s in range(job["steps"] + job["warmup"] + local)]
     times, losses = [], []
     torch.distributed.barrier()
     last = time.perf_counter()
-    for index in indices:
+    for step, index in enumerate(indices):
+        if local and step == len(indices) - local:
+            torch.distributed.barrier()
+            ends = torch.stack([losses[0], losses[-1]]).double()
+            net.require_backward_grad_sync = False  # what no_sync() does
+            last = time.perf_counter()
         workload.optimizer.zero_grad(set_to_none="view" not in words)
         output = net(data[first][index])
         loss = workload.loss(output, *[data[k][index] for k in rest])
@@ -105,11 +118,13 @@ def main(job):
         now = time.perf_counter()
         times.append((now - last) * 1e3)
         last = now
-    ends = torch.stack([losses[0], losses[-1]]).double()
+    if not local:
+        ends = torch.stack([losses[0], losses[-1]]).double()
     torch.distributed.all_reduce(ends)
     torch.distributed.barrier()
+    timed = times[job["warmup"]:len(times) - local]
     with open(f"{job['out']}.{rank}", "w") as file:
-        json.dump({"ms": times[job["warmup"]:], "loss": (ends / ranks).tolist(),
+        json.dump({"ms": timed, "local_ms": times[len(times) - local:], "loss": (ends / ranks).tolist(),
                    "peak_mb": peak_mb()}, file)
     torch.distributed.destroy_process_group()
 

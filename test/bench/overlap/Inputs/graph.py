@@ -15,8 +15,9 @@ bias. A value that is used twice (residuals, tied weights) gets the sum of its g
 once the last of them is there.
 
 Parameters, optimizer state and the loss are f32. Between them stands one type,
-`compute`: with bf16 each parameter is cast where it is used first, and its gradient is
-cast back before the update, so that f32 gradients are what ranks exchange.
+`compute`: with f16 or bf16 each parameter is cast where it is used first, and its
+gradient is cast back before the update, so that f32 gradients are what ranks exchange.
+(Scaling of the loss, which f16 needs, is left out: it is one multiplication.)
 """
 
 import math
@@ -49,6 +50,8 @@ class Graph:
         self.arguments, self.lines, self.results = [], [], []
         self.taken, self.tape, self.casts = set(), [], {}
         self.scope, self.flops, self.gradients, self.phase = name, 0, {}, ""
+        # Stands for minus infinity.
+        self.lowest = "-6.0e+04" if compute == "f16" else "-1.0e+30"
 
     # -- arguments and ops ------------------------------------------------- #
 
@@ -162,7 +165,7 @@ class Graph:
             ([a + d + b for a, d, b in zip(low, x.shape, high)], x.dtype))
 
     def convert(self, x, dtype):
-        """Undifferentiated cast between f32 and bf16."""
+        """Undifferentiated cast between f32 and a type of 16 bits."""
         if x.dtype == dtype:
             return x
         op = "arith.extf" if dtype == "f32" else "arith.truncf"

@@ -120,7 +120,7 @@ def attention(g, qkv, heads, mask):
     kind, m = mask
     if kind == "causal":
         hidden = g.broadcast(m, [2, 3], scores_shape)
-        low = g.constant("-1.0e+30", scores_shape)
+        low = g.constant(g.lowest, scores_shape)
         s = g.emit("masked_fill", "arith.select %s, %s, %s : %s, %s" % (
             hidden, low, s, hidden.type, s.type), (s.shape, s.dtype))
     else:

@@ -120,9 +120,9 @@ def max_pool(g, x):
     window's maximum (PyTorch: the first of them)."""
     n, c, height, width = x.shape
     border = (0, 0, 1, 1)
-    padded = g.pad(x, border, border, "-1.0e+30")
+    padded = g.pad(x, border, border, g.lowest)
     out = (n, c, height // 2, width // 2)
-    start = g.constant("-1.0e+30", out)
+    start = g.constant(g.lowest, out)
     window = g.constant(0.0, (3, 3))
     y = g.emit("pool", "linalg.pooling_nchw_max {dilations = dense<1> : tensor<2xi64>, "
                "strides = dense<2> : tensor<2xi64>} ins(%s, %s : %s, %s) outs(%s : %s) "

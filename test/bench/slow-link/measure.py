@@ -1,0 +1,265 @@
+# ===- measure.py - training over slow links, beside PyTorch DDP -----------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Times training steps of GPTs on ranks behind links of limited rate: ours over
+Gloo, and PyTorch's DistributedDataParallel over Gloo, with the same weights,
+samples and optimizer, over the same links, on the same cores (rank r on core r
+modulo their number), in rounds that take turns.
+
+Shown are medians over the rounds of: the time of a step (median over a run of
+rank 0's wall time, steps back to back); exposed communication, ours as the run
+reports it, DDP's as its step less one of the same processes without
+communication; the peak resident size of the largest rank; how much of the
+machine other programs used. "by difference" is our step less that of our program
+for one rank, run in all namespaces at once: DDP's way of counting.
+
+`--ours` takes several forms of our compilation, as NAME=OPTIONS of
+mpcomm-compile's pipeline, separated by semicolons. Configurations of PyTorch are
+those of test/bench/ddp; `fp16` compares with forms that send 16 bits.
+
+Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
+
+A small run, to see that all of it works:
+REQUIRES: torch, gloo, compiler, can-limit-network
+RUN: %python %s --models=tiny --ranks=2 --rates=200mbit --rounds=1 --steps=3 --local=2 --configs=view --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run | FileCheck %s
+CHECK: tiny, 2 ranks, 200mbit
+CHECK: DDP view
+CHECK: | mpcomm |
+CHECK: mpcomm: ratios to DDP view: step {{[0-9.]+}}, exposed {{-?[0-9.]+}}
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.dirname(HERE)
+EXAMPLES = os.path.join(HERE, *[".."] * 3, "docs", "examples")
+sys.path.insert(0, os.path.join(HERE, "Inputs"))
+sys.path.insert(0, os.path.join(BENCH, "ddp", "Inputs"))
+sys.path.insert(0, os.path.join(BENCH, "ddp"))
+import ddp_rank  # noqa: E402  (no PyTorch until it runs)
+import measure as ddp  # noqa: E402
+import network  # noqa: E402
+
+# model: (options of docs/examples/gpt.py, timed steps at 1 Gb/s)
+MODELS = {
+    "tiny": ({"layers": 2, "d": 128, "heads": 4}, 10),
+    "gpt-10m": ({"layers": 6, "d": 384, "heads": 6}, 8),
+    "gpt-50m": ({"layers": 16, "d": 512, "heads": 8}, 4),
+}
+BATCH, WARMUP = 8, 2
+
+
+def wait_all(processes, timeout):
+    end = time.time() + timeout
+    try:
+        for process in processes:
+            if process.wait(timeout=max(1, end - time.time())):
+                raise RuntimeError(f"a rank ended with {process.returncode}")
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def rank_environment(base, rank, ranks):
+    return dict(base, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0",
+                MASTER_ADDR=network.Network.address(0), MASTER_PORT="29500",
+                GLOO_SOCKET_IFNAME="eth0")
+
+
+class Bench:
+    def __init__(self, a, links, folder):
+        self.a, self.links, self.folder = a, links, folder
+        self.cores = sorted(os.sched_getaffinity(0))
+
+    def core(self, rank):
+        return None if self.a.no_pin else self.cores[rank % len(self.cores)]
+
+    def start_all(self, ranks, command, base, **settings):
+        return [self.links.start(r, command(r), rank_environment(base, r, ranks), self.core(r),
+                                 **settings) for r in range(ranks)]
+
+    def ddp(self, model, ranks, steps, config):
+        a, out = self.a, os.path.join(self.folder, "ddp")
+        job = {"file": os.path.join(EXAMPLES, "gpt.py"), "workload": self.path(model, "pt"),
+               "batch": BATCH, "steps": steps, "warmup": WARMUP, "local": a.local,
+               "words": config.split("+"), "out": out}
+        script = os.path.join(BENCH, "ddp", "Inputs", "ddp_rank.py")
+        command = [sys.executable, script, json.dumps(job)]
+        wait_all(self.start_all(ranks, lambda r: command, ddp.peer_environment(job["words"])),
+                 a.timeout)
+        results = []
+        for r in range(ranks):
+            with open(f"{out}.{r}") as file:
+                results.append(json.load(file))
+        ms = statistics.median(results[0]["ms"])
+        return {"ms": ms, "exposed_ms": ms - statistics.median(results[0]["local_ms"]),
+                "loss": results[0]["loss"], "peak_mb": max(r["peak_mb"] for r in results)}
+
+    def path(self, model, end):
+        return os.path.join(self.folder, f"{model}.{end}")
+
+    def program(self, model, form, ranks):
+        return self.path(model, f"{form}.{ranks}.so")
+
+    def prepare(self, model):
+        """Weights, samples and programs of a model, for both sides."""
+        a, options = self.a, MODELS[model][0]
+        source = os.path.join(EXAMPLES, "gpt.py")
+        ddp_rank.save(source, options, self.path(model, "pt"))
+        subprocess.run([a.mpcomm_import, source, *[f"-O{k}={v}" for k, v in options.items()],
+                        "--batch", str(BATCH), "-o", self.path(model, "mlir"), "--weights",
+                        self.path(model, "w"), "--data", self.path(model, "d")], check=True)
+        for ranks in sorted({1, *a.rank_counts}):
+            for form, text in a.forms.items() if ranks > 1 else [("alone", "")]:
+                words = [w.format(ranks=ranks, model=model) for w in text.split()]
+                subprocess.run([a.mpcomm_compile, self.path(model, "mlir"), "-o",
+                                self.program(model, form, ranks), "--np", str(ranks),
+                                *(["--options=" + " ".join(words)] if words else [])], check=True)
+
+    def log(self, rank):
+        return os.path.join(self.folder, f"log.{rank}")
+
+    def ours_command(self, model, program, steps, rank):
+        return [self.a.mpcomm_run, program, "--weights", self.path(model, "w"), "--data",
+                self.path(model, "d"), "--steps", str(steps), "--log", self.log(rank),
+                "--log-every", "1000000", "--timeout", "300"]
+
+    def rows(self, rank):
+        with open(self.log(rank)) as file:
+            return [json.loads(line) for line in file]
+
+    def ours(self, model, ranks, steps, form):
+        texts = [os.path.join(self.folder, f"text.{r}") for r in range(ranks)]
+        processes = []
+        for r in range(ranks):
+            with open(texts[r], "w") as text:
+                processes.append(self.links.start(
+                    r, self.ours_command(model, self.program(model, form, ranks), steps + WARMUP, r),
+                    rank_environment(os.environ, r, ranks), self.core(r), stdout=text))
+        wait_all(processes, self.a.timeout)
+        rows = self.rows(0)
+        with open(texts[0]) as text:
+            peaks = re.findall(r"peak(?: of rank \d+)? +([\d.]+) MB", text.read())
+        timed = rows[WARMUP:]
+        return {"ms": statistics.median(r["ms"] for r in timed),
+                "exposed_ms": statistics.median(r["exposed_ms"] for r in timed),
+                "loss": [rows[0]["loss"], rows[-1]["loss"]], "peak_mb": max(map(float, peaks))}
+
+    def alone(self, model, ranks, steps):
+        """Our program for one rank on every core at once, as many as there are ranks."""
+        processes = []
+        for r in range(ranks):
+            command = self.ours_command(model, self.program(model, "alone", 1), steps + WARMUP, r)
+            processes.append(self.links.start(r, command + ["--quiet", "--comm", "shm"], os.environ,
+                                              self.core(r)))
+        wait_all(processes, self.a.timeout)
+        return {"ms": statistics.median(r["ms"] for r in self.rows(0)[WARMUP:])}
+
+
+def compare(title, runs):
+    """Prints a table; the figures of it."""
+    print(f"\n{title}")
+    print("| | ms a step | its rounds | exposed ms | share | by difference | peak MB | loss | "
+          "others' cores |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    alone = ddp.median(runs["alone"], "ms")
+    result = {}
+    for name, rs in runs.items():
+        ms, others = ddp.median(rs, "ms"), max(r["others"] for r in rs)
+        rounds = " ".join(f"{r['ms']:.1f}" for r in rs)
+        if name == "alone":
+            print(f"| mpcomm, one rank | {ms:.1f} | {rounds} | | | | | | {others:.2f} |")
+            continue
+        exposed = ddp.median(rs, "exposed_ms")
+        difference = exposed if name.startswith("DDP") else ms - alone
+        result[name] = {"ms": ms, "exposed_ms": exposed, "difference_ms": difference,
+                        "peak_mb": max(r["peak_mb"] for r in rs)}
+        print(f"| {name} | {ms:.1f} | {rounds} | {exposed:.1f} | {100 * exposed / ms:.0f} % | "
+              f"{difference:.1f} | {result[name]['peak_mb']:.0f} | "
+              f"{rs[0]['loss'][0]:.4f} -> {rs[0]['loss'][1]:.4f} | {others:.2f} |")
+    return result
+
+
+def ratios(result):
+    """Ours to the fastest of DDP that sends as many bits."""
+    for name, ours in result.items():
+        if name.startswith("DDP"):
+            continue
+        short = any(word in name for word in ("16", "f8"))
+        peers = {n: r for n, r in result.items() if n.startswith("DDP") and short == ("fp16" in n)}
+        if not peers:
+            continue
+        best = min(peers, key=lambda n: peers[n]["ms"])
+        theirs = peers[best]
+
+        def part(key, theirs=theirs, ours=ours):
+            return ours[key] / theirs[key] if theirs[key] > 0 else float("nan")
+        print(f"{name}: ratios to {best}: step {part('ms'):.3f}, exposed {part('exposed_ms'):.3f} "
+              f"(by difference {part('difference_ms'):.3f}), memory {part('peak_mb'):.3f}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--models", default="gpt-10m,gpt-50m", help=", ".join(MODELS))
+    p.add_argument("--ranks", default="2,4")
+    p.add_argument("--rates", default="1gbit,200mbit", help="as tc reads them")
+    p.add_argument("--configs", default="view,view+cap4,view+fp16",
+                   help="of PyTorch, see test/bench/ddp/Inputs/ddp_rank.py")
+    p.add_argument("--ours", default="mpcomm=", help="NAME=OPTIONS;…")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, help="timed steps of a run")
+    p.add_argument("--local", type=int, default=3, help="steps of DDP without communication")
+    p.add_argument("--no-pin", action="store_true", help="let the ranks share all cores")
+    p.add_argument("--timeout", type=float, default=900, help="seconds of one run")
+    p.add_argument("--mpcomm-import", default="mpcomm-import")
+    p.add_argument("--mpcomm-compile", default="mpcomm-compile")
+    p.add_argument("--mpcomm-run", default="mpcomm-run")
+    p.add_argument("--out", metavar="FILE", help="all numbers as JSON")
+    a = p.parse_args()
+    network.isolate()
+    a.rank_counts = [int(r) for r in a.ranks.split(",")]
+    a.forms = dict(form.split("=", 1) for form in a.ours.split(";"))
+    everything = []
+    with tempfile.TemporaryDirectory() as folder:
+        links = network.Network(max(a.rank_counts))
+        bench = Bench(a, links, folder)
+        for model in a.models.split(","):
+            bench.prepare(model)
+            for ranks in a.rank_counts:
+                for rate in a.rates.split(","):
+                    links.limit(rate)
+                    steps = a.steps or MODELS[model][1]
+                    jobs = [("DDP " + c, bench.ddp, (model, ranks, steps, c))
+                            for c in a.configs.split(",") if c]
+                    jobs += [(form, bench.ours, (model, ranks, steps, form)) for form in a.forms]
+                    jobs.append(("alone", bench.alone, (model, ranks, steps)))
+                    runs = {name: [] for name, _, _ in jobs}
+                    for k in range(a.rounds):
+                        for name, function, args in jobs if k % 2 == 0 else jobs[::-1]:
+                            runs[name].append(ddp.measured(function, *args))
+                    title = f"{model}, {ranks} ranks, {rate}"
+                    result = compare(title, runs)
+                    ratios(result)
+                    sys.stdout.flush()
+                    everything.append({"title": title, "runs": runs})
+    if a.out:
+        with open(a.out, "w") as file:
+            json.dump(everything, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

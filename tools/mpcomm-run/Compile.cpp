@@ -6,22 +6,24 @@
 //===----------------------------------------------------------------------===//
 //
 // The compiler is another program, found beside this one: the runner itself
-// carries none of it.
+// carries none of it. It and what it starts are a process group of their own,
+// so that a run that is stopped stops them all.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Program.h"
 
+#include "StopSignals.h"
+
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstring>
-#include <spawn.h>
+#include <fcntl.h>
 #include <sstream>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 using namespace mpcomm::run;
 
@@ -37,9 +39,44 @@ static std::string compilerPath() {
   return "mpcomm-compile";
 }
 
+/// Becomes `words` in a forked child; tells `errors` why it cannot.
+[[noreturn]] static void become(char *const *words, pid_t parent,
+                                const sigset_t &mask, int errors) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent)
+    _exit(1);
+  setpgid(0, 0);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execvp(words[0], words);
+  int error = errno;
+  // Where nobody reads it, the exit status must do.
+  (void)!write(errors, &error, sizeof(error));
+  _exit(127);
+}
+
+/// Starts `words`; 0, or the error number.
+static int start(const std::vector<char *> &words, const StopSignals &signals,
+                 pid_t &child) {
+  int errors[2];
+  if (pipe2(errors, O_CLOEXEC) != 0)
+    return errno;
+  pid_t parent = getpid();
+  child = fork();
+  if (child == 0)
+    become(words.data(), parent, signals.maskBefore(), errors[1]);
+  int error = child < 0 ? errno : 0;
+  close(errors[1]);
+  // Ends empty when the program takes over.
+  if (child > 0 && read(errors[0], &error, sizeof(error)) > 0)
+    waitpid(child, nullptr, 0);
+  close(errors[0]);
+  return error;
+}
+
 Status mpcomm::run::compileProgram(const std::string &source,
                                    const std::string &output, uint64_t ranks,
-                                   const std::string &furtherArguments) {
+                                   const std::string &furtherArguments,
+                                   const StopSignals &signals, int &stopped) {
   std::vector<std::string> words = {
       compilerPath(), source, "-o", output, "--np", std::to_string(ranks)};
   std::istringstream further(furtherArguments);
@@ -50,16 +87,33 @@ Status mpcomm::run::compileProgram(const std::string &source,
     pointers.push_back(word.data());
   pointers.push_back(nullptr);
 
-  pid_t child;
-  int error = posix_spawnp(&child, pointers[0], nullptr, nullptr,
-                           pointers.data(), environ);
-  if (error)
+  pid_t child = -1;
+  if (int error = start(pointers, signals, child))
     return fail(source, ": cannot start ", words[0], ": ", std::strerror(error),
                 "; it is looked for beside mpcomm-run and in PATH");
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point killTime = Clock::time_point::max();
   int result = 0;
-  while (waitpid(child, &result, 0) < 0)
-    if (errno != EINTR)
+  while (true) {
+    pid_t ended = waitpid(child, &result, WNOHANG);
+    if (ended == child)
+      break;
+    if (ended < 0 && errno != EINTR)
       return fail(source, ": lost mpcomm-compile: ", std::strerror(errno));
+    int signal = signals.wait(std::chrono::milliseconds(100));
+    if (signal && !stopped) {
+      stopped = signal;
+      kill(-child, SIGTERM);
+      killTime = Clock::now() + std::chrono::seconds(1);
+    }
+    if (Clock::now() >= killTime)
+      kill(-child, SIGKILL);
+  }
+  if (stopped) {
+    // What it has started may have outlived it.
+    kill(-child, SIGKILL);
+    return fail(source, ": ", describeStop(stopped), " while it was compiled");
+  }
   if (WIFSIGNALED(result))
     return fail(source, ": mpcomm-compile was killed by signal ",
                 WTERMSIG(result));

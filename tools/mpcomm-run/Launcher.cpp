@@ -5,14 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The parent blocks the signals that it cares for and waits for one of them or
-// for a deadline: a loop without handlers, hence without races between them.
+// The parent waits for its children, for signals that ask it to stop, and for
+// deadlines, in one loop (see StopSignals.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "Launcher.h"
 
 #include "SafeTensors.h"
+#include "StopSignals.h"
 
 #include <cerrno>
 #include <chrono>
@@ -52,6 +53,7 @@ private:
   std::optional<int> start(uint64_t rank, pid_t parent);
   void reap();
   void reportDeath(uint64_t rank, int status);
+  void reportLost(uint64_t rank, const std::string &why);
   void stopSoon();
   void killAll(int signal);
   void checkStarted();
@@ -62,7 +64,7 @@ private:
   std::vector<Child> children;
   uint64_t running = 0;
   int exitStatus = 0;
-  sigset_t watched, before;
+  StopSignals signals;
   Clock::time_point startDeadline;
   /// When what is left will be killed; set by the first failure.
   std::optional<Clock::time_point> killDeadline;
@@ -107,7 +109,7 @@ std::optional<int> Launch::start(uint64_t rank, pid_t parent) {
     _exit(1);
   // An interrupt from the terminal reaches the whole group; the parent decides.
   std::signal(SIGINT, SIG_IGN);
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  sigprocmask(SIG_SETMASK, &signals.maskBefore(), nullptr);
   return plan.body(rank, positions[rank]);
 }
 
@@ -144,15 +146,28 @@ void Launch::reportDeath(uint64_t rank, int status) {
   stopSoon();
 }
 
+/// Somebody else has taken the status: how the rank ended is not known.
+void Launch::reportLost(uint64_t rank, const std::string &why) {
+  printError("rank " + std::to_string(rank) + " (process " +
+             std::to_string(children[rank].pid) +
+             ") is gone without a status: " + why);
+  plan.markDead(rank, "is gone");
+  stopSoon();
+}
+
 void Launch::reap() {
   for (uint64_t rank = 0; rank < children.size(); ++rank) {
     Child &child = children[rank];
     int status = 0;
-    if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid)
+    pid_t ended = child.running ? waitpid(child.pid, &status, WNOHANG) : 0;
+    if (ended == 0 || (ended < 0 && errno == EINTR))
       continue;
     child.running = false;
     --running;
-    reportDeath(rank, status);
+    if (ended > 0)
+      reportDeath(rank, status);
+    else
+      reportLost(rank, std::strerror(errno));
   }
 }
 
@@ -186,10 +201,6 @@ int Launch::run() {
                std::strerror(errno));
     return 1;
   }
-  sigemptyset(&watched);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
-    sigaddset(&watched, signal);
-  sigprocmask(SIG_BLOCK, &watched, &before);
   startDeadline = Clock::now() + secondsOf(plan.timeoutSeconds + 1);
   pid_t parent = getpid();
   for (uint64_t rank = 0; rank < plan.ranks && !killDeadline; ++rank)
@@ -197,11 +208,8 @@ int Launch::run() {
       return *result;
 
   while (running > 0) {
-    timespec pause = {0, 100'000'000};
-    int signal = sigtimedwait(&watched, nullptr, &pause);
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-      printError(std::string("stopped by signal ") + std::to_string(signal) +
-                 " (" + strsignal(signal) + ")");
+    if (int signal = signals.wait(std::chrono::milliseconds(100))) {
+      printError(describeStop(signal));
       exitStatus = 128 + signal;
       killDeadline = Clock::now();
     }
@@ -212,7 +220,6 @@ int Launch::run() {
   }
   if (exitStatus)
     removeTemporaries();
-  sigprocmask(SIG_SETMASK, &before, nullptr);
   return exitStatus;
 }
 

@@ -24,6 +24,8 @@
 
 namespace mpcomm::run {
 
+class StopSignals;
+
 /// Stays loaded for the life of the process: the runtime keeps pointers to
 /// names inside it.
 class Program {
@@ -49,9 +51,11 @@ private:
 
 /// Runs mpcomm-compile on `source` into the new file `output`. The compiler is
 /// the one beside this executable, or else the first in PATH. Its messages go
-/// to standard error.
+/// to standard error. A signal that asks this process to stop ends it, is
+/// stored in `stopped` (else 0), and is a failure.
 Status compileProgram(const std::string &source, const std::string &output,
-                      uint64_t ranks, const std::string &furtherArguments);
+                      uint64_t ranks, const std::string &furtherArguments,
+                      const StopSignals &signals, int &stopped);
 
 } // namespace mpcomm::run
 

@@ -14,6 +14,7 @@
 #include "Run.h"
 
 #include "Launcher.h"
+#include "StopSignals.h"
 #include "Trainer.h"
 
 #include "comm/gloo/Gloo.h"
@@ -23,6 +24,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -42,21 +44,26 @@ Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
 }
 
 /// Compiles `options.program` into a folder of its own, which is gone again
-/// when this returns: a loaded program needs no file.
-Result<std::unique_ptr<Program>> compileAndLoad(const Options &options) {
+/// when this returns, also when a signal asks to stop, which `stopped` then
+/// says: a loaded program needs no file.
+Result<std::unique_ptr<Program>> compileAndLoad(const Options &options,
+                                                int &stopped) {
+  StopSignals signals;
   const char *base = std::getenv("TMPDIR");
   std::string folder =
       std::string(base && *base ? base : "/tmp") + "/mpcomm-run-XXXXXX";
   if (!mkdtemp(folder.data()))
     return fail(folder, ": cannot create: ", std::strerror(errno));
   std::string file = folder + "/step.so";
-  Status compiled = compileProgram(
-      options.program, file, options.ranks.value_or(1), options.compileOptions);
+  Status compiled =
+      compileProgram(options.program, file, options.ranks.value_or(1),
+                     options.compileOptions, signals, stopped);
   Result<std::unique_ptr<Program>> program =
       compiled.failed() ? Result<std::unique_ptr<Program>>(compiled)
                         : loadProgram(file);
-  unlink(file.c_str());
-  rmdir(folder.c_str());
+  // A compiler that was killed may have left files of its own there.
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
   return program;
 }
 
@@ -180,11 +187,14 @@ int reportAndFail(const std::string &message) {
 } // namespace
 
 int mpcomm::run::runHere(const Options &options, const Fault &fault) {
-  Result<std::unique_ptr<Program>> program = endsWith(options.program, ".mlir")
-                                                 ? compileAndLoad(options)
-                                                 : loadProgram(options.program);
-  if (program.failed())
-    return reportAndFail(program.message());
+  int stopped = 0;
+  Result<std::unique_ptr<Program>> program =
+      endsWith(options.program, ".mlir") ? compileAndLoad(options, stopped)
+                                         : loadProgram(options.program);
+  if (program.failed()) {
+    reportAndFail(program.message());
+    return stopped ? 128 + stopped : 1;
+  }
   uint64_t ranks = options.ranks.value_or((*program)->manifest().ranks());
   Result<Job> job = prepareJob(options, program.take(), ranks);
   if (job.failed())

@@ -1,8 +1,8 @@
 # RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir
 #
 # Given a .mlir, the runner calls the compiler that lies beside it with the
-# number of ranks and the further options, and leaves no temporary file. A
-# script stands in for the compiler here.
+# number of ranks and the further options, and leaves no temporary file and no
+# compiler, also when it is stopped. A script stands in for the compiler here.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,12 +11,15 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import signal
+
 from toy import *
 
 SCRIPT = """#!/bin/sh
 echo "$@" > %(work)s/called
 while [ "$1" != -o ]; do shift; done
 [ -e %(work)s/broken ] && { echo 'bad.mlir:3:1: error: unknown op' >&2; exit 1; }
+[ -e %(work)s/slow ] && { sleep 600 & echo $$ $! > %(work)s/running; touch "$2".tmp; wait; }
 cp %(program)s "$2"
 """
 
@@ -38,15 +41,28 @@ class Compile(ToyTest):
             file.write(self.script)
         os.chmod(path("bin/mpcomm-compile"), 0o755)
 
-    def attempt(self, *arguments):
+    def start(self, *arguments, ignored=()):
+        def before():
+            for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD:
+                signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
         environment = dict(os.environ, TMPDIR=path("tmp"))
         environment["LD_LIBRARY_PATH"] = os.path.join(os.path.dirname(RUN), "..", "lib")
-        done = subprocess.run(
+        return subprocess.Popen(
             [self.runner, path("step.mlir"), *arguments, *self.rest],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=60,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=before,
         )  # fmt: skip
+
+    def end(self, process):
+        try:
+            error = process.communicate(timeout=30)[1].decode()
+        finally:
+            process.kill()
         self.assertEqual(os.listdir(path("tmp")), [])
-        return done.returncode, done.stderr.decode()
+        return process.returncode, error
+
+    def attempt(self, *arguments, **settings):
+        return self.end(self.start(*arguments, **settings))
 
     def test_compiles_first(self):
         self.install()
@@ -66,6 +82,46 @@ class Compile(ToyTest):
         self.assertEqual(code, 1)
         self.assertIn("bad.mlir:3:1: error: unknown op", error)
         self.assertIn("step.mlir: mpcomm-compile failed with exit status 1", error)
+
+    def test_children_that_the_parent_ignores(self):
+        self.install()
+        self.assertEqual(self.attempt("--np", "2", ignored=(signal.SIGCHLD,)), (0, ""))
+
+    def test_stopped_while_it_compiles(self):
+        self.install()
+        open(path("slow"), "w").close()
+        try:
+            for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+                with self.subTest(signal=number):
+                    process = self.start("--np", "2")
+                    deadline = time.monotonic() + 30
+                    while not (os.path.exists(path("running")) and os.listdir(path("tmp"))):
+                        self.assertLess(time.monotonic(), deadline, "the compiler did not start")
+                        time.sleep(0.02)
+                    time.sleep(0.2)
+                    process.send_signal(number)
+                    code, error = self.end(process)
+                    self.assertEqual(code, 128 + number, error)
+                    self.assertIn("step.mlir: stopped by signal %d" % number, error)
+                    with open(path("running")) as file:
+                        running = file.read().split()
+                    os.unlink(path("running"))
+                    self.assertEqual([p for p in running if self.lives(p)], [])
+        finally:
+            os.unlink(path("slow"))
+
+    def lives(self, process):
+        """Unlike a process that has ended, and that nobody has waited for yet."""
+        for _ in range(20):
+            try:
+                with open("/proc/%s/stat" % process) as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                        return False
+            except OSError:
+                return False
+            time.sleep(0.05)
+        os.kill(int(process), signal.SIGKILL)
+        return True
 
     def test_no_compiler(self):
         if os.path.exists(path("bin/mpcomm-compile")):

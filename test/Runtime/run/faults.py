@@ -35,6 +35,12 @@ def processes_of(program):
     return found
 
 
+def dispositions(ignored):
+    """To be called before exec: these are ignored, and no other."""
+    for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD:
+        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+
 class Faults(ToyTest):
     @classmethod
     def setUpClass(cls):
@@ -118,7 +124,7 @@ class Faults(ToyTest):
         )  # fmt: skip
         self.assertLess(outcome.seconds, 2 + SLACK)
 
-    def begin(self, *options):
+    def begin(self, *options, ignored=()):
         """Starts a run that would not end, and waits until it trains."""
         log = path("log")
         if os.path.exists(log):
@@ -127,6 +133,7 @@ class Faults(ToyTest):
             [RUN, path("toy2.so"), *self.common, "--steps", "1000000000", "--log", log, *options],
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=lambda: dispositions(ignored),
         )
         deadline = time.monotonic() + 30
         while not (os.path.exists(log) and os.path.getsize(log)):
@@ -147,6 +154,24 @@ class Faults(ToyTest):
                 self.assertLess(time.monotonic() - start, 2 + SLACK)
                 self.assertEqual(process.returncode, 128 + number, error)
                 self.assertIn("stopped by signal %d" % number, error)
+
+    def test_a_signal_that_is_ignored_stays_ignored(self):
+        # As nohup leaves SIGHUP, and a script SIGINT in its background.
+        process = self.begin(ignored=(signal.SIGHUP, signal.SIGINT))
+        for number in signal.SIGHUP, signal.SIGINT:
+            os.kill(process.pid, number)
+        time.sleep(1)
+        self.assertIsNone(process.poll())
+        process.terminate()
+        error = process.communicate(timeout=30)[1].decode()
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, error)
+
+    def test_children_that_the_parent_ignores(self):
+        # Whoever starts this may have left SIGCHLD ignored.
+        ignore = lambda: dispositions((signal.SIGCHLD,))
+        self.succeeds(path("toy2.so"), *self.common, "--steps", 5, limit=30, preexec_fn=ignore)
+        self.fails("rank 1 was killed by signal 9", path("toy2.so"), *self.common, limit=30,
+                   lines=None, preexec_fn=ignore, fault="kill:rank=1,step=3")  # fmt: skip
 
     def test_the_launcher_killed(self):
         process = self.begin()

@@ -224,6 +224,9 @@ void StepBuilder::emitInstructions() {
     allocates[buffer.begin] += buffer.bytes;
     frees[buffer.end] += buffer.bytes;
   }
+  std::vector<double> seconds(ops.size(), 0); // of kernels at their slots
+  for (int op = 0; op < numOps; ++op)
+    seconds[getSlot(op)] += step.seconds[op];
   int64_t live = step.staticBytes;
   step.peakBytes = live;
   const std::pair<int, int> *next = awaits.data();
@@ -249,15 +252,14 @@ void StepBuilder::emitInstructions() {
           {StepInstruction::Kind::Await, ops[op], 0, next->second, 0, 0});
     }
     bool isBare = step.instructions.size() == first;
-    if (step.seconds[op] > 0 ||
-        (isBare && (allocates[op] != 0 || frees[op] != 0)))
-      step.instructions.push_back({StepInstruction::Kind::Compute, ops[op],
-                                   step.seconds[op], -1, 0, 0});
+    if (seconds[op] > 0 || (isBare && (allocates[op] != 0 || frees[op] != 0)))
+      step.instructions.push_back(
+          {StepInstruction::Kind::Compute, ops[op], seconds[op], -1, 0, 0});
     if (step.instructions.size() == first)
       continue;
     step.instructions[first].allocates = allocates[op];
     step.instructions.back().frees = frees[op];
-    step.computeSeconds += step.seconds[op];
+    step.computeSeconds += seconds[op];
   }
 }
 

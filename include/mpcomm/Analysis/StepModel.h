@@ -78,7 +78,9 @@ public:
   mlir::FunctionOpInterface getFunction() const { return function; }
 
   /// One per op of the body but the terminator and ops that take no time and no
-  /// memory, in program order.
+  /// memory, in program order. A kernel is one Compute, at the last of its ops
+  /// (or the one before which something else needs it): getSeconds gives the
+  /// share of each op in it.
   llvm::ArrayRef<StepInstruction> getInstructions() const {
     return instructions;
   }

@@ -1,0 +1,35 @@
+// What cannot be modelled is an error that says why.
+
+// RUN: mpcomm-opt %s -split-input-file -verify-diagnostics \
+// RUN:   -pass-pipeline="builtin.module(func.func(test-mpcomm-print-step-model))"
+// RUN: not mpcomm-opt %s -pass-pipeline="builtin.module(func.func(test-mpcomm-print-step-model{cluster=nowhere}))" 2>&1 \
+// RUN:   | FileCheck %s
+
+// CHECK: error: cannot read 'nowhere': {{.*}}; neither is it a preset: expected dgx-h100,
+
+// expected-error@+1 {{expected a body of one block, to model the step of 'declaration'}}
+func.func private @declaration()
+
+// -----
+
+// expected-error@+1 {{expected a body of one block, to model the step of 'blocks'}}
+func.func @blocks() {
+  cf.br ^exit
+^exit:
+  return
+}
+
+// -----
+
+func.func @dynamic(%x: tensor<4xf32>) {
+  // expected-error@+1 {{expected values of static shape, to model the step, got 'tensor<?xf32>'}}
+  %0 = tensor.cast %x : tensor<4xf32> to tensor<?xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{expected values of static shape, to model the step, got 'tensor<*xf32>'}}
+func.func @unranked(%x: tensor<*xf32>) {
+  return
+}

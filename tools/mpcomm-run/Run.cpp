@@ -142,8 +142,17 @@ joinLaunched(const Options &options,
   bool overTcp =
       options.comm == CommKind::Gloo ||
       (options.comm == CommKind::Auto && launched->launcher == "torchrun");
-  if (!overTcp)
-    return mprt::joinMpi({});
+  if (!overTcp) {
+    mprt::MpiOptions mpi;
+    mpi.timeoutSeconds = options.timeoutSeconds;
+    mpi.giveUp = [launched](const mprt::Error &error) {
+      std::string rank = launched ? std::to_string(launched->rank) : "?";
+      bool named = error.message().rfind("rank ", 0) == 0;
+      printError((named ? "" : "rank " + rank + ": ") + error.message());
+      _exit(1);
+    };
+    return mprt::joinMpi(mpi);
+  }
   auto gloo =
       mprt::glooOptionsFromEnvironment(static_cast<unsigned>(launched->rank),
                                        static_cast<unsigned>(launched->size));

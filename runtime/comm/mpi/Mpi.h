@@ -16,6 +16,7 @@
 
 #include "../Transport.h"
 
+#include <functional>
 #include <memory>
 
 namespace mprt {
@@ -24,6 +25,12 @@ struct MpiOptions {
   /// Compare what the ranks call before each collective. Costs one small
   /// all-gather for each; MPRT_CHECK=1 in the environment turns it on too.
   bool checkCollectives = false;
+  /// Ranks that do not come to MPI_Init, or to the making of a communicator,
+  /// are waited for so long; 0: for ever.
+  double timeoutSeconds = 0;
+  /// What is called then, on a thread of its own, for MPI has no way back: it
+  /// says what went wrong and ends the process.
+  std::function<void(const Error &)> giveUp;
 };
 
 /// Initializes MPI and becomes the rank that it says. MPRT_UNSUPPORTED where

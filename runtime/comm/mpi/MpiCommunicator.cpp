@@ -24,6 +24,13 @@ Error mprt::mpi::mpiError(const std::string &what, int code) {
   return makeError(MPRT_INTERNAL, what, ": ", text);
 }
 
+std::string mprt::mpi::nameRanks(const std::vector<unsigned> &ranks) {
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (size_t i = 0; i < ranks.size(); ++i)
+    text += (i ? ", " : " ") + std::to_string(ranks[i]);
+  return text;
+}
+
 /// Elements travel as numbers of their size; what they mean matters to
 /// reductions alone.
 static MPI_Datatype typeOf(uint8_t type) {
@@ -382,4 +389,17 @@ Error MpiCommunicator::progress(bool &moved) {
     moved = true;
   }
   return {};
+}
+
+std::string MpiCommunicator::describePeers() const {
+  if (inFlight == 0)
+    return "";
+  const mprt_collective &call = *operations[oldest].call;
+  if (call.kind == MPRT_SEND || call.kind == MPRT_RECV)
+    return "waits for " + nameRanks({group[size_t(call.peer)]});
+  std::vector<unsigned> others = group;
+  others.erase(others.begin() + groupRank);
+  return (others.size() > 1 ? "waits for some of " : "waits for ") +
+         nameRanks(others) +
+         (others.size() > 1 ? ", MPI does not tell for which" : "");
 }

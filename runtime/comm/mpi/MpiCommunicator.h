@@ -33,6 +33,9 @@ namespace mprt::mpi {
 /// The error of an MPI call.
 Error mpiError(const std::string &what, int code);
 
+/// `rank 1` or `ranks 0, 2, 3`.
+std::string nameRanks(const std::vector<unsigned> &ranks);
+
 class MpiCommunicator final : public Communicator {
 public:
   /// Takes over `parent`, a communicator of exactly `group`. All of the group
@@ -45,6 +48,7 @@ public:
   Error start(const mprt_collective &collective, const void *send,
               void *recv) override;
   Error progress(bool &moved) override;
+  std::string describePeers() const override;
 
 private:
   static constexpr unsigned depth = 2;

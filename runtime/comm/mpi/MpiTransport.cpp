@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Deadline.h"
 #include "Mpi.h"
 #include "MpiCommunicator.h"
 
@@ -47,6 +48,7 @@ private:
 } // namespace
 
 Error MpiTransport::initialize() {
+  Deadline deadline(options, "MPI_Init: not all ranks have come");
   int already = 0;
   MPI_Initialized(&already);
   if (!already) {
@@ -93,6 +95,9 @@ MpiTransport::createCommunicator(std::vector<unsigned> group) {
                      " cannot make a communicator of a group that is not "
                      "ascending or that it is not in");
   auto rank = unsigned(position - group.begin());
+  Deadline deadline(options, "rank " + std::to_string(self) +
+                                 ": cannot make a communicator: not all of " +
+                                 nameRanks(group) + " have come");
   std::vector<int> members(group.begin(), group.end());
   MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
   MPI_Comm_group(MPI_COMM_WORLD, &world);

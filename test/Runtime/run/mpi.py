@@ -15,6 +15,7 @@ from toy import *
 
 # OpenMPI keeps some of its memory to the end of the process.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+SLACK = 8  # seconds for a busy machine and for sanitizers
 
 
 def mpirun(ranks):
@@ -78,9 +79,46 @@ class Mpi(ToyTest):
                      fault="program:rank=1,file=" + path("other2.so"))  # fmt: skip
 
     def test_killed_in_a_step(self):
-        outcome = self.refused("", path("toy2.so"), *self.common, "--steps", 100000,
+        # It is mpirun who notices, and who ends the others.
+        outcome = self.refused("rank 1", path("toy2.so"), *self.common, "--steps", 100000,
                                fault="kill:rank=1,step=3")  # fmt: skip
+        self.assertRegex(outcome.err + outcome.out, r"exited on signal 9 \(Killed\)")
         self.assertLess(outcome.seconds, 15)
+
+    def test_never_starts(self):
+        outcome = self.refused(
+            "rank 0: MPI_Init: not all ranks have come within 3 s",
+            path("toy2.so"), *self.common, "--timeout", 3, fault="never-start:rank=1",
+        )  # fmt: skip
+        self.assertLess(outcome.seconds, 3 + 5 + SLACK)
+
+    def test_stops_in_a_step(self):
+        for ranks, waits in (2, "for rank 1"), (4, "for some of ranks "):
+            with self.subTest(ranks=ranks):
+                outcome = self.refused(
+                    "nothing moved for 2 s; waits " + waits, path("toy%d.so" % ranks),
+                    *self.common, "--timeout", 2, "--steps", 100, fault="stop:rank=1,step=5",
+                    ranks=ranks,
+                )  # fmt: skip
+                self.assertIn('"gradients" at toy.mlir:7:3', outcome.err)
+                self.assertLess(outcome.seconds, 2 + 5 + SLACK)
+
+    def test_a_backend_that_does_not_load(self):
+        # Why the one beside the runtime does not load is the reason to tell.
+        copy = path("broken")
+        for folder in "bin", "lib":
+            shutil.copytree(os.path.join(os.path.dirname(RUN), "..", folder),
+                            os.path.join(copy, folder),
+                            ignore=lambda _, names: set(names) - {"mpcomm-run", "libMPCommRuntime.so"})  # fmt: skip
+        with open(os.path.join(copy, "lib/libmprt_mpi.so"), "w") as file:
+            file.write("not a shared object")
+        done = subprocess.run(
+            [os.path.join(copy, "bin/mpcomm-run"), path("toy2.so"), *self.common, "--comm", "mpi"],
+            env=dict(os.environ, LD_LIBRARY_PATH=os.path.join(copy, "lib")),
+            timeout=60, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, rb"broken/lib/libmprt_mpi.so: (file too short|invalid ELF header)")
 
     def test_mpi_that_another_launcher_did_not_start(self):
         environment = dict(os.environ, RANK="0", WORLD_SIZE="2")

@@ -1,0 +1,37 @@
+//===- Deadline.cpp - an end to calls that wait for ever ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Deadline.h"
+
+#include <chrono>
+
+using namespace mprt;
+using namespace mprt::mpi;
+
+Deadline::Deadline(const MpiOptions &options, std::string message) {
+  if (!options.giveUp || options.timeoutSeconds <= 0)
+    return;
+  std::chrono::duration<double> limit(options.timeoutSeconds);
+  thread = std::thread([this, giveUp = options.giveUp, limit,
+                        message = std::move(message)] {
+    std::unique_lock<std::mutex> guard(mutex);
+    if (changed.wait_for(guard, limit, [this] { return over; }))
+      return;
+    giveUp(makeError(MPRT_TIMEOUT, message, " within ", limit.count(), " s"));
+  });
+}
+
+Deadline::~Deadline() {
+  if (!thread.joinable())
+    return;
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    over = true;
+  }
+  changed.notify_one();
+  thread.join();
+}

@@ -1,6 +1,7 @@
 # The page of a predicted and a measured step is well formed, loads nothing, runs no
 # script but its own, shows text of the files as text, and draws what the files say.
-# RUN: %mpcomm-report %S/Inputs/predicted.json %S/Inputs/measured.json --html %t.html > /dev/null
+# RUN: sed 's/the backward pass ends with/<b>its<\/b> \\"last\\" gradient \&/' %S/Inputs/predicted.json > %t.predicted.json
+# RUN: %mpcomm-report %t.predicted.json %S/Inputs/measured.json --html %t.html > /dev/null
 # RUN: %python %s small %t.html | FileCheck %s
 # CHECK: small page: {{[0-9]+}} elements, 0 complaints
 #
@@ -131,7 +132,7 @@ if kind == "small":
     check(len(curve) == 1 and re.match(r"M0\.00 \S+ H154\.88 V", curve[0][1]["d"]),
           "memory", [c[1]["d"] for c in curve])
     check("<b>its</b>" not in text, "text that is markup")
-    check("&lt;b&gt;its&lt;/b&gt; &quot;last&quot; gradient &amp; nothing" in text,
+    check("&lt;b&gt;its&lt;/b&gt; &quot;last&quot; gradient &amp; its" in text,
           "detail")
     check("No order of the same work can take less than 8.00 ms; this one is 25.0 % "
           "above that." in text, "sentence")

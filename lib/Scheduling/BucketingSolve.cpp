@@ -224,10 +224,13 @@ BucketingPlan mpcomm::solveBuckets(const BucketingProblem &problem,
   if (!plan.error.empty())
     return plan;
   std::vector<StreamProblem> streams = buildStreams(problem, options.objective);
+  // Sums of n numbers may differ by n roundings.
+  double tolerance =
+      std::max({options.tolerance, 1e-12, 0x1p-51 * problem.tensors.size()});
   std::vector<StreamPlan> plans;
   double bound = 0, value = 0;
   for (size_t s = 0; s < streams.size(); ++s) {
-    streams[s].tolerance = options.tolerance;
+    streams[s].tolerance = tolerance;
     streams[s].stepLimit = options.stepLimit;
     plans.push_back(solveStream(streams[s]));
     if (!plans[s].feasible) {
@@ -252,21 +255,20 @@ BucketingPlan mpcomm::solveBuckets(const BucketingProblem &problem,
       value = streams[s].value(plans[s].runs);
       value = std::max(value, streams[s].others.end());
     }
-    double end = std::max(value, bound * (1 + options.tolerance));
+    double end = std::max(value, bound * (1 + tolerance));
     reduceRuns(streams[s], end, plans[s].runs);
     runs[s] = plans[s].runs;
   }
   plan = buildPlan(problem, streams, runs);
   plan.error.clear();
-  value = plan.value(options.objective);
-  bound = std::max(bound, problem.lowerBound(options.objective));
   auto isProven = [&] {
     return plan.value(options.objective) - bound <=
-           2 * std::max(options.tolerance, 1e-12) *
-               plan.value(options.objective);
+           2 * tolerance * plan.value(options.objective);
   };
-  if (!isProven())
+  if (!isProven()) {
+    bound = std::max(bound, problem.lowerBound(options.objective));
     considerRivals(problem, options.objective, plan);
+  }
   plan.proven = isProven();
   return plan;
 }

@@ -174,7 +174,8 @@ struct BucketingPlan {
 
 struct BucketingOptions {
   BucketingObjective objective = BucketingObjective::StepEnd;
-  /// Values that differ by less, relative to the value, count as equal; among
+  /// Values that differ by less, relative to the value, count as equal (at
+  /// least 1e-12 and 2^-51 a tensor are taken for the rounding of sums); among
   /// equals the plan with the fewest collectives wins. A larger figure trades
   /// that much of the objective for fewer collectives.
   double tolerance = 1e-12;
@@ -188,7 +189,7 @@ struct BucketingOptions {
 /// The best plan. Which cases are exact:
 /// - one key to a stream, no memory bound that binds: exact for the end of
 ///   communication, in O(n p) for p cost pieces; exact for the end of the step
-///   with one stream, in O(n p) for each end that is tried (some ten).
+///   with one stream, in O(n p) for each end that is tried (at most some 80).
 /// - several keys on a stream, or a memory bound: exact while the product of
 ///   tensors by key stays in `stepLimit`; beyond, tensors are tied together
 ///   until it does, and the plan is the better of that and the rivals below.

@@ -30,7 +30,7 @@ struct Shape {
   bool split = false;
 };
 
-/// Whole numbers; `scale` makes others of them.
+/// Small whole numbers, the same from a seed everywhere.
 class Random {
 public:
   explicit Random(unsigned seed) : engine(seed) {}
@@ -170,6 +170,18 @@ TEST(BucketingExact, StreamsToTheEndOfCommunication) {
                  {BucketingObjective::CommunicationEnd});
 }
 
+/// Two streams whose tensors come together, and updates as long as the rest.
+static BucketingProblem makeContended(unsigned seed) {
+  BucketingProblem problem = makeProblem(seed, {.maxTensors = 8, .streams = 2});
+  Random random(seed);
+  problem.computeEnd /= 2;
+  for (BucketingProblem::Tensor &tensor : problem.tensors) {
+    tensor.deadline = BucketingProblem::never;
+    tensor.consumer = double(random.upTo(25));
+  }
+  return problem;
+}
+
 /// Not exact: at most twice the optimum, and never above a rival.
 TEST(BucketingExact, StreamsToTheEndOfTheStep) {
   unsigned best = 0, all = 0, proven = 0;
@@ -177,7 +189,8 @@ TEST(BucketingExact, StreamsToTheEndOfTheStep) {
   for (unsigned seed = 800000; seed < 800000 + numInstances; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     BucketingProblem problem =
-        makeProblem(seed, {.maxTensors = 7, .streams = 2 + int(seed % 2)});
+        seed % 4 ? makeContended(seed)
+                 : makeProblem(seed, {.maxTensors = 7, .streams = 3});
     BucketingPlan optimum = solveBucketsReference(problem);
     BucketingPlan plan = solveBuckets(problem);
     ASSERT_EQ(plan.error.empty(), optimum.error.empty());
@@ -201,8 +214,59 @@ TEST(BucketingExact, StreamsToTheEndOfTheStep) {
   }
   std::printf("%u of %u optimal, %u proven so, worst %.4f of the optimum\n",
               best, all, proven, worst);
-  // Measured: 99.9 % and 1.04.
-  EXPECT_GE(best, all * 99 / 100);
+  // All but 2 of 9873; with any part of the descent left out 9836 or less.
+  EXPECT_GE(best * 1000, all * 999);
+}
+
+/// The least finish of all items within `end` (or never), by the recurrence as
+/// it is written, in quadratic time.
+static double finishWithin(const BucketingProblem &problem, double end,
+                           bool stepEnd) {
+  size_t n = problem.tensors.size();
+  std::vector<double> f(n + 1, BucketingProblem::never), work(n + 1, 0);
+  for (size_t j = n; j-- > 0;)
+    work[j] = work[j + 1] + (stepEnd ? problem.tensors[j].consumer : 0);
+  f[0] = problem.streams[0].free;
+  for (size_t j = 0; j < n; ++j) {
+    int64_t bytes = 0;
+    double deadline = BucketingProblem::never;
+    for (size_t i = j + 1; i <= n; ++i) {
+      bytes += problem.tensors[i - 1].bytes;
+      deadline = std::min(deadline, problem.tensors[i - 1].deadline);
+      if (bytes > problem.capBytes && i > j + 1)
+        break;
+      double finish = std::max(f[j], problem.tensors[i - 1].ready) +
+                      problem.costs[0].at(bytes);
+      if (finish + work[j] <= end && finish <= deadline)
+        f[i] = std::min(f[i], finish);
+    }
+  }
+  return f[n];
+}
+
+/// Lines too long to try every plan: no end below ours can be had.
+TEST(BucketingExact, LongLines) {
+  for (unsigned seed = 900000; seed < 901000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    BucketingProblem problem = makeProblem(seed, {.maxTensors = 300});
+    for (BucketingProblem::Tensor &tensor : problem.tensors)
+      if (seed % 2)
+        tensor.deadline = BucketingProblem::never;
+    BucketingPlan plan = solveBuckets(problem, {BucketingObjective::StepEnd});
+    double never = BucketingProblem::never;
+    ASSERT_EQ(plan.error.empty(), finishWithin(problem, never, false) < never);
+    if (!plan.error.empty())
+      continue;
+    ASSERT_EQ(plan.verify(problem), "");
+    double floor = problem.computeEnd;
+    for (const BucketingProblem::Tensor &tensor : problem.tensors)
+      floor += tensor.consumer;
+    ASSERT_TRUE(plan.stepEnd == floor ||
+                finishWithin(problem, plan.stepEnd - 1, true) == never);
+    ASSERT_EQ(solveBuckets(problem, {BucketingObjective::CommunicationEnd})
+                  .communicationEnd,
+              finishWithin(problem, never, false));
+  }
 }
 
 /// Fractions, where the order of sums can matter in the last digits.

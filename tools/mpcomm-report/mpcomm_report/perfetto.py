@@ -31,9 +31,13 @@ def trace(timelines):
                     events.append(complete(e, process, thread, known))
                     if e.flow is not None:
                         carried.setdefault(e.flow, []).append((e, thread, s.computes))
+            lowest = rank == min([s.rank for s in t.streams], default=0)
+            compute = next(((s.events, thread) for thread, s in enumerate(streams, 1)
+                            if s.computes and lowest), None)
             for flow, places in sorted(carried.items()):
-                add_flow(events, process, "%s-%d" % (flows[flow], rank), places)
-            if rank == min([s.rank for s in t.streams], default=0):
+                add_flow(events, process, "%s-%d" % (flows[flow], rank), known[flow],
+                         places, compute)
+            if lowest:
                 events += [{"ph": "C", "name": "memory", "pid": process, "tid": 0,
                             "ts": micro(time), "args": {"bytes": size}}
                            for time, size in t.memory]
@@ -69,18 +73,35 @@ def complete(e, process, thread, known):
     return event
 
 
-def add_flow(events, process, name, places):
-    """From the start through the transfers to the end of the await. All three may begin
-    at one time, so that times alone do not order them."""
+def add_flow(events, process, name, c, places, compute):
+    """From the operation that made the collective ready, through the transfers, to the
+    one that needed its result. `places`: events of the flow as (event, thread, whether on
+    the compute stream); `compute`: that stream's events and thread, if the times of the
+    collective are its own."""
     places.sort(key=lambda p: (p[0].begin, p[0].end))
-    on_compute = [p for p in places if p[2]]
-    others = [p for p in places if not p[2]]
-    places = on_compute[:1] + others + on_compute[1:]
-    if len(places) < 2:
+    own = [p for p in places if p[2]]
+    steps = [(e.begin, thread) for e, thread, on_compute in places if not on_compute]
+    if not steps:
         return
-    for i, (e, thread, _) in enumerate(places):
-        last = i == len(places) - 1
-        time = max(e.begin, e.end - 1e-9) if last else e.begin
+    if own and own[0][0].begin == own[0][0].end and own[0][0].begin <= steps[0][0]:
+        steps.insert(0, (own[0][0].begin, own[0][1]))
+        own.pop(0)
+    elif compute:
+        before = [e for e in compute[0] if e.begin < c.ready]
+        if before:
+            steps.insert(0, (max(before[-1].begin, min(before[-1].end, c.ready) - 1e-9),
+                             compute[1]))
+    if own:  # the end of the await
+        steps.append((max(own[-1][0].begin, own[-1][0].end - 1e-9), own[-1][1]))
+    elif compute:
+        after = next((e for e in compute[0] if e.begin >= c.awaited and
+                      e.begin >= c.end), None)
+        if after:
+            steps.append((after.begin, compute[1]))
+    if len(steps) < 2:
+        return
+    for i, (time, thread) in enumerate(steps):
+        last = i == len(steps) - 1
         event = {"ph": "s" if i == 0 else "f" if last else "t", "id": name,
                  "name": "collective", "cat": "communication", "pid": process,
                  "tid": thread, "ts": micro(time)}

@@ -87,19 +87,12 @@ bool Ledger::take(int step) {
   if (p != int(first) || next() != step) // else nothing to come is before p
     changes.push_back({0, p, made});
   for (int v : graph.deaths[step]) {
-    // The last death still to come beside this one, and whether this one was
-    // to be the last.
+    // The last death still to come beside this one; nothing changes if it is
+    // after this one.
     int other = -1;
-    bool wasLast = true;
-    for (size_t i = deaths[v].size(); i-- > 0 && other < 0;) {
-      int q = deaths[v][i];
-      if (q > p && !isTaken(base[q]))
-        wasLast = false;
-      if (q != p && !isTaken(base[q]))
+    for (size_t i = deaths[v].size(); i-- > 0 && other < 0;)
+      if (int q = deaths[v][i]; q != p && !isTaken(base[q]))
         other = q;
-    }
-    if (!wasLast)
-      continue;
     changes.push_back({other + 1, p, -graph.values[v].bytes});
     if (other < 0)
       freed += graph.values[v].bytes;

@@ -54,10 +54,11 @@ static bool isViewLike(Operation *op) {
          cost.getBytesWritten() == 0;
 }
 
-/// A type whose bytes are known, if it has any.
+/// Whether the bytes of a type, if it has any, can be counted.
 static bool isCounted(Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
-  return !shaped || shaped.hasStaticShape();
+  return !shaped ||
+         (shaped.hasStaticShape() && mpcomm::detail::isCountable(type));
 }
 
 LogicalResult StepBuilder::number() {
@@ -70,8 +71,9 @@ LogicalResult StepBuilder::number() {
   Block &block = function.getFunctionBody().front();
   auto addValue = [&](Value value, int op) -> LogicalResult {
     if (!isCounted(value.getType()))
-      return emitError(value.getLoc(), "expected values of static shape, to "
-                                       "model the step, got ")
+      return emitError(value.getLoc(),
+                       "expected values of static shape and at "
+                       "most 2^48 elements, to model the step, got ")
              << value.getType();
     values.push_back(value);
     def.push_back(op);

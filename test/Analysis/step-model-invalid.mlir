@@ -22,14 +22,21 @@ func.func @blocks() {
 // -----
 
 func.func @dynamic(%x: tensor<4xf32>) {
-  // expected-error@+1 {{expected values of static shape, to model the step, got 'tensor<?xf32>'}}
+  // expected-error@+1 {{expected values of static shape and at most 2^48 elements, to model the step, got 'tensor<?xf32>'}}
   %0 = tensor.cast %x : tensor<4xf32> to tensor<?xf32>
   return
 }
 
 // -----
 
-// expected-error@+1 {{expected values of static shape, to model the step, got 'tensor<*xf32>'}}
+// expected-error@+1 {{expected values of static shape and at most 2^48 elements, to model the step, got 'tensor<*xf32>'}}
 func.func @unranked(%x: tensor<*xf32>) {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{at most 2^48 elements, to model the step, got 'tensor<9999999999999x9999999999999xf32>'}}
+func.func @large(%x: tensor<9999999999999x9999999999999xf32>) {
   return
 }

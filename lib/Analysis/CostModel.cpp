@@ -17,6 +17,8 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -132,16 +134,24 @@ double CostModel::getSeconds(Operation *op, int64_t bytes,
   return std::max(compute, memory) + (isLaunched ? cluster.device.launch : 0);
 }
 
+/// Counts that are too large stay at the greatest number.
+static int64_t addSaturated(int64_t a, int64_t b) {
+  int64_t sum;
+  return llvm::AddOverflow(a, b, sum) ? std::numeric_limits<int64_t>::max()
+                                      : sum;
+}
+
 double CostModel::getSeconds(Operation *op) const {
   if (isa<AwaitOp, YieldOp>(op))
     return 0;
   if (auto cost = dyn_cast<CostOpInterface>(op))
-    return getSeconds(op, cost.getBytesRead() + cost.getBytesWritten(),
+    return getSeconds(op,
+                      addSaturated(cost.getBytesRead(), cost.getBytesWritten()),
                       /*isLaunched=*/true);
   if (op->getNumRegions() == 0)
     return getSeconds(op,
-                      countBytes(op->getOperandTypes()) +
-                          countBytes(op->getResultTypes()),
+                      addSaturated(countBytes(op->getOperandTypes()),
+                                   countBytes(op->getResultTypes())),
                       /*isLaunched=*/true);
   // Every region once, or as often as a loop is known to run.
   double seconds = 0;

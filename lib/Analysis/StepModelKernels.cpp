@@ -187,13 +187,12 @@ void StepBuilder::formKernels() {
           (!isStreamed[op] || kernel != findKernel(step.kernels[op])))
         kernels[kernel].isClosed = true;
   }
-  // What leaves a kernel: used by something else, or through a view.
+  // What leaves a kernel: what something else uses, be it a view.
   for (int op = 0; op < static_cast<int>(ops.size()); ++op)
     for (int value : getUses(op))
       if (int kernel = getKernelOf(value);
           kernel >= 0 &&
-          (root[value] != value || isView[op] || !isStreamed[op] ||
-           kernel != findKernel(step.kernels[op])))
+          (!isStreamed[op] || kernel != findKernel(step.kernels[op])))
         isWritten[root[value]] = true;
   for (int &kernel : step.kernels)
     if (kernel >= 0)
@@ -244,8 +243,9 @@ void StepBuilder::costOps() {
     if (results > 0)
       bytes +=
           static_cast<double>(cost.getBytesWritten()) * (written / results);
-    step.seconds[op] = model.getSeconds(current, static_cast<int64_t>(bytes),
-                                        !kernel.isLaunched);
+    step.seconds[op] =
+        model.getSeconds(current, static_cast<int64_t>(std::min(bytes, 9e18)),
+                         !kernel.isLaunched);
     kernel.isLaunched |= step.seconds[op] > 0;
   }
 }

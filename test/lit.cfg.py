@@ -37,6 +37,7 @@ for tool in [
     "mpcomm-report",
     "mpcomm-opt",
     "mpcomm-run",
+    "mpcomm-sim",
 ]:
     config.substitutions.append(("%" + tool, os.path.join(bin_dir, tool)))
 

@@ -97,6 +97,8 @@ def set_features(config, lit_config):
         features.add("mpi")
     if on(config.have_gloo):
         features.add("gloo")
+    if on(config.have_simgrid):
+        features.add("simgrid")
 
     modules = ["torch", "torchvision", "sklearn", "numpy"]
     for name in _python_modules(config.python, modules):

@@ -45,6 +45,12 @@ TEST(Overlap, StartsEarlyAndAwaitsLate) {
   EXPECT_EQ(schedule.steps,
             (std::vector<OverlapStep>{run(0), start(1), run(2), start(3),
                                       await(1), await(3)}));
+  // Without a search, and with computation left where it is.
+  OverlapOptions options;
+  options.reorderCompute = false;
+  options.searchSteps = 0;
+  problem.nodes[2].after = {0};
+  EXPECT_EQ(scheduleList(problem, options).steps, schedule.steps);
   // Both buffers and both stagings; the input holds one of each at a time.
   EXPECT_EQ(schedule.peakBytes, 30);
   EXPECT_EQ(schedule.inputPeakBytes, 15);
@@ -113,6 +119,24 @@ TEST(Overlap, OrderOfAStream) {
   EXPECT_EQ(schedule.verify(problem), "");
   EXPECT_DOUBLE_EQ(schedule.seconds, 20);
   EXPECT_DOUBLE_EQ(scheduleExact(problem).seconds, 20);
+}
+
+/// The first gradient feeds a collective of 3 s that the last computation needs
+/// and one of 9 s that nothing needs; the second gradient, 1 s later, one of
+/// 1 s that the last computation needs. The long one must not be queued before.
+TEST(Overlap, HoldsAStartBack) {
+  OverlapProblem problem;
+  problem.streams = {{}};
+  problem.links = {{true}};
+  problem.nodes = {compute(1), collective(0, 0, 3), collective(0, 0, 9),
+                   compute(1), collective(0, 0, 1), compute(9)};
+  problem.nodes[3].after = {0};
+  problem.values = {{1, 0, {1, 2}}, {1, 3, {4}}, {1, 1, {5}}, {1, 4, {5}}};
+  OverlapOptions options;
+  options.searchSteps = 0;
+  OverlapSchedule schedule = scheduleList(problem, options);
+  EXPECT_EQ(schedule.verify(problem), "");
+  EXPECT_DOUBLE_EQ(schedule.seconds, 14);
 }
 
 TEST(Overlap, ConflictingStreams) {
@@ -302,6 +326,27 @@ TEST(Overlap, ListAgainstExact) {
               ratios.size());
   EXPECT_LE(mean, 1.01);
   EXPECT_GE(share, 0.9);
+}
+
+/// An input that is optimal stays as fast.
+TEST(Overlap, NeverWorse) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    OverlapProblem problem = randomProblem(random, 2 + seed % 5, 1 + seed % 3,
+                                           /*slows=*/seed % 4 == 1);
+    OverlapSchedule exact = scheduleExact(problem);
+    problem.input = exact.steps;
+    ASSERT_EQ(problem.check(), "");
+    for (int searchSteps : {0, 20}) {
+      OverlapOptions options;
+      options.searchSteps = searchSteps;
+      OverlapSchedule list = scheduleList(problem, options);
+      ASSERT_EQ(list.verify(problem), "");
+      ASSERT_EQ(list.inputSeconds, exact.seconds);
+      ASSERT_LE(list.seconds, list.inputSeconds);
+    }
+  }
 }
 
 /// Moves of starts and awaits alone leave the order of computation.

@@ -1,0 +1,286 @@
+//===- mpcomm-sim.cpp - the step time of a program on a cluster -----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reads rank programs, or a training graph and the passes that make rank
+// programs of it, and simulates a step. Ranks that run one program are one to
+// the simulator, so thousands cost no more than two.
+//
+//===----------------------------------------------------------------------===//
+
+#include "SimGrid.h"
+#include "StepTimeline.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mpcomm/Analysis/ClusterAttr.h"
+#include "mpcomm/InitAllDialects.h"
+#include "mpcomm/InitAllPasses.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace mpcomm;
+namespace cl = llvm::cl;
+
+namespace {
+enum class Backend { Fluid, SimGrid };
+
+struct Options {
+  cl::OptionCategory category{"mpcomm-sim options"};
+  cl::opt<std::string> input{cl::Positional, cl::init("-"),
+                             cl::desc("<step.mlir>"), cl::cat(category)};
+  cl::opt<std::string> cluster{
+      "cluster", cl::value_desc("name or file.json"),
+      cl::desc("Cluster to run on; else the module's, else 'local'"),
+      cl::cat(category)};
+  cl::opt<int64_t> ranks{
+      "ranks", cl::init(0), cl::value_desc("N"),
+      cl::desc("Ranks of the mesh, by the size of its axis dp"),
+      cl::cat(category)};
+  cl::opt<std::string> pipeline{
+      "pipeline", cl::value_desc("passes"),
+      cl::desc("Passes to run first, as for mpcomm-opt --pass-pipeline without "
+               "builtin.module(); for a training graph without a mesh: "
+               "mpcomm-graph{mesh=dp:N}"),
+      cl::cat(category)};
+  cl::opt<std::string> function{
+      "function", cl::value_desc("name"),
+      cl::desc("Function to simulate, if there are several"),
+      cl::cat(category)};
+  cl::opt<std::string> profile{
+      "profile-file", cl::value_desc("file.json"),
+      cl::desc("Measured times, which replace the model's"), cl::cat(category)};
+  cl::opt<Backend> backend{
+      "backend", cl::init(Backend::Fluid), cl::desc("How to simulate"),
+      cl::values(clEnumValN(Backend::Fluid, "fluid",
+                            "ranks folded, ports shared (default)"),
+                 clEnumValN(Backend::SimGrid, "simgrid",
+                            "as well every rank on a fat-tree in SimGrid")),
+      cl::cat(category)};
+  cl::opt<int> oversubscription{
+      "oversubscription", cl::init(1), cl::value_desc("N"),
+      cl::desc("SimGrid: ports of a switch to one of its links up"),
+      cl::cat(category)};
+  cl::opt<int> rounds{"rounds", cl::init(16), cl::value_desc("N"),
+                      cl::desc("SimGrid: rounds that a collective is cut into"),
+                      cl::cat(category)};
+  cl::opt<std::string> json{"json", cl::value_desc("file"),
+                            cl::desc("Write the timeline for mpcomm-report"),
+                            cl::cat(category)};
+  cl::opt<std::string> name{"name", cl::value_desc("text"),
+                            cl::desc("Title of the table and the timeline"),
+                            cl::cat(category)};
+};
+} // namespace
+
+static int fail(const llvm::Twine &message) {
+  llvm::errs() << "mpcomm-sim: error: " << message << "\n";
+  return 1;
+}
+
+static LogicalResult runPasses(const Options &options, ModuleOp module) {
+  std::string text = options.pipeline;
+  if (text.empty()) {
+    if (!module.getOps<MeshOp>().empty())
+      return success();
+    text = "mpcomm-graph{mesh=dp:" +
+           std::to_string(std::max<int64_t>(options.ranks, 1)) + "}";
+  }
+  PassManager passes(module.getContext());
+  if (failed(applyPassManagerCLOptions(passes)) ||
+      failed(parsePassPipeline(text, passes)))
+    return failure();
+  return passes.run(module);
+}
+
+/// Gives the mesh `ranks` ranks. What a rank holds must not depend on that.
+static LogicalResult resizeMesh(ModuleOp module, int64_t ranks) {
+  auto meshes = module.getOps<MeshOp>();
+  if (meshes.empty())
+    return module.emitError("expects a mesh");
+  MeshOp mesh = *meshes.begin();
+  if (mesh.getNumRanks() == ranks)
+    return success();
+  std::optional<int64_t> axis = mesh.getAxisSize("dp");
+  if (!llvm::hasSingleElement(meshes) || !axis)
+    return mesh.emitError("cannot choose its ranks: expects one mesh with an "
+                          "axis 'dp'");
+  int64_t others = mesh.getNumRanks() / *axis;
+  if (ranks % others)
+    return mesh.emitError("cannot have ")
+           << ranks << " ranks: its other axes have " << others;
+  WalkResult result = module.walk([&](CollectiveOpInterface op) {
+    CollectiveKind kind = op.getCollectiveKind();
+    if (kind == CollectiveKind::AllReduce ||
+        kind == CollectiveKind::Broadcast || kind == CollectiveKind::Barrier)
+      return WalkResult::advance();
+    op->emitError("has types that depend on the number of ranks, which "
+                  "--ranks cannot change");
+    return WalkResult::interrupt();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  SmallVector<int64_t> sizes(mesh.getAxisSizes());
+  for (auto [i, name] : llvm::enumerate(mesh.getAxisNames()))
+    if (cast<StringAttr>(name).getValue() == "dp")
+      sizes[i] = ranks / others;
+  mesh.setAxisSizes(sizes);
+  return mlir::verify(mesh);
+}
+
+static FunctionOpInterface findFunction(ModuleOp module, StringRef name) {
+  FunctionOpInterface found;
+  for (auto function : module.getOps<FunctionOpInterface>()) {
+    if (function.isExternal() || (!name.empty() && function.getName() != name))
+      continue;
+    if (found) {
+      function.emitError("cannot choose the function to simulate: expects one, "
+                         "or --function");
+      return {};
+    }
+    found = function;
+  }
+  if (!found)
+    module.emitError("expects a function ")
+        << (name.empty() ? "with a body" : "'" + name + "'");
+  return found;
+}
+
+static int64_t countRanks(ModuleOp module) {
+  for (MeshOp mesh : module.getOps<MeshOp>())
+    return mesh.getNumRanks();
+  return 1;
+}
+
+static int writeJson(const Timeline &timeline, StringRef path) {
+  std::error_code code;
+  llvm::ToolOutputFile file(path, code, llvm::sys::fs::OF_Text);
+  if (!code) {
+    file.os() << toJson(timeline);
+    file.os().flush();
+    code = file.os().error();
+    file.os().clear_error();
+  }
+  if (code)
+    return fail("cannot write '" + path + "': " + code.message());
+  file.keep();
+  return 0;
+}
+
+/// One line: the step on a fat-tree whose ports are those of the outermost link
+/// that the step uses, against the fluid at full rates.
+static int compareWithSimGrid(const Options &options, const StepModel &model,
+                              const Cluster &cluster, SimProblem problem,
+                              int64_t ranks) {
+  problem.computeRateUnderComm = problem.commRateUnderCompute = 1;
+  double fluid = simulateSeconds(problem);
+  SimGridOptions grid;
+  grid.hosts = ranks;
+  grid.oversubscription = options.oversubscription;
+  grid.rounds = options.rounds;
+  for (const StepCollective &collective : model.getCollectives()) {
+    grid.link = std::max(grid.link, int(collective.link));
+    grid.isDirect.push_back(collective.algorithm ==
+                            CollectiveAlgorithm::Direct);
+  }
+  grid.bandwidth = cluster.links[grid.link].bandwidth;
+  SimGridResult result = simulateOnSimGrid(problem, grid);
+  if (!result.error.empty())
+    return fail(result.error);
+  llvm::outs() << llvm::format(
+      "simgrid        %14.1f us  %+.2f %% on %.1f us at full rates (%lld hosts "
+      "on %s, %d to 1)\n",
+      result.seconds * 1e6, 100 * (result.seconds / fluid - 1), fluid * 1e6,
+      static_cast<long long>(grid.hosts), cluster.links[grid.link].name.c_str(),
+      grid.oversubscription);
+  return 0;
+}
+
+static int run(const Options &options, ModuleOp module) {
+  if (failed(runPasses(options, module)))
+    return fail("cannot make rank programs of '" + options.input + "'");
+  if (options.ranks > 0 && failed(resizeMesh(module, options.ranks)))
+    return 1;
+  FunctionOpInterface function = findFunction(module, options.function);
+  FailureOr<Cluster> cluster = findCluster(module, options.cluster);
+  if (!function || failed(cluster))
+    return 1;
+  std::optional<Profile> profile;
+  if (!options.profile.empty()) {
+    llvm::Expected<Profile> loaded = loadProfile(options.profile);
+    if (!loaded)
+      return fail(llvm::toString(loaded.takeError()));
+    profile = std::move(*loaded);
+  }
+  CostModel costs(*cluster, std::move(profile));
+  FailureOr<StepModel> model = StepModel::get(function, costs);
+  if (failed(model))
+    return 1;
+  SimProblem problem = model->buildSimProblem(costs);
+  if (std::string error = problem.check(); !error.empty())
+    return fail(error);
+  SimResult result = simulate(problem);
+  if (!result.error.empty())
+    return fail(result.error);
+  Timeline timeline = makeTimeline(*model, result);
+  timeline.name = options.name;
+  if (timeline.name.empty())
+    timeline.name = llvm::sys::path::stem(options.input).str();
+  timeline.cluster = cluster->name;
+  timeline.ranks = countRanks(module);
+  printTable(timeline, llvm::outs());
+  if (options.backend == Backend::SimGrid &&
+      compareWithSimGrid(options, *model, *cluster, problem, timeline.ranks))
+    return 1;
+  return options.json.empty() ? 0 : writeJson(timeline, options.json);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  mlir::registerAllPasses();
+  mpcomm::registerAllPasses();
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  registerAsmPrinterCLOptions();
+  Options options;
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "mpcomm-sim: what a training step takes on a cluster, and why\n\n"
+      "  mpcomm-sim step.mlir --cluster=dgx-h100 --ranks=1024 --json "
+      "out.json\n");
+  if (options.ranks < 0)
+    return fail("expected --ranks of at least 1");
+  if (options.oversubscription < 1 || options.rounds < 1)
+    return fail("expected --oversubscription and --rounds of at least 1");
+  if (options.backend == Backend::SimGrid && !hasSimGrid())
+    return fail("this build has no SimGrid (Debian: libsimgrid-dev)");
+
+  DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mpcomm::registerAllDialects(registry);
+  MLIRContext context(registry);
+  context.printOpOnDiagnostic(false);
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  OwningOpRef<ModuleOp> module =
+      parseSourceFile<ModuleOp>(options.input, sources, &context);
+  if (!module)
+    return fail("cannot read '" + options.input + "'");
+  return run(options, *module);
+}

@@ -97,7 +97,7 @@ def set_features(config, lit_config):
         features.add("mpi")
     if on(config.have_gloo):
         features.add("gloo")
-    if on(config.have_simgrid):
+    if on(getattr(config, "have_simgrid", "OFF")):
         features.add("simgrid")
 
     modules = ["torch", "torchvision", "sklearn", "numpy"]

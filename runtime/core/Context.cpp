@@ -163,11 +163,6 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
   if (queue.reached(position) || failed())
     return;
   uint64_t begin = nowNanoseconds(), lastMove = begin;
-  StreamWork waited;
-  {
-    auto guard = lock();
-    waited = queue.at(position);
-  }
   Backoff backoff(ranks);
   auto timeout = uint64_t(options.timeoutSeconds * 1e9);
   uint64_t seenMoves = moves.load(std::memory_order_relaxed);
@@ -218,28 +213,35 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
         fail(timeoutError(stream, options.timeoutSeconds));
     }
   }
-  uint64_t end = nowNanoseconds();
-  stats.waitedNanoseconds += end - begin;
-  if (trace.enabled()) {
-    auto guard = lock();
-    TraceEvent event{};
-    event.kind = TraceEvent::Wait;
-    event.stream = MPRT_COMPUTE_STREAM;
-    event.waitedStream = stream;
-    event.position = position;
-    event.collective = waited.collective;
-    event.name = "wait";
-    event.location = "";
-    if (const mprt_collective *collective = waited.collective) {
-      if (collective->name)
-        event.name = collective->name;
-      if (collective->location)
-        event.location = collective->location;
-    }
-    event.begin = begin;
-    event.end = end;
-    trace.record(event);
+  stats.waitedNanoseconds += nowNanoseconds() - begin;
+  traceWait(stream, position, begin);
+}
+
+void Context::State::traceWait(uint32_t stream, uint64_t position,
+                               uint64_t begin) {
+  if (!trace.enabled())
+    return;
+  auto guard = lock();
+  StreamWork waited{};
+  if (position != 0 && comm(stream).remembers(position))
+    waited = comm(stream).at(position);
+  TraceEvent event{};
+  event.kind = TraceEvent::Wait;
+  event.stream = MPRT_COMPUTE_STREAM;
+  event.waitedStream = stream;
+  event.position = position;
+  event.name = "wait";
+  event.location = "";
+  event.begin = begin;
+  event.end = nowNanoseconds();
+  if (const mprt_collective *collective = waited.collective) {
+    event.collective = collective;
+    if (collective->name)
+      event.name = collective->name;
+    if (collective->location)
+      event.location = collective->location;
   }
+  trace.record(event);
 }
 
 //===----------------------------------------------------------------------===//

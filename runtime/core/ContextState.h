@@ -89,6 +89,9 @@ struct Context::State {
 
   /// Blocks until `stream` has retired `position`.
   void wait(uint32_t stream, uint64_t position);
+  /// Traces that the compute stream waited from `begin` to now; nothing where
+  /// no trace is taken.
+  void traceWait(uint32_t stream, uint64_t position, uint64_t begin);
   Error timeoutError(uint32_t stream, double seconds) const;
 
   bool isStream(uint32_t stream) const { return stream <= streams.size(); }

@@ -199,9 +199,13 @@ mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
     return invalid(state, "mprt_stream_wait",
                    "event " + std::to_string(event) + " was never recorded");
   // The compute stream is where this call is; within a stream there is order.
-  if (mark.stream == MPRT_COMPUTE_STREAM || mark.stream == stream ||
-      state.comm(mark.stream).reached(mark.position))
+  if (mark.stream == MPRT_COMPUTE_STREAM || mark.stream == stream)
     return state.status;
+  if (state.comm(mark.stream).reached(mark.position)) {
+    if (stream == MPRT_COMPUTE_STREAM)
+      state.traceWait(mark.stream, mark.position, nowNanoseconds());
+    return state.status;
+  }
   if (stream == MPRT_COMPUTE_STREAM) {
     state.wait(mark.stream, mark.position);
     return state.status;

@@ -66,6 +66,10 @@ public:
   const StreamWork &at(uint64_t position) const {
     return ring[(position - 1) % ring.size()];
   }
+  /// Whether at(position) is still that.
+  bool remembers(uint64_t position) const {
+    return pushed - position < ring.size();
+  }
   /// The oldest work that is not retired; requires !idle().
   const StreamWork &oldest() const {
     return at(retired.load(std::memory_order_relaxed) + 1);

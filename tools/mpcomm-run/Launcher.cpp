@@ -12,7 +12,7 @@
 
 #include "Launcher.h"
 
-#include "SafeTensors.h"
+#include "OutputFile.h"
 #include "StopSignals.h"
 
 #include <cerrno>

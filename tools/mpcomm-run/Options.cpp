@@ -207,6 +207,13 @@ const std::vector<Group> &optionTable() {
            {"trace", "FILE",
             "Chrome/Perfetto trace: one process a rank, one track a stream",
             text(&O::trace)},
+           {"timeline", "FILE",
+            "the step of median length, as mpcomm-report reads it",
+            text(&O::timeline)},
+           {"profile", "FILE",
+            "median seconds of each kernel, product and collective, which\n"
+            "the compiler takes by profile-file=",
+            text(&O::profile)},
            {"quiet", nullptr, "print errors only", flag(&O::quiet)},
        }},
       {"Numbers that are not finite",
@@ -217,6 +224,16 @@ const std::vector<Group> &optionTable() {
            {"allow-nonfinite", nullptr,
             "go on when the loss or the data is not finite",
             flag(&O::allowNonFinite)},
+       }},
+      {"Measuring a cluster",
+       {
+           {"calibrate", "FILE",
+            "train nothing: measure what --np ranks reach over --comm, and\n"
+            "write the cluster file, which the compiler takes by\n"
+            "cluster-file=",
+            text(&O::calibrate)},
+           {"calibrate-seconds", "S", "about how long that takes (default 20)",
+            real(&O::calibrateSeconds, true)},
        }},
       {"Other",
        {
@@ -268,6 +285,12 @@ Status unknownOption(const std::string &name) {
 
 /// Combinations that make no sense whatever the program is.
 Status checkTogether(const Options &options) {
+  if (!options.calibrate.empty()) {
+    if (!options.program.empty())
+      return fail("--calibrate runs no program, found '",
+                  printable(options.program), "'");
+    return {};
+  }
   if (options.program.empty())
     return fail("no program given; usage: mpcomm-run step.so [options]");
   if (options.steps && options.epochs)
@@ -336,6 +359,7 @@ std::string mpcomm::run::helpText() {
       "USAGE: mpcomm-run step.so [options]\n"
       "       mpcomm-run step.mlir --np N [options]   (compiles it first)\n"
       "       mpirun -np N mpcomm-run step.so [options]\n"
+      "       mpcomm-run --calibrate cluster.json --np N [--comm gloo]\n"
       "       torchrun --no-python --nproc-per-node N mpcomm-run step.so "
       "[options]\n\n"
       "EXAMPLE: mpcomm-run step.so --np 2 --weights w.safetensors \\\n"

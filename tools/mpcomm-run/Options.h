@@ -49,9 +49,18 @@ struct Options {
   uint64_t checkpointEvery = 0;
 
   uint64_t logEvery = 10;
-  std::string log, trace;
+  std::string log, trace, timeline, profile;
   bool quiet = false;
   bool checkNumerics = false, allowNonFinite = false;
+
+  /// Measure instead of training, for about so long.
+  std::string calibrate;
+  double calibrateSeconds = 20;
+
+  /// Whether anything needs to know what ran when.
+  bool traces() const {
+    return !trace.empty() || !timeline.empty() || !profile.empty();
+  }
 
   bool help = false, version = false;
 };

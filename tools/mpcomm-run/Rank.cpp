@@ -143,7 +143,9 @@ std::vector<TraceEvent> Rank::traceEvents() const {
   std::vector<TraceEvent> events;
   for (const mprt::TraceEvent &event : program->trace().events())
     events.push_back({event.stream, mprt::nameOf(event.kind), event.name,
-                      event.location, event.begin, event.end, event.bytes});
+                      event.location, event.begin, event.end, event.bytes,
+                      event.queued, event.position, event.waitedStream,
+                      event.collective});
   return events;
 }
 

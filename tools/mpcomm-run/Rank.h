@@ -66,6 +66,12 @@ public:
   /// how many older events are lost.
   std::vector<TraceEvent> traceEvents() const;
   uint64_t droppedEvents() const { return program->trace().dropped(); }
+  void clearTrace() { program->clearTrace(); }
+
+  /// "shm", "mpi" or "gloo".
+  const char *backend() const { return transport->name(); }
+  /// Ranks on this machine, as far as is known.
+  uint64_t localRanks() const { return transport->localRanks(); }
 
   /// Tells the others that this rank will not go on, so that none waits for
   /// it.

@@ -11,6 +11,8 @@
 
 #include "Report.h"
 
+#include "RobustLine.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -25,16 +27,9 @@ namespace {
 
 constexpr auto refreshInterval = std::chrono::milliseconds(100);
 
-double medianOf(std::vector<float> values) {
-  if (values.empty())
-    return 0;
-  size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
-  double upper = values[middle];
-  if (values.size() % 2)
-    return upper;
-  double lower = *std::max_element(values.begin(), values.begin() + middle);
-  return (lower + upper) / 2;
+double medianOfFloats(const std::vector<float> &values) {
+  return mpcomm::run::medianOf(
+      std::vector<double>(values.begin(), values.end()));
 }
 
 double percent(double part, double whole) {
@@ -152,8 +147,8 @@ void Report::finish(const std::vector<MemoryUse> &memory) {
   if (!prints || times.empty())
     return;
   interrupt();
-  double step = medianOf(times);
-  double wait = medianOf(exposed);
+  double step = medianOfFloats(times);
+  double wait = medianOfFloats(exposed);
   std::printf("\nsteps                  %zu\n", times.size());
   std::printf("loss first             %.6g\n", firstLoss);
   std::printf("loss last              %.6g\n", lastLoss);

@@ -13,6 +13,7 @@
 
 #include "Run.h"
 
+#include "Calibrate.h"
 #include "Launcher.h"
 #include "StopSignals.h"
 #include "Trainer.h"
@@ -67,16 +68,8 @@ Result<std::unique_ptr<Program>> compileAndLoad(const Options &options,
   return program;
 }
 
-/// Joins the others, trains, and says what went wrong; the exit status.
-int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
-  Status status = rank.agreeOnProgram(job.program->digest());
-  if (status.ok())
-    status = rank.createContext(job.program->manifest(), job.events(),
-                                !job.options.trace.empty());
-  if (status.ok()) {
-    Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
-    status = trainer.run();
-  }
+/// Tells of a failure, if no other rank has; the exit status.
+int conclude(Rank &rank, const Status &status) {
   if (status.ok())
     return 0;
   // Without a message another rank has told, or will.
@@ -85,6 +78,19 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
     printError(status.message());
   }
   return 1;
+}
+
+/// Joins the others, trains, and says what went wrong; the exit status.
+int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
+  Status status = rank.agreeOnProgram(job.program->digest());
+  if (status.ok())
+    status = rank.createContext(job.program->manifest(), job.events(),
+                                job.options.traces());
+  if (status.ok()) {
+    Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
+    status = trainer.run();
+  }
+  return conclude(rank, status);
 }
 
 /// The rank that a way of joining has led to.
@@ -193,9 +199,49 @@ int reportAndFail(const std::string &message) {
   return 1;
 }
 
+/// Starts `ranks` ranks, whose lives are `body`.
+int launchRanks(
+    const Options &options, uint64_t ranks,
+    const std::function<int(const Meeting &, uint64_t, RankPosition &)> &body) {
+  Result<Meeting> meeting = prepareMeeting(options, ranks);
+  if (meeting.failed())
+    return reportAndFail(meeting.message());
+  LaunchPlan plan;
+  plan.ranks = ranks;
+  plan.timeoutSeconds = options.timeoutSeconds;
+  plan.markDead = [&](uint64_t rank, const std::string &reason) {
+    // Over TCP the others notice by themselves.
+    if (meeting->world)
+      meeting->world->markDead(static_cast<unsigned>(rank), reason);
+  };
+  plan.writtenFiles = {options.checkpoint, options.saveWeights,
+                       options.calibrate, options.timeline, options.profile};
+  plan.body = [&](uint64_t index, RankPosition &position) {
+    return body(*meeting, index, position);
+  };
+  return launch(plan);
+}
+
+int calibrateHere(const Options &options) {
+  if (!options.ranks)
+    return reportAndFail("--calibrate needs --np N: how many ranks to measure");
+  auto live = [&](const Meeting &meeting, uint64_t index,
+                  RankPosition &position) {
+    Result<Rank> rank = makeRank(meeting.join(index), options.timeoutSeconds);
+    if (rank.failed())
+      return reportAndFail("rank " + std::to_string(index) + ": " +
+                           rank.message());
+    position.started = 1;
+    return conclude(*rank, calibrate(*rank, options));
+  };
+  return launchRanks(options, *options.ranks, live);
+}
+
 } // namespace
 
 int mpcomm::run::runHere(const Options &options, const Fault &fault) {
+  if (!options.calibrate.empty())
+    return calibrateHere(options);
   int stopped = 0;
   Result<std::unique_ptr<Program>> program =
       endsWith(options.program, ".mlir") ? compileAndLoad(options, stopped)
@@ -208,23 +254,11 @@ int mpcomm::run::runHere(const Options &options, const Fault &fault) {
   Result<Job> job = prepareJob(options, program.take(), ranks);
   if (job.failed())
     return reportAndFail(job.message());
-  Result<Meeting> meeting = prepareMeeting(options, ranks);
-  if (meeting.failed())
-    return reportAndFail(meeting.message());
-
-  LaunchPlan plan;
-  plan.ranks = ranks;
-  plan.timeoutSeconds = options.timeoutSeconds;
-  plan.markDead = [&](uint64_t rank, const std::string &reason) {
-    // Over TCP the others notice by themselves.
-    if (meeting->world)
-      meeting->world->markDead(static_cast<unsigned>(rank), reason);
+  auto live = [&](const Meeting &meeting, uint64_t index,
+                  RankPosition &position) {
+    return liveAsRank(*job, meeting, fault, index, position);
   };
-  plan.writtenFiles = {options.checkpoint, options.saveWeights};
-  plan.body = [&](uint64_t index, RankPosition &position) {
-    return liveAsRank(*job, *meeting, fault, index, position);
-  };
-  return launch(plan);
+  return launchRanks(options, ranks, live);
 }
 
 int mpcomm::run::runDistributed(const Options &options,
@@ -242,6 +276,13 @@ int mpcomm::run::runDistributed(const Options &options,
              ? " (the environment says that " + launched->launcher +
                    " started this process; --comm shm starts the ranks here)"
              : ""));
+
+  if (!options.calibrate.empty()) {
+    int status = conclude(*rank, calibrate(*rank, options));
+    if (status != 0)
+      rank->abandon();
+    return status;
+  }
 
   std::string path = options.program;
   if (fault.hits(Fault::Kind::Program, rank->index()))

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Ranks started by this process, over shared memory or TCP, or one rank among
-// those that another launcher has started. Both print their errors and return the
-// exit status.
+// those that another launcher has started. Both print their errors and return
+// the exit status.
 //
 //===----------------------------------------------------------------------===//
 

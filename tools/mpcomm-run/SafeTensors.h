@@ -25,7 +25,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 namespace mpcomm::run {
@@ -105,16 +104,11 @@ struct TensorToWrite {
   const void *data;
 };
 
-/// Writes `path` so that it holds either all of the new contents or what it
-/// held before: a temporary file beside it is written, synced and renamed, and
-/// the folder synced. On any error the temporary is removed.
+/// Writes `path` as an OutputFile: it holds either all of the new contents or
+/// what it held before.
 Status writeSafetensors(const std::string &path,
                         const std::vector<TensorToWrite> &tensors,
                         const std::map<std::string, std::string> &metadata);
-
-/// The temporary name that process `pid` uses for `path`, so that whoever
-/// kills the process can clean up after it.
-std::string temporaryNameOf(const std::string &path, pid_t pid);
 
 } // namespace mpcomm::run
 

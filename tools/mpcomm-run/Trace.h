@@ -16,6 +16,8 @@
 #include "Manifest.h"
 #include "Status.h"
 
+#include "mpcomm/Runtime/mprt.h"
+
 #include <cstdint>
 #include <string>
 
@@ -34,6 +36,13 @@ struct TraceEvent {
   /// Of the machine's monotonic clock.
   uint64_t beginNanoseconds = 0, endNanoseconds = 0;
   uint64_t bytes = 0;
+  /// Of a collective: when it was enqueued, and which of its stream it is; of a
+  /// wait: the stream and the position that were waited for.
+  uint64_t queuedNanoseconds = 0;
+  uint64_t position = 0;
+  uint32_t waitedStream = 0;
+  /// Of a collective, and of a wait for one; else null.
+  const mprt_collective *collective = nullptr;
 };
 
 /// Brings the events of all ranks to rank 0, which writes `path`. All ranks

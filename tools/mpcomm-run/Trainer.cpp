@@ -15,6 +15,8 @@
 
 #include "Checkpoint.h"
 
+#include "core/Trace.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -109,8 +111,11 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   }
   setScalars(binding, step);
   maybeFail(fault, rank.index(), step + 1);
+  uint64_t begin = mprt::nowNanoseconds();
   if (Status status = call(binding); status.failed())
     return status;
+  if (job.options.traces())
+    spans.push_back({begin, mprt::nowNanoseconds()});
 
   record.step = step + 1;
   record.milliseconds = millisecondsSince(start);
@@ -173,6 +178,29 @@ Status Trainer::finish(Report &report) {
   return {};
 }
 
+Status Trainer::writeTraces() {
+  const Options &options = job.options;
+  Status mine;
+  if (rank.index() == 0 &&
+      (!options.timeline.empty() || !options.profile.empty())) {
+    std::vector<TraceEvent> events = rank.traceEvents();
+    std::vector<StepSpan> steps =
+        completeSteps(spans, events, rank.droppedEvents());
+    const std::string &name = job.program->manifest().program;
+    StepsOrigin origin{name.empty() ? job.program->path() : name,
+                       rank.backend(), job.ranks};
+    if (!options.timeline.empty())
+      mine = writeText(options.timeline, renderTimeline(steps, events, origin));
+    if (!options.profile.empty() && mine.ok())
+      mine = writeText(options.profile, renderProfile(steps, events, origin));
+  }
+  if (Status status = rank.agree(mine); status.failed())
+    return status;
+  if (options.trace.empty())
+    return {};
+  return writeTrace(options.trace, job.program->manifest(), rank);
+}
+
 Status Trainer::run() {
   Result<Report> report =
       Report::create(job.options, rank.index() == 0, job.lastStep);
@@ -192,7 +220,5 @@ Status Trainer::run() {
   if (job.evaluate)
     if (Status status = evaluate(*report); status.failed())
       return status;
-  if (job.options.trace.empty())
-    return {};
-  return writeTrace(job.options.trace, job.program->manifest(), rank);
+  return writeTraces();
 }

@@ -19,6 +19,7 @@
 #include "Rank.h"
 #include "Report.h"
 #include "Sampler.h"
+#include "Steps.h"
 
 #include <atomic>
 
@@ -44,6 +45,8 @@ private:
   Status checkpoint(uint64_t step);
   Status evaluate(Report &report);
   Status finish(Report &report);
+  /// Writes what --trace, --timeline and --profile ask for.
+  Status writeTraces();
 
   /// Calls `function` with its current buffers.
   Status call(Binding &binding);
@@ -57,6 +60,8 @@ private:
   void *arena = nullptr;
   std::optional<Sampler> sampler;
   size_t lossSlot = 0;
+  /// When each step ran, where that is asked for.
+  std::vector<StepSpan> spans;
 };
 
 } // namespace mpcomm::run

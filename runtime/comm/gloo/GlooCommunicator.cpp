@@ -12,14 +12,12 @@
 #include "GlooCommunicator.h"
 
 #include "../../core/Trace.h"
+#include "../../core/Urgent.h"
 #include "../Validate.h"
 
 #include <chrono>
 #include <csignal>
 #include <pthread.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 using namespace mprt;
 
@@ -174,9 +172,7 @@ Error GlooCommunicator::lostPeer(const Job &job, const PeerLost &lost) {
 }
 
 void GlooCommunicator::threadMain() {
-  // Communication does little and is waited for by others: it goes first where
-  // that is permitted.
-  setpriority(PRIO_PROCESS, id_t(syscall(SYS_gettid)), -5);
+  becomeUrgent();
   while (true) {
     Job job;
     {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../core/Urgent.h"
 #include "ControlClient.h"
 #include "ControlServer.h"
 #include "Gloo.h"
@@ -19,9 +20,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 using namespace mprt;
@@ -170,11 +169,11 @@ Error GlooTransport::makeDevice() {
     attributes.hostname = client->localAddress();
   else
     attributes.iface = options.interface;
-  // Gloo's thread inherits what this one has: it moves the data, and goes first
-  // where that is permitted; signals are for the program's own threads.
+  // Gloo's thread inherits what this one has. Signals are for the program's own
+  // threads.
   Error error;
   std::thread maker([&] {
-    setpriority(PRIO_PROCESS, id_t(syscall(SYS_gettid)), -5);
+    becomeUrgent();
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OutputFile.h"
 #include "SafeTensors.h"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,87 @@
+//===- StepsTest.cpp - what ran in each step ------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Steps.h"
+
+#include <gtest/gtest.h>
+
+using namespace mpcomm::run;
+
+static TraceEvent event(const char *category, uint64_t begin, uint64_t end) {
+  TraceEvent made;
+  made.category = category;
+  made.name = category;
+  made.location = "a/add";
+  made.beginNanoseconds = begin;
+  made.endNanoseconds = end;
+  return made;
+}
+
+TEST(Steps, PlacesOfALocation) {
+  using Places = std::vector<std::string>;
+  EXPECT_EQ(placesOf("a/add"), Places{"a/add"});
+  EXPECT_EQ(placesOf("a/add, b/mm"), (Places{"a/add", "b/mm"}));
+  EXPECT_EQ(placesOf("a, b, c and 5 more"), (Places{"a", "b", "c"}));
+  EXPECT_EQ(placesOf("salt and pepper"), Places{"salt and pepper"});
+  EXPECT_EQ(placesOf(""), Places{});
+}
+
+TEST(Steps, OnlyWholeStepsCount) {
+  std::vector<StepSpan> spans = {{0, 10}, {10, 20}, {20, 30}};
+  std::vector<TraceEvent> events = {event("kernel", 11, 12)};
+  EXPECT_EQ(completeSteps(spans, events, 0).size(), 2u);
+  // Events that ended before 12 are gone, some of the second step's maybe.
+  std::vector<StepSpan> left = completeSteps(spans, events, 3);
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].begin, 20u);
+  EXPECT_EQ(completeSteps({{0, 10}}, events, 0).size(), 1u);
+  EXPECT_TRUE(completeSteps({{0, 10}}, {}, 3).empty());
+}
+
+TEST(Steps, ProfileIsTheMedianOfSums) {
+  std::vector<StepSpan> steps = {{0, 100}, {100, 200}, {200, 300}};
+  std::vector<TraceEvent> events = {
+      event("kernel", 0, 10),    event("kernel", 20, 30),
+      event("kernel", 100, 150), event("kernel", 200, 204),
+      event("gemm", 210, 214),   event("wait", 220, 290)};
+  std::string text = renderProfile(steps, events, {"p", "shm", 2});
+  // 20, 50 and 4 ns.
+  EXPECT_NE(text.find("\"seconds\": 2e-08"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"op\": \"mpcomm.dot_general\""), std::string::npos);
+  EXPECT_EQ(text.find("wait"), std::string::npos);
+}
+
+TEST(Steps, TimelineCountsHiddenAndExposed) {
+  mprt_collective call{};
+  call.kind = MPRT_ALL_REDUCE;
+  TraceEvent collective = event("collective", 1000, 3000);
+  collective.stream = 1;
+  collective.collective = &call;
+  collective.queuedNanoseconds = 900;
+  collective.position = 7;
+  TraceEvent wait = event("wait", 2500, 3000);
+  wait.waitedStream = 1;
+  wait.position = 7;
+  std::vector<TraceEvent> events = {event("kernel", 500, 900),
+                                    event("kernel", 1000, 2400), wait,
+                                    collective, event("kernel", 3000, 4000)};
+  std::string text = renderTimeline({{500, 4500}}, events, {"p", "gloo", 2});
+  // The number behind a key, in ns.
+  auto number = [&](const std::string &key) {
+    size_t at = text.find("\"" + key + "\": ");
+    return at == std::string::npos
+               ? -1
+               : std::stod(text.substr(at + key.size() + 4)) * 1e9;
+  };
+  EXPECT_NEAR(number("seconds"), 4000, 1e-3);
+  EXPECT_NEAR(number("compute"), 400 + 1400 + 1000, 1e-3);
+  EXPECT_NEAR(number("ready"), 400, 1e-3);
+  EXPECT_NEAR(number("awaited"), 2000, 1e-3);
+  EXPECT_NEAR(number("hidden"), 1400, 1e-3);
+  // Of the step and of the collective alike.
+  EXPECT_NEAR(number("exposed"), 500, 1e-3);
+}

@@ -1,0 +1,100 @@
+//===- Calibrate.h - measuring a cluster ----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// `mpcomm-run --calibrate`: what the ranks of this run, on these machines and
+// over this communicator, can do, as the cluster file that the compiler's cost
+// model reads (docs/Design/ClusterFile.md). docs/Guides/Calibrate.md says what
+// is measured and how. All ranks take part; rank 0 writes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_CALIBRATE_H
+#define MPCOMM_RUN_CALIBRATE_H
+
+#include "Options.h"
+#include "Rank.h"
+#include "RobustLine.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+struct MeasuredKind {
+  mprt_collective_kind kind;
+  uint64_t ranks = 0;
+  RobustLine line;
+  std::vector<TimedSize> points;
+};
+
+struct DeviceRates {
+  std::string name;
+  /// Flop/s by type, as the cluster file names them.
+  std::map<std::string, double> flops;
+  double memoryBandwidth = 0; ///< bytes/s, reads and writes
+  uint64_t memoryBytes = 0;   ///< of one rank
+  double launch = 0;          ///< seconds
+};
+
+struct Contention {
+  double computeRateUnderComm = 1, commRateUnderCompute = 1;
+};
+
+/// What measurements share: buffers, agreement, time.
+class Bench {
+public:
+  explicit Bench(Rank &rank) : rank(rank) {}
+
+  /// Bytes of the largest payload, and of each of the two buffers.
+  static constexpr uint64_t mostBytes = uint64_t(32) << 20;
+
+  /// Makes the context and the buffers. Communicator 0 is all ranks; 1, where
+  /// there are 4 or more of them and their number is even, is pairs.
+  Status prepare();
+  bool hasPairs() const { return pairs; }
+  uint64_t sizeOf(uint32_t communicator) const {
+    return communicator == 0 ? rank.size() : 2;
+  }
+
+  /// All ranks go on from here at about the same time.
+  Status meet();
+  /// The largest, and the smallest, of what the ranks have.
+  Status largest(double &value);
+  Status smallest(double &value);
+  /// Runs one collective and waits for it.
+  Status run(const mprt_collective &call, const void *send, void *recv);
+  /// Enqueues it; `wait` waits for it.
+  Status start(const mprt_collective &call, const void *send, void *recv);
+  Status wait(const mprt_collective &call);
+  /// Fails where the context has.
+  Status healthy(const char *what) const;
+
+  Rank &rank;
+  char *source = nullptr, *target = nullptr;
+
+private:
+  Status gatherDoubles(double value, std::vector<double> &all);
+  bool pairs = false;
+};
+
+/// Lines for each kind on communicator `communicator`, in about `seconds`.
+Status measureCollectives(Bench &bench, uint32_t communicator, double seconds,
+                          std::vector<MeasuredKind> &lines);
+
+/// Rates of the device while all ranks compute, in about `seconds`.
+Status measureDevice(Bench &bench, double seconds, DeviceRates &rates);
+
+/// How much compute and an all_reduce slow each other down.
+Status measureContention(Bench &bench, double seconds, Contention &result);
+
+/// All of it; writes and prints.
+Status calibrate(Rank &rank, const Options &options);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_CALIBRATE_H

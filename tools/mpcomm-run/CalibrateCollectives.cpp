@@ -1,0 +1,164 @@
+//===- CalibrateCollectives.cpp - alpha and beta of each collective -------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Payloads grow by a factor of 4 from 1 KB up to what the time allows; then all
+// sizes are measured in turns, several times, so that a disturbance hits one
+// round and not one size. A sample is the mean of collectives one after the
+// other, of the slowest rank; a size is the median of its samples.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calibrate.h"
+
+#include <algorithm>
+#include <chrono>
+
+using namespace mpcomm::run;
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr unsigned rounds = 7;
+constexpr uint64_t firstBytes = 1024, factor = 4;
+/// A sample lasts at least so long, or has so many collectives.
+constexpr double sampleSeconds = 2e-3;
+constexpr uint64_t mostInSample = 50;
+
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Measures one kind on one communicator.
+class KindBench {
+public:
+  KindBench(Bench &bench, mprt_collective_kind kind, uint32_t communicator)
+      : bench(bench), ranks(bench.sizeOf(communicator)) {
+    call.kind = static_cast<uint8_t>(kind);
+    call.communicator = communicator;
+    call.type = call.accumulate = MPRT_F32;
+    call.reduction = MPRT_SUM;
+    call.peer = kind == MPRT_BROADCAST ? 0 : -1;
+    call.name = "calibration";
+    call.location = "mpcomm-run";
+    back = call;
+    if (kind != MPRT_SEND)
+      return;
+    // Even ranks send first; messages come back in full size.
+    first = bench.rank.index() % 2 == 0;
+    idle = (bench.rank.index() ^ 1) >= bench.rank.size();
+    call.peer = back.peer =
+        static_cast<int32_t>(communicator == 0 ? bench.rank.index() ^ 1
+                                               : 1 - bench.rank.index() % 2);
+    call.kind = first ? MPRT_SEND : MPRT_RECV;
+    back.kind = first ? MPRT_RECV : MPRT_SEND;
+  }
+
+  /// The largest payload that fits the buffers.
+  uint64_t mostPayload() const {
+    return call.kind == MPRT_ALL_GATHER ? Bench::mostBytes / ranks
+                                        : Bench::mostBytes;
+  }
+
+  /// Seconds of one collective of `bytes` of payload: the mean of `count`.
+  Status sample(uint64_t bytes, uint64_t count, double &seconds) {
+    uint64_t elements = bytes / sizeof(float);
+    if (call.kind == MPRT_REDUCE_SCATTER || call.kind == MPRT_ALL_TO_ALL)
+      elements /= ranks;
+    call.count = back.count = elements;
+    if (Status status = bench.meet(); status.failed())
+      return status;
+    Clock::time_point begin = Clock::now();
+    bool both = call.kind == MPRT_SEND || call.kind == MPRT_RECV;
+    for (uint64_t i = 0; i < count && !idle; ++i)
+      for (const mprt_collective *each : {&call, &back}) {
+        if (each == &back && !both)
+          continue;
+        if (Status status = bench.run(*each, bench.source, bench.target);
+            status.failed())
+          return status;
+      }
+    seconds =
+        secondsSince(begin) / static_cast<double>(both ? 2 * count : count);
+    return bench.largest(seconds);
+  }
+
+private:
+  Bench &bench;
+  uint64_t ranks;
+  mprt_collective call{}, back{};
+  bool first = false, idle = false;
+};
+
+Status measureKind(Bench &bench, mprt_collective_kind kind,
+                   uint32_t communicator, double seconds,
+                   MeasuredKind &measured) {
+  KindBench kindBench(bench, kind, communicator);
+  measured.kind = kind;
+  measured.ranks = bench.sizeOf(communicator);
+  Clock::time_point begin = Clock::now();
+  std::vector<uint64_t> sizes, counts;
+  double perRound = 0;
+  for (uint64_t bytes = firstBytes; bytes <= kindBench.mostPayload();
+       bytes *= factor) {
+    double warm = 0, once = 0, spent = 0;
+    for (double *each : {&warm, &once})
+      if (Status status = kindBench.sample(bytes, 1, *each); status.failed())
+        return status;
+    sizes.push_back(bytes);
+    counts.push_back(std::clamp<uint64_t>(
+        static_cast<uint64_t>(sampleSeconds / std::max(once, 1e-9)), 1,
+        mostInSample));
+    perRound += once * static_cast<double>(counts.back());
+    spent = secondsSince(begin);
+    if (Status status = bench.largest(spent); status.failed())
+      return status;
+    // The next size takes some `factor` times as long, in each round.
+    bool enough = sizes.size() >= 4;
+    if (enough && spent + rounds * (perRound + factor * once) > seconds)
+      break;
+  }
+  std::vector<std::vector<double>> samples(sizes.size());
+  for (unsigned round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      double value = 0;
+      if (Status status = kindBench.sample(sizes[i], counts[i], value);
+          status.failed())
+        return status;
+      samples[i].push_back(value);
+    }
+  for (size_t i = 0; i < sizes.size(); ++i)
+    measured.points.push_back(
+        {static_cast<double>(sizes[i]), medianOf(samples[i])});
+  measured.line = fitLine(measured.points);
+  return {};
+}
+
+} // namespace
+
+Status mpcomm::run::measureCollectives(Bench &bench, uint32_t communicator,
+                                       double seconds,
+                                       std::vector<MeasuredKind> &lines) {
+  const mprt_collective_kind kinds[] = {MPRT_ALL_REDUCE, MPRT_REDUCE_SCATTER,
+                                        MPRT_ALL_GATHER, MPRT_ALL_TO_ALL,
+                                        MPRT_BROADCAST,  MPRT_SEND};
+  for (mprt_collective_kind kind : kinds) {
+    MeasuredKind measured;
+    if (Status status = measureKind(bench, kind, communicator,
+                                    seconds / std::size(kinds), measured);
+        status.failed())
+      return status;
+    lines.push_back(measured);
+    if (kind != MPRT_SEND)
+      continue;
+    lines.back().ranks = 2;
+    measured.ranks = 2;
+    measured.kind = MPRT_RECV;
+    lines.push_back(measured);
+  }
+  return {};
+}

@@ -1,0 +1,251 @@
+//===- Steps.cpp - what ran in each step ----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Steps.h"
+
+#include "RobustLine.h"
+
+#include "core/DType.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+using Json = nlohmann::ordered_json;
+
+static bool isA(const TraceEvent &event, const char *category) {
+  return std::strcmp(event.category, category) == 0;
+}
+
+static bool computes(const TraceEvent &event) {
+  return event.stream == MPRT_COMPUTE_STREAM && !isA(event, "wait");
+}
+
+static std::string dump(const Json &json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status mpcomm::run::writeText(const std::string &path,
+                              const std::string &text) {
+  std::string temporary = path + ".tmp-" + std::to_string(getpid());
+  std::ofstream file(temporary, std::ios::trunc);
+  file << text;
+  file.close();
+  if (file && std::rename(temporary.c_str(), path.c_str()) == 0)
+    return {};
+  Status failure = fail(path, ": cannot write: ", std::strerror(errno));
+  unlink(temporary.c_str());
+  return failure;
+}
+
+std::vector<StepSpan>
+mpcomm::run::completeSteps(const std::vector<StepSpan> &spans,
+                           const std::vector<TraceEvent> &events,
+                           uint64_t droppedEvents) {
+  std::vector<StepSpan> steps;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    // What was dropped ended before what is left.
+    bool lost = droppedEvents &&
+                (events.empty() || spans[i].begin < events[0].endNanoseconds);
+    if (!lost && (i > 0 || spans.size() == 1))
+      steps.push_back(spans[i]);
+  }
+  return steps;
+}
+
+std::vector<std::string> mpcomm::run::placesOf(const std::string &location) {
+  std::string text = location;
+  size_t more = text.rfind(" and ");
+  if (more != std::string::npos && text.size() > 5 &&
+      text.compare(text.size() - 5, 5, " more") == 0)
+    text.resize(more);
+  std::vector<std::string> places;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(", ", begin), text.size());
+    if (end > begin)
+      places.push_back(text.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return places;
+}
+
+//===----------------------------------------------------------------------===//
+// Timeline
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Seconds that [begin, end) shares with each of some intervals, added up.
+double overlap(uint64_t begin, uint64_t end,
+               const std::vector<const TraceEvent *> &intervals) {
+  uint64_t sum = 0;
+  for (const TraceEvent *event : intervals) {
+    uint64_t from = std::max(begin, event->beginNanoseconds);
+    uint64_t to = std::min(end, event->endNanoseconds);
+    sum += to > from ? to - from : 0;
+  }
+  return static_cast<double>(sum) * 1e-9;
+}
+
+} // namespace
+
+std::string mpcomm::run::renderTimeline(const std::vector<StepSpan> &steps,
+                                        const std::vector<TraceEvent> &events,
+                                        const StepsOrigin &origin) {
+  StepSpan step;
+  if (!steps.empty()) {
+    std::vector<StepSpan> sorted = steps;
+    std::sort(sorted.begin(), sorted.end(),
+              [](const StepSpan &a, const StepSpan &b) {
+                return a.end - a.begin < b.end - b.begin;
+              });
+    step = sorted[sorted.size() / 2];
+  }
+  auto seconds = [&](uint64_t time) {
+    return static_cast<double>(std::max(time, step.begin) - step.begin) * 1e-9;
+  };
+  std::vector<const TraceEvent *> compute, collectives;
+  std::map<uint32_t, std::vector<const TraceEvent *>> waits, streams;
+  double computed = 0, exposed = 0;
+  for (const TraceEvent &event : events) {
+    if (event.beginNanoseconds < step.begin || event.endNanoseconds > step.end)
+      continue;
+    double length =
+        seconds(event.endNanoseconds) - seconds(event.beginNanoseconds);
+    if (isA(event, "wait") && event.stream == MPRT_COMPUTE_STREAM) {
+      waits[event.waitedStream].push_back(&event);
+      exposed += length;
+      continue;
+    }
+    if (computes(event)) {
+      compute.push_back(&event);
+      computed += length;
+    } else if (event.collective) {
+      collectives.push_back(&event);
+    }
+    streams[event.stream].push_back(&event);
+  }
+
+  std::map<const TraceEvent *, size_t> ids;
+  Json described = Json::array();
+  for (const TraceEvent *event : collectives) {
+    const std::vector<const TraceEvent *> &waiting = waits[event->stream];
+    uint64_t awaited = step.end;
+    for (const TraceEvent *wait : waiting)
+      if (wait->position >= event->position)
+        awaited = std::min(awaited, wait->beginNanoseconds);
+    ids[event] = ids.size();
+    described.push_back({{"id", ids[event]},
+                         {"name", event->name},
+                         {"location", event->location},
+                         {"bytes", event->bytes},
+                         {"ready", seconds(event->queuedNanoseconds)},
+                         {"start", seconds(event->beginNanoseconds)},
+                         {"end", seconds(event->endNanoseconds)},
+                         {"awaited", seconds(awaited)},
+                         {"hidden", overlap(event->beginNanoseconds,
+                                            event->endNanoseconds, compute)},
+                         {"exposed", overlap(event->beginNanoseconds,
+                                             event->endNanoseconds, waiting)}});
+  }
+
+  Json rendered = Json::array();
+  for (auto &[stream, list] : streams) {
+    std::sort(list.begin(), list.end(),
+              [](const TraceEvent *a, const TraceEvent *b) {
+                return a->beginNanoseconds < b->beginNanoseconds;
+              });
+    Json track = Json::array();
+    for (const TraceEvent *event : list) {
+      Json entry = {{"name", event->name},
+                    {"location", event->location},
+                    {"begin", seconds(event->beginNanoseconds)},
+                    {"end", seconds(event->endNanoseconds)}};
+      if (auto id = ids.find(event); id != ids.end())
+        entry["flow"] = id->second;
+      track.push_back(entry);
+    }
+    std::string name = stream == MPRT_COMPUTE_STREAM
+                           ? "compute"
+                           : "communicator " + std::to_string(stream - 1);
+    rendered.push_back({{"name", name}, {"rank", 0}, {"events", track}});
+  }
+  return dump({{"schema", "mpcomm-timeline-1"},
+               {"name", origin.program},
+               {"kind", "measured"},
+               {"cluster", origin.backend},
+               {"ranks", origin.ranks},
+               {"seconds", seconds(step.end)},
+               {"compute", computed},
+               {"exposed", exposed},
+               {"streams", rendered},
+               {"collectives", described},
+               {"memory", Json::array()}});
+}
+
+//===----------------------------------------------------------------------===//
+// Profile
+//===----------------------------------------------------------------------===//
+
+std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
+                                       const std::vector<TraceEvent> &events,
+                                       const StepsOrigin &origin) {
+  // Events by op and location, in the order in which the first step has them.
+  struct Call {
+    std::string op;
+    std::vector<std::string> places;
+    std::vector<double> seconds; // a step
+  };
+  std::vector<Call> calls;
+  std::map<std::pair<std::string, std::string>, size_t> known;
+  for (size_t s = 0; s < steps.size(); ++s)
+    for (const TraceEvent &event : events) {
+      if (event.beginNanoseconds < steps[s].begin ||
+          event.endNanoseconds > steps[s].end || !*event.location)
+        continue;
+      std::string op;
+      if (event.collective)
+        op = std::string("mpcomm.") +
+             mprt::nameOf(mprt_collective_kind(event.collective->kind));
+      else if (isA(event, "gemm"))
+        op = "mpcomm.dot_general";
+      else if (!isA(event, "kernel"))
+        continue;
+      if (isA(event, "wait"))
+        continue;
+      auto [place, isNew] =
+          known.try_emplace({op, event.location}, calls.size());
+      if (isNew)
+        calls.push_back({op, placesOf(event.location),
+                         std::vector<double>(steps.size(), 0)});
+      calls[place->second].seconds[s] +=
+          static_cast<double>(event.endNanoseconds - event.beginNanoseconds) *
+          1e-9;
+    }
+  Json entries = Json::array();
+  for (const Call &call : calls) {
+    Json entry = {{"locations", call.places}};
+    if (!call.op.empty())
+      entry["op"] = call.op;
+    entry["seconds"] = medianOf(call.seconds);
+    entries.push_back(entry);
+  }
+  return dump({{"schema", "mpcomm-profile-1"},
+               {"name", origin.program},
+               {"cluster", origin.backend},
+               {"ranks", origin.ranks},
+               {"steps", steps.size()},
+               {"entries", entries}});
+}

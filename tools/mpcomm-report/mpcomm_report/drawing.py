@@ -133,8 +133,10 @@ def boxes_of(t, stream, lowest):
                 boxes.append(Box("x", max(e.begin, c.awaited), e.end, "",
                                  "exposed part of " + describe(e, c)))
     if stream.computes and lowest and not waits:
-        waits = [wait(c.awaited, c.awaited + c.exposed, c)
-                 for c in t.collectives if c.exposed]
+        # A run may not record waits: each ends with its collective.
+        starts = [(max(c.awaited, c.end - c.exposed), c)
+                  for c in t.collectives if c.exposed]
+        waits = [wait(start, start + c.exposed, c) for start, c in starts]
     return boxes, waits
 
 
@@ -220,7 +222,7 @@ class Drawing:
             kind = "thread late" if c.exposed else "thread"
             ends = [(c.ready, c.start)]
             if c.exposed:
-                ends.append((c.awaited + c.exposed, c.end))
+                ends.append((max(c.awaited, c.end), c.end))
             for a, b in ends:
                 rows.append('<line class="%s" x1="%.3f" x2="%.3f" y1="%s" y2="%s"/>' % (
                     kind, self.x(a), self.x(b), self.number(compute + LANE),

@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Payloads grow by a factor of 4 from 1 KB up to what the time allows; then all
-// sizes are measured in turns, several times, so that a disturbance hits one
-// round and not one size. A sample is the mean of collectives one after the
-// other, of the slowest rank; a size is the median of its samples.
+// sizes are measured in turns, several times (long ones fewer), so that a
+// disturbance hits one round and not one size. A sample is the mean of
+// collectives one after the other, of the slowest rank; a size is the median of
+// its samples.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr unsigned rounds = 7;
+/// Of sizes that take longer than `longSeconds`, which noise disturbs less.
+constexpr unsigned longRounds = 3;
+constexpr double longSeconds = 0.02;
 constexpr uint64_t firstBytes = 1024, factor = 4;
 /// A sample lasts at least so long, or has so many collectives.
 constexpr double sampleSeconds = 2e-3;
@@ -102,7 +106,8 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
   measured.ranks = bench.sizeOf(communicator);
   Clock::time_point begin = Clock::now();
   std::vector<uint64_t> sizes, counts;
-  double perRound = 0;
+  std::vector<unsigned> repeats;
+  double planned = 0;
   for (uint64_t bytes = firstBytes; bytes <= kindBench.mostPayload();
        bytes *= factor) {
     double warm = 0, once = 0, spent = 0;
@@ -113,18 +118,25 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
     counts.push_back(std::clamp<uint64_t>(
         static_cast<uint64_t>(sampleSeconds / std::max(once, 1e-9)), 1,
         mostInSample));
-    perRound += once * static_cast<double>(counts.back());
+    repeats.push_back(once > longSeconds ? longRounds : rounds);
+    planned += once * static_cast<double>(counts.back() * repeats.back());
     spent = secondsSince(begin);
     if (Status status = bench.largest(spent); status.failed())
       return status;
-    // The next size takes some `factor` times as long, in each round.
+    // The next size takes some `factor` times as long.
     bool enough = sizes.size() >= 4;
-    if (enough && spent + rounds * (perRound + factor * once) > seconds)
+    double next = factor * once;
+    if (enough &&
+        spent + planned +
+                next * (2 + (next > longSeconds ? longRounds : rounds)) >
+            seconds)
       break;
   }
   std::vector<std::vector<double>> samples(sizes.size());
   for (unsigned round = 0; round < rounds; ++round)
     for (size_t i = 0; i < sizes.size(); ++i) {
+      if (round >= repeats[i])
+        continue;
       double value = 0;
       if (Status status = kindBench.sample(sizes[i], counts[i], value);
           status.failed())

@@ -232,7 +232,7 @@ const std::vector<Group> &optionTable() {
             "write the cluster file, which the compiler takes by\n"
             "cluster-file=",
             text(&O::calibrate)},
-           {"calibrate-seconds", "S", "about how long that takes (default 20)",
+           {"calibrate-seconds", "S", "about how long that takes (default 30)",
             real(&O::calibrateSeconds, true)},
        }},
       {"Other",

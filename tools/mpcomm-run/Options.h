@@ -55,7 +55,7 @@ struct Options {
 
   /// Measure instead of training, for about so long.
   std::string calibrate;
-  double calibrateSeconds = 20;
+  double calibrateSeconds = 30;
 
   /// Whether anything needs to know what ran when.
   bool traces() const {

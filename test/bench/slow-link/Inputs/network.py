@@ -13,11 +13,21 @@ A script calls `isolate()` first: it starts itself again in namespaces of its ow
 """
 
 import os
+import re
 import subprocess
 import sys
 
 MARK = "MPCOMM_SLOW_LINK"
-BURST, LATENCY = "128kb", "50ms"
+LATENCY = "50ms"
+LEAST_BURST, BURST_SECONDS = 32 << 10, 0.64e-3
+UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+def burst(rate):
+    """Bytes that may go at once: little against what is measured, but a segment that
+    the network stack hands over whole at that rate."""
+    number, unit = re.fullmatch(r"([\d.]+)([kmg]bit)", rate).groups()
+    return str(int(max(LEAST_BURST, float(number) * UNITS[unit] / 8 * BURST_SECONDS)))
 
 
 def isolate():
@@ -76,7 +86,7 @@ class Network:
                                stderr=subprocess.DEVNULL, check=False)
                 if rate:
                     subprocess.run(["tc", *inside, "qdisc", "add", "dev", device, "root", "tbf",
-                                    "rate", rate, "burst", BURST, "latency", LATENCY], check=True)
+                                    "rate", rate, "burst", burst(rate), "latency", LATENCY], check=True)
 
     def start(self, rank, command, environment, core=None, **settings):
         """A process in the namespace of `rank`, on one core if `core` is given."""

@@ -86,7 +86,7 @@ void Report::note(const std::string &line) {
     return;
   interrupt();
   std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+  flush();
 }
 
 void Report::interrupt() {
@@ -94,7 +94,7 @@ void Report::interrupt() {
     return;
   lineOpen = false;
   std::printf("\n");
-  std::fflush(stdout);
+  flush();
 }
 
 Status Report::step(const StepRecord &record) {
@@ -139,7 +139,7 @@ Status Report::step(const StepRecord &record) {
               percent(record.exposedMilliseconds, record.milliseconds),
               inPlace ? "" : "\n");
   lineOpen = inPlace;
-  std::fflush(stdout);
+  flush();
   return {};
 }
 
@@ -166,7 +166,7 @@ void Report::finish(const std::vector<MemoryUse> &memory) {
   for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
     std::printf("  peak of rank %-3zu     %s\n", rank,
                 sizeText(memory[rank].peakResident).c_str());
-  std::fflush(stdout);
+  flush();
 }
 
 void Report::evaluation(const EvaluationSummary &summary) {
@@ -187,7 +187,19 @@ void Report::evaluation(const EvaluationSummary &summary) {
                         static_cast<double>(summary.labels)),
                 static_cast<unsigned long long>(summary.correct),
                 static_cast<unsigned long long>(summary.labels));
-  std::fflush(stdout);
+  flush();
+}
+
+void Report::flush() {
+  if (std::fflush(stdout) != 0 && printError == 0)
+    printError = errno;
+}
+
+Status Report::close() {
+  interrupt();
+  if (printError)
+    return fail("standard output: cannot write: ", std::strerror(printError));
+  return {};
 }
 
 uint64_t mpcomm::run::peakResidentBytes() {

@@ -74,8 +74,13 @@ public:
   void evaluation(const EvaluationSummary &summary);
   /// Ends a progress line that stands open, before an error is printed.
   void interrupt();
+  /// Fails where something of all this could not be printed. A run whose
+  /// terminal is gone still trains and keeps its checkpoints.
+  Status close();
 
 private:
+  void flush();
+
   Report() = default;
 
   struct Closer {
@@ -87,6 +92,8 @@ private:
   uint64_t every = 1, lastStep = 0;
   std::unique_ptr<std::FILE, Closer> log;
   std::string logPath;
+  /// Of the first line that could not be printed.
+  int printError = 0;
   double firstLoss = 0, lastLoss = 0;
   std::vector<float> times, exposed;
 };

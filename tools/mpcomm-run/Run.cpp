@@ -14,6 +14,7 @@
 #include "Run.h"
 
 #include "Calibrate.h"
+#include "Files.h"
 #include "Launcher.h"
 #include "StopSignals.h"
 #include "Trainer.h"
@@ -214,8 +215,7 @@ int launchRanks(
     if (meeting->world)
       meeting->world->markDead(static_cast<unsigned>(rank), reason);
   };
-  plan.writtenFiles = {options.checkpoint, options.saveWeights,
-                       options.calibrate, options.timeline, options.profile};
+  plan.writtenFiles = replacedFiles(options);
   plan.body = [&](uint64_t index, RankPosition &position) {
     return body(*meeting, index, position);
   };
@@ -225,6 +225,8 @@ int launchRanks(
 int calibrateHere(const Options &options) {
   if (!options.ranks)
     return reportAndFail("--calibrate needs --np N: how many ranks to measure");
+  if (Status status = probeOutputs(options); status.failed())
+    return reportAndFail(status.message());
   auto live = [&](const Meeting &meeting, uint64_t index,
                   RankPosition &position) {
     Result<Rank> rank = makeRank(meeting.join(index), options.timeoutSeconds);
@@ -240,6 +242,12 @@ int calibrateHere(const Options &options) {
 } // namespace
 
 int mpcomm::run::runHere(const Options &options, const Fault &fault) {
+  constexpr uint64_t most = mprt::shm::World::maxRanks;
+  if (options.comm != CommKind::Gloo && options.ranks.value_or(1) > most)
+    return reportAndFail("--np " + std::to_string(*options.ranks) +
+                         ": shared memory joins at most " +
+                         std::to_string(most) +
+                         " ranks; mpirun or --comm gloo takes more");
   if (!options.calibrate.empty())
     return calibrateHere(options);
   int stopped = 0;
@@ -254,6 +262,8 @@ int mpcomm::run::runHere(const Options &options, const Fault &fault) {
   Result<Job> job = prepareJob(options, program.take(), ranks);
   if (job.failed())
     return reportAndFail(job.message());
+  if (Status status = probeOutputs(options); status.failed())
+    return reportAndFail(status.message());
   auto live = [&](const Meeting &meeting, uint64_t index,
                   RankPosition &position) {
     return liveAsRank(*job, meeting, fault, index, position);
@@ -309,6 +319,9 @@ int mpcomm::run::runDistributed(const Options &options,
     mine = prepared.status();
   else
     job.emplace(prepared.take());
+  // Rank 0 writes them.
+  if (mine.ok() && rank->index() == 0)
+    mine = probeOutputs(options);
 
   int result = 1;
   if (Status all = rank->agree(mine); all.failed()) {

@@ -7,6 +7,7 @@
 
 #include "Steps.h"
 
+#include "OutputFile.h"
 #include "RobustLine.h"
 
 #include "core/DType.h"
@@ -14,12 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <unistd.h>
 
 using namespace mpcomm::run;
 
@@ -39,15 +37,11 @@ static std::string dump(const Json &json) {
 
 Status mpcomm::run::writeText(const std::string &path,
                               const std::string &text) {
-  std::string temporary = path + ".tmp-" + std::to_string(getpid());
-  std::ofstream file(temporary, std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(temporary.c_str(), path.c_str()) == 0)
-    return {};
-  Status failure = fail(path, ": cannot write: ", std::strerror(errno));
-  unlink(temporary.c_str());
-  return failure;
+  OutputFile file(path);
+  Status status = file.open();
+  if (status.ok())
+    status = file.write(text.data(), text.size());
+  return status.failed() ? status : file.commit();
 }
 
 std::vector<StepSpan>

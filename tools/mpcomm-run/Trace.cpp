@@ -13,18 +13,20 @@
 
 #include "Trace.h"
 
+#include "OutputFile.h"
 #include "Rank.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 using namespace mpcomm::run;
 
@@ -113,45 +115,84 @@ void fill(Block &block, const std::vector<std::string> &lines, size_t &next) {
   }
 }
 
-struct Closer {
-  void operator()(std::FILE *file) const { std::fclose(file); }
+/// The file, and whether an event stands in it already.
+class TraceFile {
+public:
+  explicit TraceFile(const std::string &path) : file(path) {}
+
+  Status open() {
+    if (Status status = file.open(); status.failed())
+      return status;
+    return write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  }
+
+  /// Events, each behind a comma and a line break.
+  Status add(std::string_view events) {
+    // No comma before the very first.
+    if (!begun && !events.empty())
+      events.remove_prefix(2);
+    begun |= !events.empty();
+    return write(events);
+  }
+
+  Status close() {
+    if (Status status = write("\n]}\n"); status.failed())
+      return status;
+    return file.commit();
+  }
+
+private:
+  Status write(std::string_view text) {
+    return file.write(text.data(), text.size());
+  }
+
+  OutputFile file;
+  bool begun = false;
 };
+
+uint64_t firstOf(const std::vector<TraceEvent> &events) {
+  uint64_t first = std::numeric_limits<uint64_t>::max();
+  for (const TraceEvent &event : events)
+    first = std::min(first, event.beginNanoseconds);
+  return first;
+}
+
+/// The lines of this rank, with times from `origin` on.
+std::vector<std::string> linesOf(const Rank &rank, const Manifest &manifest,
+                                 const std::vector<TraceEvent> &events,
+                                 uint64_t origin) {
+  std::vector<std::string> lines =
+      describeRank(rank.index(), rank.droppedEvents(), manifest);
+  for (const TraceEvent &event : events)
+    lines.push_back(render(event, rank.index(), origin));
+  return lines;
+}
 
 } // namespace
 
 Status mpcomm::run::writeTrace(const std::string &path,
                                const Manifest &manifest, Rank &rank) {
-  std::unique_ptr<std::FILE, Closer> file;
+  std::optional<TraceFile> file;
   Status mine;
   if (rank.index() == 0) {
-    file.reset(std::fopen(path.c_str(), "we"));
-    if (!file)
-      mine = fail(path, ": cannot open: ", std::strerror(errno));
+    file.emplace(path);
+    mine = file->open();
   }
   if (Status status = rank.agree(mine); status.failed())
     return status;
 
   // Times count from the first event of any rank.
   std::vector<TraceEvent> events = rank.traceEvents();
-  uint64_t first = std::numeric_limits<uint64_t>::max();
-  for (const TraceEvent &event : events)
-    first = std::min(first, event.beginNanoseconds);
+  uint64_t first = firstOf(events);
   std::vector<uint64_t> firsts(rank.size());
   if (Status status = rank.gather(&first, firsts.data(), sizeof(first));
       status.failed())
     return status;
   uint64_t origin = *std::min_element(firsts.begin(), firsts.end());
-
-  std::vector<std::string> lines =
-      describeRank(rank.index(), rank.droppedEvents(), manifest);
-  for (const TraceEvent &event : events)
-    lines.push_back(render(event, rank.index(), origin));
+  std::vector<std::string> lines = linesOf(rank, manifest, events, origin);
 
   auto block = std::make_unique<Block>();
   std::vector<Block> blocks(rank.size());
-  bool begun = false;
-  if (file)
-    std::fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", file.get());
   for (size_t next = 0;;) {
     fill(*block, lines, next);
     if (Status status = rank.gather(block.get(), blocks.data(), sizeof(Block));
@@ -160,19 +201,25 @@ Status mpcomm::run::writeTrace(const std::string &path,
     bool any = false;
     for (const Block &part : blocks) {
       any |= part.bytes > 0;
-      // No comma before the very first event.
-      size_t skip = begun || part.bytes == 0 ? 0 : 2;
-      begun |= part.bytes > 0;
-      if (file)
-        std::fwrite(part.text.data() + skip, 1, part.bytes - skip, file.get());
+      if (file && mine.ok())
+        mine = file->add({part.text.data(), part.bytes});
     }
     if (!any)
       break;
   }
-  if (file) {
-    std::fputs("\n]}\n", file.get());
-    if (std::fflush(file.get()) != 0 || std::ferror(file.get()))
-      mine = fail(path, ": cannot write: ", std::strerror(errno));
-  }
+  if (file && mine.ok())
+    mine = file->close();
   return rank.agree(mine);
+}
+
+Status mpcomm::run::writeOwnTrace(const std::string &path,
+                                  const Manifest &manifest, const Rank &rank) {
+  TraceFile file(path);
+  Status status = file.open();
+  std::vector<TraceEvent> events = rank.traceEvents();
+  for (const std::string &line :
+       linesOf(rank, manifest, events, firstOf(events)))
+    if (status.ok())
+      status = file.add(",\n" + line);
+  return status.failed() ? status : file.close();
 }

@@ -50,6 +50,11 @@ struct TraceEvent {
 Status writeTrace(const std::string &path, const Manifest &manifest,
                   Rank &rank);
 
+/// Writes the events of this rank alone; for a run that has failed, after which
+/// nobody can be asked for theirs.
+Status writeOwnTrace(const std::string &path, const Manifest &manifest,
+                     const Rank &rank);
+
 } // namespace mpcomm::run
 
 #endif // MPCOMM_RUN_TRACE_H

@@ -212,13 +212,19 @@ Status Trainer::run() {
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {
-    if (Status status = train(*report); status.failed())
+    if (Status status = train(*report); status.failed()) {
+      // What led there is what the trace was asked for.
+      if (rank.index() == 0 && !job.options.trace.empty())
+        (void)writeOwnTrace(job.options.trace, job.program->manifest(), rank);
       return status;
+    }
     if (Status status = finish(*report); status.failed())
       return status;
   }
   if (job.evaluate)
     if (Status status = evaluate(*report); status.failed())
       return status;
-  return writeTraces();
+  if (Status status = writeTraces(); status.failed())
+    return status;
+  return report->close();
 }

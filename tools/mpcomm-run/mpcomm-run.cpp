@@ -11,14 +11,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "Environment.h"
+#include "Files.h"
 #include "Launcher.h"
 #include "Run.h"
 
 #include "mpcomm/Runtime/mprt.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -32,6 +35,24 @@ static void reportBusError(int) {
   _exit(1);
 }
 
+/// Where a standard stream is closed, the next file that is opened takes its
+/// number, and gets what was meant for the terminal.
+static void holdStandardStreams() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0)
+      // Not for writing, so that what is written there is still an error.
+      (void)!open("/dev/null", O_RDONLY);
+}
+
+/// The exit status of having printed to standard output.
+static int endOutput() {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout))
+    return 0;
+  printError(std::string("standard output: cannot write: ") +
+             std::strerror(errno));
+  return 1;
+}
+
 static void setSignals() {
   // A file beyond the size limit is an error of `write`, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -39,6 +60,7 @@ static void setSignals() {
 }
 
 int main(int argc, char **argv) {
+  holdStandardStreams();
   Result<Options> options =
       parseOptions(std::vector<std::string>(argv + 1, argv + argc));
   if (options.failed()) {
@@ -47,11 +69,15 @@ int main(int argc, char **argv) {
   }
   if (options->help) {
     std::fputs(helpText().c_str(), stdout);
-    return 0;
+    return endOutput();
   }
   if (options->version) {
     std::printf("mpcomm-run " MPCOMM_VERSION ", ABI %u\n", MPRT_ABI_VERSION);
-    return 0;
+    return endOutput();
+  }
+  if (Status status = checkFilesDiffer(*options); status.failed()) {
+    printError(status.message());
+    return 2;
   }
   Result<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
   Result<Fault> fault = faultFromEnvironment();

@@ -22,6 +22,7 @@
 #define MPCOMM_RUNTIME_COMM_SHM_LAYOUT_H
 
 #include "../../core/Error.h"
+#include "World.h"
 
 #include <atomic>
 #include <cstdint>
@@ -40,7 +41,7 @@ constexpr uint64_t sharedInlineBytes = 512;
 constexpr uint64_t stageBytes = 256 << 10;
 /// Size of one part of a message that goes from one rank to another.
 constexpr uint64_t channelBytes = 64 << 10;
-constexpr unsigned maxRanks = 1024;
+constexpr unsigned maxRanks = World::maxRanks;
 
 enum class RankState : uint32_t { Absent, Joined, Left, Failed };
 

@@ -34,7 +34,11 @@ struct Segment;
 /// The memory that the ranks of one machine share.
 class World {
 public:
-  /// Reserves memory for `ranks` ranks (1 ... 1024). Call it before forking.
+  /// Each has a bit and a line in what they share.
+  static constexpr unsigned maxRanks = 1024;
+
+  /// Reserves memory for `ranks` ranks (1 ... maxRanks). Call it before
+  /// forking.
   static Expected<std::unique_ptr<World>> create(unsigned ranks,
                                                  const WorldOptions &options);
   ~World();

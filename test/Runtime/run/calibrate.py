@@ -73,7 +73,7 @@ class Calibrate(ToyTest):
     def test_mistakes(self):
         self.fails("--calibrate needs --np N", "--calibrate", path("c.json"))
         self.fails("--calibrate runs no program, found 'x.so'", "x.so", "--calibrate", path("c.json"), code=2)
-        self.fails("/nowhere/c.json: cannot write", "--calibrate", "/nowhere/c.json", "--np", 1,
+        self.fails("--calibrate /nowhere/c.json: cannot create a temporary file beside it", "--calibrate", "/nowhere/c.json", "--np", 1,
                    "--calibrate-seconds", "0.1", "--quiet")  # fmt: skip
 
 

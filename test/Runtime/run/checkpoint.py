@@ -30,7 +30,8 @@ class Checkpoint(ToyTest):
         self.assertEqual(sorted(tensors), ["b", "scale", "step", "w", "w.momentum"])
         self.assertEqual(tensors["step"], [7.0])
         expected = {"step": "7", "seed": "4", "shuffle": "0", "global_batch": "16",
-                    "samples": "64", "program": "toy"}  # fmt: skip
+                    "samples": "64", "program": "toy", "lr": "0.05", "lr_schedule": "constant",
+                    "lr_warmup": "0", "lr_total": "7"}  # fmt: skip
         self.assertEqual(metadata, {"mpcomm." + key: value for key, value in expected.items()})
 
     def test_limit_on_file_size(self):
@@ -59,14 +60,47 @@ class Checkpoint(ToyTest):
         self.succeeds(*self.common, "--resume", checkpoint, "--steps", step + 2)
 
     def test_places_that_take_no_file(self):
-        start = [*self.common, "--weights", self.weights, "--steps", 2]
+        # Told before the first step: nobody waits for so many to learn it.
+        start = [*self.common, "--weights", self.weights, "--steps", 10**9]
         self.fails("cannot create a temporary file beside it: No such file",
                    *start, "--checkpoint", path("none/c"))  # fmt: skip
         self.fails("/dev/full: cannot write: not a regular file", *start, "--checkpoint", "/dev/full")
         self.fails("/dev/full: cannot write: not a regular file", *start, "--save-weights", "/dev/full")
         self.fails("not a regular file", *start, "--checkpoint", WORK)
+        start[-1] = 2
         self.fails("/dev/full: cannot write: No space left", *start, "--log", "/dev/full", lines=None)
         self.fails("cannot open: No such file", *start, "--log", path("none/log"))
+
+    def test_files_that_are_one(self):
+        data = shutil.copy(self.data, path("precious"))
+        with open(data, "rb") as file:
+            before = file.read()
+        os.symlink("precious", path("alias"))
+        os.link(data, path("hard"))
+        start = [self.common[0], "--data", data, "--weights", self.weights, "--quiet", "--steps", 2]
+        for option in "--log", "--checkpoint", "--save-weights", "--trace":
+            for name in "precious", "alias", "hard", "none/../precious":
+                with self.subTest(option=option, name=name):
+                    self.fails("%s %s: that is the file of --data" % (option, path(name)),
+                               *start, option, path(name), code=2)  # fmt: skip
+        self.fails("that is the file of the program", *start, "--log", self.common[0], code=2)
+        self.fails("that is the file of --weights", *start, "--save-weights", self.weights, code=2)
+        self.fails("--save-weights ./z: that is the file of --checkpoint", *start,
+                   "--checkpoint", "z", "--save-weights", "./z", code=2, cwd=WORK)  # fmt: skip
+        self.fails("that is the file of --checkpoint", *start,
+                   "--checkpoint", path("z"), "--log", path("z"), code=2)  # fmt: skip
+        with open(data, "rb") as file:
+            self.assertEqual(file.read(), before)
+        # Two may well go to one device; a checkpoint may replace what it goes on from.
+        self.succeeds(*start, "--log", "/dev/null", "--checkpoint", path("again"))
+        self.succeeds(self.common[0], "--data", data, "--quiet", "--steps", 3,
+                      "--resume", path("again"), "--checkpoint", path("again"))  # fmt: skip
+
+    def test_nothing_trained_is_nothing_kept(self):
+        start = [*self.common, "--weights", self.weights, "--steps", 0, "--evaluate"]
+        for option in "--checkpoint", "--save-weights":
+            self.fails("keep what was trained, and --steps 0 trains nothing", *start,
+                       option, path("nothing"), code=2)  # fmt: skip
 
     def test_saved_weights_start_a_run(self):
         self.succeeds(*self.common, "--weights", self.weights, "--steps", 2,

@@ -2,7 +2,8 @@
 #
 # The trace is one JSON object in Chrome's format: a process for each rank, a
 # named track for each stream, and on them the kernels and the collective of
-# each step, in order and without overlap on one track.
+# each step, in order and without overlap on one track. A run that fails leaves
+# what its first rank saw.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -80,8 +81,28 @@ class Trace(ToyTest):
         self.assertGreater(len(events), 1000)
 
     def test_a_place_that_takes_no_file(self):
-        self.fails("cannot open: No such file", build("toy2.so", RANKS=2, BATCH=4), *self.common,
-                   "--steps", 1, "--trace", path("none/trace.json"))  # fmt: skip
+        # Told before the first step: nobody waits for so many to learn it.
+        for place, message in (
+            (path("none/trace.json"), "cannot create a temporary file beside it: No such file"),
+            (WORK, "not a regular file"),
+        ):  # fmt: skip
+            self.fails(message, build("toy2.so", RANKS=2, BATCH=4), *self.common,
+                       "--steps", 10**9, "--trace", place)  # fmt: skip
+
+    def test_a_run_that_fails(self):
+        # What led there is there to see, of the rank that writes; and all of it
+        # takes the place of what was there before.
+        with open(path("failed.json"), "w") as file:
+            file.write("the trace of an earlier run\n" * 10000)
+        self.fails("rank 1 was killed", build("toy2.so", RANKS=2, BATCH=4), *self.common,
+                   "--steps", 9, "--trace", path("failed.json"), lines=None,
+                   fault="kill:rank=1,step=4")  # fmt: skip
+        with open(path("failed.json")) as file:
+            events = json.load(file)["traceEvents"]
+        self.assertEqual({e["pid"] for e in events}, {0})
+        self.assertEqual(len([e for e in events if e["name"] == "backward"]), 4)
+        self.assertEqual(len([e for e in events if e["name"] == "update"]), 3)
+        self.assertEqual([n for n in os.listdir(WORK) if ".tmp" in n], [])
 
 
 if __name__ == "__main__":

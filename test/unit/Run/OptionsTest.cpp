@@ -56,7 +56,7 @@ TEST(Options, Mistakes) {
   EXPECT_EQ(errorOf({"a.so", "--timeout", "0"}),
             "--timeout: '0' is not a positive number");
   EXPECT_EQ(errorOf({"a.so", "--comm", "tcp"}),
-            "--comm: 'tcp' is not one of auto, shm, mpi");
+            "--comm: 'tcp' is not one of auto, shm, mpi, gloo");
   EXPECT_EQ(errorOf({"a.so", "--set", "x"}), "--set: 'x' is not NAME=VALUE");
   EXPECT_EQ(errorOf({"a.so", "--quiet=1"}), "--quiet takes no value");
   EXPECT_EQ(errorOf({"a.so", "--weights", ""}),
@@ -69,6 +69,10 @@ TEST(Options, Combinations) {
   EXPECT_NE(errorOf({"a.so", "--resume", "c", "--weights", "w"}), "");
   EXPECT_NE(errorOf({"a.so", "--lr", "1", "--set", "lr=1"}), "");
   EXPECT_NE(errorOf({"a.so", "--eval-data", "d"}), "");
+  EXPECT_EQ(
+      errorOf({"a.so", "--epochs", "0", "--evaluate", "--checkpoint", "c"}),
+      "--checkpoint and --save-weights keep what was trained, and "
+      "--epochs 0 trains nothing");
 }
 
 TEST(Options, HelpNeedsNoProgram) {

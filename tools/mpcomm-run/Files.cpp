@@ -1,0 +1,113 @@
+//===- Files.cpp - the files that a run reads and writes ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// See Files.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Files.h"
+
+#include "OutputFile.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct NamedFile {
+  const char *option;
+  std::string Options::*path;
+};
+
+/// Whether the name takes new contents at the end, whole, or line by line.
+struct NamedOutput : NamedFile {
+  bool replaced;
+};
+
+const NamedFile inputs[] = {
+    {"the program", &Options::program}, {"--weights", &Options::weights},
+    {"--data", &Options::data},         {"--eval-data", &Options::evalData},
+    {"--resume", &Options::resume},
+};
+
+const NamedOutput outputs[] = {
+    {{"--checkpoint", &Options::checkpoint}, true},
+    {{"--save-weights", &Options::saveWeights}, true},
+    {{"--trace", &Options::trace}, true},
+    {{"--timeline", &Options::timeline}, true},
+    {{"--profile", &Options::profile}, true},
+    {{"--calibrate", &Options::calibrate}, true},
+    {{"--log", &Options::log}, false},
+};
+
+/// Whether two names lead to one file. Several may well go to one device.
+bool areSame(const std::string &a, const std::string &b) {
+  std::error_code error;
+  if (a.empty() || b.empty())
+    return false;
+  // A name that is not there yet is resolved as far as its folder is.
+  auto resolve = [&](const std::string &name) {
+    fs::path path = fs::weakly_canonical(fs::absolute(name, error), error);
+    return error ? fs::path(name) : path;
+  };
+  fs::path first = resolve(a), second = resolve(b);
+  bool known = fs::exists(first, error);
+  if (known && !fs::is_regular_file(first, error))
+    return false;
+  return first == second || (known && fs::equivalent(first, second, error));
+}
+
+} // namespace
+
+Status mpcomm::run::checkFilesDiffer(const Options &options) {
+  for (const NamedOutput &output : outputs) {
+    const std::string &path = options.*output.path;
+    auto clash = [&](const NamedFile &other) {
+      return fail(output.option, " ", printable(path), ": that is the file of ",
+                  other.option);
+    };
+    for (const NamedFile &input : inputs) {
+      bool renews =
+          output.path == &Options::checkpoint && input.path == &Options::resume;
+      if (!renews && areSame(path, options.*input.path))
+        return clash(input);
+    }
+    for (const NamedOutput &other : outputs) {
+      if (other.path == output.path)
+        break;
+      if (areSame(path, options.*other.path))
+        return clash(other);
+    }
+  }
+  return {};
+}
+
+Status mpcomm::run::probeOutputs(const Options &options) {
+  for (const NamedOutput &output : outputs) {
+    const std::string &path = options.*output.path;
+    if (path.empty() || !output.replaced)
+      continue;
+    if (Status status = probeOutput(path); status.failed())
+      return fail(output.option, " ", status.message());
+  }
+  return {};
+}
+
+std::vector<std::string> mpcomm::run::replacedFiles(const Options &options) {
+  std::vector<std::string> paths;
+  for (const NamedOutput &output : outputs)
+    if (output.replaced && !(options.*output.path).empty())
+      paths.push_back(options.*output.path);
+  return paths;
+}

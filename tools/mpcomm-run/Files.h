@@ -1,0 +1,33 @@
+//===- Files.h - the files that a run reads and writes --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What can be known of them before the first step is found out there: nobody
+// is to train for a day and then learn that the checkpoint has no place to go.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_FILES_H
+#define MPCOMM_RUN_FILES_H
+
+#include "Options.h"
+
+namespace mpcomm::run {
+
+/// No file is written that is also read, or written by two options. (A
+/// checkpoint may replace the one that is resumed.) Follows links.
+Status checkFilesDiffer(const Options &options);
+
+/// The outputs that are OutputFiles, of which a process that is killed leaves
+/// its temporary behind.
+std::vector<std::string> replacedFiles(const Options &options);
+
+/// Every output can be written, by trying; for the process that writes them.
+Status probeOutputs(const Options &options);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_FILES_H

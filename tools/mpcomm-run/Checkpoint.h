@@ -16,8 +16,14 @@
 #ifndef MPCOMM_RUN_CHECKPOINT_H
 #define MPCOMM_RUN_CHECKPOINT_H
 
+#include "LearningRate.h"
 #include "SafeTensors.h"
 #include "Status.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
 
 namespace mpcomm::run {
 
@@ -29,6 +35,12 @@ struct CheckpointInfo {
   uint64_t seed = 0;
   uint64_t globalBatch = 0, samples = 0;
   bool shuffle = true;
+  /// What the learning rate was made of, and the other hyperparameters; empty
+  /// where the file does not say.
+  std::optional<double> lr;
+  std::optional<uint64_t> lrWarmup, lrTotal;
+  std::optional<DecayKind> lrSchedule;
+  std::map<std::string, double> hyperparameters;
 };
 
 /// The metadata of a checkpoint; fails where the file is none.

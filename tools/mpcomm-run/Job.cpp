@@ -6,16 +6,17 @@
 //===----------------------------------------------------------------------===//
 //
 // The checks run in the order in which a user would make sense of their
-// messages: ranks, functions, hyperparameters, weights, data, steps.
+// messages: ranks, functions, weights, hyperparameters (a checkpoint knows
+// those, too), data, steps.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Job.h"
 
-#include "Checkpoint.h"
 #include "Sampler.h"
 
 #include <algorithm>
+#include <sstream>
 
 using namespace mpcomm::run;
 
@@ -57,7 +58,7 @@ std::vector<const ManifestFunction *> functionsOf(const Job &job) {
 }
 
 /// Every hyperparameter has a value, and every value given is used.
-Status checkHyperparameters(const Job &job) {
+Status checkHyperparameters(Job &job) {
   std::map<std::string, bool> known; // name: has a default
   for (const ManifestFunction *function : functionsOf(job))
     for (const ManifestArgument &argument : function->arguments)
@@ -73,8 +74,9 @@ Status checkHyperparameters(const Job &job) {
   for (const auto &[name, value] : job.options.hyperparameters)
     if (!known.count(name))
       return unknown(name);
-  bool shapesLr = job.options.lr || job.options.lrWarmup ||
-                  job.options.lrSchedule != DecayKind::Constant;
+  bool shapesLr = job.options.lr || job.options.lrWarmup.value_or(0) ||
+                  job.options.lrSchedule.value_or(DecayKind::Constant) !=
+                      DecayKind::Constant;
   if (job.train && shapesLr && !known.count("lr"))
     return unknown("lr");
   for (const auto &[name, hasDefault] : known)
@@ -100,6 +102,65 @@ Status openWeights(Job &job) {
     return file.status();
   job.weights.emplace(file.take());
   return job.state->check(*job.weights, /*complete=*/resumes);
+}
+
+/// What the options leave open goes on as in the run that is resumed; where
+/// they say something else, they are right, and the user is told.
+Status adoptCheckpoint(Job &job) {
+  Options &options = job.options;
+  if (options.resume.empty())
+    return {};
+  Result<CheckpointInfo> info = readCheckpointInfo(*job.weights);
+  if (info.failed())
+    return info.status();
+  job.resumed = info.take();
+  auto adopt = [&](const std::string &name, auto &option, const auto &kept,
+                   auto text) {
+    if (!kept || (option && *option == *kept))
+      return;
+    if (option)
+      job.warnings.push_back(options.resume + ": written with " + name + " " +
+                             text(*kept) + ", going on with " + text(*option));
+    else
+      option = kept;
+  };
+  auto number = [](auto value) {
+    std::ostringstream stream;
+    stream << value;
+    return stream.str();
+  };
+  for (const ManifestFunction *function : functionsOf(job))
+    for (const ManifestArgument &argument : function->arguments) {
+      const std::string &name = argument.name;
+      if (argument.role != Role::Hyperparameter || name == "lr")
+        continue;
+      auto &set = options.hyperparameters;
+      auto given = set.find(name),
+           kept = job.resumed->hyperparameters.find(name);
+      if (kept == job.resumed->hyperparameters.end())
+        continue;
+      std::optional<double> option;
+      if (given != set.end())
+        option = given->second;
+      adopt(printable(name), option, std::optional<double>(kept->second),
+            number);
+      set[name] = *option;
+    }
+  const ManifestArgument *lr =
+      job.train ? job.train->argumentOf("lr") : nullptr;
+  if (!lr || lr->role != Role::Hyperparameter)
+    return {};
+  // --set lr= is --lr.
+  if (auto set = options.hyperparameters.find("lr");
+      set != options.hyperparameters.end()) {
+    options.lr = set->second;
+    options.hyperparameters.erase(set);
+  }
+  adopt("--lr", options.lr, job.resumed->lr, number);
+  adopt("--lr-warmup", options.lrWarmup, job.resumed->lrWarmup, number);
+  adopt("--lr-schedule", options.lrSchedule, job.resumed->lrSchedule,
+        [](DecayKind kind) { return std::string(nameOf(kind)); });
+  return {};
 }
 
 Status openData(Job &job) {
@@ -136,9 +197,7 @@ Status planSteps(Job &job) {
   const Options &options = job.options;
   job.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
-    Result<CheckpointInfo> info = readCheckpointInfo(*job.weights);
-    if (info.failed())
-      return info.status();
+    const std::optional<CheckpointInfo> &info = job.resumed;
     if (options.seed && *options.seed != info->seed)
       return fail(options.resume, ": written with --seed ", info->seed,
                   ", which --seed ", *options.seed, " contradicts");
@@ -169,8 +228,8 @@ Status planSteps(Job &job) {
 }
 
 void planLearningRate(Job &job) {
-  job.learningRate.kind = job.options.lrSchedule;
-  job.learningRate.warmup = job.options.lrWarmup;
+  job.learningRate.kind = job.options.lrSchedule.value_or(DecayKind::Constant);
+  job.learningRate.warmup = job.options.lrWarmup.value_or(0);
   job.learningRate.total = job.lastStep;
   const ManifestArgument *lr =
       job.train ? job.train->argumentOf("lr") : nullptr;
@@ -181,6 +240,12 @@ void planLearningRate(Job &job) {
     job.learningRate.base = set->second;
   else if (lr && lr->defaultValue)
     job.learningRate.base = *lr->defaultValue;
+  if (lr && job.learningRate.kind != DecayKind::Constant && job.resumed &&
+      job.resumed->lrTotal.value_or(job.lastStep) != job.lastStep)
+    job.warnings.push_back(job.options.resume +
+                           ": its learning rate was to fall until step " +
+                           std::to_string(*job.resumed->lrTotal) +
+                           ", now until step " + std::to_string(job.lastStep));
 }
 
 } // namespace
@@ -244,13 +309,12 @@ Result<Job> mpcomm::run::prepareJob(const Options &options,
                 "'");
   if (Status status = chooseFunctions(job); status.failed())
     return status;
-  if (Status status = checkHyperparameters(job); status.failed())
-    return status;
   Result<State> state = State::create(functionsOf(job));
   if (state.failed())
     return state.status();
   job.state.emplace(state.take());
-  for (Status (*check)(Job &) : {openWeights, openData, planSteps})
+  for (Status (*check)(Job &) : {openWeights, adoptCheckpoint,
+                                 checkHyperparameters, openData, planSteps})
     if (Status status = check(job); status.failed())
       return status;
   planLearningRate(job);

@@ -14,6 +14,7 @@
 #ifndef MPCOMM_RUN_JOB_H
 #define MPCOMM_RUN_JOB_H
 
+#include "Checkpoint.h"
 #include "Dataset.h"
 #include "Options.h"
 #include "Program.h"
@@ -37,6 +38,9 @@ struct Job {
   /// Weights, or the checkpoint that is resumed.
   std::optional<SafeTensors> weights;
   std::optional<State> state;
+
+  /// What the checkpoint says that is resumed.
+  std::optional<CheckpointInfo> resumed;
 
   /// Steps [firstStep, lastStep) remain to be done.
   uint64_t firstStep = 0, lastStep = 0;

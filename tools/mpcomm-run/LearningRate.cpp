@@ -18,6 +18,25 @@
 
 using namespace mpcomm::run;
 
+const char *mpcomm::run::nameOf(DecayKind kind) {
+  switch (kind) {
+  case DecayKind::Cosine:
+    return "cosine";
+  case DecayKind::Linear:
+    return "linear";
+  default:
+    return "constant";
+  }
+}
+
+std::optional<DecayKind> mpcomm::run::parseDecayKind(std::string_view name) {
+  for (DecayKind kind :
+       {DecayKind::Constant, DecayKind::Cosine, DecayKind::Linear})
+    if (name == nameOf(kind))
+      return kind;
+  return std::nullopt;
+}
+
 double LearningRate::at(uint64_t step) const {
   if (step < warmup)
     return base * static_cast<double>(step + 1) / static_cast<double>(warmup);

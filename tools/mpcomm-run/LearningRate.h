@@ -14,10 +14,16 @@
 #define MPCOMM_RUN_LEARNINGRATE_H
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace mpcomm::run {
 
 enum class DecayKind : uint8_t { Constant, Cosine, Linear };
+
+/// `constant`, `cosine` or `linear`.
+const char *nameOf(DecayKind kind);
+std::optional<DecayKind> parseDecayKind(std::string_view name);
 
 struct LearningRate {
   double base = 0;

@@ -91,8 +91,8 @@ template <typename T> Store real(T Options::*member, bool positive) {
   };
 }
 
-template <typename T>
-Store choice(T Options::*member,
+template <typename T, typename Member>
+Store choice(Member Options::*member,
              std::vector<std::pair<const char *, T>> choices) {
   return [=](Options &options, const std::string &value) -> Status {
     std::string known;
@@ -183,7 +183,9 @@ const std::vector<Group> &optionTable() {
            {"checkpoint-every", "N", "and after every N steps",
             natural(&O::checkpointEvery, 1)},
            {"resume", "FILE",
-            "continue a checkpoint: same step, seed, samples, same losses",
+            "continue a checkpoint: same step, seed, samples, "
+            "hyperparameters,\n"
+            "where no option says otherwise, and hence same losses",
             text(&O::resume)},
            {"save-weights", "FILE",
             "write parameters and buffers alone at the end",
@@ -302,6 +304,11 @@ Status checkTogether(const Options &options) {
                 "holds the weights");
   if (options.lr && options.hyperparameters.count("lr"))
     return fail("--lr and --set lr= exclude each other");
+  bool trainsNothing = options.steps == 0u || options.epochs == 0u;
+  if (trainsNothing &&
+      !(options.checkpoint.empty() && options.saveWeights.empty()))
+    return fail("--checkpoint and --save-weights keep what was trained, and ",
+                options.steps ? "--steps" : "--epochs", " 0 trains nothing");
   if (!options.evalData.empty() && !options.evaluate)
     return fail("--eval-data needs --evaluate");
   if (options.checkNumerics && options.allowNonFinite)

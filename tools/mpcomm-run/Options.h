@@ -41,8 +41,8 @@ struct Options {
   bool evaluate = false;
 
   std::optional<double> lr;
-  uint64_t lrWarmup = 0;
-  DecayKind lrSchedule = DecayKind::Constant;
+  std::optional<uint64_t> lrWarmup;
+  std::optional<DecayKind> lrSchedule;
   std::map<std::string, double> hyperparameters;
 
   std::string checkpoint, resume, saveWeights;

@@ -84,6 +84,38 @@ class Resume(ToyTest):
         ).out
         self.assertIn("warning: ", out)
 
+    def test_hyperparameters_are_kept(self):
+        # 0.03 is no power of two: it comes back to the last bit, or the losses differ.
+        program, rest = path("toy2.so"), ["--data", self.data, "--quiet"]
+        given = ["--lr", 0.03, "--lr-warmup", 5, "--lr-schedule", "cosine"]
+        self.succeeds(program, *rest, "--weights", self.weights, "--steps", 20, *given,
+                      "--log", path("all"))  # fmt: skip
+        run(program, *rest, "--weights", self.weights, "--steps", 20, *given, "--log", path("some"),
+            "--checkpoint", path("h"), "--checkpoint-every", 8, fault="kill:rank=0,step=10")  # fmt: skip
+        self.succeeds(program, *rest, "--resume", path("h"), "--steps", 20, "--log", path("rest"))
+        keep = lambda name: {e["step"]: (e["loss"], e["lr"]) for e in log_of(name)}
+        rest_of, whole = keep("rest"), keep("all")
+        self.assertEqual(rest_of, {step: whole[step] for step in range(9, 21)})
+
+    def test_other_hyperparameters_are_told(self):
+        common = [path("toy2.so"), "--data", self.data]
+        self.succeeds(*common, "--weights", self.weights, "--steps", 4, "--checkpoint", path("o"),
+                      "--set", "lr=0.03", "--lr-schedule", "linear", "--quiet")  # fmt: skip
+        resume = [*common, "--resume", path("o"), "--steps"]
+        self.assertNotIn("warning", self.succeeds(*resume, 4).out)
+        out = self.succeeds(*resume, 6, "--log", path("other"), "--lr", 0.5, "--lr-warmup", 1).out
+        self.assertIn("warning: %s: written with --lr 0.03, going on with 0.5\n" % path("o"), out)
+        self.assertIn("written with --lr-warmup 0, going on with 1\n", out)
+        self.assertIn("its learning rate was to fall until step 4, now until step 6\n", out)
+        self.assertNotIn("--lr-schedule", out)
+        self.assertAlmostEqual(log_of("other")[0]["lr"], 0.5 * (1 - 3 / 5))
+        out = self.succeeds(*resume, 5, "--lr-schedule", "constant").out
+        self.assertIn("written with --lr-schedule linear, going on with constant\n", out)
+        tensors = {**weights(), "w.momentum": ("F32", [5], [0.0] * 5), "step": ("F32", [], [0.0])}
+        for key, value in ("mpcomm.lr", "nan"), ("mpcomm.lr_schedule", "steep"), ("mpcomm.lr", "1x"):
+            file = write_tensors("bad", tensors, {"mpcomm.step": "1", "mpcomm.seed": "0", key: value})
+            self.fails("metadata '%s' is missing or not a number" % key, *common, "--resume", file)
+
     def test_nothing_left_to_do(self):
         common = [path("toy2.so"), "--data", self.data, "--quiet", "--checkpoint", path("c3")]
         self.succeeds(*common, "--weights", self.weights, "--steps", 2)

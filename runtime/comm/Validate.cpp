@@ -95,6 +95,15 @@ Error mprt::validateCollective(const mprt_collective &collective, unsigned size,
     if (collective.reduction > MPRT_MEAN)
       return invalid("unknown reduction ", unsigned(collective.reduction));
     auto reduction = mprt_reduction(collective.reduction);
+    auto accumulate = mprt_dtype(collective.accumulate);
+    if (sizeOf(accumulate) == 0)
+      return invalid("unknown type to accumulate in ", unsigned(accumulate));
+    bool holds = isFloat(type)
+                     ? isFloat(accumulate) && sizeOf(accumulate) >= width
+                     : accumulate == type;
+    if (!holds)
+      return invalid("sums of ", nameOf(type), " cannot be kept in ",
+                     nameOf(accumulate));
     if (!findReduce(type, mprt_dtype(collective.accumulate), reduction))
       return makeError(MPRT_UNSUPPORTED, describe(collective), ": ",
                        nameOf(reduction), " of ", nameOf(type),

@@ -204,8 +204,20 @@ ManifestResult parseResult(const Reader &reader,
                   describe(result.type, result.shape));
   if (reader.has("targets"))
     result.targets = reader.text("targets");
-  if (!reader.has("argument"))
+  if (!reader.has("argument")) {
+    // It is what its argument holds in the next step.
+    const ManifestArgument *next = function.argumentOf(result.name);
+    if (isState(result.role) &&
+        !(next && next->role == result.role && next->type == result.type &&
+          next->shape == result.shape))
+      reader.report(std::string(nameOf(result.role)) + " '" +
+                    printable(result.name) +
+                    "' stands in no argument, and no argument of that name is "
+                    "a " +
+                    std::string(nameOf(result.role)) + " of " +
+                    describe(result.type, result.shape));
     return result;
+  }
   uint64_t index = reader.natural("argument");
   if (index >= function.arguments.size()) {
     reader.report("argument " + std::to_string(index) + " of " +
@@ -267,8 +279,13 @@ ManifestFunction parseFunction(const Reader &reader) {
                   " differs from the first batch argument's " +
                   std::to_string(function.batchSize()));
   }
-  for (const Reader &item : reader.list("results"))
+  std::set<std::string> renewed;
+  for (const Reader &item : reader.list("results")) {
     function.results.push_back(parseResult(item, function));
+    const ManifestResult &result = function.results.back();
+    if (isState(result.role) && !renewed.insert(result.name).second)
+      item.report("a second result for '" + printable(result.name) + "'");
+  }
   checkTargets(reader, function);
   for (const Reader &item : reader.list("collectives", /*required=*/false)) {
     ManifestCollective collective;

@@ -27,6 +27,34 @@ using namespace mpcomm::run;
 
 namespace {
 
+/// Whether everything that an ELF file says it has lies in it: the loader maps
+/// what is there, and the rest is a bus error at its first use.
+Status checkWhole(const std::string &path, int descriptor, uint64_t bytes) {
+  Status cut = fail(path, ": not a whole program file: it ends after ", bytes,
+                    " bytes; copy or compile it again");
+  auto holds = [bytes](uint64_t at, uint64_t count) {
+    return at <= bytes && count <= bytes - at;
+  };
+  ElfW(Ehdr) header;
+  if (pread(descriptor, &header, sizeof(header), 0) != sizeof(header))
+    return cut;
+  // Of another class or byte order: for the loader to refuse.
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phentsize != sizeof(ElfW(Phdr)))
+    return {};
+  if (!holds(header.e_phoff, uint64_t(header.e_phnum) * sizeof(ElfW(Phdr))) ||
+      !holds(header.e_shoff, uint64_t(header.e_shnum) * header.e_shentsize))
+    return cut;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    auto at = static_cast<off_t>(header.e_phoff + i * sizeof(segment));
+    if (pread(descriptor, &segment, sizeof(segment), at) != sizeof(segment) ||
+        !holds(segment.p_offset, segment.p_filesz))
+      return cut;
+  }
+  return {};
+}
+
 /// Hashes the file, and refuses what is no ELF file before the loader sees it.
 Result<uint64_t> digestOf(const std::string &path) {
   int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -49,12 +77,17 @@ Result<uint64_t> digestOf(const std::string &path) {
       hash = (hash ^ static_cast<unsigned char>(buffer[i])) * 0x100000001b3u;
   }
   int error = got < 0 ? errno : 0;
+  Status whole;
+  if (elf && !error)
+    whole = checkWhole(path, descriptor, static_cast<uint64_t>(info.st_size));
   close(descriptor);
   if (error)
     return fail(path, ": cannot read: ", std::strerror(error));
   if (!elf)
     return fail(path, ": not a program file: expected a shared object made by "
                       "mpcomm-compile");
+  if (whole.failed())
+    return whole;
   return hash;
 }
 

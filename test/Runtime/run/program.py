@@ -67,7 +67,16 @@ class Program(ToyTest):
         self.refused("empty.so: not a program file", path("empty.so"))
         with open(path("cut.so"), "wb") as file, open(build("toy.so"), "rb") as whole:
             file.write(whole.read(200))
-        self.refused("cut.so: cannot load: ", path("cut.so"))
+        self.refused("cut.so: not a whole program file: it ends after 200 bytes", path("cut.so"))
+        # At whatever byte it ends; the tables of sections, which come last, are
+        # missed as well.
+        with open(build("toy.so"), "rb") as whole:
+            bytes_of = whole.read()
+        for length in 4, 63, 64, 4095, 4096, len(bytes_of) // 2, len(bytes_of) - 1:
+            with open(path("cut.so"), "wb") as file:
+                file.write(bytes_of[:length])
+            self.refused("cut.so: not a whole program file: it ends after %d bytes" % length,
+                         path("cut.so"))  # fmt: skip
         self.refused("No such file", path("none.so"))
         self.refused("not a regular file", WORK)
         with open(path("plain.c"), "w") as file:

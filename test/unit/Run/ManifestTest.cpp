@@ -14,6 +14,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 using namespace mpcomm::run;
 
 namespace {
@@ -115,6 +117,28 @@ TEST(Manifest, ResultsThatDoNotFitTheirArgument) {
   EXPECT_EQ(errorWith("\"targets\": \"y\"", "\"targets\": \"w\""),
             "functions[0]: targets 'w' of 'out' is not an integer batch "
             "argument with one label for each row of f32 [4, 3]");
+}
+
+TEST(Manifest, StateThatNobodyTakes) {
+  // In a buffer of its own it trades places with its argument: there is one.
+  std::string own = "\"name\": \"w\", \"role\": \"parameter\", \"dtype\": "
+                    "\"f32\", \"shape\": [2, 3], \"argument\": ";
+  EXPECT_EQ(errorWith(own + "0", own + "null"), "");
+  auto with = [&](const char *from, const char *to) {
+    std::string changed = own + "null";
+    return errorWith(own + "0",
+                     changed.replace(changed.find(from), strlen(from), to));
+  };
+  EXPECT_EQ(with("\"w\"", "\"v\""),
+            "functions[0].results[1]: parameter 'v' stands in no argument, and "
+            "no argument of that name is a parameter of f32 [2, 3]");
+  EXPECT_EQ(with("parameter", "buffer"),
+            "functions[0].results[1]: buffer 'w' stands in no argument, and no "
+            "argument of that name is a buffer of f32 [2, 3]");
+  EXPECT_NE(with("f32", "f16"), "");
+  EXPECT_NE(with("[2, 3]", "[3, 2]"), "");
+  EXPECT_EQ(errorWith("{" + own + "0}", "{" + own + "0}, {" + own + "null}"),
+            "functions[0].results[2]: a second result for 'w'");
 }
 
 TEST(Manifest, MeshAndCommunicators) {

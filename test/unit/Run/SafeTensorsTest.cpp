@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OutputFile.h"
 #include "SafeTensors.h"
+#include "OutputFile.h"
 
 #include <gtest/gtest.h>
 

@@ -104,6 +104,20 @@ TEST(ContextTest, ChecksCollectives) {
   EXPECT_NE(strstr(mprt_message_of(nullBuffer.context->handle()),
                    "all_reduce \"grads\" at model.py:3"),
             nullptr);
+  for (auto [accumulate, message] :
+       {std::pair(200, "unknown type to accumulate in 200"),
+        std::pair(int(MPRT_I32), "sums of f32 cannot be kept in i32"),
+        std::pair(int(MPRT_F16), "sums of f32 cannot be kept in f16")}) {
+    Alone wrongSums;
+    mprt_collective wrong = collective;
+    wrong.accumulate = uint8_t(accumulate);
+    EXPECT_EQ(
+        mprt_collective_run(wrongSums.context->handle(), 1, &wrong, data, data),
+        MPRT_INVALID_ARGUMENT);
+    EXPECT_NE(strstr(mprt_message_of(wrongSums.context->handle()), message),
+              nullptr)
+        << mprt_message_of(wrongSums.context->handle());
+  }
   Alone tooLarge;
   collective.count = uint64_t(1) << 60;
   EXPECT_EQ(mprt_collective_run(tooLarge.context->handle(), 1, &collective,

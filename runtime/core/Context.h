@@ -65,9 +65,6 @@ public:
   /// Fails the context (unless it has failed already) and tells the peers.
   void fail(const Error &error);
 
-  /// Moves collectives on; waits for none. Programs' calls do this anyway.
-  void poll();
-
   /// Waits for everything on every stream.
   Error synchronize();
 

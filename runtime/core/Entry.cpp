@@ -101,7 +101,10 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
   Span span(state);
   if (Error error = state.gemm.run(*desc, a, b, c)) {
     auto guard = state.lock();
-    return state.fail(error);
+    return state.fail(makeError(
+        error.status(), "mprt_gemm \"", desc->name ? desc->name : "", "\" at ",
+        desc->location ? desc->location : "an unknown location", " on rank ",
+        state.transport ? state.transport->rank() : 0, ": ", error.message()));
   }
   uint64_t flops =
       2 * uint64_t(desc->m) * uint64_t(desc->n) * uint64_t(desc->k);

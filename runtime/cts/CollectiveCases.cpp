@@ -298,7 +298,7 @@ void mprt::cts::runCollectiveCases(Rank &rank, bool quick) {
   Runner runner(rank);
   std::vector<uint64_t> sizes = {0, 1, 3, 17, 1000, 65537};
   if (quick)
-    sizes = {1, 17, 20011};
+    sizes = {0, 1, 17, 20011};
   const Memory memories[] = {Memory::Heap, Memory::Arena, Memory::Mixed};
   const mprt_collective_kind moving[] = {MPRT_ALL_GATHER, MPRT_ALL_TO_ALL,
                                          MPRT_BROADCAST};

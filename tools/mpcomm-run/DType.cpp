@@ -14,6 +14,8 @@
 
 #include "Status.h"
 
+#include "core/DType.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -54,43 +56,6 @@ template <typename T> T load(const void *data, size_t index) {
 
 template <typename T> void store(void *data, size_t index, T value) {
   std::memcpy(static_cast<char *>(data) + index * sizeof(T), &value, sizeof(T));
-}
-
-float widenHalf(uint16_t bits) {
-  uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  uint32_t exponent = (bits >> 10) & 0x1fu;
-  uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0x1f)
-    return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) |
-                                (mantissa << 13));
-  // Subnormal or zero: the value is mantissa * 2^-24, exact in f32.
-  float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-  return sign ? -magnitude : magnitude;
-}
-
-uint16_t narrowHalf(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  float magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
-  if (magnitude != magnitude)
-    return sign | 0x7e00u;
-  if (magnitude >= 65520.0f)
-    return sign | 0x7c00u;
-  if (magnitude < 0x1p-14f) // adding 2^-1 rounds to a multiple of 2^-24
-    return sign | static_cast<uint16_t>(
-                      std::bit_cast<uint32_t>(magnitude + 0.5f) - 0x3f000000u);
-  uint32_t rounded = std::bit_cast<uint32_t>(magnitude);
-  rounded += 0xfffu + ((rounded >> 13) & 1u);
-  return sign | static_cast<uint16_t>((rounded >> 13) - (112u << 10));
-}
-
-uint16_t narrowBFloat(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value)
-    return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 /// A float is not finite exactly where all bits of its exponent are set.
@@ -177,7 +142,7 @@ double mpcomm::run::loadFloat(DType type, const void *data, size_t index) {
   case DType::F64:
     return load<double>(data, index);
   case DType::F16:
-    return widenHalf(load<uint16_t>(data, index));
+    return mprt::f16ToFloat(load<uint16_t>(data, index));
   case DType::BF16:
     return std::bit_cast<float>(
         static_cast<uint32_t>(load<uint16_t>(data, index)) << 16);
@@ -212,9 +177,9 @@ void mpcomm::run::storeNumber(DType type, void *data, size_t index,
   case DType::F64:
     return store(data, index, value);
   case DType::F16:
-    return store(data, index, narrowHalf(static_cast<float>(value)));
+    return store(data, index, mprt::floatToF16(static_cast<float>(value)));
   case DType::BF16:
-    return store(data, index, narrowBFloat(static_cast<float>(value)));
+    return store(data, index, mprt::floatToBf16(static_cast<float>(value)));
   case DType::I8:
     return store(data, index, static_cast<int8_t>(value));
   case DType::U8:

@@ -125,6 +125,20 @@ TEST(ContextTest, ChecksCollectives) {
             MPRT_INVALID_ARGUMENT);
 }
 
+TEST(ContextTest, NamesTheProductThatFails) {
+  Alone alone;
+  mprt_gemm_desc product = {};
+  product.m = -1;
+  product.name = "logits";
+  product.location = "model.py:12";
+  EXPECT_EQ(mprt_gemm(alone.context->handle(), MPRT_COMPUTE_STREAM, &product,
+                      nullptr, nullptr, nullptr),
+            MPRT_INVALID_ARGUMENT);
+  EXPECT_STREQ(mprt_message_of(alone.context->handle()),
+               "mprt_gemm \"logits\" at model.py:12 on rank 0: a size is "
+               "negative");
+}
+
 TEST(ContextTest, StreamsKeepTheirOrder) {
   Alone alone;
   mprt_context *context = alone.context->handle();

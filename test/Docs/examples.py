@@ -1,7 +1,7 @@
 # Every example of the dialects' documentation parses and verifies.
 # RUN: %python %s %mpcomm_src_root | FileCheck %s
 # CHECK-NOT: {{^}}error
-# CHECK: {{[1-9][0-9]}} examples, 0 broken
+# CHECK: {{^}}{{[1-9][0-9]+}} examples, 0 broken
 #
 # An example is a piece of a function: values that it uses and does not define
 # become arguments, with the types that the ops that use them give.
@@ -111,6 +111,7 @@ def main():
                 line = text.count("\n", 0, block.start()) + 1
                 print("error: %s:%d\n%s%s" % (page, line, result.stderr, module))
     print("%d examples, %d broken" % (examples, broken))
+    return 1 if broken else 0
 
 
-main()
+sys.exit(main())

@@ -20,6 +20,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 preset=dev
 build_dir=
 lit_args=()
+split_equals "$@"
+set -- "${WORDS[@]}"
 while [ $# -gt 0 ]; do
   case $1 in
   --sanitize) preset=sanitize ;;
@@ -29,7 +31,6 @@ while [ $# -gt 0 ]; do
     build_dir=$2
     shift
     ;;
-  --build-dir=*) build_dir=${1#*=} ;;
   -h | --help)
     sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 0
@@ -38,7 +39,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-build_dir=${build_dir:-$ROOT/build/$preset}
+build_dir=$(build_folder "${build_dir:-$ROOT/build/$preset}")
 
 # Whatever ends this script early is one failure.
 summary="0 passed, 1 failed, 0 skipped"

@@ -12,6 +12,31 @@ die() {
   exit 1
 }
 
+# split_equals args...: sets WORDS to them, each --name=value as two words.
+split_equals() {
+  local word
+  WORDS=()
+  for word in "$@"; do
+    case $word in
+    --*=*) WORDS+=("${word%%=*}" "${word#*=}") ;;
+    *) WORDS+=("$word") ;;
+    esac
+  done
+}
+
+# build_folder path: the folder, made if it is not there, by its full name. Tests
+# name files on command lines that split at white space.
+build_folder() {
+  local path
+  mkdir -p "$1" || die "cannot make the folder $1"
+  path=$(cd "$1" && pwd)
+  case $ROOT$path in
+  *[[:space:]]*) die "white space in the path of the sources ($ROOT) or of the" \
+    "build ($path): tests cannot name their files; choose other folders" ;;
+  esac
+  printf '%s\n' "$path"
+}
+
 # packages required|optional: their names, one a line.
 packages() {
   awk -v kind="$1" '$1 == kind { print $2 }' "$ROOT/tools/dev/packages.txt"
@@ -26,12 +51,11 @@ missing() {
   done
 }
 
-# apt_get args...: as root, through sudo where we are not.
+# apt_get args...: as root, through sudo where we are not; 1 where we cannot.
 apt_get() {
   local run=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -y "$@")
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null ||
-      die "not root and no sudo: install the packages above by hand"
+    command -v sudo >/dev/null || return 1
     run=(sudo "${run[@]}")
   fi
   "${run[@]}" </dev/null >/dev/null
@@ -42,7 +66,8 @@ apt_get() {
 install_packages() {
   command -v dpkg-query >/dev/null ||
     die "this script installs Debian packages; elsewhere install what" \
-        "tools/dev/packages.txt lists and build by README.md"
+        "tools/dev/packages.txt lists and build as README.md says under" \
+        "\"Building it by hand\""
   local required optional name
   mapfile -t required < <(packages required | missing)
   mapfile -t optional < <(packages optional | missing)
@@ -51,10 +76,14 @@ install_packages() {
     return
   fi
   say "packages: installing ${required[*]} ${optional[*]}"
-  apt_get update || say "packages: apt-get update failed, going on without"
+  if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+    say "packages: not root and no sudo: nothing can be installed"
+  else
+    apt_get update || say "packages: apt-get update failed, going on without"
+  fi
   if [ ${#required[@]} -gt 0 ]; then
     apt_get install --no-install-recommends "${required[@]}" ||
-      die "apt-get could not install: ${required[*]}"
+      die "cannot install ${required[*]}: install them by hand"
   fi
   for name in "${optional[@]}"; do
     apt_get install --no-install-recommends "$name" ||

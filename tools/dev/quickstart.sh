@@ -21,6 +21,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 steps=100
 ranks=2
 build_dir=$ROOT/build/release
+split_equals "$@"
+set -- "${WORDS[@]}"
 while [ $# -gt 0 ]; do
   case $1 in
   --steps) steps=${2:?--steps needs a number} && shift ;;
@@ -34,9 +36,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-mkdir -p "$build_dir" # its tools are run from another folder
-build_dir=$(cd "$build_dir" && pwd)
 [ "$steps" -ge 60 ] 2>/dev/null || die "--steps: expected a number from 60"
+build_dir=$(build_folder "$build_dir")
 
 install_packages
 configure release "$build_dir" -DMPCOMM_BUILD_TESTS=OFF >/dev/null

@@ -48,7 +48,10 @@ config.substitutions += [
     ("%shlibdir", lib_dir),
     (
         "%mpirun",
-        "mpirun --oversubscribe"
+        # MPI's libraries keep memory to the end.
+        ("env ASAN_OPTIONS=allow_user_poisoning=0:detect_leaks=0 "
+         if config.mpcomm_sanitize else "")
+        + "mpirun --oversubscribe"
         + (" --allow-run-as-root" if os.geteuid() == 0 else ""),
     ),
     ("%plugin", os.path.join(lib_dir, "MPCommPlugin.so")),

@@ -25,6 +25,7 @@ using namespace mpcomm;
 using mpcomm::detail::countBytes;
 using mpcomm::detail::countElements;
 using mpcomm::detail::countResultElements;
+using mpcomm::detail::multiplySaturated;
 
 namespace {
 
@@ -33,7 +34,7 @@ template <typename OpT, int64_t flops>
 struct ElementwiseCost
     : CostOpInterface::ExternalModel<ElementwiseCost<OpT, flops>, OpT> {
   int64_t getFlops(Operation *op) const {
-    return flops * countResultElements(op);
+    return multiplySaturated(flops, countResultElements(op));
   }
 };
 
@@ -85,12 +86,13 @@ struct StructuredCost
     auto structured = cast<linalg::LinalgOp>(op);
     int64_t points = 1;
     for (int64_t range : structured.getStaticLoopRanges())
-      points *= ShapedType::isDynamic(range) ? 1 : range;
+      points =
+          multiplySaturated(points, ShapedType::isDynamic(range) ? 1 : range);
     int64_t perPoint = 0;
     for (Operation &inner : structured.getBlock()->without_terminator())
       if (auto cost = dyn_cast<CostOpInterface>(inner))
         perPoint += cost.getFlops();
-    return points * perPoint;
+    return multiplySaturated(points, perPoint);
   }
   int64_t getBytesRead(Operation *op) const {
     auto structured = cast<linalg::LinalgOp>(op);
@@ -109,7 +111,8 @@ struct StructuredCost
 struct SoftmaxCost
     : CostOpInterface::ExternalModel<SoftmaxCost, linalg::SoftmaxOp> {
   int64_t getFlops(Operation *op) const {
-    return 5 * countElements(cast<linalg::SoftmaxOp>(op).getInput().getType());
+    return multiplySaturated(
+        5, countElements(cast<linalg::SoftmaxOp>(op).getInput().getType()));
   }
   int64_t getBytesRead(Operation *op) const {
     return countBytes(cast<linalg::SoftmaxOp>(op).getInput().getType());

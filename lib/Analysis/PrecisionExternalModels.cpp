@@ -24,13 +24,8 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// The type in which to sum elements of `type`: f32 for narrower floats, else
-/// the element type itself.
 static Type sumTypeFor(Type type) {
-  Type element = getElementTypeOrSelf(type);
-  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32)
-    return Float32Type::get(type.getContext());
-  return element;
+  return mpcomm::detail::getSumType(getElementTypeOrSelf(type));
 }
 
 namespace {

@@ -118,6 +118,9 @@ bool RankVariance::visit(Operation *op) {
            changed;
   }
   bool operandVaries = anyVaries(op->getOperands());
+  if (auto dependent = dyn_cast<RankDependentOpInterface>(op))
+    operandVaries |=
+        llvm::is_contained(dependent.getAxesAttr(), Attribute(axis));
   if (op->getNumRegions() == 0) {
     if (op->getNumResults() == 0 || varies(op->getResult(0)))
       return false;

@@ -51,6 +51,11 @@ int64_t StepModel::getBytes(Value value) const {
   return number < 0 ? 0 : bytes[number];
 }
 
+int StepModel::getBuffer(Value value) const {
+  int number = getNumber(value);
+  return number < 0 ? -1 : buffers[number];
+}
+
 int StepModel::getLastUse(Value value) const {
   int number = getNumber(value);
   return number < 0 ? -1 : lastUses[number];
@@ -99,6 +104,10 @@ SimProblem StepModel::buildSimProblem(const CostModel &model) const {
     simulated.consumer = collective.consumer;
     simulated.belowSaturatingSize =
         collective.bytes < collective.cost.getSaturatingBytes();
+    Operation *op = instructions[collective.start].op;
+    simulated.memoryBound = op->hasAttr(kMemoryBoundAttr);
+    simulated.userCap = op->hasAttr(kUserCapAttr) ||
+                        collective.op->hasAttr(kUserCapAttr);
     program.collectives.push_back(simulated);
   }
   problem.classes.push_back(std::move(program));

@@ -136,6 +136,9 @@ void StepBuilder::findLifetimes() {
       extend(bufferOf[value], at);
     }
   }
+  step.buffers = bufferOf;
+  for (const Buffer &buffer : buffers)
+    step.bufferBytes.push_back(buffer.bytes);
   step.bytes.assign(values.size(), 0);
   for (const Buffer &buffer : buffers)
     if (buffer.owner >= 0)

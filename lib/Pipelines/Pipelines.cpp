@@ -28,8 +28,8 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "': expected dp:N with N >= 1";
     return failure();
   }
-  if (maxBucketBytes < 1 || firstBucketBytes < 1) {
-    reason = "expected bucket sizes of at least one byte";
+  if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
+    reason = "expected sizes of at least 0 bytes";
     return failure();
   }
   return ranks;
@@ -48,15 +48,45 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createDataParallelPass(dataParallel));
   passes.addPass(createVerifyRankProgramsPass());
 
+  // What need not travel is not worth a bucket.
+  SimplifyCollectivesPassOptions simplify;
+  simplify.numerics = options.numerics;
+  passes.addPass(createSimplifyCollectivesPass(simplify));
+  MoveCastsPassOptions moveCasts;
+  moveCasts.numerics = options.numerics;
+  passes.addPass(createMoveCastsPass(moveCasts));
+
   // Updates wait for gradients: below the backward pass they leave room for
   // the collectives to run.
   passes.addPass(createSinkUpdatesPass());
   CombineCollectivesPassOptions combine;
+  combine.policy = options.buckets;
+  combine.cluster = options.cluster;
+  combine.profileFile = options.profileFile;
   combine.maxBucketBytes = options.maxBucketBytes;
   combine.firstBucketBytes = options.firstBucketBytes;
+  combine.numerics = options.numerics;
   passes.addPass(createCombineCollectivesPass(combine));
+  // How a bucket travels depends on its size.
+  DecomposeCollectivesPassOptions decompose;
+  decompose.cluster = options.cluster;
+  decompose.profileFile = options.profileFile;
+  decompose.numerics = options.numerics;
+  passes.addPass(createDecomposeCollectivesPass(decompose));
   passes.addPass(createMakeAsyncPass());
+  if (options.overlap) {
+    ScheduleOverlapPassOptions overlap;
+    overlap.cluster = options.cluster;
+    overlap.profileFile = options.profileFile;
+    overlap.memoryBytes = options.memoryBytes;
+    passes.addPass(createScheduleOverlapPass(overlap));
+  }
   passes.addPass(createVerifyScheduledProgramsPass());
+  // Of what remains, somebody may want to know why.
+  ExplainCommunicationPassOptions explain;
+  explain.cluster = options.cluster;
+  explain.profileFile = options.profileFile;
+  passes.addPass(createExplainCommunicationPass(explain));
 }
 
 void mpcomm::buildLowerPipeline(OpPassManager &passes,

@@ -10,6 +10,7 @@
 // RUN:   | FileCheck %s --check-prefix=FORM1
 // RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-rank-programs -o /dev/null
 // RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-scheduled-programs -o /dev/null
+// RUN: mpcomm-opt %s --canonicalize -allow-unregistered-dialect | FileCheck %s --check-prefix=CANONICAL
 
 // FORM1: error: 'func.func' op is public, expected @train_step and @evaluate alone to be so
 // CHECK-LABEL: func.func @graph
@@ -40,4 +41,15 @@ func.func @graph(%x: tensor<4xf32>) {
 
 module @inner {
   func.func private @declaration(tensor<4xf32>)
+}
+
+// Folding follows no value to what makes it from itself.
+// CANONICAL-LABEL: module @cycle
+module @cycle {
+  mpcomm.mesh @mesh <["dp" = 2]>
+  // CANONICAL: %[[T:.*]] = mpcomm.transpose %[[T]], dims = [1, 0]
+  // CANONICAL: mpcomm.dot_general %[[T]], %[[T]], contracting_dims = [1] x [0]
+  %t = mpcomm.transpose %t, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %d = mpcomm.dot_general %t, %t, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  mpcomm.send(%d) on @mesh axes ["dp"] to = 1 : tensor<4x4xf32>
 }

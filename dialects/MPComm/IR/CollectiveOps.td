@@ -114,7 +114,7 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
     - C1: there is at least one operand.
     - C2: the axes are not empty, differ, and belong to the mesh.
     - C3: `wire` and `accumulate` are float types with float operands, and
-      `accumulate` is at least as wide as `wire`.
+      `accumulate` is at least as wide as what travels.
     - C4: `mean` has float operands.
 
     Made by `mpcomm-data-parallel`, merged by `mpcomm-combine-collectives`; gone
@@ -207,6 +207,52 @@ def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather"> {
   let assemblyFormat = [{
     `(` $input `)` `on` $mesh `axes` $axes `dim` `=` $dim attr-dict `:`
     functional-type(operands, results)
+  }];
+}
+
+def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
+    Pure, MPComm_RankDependentOpInterface,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the rank's own block of a value that all of its group have";
+  let description = [{
+    The reverse of all_gather; nothing travels.
+
+    ```
+        before           after (over "dp", dim = 0)
+      dp 0   dp 1        dp 0   dp 1
+      [a]    [a]         [a]    [b]
+      [b]    [b]
+    ```
+
+    The operand must be the same on all ranks of the group; where it is not, the
+    block may be any rank's.
+
+    Example:
+    ```mlir
+    %r = mpcomm.all_slice %x on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+    ```
+
+    Constraints:
+    - C1: `dim` is in range.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the result has the operand's shape, divided along `dim` by the size
+      of the group, and its element type.
+
+    Made by hand; merged into collectives by `mpcomm-simplify-collectives`; gone
+    by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input `on` $mesh `axes` $axes `dim` `=` $dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let extraClassDefinition = [{
+    ::llvm::LogicalResult $cppClass::verifySymbolUses(
+        ::mlir::SymbolTableCollection &symbols) {
+      return ::mpcomm::detail::verifyMeshUse(*this, symbols);
+    }
   }];
 }
 

@@ -10,6 +10,7 @@
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -24,6 +25,17 @@ bool mpcomm::detail::isCountable(Type type) {
     n *= std::max<int64_t>(size, 1);
   }
   return true;
+}
+
+int64_t mpcomm::detail::multiplySaturated(int64_t a, int64_t b) {
+  int64_t product;
+  return llvm::MulOverflow(a, b, product) ? INT64_MAX : product;
+}
+
+Type mpcomm::detail::getSumType(Type element) {
+  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32)
+    return Float32Type::get(element.getContext());
+  return element;
 }
 
 int64_t mpcomm::detail::countElements(Type type) {
@@ -72,16 +84,20 @@ FailureOr<int64_t> mpcomm::detail::lookupGroupSize(Operation *op,
   return size;
 }
 
-LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
-  auto collective = cast<CollectiveOpInterface>(op);
-  ArrayAttr axes = collective.getAxesAttr();
+LogicalResult mpcomm::detail::verifyAxes(Operation *op, ArrayAttr axes) {
   if (axes.empty()) // C2 of every collective
     return op->emitOpError("expects at least one mesh axis");
   llvm::SmallSet<StringRef, 4> seen;
   for (Attribute axis : axes)
     if (!seen.insert(cast<StringAttr>(axis).getValue()).second)
       return op->emitOpError() << "names mesh axis " << axis << " twice";
+  return success();
+}
 
+LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
+  auto collective = cast<CollectiveOpInterface>(op);
+  if (failed(verifyAxes(op, collective.getAxesAttr())))
+    return failure();
   Type wire = collective.getWireType();
   Type accumulate = collective.getAccumulateType();
   for (auto [type, name] :
@@ -97,11 +113,15 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
                << "has '" << name << "' but an operand of type " << operand
                << ", expected float elements";
   }
-  if (wire && accumulate &&
-      accumulate.getIntOrFloatBitWidth() < wire.getIntOrFloatBitWidth())
-    return op->emitOpError() << "expects 'accumulate' to be at least as wide "
-                                "as 'wire', got "
-                             << accumulate << " for " << wire;
+  for (Type operand : op->getOperandTypes()) { // C3 of the reducing ones
+    Type sent = wire ? wire : getElementTypeOrSelf(operand);
+    if (accumulate &&
+        accumulate.getIntOrFloatBitWidth() < sent.getIntOrFloatBitWidth())
+      return op->emitOpError()
+             << "expects 'accumulate' to be at least as wide as what travels, "
+                "got "
+             << accumulate << " for " << sent;
+  }
   if (collective.getCollectiveReduction() == Reduction::Mean)
     for (Type operand : op->getOperandTypes())
       if (!isa<FloatType>(getElementTypeOrSelf(operand))) // C4
@@ -110,8 +130,8 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
   return success();
 }
 
-/// The extent by which a collective changes dimension `dim` of its operand:
-/// `factor` (multiplied if `grow`, else divided). Checks the result's type.
+/// Checks that the result's type is the operand's, with the dimensions
+/// `divided` divided, then `multiplied` multiplied, by the size of the group.
 static LogicalResult verifyScaledDims(Operation *op, ArrayRef<int64_t> divided,
                                       ArrayRef<int64_t> multiplied,
                                       int64_t group) {
@@ -156,14 +176,18 @@ static LogicalResult verifyGroupRank(Operation *op, StringRef name,
 
 LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
                                             SymbolTableCollection &symbols) {
-  auto collective = cast<CollectiveOpInterface>(op);
-  FlatSymbolRefAttr name = collective.getMeshAttr();
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  auto dependent = dyn_cast<RankDependentOpInterface>(op);
+  FlatSymbolRefAttr name =
+      collective ? collective.getMeshAttr() : dependent.getMeshAttr();
+  ArrayAttr axes =
+      collective ? collective.getAxesAttr() : dependent.getAxesAttr();
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, name);
   if (!mesh)
     return op->emitOpError()
            << "names " << name << ", which is not an mpcomm.mesh";
   int64_t group = 1;
-  for (Attribute axis : collective.getAxesAttr()) {
+  for (Attribute axis : axes) {
     StringRef axisName = cast<StringAttr>(axis).getValue();
     std::optional<int64_t> size = mesh.getAxisSize(axisName);
     if (!size) {
@@ -180,6 +204,12 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
     if (failed(verifyDim(op, "dim", dim))) // reduce_scatter C1
       return failure();
     return verifyScaledDims(op, dim, {}, group); // reduce_scatter C5
+  }
+  if (auto slice = dyn_cast<AllSliceOp>(op)) {
+    int64_t dim = slice.getDim();
+    if (failed(verifyDim(op, "dim", dim))) // all_slice C1
+      return failure();
+    return verifyScaledDims(op, dim, {}, group); // all_slice C3
   }
   if (auto gather = dyn_cast<AllGatherOp>(op)) {
     int64_t dim = gather.getDim();

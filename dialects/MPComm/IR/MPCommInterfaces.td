@@ -92,6 +92,24 @@ def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let verify = [{ return ::mpcomm::detail::verifyCollective($_op); }];
 }
 
+def MPComm_RankDependentOpInterface : OpInterface<"RankDependentOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op that depends on which rank runs it, and needs no other rank.
+  }];
+  let methods = [
+    InterfaceMethod<"The symbol of the mesh.",
+      "::mlir::FlatSymbolRefAttr", "getMeshAttr">,
+    InterfaceMethod<"The mesh axes on whose coordinates it depends.",
+      "::mlir::ArrayAttr", "getAxesAttr">
+  ];
+  let verify = [{
+    return ::mpcomm::detail::verifyAxes(
+        $_op, ::llvm::cast<::mpcomm::RankDependentOpInterface>($_op)
+                  .getAxesAttr());
+  }];
+}
+
 def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{

@@ -24,6 +24,13 @@ namespace mpcomm {
 
 struct SimProblem; // mpcomm/Scheduling/Simulator.h
 
+/// Unit attributes that a pass leaves on what it has moved or formed, for the
+/// explanation: a memory bound delayed the start of this mpcomm.async, or
+/// hastened its await; a limit of the user's kept this collective from taking
+/// in more.
+inline constexpr llvm::StringLiteral kMemoryBoundAttr = "mpcomm.memory_bound";
+inline constexpr llvm::StringLiteral kUserCapAttr = "mpcomm.user_cap";
+
 /// A collective of the step.
 struct StepCollective {
   CollectiveOpInterface op;
@@ -102,6 +109,11 @@ public:
   /// of a kernel, views, and results that take a donated or an operand's
   /// buffer.
   int64_t getBytes(mlir::Value value) const;
+  /// The memory that a value is in, which it may share with others; -1 for
+  /// arguments, intermediates of a kernel and what is there before the step.
+  int getBuffer(mlir::Value value) const;
+  /// Bytes of a buffer: 0 where it is a donated argument's.
+  int64_t getBufferBytes(int buffer) const { return bufferBytes[buffer]; }
   /// The last position at which a buffer is needed, through views and futures;
   /// the number of ops where the function returns it.
   int getLastUse(mlir::Value value) const;
@@ -135,6 +147,8 @@ private:
   std::vector<int> firstResult; ///< by position: number of its first result
   std::vector<int64_t> bytes;   ///< by value
   std::vector<int> lastUses;    ///< by value
+  std::vector<int> buffers;     ///< by value
+  std::vector<int64_t> bufferBytes;
   double computeSeconds = 0;
   int64_t staticBytes = 0, peakBytes = 0;
 };

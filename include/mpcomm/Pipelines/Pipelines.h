@@ -11,6 +11,7 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
+#include "mpcomm/Transforms/PassOptions.h"
 
 namespace mpcomm {
 
@@ -23,14 +24,57 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> target{*this, "target",
                              llvm::cl::desc("Device to compile for: cpu"),
                              llvm::cl::init("cpu")};
+  Option<std::string> cluster{
+      *this, "cluster",
+      llvm::cl::desc("What decisions are weighed for: a preset or a JSON file; "
+                     "empty: mpcomm.cluster of the module, else local"),
+      llvm::cl::init("")};
+  Option<std::string> profileFile{
+      *this, "profile-file",
+      llvm::cl::desc("Measured times of ops, which replace the cluster's"),
+      llvm::cl::init("")};
+  Option<BucketPolicy> buckets{
+      *this, "buckets",
+      llvm::cl::desc("Who decides which gradients travel together"),
+      llvm::cl::init(BucketPolicy::Solved),
+      llvm::cl::values(
+          clEnumValN(BucketPolicy::Solved, "solved",
+                     "the solver, checked against the others in the simulator"),
+          clEnumValN(BucketPolicy::DDP, "ddp", "as DistributedDataParallel"),
+          clEnumValN(BucketPolicy::XLA, "xla", "as XLA's combiner"),
+          clEnumValN(BucketPolicy::Horovod, "horovod", "as Horovod"),
+          clEnumValN(BucketPolicy::Megatron, "megatron", "as Megatron-LM"),
+          clEnumValN(BucketPolicy::MGWFBP, "mg-wfbp", "as MG-WFBP"),
+          clEnumValN(BucketPolicy::One, "one", "one bucket"),
+          clEnumValN(BucketPolicy::None, "none", "nothing is merged"))};
   Option<int64_t> maxBucketBytes{
       *this, "max-bucket-bytes",
-      llvm::cl::desc("Most bytes of gradients that one all_reduce carries"),
-      llvm::cl::init(25 << 20)};
+      llvm::cl::desc("Most bytes of gradients that one all_reduce carries; 0: "
+                     "what `buckets` takes"),
+      llvm::cl::init(0)};
   Option<int64_t> firstBucketBytes{
       *this, "first-bucket-bytes",
-      llvm::cl::desc("The same for the first all_reduce of a step"),
-      llvm::cl::init(1 << 20)};
+      llvm::cl::desc("The same for the first all_reduce of a step (ddp)"),
+      llvm::cl::init(0)};
+  Option<bool> overlap{
+      *this, "overlap",
+      llvm::cl::desc("Order the step so that communication hides under it"),
+      llvm::cl::init(true)};
+  Option<int64_t> memoryBytes{
+      *this, "memory-bytes",
+      llvm::cl::desc("Most bytes that may live at a time while overlap is "
+                     "sought; 0: no limit"),
+      llvm::cl::init(0)};
+  Option<Numerics> numerics{
+      *this, "numerics",
+      llvm::cl::desc("What rewrites of communication may do to values"),
+      llvm::cl::init(Numerics::Reassociating),
+      llvm::cl::values(clEnumValN(Numerics::Exact, "exact",
+                                  "nothing: the same bits"),
+                       clEnumValN(Numerics::Reassociating, "reassociating",
+                                  "sums in another order"),
+                       clEnumValN(Numerics::Lossy, "lossy",
+                                  "also fewer bits, as on the wire"))};
   Option<std::string> cpu{
       *this, "cpu", llvm::cl::desc("Processor that the program names"),
       llvm::cl::init("")};
@@ -44,7 +88,8 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   llvm::FailureOr<int64_t> check(std::string &reason) const;
 };
 
-/// Form 1 to Form 4: data parallelism, buckets, asynchronous collectives.
+/// Form 1 to Form 4: data parallelism, buckets, asynchronous collectives in an
+/// order that hides them.
 void buildGraphPipeline(mlir::OpPassManager &passes,
                         const CompileOptions &options, int64_t ranks);
 /// Form 4 to Form 5: linalg, kernels, buffers, memory, runtime calls.

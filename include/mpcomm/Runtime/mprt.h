@@ -20,13 +20,17 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* A wrong number from a program must be a value that can be looked at. */
+#define MPRT_ENUM enum : int32_t
+#else
+#define MPRT_ENUM enum
 #endif
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
 #define MPRT_ABI_VERSION 1u
 
-typedef enum {
+typedef MPRT_ENUM {
   MPRT_OK = 0,
   MPRT_INVALID_ARGUMENT = 1, /* the caller's fault; nothing was done       */
   MPRT_OUT_OF_MEMORY = 2,
@@ -38,7 +42,7 @@ typedef enum {
   MPRT_INTERNAL = 8
 } mprt_status;
 
-typedef enum {
+typedef MPRT_ENUM {
   MPRT_F32 = 0,
   MPRT_F64 = 1,
   MPRT_F16 = 2,
@@ -53,7 +57,7 @@ typedef enum {
   MPRT_F8E5M2 = 11
 } mprt_dtype;
 
-typedef enum {
+typedef MPRT_ENUM {
   MPRT_SUM = 0,
   MPRT_PROD = 1,
   MPRT_MIN = 2,
@@ -61,7 +65,7 @@ typedef enum {
   MPRT_MEAN = 4 /* the sum over the group, divided by its size */
 } mprt_reduction;
 
-typedef enum {
+typedef MPRT_ENUM {
   MPRT_ALL_REDUCE = 0,
   MPRT_REDUCE_SCATTER = 1,
   MPRT_ALL_GATHER = 2,

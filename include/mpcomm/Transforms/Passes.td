@@ -19,6 +19,22 @@ include "mlir/Pass/PassBase.td"
 def MPComm_AxisOption : Option<"axis", "axis", "std::string", "\"dp\"",
     "Mesh axis along which the ranks have different samples">;
 
+def MPComm_ClusterOption : Option<"cluster", "cluster", "std::string", "\"\"",
+    "Preset or JSON file of the cluster; empty: that of the module, else local">;
+def MPComm_ProfileOption : Option<"profileFile", "profile-file", "std::string",
+    "\"\"", "Measured times of ops, which replace the model's">;
+
+def MPComm_NumericsOption : Option<"numerics", "numerics",
+    "::mpcomm::Numerics", "::mpcomm::Numerics::Reassociating",
+    "What rewrites may do to values", [{::llvm::cl::values(
+      clEnumValN(::mpcomm::Numerics::Exact, "exact",
+                 "nothing: the same bits"),
+      clEnumValN(::mpcomm::Numerics::Reassociating, "reassociating",
+                 "sums in another order"),
+      clEnumValN(::mpcomm::Numerics::Lossy, "lossy",
+                 "also fewer bits, as on the wire")
+    )}]>;
+
 //===----------------------------------------------------------------------===//
 // Verify
 //===----------------------------------------------------------------------===//
@@ -216,34 +232,137 @@ def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def SimplifyCollectivesPass
+    : Pass<"mpcomm-simplify-collectives", "::mlir::ModuleOp"> {
+  let summary = "Removes and merges collectives that say less than they cost";
+  let description = [{
+    One walk in program order over synchronous collectives on the same
+    communicator (mesh and set of axes):
+    - a collective without uses goes; sends, receives and barriers stay;
+    - of two with the same operands and attributes, the second goes;
+    - a reduction of what an all_reduce, an all_gather or a broadcast has made
+      the same on all of the group: `mean`, `min` and `max` give the value
+      itself, `sum` n times it; likewise a broadcast of it;
+    - a reduce_scatter of an all_gather along the same dimension is the rank's
+      own block (`sum`: n times it);
+    - an all_gather of a reduce_scatter along the same dimension is an
+      all_reduce, and an all_slice of an all_reduce a reduce_scatter, if nothing
+      else needs the middle;
+    - an all_slice of an all_gather is the operand; an all_to_all that undoes
+      another one goes with it;
+    - all_reduce over some axes of an all_reduce over other ones is one over all
+      of them, if both reduce alike;
+    - an all_reduce of which only one static slice is used reduces the slice.
+
+    What a narrower wire type rounds is never taken away.
+
+    Assumes: every rank of a group runs the function, in which no collective
+    depends on a value that differs between them (Form 3).
+
+    Guarantees: no more bytes travel than before. Linear in the number of ops.
+
+    Numerics: exact where the class is said to be so in the remark; `mean` and
+    `sum` of equal values, and what takes sums in another order, are
+    reassociating, and left alone under `numerics=exact`. (Over a power of two
+    of ranks the mean of equal values is the value: exact.)
+
+    Example:
+    ```mlir
+    %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    %b = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] max dim = 0 : (tensor<8xf32>) -> tensor<4xf32>
+    %y = arith.negf %b : tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    %y = arith.negf %x : tensor<4xf32>
+    ```
+
+    Counts: a remark for each rewrite, by its name; an analysis remark
+    `SimplifyCollectives` for each function (collectives before, after).
+  }];
+  let options = [MPComm_NumericsOption];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
+  let summary = "Moves float casts across collectives, to the side where fewer "
+                "bytes travel";
+  let description = [{
+    A cast that widens the operand of an all_gather, an all_to_all or a
+    collective_broadcast moves behind it, and one that narrows its only result
+    before it: elements are moved, not combined, so each is rounded as before.
+
+    Reductions combine elements. Under `numerics=lossy` an all_reduce or a
+    reduce_scatter without a wire type whose operands all come from, or whose
+    results all go into, one narrower float type gets that type as `wire`, with
+    `accumulate f32`.
+
+    Assumes: synchronous collectives.
+
+    Guarantees: fewer bytes travel than before, or nothing changes. Linear in
+    the number of ops.
+
+    Numerics: exact, with `numerics=lossy` lossy: partial results are rounded to
+    the wire type.
+
+    Example:
+    ```mlir
+    %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
+    %r = mpcomm.all_gather(%w) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    ```
+    becomes
+    ```mlir
+    %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xbf16>) -> tensor<8xbf16>
+    %w = arith.extf %r : tensor<8xbf16> to tensor<8xf32>
+    ```
+
+    Counts: a remark `CastMoved` or `WireNarrowed` for each (bytes saved); an
+    analysis remark `MoveCasts` for each function (moved, narrowed).
+  }];
+  let options = [MPComm_NumericsOption];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 def CombineCollectivesPass
     : Pass<"mpcomm-combine-collectives", "::mlir::ModuleOp"> {
-  let summary = "Merges all_reduce ops into buckets, in the order in which "
-                "their operands become ready";
+  let summary = "Merges all_reduce ops into buckets, solved against the step";
   let description = [{
     Takes the all_reduce ops of a block in the order of their last operand's
     definition and fills buckets: one variadic op for ops of the same mesh,
-    axes, reduction, wire and accumulation type, element type and attributes.
-    A bucket takes no op that would make it larger than its cap (one op alone
-    may be larger), so that it may be smaller than the buckets of
-    DistributedDataParallel, which close after the op that reaches the cap. The
-    first bucket of a block has a cap of its own: small, so that communication
-    starts early. A bucket stands right behind the definition of its last
-    operand. The loss is ready before the first gradient and so joins the first
-    bucket, which it does not delay.
+    axes, reduction, wire and accumulation type, element type and attributes. A
+    bucket stands right behind the definition of its last operand.
 
-    Assumes: synchronous collectives. Uses between the members of a bucket close
-    it (remark `BucketClosed`): `mpcomm-sink-updates` takes them out of the way.
+    Under `policy=solved` which ops share a bucket follows from when each
+    operand is ready, what a collective of so many bytes takes on the cluster,
+    and what waits for its result: the plan that ends the step first
+    (docs/Design/Bucketing.md). It is run in the simulator next to the plans of
+    the other policies and the program as it came in, and the best of them all
+    is kept: the step never gets longer in the model. `max-bucket-bytes`,
+    `memory-bytes` and `split-bytes` bound it.
+
+    The other policies do as others do: `ddp` closes a bucket once it holds
+    `max-bucket-bytes` (25 MiB) or more, the first one `first-bucket-bytes`
+    (1 MiB); `xla` keeps buckets within `max-bucket-bytes` (30 MiB); `horovod`
+    fuses what is ready when the communicator is free, up to 128 MiB;
+    `megatron` closes at 40 million elements; `mg-wfbp` merges greedily; `one`
+    makes one bucket.
+
+    Assumes: synchronous collectives. Uses between the members of a bucket keep
+    them apart (remark `BucketClosed`): `mpcomm-sink-updates` takes them out of
+    the way.
 
     Guarantees: no result is used before its bucket; nothing moves across an op
     with effects other than an all_reduce; other ops stay where they are. The
-    plan follows from the IR alone and is the same on every rank. n log n in the
-    number of ops.
+    plan follows from the IR and the options alone and is the same on every
+    rank. n log n in the number of ops.
 
     Numerics: reassociating: which ranks' values are added first may depend on
-    an element's place in its bucket.
+    an element's place in its bucket. Under `numerics=exact` only what cannot
+    depend on it is merged: groups of up to two ranks, and `min` and `max`.
 
-    Example:
+    Example: with `policy=one`
     ```mlir
     %a = mpcomm.all_reduce(%g0) on @mesh axes ["dp"] mean : tensor<4xf32>
     %g1 = mpcomm.reduce sum %x, dims = [0] : (tensor<8x2xf32>) -> tensor<2xf32>
@@ -256,16 +375,87 @@ def CombineCollectivesPass
     ```
 
     Counts: a remark `Bucket` for each (bytes, tensors, position: the number of
-    ops of the block before it, of how many); an analysis remark
-    `CombineCollectives` for each function (collectives before, after).
+    ops of the block before it, of how many); `BucketPlan` for each run of
+    candidates (the rule that won; simulated microseconds of the step, of the
+    input, and a lower bound); an analysis remark `CombineCollectives` for each
+    function (collectives before, after).
   }];
   let options = [
-    Option<"maxBucketBytes", "max-bucket-bytes", "int64_t", "26214400",
-           "Cap on the bytes of a bucket">,
-    Option<"firstBucketBytes", "first-bucket-bytes", "int64_t", "1048576",
-           "Cap on the bytes of the first bucket">
+    Option<"policy", "policy", "::mpcomm::BucketPolicy",
+           "::mpcomm::BucketPolicy::Solved", "Who decides on buckets",
+           [{::llvm::cl::values(
+      clEnumValN(::mpcomm::BucketPolicy::Solved, "solved",
+                 "the solver, checked against the others in the simulator"),
+      clEnumValN(::mpcomm::BucketPolicy::DDP, "ddp",
+                 "a bucket closes once it holds 25 MiB, the first one 1 MiB"),
+      clEnumValN(::mpcomm::BucketPolicy::XLA, "xla",
+                 "buckets of at most 30 MiB"),
+      clEnumValN(::mpcomm::BucketPolicy::Horovod, "horovod",
+                 "what is ready when the communicator is free, up to 128 MiB"),
+      clEnumValN(::mpcomm::BucketPolicy::Megatron, "megatron",
+                 "a bucket closes once it holds 40 million elements"),
+      clEnumValN(::mpcomm::BucketPolicy::MGWFBP, "mg-wfbp",
+                 "the greedy merge of MG-WFBP"),
+      clEnumValN(::mpcomm::BucketPolicy::One, "one", "one bucket"),
+      clEnumValN(::mpcomm::BucketPolicy::None, "none", "nothing is merged")
+    )}]>,
+    MPComm_ClusterOption, MPComm_ProfileOption,
+    Option<"maxBucketBytes", "max-bucket-bytes", "int64_t", "0",
+           "Cap on the bytes of a bucket; 0: the policy's own">,
+    Option<"firstBucketBytes", "first-bucket-bytes", "int64_t", "0",
+           "Cap on the bytes of the first bucket (ddp); 0: 1 MiB">,
+    Option<"memoryBytes", "memory-bytes", "int64_t", "0",
+           "Most bytes of the buckets of a communicator that are filled or on "
+           "the wire at a time (solved); 0: no limit">,
+    Option<"splitBytes", "split-bytes", "int64_t", "0",
+           "Larger tensors may be cut at multiples of it (solved); 0: never">,
+    MPComm_NumericsOption
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def DecomposeCollectivesPass
+    : Pass<"mpcomm-decompose-collectives", "::mlir::ModuleOp"> {
+  let summary = "Reduces in two levels where the cluster has two and that is "
+                "faster";
+  let description = [{
+    An all_reduce whose group lies in several blocks of the cluster (the GPUs of
+    a node) becomes a reduce_scatter inside the blocks, an all_reduce across
+    them on each rank's share, and an all_gather inside, if the cost model says
+    that it takes less time than what the communication library does by itself.
+    Operands are laid in one row, filled up to whole shares. An axis that a
+    block cuts is split in two in the mesh, `dp` into `dp.outer` and `dp.inner`,
+    and wherever it is named; ranks keep their numbers.
+
+    Assumes: synchronous collectives; run it behind
+    `mpcomm-combine-collectives`, for the choice depends on the size.
+
+    Guarantees: fewer predicted seconds, or nothing changes. Other passes that
+    take an axis `dp` mean all its parts. Linear in the number of ops.
+
+    Numerics: reassociating; `min` and `max` are exact, and all that
+    `numerics=exact` decomposes.
+
+    Example: 4 ranks, 2 of them to a node
+    ```mlir
+    mpcomm.mesh @mesh <["dp" = 4]>
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<8xf32>
+    ```
+    becomes
+    ```mlir
+    mpcomm.mesh @mesh <["dp.outer" = 2, "dp.inner" = 2]>
+    %s = mpcomm.reduce_scatter(%g) on @mesh axes ["dp.inner"] mean dim = 0 : (tensor<8xf32>) -> tensor<4xf32>
+    %a = mpcomm.all_reduce(%s) on @mesh axes ["dp.outer"] mean : tensor<4xf32>
+    %r = mpcomm.all_gather(%a) on @mesh axes ["dp.inner"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    ```
+
+    Counts: a remark `Decomposed` for each (bytes, ranks inside and across,
+    microseconds flat and decomposed).
+  }];
+  let options = [MPComm_ClusterOption, MPComm_ProfileOption,
+                 MPComm_NumericsOption];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
 }
 
 def MakeAsyncPass : Pass<"mpcomm-make-async", "::mlir::ModuleOp"> {
@@ -305,6 +495,106 @@ def MakeAsyncPass : Pass<"mpcomm-make-async", "::mlir::ModuleOp"> {
     missed one for each barrier; an analysis remark
     `MakeAsync` for each function (collectives wrapped).
   }];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
+  let summary = "Orders a step so that communication hides under computation, "
+                "within a memory bound";
+  let description = [{
+    Reorders the ops of a block that has asynchronous collectives, each awaited
+    once: what frees gradients comes sooner, collectives start when their
+    operands are there, awaits come late, and updates fill the waits. The order
+    is the best that list scheduling and a local search find in the simulator
+    (docs/Design/Overlap.md), and the input's where nothing better is found: the
+    step never gets longer in the model.
+
+    `memory-bytes` bounds the bytes that live at a time in the order chosen:
+    arguments, buckets, staging and activations. The bound is kept exactly, or
+    the order stays as it is and a remark says why. What it costs is told.
+
+    Two collectives are never in flight at a time on communicators that share
+    two or more ranks. All ranks that run the function get the same order.
+
+    Assumes: Form 4; run it behind `mpcomm-make-async`.
+
+    Guarantees: Form 4. An update in place comes behind all other uses of the
+    argument that it overwrites. A block with ops that have other effects than
+    those of collectives is left alone. n log n in the number of ops.
+
+    Numerics: exact.
+
+    Example: the second all_reduce does not wait for the first product.
+    ```mlir
+    %a = mpcomm.dot_general %x, %dy, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    %f = mpcomm.async {
+      %r = mpcomm.all_reduce(%dy) on @mesh axes ["dp"] mean : tensor<8x2xf32>
+      mpcomm.yield %r : tensor<8x2xf32>
+    } : !mpcomm.future<tensor<8x2xf32>>
+    ```
+    becomes
+    ```mlir
+    %f = mpcomm.async {
+      %r = mpcomm.all_reduce(%dy) on @mesh axes ["dp"] mean : tensor<8x2xf32>
+      mpcomm.yield %r : tensor<8x2xf32>
+    } : !mpcomm.future<tensor<8x2xf32>>
+    %a = mpcomm.dot_general %x, %dy, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    ```
+
+    Counts: an analysis remark `ScheduleOverlap` for each function (simulated
+    microseconds of the step, of the input, of the same without a memory bound,
+    and a lower bound; peak bytes before and after).
+  }];
+  let options = [
+    MPComm_ClusterOption, MPComm_ProfileOption,
+    Option<"memoryBytes", "memory-bytes", "int64_t", "0",
+           "Most bytes that live at a time; 0: no limit">,
+    Option<"reorderCompute", "reorder-compute", "bool", "true",
+           "Move computation too, not only starts and awaits">,
+    Option<"maxNodes", "max-nodes", "unsigned", "2048",
+           "Above this number of pieces, runs of computation move as one">,
+    Option<"searchSteps", "search-steps", "unsigned", "100",
+           "Simulations of the local search; fewer for large steps">
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def ExplainCommunicationPass
+    : Pass<"mpcomm-explain-communication", "::mlir::ModuleOp"> {
+  let summary = "Says of each collective how much is hidden, how much exposed, "
+                "and why";
+  let description = [{
+    Simulates `@train_step` (or each function with collectives) on the cluster
+    and gives a remark for each collective, `Communication`: bytes on the wire,
+    tensors, the algorithm that the cost model takes for it, predicted
+    microseconds, of these hidden under computation and exposed, and what keeps
+    the rest from being hidden:
+    - `dependency`: an op needs the result (named, with its location);
+    - `nothing-to-hide-under`: there is not that much computation that neither
+      feeds nor needs it;
+    - `memory-bound`: the bound of `mpcomm-schedule-overlap` moved it;
+    - `stream-order`: the collective before it on its communicator (named);
+    - `below-saturating-size`: latency dominates: less than nine tenths of the
+      bandwidth;
+    - `user-cap`: a limit of the user's formed its bucket.
+
+    Assumes: IR that passes its verifiers, in a function of one block.
+
+    Guarantees: changes nothing. n log n in the number of ops.
+
+    Numerics: exact.
+
+    Example: of
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<1024xf32>
+    ```
+    it says `all_reduce` of 4096 bytes, all of it exposed: a synchronous
+    collective is awaited at once.
+
+    Counts: an analysis remark `Step` for each function (simulated microseconds
+    of the step, of its computation, exposed; lower bound; peak bytes).
+  }];
+  let options = [MPComm_ClusterOption, MPComm_ProfileOption];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "mpcomm/Conversion/CastFloat.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/MapVector.h"
@@ -51,6 +52,7 @@ private:
   SmallVector<Value> await(OpBuilder &builder, Location loc,
                            ArrayRef<Started> started, unsigned numResults);
   FailureOr<int64_t> communicatorOf(CollectiveOpInterface op);
+  LogicalResult lowerRankDependent(OpBuilder &builder, Operation *op);
   Started startOne(OpBuilder &builder, CollectiveOpInterface op, int64_t comm,
                    int64_t peer, Value input, ValueRange outputs,
                    Type accumulate);
@@ -166,25 +168,6 @@ static Value joinFromFront(OpBuilder &builder, Location loc, Value value,
   return reshape(builder, loc, moveDim(builder, loc, value, 0, dim), shape);
 }
 
-/// Casts between float types of different width.
-static Value castFloat(OpBuilder &builder, Location loc, Value value,
-                       Type element) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getElementType() == element)
-    return value;
-  Type to = type.clone(element);
-  unsigned from = type.getElementTypeBitWidth();
-  unsigned width = element.getIntOrFloatBitWidth();
-  if (from == width) { // bf16 and f16: through f32
-    value = arith::ExtFOp::create(builder, loc, type.clone(builder.getF32Type()),
-                                  value);
-    from = 32;
-  }
-  if (from > width)
-    return arith::TruncFOp::create(builder, loc, to, value);
-  return arith::ExtFOp::create(builder, loc, to, value);
-}
-
 //===----------------------------------------------------------------------===//
 // One collective
 //===----------------------------------------------------------------------===//
@@ -193,9 +176,7 @@ static Value castFloat(OpBuilder &builder, Location loc, Value value,
 static Type accumulateType(CollectiveOpInterface op, Type element) {
   if (Type type = op.getAccumulateType())
     return type;
-  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32)
-    return Float32Type::get(op->getContext());
-  return element;
+  return mpcomm::detail::getSumType(element);
 }
 
 FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
@@ -330,6 +311,48 @@ SmallVector<Value> Lowering::await(OpBuilder &builder, Location loc,
   return results;
 }
 
+/// Programs do not address memory by their rank: an all_slice is the first
+/// block of what its group exchanges, which is the same from every rank.
+LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
+  auto slice = dyn_cast<AllSliceOp>(op);
+  if (!slice)
+    return op->emitOpError("depends on the rank in a way that the runtime does "
+                           "not know");
+  auto type = cast<RankedTensorType>(slice.getResult().getType());
+  SmallVector<int64_t> shape(
+      cast<RankedTensorType>(slice.getInput().getType()).getShape());
+  FailureOr<int64_t> group = mpcomm::detail::lookupGroupSize(
+      op, slice.getMeshAttr(), slice.getAxes());
+  if (failed(group))
+    return op->emitOpError("has no group: its mesh lacks an axis");
+  int64_t dim = slice.getDim();
+  shape[dim] /= *group;
+  shape.insert(shape.begin() + dim, *group);
+  Location loc = op->getLoc();
+  // Blocks in front: [group, ...]; exchanged along the first dimension.
+  Value blocks = moveDim(builder, loc,
+                         reshape(builder, loc, slice.getInput(), shape), dim, 0);
+  auto exchange = AllToAllOp::create(builder, loc, blocks.getType(), blocks,
+                                     slice.getMeshAttr(), slice.getAxesAttr(),
+                                     /*split_dim=*/0, /*concat_dim=*/0);
+  auto started = start(builder, exchange);
+  if (failed(started))
+    return failure();
+  Value all = await(builder, loc, *started, 1).front();
+  exchange.erase();
+  SmallVector<int64_t> first(
+      cast<RankedTensorType>(all.getType()).getShape());
+  SmallVector<int64_t> begin(first.size(), 0), strides(first.size(), 1);
+  first.front() = 1;
+  Value own = SliceOp::create(
+      builder, loc, RankedTensorType::get(first, type.getElementType()), all,
+      begin, first, strides);
+  op->replaceAllUsesWith(
+      ValueRange{reshape(builder, loc, own, type.getShape())});
+  op->erase();
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // A function, a module
 //===----------------------------------------------------------------------===//
@@ -341,13 +364,18 @@ LogicalResult Lowering::lowerFunction(func::FuncOp function) {
       ops.push_back(op);
       return WalkResult::skip();
     }
-    if (isa<CollectiveOpInterface>(op))
+    if (isa<CollectiveOpInterface, RankDependentOpInterface>(op))
       ops.push_back(op);
     return WalkResult::advance();
   });
   IRRewriter rewriter(function.getContext());
   for (Operation *op : ops) {
     rewriter.setInsertionPoint(op);
+    if (isa<RankDependentOpInterface>(op)) {
+      if (failed(lowerRankDependent(rewriter, op)))
+        return failure();
+      continue;
+    }
     auto async = dyn_cast<AsyncOp>(op);
     if (!async) {
       auto started = start(rewriter, cast<CollectiveOpInterface>(op));
@@ -379,12 +407,12 @@ LogicalResult Lowering::run() {
     if (failed(lowerFunction(function)))
       return failure();
   MLIRContext *context = module.getContext();
-  module->setAttr("mprt.communicators",
+  module->setAttr(mprt::kCommunicatorsAttr,
                   ArrayAttr::get(context, SmallVector<Attribute>(
                                               communicators.begin(),
                                               communicators.end())));
   if (mesh)
-    module->setAttr("mprt.mesh", mesh);
+    module->setAttr(mprt::kMeshAttr, mesh);
   return success();
 }
 

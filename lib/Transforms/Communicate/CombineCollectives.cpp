@@ -10,22 +10,25 @@
 //
 // The plan is made in terms of the ops that stand in the block before anything
 // changes. For a candidate c: ready(c) is the last op that defines an operand,
-// use(c) the first op that uses a result. A bucket B stands right behind the
-// last ready(c), c in B, which is before the first use(c): invariant of
-// `Bucket`. A candidate with an operand from another one is ready at its own
-// place, which is behind that one's bucket, as it is a use of it; so no
-// candidate needs a place that depends on where others go.
+// use(c) the first op that uses a result. A run of candidates is planned
+// together if every ready(c) in it is before every use(c); so a bucket, which
+// stands behind the ready(c) of its members and of the buckets before it on
+// its stream, is before every use. A candidate with an operand from another
+// one is ready at its own place, which is behind that one's bucket, as it is a
+// use of it; so no candidate needs a place that depends on where others go.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Communicate/BucketPlanning.h"
 #include "Communicate/Communicator.h"
+#include "Communicate/Model.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
-#include "llvm/ADT/MapVector.h"
+#include <deque>
 
 namespace mpcomm {
 #define GEN_PASS_DEF_COMBINECOLLECTIVESPASS
@@ -39,46 +42,53 @@ using namespace mpcomm;
 
 namespace {
 
-struct Candidate {
-  AllReduceOp op;
-  Attribute key;    // equal for ops that may share a bucket
-  Operation *ready; // null: at the start of the block
-  Operation *use;   // null: none in the block
-  int64_t bytes;
-};
-
-struct Bucket {
-  SmallVector<Candidate> members;
-  int64_t bytes = 0;
+/// A bucket in terms of the IR: parts of candidates, and the op behind which it
+/// stands.
+struct PlacedBucket {
+  struct Part {
+    const BucketCandidate *candidate;
+    /// Of one that is split: elements [begin, begin + count) in memory order.
+    int64_t begin = 0, count = 0;
+    bool isWhole = true;
+  };
+  SmallVector<Part> parts;
   Operation *ready = nullptr;
-  Operation *use = nullptr;
+  int64_t bytes = 0;
 };
 
 /// Collectives of a function at first, and how many went into another one.
 struct Statistics {
-  int64_t before = 0, merged = 0;
+  int64_t before = 0, after = 0;
 };
 
 struct Options {
-  int64_t firstBytes, otherBytes; // caps of buckets
+  BucketPolicy policy;
+  BucketLimits limits;
+  Numerics numerics;
   StringRef function;
 };
 
 /// The plan for one block, and its application.
 class BlockCombiner {
 public:
-  BlockCombiner(Block &block, const Options &options, Statistics &statistics)
-      : block(block), options(options), statistics(statistics) {}
+  /// `model` and `step` may be null; `step` is that of the block's function.
+  BlockCombiner(Block &block, const Options &options, const CostModel *model,
+                const StepModel *step, Statistics &statistics)
+      : block(block), options(options), model(model), times(block, step),
+        statistics(statistics) {}
 
   void run();
 
 private:
   void plan();
-  void planSegment(SmallVectorImpl<Candidate> &candidates);
-  void close(Bucket &bucket, Candidate &next, StringRef why);
-  std::optional<Candidate> getCandidate(Operation *op, Operation *segmentStart);
-  Block::iterator getPlace(const Bucket &bucket);
-  void emit(Bucket &bucket, Block::iterator at);
+  void planRun(MutableArrayRef<BucketCandidate> candidates);
+  void planSegment(SmallVectorImpl<BucketCandidate> &candidates);
+  std::optional<BucketCandidate> getCandidate(Operation *op,
+                                              Operation *segmentStart);
+  Block::iterator getPlace(const PlacedBucket &bucket);
+  void emit(PlacedBucket &bucket, Block::iterator at);
+  Value slicePart(OpBuilder &builder, const PlacedBucket::Part &part);
+  void joinParts(AllReduceOp op, Block::iterator at);
   void report();
   remark::RemarkOpts remarkNamed(StringRef name) const {
     return remark::RemarkOpts::name(name)
@@ -88,11 +98,19 @@ private:
 
   Block &block;
   const Options &options;
+  const CostModel *model;
+  BlockTimes times;
   Statistics &statistics;
-  SmallVector<Bucket> buckets;
-  llvm::DenseSet<Attribute> keysSeen; // whose first bucket is closed
+  std::deque<SmallVector<BucketCandidate>> runs; // what buckets point into
+  SmallVector<PlacedBucket> buckets;
   /// Candidates; once known, with the first op behind that is none.
   llvm::DenseMap<Operation *, std::optional<Block::iterator>> moving;
+  /// Reduced parts of a candidate that is split, in order, and how many lack.
+  struct Pieces {
+    SmallVector<Value> values;
+    int64_t missing = 0;
+  };
+  llvm::DenseMap<Operation *, Pieces> pieces;
 };
 
 } // namespace
@@ -132,13 +150,23 @@ static Attribute getKey(AllReduceOp op) {
                 TypeAttr::get(element), op->getDiscardableAttrDictionary()});
 }
 
-std::optional<Candidate> BlockCombiner::getCandidate(Operation *op,
-                                                     Operation *segmentStart) {
+/// Whether an element's place in a bucket may change its sum.
+static bool dependsOnPlace(AllReduceOp op) {
+  if (op.getReduction() == Reduction::Min || op.getReduction() == Reduction::Max)
+    return false;
+  auto collective = cast<CollectiveOpInterface>(op.getOperation());
+  FailureOr<int64_t> group = collective.getGroupSize();
+  return failed(group) || *group > 2; // a + b is b + a
+}
+
+std::optional<BucketCandidate>
+BlockCombiner::getCandidate(Operation *op, Operation *segmentStart) {
   auto allReduce = dyn_cast<AllReduceOp>(op);
   if (!allReduce)
     return std::nullopt;
   Attribute key = getKey(allReduce);
-  if (!key)
+  if (!key ||
+      (options.numerics == Numerics::Exact && dependsOnPlace(allReduce)))
     return std::nullopt;
   Operation *ready = segmentStart;
   for (Value input : allReduce.getInputs()) {
@@ -149,65 +177,101 @@ std::optional<Candidate> BlockCombiner::getCandidate(Operation *op,
   Operation *use = getFirstUse(op);
   if (isBefore(op, ready) || (use && !isBefore(op, use)))
     return std::nullopt; // no dominance: a graph region
-  return Candidate{allReduce, key, ready, use, allReduce.getPayloadBytes()};
+  return BucketCandidate{allReduce, key, ready, use,
+                         CostModel::getWireBytes(allReduce)};
 }
 
-void BlockCombiner::close(Bucket &bucket, Candidate &next, StringRef why) {
-  remark::missed(next.op.getLoc(), remarkNamed("BucketClosed"))
-      << remark::reason("{0}", why) << remark::metric("bytes", bucket.bytes)
-      << remark::metric("tensors", bucket.members.size());
-  keysSeen.insert(next.key);
-  buckets.push_back(std::move(bucket));
-  bucket = Bucket();
+/// Plans candidates of which each is ready before the first use of any.
+void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
+  if (candidates.empty())
+    return;
+  ArrayRef<BucketCandidate> kept =
+      runs.emplace_back(candidates.begin(), candidates.end());
+  ChosenPlan chosen =
+      planBuckets(kept, times, model, options.policy, options.limits);
+  if (!chosen.error.empty()) {
+    remark::missed(kept.front().getOp().getLoc(), remarkNamed("BucketPlan"))
+        << remark::reason("{0}", chosen.error);
+    for (const BucketCandidate &candidate : kept) {
+      PlacedBucket &bucket = buckets.emplace_back();
+      bucket.parts.push_back({&candidate});
+      bucket.ready = candidate.ready;
+      bucket.bytes = candidate.bytes;
+    }
+    return;
+  }
+  remark::passed(kept.front().getOp().getLoc(), remarkNamed("BucketPlan"))
+      << remark::metric("rule", chosen.rule)
+      << remark::metric("tensors", kept.size())
+      << remark::metric("buckets", chosen.plan.buckets.size())
+      << remark::metric("predicted_us", toMicros(chosen.seconds))
+      << remark::metric("input_us", toMicros(chosen.inputSeconds))
+      << remark::metric("bound_us", toMicros(chosen.lowerBound));
+
+  SmallVector<Operation *> lastReady(chosen.problem.streams.size(), nullptr);
+  for (const BucketingPlan::Bucket &planned : chosen.plan.buckets) {
+    PlacedBucket &bucket = buckets.emplace_back();
+    bucket.bytes = planned.bytes;
+    Operation *&ready = lastReady[planned.stream];
+    for (int64_t i = planned.begin; i < planned.end; ++i) {
+      const BucketingPlan::Slice &slice = chosen.plan.slices[i];
+      const BucketCandidate &candidate = kept[slice.tensor];
+      int64_t element = chosen.problem.tensors[slice.tensor].elementBytes;
+      PlacedBucket::Part part{&candidate};
+      part.isWhole = slice.bytes == candidate.bytes;
+      if (!part.isWhole) {
+        part.begin = slice.offset / element;
+        part.count = slice.bytes / element;
+        ++pieces[candidate.op].missing;
+      }
+      bucket.parts.push_back(part);
+      ready = getLater(ready, candidate.ready);
+    }
+    bucket.ready = ready;
+  }
 }
 
-/// Fills buckets with candidates that no ordering point separates.
-void BlockCombiner::planSegment(SmallVectorImpl<Candidate> &candidates) {
-  llvm::sort(candidates, [](Candidate &a, Candidate &b) {
+/// Cuts candidates that no ordering point separates into runs.
+void BlockCombiner::planSegment(
+    SmallVectorImpl<BucketCandidate> &candidates) {
+  llvm::sort(candidates, [](BucketCandidate &a, BucketCandidate &b) {
     return a.ready == b.ready ? a.op->isBeforeInBlock(b.op)
                               : isBefore(a.ready, b.ready);
   });
-  llvm::MapVector<Attribute, Bucket> open;
-  for (Candidate &next : candidates) {
-    Bucket &bucket = open[next.key];
-    if (!bucket.members.empty()) {
-      int64_t cap =
-          keysSeen.contains(next.key) ? options.otherBytes : options.firstBytes;
-      if (bucket.use && !isBefore(next.ready, bucket.use))
-        close(bucket, next,
-              "a result is used before the next operand is ready");
-      else if (bucket.bytes + next.bytes > cap)
-        close(bucket, next, "full");
+  size_t begin = 0;
+  Operation *use = nullptr;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (use && !isBefore(candidates[i].ready, use)) {
+      remark::missed(candidates[i].op.getLoc(), remarkNamed("BucketClosed"))
+          << remark::reason("a result is used before the next operand is ready")
+          << remark::metric("tensors", i - begin);
+      planRun(MutableArrayRef(candidates).slice(begin, i - begin));
+      begin = i;
+      use = nullptr;
     }
-    bucket.bytes += next.bytes;
-    bucket.ready = next.ready; // in ready order: the last so far
-    bucket.use = getEarlierUse(bucket.use, next.use);
-    bucket.members.push_back(next);
+    use = getEarlierUse(use, candidates[i].use);
   }
-  for (auto &[key, bucket] : open) {
-    keysSeen.insert(key);
-    buckets.push_back(std::move(bucket));
-  }
+  planRun(MutableArrayRef(candidates).drop_front(begin));
   candidates.clear();
 }
 
 void BlockCombiner::plan() {
-  SmallVector<Candidate> candidates;
+  SmallVector<BucketCandidate> candidates;
   Operation *segmentStart = nullptr;
   for (Operation &op : block) {
-    if (isa<CollectiveOpInterface>(op))
-      ++statistics.before;
-    if (std::optional<Candidate> candidate = getCandidate(&op, segmentStart)) {
+    bool isCollective = isa<CollectiveOpInterface, AsyncOp>(op);
+    statistics.before += isCollective;
+    if (std::optional<BucketCandidate> candidate =
+            getCandidate(&op, segmentStart)) {
       moving.try_emplace(&op);
       candidates.push_back(*candidate);
       continue;
     }
-    if (isa<AsyncOp>(op))
-      ++statistics.before;
-    else
+    statistics.after += isCollective;
+    if (!isa<AsyncOp>(op))
       for (Region &region : op.getRegions())
         for (Block &inner : region)
-          BlockCombiner(inner, options, statistics).run();
+          BlockCombiner(inner, options, nullptr, nullptr, statistics).run();
     if (!isMemoryEffectFree(&op)) {
       planSegment(candidates);
       segmentStart = &op;
@@ -217,7 +281,7 @@ void BlockCombiner::plan() {
 }
 
 /// The first op behind the bucket's last operand that stays where it is.
-Block::iterator BlockCombiner::getPlace(const Bucket &bucket) {
+Block::iterator BlockCombiner::getPlace(const PlacedBucket &bucket) {
   auto at =
       bucket.ready ? std::next(bucket.ready->getIterator()) : block.begin();
   SmallVector<Operation *> passed;
@@ -236,31 +300,74 @@ Block::iterator BlockCombiner::getPlace(const Bucket &bucket) {
   return at;
 }
 
-void BlockCombiner::emit(Bucket &bucket, Block::iterator at) {
-  AllReduceOp first = bucket.members.front().op;
-  if (bucket.members.size() == 1) {
+/// The elements of a part, in a row.
+Value BlockCombiner::slicePart(OpBuilder &builder,
+                               const PlacedBucket::Part &part) {
+  AllReduceOp op = part.candidate->op;
+  Value value = op.getInputs().front();
+  auto type = cast<RankedTensorType>(value.getType());
+  auto flat = RankedTensorType::get(type.getNumElements(),
+                                    type.getElementType());
+  if (flat != type)
+    value = ReshapeOp::create(builder, op.getLoc(), flat, value);
+  return SliceOp::create(
+      builder, op.getLoc(),
+      RankedTensorType::get(part.count, type.getElementType()), value,
+      ArrayRef<int64_t>(part.begin),
+      ArrayRef<int64_t>(part.begin + part.count), ArrayRef<int64_t>(1));
+}
+
+/// Puts the reduced parts of `op` together, before `at`.
+void BlockCombiner::joinParts(AllReduceOp op, Block::iterator at) {
+  OpBuilder builder(&block, at);
+  Value result = op.getOutputs().front();
+  auto type = cast<RankedTensorType>(result.getType());
+  auto flat = RankedTensorType::get(type.getNumElements(),
+                                    type.getElementType());
+  Value joined = ConcatenateOp::create(builder, op.getLoc(), flat,
+                                       pieces[op].values, /*dim=*/0);
+  if (flat != type)
+    joined = ReshapeOp::create(builder, op.getLoc(), type, joined);
+  result.replaceAllUsesWith(joined);
+  op.erase();
+}
+
+void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
+  AllReduceOp first = bucket.parts.front().candidate->op;
+  if (bucket.parts.size() == 1 && bucket.parts.front().isWhole) {
     first->moveBefore(&block, at);
     return;
   }
-  SmallVector<Value> inputs;
-  SmallVector<Location> locations;
-  for (Candidate &member : bucket.members) {
-    llvm::append_range(inputs, member.op.getInputs());
-    locations.push_back(member.op.getLoc());
-  }
   OpBuilder builder(first.getContext());
   builder.setInsertionPoint(&block, at);
+  SmallVector<Value> inputs;
+  SmallVector<Location> locations;
+  for (PlacedBucket::Part &part : bucket.parts) {
+    if (part.isWhole)
+      llvm::append_range(inputs, part.candidate->getOp().getInputs());
+    else
+      inputs.push_back(slicePart(builder, part));
+    locations.push_back(part.candidate->getOp().getLoc());
+  }
   auto combined = AllReduceOp::create(
       builder, builder.getFusedLoc(locations), inputs, first.getMeshAttr(),
       first.getAxesAttr(), first.getReductionAttr(), first.getWireAttr(),
       first.getAccumulateAttr());
   combined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
   ResultRange results = combined.getOutputs();
-  for (Candidate &member : bucket.members) {
-    member.op->replaceAllUsesWith(
-        results.take_front(member.op->getNumResults()));
-    results = results.drop_front(member.op->getNumResults());
-    member.op->erase();
+  for (PlacedBucket::Part &part : bucket.parts) {
+    AllReduceOp op = part.candidate->op;
+    size_t count = part.isWhole ? op->getNumResults() : 1;
+    if (part.isWhole) {
+      op->replaceAllUsesWith(results.take_front(count));
+      op->erase();
+    } else {
+      Pieces &reduced = pieces[op];
+      reduced.values.push_back(results.front());
+      if (--reduced.missing == 0)
+        joinParts(op, at);
+    }
+    results = results.drop_front(count);
   }
 }
 
@@ -271,10 +378,11 @@ void BlockCombiner::report() {
   llvm::DenseMap<Operation *, int64_t> numbers;
   for (Operation &op : block)
     numbers[&op] = numbers.size();
-  for (Bucket &bucket : buckets)
-    remark::passed(bucket.members.front().op.getLoc(), remarkNamed("Bucket"))
+  for (PlacedBucket &bucket : buckets)
+    remark::passed(bucket.parts.front().candidate->getOp().getLoc(),
+                   remarkNamed("Bucket"))
         << remark::metric("bytes", bucket.bytes)
-        << remark::metric("tensors", bucket.members.size())
+        << remark::metric("tensors", bucket.parts.size())
         << remark::metric("position",
                           bucket.ready ? numbers[bucket.ready] + 1 : 0)
         << remark::metric("of", numbers.size());
@@ -285,7 +393,7 @@ void BlockCombiner::run() {
   report();
   // All places first: moving an op changes what is behind another one.
   SmallVector<Block::iterator> places;
-  for (const Bucket &bucket : buckets)
+  for (const PlacedBucket &bucket : buckets)
     places.push_back(getPlace(bucket));
   // Buckets that meet at one place stand in the order of their last operands.
   SmallVector<size_t> inOrder =
@@ -294,10 +402,9 @@ void BlockCombiner::run() {
     Operation *readyA = buckets[a].ready, *readyB = buckets[b].ready;
     return readyA == readyB ? a < b : isBefore(readyA, readyB);
   });
-  for (size_t i : inOrder) {
-    statistics.merged += buckets[i].members.size() - 1;
+  for (size_t i : inOrder)
     emit(buckets[i], places[i]);
-  }
+  statistics.after += buckets.size();
 }
 
 namespace {
@@ -306,20 +413,63 @@ struct CombineCollectives
   using CombineCollectivesPassBase::CombineCollectivesPassBase;
 
   void runOnOperation() override {
+    BucketLimits limits;
+    auto orUnlimited = [](int64_t bytes) {
+      return bytes > 0 ? bytes : BucketingProblem::unlimited;
+    };
+    for (auto *option : {&maxBucketBytes, &firstBucketBytes, &memoryBytes,
+                         &splitBytes})
+      if (*option < 0) {
+        emitError(getOperation().getLoc())
+            << "expects sizes of at least 0 bytes, got "
+            << option->getArgStr() << "=" << option->getValue();
+        return signalPassFailure();
+      }
+    limits.capBytes = orUnlimited(maxBucketBytes);
+    limits.firstBytes = firstBucketBytes;
+    limits.memoryBytes = orUnlimited(memoryBytes);
+    limits.splitBytes = splitBytes;
+
+    FailureOr<CostModel> model =
+        getCostModel(getOperation(), cluster, profileFile);
+    if (failed(model))
+      return signalPassFailure();
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
-      Options options{firstBucketBytes, maxBucketBytes, function.getName()};
-      Statistics statistics;
-      for (Block &block : function.getFunctionBody())
-        BlockCombiner(block, options, statistics).run();
-      if (!statistics.before)
-        return;
-      remark::analysis(function.getLoc(),
-                       remark::RemarkOpts::name("CombineCollectives")
-                           .category(DEBUG_TYPE)
-                           .function(function.getName()))
-          << remark::metric("before", statistics.before)
-          << remark::metric("after", statistics.before - statistics.merged);
+      combine(function, *model, limits);
     });
+  }
+
+private:
+  void combine(FunctionOpInterface function, const CostModel &model,
+               const BucketLimits &limits) {
+    Options options{policy, limits, numerics, function.getName()};
+    auto named = [&](StringRef name) {
+      return remark::RemarkOpts::name(name)
+          .category(DEBUG_TYPE)
+          .function(function.getName());
+    };
+    bool hasAllReduce = function
+                            ->walk([](AllReduceOp) {
+                              return WalkResult::interrupt();
+                            })
+                            .wasInterrupted();
+    std::optional<StepModel> step;
+    std::string why;
+    if (hasAllReduce) {
+      step = getStepModel(function, model, why);
+      if (!step)
+        remark::missed(function.getLoc(), named("NoModel"))
+            << remark::reason("{0}", why);
+    }
+    Statistics statistics;
+    for (Block &block : function.getFunctionBody())
+      BlockCombiner(block, options, &model, step ? &*step : nullptr, statistics)
+          .run();
+    if (!statistics.before)
+      return;
+    remark::analysis(function.getLoc(), named("CombineCollectives"))
+        << remark::metric("before", statistics.before)
+        << remark::metric("after", statistics.after);
   }
 };
 } // namespace

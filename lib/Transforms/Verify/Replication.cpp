@@ -104,15 +104,24 @@ static bool verifyMeshes(ArrayRef<CollectiveOpInterface> collectives) {
   return ok;
 }
 
-/// Ranks along the axis in the largest mesh that has it; 1 without one.
-static int64_t getRanks(ModuleOp module, StringRef axis) {
-  int64_t ranks = 1;
+/// The axes of the module's meshes that are `axis`, or parts of it as
+/// `mpcomm-decompose-collectives` makes them, and have more than one rank.
+static SmallVector<StringRef> getParts(ModuleOp module, StringRef axis) {
+  SmallVector<StringRef> parts;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto mesh = dyn_cast<MeshOp>(op))
-      ranks = std::max(ranks, mesh.getAxisSize(axis).value_or(1));
+      for (auto [name, size] :
+           llvm::zip(mesh.getAxisNames(), mesh.getAxisSizes())) {
+        StringRef part = cast<StringAttr>(name).getValue();
+        StringRef rest = part;
+        if (size > 1 && rest.consume_front(axis) &&
+            (rest.empty() || rest.starts_with(".")) &&
+            !llvm::is_contained(parts, part))
+          parts.push_back(part);
+      }
     return isa<ModuleOp>(op) ? WalkResult::advance() : WalkResult::skip();
   });
-  return ranks;
+  return parts;
 }
 
 LogicalResult
@@ -121,20 +130,19 @@ mpcomm::verifyReplication(ModuleOp module,
                           StringRef axis) {
   if (!verifyMeshes(collectives))
     return failure();
-  if (getRanks(module, axis) == 1)
-    return success();
   llvm::DenseMap<Operation *, SmallVector<CollectiveOpInterface>> byFunction;
   for (CollectiveOpInterface op : collectives)
     byFunction[op->getParentOfType<FunctionOpInterface>()].push_back(op);
   bool ok = true;
-  forEachFunction(module, [&](FunctionOpInterface function) {
-    if (function.isExternal())
-      return;
-    RankVariance variance(function, axis);
-    ok &= verifyGradients(variance, axis);
-    for (CollectiveOpInterface op : byFunction[function])
-      ok &= verifyControl(op, variance, axis);
-    ok &= succeeded(verifyResultsReplicated(function, variance, axis));
-  });
+  for (StringRef part : getParts(module, axis))
+    forEachFunction(module, [&](FunctionOpInterface function) {
+      if (function.isExternal())
+        return;
+      RankVariance variance(function, part);
+      ok &= verifyGradients(variance, part);
+      for (CollectiveOpInterface op : byFunction[function])
+        ok &= verifyControl(op, variance, part);
+      ok &= succeeded(verifyResultsReplicated(function, variance, part));
+    });
   return success(ok);
 }

@@ -119,8 +119,17 @@ func.func @all_reduce_c3_operands(%x: tensor<4xi32>) {
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_reduce_c3_width(%x: tensor<8x4xf32>) {
-  // expected-error @below {{expects 'accumulate' to be at least as wide as 'wire', got 'bf16' for 'f32'}}
+  // expected-error @below {{expects 'accumulate' to be at least as wide as what travels, got 'bf16' for 'f32'}}
   %0 = mpcomm.all_reduce(%x) on @mesh axes ["dp"] sum wire f32 accumulate bf16 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_reduce_c3_operand_width(%x: tensor<8x4xf32>, %y: tensor<4xf64>) {
+  // expected-error @below {{expects 'accumulate' to be at least as wide as what travels, got 'f32' for 'f64'}}
+  %0:2 = mpcomm.all_reduce(%x, %y) on @mesh axes ["dp"] sum accumulate f32 : tensor<8x4xf32>, tensor<4xf64>
   return
 }
 
@@ -164,7 +173,7 @@ func.func @reduce_scatter_c2_twice(%x: tensor<8x4xf32>) {
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c3(%x: tensor<8x4xf32>) {
-  // expected-error @below {{expects 'accumulate' to be at least as wide as 'wire', got 'f32' for 'f64'}}
+  // expected-error @below {{expects 'accumulate' to be at least as wide as what travels, got 'f32' for 'f64'}}
   %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum wire f64 accumulate f32 dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
@@ -238,6 +247,43 @@ mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_gather_c3_type(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects result type 'tensor<16x4xf32>' for 2 ranks, got 'tensor<16x4xf64>'}}
   %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<16x4xf64>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_slice_c1(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects 'dim' in [0, 2), got 2}}
+  %0 = mpcomm.all_slice %x on @mesh axes ["dp"] dim = 2 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_slice_c2_none(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects at least one mesh axis}}
+  %0 = mpcomm.all_slice %x on @mesh axes [] dim = 0 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// expected-note @below {{the mesh is here}}
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_slice_c2_unknown(%x: tensor<8x4xf32>) {
+  // expected-error @below {{names axis "tp", which mesh @mesh does not have}}
+  %0 = mpcomm.all_slice %x on @mesh axes ["tp"] dim = 0 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_slice_c3(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects result type 'tensor<4x4xf32>' for 2 ranks, got 'tensor<8x4xf32>'}}
+  %0 = mpcomm.all_slice %x on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 

@@ -139,6 +139,22 @@ func.func @embedding_grad_c3(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
 
 // -----
 
+func.func @embedding_grad_c4(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
+  // expected-error @below {{expects 'padding_idx' in [0, 9), got -100}}
+  %0 = mpcomm.embedding_grad %dy, %i padding_idx = -100 : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<9x4xf32>
+  return
+}
+
+// -----
+
+func.func @embedding_grad_c4_limit(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
+  // expected-error @below {{expects 'padding_idx' in [0, 9), got 9}}
+  %0 = mpcomm.embedding_grad %dy, %i padding_idx = 9 : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<9x4xf32>
+  return
+}
+
+// -----
+
 func.func @cross_entropy_c1(%x: tensor<8xf32>, %t: tensor<8xi64>) {
   // expected-error @below {{expects logits of rank 2}}
   // expected-error @below {{failed to infer returned types}}

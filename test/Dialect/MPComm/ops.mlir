@@ -162,6 +162,8 @@ func.func @collectives(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
   %2 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
   // CHECK: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] max wire f16 accumulate f16 dim = 1 : (tensor<8x4xf32>) -> tensor<8x2xf32>
   %3 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] max wire f16 accumulate f16 dim = 1 : (tensor<8x4xf32>) -> tensor<8x2xf32>
+  // CHECK: mpcomm.all_slice %{{.*}} on @mesh axes ["dp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x2xf32>
+  %own = mpcomm.all_slice %2 on @mesh axes ["dp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x2xf32>
   // CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["pp", "dp"] dim = 0 : (tensor<4x4xf32>) -> tensor<16x4xf32>
   %4 = mpcomm.all_gather(%2) on @mesh axes ["pp", "dp"] dim = 0 : (tensor<4x4xf32>) -> tensor<16x4xf32>
   // CHECK: mpcomm.all_to_all(%{{.*}}) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<4x8xf32>

@@ -1,12 +1,12 @@
-// Buckets are filled in ready order up to their cap, stand behind their last
+// With a policy of caps, buckets are filled in ready order, stand behind their last
 // operand, and never behind a use of what they give.
 
-// RUN: mpcomm-opt %s --mpcomm-combine-collectives="max-bucket-bytes=32 first-bucket-bytes=16" \
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=ddp max-bucket-bytes=32 first-bucket-bytes=16" \
 // RUN:   | FileCheck %s
-// RUN: mpcomm-opt %s --mpcomm-combine-collectives="max-bucket-bytes=32 first-bucket-bytes=16" \
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=ddp max-bucket-bytes=32 first-bucket-bytes=16" \
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=REMARK
-// RUN: mpcomm-opt %s --mpcomm-combine-collectives="max-bucket-bytes=0 first-bucket-bytes=0" \
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=none" \
 // RUN:   | FileCheck %s --check-prefix=EACH
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>

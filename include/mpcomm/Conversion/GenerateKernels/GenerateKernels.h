@@ -17,12 +17,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Pass/PassManager.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 namespace mpcomm {
-
-/// On a kernel in tensor form, an integer: the kernel adds rows of its first
-/// argument to rows of its destination; see `mpcomm-generate-kernels`.
-inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
 
 /// Patterns of `mpcomm-expand-math`: math functions of f32 (scalars and
 /// vectors) become arithmetic.

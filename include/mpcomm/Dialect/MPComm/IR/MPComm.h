@@ -43,6 +43,10 @@ inline constexpr llvm::StringLiteral kDefaultAttr = "mpcomm.default";
 inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
 inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 
+/// Marks a loop that adds rows of one tensor to rows of another, and the kernel
+/// made of it: the index whose rows are left out, or -1.
+inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
+
 namespace detail {
 
 /// The most elements that a tensor may have: their bytes, and those of a few
@@ -51,6 +55,12 @@ inline constexpr int64_t kMaxElements = int64_t(1) << 48;
 /// Whether a tensor of static shape has at most kMaxElements elements, empty
 /// dimensions counting as one.
 bool isCountable(mlir::Type type);
+/// The product of numbers that are not negative; the greatest number where it
+/// is greater.
+int64_t multiplySaturated(int64_t a, int64_t b);
+/// The type in which elements are summed up: f32 for floats narrower than that,
+/// else their own.
+mlir::Type getSumType(mlir::Type element);
 /// Elements of a shaped type with static shape; 1 for anything else.
 int64_t countElements(mlir::Type type);
 /// Elements of all results of `op`.
@@ -65,6 +75,7 @@ llvm::FailureOr<int64_t> lookupGroupSize(mlir::Operation *op,
                                          mlir::FlatSymbolRefAttr mesh,
                                          mlir::ArrayAttr axes);
 /// What all collectives have in common: axes, wire and accumulation types.
+llvm::LogicalResult verifyAxes(mlir::Operation *op, mlir::ArrayAttr axes);
 llvm::LogicalResult verifyCollective(mlir::Operation *op);
 /// The mesh exists, has the axes, and shapes and ranks fit the group's size.
 llvm::LogicalResult verifyMeshUse(mlir::Operation *op,

@@ -1,0 +1,304 @@
+//===- BucketPlanning.cpp - a block's reductions as a problem -------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Times of a block, the bucketing problem of a run of candidates, and the
+// simulation by which plans are compared. A plan in the simulator: computation
+// that depends on no collective runs first, each bucket starts when its last
+// tensor is ready, and consumers follow bucket after bucket.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/BucketPlanning.h"
+#include "Communicate/Communicator.h"
+#include "mpcomm/Scheduling/Simulator.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+//===----------------------------------------------------------------------===//
+// BlockTimes
+//===----------------------------------------------------------------------===//
+
+BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
+  if (!step)
+    return;
+  // What depends on a collective, with the last one that it depends on.
+  llvm::DenseMap<Operation *, Operation *> late;
+  for (Operation &op : block) {
+    Operation *behind = nullptr;
+    auto visit = [&](Operation *user) {
+      for (Value operand : user->getOperands()) {
+        auto it = late.find(operand.getDefiningOp());
+        if (it != late.end() &&
+            (!behind ||
+             step->getPosition(behind) < step->getPosition(it->second)))
+          behind = it->second;
+      }
+    };
+    if (!late.empty()) {
+      if (op.getNumRegions() == 0)
+        visit(&op);
+      else
+        op.walk(visit);
+    }
+    if (isMovableCollective(&op))
+      late[&op] = &op;
+    else if (behind) {
+      late[&op] = behind;
+      consumers[behind] += step->getSeconds(&op);
+    } else
+      computeEnd += step->getSeconds(&op);
+    ends.push_back(computeEnd);
+  }
+}
+
+double BlockTimes::getReady(Operation *op) const {
+  int position = step && op ? step->getPosition(op) : -1;
+  return position < 0 || position >= static_cast<int>(ends.size())
+             ? 0
+             : ends[position];
+}
+
+double BlockTimes::getConsumer(Operation *collective) const {
+  return consumers.lookup(collective);
+}
+
+//===----------------------------------------------------------------------===//
+// The problem
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A problem, and the link of each cost piece by key.
+struct Instance {
+  BucketingProblem problem;
+  SmallVector<SmallVector<int>> links;
+};
+
+} // namespace
+
+static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
+                              const BlockTimes &times, const CostModel *model,
+                              const BucketLimits &limits) {
+  Instance instance;
+  BucketingProblem &problem = instance.problem;
+  problem.capBytes = limits.capBytes;
+  // A multiple of the size of any element.
+  problem.splitBytes = llvm::alignTo(limits.splitBytes, 64);
+  problem.streams.clear();
+  llvm::MapVector<Attribute, int> streams, keys;
+  for (const BucketCandidate &candidate : candidates) {
+    auto [stream, isNewStream] =
+        streams.try_emplace(getCommunicator(candidate.op), streams.size());
+    if (isNewStream)
+      problem.streams.push_back({0, limits.memoryBytes});
+    auto [key, isNewKey] = keys.try_emplace(candidate.key, keys.size());
+    if (isNewKey) {
+      BucketCost cost;
+      SmallVector<int> links;
+      FailureOr<CollectiveCost> ways = failure();
+      if (model)
+        ways = model->getCollective(candidate.op);
+      if (succeeded(ways))
+        for (const AffineCost &way : ways->pieces) {
+          cost.pieces.push_back({way.latency, way.secondsPerByte});
+          links.push_back(way.link);
+        }
+      else {
+        cost.pieces.push_back({});
+        links.push_back(-1);
+      }
+      problem.costs.push_back(std::move(cost));
+      instance.links.push_back(std::move(links));
+    }
+    BucketingProblem::Tensor tensor;
+    tensor.bytes = candidate.bytes;
+    tensor.ready = times.getReady(candidate.ready);
+    tensor.stream = stream->second;
+    tensor.key = key->second;
+    tensor.consumer = times.getConsumer(candidate.op);
+    tensor.splittable = candidate.getOp().getInputs().size() == 1;
+    int64_t elements = mpcomm::detail::countElements(
+        candidate.getOp().getInputs().front().getType());
+    tensor.elementBytes = elements ? std::max<int64_t>(
+                                         1, candidate.bytes / elements)
+                                   : 1;
+    problem.tensors.push_back(tensor);
+    problem.computeEnd = std::max(problem.computeEnd, tensor.ready);
+  }
+  problem.computeEnd = std::max(problem.computeEnd, times.getComputeEnd());
+  return instance;
+}
+
+//===----------------------------------------------------------------------===//
+// Plans against each other
+//===----------------------------------------------------------------------===//
+
+static double simulatePlan(const Instance &instance, const BucketingPlan &plan,
+                           const Cluster &cluster) {
+  const BucketingProblem &problem = instance.problem;
+  SimProblem sim;
+  sim.computeRateUnderComm = cluster.computeRateUnderComm;
+  sim.commRateUnderCompute = cluster.commRateUnderCompute;
+  for (const LinkLevel &link : cluster.links)
+    sim.links.push_back({link.contends});
+  sim.communicators.assign(problem.streams.size(), {{0}});
+  sim.classes.emplace_back();
+  SimProgram &program = sim.classes.front();
+
+  size_t count = plan.buckets.size();
+  SmallVector<double> ready(count);
+  SmallVector<double> streamReady(problem.streams.size(), 0);
+  SmallVector<int> order;
+  for (auto [i, bucket] : llvm::enumerate(plan.buckets)) {
+    // A stream keeps its order, also where a later bucket is ready first.
+    double &last = streamReady[bucket.stream];
+    last = ready[i] = std::max(last, bucket.ready);
+    SimCollective collective;
+    collective.communicator = bucket.stream;
+    const CostPiece &piece = problem.costs[bucket.key].pieces[bucket.piece];
+    collective.latency = piece.latency;
+    collective.transfer = piece.secondsPerByte * bucket.bytes;
+    collective.link = instance.links[bucket.key][bucket.piece];
+    program.collectives.push_back(collective);
+    order.push_back(i);
+  }
+  auto compute = [&](double seconds) {
+    if (seconds > 0) {
+      SimInstruction instruction;
+      instruction.seconds = seconds;
+      program.instructions.push_back(instruction);
+    }
+  };
+  auto communicate = [&](SimInstruction::Kind kind, int collective) {
+    SimInstruction instruction;
+    instruction.kind = kind;
+    instruction.collective = collective;
+    program.instructions.push_back(instruction);
+  };
+  llvm::sort(order, [&](int a, int b) {
+    return std::pair(ready[a], a) < std::pair(ready[b], b);
+  });
+  double now = 0;
+  for (int i : order) {
+    compute(ready[i] - now);
+    now = std::max(now, ready[i]);
+    communicate(SimInstruction::Start, i);
+  }
+  compute(problem.computeEnd - now);
+  for (int i : order) {
+    communicate(SimInstruction::Await, i);
+    compute(plan.buckets[i].consumer);
+  }
+  return simulateSeconds(sim);
+}
+
+static BucketingPlan planByRule(const BucketingProblem &problem,
+                                BucketPolicy policy,
+                                const BucketLimits &limits) {
+  bool capped = limits.capBytes != BucketingProblem::unlimited;
+  auto cap = [&](int64_t bytes) { return capped ? limits.capBytes : bytes; };
+  switch (policy) {
+  case BucketPolicy::Solved:
+    return solveBuckets(problem);
+  case BucketPolicy::DDP:
+    return bucketLikeDDP(problem, cap(int64_t(25) << 20),
+                         limits.firstBytes ? limits.firstBytes
+                                           : int64_t(1) << 20);
+  case BucketPolicy::XLA:
+    return bucketLikeXLA(problem, cap(int64_t(30) << 20));
+  case BucketPolicy::Horovod:
+    return bucketLikeHorovod(problem, cap(int64_t(128) << 20));
+  case BucketPolicy::Megatron:
+    return bucketLikeMegatron(problem);
+  case BucketPolicy::MGWFBP:
+    return bucketLikeMGWFBP(problem);
+  case BucketPolicy::One:
+    return bucketAllInOne(problem);
+  case BucketPolicy::None:
+    return bucketOnePerTensor(problem);
+  }
+  return BucketingPlan();
+}
+
+static StringRef nameOf(BucketPolicy policy) {
+  switch (policy) {
+  case BucketPolicy::Solved:
+    return "solved";
+  case BucketPolicy::DDP:
+    return "ddp";
+  case BucketPolicy::XLA:
+    return "xla";
+  case BucketPolicy::Horovod:
+    return "horovod";
+  case BucketPolicy::Megatron:
+    return "megatron";
+  case BucketPolicy::MGWFBP:
+    return "mg-wfbp";
+  case BucketPolicy::One:
+    return "one";
+  case BucketPolicy::None:
+    return "none";
+  }
+  return "";
+}
+
+ChosenPlan mpcomm::planBuckets(ArrayRef<BucketCandidate> candidates,
+                               const BlockTimes &times, const CostModel *model,
+                               BucketPolicy policy,
+                               const BucketLimits &limits) {
+  if (!times.areKnown() || !model) {
+    model = nullptr;
+    if (policy == BucketPolicy::Solved)
+      policy = BucketPolicy::DDP; // needs no times
+  }
+  Instance instance = buildInstance(candidates, times, model, limits);
+  ChosenPlan chosen;
+  chosen.error = instance.problem.check();
+  if (!chosen.error.empty())
+    return chosen;
+  auto simulated = [&](const BucketingPlan &plan) {
+    return model ? simulatePlan(instance, plan, model->getCluster()) : 0;
+  };
+  auto choose = [&](BucketPolicy rule, BucketingPlan plan, double seconds) {
+    chosen.plan = std::move(plan);
+    chosen.rule = nameOf(rule);
+    chosen.seconds = seconds;
+  };
+  // In the order of preference: a later plan has to be better to be taken.
+  SmallVector<BucketPolicy> rules = {policy};
+  if (policy == BucketPolicy::Solved)
+    rules.append({BucketPolicy::None, BucketPolicy::DDP, BucketPolicy::XLA,
+                  BucketPolicy::Horovod, BucketPolicy::Megatron,
+                  BucketPolicy::MGWFBP, BucketPolicy::One});
+  constexpr double worthwhile = 1 - 1e-6;
+  for (BucketPolicy rule : rules) {
+    BucketingPlan plan = planByRule(instance.problem, rule, limits);
+    bool isKept = plan.error.empty();
+    if (isKept && policy == BucketPolicy::Solved)
+      isKept = plan.verify(instance.problem).empty();
+    if (!isKept && !plan.error.empty() && chosen.error.empty())
+      chosen.error = plan.error;
+    if (!isKept)
+      continue;
+    double seconds = simulated(plan);
+    if (rule == BucketPolicy::None)
+      chosen.inputSeconds = seconds;
+    if (chosen.rule.empty() || seconds < worthwhile * chosen.seconds)
+      choose(rule, std::move(plan), seconds);
+    if (!model)
+      break; // nothing to compare by
+  }
+  if (!chosen.rule.empty())
+    chosen.error.clear();
+  chosen.lowerBound =
+      instance.problem.lowerBound(BucketingObjective::StepEnd);
+  chosen.problem = std::move(instance.problem);
+  return chosen;
+}

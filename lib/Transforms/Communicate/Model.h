@@ -1,0 +1,39 @@
+//===- Model.h - the cost model that a pass asks ----------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Where passes that weigh communication take their figures from: options
+// first, then the module's attribute, then the preset `local`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H
+#define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H
+
+#include "mpcomm/Analysis/StepModel.h"
+
+namespace mpcomm {
+
+/// The model of `cluster`, a preset's name or a file; of the module's
+/// `mpcomm.cluster` where that is empty; of the preset `local` without either.
+/// `profileFile` may be empty. Failure after an error at the module.
+llvm::FailureOr<CostModel> getCostModel(mlir::ModuleOp module,
+                                        llvm::StringRef cluster,
+                                        llvm::StringRef profileFile);
+
+/// The step of a function; nothing, with the reason in `why` and without a
+/// diagnostic, where it cannot be read.
+std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,
+                                      const CostModel &model,
+                                      std::string &why);
+
+/// Seconds as microseconds with one digit, for remarks.
+std::string toMicros(double seconds);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H

@@ -1,0 +1,96 @@
+//===- ScheduleOverlap.cpp - an order that hides communication ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Builds the overlap problem of a function, asks the scheduler, and puts the
+// block into the order found.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/Model.h"
+#include "Communicate/OverlapPlanning.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Transforms/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_SCHEDULEOVERLAPPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-schedule-overlap"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+struct ScheduleOverlap : mpcomm::impl::ScheduleOverlapPassBase<ScheduleOverlap> {
+  using ScheduleOverlapPassBase::ScheduleOverlapPassBase;
+
+  void runOnOperation() override {
+    if (memoryBytes < 0) {
+      emitError(getOperation().getLoc())
+          << "expects memory-bytes of at least 0, got " << memoryBytes;
+      return signalPassFailure();
+    }
+    FailureOr<CostModel> model =
+        getCostModel(getOperation(), cluster, profileFile);
+    if (failed(model))
+      return signalPassFailure();
+    forEachFunction(getOperation(), [&](FunctionOpInterface function) {
+      bool hasAsync =
+          function->walk([](AsyncOp) { return WalkResult::interrupt(); })
+              .wasInterrupted();
+      if (hasAsync)
+        schedule(function, *model);
+    });
+  }
+
+private:
+  void schedule(FunctionOpInterface function, const CostModel &model) {
+    auto named = [&](StringRef name) {
+      return remark::RemarkOpts::name(name)
+          .category(DEBUG_TYPE)
+          .function(function.getName());
+    };
+    auto leaveAlone = [&](StringRef why) {
+      remark::missed(function.getLoc(), named("LeftAlone"))
+          << remark::reason("{0}", why);
+    };
+    std::string why;
+    std::optional<StepModel> step = getStepModel(function, model, why);
+    if (!step)
+      return leaveAlone(why);
+    std::optional<OverlapGraph> graph =
+        OverlapGraph::get(*step, model, maxNodes, why);
+    if (!graph)
+      return leaveAlone(why);
+    OverlapProblem &problem = graph->problem;
+    if (memoryBytes > 0)
+      problem.memoryBound = memoryBytes;
+    OverlapOptions options;
+    options.reorderCompute = reorderCompute;
+    // A search step simulates: bound the nodes that the whole search visits.
+    constexpr size_t nodesOfSearch = 400000;
+    options.searchSteps = static_cast<int>(std::min<size_t>(
+        searchSteps, nodesOfSearch / std::max<size_t>(problem.nodes.size(), 1)));
+    OverlapSchedule found = scheduleList(problem, options);
+    if (!found.error.empty())
+      return leaveAlone(found.error);
+    graph->apply(found);
+    remark::analysis(function.getLoc(), named("ScheduleOverlap"))
+        << remark::metric("predicted_us", toMicros(found.seconds))
+        << remark::metric("input_us", toMicros(found.inputSeconds))
+        << remark::metric("unbounded_us", toMicros(found.unboundedSeconds))
+        << remark::metric("bound_us", toMicros(problem.lowerBound()))
+        << remark::metric("peak_bytes", found.peakBytes)
+        << remark::metric("input_peak_bytes", found.inputPeakBytes);
+  }
+};
+
+} // namespace

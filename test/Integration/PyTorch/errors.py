@@ -35,7 +35,16 @@ KINDS = {
     "adam": r"optimizer Adam: weight_decay adds to the gradient there; use AdamW",
     "rmsprop": r"optimizer RMSprop: expected torch\.optim\.SGD, AdamW or Adam",
     "foreign": r"the optimizer has a parameter of shape \(3,\) that is not the model's",
-    "labels": r"dataset 'y': expected values in \[0, 10\), found 10",
+    "ignore:-1:-1": None,
+    "ignore:255:3": None,
+    "ignore:-100:-100": None,
+    "ignore:3:3": None,
+    "ignore:-1:-100": r"dataset 'y': expected values in \[0, 10\) or -1 \(ignored\), found -100",
+    "ignore:-100:-57": r"dataset 'y': expected values in \[0, 10\) or -100 \(ignored\), found -57",
+    "ignore:255:10": r"dataset 'y': expected values in \[0, 10\) or 255 \(ignored\), found 10",
+    "embedded": r"dataset 'x': expected values in \[0, 10\), found -100",
+    "nanrate": r"optimizer SGD: expected lr to be finite and not negative in group 0, found nan",
+    "labels": r"dataset 'y': expected values in \[0, 10\) or -100 \(ignored\), found 10",
     "few": r"dataset: expected at least one batch of 4 samples, found 3",
     "counts": r"dataset: numbers of samples differ: x has 8, y has 5",
     "bytes": r"dataset 'x': no tensors of uint8; convert to float32 or int64",
@@ -54,6 +63,17 @@ ARGUMENTS = [
     ([MODEL, "-O", "kind=none", "--eps", "1e-9"], r"SGD has no option eps"),
     ([MODEL, "-O", "kind=none", "--optimizer", "adamw", "--betas", "0.9,1.5"],
      r"optimizer AdamW: Invalid beta"),
+    ([MODEL, "-O", "kind=none", "--lr", "nan"],
+     r"optimizer SGD: expected lr to be finite and not negative in group 0, found nan"),
+    ([MODEL, "-O", "kind=none", "--lr=-1"],
+     r"optimizer SGD: expected lr to be finite and not negative in group 0, found -1\.0"),
+    ([MODEL, "-O", "kind=none", "--weight-decay", "inf"],
+     r"optimizer SGD: expected weight_decay to be finite"),
+    ([MODEL, "-O", "kind=none", "-o", "a", "--weights", "a", "--data", "a"],
+     r"--weights a: that is the file of -o"),
+    ([MODEL, "-O", "kind=none", "-o", "a", "--data", os.path.join("..", os.path.basename(os.getcwd()), "a")],
+     r"--data \S*: that is the file of -o"),
+    ([MODEL, "-O", "kind=none", "-o", MODEL], r"-o \S*: that is the file of the model file"),
     ([MODEL, "-O", "kind=none", "--betas", "0.9"], r"--betas: expected two numbers"),
     ([MODEL, "-O", "kind=none", "--batch", "0"], r"expected a batch of at least 1"),
     ([MODEL, "-O", "kind=none", "--eval-data", "e"], r"has no evaluation dataset"),
@@ -77,7 +97,34 @@ def expect(arguments, message):
     assert os.listdir(".") == [], os.listdir(".")
 
 
+def bring_up(name, text):
+    """A model file that lies outside of the folder that stays empty."""
+    path = os.path.join(os.path.dirname(os.getcwd()), name)
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+for text, message in (
+    ("import torch\ndef workload():\n    return torch.nowhere\n",
+     r"model\.txt:3: AttributeError: module 'torch' has no attribute 'nowhere'"),
+    ("x = [\n1 / 0]\n", r"model\.txt:2: ZeroDivisionError: division by zero"),
+    ("def workload(:\n", r"model\.txt:1: SyntaxError: invalid syntax"),
+    ("import torch\ndef workload():\n    torch.zeros(2) @ torch.zeros(3)\n",
+     r"model\.txt:3: RuntimeError: "),
+    ("import mpcomm_import_nowhere\n", r"model\.txt:1: ModuleNotFoundError: "),
+):
+    expect([bring_up("model.txt", text)], message)
+os.unlink("../model.txt")
+
 for kind, message in KINDS.items():
+    if message is None:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert cli.main([MODEL, "-O", "kind=" + kind]) == 0, kind
+        ignore = int(kind.split(":")[1])
+        low, high = min(0, ignore), max(10, ignore + 1)
+        assert f"mpcomm.range = array<i64: {low}, {high}>" in out.getvalue(), kind
+        continue
     expect([MODEL, "-O", "kind=" + kind, "-o", "s.mlir", "--weights", "w", "--data", "d"],
            message)
 for arguments, message in ARGUMENTS:

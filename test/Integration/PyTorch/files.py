@@ -64,3 +64,11 @@ try:
 except OSError:
     pass
 assert sorted(os.listdir(folder)) == before
+
+# Two names of one file: neither is written.
+try:
+    program.write(os.path.join(folder, "one"), os.path.join(folder, ".", "one"))
+    raise SystemExit("two files were written into one")
+except ValueError as error:
+    assert "two outputs go to this file" in str(error), error
+assert sorted(os.listdir(folder)) == before

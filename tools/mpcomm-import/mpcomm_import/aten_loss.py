@@ -85,8 +85,7 @@ def nll_loss(c, node, x, targets, weight, reduction, ignore):
     check(c, x, weight, reduction)
     logits, _ = rows(c, x)
     targets = coalesce(c.view(targets))
-    c.ranges[targets.base] = min(logits.shape[1],
-                                 c.ranges.get(targets.base, logits.shape[1]))
+    c.index(targets.base, logits.shape[1], ignore)
     c.builder.location = c.builder.location.rsplit("/", 1)[0] + "/cross_entropy"
     stem = c.builder.module
     loss, _ = c.builder.create(

@@ -247,7 +247,7 @@ def embedding(c, node, table, ids, padding_idx=-1, scale_by_freq=False, sparse=F
     ids = coalesce(c.view(ids))
     if ids.repeated():
         ids = View.of(materialise(c.builder, ids))
-    c.ranges[ids.base] = min(table.shape[0], c.ranges.get(ids.base, table.shape[0]))
+    c.index(ids.base, table.shape[0])
     type = Type(ids.base.shape + (table.shape[1],), table.dtype)
     row = View.of(c.builder.create("mpcomm.embedding", [table, ids.base], [type])[0])
     return View(row.base, ids.factors + row.factors[-1:], ids.dims + row.dims[-1:])

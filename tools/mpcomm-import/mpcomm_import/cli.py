@@ -116,6 +116,13 @@ def run(arguments):
             raise ImportFailure(f"{path}: no such directory")
         if path and os.path.isdir(path):
             raise ImportFailure(f"{path}: is a directory")
+    named = {os.path.realpath(arguments.model): "the model file"}
+    for option, path in (("-o", arguments.output), ("--weights", arguments.weights),
+                         ("--data", arguments.data), ("--eval-data", arguments.eval_data)):
+        if path:
+            other = named.setdefault(os.path.realpath(path), option)
+            if other != option:
+                raise ImportFailure(f"{option} {path}: that is the file of {other}")
     options = read_arguments(arguments)
     workload = load_workload(arguments.model, options, arguments.seed)
     if arguments.batch is not None:

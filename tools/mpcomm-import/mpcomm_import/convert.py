@@ -61,7 +61,8 @@ class Converter:
 
     `inputs` are the Views of the placeholders. `constants` collects tensors too
     large for a literal: {name: (Value, torch.Tensor)}; `ranges` the integer
-    values used as indices: {Value: number of rows}.
+    values used as indices: {Value: [(number of rows, index that does not
+    count or None)]}, one entry a use.
     """
 
     def __init__(self, builder, traced, inputs, root):
@@ -72,6 +73,10 @@ class Converter:
         self.node = None
 
     # --- for the translations ---
+
+    def index(self, value, size, ignored=None):
+        """Notes that `value` chooses among `size`, or is `ignored`."""
+        self.ranges.setdefault(value, []).append((size, ignored))
 
     def view(self, x):
         """A View of a tensor argument in any of its forms."""

@@ -111,13 +111,20 @@ class Graph:
     def set_ranges(self):
         """mpcomm.range on integer batch arguments that serve as indices."""
         by_value = {a.value: a for a in self.batch()}
-        for value, size in self.converter.ranges.items():
+        uses = {}
+        for value, found in self.converter.ranges.items():
             while value.op is not None and value.op.name in MOVES:
                 value = value.op.operands[0]
             argument = by_value.get(value)
             if argument is not None:
-                low, high = argument.attributes.get("range", (0, size))
-                argument.attributes["range"] = (low, min(high, size))
+                uses.setdefault(argument, []).extend(found)
+        for argument, found in uses.items():
+            size = min(size for size, _ in found)
+            argument.attributes["range"] = (0, size)
+            # What one use ignores, each of the others ignores or can look up.
+            argument.ignored = {
+                i for _, i in found if i is not None and not 0 <= i < size and
+                all(i == other or 0 <= i < rows for rows, other in found)}
 
 
 def train_function(workload, names, rules, rates, warnings):
@@ -198,22 +205,29 @@ def evaluate_function(workload, names, buffers):
 
 
 def check_ranges(workload, function):
-    """Data outside of an index range would be refused when it is run."""
+    """Data outside of an index range would be refused when it is run. An index
+    that does not count may lie outside; the range, which has no holes, then
+    reaches to it."""
     for a in function.arguments:
         if "range" not in a.attributes:
             continue
         low, high = a.attributes["range"]
+        reach = set()
         for kind, data in (("dataset", workload.dataset),
                            ("evaluation dataset", workload.eval_dataset or {})):
             if a.name not in data:
                 continue
-            least, most = int(data[a.name].min()), int(data[a.name].max())
-            if least < low and least == -100:
-                a.attributes["range"] = (-100, high)  # rows that do not count
-            elif least < low or most >= high:
-                raise ImportFailure(
-                    f"{kind} '{a.name}': expected values in [{low}, {high}), found "
-                    f"{least if least < low else most}")
+            values = data[a.name]
+            outside = {int(v) for v in values[(values < low) | (values >= high)].unique()}
+            wrong = sorted(outside - a.ignored)
+            if wrong:
+                expected = "".join([f"[{low}, {high})"] + [
+                    f" or {i} (ignored)" for i in sorted(a.ignored)])
+                raise ImportFailure(f"{kind} '{a.name}': expected values in "
+                                    f"{expected}, found {wrong[0]}")
+            reach |= outside
+        if reach:
+            a.attributes["range"] = (min(low, *reach), max(high, *(i + 1 for i in reach)))
 
 
 def dropout_modules(model):

@@ -94,6 +94,7 @@ class Argument:
     def __init__(self, role, name, type, **attributes):
         self.role, self.name, self.attributes = role, name, attributes
         self.value = Value(type, None, name)
+        self.ignored = set()  # indices outside of its range that do not count
 
 
 class Result:

@@ -7,6 +7,8 @@
 # ===----------------------------------------------------------------------=== #
 """Reads a torch.optim optimizer and emits one update op a parameter."""
 
+import math
+
 import torch
 
 from .errors import ImportFailure
@@ -62,6 +64,10 @@ def check_group(kind, index, group):
     options = {}
     for name in READ[kind]:
         value = group[name]
+        for number in value if name == "betas" else [value]:
+            if not (math.isfinite(number) and number >= 0):
+                raise ImportFailure(f"optimizer {kind}: expected {name} to be finite and "
+                                    f"not negative in group {index}, found {value}")
         options[name] = tuple(map(float, value)) if name == "betas" else \
             bool(value) if name == "nesterov" else float(value)
     return options

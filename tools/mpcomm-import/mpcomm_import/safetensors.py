@@ -70,8 +70,13 @@ def save(path, tensors, metadata=None):
 
 def write_files(files):
     """`write(file)` for each (path, write): all to temporary names first, then
-    renamed; on an error none of the paths is touched and nothing else left."""
-    staged = []
+    renamed; on an error none of the paths is touched and nothing else left.
+    ValueError where two of them are one file."""
+    staged, seen = [], {}
+    for path, _ in files:
+        first = seen.setdefault(os.path.realpath(path), path)
+        if first is not path:
+            raise ValueError(f"{os.fspath(path)}: two outputs go to this file")
     try:
         for path, write in files:
             path = os.fspath(path)

@@ -11,12 +11,15 @@ A model file defines `workload(...)`, whose keyword arguments are the options it
 understands and which returns a Workload.
 """
 
+import contextlib
 import dataclasses
+import importlib.machinery
 import importlib.util
 import inspect
 import os
 import random
 import sys
+import traceback
 from typing import Callable, Dict, Optional, Sequence
 
 import torch
@@ -131,23 +134,47 @@ def load_workload(path, options, seed=0):
     if not os.path.isfile(path):
         raise ImportFailure(f"{path}: no such file")
     stem = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(stem, path)
+    # Whatever the name ends in.
+    loader = importlib.machinery.SourceFileLoader(stem, path)
+    spec = importlib.util.spec_from_file_location(stem, path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(stem, module)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     seed_all(seed)
-    spec.loader.exec_module(module)
+    with errors_of(path):
+        spec.loader.exec_module(module)
     function = getattr(module, "workload", None)
     if not callable(function):
         raise ImportFailure(f"{path}: expected a function `workload` that returns an "
                             "mpcomm_import.Workload")
     seed_all(seed)
-    result = function(**read_options(path, function, options))
+    chosen = read_options(path, function, options)
+    with errors_of(path):
+        result = function(**chosen)
     if not isinstance(result, Workload):
         raise ImportFailure(f"{path}: expected `workload` to return an "
                             f"mpcomm_import.Workload, found {type(result).__name__}")
     result.name = result.name or stem
     return result
+
+
+@contextlib.contextmanager
+def errors_of(path):
+    """Says of an error in the user's file where in it that is."""
+    try:
+        yield
+    except ImportFailure:
+        raise
+    except Exception as error:
+        here = os.path.abspath(path)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+                 if os.path.abspath(frame.filename) == here]
+        message = str(error)
+        if isinstance(error, SyntaxError):
+            lines, message = [error.lineno], error.msg
+            path = error.filename or path
+        where = f"{path}:{lines[-1]}" if lines else path
+        raise ImportFailure(f"{where}: {type(error).__name__}: {message}") from error
 
 
 def seed_all(seed):

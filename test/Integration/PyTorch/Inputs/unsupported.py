@@ -39,6 +39,7 @@ def workload(kind="unsupported"):
         "dampening": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
         "adam": lambda p: torch.optim.Adam(p, weight_decay=0.1),
         "rmsprop": lambda p: torch.optim.RMSprop(p),
+        "nanrate": lambda p: torch.optim.SGD(p, lr=float("nan")),
         "foreign": lambda p: torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1),
     }.get(kind, lambda p: torch.optim.SGD(p, lr=0.1))(model.parameters())
     data = {"x": torch.randn(8, 64), "y": torch.randint(0, 10, (8,))}
@@ -46,6 +47,17 @@ def workload(kind="unsupported"):
         data["x"] = data["x"].view(8, 1, 8, 8)
     if kind == "labels":
         data["y"][6] = 10
+    if kind.startswith("ignore"):
+        # ignore:I:V: index I does not count, and the data has V.
+        ignore, value = map(int, kind.split(":")[1:])
+        data["y"][2] = ignore
+        data["y"][5] = value
+    if kind == "embedded":
+        # -100 says nothing to a table.
+        model = nn.Sequential(nn.Embedding(10, 10), nn.Flatten(), nn.Linear(20, 10))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data["x"] = torch.randint(0, 10, (8, 2))
+        data["x"][5] = -100
     if kind == "few":
         data = {k: t[:3] for k, t in data.items()}
     if kind == "counts":
@@ -53,6 +65,8 @@ def workload(kind="unsupported"):
     if kind == "bytes":
         data["x"] = data["x"].to(torch.uint8)
     loss = F.cross_entropy
+    if kind.startswith("ignore"):
+        loss = lambda output, y: F.cross_entropy(output, y, ignore_index=ignore)
     if kind == "notargets":
         del data["y"]
     if kind == "vector":

@@ -187,6 +187,21 @@ class Drawing:
                         escape(shorten(label, room))))
         return rows
 
+    def busy(self, boxes, y):
+        """One shape below all computation, lest boxes thinner than a pixel look like
+        gaps."""
+        runs = []
+        for box in boxes:
+            begin, end = self.x(box.begin), self.x(box.end)
+            if runs and begin - runs[-1][1] < 0.1:
+                runs[-1][1] = max(end, runs[-1][1])
+            else:
+                runs.append([begin, end])
+        if not runs:
+            return []
+        return ['<path class="busy" d="%s"/>' % " ".join(
+            "M%.2f %d H%.2f V%d H%.2f Z" % (a, y, b, y + LANE, a) for a, b in runs)]
+
     def markers(self, t, top, bottom):
         """The end of the step and its lower bound."""
         x = self.x(t.seconds)
@@ -281,7 +296,7 @@ class Drawing:
             if lowest and s.computes:
                 compute = self.y
             self.text(LEFT - 10, self.y + LANE / 2 + (0 if len(ranks) > 1 else 4),
-                      shorten(s.name, 16), "lane", "end")
+                      shorten(s.name, 18), "lane", "end")
             if len(ranks) > 1:
                 self.text(LEFT - 10, self.y + LANE / 2 + 13, "rank %d" % s.rank, "small",
                           "end")
@@ -292,6 +307,7 @@ class Drawing:
             boxes = [b for b in boxes if b.kind != "x"]
             if self.shortest:
                 boxes = join(boxes, self.shortest)
+            rows += self.busy([b for b in boxes if b.kind == "c"], self.y)
             rows += self.lane(boxes, self.y, LANE)
             over += self.lane(exposed, self.y + LANE - 7, 7)
             over += self.lane(waits, self.y, LANE)

@@ -70,10 +70,11 @@ def sentence(t):
     if not t.collectives:
         return "This step communicates nothing."
     hidden = sum(c.hidden for c in t.collectives)
-    parts = ["%d %s move %s and take %s; %s of that (%s) is hidden under computation." % (
-        len(t.collectives),
-        "collective" if len(t.collectives) == 1 else "collectives",
-        size(sum(c.bytes for c in t.collectives)), duration(whole), duration(hidden),
+    parts = ["%s %s and %s %s; %s of that (%s) is hidden under computation." % (
+        "1 collective moves" if len(t.collectives) == 1 else
+        "%d collectives move" % len(t.collectives),
+        size(sum(c.bytes for c in t.collectives)),
+        "takes" if len(t.collectives) == 1 else "take", duration(whole), duration(hidden),
         percent(hidden, whole))]
     if t.exposed:
         parts.append("For %s of the %s step (%s) the rank computes nothing because it "

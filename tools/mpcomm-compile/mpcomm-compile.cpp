@@ -18,6 +18,7 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mpcomm/InitAllDialects.h"
 #include "mpcomm/Pipelines/Pipelines.h"
@@ -49,7 +50,8 @@ struct Options {
                   cl::cat(category)};
   cl::list<std::string> settings{
       "options", cl::value_desc("key=value ..."),
-      cl::desc("Options of the pipeline mpcomm-compile (see mpcomm-opt --help)"),
+      cl::desc(
+          "Options of the pipeline mpcomm-compile (see mpcomm-opt --help)"),
       cl::cat(category)};
   cl::opt<std::string> cpu{"cpu", cl::init("native"), cl::value_desc("name"),
                            cl::desc("Processor to generate code for"),
@@ -93,8 +95,7 @@ static int write(const Options &options, mpcomm::CodeGen &codeGen,
       file.os().clear_error();
       return fail("cannot write '" + options.output + "': " + message);
     }
-    if (std::error_code code =
-            llvm::sys::fs::rename(temporary, options.output))
+    if (std::error_code code = llvm::sys::fs::rename(temporary, options.output))
       return fail("cannot write '" + options.output + "': " + code.message());
     file.keep();
     return 0;
@@ -104,8 +105,7 @@ static int write(const Options &options, mpcomm::CodeGen &codeGen,
     return done();
   }
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> llvmModule =
-      codeGen.translate(module, context);
+  std::unique_ptr<llvm::Module> llvmModule = codeGen.translate(module, context);
   if (!llvmModule)
     return fail("cannot translate the program to LLVM IR");
   if (options.emit == Emit::LLVM) {
@@ -120,7 +120,8 @@ static int write(const Options &options, mpcomm::CodeGen &codeGen,
   llvm::SmallString<128> object;
   if (std::error_code code =
           llvm::sys::fs::createTemporaryFile("mpcomm", "o", object))
-    return fail("cannot create a temporary file: " + code.message());
+    return fail("cannot create a temporary file '" + object +
+                "': " + code.message());
   llvm::FileRemover remover(object);
   llvm::Error error = codeGen.emitObject(*llvmModule, object);
   if (!error)
@@ -136,10 +137,13 @@ int main(int argc, char **argv) {
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
   Options options;
+  cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv,
       "mpcomm-compile: compiles a training step for N ranks\n\n"
-      "  mpcomm-compile step.mlir -o step.so --np 2 --report\n");
+      "  mpcomm-compile step.mlir -o step.so --np 2 --report\n\n"
+      "Options of MLIR and LLVM that `mpcomm-opt --help` lists are taken too:\n"
+      "--mlir-print-ir-after-all, --mlir-timing, --remarks-filter, ...\n");
 
   mpcomm::CompileOptions compile;
   std::string settings;
@@ -147,7 +151,7 @@ int main(int argc, char **argv) {
     settings += (settings.empty() ? "" : " ") + setting;
   if (failed(compile.parseFromString(settings)))
     return 1;
-  if (options.np < 0)
+  if (options.np.getNumOccurrences() && options.np < 1)
     return fail("expected --np of at least 1");
   if (options.np > 0)
     compile.mesh = "dp:" + std::to_string(options.np);
@@ -166,8 +170,13 @@ int main(int argc, char **argv) {
 
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context);
-  OwningOpRef<ModuleOp> module =
-      parseSourceFile<ModuleOp>(options.input, sources, &context);
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> file =
+      openInputFile(options.input, &message);
+  if (!file)
+    return fail(message);
+  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
   if (!module)
     return fail("cannot read '" + options.input + "'");
   if (!module->getName())

@@ -178,9 +178,9 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
     }
     bool check =
         queue.communicator().waitForMove(blockedSeconds) || backoff.pause();
-    // A failure of any rank ends the wait, also where the work could be finished
-    // without that rank: the step cannot. What is done by now is not lost to
-    // it, which one more turn tells.
+    // A failure of any rank ends the wait, also where the work could be
+    // finished without that rank: the step cannot. What is done by now is not
+    // lost to it, which one more turn tells.
     if (transport) {
       std::optional<Error> failure = transport->reportedFailure();
       if (check && !failure) {

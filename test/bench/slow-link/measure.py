@@ -18,7 +18,9 @@ machine other programs used. "by difference" is our step less that of our progra
 for one rank, run in all namespaces at once: DDP's way of counting.
 
 `--ours` takes several forms of our compilation, as NAME=OPTIONS of
-mpcomm-compile's pipeline, separated by semicolons. Configurations of PyTorch are
+mpcomm-compile's pipeline, separated by semicolons. In options, {cluster} is a
+cluster file that `mpcomm-run --calibrate` measures before, on the same ranks, cores
+and links, and {ranks} their number. Configurations of PyTorch are
 those of test/bench/ddp; `fp16` compares with forms that send 16 bits.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
@@ -110,23 +112,32 @@ class Bench:
     def path(self, model, end):
         return os.path.join(self.folder, f"{model}.{end}")
 
-    def program(self, model, form, ranks):
-        return self.path(model, f"{form}.{ranks}.so")
+    def program(self, model, form):
+        return self.path(model, f"{form}.so")
 
     def prepare(self, model):
-        """Weights, samples and programs of a model, for both sides."""
+        """Weights and samples of a model, for both sides."""
         a, options = self.a, MODELS[model][0]
         source = os.path.join(EXAMPLES, "gpt.py")
         ddp_rank.save(source, options, self.path(model, "pt"))
         subprocess.run([a.mpcomm_import, source, *[f"-O{k}={v}" for k, v in options.items()],
                         "--batch", str(BATCH), "-o", self.path(model, "mlir"), "--weights",
                         self.path(model, "w"), "--data", self.path(model, "d")], check=True)
-        for ranks in sorted({1, *a.rank_counts}):
-            for form, text in a.forms.items() if ranks > 1 else [("alone", "")]:
-                words = [w.format(ranks=ranks, model=model) for w in text.split()]
-                subprocess.run([a.mpcomm_compile, self.path(model, "mlir"), "-o",
-                                self.program(model, form, ranks), "--np", str(ranks),
-                                *(["--options=" + " ".join(words)] if words else [])], check=True)
+        self.compile(model, "alone", "", 1, "")
+
+    def compile(self, model, form, options, ranks, cluster):
+        options = options.format(ranks=ranks, cluster=cluster)
+        subprocess.run([self.a.mpcomm_compile, self.path(model, "mlir"), "-o",
+                        self.program(model, form), "--np", str(ranks),
+                        *(["--options=" + options] if options else [])], check=True)
+
+    def calibrate(self, ranks, rate):
+        """The cluster file of these ranks and links, measured once."""
+        path = os.path.join(self.folder, f"cluster.{ranks}.{rate}.json")
+        if not os.path.exists(path):
+            command = [self.a.mpcomm_run, "--calibrate", path, "--quiet"]
+            wait_all(self.start_all(ranks, lambda r: command, os.environ), self.a.timeout)
+        return path
 
     def log(self, rank):
         return os.path.join(self.folder, f"log.{rank}")
@@ -146,7 +157,7 @@ class Bench:
         for r in range(ranks):
             with open(texts[r], "w") as text:
                 processes.append(self.links.start(
-                    r, self.ours_command(model, self.program(model, form, ranks), steps + WARMUP, r),
+                    r, self.ours_command(model, self.program(model, form), steps + WARMUP, r),
                     rank_environment(os.environ, r, ranks), self.core(r), stdout=text))
         wait_all(processes, self.a.timeout)
         rows = self.rows(0)
@@ -161,7 +172,7 @@ class Bench:
         """Our program for one rank on every core at once, as many as there are ranks."""
         processes = []
         for r in range(ranks):
-            command = self.ours_command(model, self.program(model, "alone", 1), steps + WARMUP, r)
+            command = self.ours_command(model, self.program(model, "alone"), steps + WARMUP, r)
             processes.append(self.links.start(r, command + ["--quiet", "--comm", "shm"], os.environ,
                                               self.core(r)))
         wait_all(processes, self.a.timeout)
@@ -241,6 +252,10 @@ def main():
             for ranks in a.rank_counts:
                 for rate in a.rates.split(","):
                     links.limit(rate)
+                    needs = any("{cluster}" in options for options in a.forms.values())
+                    cluster = bench.calibrate(ranks, rate) if needs else ""
+                    for form, options in a.forms.items():
+                        bench.compile(model, form, options, ranks, cluster)
                     steps = a.steps or MODELS[model][1]
                     jobs = [("DDP " + c, bench.ddp, (model, ranks, steps, c))
                             for c in a.configs.split(",") if c]

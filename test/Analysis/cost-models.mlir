@@ -135,3 +135,12 @@ func.func @mpcomm(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>) {
   %0 = mpcomm.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   return
 }
+
+// -----
+
+// More than 64 bits count: 2 * 2^24 * 2^48 flops are as many as fit.
+func.func @saturated(%a: tensor<16777216x16777216xf32>) {
+  // expected-remark@+1 {{9223372036854775807 flops, }}
+  %0 = mpcomm.dot_general %a, %a, contracting_dims = [1] x [0] : (tensor<16777216x16777216xf32>, tensor<16777216x16777216xf32>) -> tensor<16777216x16777216xf32>
+  return
+}

@@ -49,7 +49,10 @@ module @cycle {
   mpcomm.mesh @mesh <["dp" = 2]>
   // CANONICAL: %[[T:.*]] = mpcomm.transpose %[[T]], dims = [1, 0]
   // CANONICAL: mpcomm.dot_general %[[T]], %[[T]], contracting_dims = [1] x [0]
+  // CANONICAL: mpcomm.transpose %[[T]], dims = [1, 0]
   %t = mpcomm.transpose %t, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %d = mpcomm.dot_general %t, %t, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %u = mpcomm.transpose %t, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   mpcomm.send(%d) on @mesh axes ["dp"] to = 1 : tensor<4x4xf32>
+  mpcomm.send(%u) on @mesh axes ["dp"] to = 1 : tensor<4x4xf32>
 }

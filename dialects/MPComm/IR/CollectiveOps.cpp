@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "InferError.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
@@ -65,9 +66,7 @@ LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *,
                                             Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
   if (adaptor.getInputs().empty()) // all_reduce C1
-    return emitOptionalError(location,
-                             "'mpcomm.all_reduce' op expects at least one "
-                             "operand");
+    return inferError(location, "all_reduce", "expects at least one operand");
   llvm::append_range(types, TypeRange(adaptor.getInputs()));
   return success();
 }

@@ -44,9 +44,7 @@ SmallVector<int64_t> DotGeneralOp::getRhsFreeDims() {
 }
 
 Type DotGeneralOp::getAccumulationType() {
-  Type element = getLhs().getType().getElementType();
-  return element.getIntOrFloatBitWidth() < 32 ? Float32Type::get(getContext())
-                                              : element;
+  return mpcomm::detail::getSumType(getLhs().getType().getElementType());
 }
 
 LogicalResult DotGeneralOp::inferReturnTypes(MLIRContext *,

@@ -47,11 +47,12 @@ class MPComm_MovementOp<string mnemonic, list<Trait> traits = []>
     : MPComm_ComputeOp<mnemonic, "Indifferent", "return 0;", traits>;
 
 def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "Low", [{
-    int64_t k = 1;
+    int64_t k = 2;
     auto lhs = ::llvm::cast<::mlir::RankedTensorType>(getLhs().getType());
     for (int64_t d : getLhsContractingDims())
       k *= lhs.getDimSize(d);
-    return 2 * k * ::mpcomm::detail::countResultElements(*this);}]> {
+    return ::mpcomm::detail::multiplySaturated(
+        k, ::mpcomm::detail::countResultElements(*this));}]> {
   let summary = "contraction of two tensors";
   let description = [{
     Sums products over the contracting dimensions, for each index of the
@@ -183,6 +184,8 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "Full", [{
   let summary = "sum, product, minimum or maximum over dimensions";
   let description = [{
     The reduced dimensions are dropped. Sums of 16-bit values are taken in f32.
+    A sum of i1 is their disjunction, as in StableHLO; a product their
+    conjunction.
     A NaN among the elements makes a minimum or maximum NaN. The order of a sum
     is not fixed by the op (a pass that changes it is of class reassociating).
 
@@ -233,6 +236,12 @@ def MPComm_SliceOp : MPComm_MovementOp<"slice", [InferTypeOpAdaptor]> {
     `strides` `=` $strides attr-dict `:` functional-type(operands, results)
   }];
   let hasFolder = 1;
+  // It reads what it takes.
+  let extraClassDeclaration = computeDeclarations # [{
+    int64_t getBytesRead() {
+      return ::mpcomm::detail::countBytes((*this)->getResultTypes());
+    }
+  }];
 }
 
 def MPComm_ConcatenateOp

@@ -21,14 +21,23 @@ static Attribute resplat(Attribute operand, Type type) {
                : DenseElementsAttr();
 }
 
-/// The `Op` that makes `value`, if it stands before `user`. In a graph region
-/// (a module's body) values may depend on themselves; following only edges that
-/// go forward keeps folding from turning in circles.
+/// Whether `value` is there before `user`, as it need not be in a graph region.
+static bool isBefore(Value value, Operation *user) {
+  Operation *def = value.getDefiningOp();
+  return !def || def->getBlock() != user->getBlock() ||
+         def->isBeforeInBlock(user);
+}
+
+/// The `Op` that makes `value`, if it stands before `user`, and its operand
+/// before it. In a graph region (a module's body) values may depend on
+/// themselves; following only edges that go forward keeps folding from turning
+/// in circles.
 template <typename Op> static Op producerBefore(Operation *user, Value value) {
   auto producer = value.getDefiningOp<Op>();
-  bool behind = producer && producer->getBlock() == user->getBlock() &&
-                !producer->isBeforeInBlock(user);
-  return behind ? Op() : producer;
+  if (!producer || !isBefore(value, user) ||
+      !isBefore(producer.getInput(), producer))
+    return Op();
+  return producer;
 }
 
 /// The operand of an op that turned out to do nothing; for the same reason not
@@ -108,7 +117,7 @@ struct ComposeTransposes : public OpRewritePattern<TransposeOp> {
   }
 };
 
-/// A contraction reads a transposed 2-d operand as well as a plain one, so
+/// A contraction reads a transposed operand as well as a plain one, so
 /// dot_general(transpose(x)) contracts another dimension of x. Only where the
 /// free dimensions keep their order does the result stay the same.
 struct FoldTransposeIntoDot : public OpRewritePattern<DotGeneralOp> {
@@ -124,7 +133,7 @@ struct FoldTransposeIntoDot : public OpRewritePattern<DotGeneralOp> {
     Value operands[2] = {op.getLhs(), op.getRhs()};
     bool changed = false;
     for (int side : {0, 1}) {
-      auto transpose = operands[side].getDefiningOp<TransposeOp>();
+      auto transpose = producerBefore<TransposeOp>(op, operands[side]);
       if (!transpose)
         continue;
       ArrayRef<int64_t> dims = transpose.getDims();

@@ -141,6 +141,11 @@ LogicalResult EmbeddingGradOp::verify() {
     return emitOpError() << "expects one element type, got "
                          << grad.getElementType() << " and "
                          << result.getElementType();
+  if (std::optional<uint64_t> padding = getPaddingIdx();
+      padding && *padding >= static_cast<uint64_t>(result.getDimSize(0))) // C4
+    return emitOpError() << "expects 'padding_idx' in [0, "
+                         << result.getDimSize(0) << "), got "
+                         << static_cast<int64_t>(*padding);
   return success();
 }
 

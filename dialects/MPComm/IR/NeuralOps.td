@@ -273,6 +273,7 @@ def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "Full", [{
     - C1: the result has rank 2 and at least one row.
     - C2: dy's shape is that of the indices, then the result's row size.
     - C3: dy and the result have one element type.
+    - C4: `padding_idx` is one of the result's rows.
 
     Made by front ends; gone by `convert-mpcomm-to-linalg`.
   }];
@@ -293,7 +294,9 @@ def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "Full", [{
     Row i costs lse_i - logits[i, target_i], lse being the logarithm of the sum
     of the row's exponentials. The loss is the sum over rows whose target is
     not `ignore_index`, for `mean` divided by their number (none: NaN, as in
-    PyTorch).
+    PyTorch). Any other target that is no column picks nothing: its row costs
+    lse_i, and counts; `mpcomm.range` on the argument lets the runner refuse
+    such data.
 
     Example:
     ```mlir
@@ -323,7 +326,8 @@ def MPComm_CrossEntropyGradOp
   let summary = "gradient of cross_entropy";
   let description = [{
     dlogits[i, j] = dloss * (exp(logits[i, j] - lse_i) - [j = target_i]), for
-    `mean` divided by the number of rows that count; 0 in rows that do not.
+    `mean` divided by the number of rows that count; 0 in rows that do not. A
+    target that is no column equals no j.
 
     Example:
     ```mlir

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "InferError.h"
 #include "mlir/IR/Builders.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -18,9 +19,8 @@ static LogicalResult checkLikeParam(std::optional<Location> location,
                                     ValueRange values) {
   for (Value value : values)
     if (value && value.getType() != param.getType())
-      return emitOptionalError(location, "'mpcomm.", op,
-                               "' op expects the parameter's type ",
-                               param.getType(), ", got ", value.getType());
+      return inferError(location, op, "expects the parameter's type ",
+                        param.getType(), ", got ", value.getType());
   return success();
 }
 
@@ -35,10 +35,9 @@ LogicalResult SgdUpdateOp::inferReturnTypes(MLIRContext *,
   bool momentum = adaptor.getMomentumAttr() != nullptr;
   if (momentum != bool(buffer) ||
       (adaptor.getNesterov() && !momentum)) // sgd_update C2
-    return emitOptionalError(location,
-                             "'mpcomm.sgd_update' op expects 'momentum' "
-                             "exactly with a momentum buffer, and 'nesterov' "
-                             "only with both");
+    return inferError(location, "sgd_update",
+                      "expects 'momentum' exactly with a momentum buffer, and "
+                      "'nesterov' only with both");
   types.push_back(adaptor.getParam().getType());
   if (buffer)
     types.push_back(buffer.getType());

@@ -6,15 +6,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Verification and memory effects of the calls of the runtime.
+// Verification and memory effects of ops, and verification of attributes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Runtime/mprt.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -30,6 +34,8 @@ void MPRTDialect::initialize() {
 }
 
 bool mpcomm::mprt::isContiguous(MemRefType type) {
+  if (type.getNumElements() == 0)
+    return true;
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)))
@@ -43,6 +49,39 @@ bool mpcomm::mprt::isContiguous(MemRefType type) {
     expected *= type.getDimSize(d);
   }
   return true;
+}
+
+/// The offset of the last of `sizes` elements that lie `strides` apart; none
+/// where a stride is unknown or negative, or 64 bits do not hold it.
+static std::optional<int64_t> lastOffset(ArrayRef<int64_t> sizes,
+                                         ArrayRef<int64_t> strides) {
+  int64_t last = 0;
+  for (auto [size, stride] : llvm::zip_equal(sizes, strides)) {
+    int64_t reach;
+    if (stride < 0 || llvm::MulOverflow<int64_t>(size - 1, stride, reach) ||
+        llvm::AddOverflow(last, reach, last))
+      return std::nullopt;
+  }
+  return last;
+}
+
+std::optional<int64_t> mpcomm::mprt::spanOf(MemRefType type) {
+  if (type.getNumElements() == 0)
+    return 0;
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return std::nullopt;
+  std::optional<int64_t> last = lastOffset(type.getShape(), strides);
+  if (!last || *last == INT64_MAX)
+    return std::nullopt;
+  return *last + 1;
+}
+
+Value mpcomm::mprt::getViewRoot(Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+    buffer = view.getViewSource();
+  return buffer;
 }
 
 //===----------------------------------------------------------------------===//
@@ -126,8 +165,11 @@ void LaunchOp::getEffects(Effects &effects) {
 }
 
 //===----------------------------------------------------------------------===//
-// StartOp, AwaitOp, CollectiveOp
+// StartOp, AwaitOp
 //===----------------------------------------------------------------------===//
+
+/// A collective has two events of the runtime, which counts them in 32 bits.
+static constexpr uint64_t kMaxEvent = INT32_MAX / 2 - 1;
 
 /// Whether one of the values of I64Attrs, which ODS gives as unsigned, is
 /// negative.
@@ -159,8 +201,16 @@ LogicalResult StartOp::verify() {
   if (failed(kind) ||
       failed(verifyDestinationStyle(*this, getInputs(), getOutputs()))) // C2
     return failure();
-  if (isNegative({getEvent(), getId(), getCommunicator()}))
-    return emitOpError("expects numbers that are not negative");
+  if (isNegative({getEvent(), getId(), getCommunicator(), getPeer() + 1}))
+    return emitOpError("expects numbers that are not negative"); // start C4
+  if (getEvent() > kMaxEvent)
+    return emitOpError() << "expects an event of at most " << kMaxEvent
+                         << ", got " << getEvent();
+  for (auto [value, name] :
+       {std::pair(getId(), "id"), std::pair(getCommunicator(), "communicator"),
+        std::pair(getPeer() + 1, "peer")})
+    if (value >= INT32_MAX)
+      return emitOpError() << "expects '" << name << "' in 32 bits";
   size_t inputs = getInputs().size(), outputs = getOutputs().size();
   bool fits;
   switch (*kind) { // start C3
@@ -203,8 +253,9 @@ void StartOp::getEffects(Effects &effects) {
 }
 
 LogicalResult mprt::AwaitOp::verify() {
-  if (isNegative(getEvent()))
-    return emitOpError("expects an event that is not negative");
+  if (isNegative(getEvent()) || getEvent() > kMaxEvent) // await C3
+    return emitOpError() << "expects an event in [0, " << kMaxEvent << "], got "
+                         << static_cast<int64_t>(getEvent());
   if (getInputs().size() > 1) // await C2
     return emitOpError() << "expects at most one input, got "
                          << getInputs().size();
@@ -217,65 +268,48 @@ void mprt::AwaitOp::getEffects(Effects &effects) {
   addEffects(getOutputsMutable(), true, true, effects);
 }
 
-LogicalResult CollectiveOp::verify() {
-  FailureOr<CollectiveKind> kind =
-      verifyKind(*this, getKind(), getReduction()); // collective C1
-  if (failed(kind))
-    return failure();
-  if (isNegative({getId(), getCommunicator()}))
-    return emitOpError("expects numbers that are not negative");
-  if (getStream() != 0 && getStream() != getCommunicator() + 1) // C2
-    return emitOpError() << "expects stream 0 or " << getCommunicator() + 1
-                         << ", got " << getStream();
-  for (Value buffer : getOperands()) // collective C3
-    if (!isContiguous(cast<MemRefType>(buffer.getType())))
-      return emitOpError() << "expects contiguous buffers, got "
-                           << buffer.getType();
-  int64_t count = getCount();
-  if (count < 0)
-    return emitOpError() << "expects a count that is not negative, got "
-                         << count;
-  bool sends =
-      *kind != CollectiveKind::Recv && *kind != CollectiveKind::Barrier;
-  bool receives =
-      *kind != CollectiveKind::Send && *kind != CollectiveKind::Barrier;
-  auto elements = [](Value v) {
-    return cast<MemRefType>(v.getType()).getNumElements();
-  };
-  if ((sends && elements(getSend()) < count) ||
-      (receives && elements(getRecv()) < count))
-    return emitOpError() << "moves " << count
-                         << " elements, more than its buffers hold";
-  return success();
-}
-
-void CollectiveOp::getEffects(Effects &effects) {
-  addCommunication(effects);
-  addEffects(getSendMutable(), true, false, effects);
-  addEffects(getRecvMutable(), true, true, effects);
-}
-
 //===----------------------------------------------------------------------===//
-// GemmOp, CopyOp, ZeroOp, events
+// GemmOp, CopyOp, ZeroOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult GemmOp::verify() {
-  if (isNegative({getM() - 1, getN() - 1, getK() - 1})) // gemm C1
+  if (isNegative({getM() - 1, getN() - 1, getK() - 1}) ||
+      llvm::any_of(getBatch(), [](int64_t size) { return size < 1; })) // C1
     return emitOpError("expects positive sizes");
   for (ArrayRef<int64_t> strides :
        {getAStrides(), getBStrides(), getCStrides()})
     if (strides.size() != 2)
       return emitOpError("expects two strides for each matrix");
   size_t batch = getBatch().size();
-  if (batch > 4 || getABatchStrides().size() != batch ||
+  if (batch > MPRT_GEMM_MAX_BATCH || getABatchStrides().size() != batch ||
       getBBatchStrides().size() != batch || getCBatchStrides().size() != batch)
-    return emitOpError("expects at most 4 batch dimensions, with a stride of "
-                       "each matrix for each");
+    return emitOpError() << "expects at most " << MPRT_GEMM_MAX_BATCH
+                         << " batch dimensions, with a stride of each matrix "
+                            "for each";
   auto unit = [](ArrayRef<int64_t> s) { return s[0] == 1 || s[1] == 1; };
   if (!unit(getAStrides()) || !unit(getBStrides()) || getCStrides()[1] != 1)
     return emitOpError("expects a unit stride in A and in B, and in the rows "
                        "of C"); // gemm C2
-  return success();
+  auto reaches = [&](Value buffer, int64_t rows, int64_t columns,
+                     ArrayRef<int64_t> strides,
+                     ArrayRef<int64_t> batches) -> LogicalResult {
+    SmallVector<int64_t> sizes{rows, columns}, steps(strides);
+    llvm::append_range(sizes, getBatch());
+    llvm::append_range(steps, batches);
+    auto type = cast<MemRefType>(buffer.getType());
+    std::optional<int64_t> span = spanOf(type), last = lastOffset(sizes, steps);
+    if (last && (!span || *last < *span))
+      return success();
+    return emitOpError() << "reaches "
+                         << (last ? "element " + std::to_string(*last)
+                                  : std::string("no element"))
+                         << " of " << type << ", expected one of its own";
+  };
+  int64_t m = getM(), n = getN(), k = getK(); // gemm C3
+  if (failed(reaches(getA(), m, k, getAStrides(), getABatchStrides())) ||
+      failed(reaches(getB(), k, n, getBStrides(), getBBatchStrides())))
+    return failure();
+  return reaches(getC(), m, n, getCStrides(), getCBatchStrides());
 }
 
 void GemmOp::getEffects(Effects &effects) {
@@ -312,17 +346,94 @@ void ZeroOp::getEffects(Effects &effects) {
   addEffects(getTargetMutable(), false, true, effects);
 }
 
-static LogicalResult verifyEvent(Operation *op, int64_t stream, int64_t event) {
-  if (stream < 0 || event < 0) // record C1, wait C1
-    return op->emitOpError("expects numbers that are not negative");
+//===----------------------------------------------------------------------===//
+// Attributes on other ops
+//===----------------------------------------------------------------------===//
+
+/// `what` is wrong with the attribute.
+static LogicalResult emitAttrError(Operation *op, NamedAttribute attr,
+                                   const Twine &what) {
+  return op->emitOpError() << "expects '" << attr.getName().getValue()
+                           << "' to be " << what << ", got " << attr.getValue();
+}
+
+static bool isI64(Attribute attr) {
+  auto integer = dyn_cast_or_null<IntegerAttr>(attr);
+  return integer && integer.getType().isSignlessInteger(64);
+}
+
+static LogicalResult verifyCommunicators(Operation *op, NamedAttribute attr) {
+  auto isAxes = [](Attribute entry) {
+    auto axes = dyn_cast<ArrayAttr>(entry);
+    return axes && llvm::all_of(axes, llvm::IsaPred<StringAttr>);
+  };
+  auto list = dyn_cast<ArrayAttr>(attr.getValue());
+  if (!isa<ModuleOp>(op) || !list || !llvm::all_of(list, isAxes))
+    return emitAttrError(op, attr, "lists of axes, on a module");
   return success();
 }
 
-LogicalResult RecordOp::verify() {
-  return verifyEvent(*this, getStream(), getEvent());
+static LogicalResult verifyResults(Operation *op, NamedAttribute attr) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  auto list = dyn_cast<ArrayAttr>(attr.getValue());
+  if (!function || !list)
+    return emitAttrError(op, attr, "an array, on a function");
+  for (Attribute entry : list) {
+    auto result = dyn_cast<DictionaryAttr>(entry);
+    auto type = result ? result.getAs<TypeAttr>(kResultType) : TypeAttr();
+    auto tensor =
+        type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
+    if (!tensor || !tensor.hasStaticShape() ||
+        !isI64(result.get(kResultArgument)))
+      return emitAttrError(op, attr,
+                           "dictionaries with a tensor 'type' and an i64 "
+                           "'argument' each");
+    int64_t argument = result.getAs<IntegerAttr>(kResultArgument).getInt();
+    if (argument < -1 || argument >= function.getNumArguments())
+      return op->emitOpError()
+             << "has '" << attr.getName().getValue() << "' with argument "
+             << argument << ", expected one of " << function.getNumArguments()
+             << " or -1";
+  }
+  return success();
 }
-LogicalResult WaitOp::verify() {
-  return verifyEvent(*this, getStream(), getEvent());
+
+LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attr) {
+  StringRef name = attr.getName();
+  if (name == kCommunicatorsAttr)
+    return verifyCommunicators(op, attr);
+  if (name == kResultsAttr)
+    return verifyResults(op, attr);
+  if (name == kMeshAttr) {
+    if (!isa<ModuleOp>(op) || !isa<FlatSymbolRefAttr>(attr.getValue()))
+      return emitAttrError(op, attr, "the symbol of a mesh, on a module");
+    return success();
+  }
+  if (name == kArenaBytesAttr || name == kBucketBytesAttr) {
+    if (!isa<FunctionOpInterface>(op) || !isI64(attr.getValue()) ||
+        cast<IntegerAttr>(attr.getValue()).getInt() < 0)
+      return emitAttrError(op, attr,
+                           "an i64 that is not negative, on a "
+                           "function");
+    return success();
+  }
+  if (name == kOverwriteAttr) {
+    if (!isa<UnitAttr>(attr.getValue()))
+      return emitAttrError(op, attr, "a unit attribute");
+    return success();
+  }
+  return op->emitOpError() << "has unknown attribute '" << name << "'";
+}
+
+LogicalResult MPRTDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned argument,
+                                                    NamedAttribute attr) {
+  if (attr.getName() != kUpdateAttr || !isa<UnitAttr>(attr.getValue()))
+    return op->emitOpError() << "has attribute '" << attr.getName().getValue()
+                             << "' on argument #" << argument << ", expected '"
+                             << kUpdateAttr << "' as a unit attribute";
+  return success();
 }
 
 #define GET_OP_CLASSES

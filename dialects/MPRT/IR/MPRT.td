@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Form 5: buffers, streams, events and calls of the runtime's C ABI
-// (include/mpcomm/Runtime/mprt.h), one op a call.
+// Form 5: what a step does on buffers, in terms of the runtime's C ABI
+// (include/mpcomm/Runtime/mprt.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,12 +24,25 @@ def MPRT_Dialect : Dialect {
   let name = "mprt";
   let summary = "Calls of the mpcomm runtime";
   let description = [{
-    What a compiled program does, call by call: kernel launches, matrix
-    products, copies and collectives on streams, and the events that order
-    streams. Ops name streams by number as mprt.h does: 0 computes, 1 + c
-    belongs to communicator c.
+    What a compiled program does: kernel launches, matrix products and copies
+    on the compute stream, and collectives, each between a start on its
+    communicator's stream and an await on the compute stream.
+
+    Attributes that the dialect gives a meaning on other ops:
+    - `mprt.communicators`, on a module: for each communicator, the list of mesh
+      axes that it spans;
+    - `mprt.mesh`, on a module: the mesh of those axes;
+    - `mprt.results`, on a function on buffers: a dictionary for each result of
+      the step, with its `type`, its `argument` (-1: a further argument that
+      nothing donates), and the attributes of results of the mpcomm dialect;
+    - `mprt.update`, on an argument: the function writes it;
+    - `mprt.overwrite`, on a contraction: what it adds to does not count;
+    - `mprt.arena_bytes` and `mprt.bucket_bytes`, on a function: the size of its
+      last argument, the arena, and how much of it are buckets.
   }];
   let cppNamespace = "::mpcomm::mprt";
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
 }
 
 class MPRT_Op<string mnemonic, list<Trait> traits = []>
@@ -73,8 +86,11 @@ def MPRT_LaunchOp : MPRT_Op<"launch", [
     (`->` `(` type($results)^ `)`)?
   }];
   let extraClassDeclaration = [{
+    // Without the segments, which are for ranges that grow: making those takes
+    // an attribute each time, and analyses ask for every operand.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return getOutputsMutable();
+      auto [start, size] = getODSOperandIndexAndLength(1);
+      return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
   }];
   let hasVerifier = 1;
@@ -87,8 +103,11 @@ class MPRT_CommunicationOp<string mnemonic>
           DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let extraClassDeclaration = [{
+    // Without the segments, which are for ranges that grow: making those takes
+    // an attribute each time, and analyses ask for every operand.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return getOutputsMutable();
+      auto [start, size] = getODSOperandIndexAndLength(1);
+      return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
   }];
   let hasVerifier = 1;
@@ -118,6 +137,8 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
     - C3: outputs have one element type; all_reduce has at least one output and
       no input, broadcast and recv one output and no input, send one input and
       no output, barrier neither, the others one of each.
+    - C4: the numbers are not negative (`peer`: at least -1), and fit the fields
+      of mprt.h: 32 bits, with two events for each collective.
 
     Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];
@@ -150,6 +171,7 @@ def MPRT_AwaitOp : MPRT_CommunicationOp<"await"> {
     - C1: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
     - C2: there is at most one input: the collective's, which it keeps alive.
+    - C3: `event` is one that a start can have.
 
     Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];
@@ -183,8 +205,10 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
     - C1: sizes are positive; each list of strides has two entries, each batch
       list one entry per batch dimension, of which there are at most 4.
     - C2: one of the two strides of A and of B is 1; the second of C is 1.
+    - C3: no stride is negative, and what the sizes and strides reach lies in
+      the buffers.
 
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Made by `convert-linalg-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins MPRT_Buffer:$a, MPRT_Buffer:$b, MPRT_Buffer:$c,
                        I64Attr:$m, I64Attr:$n, I64Attr:$k,
@@ -206,40 +230,6 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
   let hasVerifier = 1;
 }
 
-def MPRT_CollectiveOp : MPRT_Op<"collective", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "enqueues a collective on a communicator's stream";
-  let description = [{
-    As `mprt_collective_run`. `kind` is the name of a collective, `reduction`
-    that of a reduction or empty, `peer` a group rank or -1.
-
-    Example:
-    ```mlir
-    mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 1024
-        accumulate f32 (%b) -> (%b) : memref<1024xf32>, memref<1024xf32>
-    ```
-
-    Constraints:
-    - C1: `kind` is all_reduce, reduce_scatter, all_gather, all_to_all,
-      broadcast, send, recv or barrier; `reduction` is sum, prod, min, max,
-      mean or empty, and empty exactly where the kind does not reduce.
-    - C2: the stream is the compute stream or that of the communicator.
-    - C3: buffers are contiguous and hold at least what the kind moves.
-
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
-  }];
-  let arguments = (ins StrAttr:$kind, StrAttr:$reduction, I64Attr:$id,
-                       I64Attr:$communicator, I64Attr:$stream, I64Attr:$peer,
-                       I64Attr:$count, TypeAttr:$accumulate,
-                       MPRT_Buffer:$send, MPRT_Buffer:$recv);
-  let assemblyFormat = [{
-    $kind $reduction `id` `=` $id `communicator` `=` $communicator `stream` `=`
-    $stream `peer` `=` $peer `count` `=` $count `accumulate` $accumulate
-    `(` $send `)` `->` `(` $recv `)` attr-dict `:` type($send) `,` type($recv)
-  }];
-  let hasVerifier = 1;
-}
-
 def MPRT_CopyOp : MPRT_Op<"copy", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "copies a contiguous buffer on the compute stream";
@@ -252,7 +242,7 @@ def MPRT_CopyOp : MPRT_Op<"copy", [
     Constraints:
     - C1: both buffers are contiguous and of one shape and element type.
 
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Made by `convert-linalg-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins MPRT_Buffer:$source, MPRT_Buffer:$target);
   let assemblyFormat = [{
@@ -273,49 +263,11 @@ def MPRT_ZeroOp : MPRT_Op<"zero", [
     Constraints:
     - C1: the buffer is contiguous.
 
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Made by `convert-linalg-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins MPRT_Buffer:$target);
   let assemblyFormat = "$target attr-dict `:` type($target)";
   let hasVerifier = 1;
-}
-
-/// Orders streams; nothing may cross it.
-class MPRT_EventOp<string mnemonic>
-    : MPRT_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
-  let arguments = (ins I64Attr:$stream, I64Attr:$event);
-  let assemblyFormat = "`stream` `=` $stream `event` `=` $event attr-dict";
-  let hasVerifier = 1;
-}
-
-def MPRT_RecordOp : MPRT_EventOp<"record"> {
-  let summary = "marks the present end of a stream";
-  let description = [{
-    Example:
-    ```mlir
-    mprt.record stream = 0 event = 3
-    ```
-
-    Constraints:
-    - C1: neither number is negative.
-
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
-  }];
-}
-
-def MPRT_WaitOp : MPRT_EventOp<"wait"> {
-  let summary = "makes a stream wait for an event";
-  let description = [{
-    Example:
-    ```mlir
-    mprt.wait stream = 1 event = 3
-    ```
-
-    Constraints:
-    - C1: neither number is negative.
-
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
-  }];
 }
 
 #endif // MPRT_IR_MPRT

@@ -28,6 +28,18 @@ namespace {
 template <typename OpTy>
 struct InPlaceModel
     : public DstBufferizableOpInterfaceExternalModel<InPlaceModel<OpTy>, OpTy> {
+  // A bucket has hundreds of operands: the default would ask each of them for
+  // each result.
+  AliasingOpOperandList getAliasingOpOperands(Operation *op, Value value,
+                                              const AnalysisState &) const {
+    auto result = dyn_cast<OpResult>(value);
+    if (!result || result.getOwner() != op)
+      return {};
+    OpOperand *output =
+        cast<DestinationStyleOpInterface>(op).getTiedOpOperand(result);
+    return {{output, BufferRelation::Equivalent, /*isDefinite=*/true}};
+  }
+
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {

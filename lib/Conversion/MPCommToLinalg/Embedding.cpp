@@ -135,12 +135,8 @@ LowerEmbeddingGrad::matchAndRewrite(EmbeddingGradOp op,
   Type sumType = getComputeType(element);
   Location loc = markOrigin(op);
   int64_t count = idsType.getNumElements();
-  // An index that no id has counts as no padding.
   std::optional<uint64_t> padding = op.getPaddingIdx();
-  int64_t paddingIdx =
-      padding && static_cast<int64_t>(*padding) < type.getDimSize(0)
-          ? static_cast<int64_t>(*padding)
-          : -1;
+  int64_t paddingIdx = padding ? static_cast<int64_t>(*padding) : -1;
 
   Value ids = reshapeTensor(rewriter, loc, op.getIds(), {count});
   Value grad =

@@ -172,7 +172,7 @@ func.func @await_c2(%x: memref<8xf32>) {
 // -----
 
 func.func @await_event(%x: memref<8xf32>) {
-  // expected-error @below {{expects an event that is not negative}}
+  // expected-error @below {{expects an event in [0, 1073741822], got -1}}
   mprt.await event = -1 ins() outs(%x : memref<8xf32>)
   return
 }
@@ -243,62 +243,6 @@ func.func @gemm_c2_c(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16x
 
 // -----
 
-func.func @collective_c1_kind(%x: memref<8xf32>) {
-  // expected-error @below {{does not know the collective 'allreduce'}}
-  mprt.collective "allreduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
-  return
-}
-
-// -----
-
-func.func @collective_c1_reduction(%x: memref<8xf32>) {
-  // expected-error @below {{expects a reduction for 'all_reduce', got 'average'}}
-  mprt.collective "all_reduce" "average" id = 0 communicator = 0 stream = 1 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
-  return
-}
-
-// -----
-
-func.func @collective_c2(%x: memref<8xf32>) {
-  // expected-error @below {{expects stream 0 or 2, got 1}}
-  mprt.collective "all_reduce" "mean" id = 0 communicator = 1 stream = 1 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
-  return
-}
-
-// -----
-
-func.func @collective_numbers(%x: memref<8xf32>) {
-  // expected-error @below {{expects numbers that are not negative}}
-  mprt.collective "all_reduce" "mean" id = 0 communicator = -1 stream = 0 peer = -1 count = 8 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
-  return
-}
-
-// -----
-
-func.func @collective_c3_contiguous(%x: memref<4xf32, strided<[2]>>) {
-  // expected-error @below {{expects contiguous buffers, got 'memref<4xf32, strided<[2]>>'}}
-  mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 4 accumulate f32 (%x) -> (%x) : memref<4xf32, strided<[2]>>, memref<4xf32, strided<[2]>>
-  return
-}
-
-// -----
-
-func.func @collective_c3_count(%x: memref<8xf32>) {
-  // expected-error @below {{moves 9 elements, more than its buffers hold}}
-  mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = 9 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
-  return
-}
-
-// -----
-
-func.func @collective_c3_negative(%x: memref<8xf32>) {
-  // expected-error @below {{expects a count that is not negative, got -1}}
-  mprt.collective "all_reduce" "mean" id = 0 communicator = 0 stream = 1 peer = -1 count = -1 accumulate f32 (%x) -> (%x) : memref<8xf32>, memref<8xf32>
-  return
-}
-
-// -----
-
 func.func @copy_c1_shape(%x: memref<8xf32>, %y: memref<4xf32>) {
   // expected-error @below {{expects contiguous buffers of one shape and element type, got 'memref<8xf32>' and 'memref<4xf32>'}}
   mprt.copy %x, %y : memref<8xf32>, memref<4xf32>
@@ -331,16 +275,90 @@ func.func @zero_c1(%x: memref<4x4xf32, strided<[8, 1]>>) {
 
 // -----
 
-func.func @record_c1() {
-  // expected-error @below {{expects numbers that are not negative}}
-  mprt.record stream = -1 event = 0
+func.func @gemm_c2_b(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects a unit stride in A and in B, and in the rows of C}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 2] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
   return
 }
 
 // -----
 
-func.func @wait_c1() {
+func.func @gemm_c1_batch_size(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects positive sizes}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [0] strides [0] x [0] -> [0] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+// The last element of A that is read is 7 * 4 + 3 * 1 = 31; 2 x 2 are there.
+func.func @gemm_c3_a(%a: memref<2x2xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{reaches element 31 of 'memref<2x2xf32>', expected one of its own}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<2x2xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c3_b(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{reaches element 66 of 'memref<4x16xf32>', expected one of its own}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [17, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+// 127 in the second batch, which begins at 128.
+func.func @gemm_c3_c(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{reaches element 255 of 'memref<8x16xf32>', expected one of its own}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [2] strides [0] x [0] -> [128] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @gemm_c3_negative(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{reaches no element of 'memref<8x4xf32>', expected one of its own}}
+  mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 strides [-4, 1] x [16, 1] -> [16, 1] batch [] strides [] x [] -> [] : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @start_c4_event(%x: memref<8xf32>) {
+  // expected-error @below {{expects an event of at most 1073741822, got 3000000000}}
+  mprt.start "all_reduce" "sum" id = 0 communicator = 0 event = 3000000000 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c4_communicator(%x: memref<8xf32>) {
+  // expected-error @below {{expects 'communicator' in 32 bits}}
+  mprt.start "all_reduce" "sum" id = 0 communicator = 5000000000 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c4_id(%x: memref<8xf32>) {
+  // expected-error @below {{expects 'id' in 32 bits}}
+  mprt.start "all_reduce" "sum" id = 2147483647 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c4_peer(%x: memref<8xf32>) {
   // expected-error @below {{expects numbers that are not negative}}
-  mprt.wait stream = 1 event = -1
+  mprt.start "recv" "" id = 0 communicator = 0 event = 0 peer = -2 accumulate f32 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @await_c3(%x: memref<8xf32>) {
+  // expected-error @below {{expects an event in [0, 1073741822], got 3000000000}}
+  mprt.await event = 3000000000 ins() outs(%x : memref<8xf32>)
   return
 }

@@ -19,10 +19,6 @@
 
 namespace mpcomm {
 
-/// Marks a loop that adds rows of one tensor to rows of another, and the kernel
-/// made of it: the index whose rows are left out, or -1.
-inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
-
 /// arith and math on tensors: one `linalg.generic` per op.
 void populateElementwiseToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// transpose, reshape, broadcast_in_dim, slice, concatenate, pad, iota.

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One op a call of the runtime (see mpcomm/Runtime/mprt.h).
+// What a step does in terms of the runtime (see mpcomm/Runtime/mprt.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,9 +29,29 @@ namespace mpcomm::mprt {
 /// Marks a function as a kernel that mprt.launch runs.
 inline constexpr llvm::StringLiteral kKernelAttr = "mpcomm.kernel";
 
+/// Attributes of Form 5, which MPRT.td explains.
+inline constexpr llvm::StringLiteral kCommunicatorsAttr = "mprt.communicators";
+inline constexpr llvm::StringLiteral kMeshAttr = "mprt.mesh";
+inline constexpr llvm::StringLiteral kResultsAttr = "mprt.results";
+inline constexpr llvm::StringLiteral kUpdateAttr = "mprt.update";
+inline constexpr llvm::StringLiteral kOverwriteAttr = "mprt.overwrite";
+inline constexpr llvm::StringLiteral kArenaBytesAttr = "mprt.arena_bytes";
+inline constexpr llvm::StringLiteral kBucketBytesAttr = "mprt.bucket_bytes";
+/// Entries of the dictionaries of kResultsAttr.
+inline constexpr llvm::StringLiteral kResultType = "type";
+inline constexpr llvm::StringLiteral kResultArgument = "argument";
+
 /// True where the elements of `type` lie next to each other in row-major
 /// order, whatever its offset.
 bool isContiguous(mlir::MemRefType type);
+
+/// Elements from the first to the last of a buffer, those between them that are
+/// not its own included; 0 for an empty one. None where strides are unknown or
+/// negative, or the number exceeds 64 bits.
+std::optional<int64_t> spanOf(mlir::MemRefType type);
+
+/// The buffer that `buffer` is a view of, or itself.
+mlir::Value getViewRoot(mlir::Value buffer);
 
 /// Lets one-shot bufferization see launches and collectives.
 void registerBufferizableOpInterfaceExternalModels(

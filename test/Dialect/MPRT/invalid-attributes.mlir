@@ -1,0 +1,66 @@
+// RUN: mpcomm-opt %s --split-input-file --verify-diagnostics
+
+// Attributes of the dialect on ops of others.
+
+// expected-error @below {{has unknown attribute 'mprt.arena'}}
+func.func private @unknown(memref<8xf32>) attributes {mprt.arena = 8 : i64}
+
+// -----
+
+// expected-error @below {{expects 'mprt.results' to be an array, on a function, got 1 : i64}}
+func.func private @results(memref<8xf32>) attributes {mprt.results = 1 : i64}
+
+// -----
+
+// expected-error @below {{expects 'mprt.results' to be dictionaries with a tensor 'type' and an i64 'argument' each, got [unit]}}
+func.func private @results_entry(memref<8xf32>) attributes {mprt.results = [unit]}
+
+// -----
+
+// expected-error @below {{expects 'mprt.results' to be dictionaries with a tensor 'type' and an i64 'argument' each, got [{type = tensor<8xf32>}]}}
+func.func private @results_argument(memref<8xf32>) attributes {mprt.results = [{type = tensor<8xf32>}]}
+
+// -----
+
+// expected-error @below {{expects 'mprt.results' to be dictionaries with a tensor 'type' and an i64 'argument' each, got [{argument = 0 : i64, type = f32}]}}
+func.func private @results_type(memref<8xf32>) attributes {mprt.results = [{argument = 0 : i64, type = f32}]}
+
+// -----
+
+// expected-error @below {{has 'mprt.results' with argument 1, expected one of 1 or -1}}
+func.func private @results_range(memref<8xf32>) attributes {mprt.results = [{argument = 1 : i64, type = tensor<8xf32>}]}
+
+// -----
+
+// expected-error @below {{expects 'mprt.communicators' to be lists of axes, on a module, got [1]}}
+module attributes {mprt.communicators = [1 : i64]} {}
+
+// -----
+
+// expected-error @below {{expects 'mprt.communicators' to be lists of axes, on a module, got [[1]]}}
+module attributes {mprt.communicators = [[1 : i64]]} {}
+
+// -----
+
+// expected-error @below {{expects 'mprt.mesh' to be the symbol of a mesh, on a module, got "mesh"}}
+module attributes {mprt.mesh = "mesh"} {}
+
+// -----
+
+// expected-error @below {{expects 'mprt.arena_bytes' to be an i64 that is not negative, on a function, got -1 : i64}}
+func.func private @arena(memref<8xf32>) attributes {mprt.arena_bytes = -1 : i64}
+
+// -----
+
+// expected-error @below {{expects 'mprt.bucket_bytes' to be an i64 that is not negative, on a function, got 1 : i32}}
+func.func private @buckets(memref<8xf32>) attributes {mprt.bucket_bytes = 1 : i32}
+
+// -----
+
+// expected-error @below {{expects 'mprt.overwrite' to be a unit attribute, got true}}
+func.func private @overwrite(memref<8xf32>) attributes {mprt.overwrite = true}
+
+// -----
+
+// expected-error @below {{has attribute 'mprt.updated' on argument #0, expected 'mprt.update' as a unit attribute}}
+func.func private @update(memref<8xf32> {mprt.updated})

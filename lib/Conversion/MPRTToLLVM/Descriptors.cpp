@@ -114,9 +114,14 @@ std::string mpcomm::describe(Location loc) {
 // Descriptors
 //===----------------------------------------------------------------------===//
 
-Descriptors::Descriptors(ModuleOp module)
-    : module(module), builder(module.getContext()) {
-  builder.setInsertionPointToStart(module.getBody());
+Descriptors::Descriptors(SymbolTable &symbols)
+    : symbols(symbols), builder(symbols.getOp()->getContext()) {}
+
+void Descriptors::moveToEnd() {
+  if (last)
+    builder.setInsertionPointAfter(last);
+  else
+    builder.setInsertionPointToStart(&symbols.getOp()->getRegion(0).front());
 }
 
 Descriptors::Field Descriptors::number(unsigned bits, int64_t value) {
@@ -144,11 +149,12 @@ LLVM::GlobalOp Descriptors::string(StringRef value, StringRef name) {
     return global;
   std::string text = (value + Twine('\0')).str();
   auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size());
-  auto made = LLVM::GlobalOp::create(
-      builder, module.getLoc(), type, /*isConstant=*/true,
+  moveToEnd();
+  auto made = enter(LLVM::GlobalOp::create(
+      builder, symbols.getOp()->getLoc(), type, /*isConstant=*/true,
       name.empty() ? LLVM::Linkage::Internal : LLVM::Linkage::External,
       name.empty() ? "mpcomm.str." + std::to_string(nextGlobal++) : name.str(),
-      builder.getStringAttr(text));
+      builder.getStringAttr(text)));
   if (name.empty())
     global = made;
   return made;
@@ -161,9 +167,10 @@ LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
     types.push_back(field.type);
   auto type =
       LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
-  auto global = LLVM::GlobalOp::create(
+  moveToEnd();
+  auto global = enter(LLVM::GlobalOp::create(
       builder, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal,
-      ("mpcomm." + base + "." + Twine(nextGlobal++)).str(), Attribute());
+      ("mpcomm." + base + "." + Twine(nextGlobal++)).str(), Attribute()));
   OpBuilder::InsertionGuard guard(builder);
   builder.createBlock(&global.getInitializerRegion());
   Value value = LLVM::UndefOp::create(builder, loc, type);
@@ -196,11 +203,13 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
     return global;
   std::string wrapper = (launch.getKernel() + ".packed").str();
   auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  if (!module.lookupSymbol(wrapper))
-    LLVM::LLVMFuncOp::create(
+  if (!symbols.lookup(wrapper)) {
+    moveToEnd();
+    enter(LLVM::LLVMFuncOp::create(
         builder, launch.getLoc(), wrapper,
         LLVM::LLVMFunctionType::get(
-            LLVM::LLVMVoidType::get(builder.getContext()), {pointer}));
+            LLVM::LLVMVoidType::get(builder.getContext()), {pointer})));
+  }
   int64_t bytes = mpcomm::detail::countBytes(launch->getOperandTypes());
   LLVM::GlobalOp name = string(launch.getKernel());
   LLVM::GlobalOp place = string(location);

@@ -31,7 +31,8 @@ std::string describe(mlir::Location loc);
 /// Makes the descriptors of one module, equal ones once.
 class Descriptors {
 public:
-  explicit Descriptors(mlir::ModuleOp module);
+  /// `symbols` is the module's; globals and declarations enter it.
+  explicit Descriptors(mlir::SymbolTable &symbols);
 
   /// `mprt_kernel` of the kernel that `launch` names.
   mlir::LLVM::GlobalOp kernel(mprt::LaunchOp launch);
@@ -59,8 +60,19 @@ private:
   mlir::LLVM::GlobalOp make(llvm::StringRef base, mlir::Location loc,
                             llvm::ArrayRef<Field> fields);
 
-  mlir::ModuleOp module;
+  /// Moves the builder behind the last global, or to the start of the module:
+  /// whatever else stands there may have been erased.
+  void moveToEnd();
+  /// Enters what the builder has just made.
+  template <typename Op> Op enter(Op op) {
+    symbols.insert(op);
+    last = op;
+    return op;
+  }
+
+  mlir::SymbolTable &symbols;
   mlir::OpBuilder builder;
+  mlir::Operation *last = nullptr; // global or declaration that was made here
   llvm::StringMap<mlir::LLVM::GlobalOp> strings, kernels;
   int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0;
 };

@@ -14,6 +14,7 @@
 
 #include "Descriptors.h"
 #include "Manifest.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Conversion/Passes.h"
@@ -46,9 +47,10 @@ struct Address {
 /// Lowers one function.
 class EntryPoint {
 public:
-  EntryPoint(func::FuncOp function, ModuleOp module, Descriptors &descriptors)
-      : function(function), module(module), descriptors(descriptors),
-        builder(function.getContext()),
+  EntryPoint(func::FuncOp function, ModuleOp module, SymbolTable &symbols,
+             Descriptors &descriptors)
+      : function(function), module(module), symbols(symbols),
+        descriptors(descriptors), builder(function.getContext()),
         pointer(LLVM::LLVMPointerType::get(function.getContext())),
         i32(builder.getI32Type()), i64(builder.getI64Type()) {}
 
@@ -64,10 +66,12 @@ private:
   Value constant(Type type, int64_t value);
   Value addressOf(LLVM::GlobalOp global);
   void call(StringRef callee, ValueRange operands);
-  Value globalBase(memref::GetGlobalOp op);
+  LLVM::LLVMFuncOp declare(StringRef callee, ArrayRef<Type> types);
+  FailureOr<Value> globalBase(memref::GetGlobalOp op);
 
   func::FuncOp function;
   ModuleOp module;
+  SymbolTable &symbols;
   Descriptors &descriptors;
   OpBuilder builder;
   Type pointer, i32, i64;
@@ -125,51 +129,69 @@ FailureOr<Value> EntryPoint::pointerTo(Value buffer, Operation *user) {
   Value &result = pointers[{address->base, bytes}];
   if (result)
     return result;
-  Value base;
+  FailureOr<Value> base;
   if (auto argument = dyn_cast<BlockArgument>(address->base))
     base = arguments[argument.getArgNumber()];
   else
     base = globalBase(address->base.getDefiningOp<memref::GetGlobalOp>());
-  result = bytes == 0
-               ? base
-               : Value(LLVM::GEPOp::create(
-                     builder, user->getLoc(), pointer, builder.getI8Type(),
-                     base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)}));
+  if (failed(base))
+    return failure();
+  result =
+      bytes == 0
+          ? *base
+          : Value(LLVM::GEPOp::create(
+                builder, user->getLoc(), pointer, builder.getI8Type(), *base,
+                ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)}));
   if (bytes > INT32_MAX)
     result = LLVM::GEPOp::create(builder, user->getLoc(), pointer,
-                                 builder.getI8Type(), base,
+                                 builder.getI8Type(), *base,
                                  ValueRange{constant(i64, bytes)});
   return result;
 }
 
-/// The data of a memref.global as an LLVM global.
-Value EntryPoint::globalBase(memref::GetGlobalOp op) {
-  std::string name = ("mpcomm.data." + op.getName()).str();
-  auto global = module.lookupSymbol<LLVM::GlobalOp>(name);
-  if (!global) {
-    auto source = module.lookupSymbol<memref::GlobalOp>(op.getName());
-    auto value = cast<DenseElementsAttr>(*source.getInitialValue());
-    // One byte an i1, as everywhere in the runtime.
-    if (value.getElementType().isInteger(1)) {
-      SmallVector<int8_t> bytes;
-      for (bool bit : value.getValues<bool>())
-        bytes.push_back(bit);
-      value = DenseElementsAttr::get(
-          RankedTensorType::get(value.getType().getShape(),
-                                builder.getI8Type()),
-          ArrayRef<int8_t>(bytes));
-    }
-    auto flat = value.reshape(RankedTensorType::get(
-        {value.getNumElements()}, value.getElementType()));
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(module.getBody());
-    global = LLVM::GlobalOp::create(
-        builder, op.getLoc(),
-        LLVM::LLVMArrayType::get(value.getElementType(),
-                                 value.getNumElements()),
-        /*isConstant=*/true, LLVM::Linkage::Internal, name, flat,
-        /*alignment=*/64);
+/// The elements of a constant in memory order; null where they are not known.
+/// One byte an i1, as everywhere in the runtime.
+static ElementsAttr flatten(ElementsAttr value) {
+  Type element = value.getElementType();
+  int64_t count = value.getNumElements();
+  auto flat = RankedTensorType::get({count}, element);
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(value)) {
+    if (!resource.getRawHandle().getBlob() || element.isInteger(1))
+      return {};
+    return DenseResourceElementsAttr::get(flat, resource.getRawHandle());
   }
+  auto dense = dyn_cast<DenseElementsAttr>(value);
+  if (!dense || !element.isInteger(1))
+    return dense ? ElementsAttr(dense.reshape(flat)) : ElementsAttr();
+  SmallVector<int8_t> bytes;
+  for (bool bit : dense.getValues<bool>())
+    bytes.push_back(bit);
+  auto byte = IntegerType::get(value.getContext(), 8);
+  return DenseElementsAttr::get(RankedTensorType::get({count}, byte),
+                                ArrayRef<int8_t>(bytes));
+}
+
+/// The data of a memref.global as an LLVM global.
+FailureOr<Value> EntryPoint::globalBase(memref::GetGlobalOp op) {
+  std::string name = ("mpcomm.data." + op.getName()).str();
+  if (auto known = symbols.lookup<LLVM::GlobalOp>(name))
+    return addressOf(known);
+  auto source = symbols.lookup<memref::GlobalOp>(op.getName());
+  auto value = source ? dyn_cast_or_null<ElementsAttr>(
+                            source.getInitialValue().value_or(Attribute()))
+                      : ElementsAttr();
+  ElementsAttr flat = value ? flatten(value) : ElementsAttr();
+  if (!flat)
+    return op.emitOpError() << "names '" << op.getName()
+                            << "', expected a constant whose elements are "
+                               "known";
+  OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+  auto global = LLVM::GlobalOp::create(
+      top, op.getLoc(),
+      LLVM::LLVMArrayType::get(flat.getElementType(), flat.getNumElements()),
+      /*isConstant=*/true, LLVM::Linkage::Internal, name, flat,
+      /*alignment=*/64);
+  symbols.insert(global);
   return addressOf(global);
 }
 
@@ -196,16 +218,21 @@ Value EntryPoint::addressOf(LLVM::GlobalOp global) {
 void EntryPoint::call(StringRef callee, ValueRange operands) {
   SmallVector<Value> all{context};
   llvm::append_range(all, operands);
-  auto declared = module.lookupSymbol<LLVM::LLVMFuncOp>(callee);
-  if (!declared) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(module.getBody());
-    declared = LLVM::LLVMFuncOp::create(
-        builder, module.getLoc(), callee,
-        LLVM::LLVMFunctionType::get(
-            i32, llvm::to_vector(ValueRange(all).getTypes())));
-  }
+  LLVM::LLVMFuncOp declared =
+      declare(callee, llvm::to_vector(ValueRange(all).getTypes()));
   LLVM::CallOp::create(builder, function.getLoc(), declared, all);
+}
+
+LLVM::LLVMFuncOp EntryPoint::declare(StringRef callee, ArrayRef<Type> types) {
+  if (auto known = symbols.lookup<LLVM::LLVMFuncOp>(callee))
+    return known;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(module.getBody());
+  auto declared =
+      LLVM::LLVMFuncOp::create(builder, module.getLoc(), callee,
+                               LLVM::LLVMFunctionType::get(i32, types));
+  symbols.insert(declared);
+  return declared;
 }
 
 LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
@@ -213,9 +240,9 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
     FailureOr<Value> address = pointerTo(operand, op);
     if (failed(address))
       return failure();
-    Value slot = LLVM::GEPOp::create(
-        builder, op.getLoc(), pointer, pointer, slots,
-        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    Value slot =
+        LLVM::GEPOp::create(builder, op.getLoc(), pointer, pointer, slots,
+                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     LLVM::StoreOp::create(builder, op.getLoc(), *address, slot);
   }
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
@@ -374,7 +401,8 @@ LogicalResult EntryPoint::lower(Operation *op) {
   if (isa<func::ReturnOp, ViewLikeOpInterface, memref::GetGlobalOp>(op) ||
       op->hasTrait<OpTrait::ConstantLike>())
     return success();
-  return op->emitOpError("has no call in the runtime: it should be in a kernel");
+  return op->emitOpError(
+      "has no call in the runtime: it should be in a kernel");
 }
 
 LogicalResult EntryPoint::run(Manifest &manifest) {
@@ -385,13 +413,14 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
       return function.emitOpError() << "expects buffers, got " << type;
   Location loc = function.getLoc();
   std::string entry = ("mpcomm_" + function.getSymName()).str();
-  if (module.lookupSymbol(entry))
+  if (symbols.lookup(entry))
     return function.emitOpError()
            << "cannot have entry point '" << entry << "': the name is taken";
   OpBuilder top(function);
   auto lowered = LLVM::LLVMFuncOp::create(
       top, loc, entry,
       LLVM::LLVMFunctionType::get(i32, {pointer, pointer, pointer}));
+  symbols.insert(lowered);
   Block *body = lowered.addEntryBlock(builder);
   context = body->getArgument(0);
   builder.setInsertionPointToStart(body);
@@ -404,7 +433,7 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
     slots = LLVM::AllocaOp::create(builder, loc, pointer, pointer,
                                    constant(i64, maxOperands));
   unsigned numArguments = function.getNumArguments();
-  bool hasArena = function->hasAttr("mprt.arena_bytes");
+  bool hasArena = function->hasAttr(mprt::kArenaBytesAttr);
   for (unsigned i = 0; i < numArguments; ++i) {
     if (hasArena && i + 1 == numArguments) {
       arguments.push_back(body->getArgument(2));
@@ -418,18 +447,24 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
   for (Operation &op : source)
     if (failed(lower(&op)))
       return failure();
-  auto status = module.lookupSymbol<LLVM::LLVMFuncOp>("mprt_status_of");
-  if (!status) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(module.getBody());
-    status = LLVM::LLVMFuncOp::create(
-        builder, loc, "mprt_status_of",
-        LLVM::LLVMFunctionType::get(i32, {pointer}));
-  }
+  LLVM::LLVMFuncOp status = declare("mprt_status_of", {pointer});
   Value result =
       LLVM::CallOp::create(builder, loc, status, context).getResult();
   LLVM::ReturnOp::create(builder, loc, result);
   return manifest.addFunction(function, entry, events, std::move(collectives));
+}
+
+/// Symbols of the runtime and of what it reads are not to be had.
+static LogicalResult checkNames(ModuleOp module) {
+  for (auto symbol : module.getOps<SymbolOpInterface>()) {
+    StringRef name = symbol.getName();
+    if (!isa<LLVM::LLVMFuncOp>(symbol.getOperation()) &&
+        (name.starts_with("mprt_") || name == "mpcomm_manifest" ||
+         name == "mpcomm_abi_version"))
+      return symbol->emitOpError()
+             << "has the name '" << name << "', which is the runtime's";
+  }
+  return success();
 }
 
 namespace {
@@ -441,19 +476,23 @@ struct ConvertMPRTToLLVM
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Manifest manifest(module, cpu, features);
-    Descriptors descriptors(module);
+    if (failed(checkNames(module)))
+      return signalPassFailure();
+    SymbolTable symbols(module);
+    Descriptors descriptors(symbols);
     SmallVector<func::FuncOp> functions;
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
         functions.push_back(function);
     for (func::FuncOp function : functions)
-      if (failed(EntryPoint(function, module, descriptors).run(manifest)))
+      if (failed(
+              EntryPoint(function, module, symbols, descriptors).run(manifest)))
         return signalPassFailure();
     for (func::FuncOp function : functions)
-      function.erase();
+      symbols.erase(function);
     for (auto global :
          llvm::make_early_inc_range(module.getOps<memref::GlobalOp>()))
-      global.erase();
+      symbols.erase(global);
 
     OpBuilder builder(module.getContext());
     builder.setInsertionPointToStart(module.getBody());
@@ -464,8 +503,8 @@ struct ConvertMPRTToLLVM
     descriptors.string(manifest.str(), "mpcomm_manifest");
     for (auto mesh : llvm::make_early_inc_range(module.getOps<MeshOp>()))
       mesh.erase(); // the manifest has it
-    module->removeAttr("mprt.communicators");
-    module->removeAttr("mprt.mesh");
+    module->removeAttr(mprt::kCommunicatorsAttr);
+    module->removeAttr(mprt::kMeshAttr);
   }
 };
 

@@ -27,7 +27,7 @@ static Array shapeOf(ShapedType type) {
 
 Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
   root["abi"] = MPRT_ABI_VERSION;
-  root["producer"] = "mpcomm 0.1.0";
+  root["producer"] = "mpcomm " MPCOMM_VERSION;
   root["program"] = module.getName().value_or("program");
   Array featureList;
   for (StringRef feature : llvm::split(features, ','))
@@ -37,7 +37,7 @@ Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
                           {"cpu", cpu.str()},
                           {"features", std::move(featureList)}};
   Object mesh{{"name", ""}, {"axes", Array()}};
-  auto name = module->getAttrOfType<FlatSymbolRefAttr>("mprt.mesh");
+  auto name = module->getAttrOfType<FlatSymbolRefAttr>(mprt::kMeshAttr);
   for (auto op : module.getOps<MeshOp>()) {
     if (name && op.getSymName() != name.getValue())
       continue;
@@ -50,7 +50,7 @@ Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
   }
   root["mesh"] = std::move(mesh);
   Array communicators;
-  if (auto list = module->getAttrOfType<ArrayAttr>("mprt.communicators"))
+  if (auto list = module->getAttrOfType<ArrayAttr>(mprt::kCommunicatorsAttr))
     for (Attribute entry : list) {
       Array axes;
       for (Attribute axis : cast<ArrayAttr>(entry))
@@ -62,21 +62,22 @@ Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
 
 LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                                     int64_t events, Array collectives) {
-  auto results = function->getAttrOfType<ArrayAttr>("mprt.results");
-  auto arena = function->getAttrOfType<IntegerAttr>("mprt.arena_bytes");
+  auto results = function->getAttrOfType<ArrayAttr>(mprt::kResultsAttr);
+  auto arena = function->getAttrOfType<IntegerAttr>(mprt::kArenaBytesAttr);
   if (!results || !arena)
-    return function.emitOpError("expects 'mprt.results' and "
-                                "'mprt.arena_bytes': run "
-                                "mpcomm-bufferize-step and mpcomm-plan-memory "
-                                "first");
+    return function.emitOpError()
+           << "expects '" << mprt::kResultsAttr << "' and '"
+           << mprt::kArenaBytesAttr
+           << "': run mpcomm-bufferize-step and mpcomm-plan-memory first";
   unsigned numOwn = 0; // results with buffers of their own
   for (Attribute result : results)
     numOwn += cast<DictionaryAttr>(result)
-                  .getAs<IntegerAttr>("argument")
+                  .getAs<IntegerAttr>(mprt::kResultArgument)
                   .getInt() < 0;
   unsigned numArguments = function.getNumArguments();
   if (numArguments < numOwn + 1)
-    return function.emitOpError("has fewer arguments than 'mprt.results' says");
+    return function.emitOpError()
+           << "has fewer arguments than '" << mprt::kResultsAttr << "' says";
   numArguments -= numOwn + 1; // and the arena
 
   Array arguments;
@@ -95,7 +96,8 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
         {"role", role ? stringifyRole(role.getValue()) : StringRef("batch")},
         {"dtype", dtype},
         {"shape", shapeOf(type)},
-        {"access", function.getArgAttr(i, "mprt.update") ? "update" : "read"}};
+        {"access",
+         function.getArgAttr(i, mprt::kUpdateAttr) ? "update" : "read"}};
     if (auto value = function.getArgAttrOfType<FloatAttr>(i, kDefaultAttr))
       argument["default"] = value.getValueAsDouble();
     if (auto range = function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
@@ -109,10 +111,11 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
   Array resultList;
   for (auto [i, entry] : llvm::enumerate(results)) {
     auto attrs = cast<DictionaryAttr>(entry);
-    auto type = cast<RankedTensorType>(attrs.getAs<TypeAttr>("type").getValue());
+    auto type = cast<RankedTensorType>(
+        attrs.getAs<TypeAttr>(mprt::kResultType).getValue());
     auto role = attrs.getAs<RoleAttr>(kRoleAttr);
     auto name = attrs.getAs<StringAttr>(kNameAttr);
-    int64_t argument = attrs.getAs<IntegerAttr>("argument").getInt();
+    int64_t argument = attrs.getAs<IntegerAttr>(mprt::kResultArgument).getInt();
     StringRef dtype = manifestType(type.getElementType());
     if (dtype.empty())
       return function.emitOpError() << "result #" << i << " has elements of "
@@ -129,7 +132,7 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
       result["targets"] = targets.getValue();
     resultList.push_back(std::move(result));
   }
-  auto buckets = function->getAttrOfType<IntegerAttr>("mprt.bucket_bytes");
+  auto buckets = function->getAttrOfType<IntegerAttr>(mprt::kBucketBytesAttr);
   functions.push_back(Object{
       {"name", function.getSymName().str()},
       {"entry", entry.str()},

@@ -18,17 +18,18 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
-static LogicalResult definePacked(ModuleOp module, LLVM::LLVMFuncOp wrapper) {
+static LogicalResult definePacked(const SymbolTable &symbols,
+                                  LLVM::LLVMFuncOp wrapper) {
   StringRef name = wrapper.getSymName().drop_back(StringRef(".packed").size());
-  auto kernel = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  auto kernel = symbols.lookup<LLVM::LLVMFuncOp>(name);
   if (!kernel || kernel.isExternal())
     return wrapper.emitOpError() << "expects a kernel '" << name
                                  << "' that is lowered to an llvm.func";
-  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  auto pointer = LLVM::LLVMPointerType::get(wrapper.getContext());
   for (Type type : kernel.getArgumentTypes())
     if (type != pointer)
       return kernel.emitOpError("expects one pointer for each operand");
-  OpBuilder builder(module.getContext());
+  OpBuilder builder(wrapper.getContext());
   Location loc = wrapper.getLoc();
   Block *body = wrapper.addEntryBlock(builder);
   wrapper.setLinkage(LLVM::Linkage::Internal);
@@ -50,9 +51,10 @@ namespace {
 
 struct PackKernels : public mpcomm::impl::PackKernelsPassBase<PackKernels> {
   void runOnOperation() override {
+    SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())
       if (function.isExternal() && function.getSymName().ends_with(".packed"))
-        if (failed(definePacked(getOperation(), function)))
+        if (failed(definePacked(symbols, function)))
           return signalPassFailure();
   }
 };

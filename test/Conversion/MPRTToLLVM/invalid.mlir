@@ -37,3 +37,31 @@ func.func @scattered(%x: memref<16xf32>, %y: memref<16xf32>, %arena: memref<0xi8
   mprt.start "all_reduce" "sum" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x, %y : memref<16xf32>, memref<16xf32>)
   return
 }
+
+// -----
+
+memref.global "private" @c : memref<4xf32>
+func.func @no_value(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @below {{names 'c', expected a constant whose elements are known}}
+  %c = memref.get_global @c : memref<4xf32>
+  mprt.copy %c, %x : memref<4xf32>, memref<4xf32>
+  return
+}
+
+// -----
+
+memref.global "private" constant @c : memref<4xf32> = dense_resource<lost>
+func.func @lost_value(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @below {{names 'c', expected a constant whose elements are known}}
+  %c = memref.get_global @c : memref<4xf32>
+  mprt.copy %c, %x : memref<4xf32>, memref<4xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{has the name 'mprt_launch', which is the runtime's}}
+func.func private @mprt_launch(memref<4xf32>)
+func.func @f(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  return
+}

@@ -20,6 +20,8 @@ Donations::Donations(Block &block) {
   if (!function || !block.isEntryBlock())
     return;
   Operation *terminator = block.getTerminator();
+  if (!terminator->hasTrait<OpTrait::ReturnLike>())
+    return;
   for (BlockArgument argument : block.getArguments()) {
     auto result = function.getArgAttrOfType<IntegerAttr>(
         argument.getArgNumber(), kDonatedAttr);
@@ -32,14 +34,11 @@ Donations::Donations(Block &block) {
   }
 }
 
-/// Whether the memory of `tensor` can take `result`: nothing but the group
-/// reads `tensor` from now on, and the group reads it by the index that it
-/// writes the result by. `isRead` tells whether it reads it at all.
-static bool canHold(const Grouping &grouping, const Group &group,
-                    OpResult result, Value tensor, bool &isRead) {
-  if (tensor.getType() != result.getType() ||
-      grouping.getLastUse(&group, tensor) > group.slot)
-    return false;
+/// Whether the inputs of the group allow `tensor` to be replaced by `result`:
+/// each is read by the index that the result is written by. `isRead` tells
+/// whether one is `tensor` at all.
+static bool readsWhereWritten(const Group &group, OpResult result, Value tensor,
+                              bool &isRead) {
   const Member *maker = llvm::find_if(group.members, [&](const Member &m) {
     return m.op == result.getOwner();
   });
@@ -54,13 +53,29 @@ static bool canHold(const Grouping &grouping, const Group &group,
       if (getIndex(member, *operand) != written)
         return false;
     }
+    if (llvm::is_contained(getCapturedTensors(op), tensor)) {
+      isRead = true;
+      return false;
+    }
+  }
+  return !isRead || !isAccumulated(group, *maker);
+}
+
+/// Whether the memory of `tensor` can take `result`: nothing but the group
+/// reads `tensor` from now on, and the group reads it by the index that it
+/// writes the result by. `isRead` tells whether it reads it at all.
+static bool canHold(const Grouping &grouping, const Group &group,
+                    OpResult result, Value tensor, bool &isRead) {
+  if (tensor.getType() != result.getType() ||
+      !readsWhereWritten(group, result, tensor, isRead))
+    return false;
+  for (const Member &member : group.members) {
+    auto op = cast<LinalgOp>(member.op);
     for (auto [i, init] : llvm::enumerate(op.getDpsInits()))
       if (init == tensor && readsInit(op, i))
         return false;
-    if (llvm::is_contained(getCapturedTensors(op), tensor))
-      return false;
   }
-  return !isRead || !isAccumulated(group, *maker);
+  return grouping.getLastUse(&group, tensor) <= group.slot;
 }
 
 SmallVector<Destination> mpcomm::chooseDestinations(const Grouping &grouping,
@@ -73,9 +88,15 @@ SmallVector<Destination> mpcomm::chooseDestinations(const Grouping &grouping,
   for (OpResult result : operands.outputs) {
     Destination destination{result, nullptr};
     auto op = cast<LinalgOp>(result.getOwner());
-    if (readsInit(op, result.getResultNumber()))
+    if (readsInit(op, result.getResultNumber())) {
       destination.tensor =
           op.getDpsInitOperand(result.getResultNumber())->get();
+      bool isRead;
+      bool inPlace =
+          readsWhereWritten(group, result, destination.tensor, isRead);
+      destination.isUpdated = isRead && inPlace;
+      destination.isInput = isRead && !inPlace;
+    }
     chosen.push_back(destination);
   }
   auto take = [&](Destination &destination, Value tensor) {
@@ -99,7 +120,8 @@ SmallVector<Destination> mpcomm::chooseDestinations(const Grouping &grouping,
         break;
       Operation *def = input.getDefiningOp();
       if (isa_and_nonnull<linalg::ContractOp, mprt::LaunchOp>(def) &&
-          grouping.getLastUse(&group, input) < 0)
+          input.getType() == destination.result.getType() &&
+          !grouping.hasUseOutside(&group, input))
         (void)take(destination, input);
     }
   return chosen;

@@ -130,7 +130,7 @@ LogicalResult BlockRewriter::rewrite(Group &group) {
         chooseDestinations(grouping, group, operands, donations, reuseOperands);
     llvm::DenseSet<Value> updated;
     for (const Destination &destination : destinations)
-      if (destination.tensor)
+      if (destination.tensor && !destination.isInput)
         updated.insert(destination.tensor);
     for (Value input : operands.inputs)
       if (!updated.contains(input))
@@ -155,21 +155,28 @@ LogicalResult BlockRewriter::rewrite(Group &group) {
 
 void BlockRewriter::sinkViews() {
   // A launch may stand before a view that it reads, or behind one that reads
-  // it: each view goes to its first user.
-  SmallVector<Operation *> views;
-  for (Operation &op : block)
-    if (isView(&op))
+  // it: each view goes to the first op, views aside, that needs it or a view of
+  // it. Views keep their order among themselves, in which each stands behind
+  // those that it is a view of.
+  llvm::DenseMap<Operation *, int64_t> place;
+  SmallVector<Operation *> views, others;
+  for (Operation &op : block) {
+    if (isView(&op)) {
       views.push_back(&op);
-  for (Operation *view : llvm::reverse(views)) {
-    Operation *first = nullptr;
-    for (Operation *user : view->getUsers()) {
-      Operation *op = block.findAncestorOpInBlock(*user);
-      if (op && (!first || op->isBeforeInBlock(first)))
-        first = op;
+      continue;
     }
-    if (first && first->getPrevNode() != view)
-      view->moveBefore(first);
+    place[&op] = others.size();
+    others.push_back(&op);
   }
+  for (Operation *view : llvm::reverse(views)) {
+    int64_t first = others.size() - 1; // the terminator, before other blocks
+    for (Operation *user : view->getUsers())
+      if (Operation *op = block.findAncestorOpInBlock(*user))
+        first = std::min(first, place.lookup(op));
+    place[view] = first;
+  }
+  for (Operation *view : views)
+    view->moveBefore(others[place.lookup(view)]);
 }
 
 LogicalResult BlockRewriter::run() {
@@ -204,15 +211,15 @@ void FormKernels::runOnOperation() {
     if (function.isExternal() || function->hasAttr(mprt::kKernelAttr))
       continue;
     Counts counts;
-    SmallVector<Block *> blocks;
+    llvm::SetVector<Block *> blocks;
     function.walk([&](Operation *op) {
       bool isCandidate =
           isa<linalg::LinalgOp>(op) || op->hasAttr(kScatterAddAttr);
       for (Operation *parent = op->getParentOp(); isCandidate && parent;
            parent = parent->getParentOp())
         isCandidate = !parent->hasAttr(kScatterAddAttr);
-      if (isCandidate && !llvm::is_contained(blocks, op->getBlock()))
-        blocks.push_back(op->getBlock());
+      if (isCandidate)
+        blocks.insert(op->getBlock());
     });
     for (Block *block : blocks)
       if (failed(

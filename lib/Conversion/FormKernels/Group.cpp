@@ -78,7 +78,7 @@ static bool isCheap(LinalgOp op) {
       continue;
     bool isSlow = isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp,
                       arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(nested);
-    if (!isa<arith::ArithDialect>(nested.getDialect()) || isSlow)
+    if (!isa_and_nonnull<arith::ArithDialect>(nested.getDialect()) || isSlow)
       return false;
     ++count;
   }

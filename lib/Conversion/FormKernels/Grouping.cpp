@@ -59,16 +59,10 @@ static bool isZeroFill(linalg::FillOp fill) {
          matchPattern(fill.value(), m_Zero());
 }
 
-/// Whether an op belongs into a kernel.
+/// Whether an op other than a fill belongs into a kernel.
 static bool isKernelOp(Operation *op) {
-  if (op->hasAttr(kScatterAddAttr))
-    return true;
-  auto linalgOp = dyn_cast<LinalgOp>(op);
-  if (!linalgOp || isa<linalg::ContractionOpInterface>(op))
-    return false;
-  if (auto fill = dyn_cast<linalg::FillOp>(op))
-    return !isInitOnly(fill) && !isZeroFill(fill);
-  return true;
+  return op->hasAttr(kScatterAddAttr) ||
+         (isa<LinalgOp>(op) && !isa<linalg::ContractionOpInterface>(op));
 }
 
 /// Reports what no kernel can hold.
@@ -105,8 +99,15 @@ LogicalResult Grouping::collect() {
   int64_t position = 0;
   for (Operation &op : block) {
     positions[&op] = position++;
-    if (!isKernelOp(&op))
+    if (auto fill = dyn_cast<linalg::FillOp>(op)) {
+      bool initOnly = isInitOnly(fill);
+      if (initOnly)
+        initFills.insert(fill);
+      if (initOnly || isZeroFill(fill))
+        continue;
+    } else if (!isKernelOp(&op)) {
       continue;
+    }
     auto group = std::make_unique<Group>();
     Member member{&op, positions[&op], {}};
     group->slot = member.position;
@@ -144,49 +145,56 @@ int64_t Grouping::getSlot(Value value) const {
   Operation *def = stripViews(value).getDefiningOp();
   if (!def || def->getBlock() != &block || isView(def))
     return -1;
-  if (auto fill = dyn_cast<linalg::FillOp>(def); fill && isInitOnly(fill))
+  if (initFills.contains(def))
     return -1;
   if (Group *group = lookup(def))
     return group->slot;
   return positions.lookup(def);
 }
 
-/// Calls `visit` with each op that needs `value`, through views.
-static void forEachUser(Block &block, Value value,
-                        function_ref<void(Operation *)> visit) {
-  for (Operation *user : value.getUsers()) {
+/// Calls `visit` with each op that needs `value`, through views, until it
+/// returns true; null stands for one in another block. Whether it did.
+static bool anyUser(Block &block, Value value,
+                    function_ref<bool(Operation *)> visit) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
     Operation *op = block.findAncestorOpInBlock(*user);
-    if (op && isView(op)) {
-      for (Value result : op->getResults())
-        forEachUser(block, result, visit);
-      continue;
-    }
-    visit(op);
-  }
+    if (!op || !isView(op))
+      return visit(op);
+    return llvm::any_of(op->getResults(), [&](Value result) {
+      return anyUser(block, result, visit);
+    });
+  });
 }
 
 int64_t Grouping::getFirstUse(const Group *a, const Group *b,
                               Value value) const {
   int64_t first = kNever;
-  forEachUser(block, value, [&](Operation *op) {
+  (void)anyUser(block, value, [&](Operation *op) {
     Group *group = lookup(op);
-    if (!op || (group && (group == a || group == b)))
-      return;
-    first = std::min(first, group ? group->slot : positions.lookup(op));
+    // What another block uses, the block's end is early enough for.
+    if (op && (!group || (group != a && group != b)))
+      first = std::min(first, group ? group->slot : positions.lookup(op));
+    return false;
   });
   return first;
 }
 
 int64_t Grouping::getLastUse(const Group *group, Value value) const {
   int64_t last = -1;
-  forEachUser(block, value, [&](Operation *op) {
+  (void)anyUser(block, value, [&](Operation *op) {
     Group *user = lookup(op);
     if (!op)
       last = kNever;
     else if (user != group || !group)
       last = std::max(last, user ? user->slot : positions.lookup(op));
+    return last == kNever;
   });
   return last;
+}
+
+bool Grouping::hasUseOutside(const Group *group, Value value) const {
+  return anyUser(block, value,
+                 [&](Operation *op) { return !op || lookup(op) != group; });
 }
 
 bool Grouping::isUsedOutside(const Group *group, OpResult result) const {

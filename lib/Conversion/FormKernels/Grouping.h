@@ -23,6 +23,7 @@
 #define MPCOMM_LIB_CONVERSION_FORMKERNELS_GROUPING_H
 
 #include "Group.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace mpcomm {
 
@@ -43,6 +44,9 @@ public:
   bool isUsedOutside(const Group *group, mlir::OpResult result) const;
   /// The greatest slot of what uses the value outside of `group`; -1: nothing.
   int64_t getLastUse(const Group *group, mlir::Value value) const;
+  /// Whether anything outside of `group` needs the value, through views. Time:
+  /// up to the first such use.
+  bool hasUseOutside(const Group *group, mlir::Value value) const;
 
 private:
   mlir::LogicalResult collect();
@@ -59,6 +63,7 @@ private:
   unsigned maxOperands;
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
   llvm::DenseMap<mlir::Operation *, Group *> groupOf;
+  llvm::DenseSet<mlir::Operation *> initFills; // that only inits start from
   llvm::SmallVector<std::unique_ptr<Group>> groups; // null: merged away
   llvm::DenseMap<Group *, size_t> numberOf;
 };

@@ -14,6 +14,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -139,12 +140,15 @@ FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
                   : linalg::FillOp();
   Value rows, ids;
   for (Value tensor : getCapturedTensors(op)) {
-    auto type = cast<RankedTensorType>(tensor.getType());
+    auto type = cast<TensorType>(tensor.getType());
     (isa<FloatType>(type.getElementType()) ? rows : ids) = tensor;
   }
   if (!fill || !rows || !ids)
     return op->emitOpError("marked mpcomm.scatter_add, expected a loop that "
                            "adds rows to a filled tensor");
+  if (!fill.value().getDefiningOp<arith::ConstantOp>())
+    return op->emitOpError("marked mpcomm.scatter_add, expected the tensor to "
+                           "be filled with a constant");
   inputs.assign({rows, ids});
   KernelBuilder kernel(op->getLoc(), inputs, {op->getResult(0)});
   if (failed(kernel.cloneConstants(op))) {

@@ -25,7 +25,8 @@ struct Donations {
 struct Destination {
   mlir::OpResult result;
   mlir::Value tensor;     // null: a new one
-  bool isUpdated = false; // the kernel reads the destination's old content
+  bool isUpdated = false; // the kernel reads the destination as its input
+  bool isInput = false;   // the kernel reads the tensor apart from that
 };
 
 /// Chooses destinations, in the order of `operands.outputs`: the tensor that

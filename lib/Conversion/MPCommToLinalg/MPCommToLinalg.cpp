@@ -41,7 +41,8 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns) {
 
 /// Compute ops: those that say what they cost.
 static bool isCompute(Operation *op) {
-  return isa<MPCommDialect>(op->getDialect()) && isa<CostOpInterface>(op);
+  return isa_and_nonnull<MPCommDialect>(op->getDialect()) &&
+         isa<CostOpInterface>(op);
 }
 
 static bool isElementwiseOnTensors(Operation *op) {

@@ -76,3 +76,40 @@ func.func @accumulate(%x: tensor<4x8xf32>, %sum: tensor<4xf32>) -> tensor<4xf32>
   } -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// An op that reads the tensor that it starts from as its input too, where it
+// writes it: the destination serves for both.
+#id = affine_map<(d0) -> (d0)>
+// CHECK-LABEL: func.func @start_is_input
+//       CHECK: mprt.launch @kernel_mulf_addf_0 outs(%arg0 : tensor<8xf32>)
+//       CHECK: func.func private @kernel_mulf_addf_0(%[[D:.+]]: tensor<8xf32>) ->
+//       CHECK: linalg.generic {{.*}} ins(%[[D]] : tensor<8xf32>) outs(%[[D]] : tensor<8xf32>)
+func.func @start_is_input(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%x : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %m = arith.mulf %a, %a : f32
+    %s = arith.addf %o, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+// Where it reads it elsewhere, it has a copy.
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#flip = affine_map<(d0, d1) -> (d1, d0)>
+// CHECK-LABEL: func.func @start_is_input_elsewhere
+//       CHECK: mprt.launch @kernel_addf_0 ins(%arg0 : tensor<8x8xf32>) outs(%arg0 : tensor<8x8xf32>)
+//       CHECK: func.func private @kernel_addf_0(%[[X:.+]]: tensor<8x8xf32>, %[[D:.+]]: tensor<8x8xf32>) ->
+//       CHECK: linalg.generic {{.*}} ins(%[[X]] : tensor<8x8xf32>) outs(%[[D]] : tensor<8x8xf32>)
+func.func @start_is_input_elsewhere(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = linalg.generic {indexing_maps = [#flip, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x8xf32>) outs(%x : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}

@@ -40,16 +40,17 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
       the result is written: the old contents of what the result replaces.
 
     *Guarantees*: one function per kernel and layout of operands, whose
-    arguments are buffers of offset 0 with the strides of the launch, and whose
-    body is scf, vector, memref, arith and math. A kernel with no launch is
-    erased. A destination that is also read as an input is read before it is
-    written, element by element. Buffers of i1 become bytes (i8, 0 or 1).
+    arguments are buffers of offset 0 with the strides of the launch (for empty
+    buffers: row-major ones), and whose body is scf, vector, memref, arith and
+    math. A kernel with no launch is erased; one that anything but a launch
+    names is an error. A destination that is also read as an input is read
+    before it is written, element by element. Buffers of i1 become bytes (i8, 0
+    or 1).
 
     *Numerics*: reassociating. A sum over a row is taken in one partial sum per
     vector lane, folded pairwise at the end; a sum over rows in groups of up to
     four rows, in order. Half precision is computed in f32 and rounded where it
-    is stored or cast. Multiply-add may be contracted. A division of a row by a
-    value of the row is a product with its reciprocal (one more rounding).
+    is stored or cast. Multiply-add may be contracted.
 
     Example:
     ```mlir
@@ -76,7 +77,7 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "unsigned", "512",
-           "bits of the target's vector registers">,
+           "bits of the target's vector registers: a power of two, at least 32">,
     Option<"unrollColumns", "unroll-columns", "unsigned", "256",
            "rows of up to this many columns are kept in registers between "
            "passes">
@@ -205,9 +206,9 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
 def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups linalg ops into kernels, each one pass over memory";
   let description = [{
-    Assumes: functions of one block of pure ops on tensors (as
-    `convert-mpcomm-to-linalg` leaves them) and ops that this pass does not
-    know, such as collectives, which keep their order.
+    Assumes: blocks of pure ops on tensors (as `convert-mpcomm-to-linalg` leaves
+    them) and ops that this pass does not know, such as collectives, which keep
+    their order. Each block is grouped by itself.
 
     Guarantees: every linalg op but contractions and fills of zero that
     something else reads, and every loop marked `mpcomm.scatter_add`, is in a
@@ -373,8 +374,7 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     each gets the declaration of a wrapper `<kernel>.packed` that
     `mpcomm-pack-kernels` defines. The globals `mpcomm_abi_version` and
     `mpcomm_manifest` are there. A start records an event on the compute stream
-    for its communicator to wait for, unless nothing was computed since the
-    last one.
+    for its communicator to wait for.
 
     Numerics: exact.
 

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 using namespace mlir;
 
@@ -35,10 +36,7 @@ Evaluator::Evaluator(const KernelModel &model, const Schedule &schedule,
   top.setInsertionPoint(block.getTerminator());
   for (BlockArgument argument : block.getArguments()) {
     auto type = cast<MemRefType>(argument.getType());
-    auto [strides, offset] = type.getStridesAndOffset();
-    int64_t span = 1;
-    for (auto [size, stride] : llvm::zip(type.getShape(), strides))
-      span = size == 0 ? 0 : span + (size - 1) * stride;
+    int64_t span = *mprt::spanOf(type); // layouts have known strides
     auto flatType = MemRefType::get({span}, type.getElementType());
     if (type == flatType) {
       flats.push_back(argument);
@@ -248,8 +246,13 @@ static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
 }
 
 bool Evaluator::isColumnIndex(linalg::LinalgOp op, Value value) const {
-  while (auto cast = value.getDefiningOp<arith::IndexCastOp>())
+  // Through casts that keep the number of every column.
+  while (auto cast = value.getDefiningOp<arith::IndexCastOp>()) {
+    auto type = dyn_cast<IntegerType>(cast.getType());
+    if (type && !llvm::isIntN(type.getWidth(), model.columns() - 1))
+      return false;
     value = cast.getIn();
+  }
   auto index = value.getDefiningOp<linalg::IndexOp>();
   return index &&
          model.loops.find(op)->second[index.getDim()] == model.column();
@@ -353,14 +356,6 @@ Value Evaluator::bodyOp(linalg::LinalgOp op, Operation *inner, Row &atRow,
     operands.push_back(body(op, operand, atRow, chunk));
     wide |= lanesOf(operands.back()) != 0;
   }
-  if (isa<arith::DivFOp>(inner) && wide && !lanesOf(operands[1])) {
-    // One division a row instead of one a chunk.
-    Value one = constant(row.getFloatAttr(operands[1].getType(), 1.0));
-    Value inverse = arith::DivFOp::create(row, loc, one, operands[1]);
-    return arith::MulFOp::create(code, loc, operands[0],
-                                 lanes(inverse, atRow, *chunk),
-                                 arith::FastMathFlags::contract);
-  }
   if (wide)
     for (Value &operand : operands)
       operand = lanes(operand, atRow, *chunk);
@@ -377,6 +372,15 @@ Value Evaluator::bodyOp(linalg::LinalgOp op, Operation *inner, Row &atRow,
     Value narrow = arith::TruncFOp::create(b, loc, withLanesOf(element, type),
                                            operands[0]);
     return arith::ExtFOp::create(b, loc, type, narrow);
+  }
+  if (isa<arith::BitcastOp>(inner)) {
+    // Bits are those of the element's own type.
+    Type from = inner->getOperand(0).getType();
+    if (from == element)
+      return operands[0];
+    Value bits = toMemory(b, loc, operands[0], from);
+    bits = arith::BitcastOp::create(b, loc, withLanesOf(element, type), bits);
+    return fromMemory(b, loc, bits, element);
   }
   OperationState state(loc, inner->getName());
   state.addOperands(operands);

@@ -42,6 +42,7 @@ using mprt::LaunchOp;
 struct GenerateKernelsPass
     : impl::GenerateKernelsPassBase<GenerateKernelsPass> {
   using GenerateKernelsPassBase::GenerateKernelsPassBase;
+  LogicalResult initialize(MLIRContext *context) override;
   void runOnOperation() override;
 
 private:
@@ -51,6 +52,15 @@ private:
   func::FuncOp generate(func::FuncOp kernel, ArrayRef<MemRefType> layouts);
 };
 } // namespace
+
+/// The strides of an empty buffer, which no type tells: row-major ones of the
+/// smallest buffer that holds it.
+static SmallVector<int64_t> stridesOfEmpty(ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> strides(shape.size(), 1);
+  for (int64_t d = static_cast<int64_t>(shape.size()) - 2; d >= 0; --d)
+    strides[d] = strides[d + 1] * std::max<int64_t>(shape[d + 1], 1);
+  return strides;
+}
 
 /// The buffers of a launch as its kernel sees them: offset 0, same strides,
 /// bytes for i1.
@@ -63,6 +73,13 @@ static FailureOr<SmallVector<MemRefType>> layoutsOf(LaunchOp launch) {
                                   << ", expected a buffer";
     SmallVector<int64_t> strides;
     int64_t offset;
+    if (memref.getNumElements() == 0) {
+      strides = stridesOfEmpty(memref.getShape());
+      layouts.push_back(MemRefType::get(
+          memref.getShape(), memref.getElementType(),
+          StridedLayoutAttr::get(launch.getContext(), 0, strides)));
+      continue;
+    }
     if (failed(memref.getStridesAndOffset(strides, offset)) ||
         llvm::is_contained(strides, ShapedType::kDynamic) ||
         llvm::any_of(strides, [](int64_t stride) { return stride < 0; }))
@@ -152,6 +169,31 @@ LogicalResult GenerateKernelsPass::specialise(func::FuncOp kernel,
   return success();
 }
 
+/// Kernels are erased: nothing but launches may name them.
+static LogicalResult checkUses(ModuleOp module, const SymbolTable &symbols,
+                               llvm::function_ref<bool(Operation *)> isKernel) {
+  auto uses = SymbolTable::getSymbolUses(&module.getBodyRegion());
+  if (!uses)
+    return success();
+  for (const SymbolTable::SymbolUse &use : *uses) {
+    Operation *named =
+        symbols.lookup(use.getSymbolRef().getRootReference().getValue());
+    if (named && !isa<LaunchOp>(use.getUser()) && isKernel(named))
+      return use.getUser()->emitOpError()
+             << "names kernel " << use.getSymbolRef()
+             << ", expected only mprt.launch to do so";
+  }
+  return success();
+}
+
+LogicalResult GenerateKernelsPass::initialize(MLIRContext *context) {
+  if (llvm::isPowerOf2_32(vectorBits) && vectorBits >= 32 && vectorBits <= 4096)
+    return success();
+  return emitError(UnknownLoc::get(context))
+         << "expected 'vector-bits' to be a power of two in [32, 4096], got "
+         << vectorBits.getValue();
+}
+
 void GenerateKernelsPass::runOnOperation() {
   ModuleOp module = getOperation();
   SymbolTable symbols(module);
@@ -159,6 +201,9 @@ void GenerateKernelsPass::runOnOperation() {
   for (func::FuncOp function : module.getOps<func::FuncOp>())
     if (function->hasAttr(mprt::kKernelAttr) && !function.isExternal())
       launches[function];
+  if (failed(checkUses(module, symbols,
+                       [&](Operation *op) { return launches.contains(op); })))
+    return signalPassFailure();
   module.walk([&](LaunchOp launch) {
     if (Operation *kernel = symbols.lookup(launch.getKernel()))
       if (auto it = launches.find(kernel); it != launches.end())

@@ -370,12 +370,18 @@ void KernelEmitter::emitPass(MutableArrayRef<Row> rows) {
   for (Sum &sum : sums) {
     for (auto [row, lanes] : llvm::zip(rows, sum.perRow)) {
       Operation *combiner = sum.result->combiner;
+      OpOperand &init = *sum.result->op.getDpsInitOperand(sum.result->index);
+      bool isAccumulated = sum.result->kind == Kind::Accumulate;
+      if (!lanes) { // no columns: the start stays
+        if (!isAccumulated)
+          row.values[sum.tensor] = eval.operand(init, row, nullptr);
+        continue;
+      }
       Value total = foldLanes(eval.code, loc, combiner, lanes, 1);
-      if (sum.result->kind == Kind::Accumulate) {
+      if (isAccumulated) {
         addToTarget(sum.tensor, row, total);
         continue;
       }
-      OpOperand &init = *sum.result->op.getDpsInitOperand(sum.result->index);
       TypedAttr start = matchUniformTensor(init.get());
       bool isNeutral = start == neutralOf(combiner);
       if (auto number = dyn_cast_or_null<FloatAttr>(start))

@@ -38,7 +38,8 @@ bool isSupportedInBody(Operation *op) {
     return true;
   if (isa<arith::ConstantOp>(op))
     return !isa<ShapedType>(op->getResult(0).getType());
-  return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+             op->getDialect()) &&
          op->getNumResults() == 1 && OpTrait::hasElementwiseMappableTraits(op);
 }
 

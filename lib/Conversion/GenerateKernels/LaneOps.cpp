@@ -16,16 +16,13 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 
 namespace mpcomm::kernels {
 
-Type computeType(Type element) {
-  if (element.isF16() || element.isBF16())
-    return Float32Type::get(element.getContext());
-  return element;
-}
+Type computeType(Type element) { return mpcomm::detail::getSumType(element); }
 
 Type memoryType(Type element) {
   if (element.isInteger(1))

@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 using namespace mlir;
 
@@ -59,10 +60,7 @@ LogicalResult emitScatterAdd(func::FuncOp tensorForm, int64_t skipped,
   auto toType = cast<MemRefType>(to.getType());
   auto flatten = [&](Value buffer) -> Value {
     auto type = cast<MemRefType>(buffer.getType());
-    auto [strides, offset] = type.getStridesAndOffset();
-    int64_t span = 1;
-    for (auto [size, stride] : llvm::zip(type.getShape(), strides))
-      span += (size - 1) * stride;
+    int64_t span = *mprt::spanOf(type); // layouts have known strides
     return memref::ReinterpretCastOp::create(
         b, loc, MemRefType::get({span}, type.getElementType()), buffer, 0,
         ArrayRef<int64_t>{span}, ArrayRef<int64_t>{1});

@@ -50,7 +50,8 @@ static int costOf(Operation &op) {
     return 25;
   if (isa<math::ExpOp, arith::DivFOp, math::RsqrtOp, math::SqrtOp>(op))
     return 15;
-  if (isa<math::MathDialect>(op.getDialect()) && !isa<math::AbsFOp>(op))
+  if (isa_and_nonnull<math::MathDialect>(op.getDialect()) &&
+      !isa<math::AbsFOp>(op))
     return 30;
   return 1;
 }

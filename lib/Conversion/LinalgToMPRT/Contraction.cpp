@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Contraction.h"
+#include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -15,7 +16,7 @@ using llvm::SmallVector;
 using llvm::SmallVectorImpl;
 
 /// The most batch dimensions of mprt_gemm_desc.
-static constexpr size_t kMaxBatch = 4;
+static constexpr size_t kMaxBatch = MPRT_GEMM_MAX_BATCH;
 /// More products than this for one contraction are refused.
 static constexpr int64_t kMaxProducts = 4096;
 

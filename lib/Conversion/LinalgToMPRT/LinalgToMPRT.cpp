@@ -48,8 +48,7 @@ private:
 
 } // namespace
 
-/// A window of `buffer` that starts `offset` elements further; its type says
-/// nothing of sizes but the element type matters and contiguity does not.
+/// The rest of `buffer` from `offset` elements after its first on, as a list.
 static Value offsetBuffer(OpBuilder &builder, Location loc, Value buffer,
                           int64_t offset) {
   if (offset == 0)
@@ -58,11 +57,12 @@ static Value offsetBuffer(OpBuilder &builder, Location loc, Value buffer,
   SmallVector<int64_t> strides;
   int64_t base;
   (void)type.getStridesAndOffset(strides, base);
+  int64_t rest = mprt::spanOf(type).value_or(offset + 1) - offset;
   auto moved = MemRefType::get(
-      {1}, type.getElementType(),
+      {rest}, type.getElementType(),
       StridedLayoutAttr::get(builder.getContext(), base + offset, {1}));
   return memref::ReinterpretCastOp::create(
-      builder, loc, moved, buffer, base + offset, ArrayRef<int64_t>{1},
+      builder, loc, moved, buffer, base + offset, ArrayRef<int64_t>{rest},
       ArrayRef<int64_t>{1});
 }
 
@@ -77,7 +77,7 @@ LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
   if (llvm::is_contained(sizes, 0)) { // an empty sum, or nothing at all
     auto target = cast<MemRefType>(op->getOperand(2).getType());
     rewriter.setInsertionPoint(op);
-    if (op->hasAttr("mprt.overwrite") && target.getNumElements() > 0)
+    if (op->hasAttr(mprt::kOverwriteAttr) && target.getNumElements() > 0)
       mprt::ZeroOp::create(rewriter, op->getLoc(), op->getOperand(2));
     rewriter.eraseOp(op);
     return success();
@@ -109,7 +109,8 @@ LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
   }
   SmallVector<StridedGemm, 0> products;
   std::string reason;
-  if (!planContraction(dims, !op->hasAttr("mprt.overwrite"), products, reason))
+  if (!planContraction(dims, !op->hasAttr(mprt::kOverwriteAttr), products,
+                       reason))
     return op->emitOpError() << "cannot be a matrix product: " << reason;
   rewriter.setInsertionPoint(op);
   for (const StridedGemm &p : products) {

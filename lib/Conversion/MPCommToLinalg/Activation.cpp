@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LinalgBuilder.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "Scalars.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "llvm/Support/MathExtras.h"
@@ -17,18 +16,8 @@ using namespace mpcomm;
 
 namespace {
 
-/// Arithmetic on scalars of one type.
-struct Scalars {
-  ImplicitLocOpBuilder &b;
-  Type type;
-
-  Value constant(double value) {
-    return makeConstant(b, b.getLoc(), type, value);
-  }
-  Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-
+/// With the functions that gelu is made of.
+struct GeluScalars : Scalars {
   /// Phi(x) = (1 + erf(x / sqrt 2)) / 2.
   Value normalCdf(Value x) {
     Value erf =
@@ -67,7 +56,7 @@ LogicalResult LowerGelu::matchAndRewrite(GeluOp op,
   LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
   auto body = [&](ImplicitLocOpBuilder &b, ArrayRef<Value> v) -> Value {
     Value x = v[0];
-    Scalars s{b, x.getType()};
+    GeluScalars s{{b, x.getType()}};
     if (!approximate)
       return s.mul(x, s.normalCdf(x));
     Value tanh = math::TanhOp::create(b, s.tanhArgument(x));
@@ -86,7 +75,7 @@ LogicalResult LowerGeluGrad::matchAndRewrite(GeluGradOp op,
   LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
   auto body = [&](ImplicitLocOpBuilder &b, ArrayRef<Value> v) -> Value {
     Value dy = v[0], x = v[1];
-    Scalars s{b, x.getType()};
+    GeluScalars s{{b, x.getType()}};
     if (!approximate) {
       // Phi(x) + x phi(x), phi the density of the normal distribution.
       Value square = s.mul(s.mul(x, x), s.constant(-0.5));
@@ -101,7 +90,7 @@ LogicalResult LowerGeluGrad::matchAndRewrite(GeluGradOp op,
     Value one = s.constant(1.0), half = s.constant(0.5);
     Value left = s.mul(half, s.add(t, one));
     Value inner = s.add(s.mul(s.mul(x, x), s.constant(3 * 0.044715)), one);
-    Value du = s.mul(inner, s.constant(Scalars::kSqrtTwoOverPi));
+    Value du = s.mul(inner, s.constant(GeluScalars::kSqrtTwoOverPi));
     Value dtanh = s.sub(one, s.mul(t, t));
     Value right = s.mul(s.mul(s.mul(half, x), dtanh), du);
     return s.mul(dy, s.add(left, right));

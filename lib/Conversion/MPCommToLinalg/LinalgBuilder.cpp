@@ -13,28 +13,6 @@
 using namespace mlir;
 using namespace mpcomm;
 
-Type mpcomm::getComputeType(Type element) {
-  auto type = dyn_cast<FloatType>(element);
-  if (type && type.getWidth() < 32)
-    return Float32Type::get(element.getContext());
-  return element;
-}
-
-Value mpcomm::castFloat(OpBuilder &builder, Location loc, Value value,
-                        Type type) {
-  auto from = dyn_cast<FloatType>(value.getType());
-  auto to = dyn_cast<FloatType>(type);
-  if (!from || !to || from == to)
-    return value;
-  if (from.getWidth() < to.getWidth())
-    return arith::ExtFOp::create(builder, loc, to, value);
-  if (from.getWidth() > to.getWidth())
-    return arith::TruncFOp::create(builder, loc, to, value);
-  // Two formats of one width meet in f32, which holds both.
-  Value wide = arith::ExtFOp::create(builder, loc, builder.getF32Type(), value);
-  return arith::TruncFOp::create(builder, loc, to, wide);
-}
-
 Value mpcomm::makeConstant(OpBuilder &builder, Location loc, Type type,
                            double value) {
   TypedAttr attr;
@@ -63,6 +41,8 @@ Value mpcomm::combine(OpBuilder &builder, Location loc, Reduction reduction,
   case Reduction::Mean:
     if (isFloat)
       return arith::AddFOp::create(builder, loc, lhs, rhs);
+    if (isBool)
+      return arith::OrIOp::create(builder, loc, lhs, rhs);
     return arith::AddIOp::create(builder, loc, lhs, rhs);
   case Reduction::Prod:
     if (isFloat)

@@ -21,16 +21,15 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mpcomm/Conversion/CastFloat.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 namespace mpcomm {
 
-/// f32 for floats narrower than that, else the type itself.
-mlir::Type getComputeType(mlir::Type element);
-
-/// `value`, a scalar, as a float of another width.
-mlir::Value castFloat(mlir::OpBuilder &builder, mlir::Location loc,
-                      mlir::Value value, mlir::Type type);
+/// The type in which elements of a type are computed: as they are summed.
+inline mlir::Type getComputeType(mlir::Type element) {
+  return detail::getSumType(element);
+}
 
 /// A constant of a float or integer type (index too).
 mlir::Value makeConstant(mlir::OpBuilder &builder, mlir::Location loc,

@@ -74,6 +74,12 @@ struct LowerSlice : public OpRewritePattern<SliceOp> {
   LogicalResult matchAndRewrite(SliceOp op,
                                 PatternRewriter &rewriter) const override {
     auto type = cast<RankedTensorType>(op.getType());
+    // A window that may begin where the operand ends.
+    if (type.getNumElements() == 0) {
+      rewriter.replaceOpWithNewOp<tensor::EmptyOp>(op, type.getShape(),
+                                                   type.getElementType());
+      return success();
+    }
     rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(
         op, type, op.getInput(), asFolded(rewriter, op.getStarts()),
         asFolded(rewriter, type.getShape()),
@@ -95,6 +101,8 @@ struct LowerConcatenate : public OpRewritePattern<ConcatenateOp> {
     for (Value input : op.getInputs()) {
       ArrayRef<int64_t> sizes =
           cast<RankedTensorType>(input.getType()).getShape();
+      if (llvm::is_contained(sizes, 0))
+        continue;
       result = tensor::InsertSliceOp::create(
           rewriter, loc, input, result, asFolded(rewriter, offsets),
           asFolded(rewriter, sizes), asFolded(rewriter, ones));
@@ -137,6 +145,10 @@ struct LowerPad : public OpRewritePattern<PadOp> {
       strides.push_back(gap + 1);
     ArrayRef<int64_t> sizes =
         cast<RankedTensorType>(op.getInput().getType()).getShape();
+    if (llvm::is_contained(sizes, 0)) {
+      rewriter.replaceOp(op, border);
+      return success();
+    }
     rewriter.replaceOpWithNewOp<tensor::InsertSliceOp>(
         op, op.getInput(), border, asFolded(rewriter, op.getLow()),
         asFolded(rewriter, sizes), asFolded(rewriter, strides));

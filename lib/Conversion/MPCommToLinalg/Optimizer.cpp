@@ -12,8 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LinalgBuilder.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "Scalars.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include <cmath>
@@ -25,22 +24,6 @@ using B = ImplicitLocOpBuilder;
 using Values = ArrayRef<Value>;
 
 namespace {
-
-/// Arithmetic on scalars of one type.
-struct Scalars {
-  B &b;
-  Type type;
-
-  Value constant(double value) {
-    return makeConstant(b, b.getLoc(), type, value);
-  }
-  Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-  Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
-  Value scale(double factor, Value x) { return mul(constant(factor), x); }
-  Value cast(Value x) { return castFloat(b, b.getLoc(), x, type); }
-};
 
 struct LowerSgdUpdate : public OpRewritePattern<SgdUpdateOp> {
   using OpRewritePattern::OpRewritePattern;

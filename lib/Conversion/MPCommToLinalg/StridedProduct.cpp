@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StridedProduct.h"
+#include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -15,7 +16,7 @@ using llvm::ArrayRef;
 using llvm::SmallVector;
 
 /// The most batch dimensions of a matrix product of the runtime.
-static constexpr unsigned kMaxBatch = 4;
+static constexpr unsigned kMaxBatch = MPRT_GEMM_MAX_BATCH;
 
 using List = SmallVector<int64_t>;
 

@@ -279,3 +279,14 @@ func.func @step(%a: memref<4x3x8xbf16>, %b: memref<3x8xbf16, strided<[20, 1]>>) 
   mprt.launch @k ins(%a : memref<4x3x8xbf16>) outs(%b : memref<3x8xbf16, strided<[20, 1]>>)
   return
 }
+
+// -----
+
+func.func @k(%x: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
+  return %x : tensor<8xf32>
+}
+func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @below {{names kernel @k, expected only mprt.launch to do so}}
+  %0 = func.call @k(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}

@@ -20,9 +20,8 @@
 // CHECK: %[[D:.*]] = arith.subf %[[X]], %[[M]]
 // CHECK: %[[E:.*]] = math.exp %[[D]] : vector<64xf32>
 // CHECK: %[[SUM:.*]] = arith.addf {{.*}} : f32
-// CHECK: %[[INVERSE:.*]] = arith.divf %{{.*}}, %[[SUM]] : f32
-// CHECK: %[[S:.*]] = vector.broadcast %[[INVERSE]]
-// CHECK: arith.mulf %[[E]], %[[S]]
+// CHECK: %[[S:.*]] = vector.broadcast %[[SUM]]
+// CHECK: arith.divf %[[E]], %[[S]] : vector<64xf32>
 // CHECK: vector.store
 // CHECK-NOT: math.exp
 // CHECK: return

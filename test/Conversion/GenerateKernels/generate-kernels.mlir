@@ -223,3 +223,57 @@ func.func @step(%a: memref<3x7x25xf32>, %b: memref<2x5x32xf32>, %c: memref<32xf3
   mprt.launch @transpose ins(%l : memref<32x34xf32>) outs(%m : memref<34x32xf32>)
   return
 }
+
+// The bits of a half-precision element are those of its own type.
+// CHECK-LABEL: func.func private @bits(
+// CHECK: %[[B:.*]] = arith.bitcast %{{.*}} : vector<16xbf16> to vector<16xi16>
+// CHECK: vector.store %[[B]]
+func.func private @bits(%x: tensor<16xbf16>, %d: tensor<16xi16>) -> tensor<16xi16> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<16xbf16>) outs(%d : tensor<16xi16>) {
+  ^bb0(%a: bf16, %o: i16):
+    %s = arith.bitcast %a : bf16 to i16
+    linalg.yield %s : i16
+  } -> tensor<16xi16>
+  return %r : tensor<16xi16>
+}
+// CHECK-LABEL: func.func private @from_bits(
+// CHECK: %[[H:.*]] = arith.bitcast %{{.*}} : vector<16xi16> to vector<16xf16>
+// CHECK: %[[W:.*]] = arith.extf %[[H]] : vector<16xf16> to vector<16xf32>
+// CHECK: arith.addf %[[W]], %[[W]]
+func.func private @from_bits(%x: tensor<16xi16>, %d: tensor<16xf16>) -> tensor<16xf16> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<16xi16>) outs(%d : tensor<16xf16>) {
+  ^bb0(%a: i16, %o: f16):
+    %h = arith.bitcast %a : i16 to f16
+    %s = arith.addf %h, %h : f16
+    linalg.yield %s : f16
+  } -> tensor<16xf16>
+  return %r : tensor<16xf16>
+}
+func.func @step_bits(%x: memref<16xbf16>, %y: memref<16xi16>, %z: memref<16xf16>) {
+  mprt.launch @bits ins(%x : memref<16xbf16>) outs(%y : memref<16xi16>)
+  mprt.launch @from_bits ins(%y : memref<16xi16>) outs(%z : memref<16xf16>)
+  return
+}
+
+// A column's number is compared as it is, in 32 bits, only if the cast keeps
+// it: 8 bits do not hold 300.
+// CHECK-LABEL: func.func private @narrow_column(
+// CHECK: arith.index_cast %{{.*}} : vector<{{[0-9]+}}xindex> to vector<{{[0-9]+}}xi8>
+// CHECK: arith.cmpi slt, %{{.*}} : vector<{{[0-9]+}}xi8>
+func.func private @narrow_column(%x: tensor<4xi8>, %d: tensor<4x300xi1>) -> tensor<4x300xi1> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4xi8>) outs(%d : tensor<4x300xi1>) {
+  ^bb0(%a: i8, %o: i1):
+    %j = linalg.index 1 : index
+    %n = arith.index_cast %j : index to i8
+    %c = arith.cmpi slt, %n, %a : i8
+    linalg.yield %c : i1
+  } -> tensor<4x300xi1>
+  return %r : tensor<4x300xi1>
+}
+func.func @step_narrow(%x: memref<4xi8>, %y: memref<4x300xi1>) {
+  mprt.launch @narrow_column ins(%x : memref<4xi8>) outs(%y : memref<4x300xi1>)
+  return
+}

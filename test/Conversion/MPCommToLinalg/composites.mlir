@@ -78,3 +78,21 @@ func.func @embedding_grad(%dy: tensor<5x4xf32>, %ids: tensor<5xi64>) -> tensor<3
   %0 = mpcomm.embedding_grad %dy, %ids padding_idx = 0 : (tensor<5x4xf32>, tensor<5xi64>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }
+
+// -----
+
+// A sum of booleans is their disjunction, a product their conjunction.
+// CHECK-LABEL: func.func @any
+//       CHECK: linalg.generic
+//       CHECK: arith.ori
+// CHECK-LABEL: func.func @all
+//       CHECK: linalg.generic
+//       CHECK: arith.muli
+func.func @any(%x: tensor<4x8xi1>) -> tensor<4xi1> {
+  %0 = mpcomm.reduce sum %x, dims = [1] : (tensor<4x8xi1>) -> tensor<4xi1>
+  return %0 : tensor<4xi1>
+}
+func.func @all(%x: tensor<4x8xi1>) -> tensor<4xi1> {
+  %0 = mpcomm.reduce prod %x, dims = [1] : (tensor<4x8xi1>) -> tensor<4xi1>
+  return %0 : tensor<4xi1>
+}

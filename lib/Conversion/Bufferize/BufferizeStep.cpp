@@ -32,17 +32,6 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
-/// The buffer that `value` is a view of.
-static Value rootOf(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (auto view = dyn_cast<ViewLikeOpInterface>(op))
-      value = view.getViewSource();
-    else
-      break;
-  }
-  return value;
-}
-
 static bool isZero(Value value) {
   return matchPattern(value, m_AnyZeroFloat()) || matchPattern(value, m_Zero());
 }
@@ -58,10 +47,24 @@ static void dropZeroFills(func::FuncOp function) {
     Value empty = tensor::EmptyOp::create(builder, fill.getLoc(),
                                           type.getShape(), type.getElementType());
     op.setDpsInitOperand(0, empty);
-    op->setAttr("mprt.overwrite", builder.getUnitAttr());
+    op->setAttr(mprt::kOverwriteAttr, builder.getUnitAttr());
     if (fill->use_empty())
       fill->erase();
   });
+}
+
+/// Gives each user of an allocation one of its own: what has nothing in common
+/// must not look as if it lay in one buffer, or the analysis would compare each
+/// write of one with each read of the others.
+static void unshareEmpties(func::FuncOp function) {
+  SmallVector<tensor::EmptyOp> empties;
+  function.walk([&](tensor::EmptyOp op) { empties.push_back(op); });
+  for (tensor::EmptyOp op : empties)
+    while (!op->use_empty() && !op->hasOneUse()) {
+      OpOperand &use = *op->use_begin();
+      OpBuilder builder(use.getOwner());
+      use.set(builder.clone(*op)->getResult(0));
+    }
 }
 
 namespace {
@@ -128,10 +131,20 @@ void FunctionBufferizer::takeBuffers() {
     auto buffer = MemRefType::get(type.getShape(), type.getElementType());
     inputs.push_back(buffer);
     argument.setType(buffer);
-    auto toTensor = bufferization::ToTensorOp::create(
-        builder, argument.getLoc(), type, argument, /*restrict=*/true,
-        /*writable=*/llvm::is_contained(place, i));
-    argument.replaceAllUsesExcept(toTensor.getResult(), toTensor);
+    // One tensor for all uses of what may be written; of what is only read, one
+    // for each, so that the analysis does not compare readers with readers.
+    bool writable = llvm::is_contained(place, i);
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : argument.getUses())
+      uses.push_back(&use);
+    Value tensor;
+    for (OpOperand *use : uses) {
+      if (!tensor || !writable)
+        tensor = bufferization::ToTensorOp::create(builder, argument.getLoc(),
+                                                   type, argument,
+                                                   /*restrict=*/true, writable);
+      use->set(tensor);
+    }
   }
   for (unsigned i = 0; i < numResults; ++i) {
     auto type = cast<RankedTensorType>(function.getResultTypes()[i]);
@@ -142,11 +155,11 @@ void FunctionBufferizer::takeBuffers() {
       body.addArgument(inputs.back(), function.getLoc());
     }
     NamedAttrList result(function_interface_impl::getResultAttrs(function, i));
-    result.set("type", TypeAttr::get(type));
-    result.set("argument",
-               builder.getI64IntegerAttr(
-                   place[i] < numArguments ? static_cast<int64_t>(place[i])
-                                           : -1));
+    result.set(mprt::kResultType, TypeAttr::get(type));
+    result.set(mprt::kResultArgument,
+               builder.getI64IntegerAttr(place[i] < numArguments
+                                             ? static_cast<int64_t>(place[i])
+                                             : -1));
     results.push_back(result.getDictionary(context));
   }
   SmallVector<Attribute> argumentAttrs;
@@ -156,11 +169,11 @@ void FunctionBufferizer::takeBuffers() {
       attrs.append(function_interface_impl::getArgAttrs(function, i));
       attrs.erase(kDonatedAttr);
       if (llvm::is_contained(place, i))
-        attrs.set("mprt.update", builder.getUnitAttr());
+        attrs.set(mprt::kUpdateAttr, builder.getUnitAttr());
     }
     argumentAttrs.push_back(attrs.getDictionary(context));
   }
-  function->setAttr("mprt.results", builder.getArrayAttr(results));
+  function->setAttr(mprt::kResultsAttr, builder.getArrayAttr(results));
   function.removeResAttrsAttr();
   function.removeArgAttrsAttr();
   function.setFunctionType(FunctionType::get(context, inputs, {}));
@@ -230,7 +243,7 @@ void FunctionBufferizer::orderFinalCopies() {
       builder.eraseOp(copy);
       continue;
     }
-    written.insert(rootOf(copy.getTarget()));
+    written.insert(mprt::getViewRoot(copy.getTarget()));
   }
   Operation *first = nullptr;
   for (Operation &op : llvm::reverse(body.without_terminator())) {
@@ -245,7 +258,7 @@ void FunctionBufferizer::orderFinalCopies() {
     if (auto copy = dyn_cast<memref::CopyOp>(op))
       remaining.push_back(copy);
   for (memref::CopyOp copy : remaining) {
-    if (!written.contains(rootOf(copy.getSource())))
+    if (!written.contains(mprt::getViewRoot(copy.getSource())))
       continue;
     auto type = cast<MemRefType>(copy.getTarget().getType());
     builder.setInsertionPoint(first);
@@ -279,6 +292,7 @@ LogicalResult FunctionBufferizer::run() {
   if (!returnOp)
     return function.emitOpError("expects to end with func.return");
   dropZeroFills(function);
+  unshareEmpties(function);
   takeBuffers();
   returnInPlace(returnOp);
   // What is computed only to be inserted into a larger tensor is computed

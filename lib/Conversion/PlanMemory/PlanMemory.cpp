@@ -35,26 +35,6 @@ static int64_t bytesOf(Value buffer) {
   return mpcomm::detail::countBytes(buffer.getType());
 }
 
-/// The buffer that `value` is a view of.
-static Value rootOf(Value value) {
-  while (auto view = value.getDefiningOp<ViewLikeOpInterface>())
-    value = view.getViewSource();
-  return value;
-}
-
-/// The await of the collective that `op` starts; null where there is none of
-/// the same buffers.
-static mprt::AwaitOp awaitOf(mprt::StartOp op) {
-  for (Operation *next = op->getNextNode(); next; next = next->getNextNode())
-    if (auto await = dyn_cast<mprt::AwaitOp>(next))
-      if (await.getEvent() == op.getEvent())
-        return await.getInputs().size() == op.getInputs().size() &&
-                       await.getOutputs().size() == op.getOutputs().size()
-                   ? await
-                   : mprt::AwaitOp();
-  return {};
-}
-
 namespace {
 
 /// The plan of one function.
@@ -66,6 +46,11 @@ public:
 
 private:
   LogicalResult check();
+  /// Finds the await of each start: the next one of its event in the block.
+  void matchAwaits();
+  /// The await of the collective that `op` starts; null where there is none of
+  /// as many buffers.
+  mprt::AwaitOp awaitOf(mprt::StartOp op) const { return awaits.lookup(op); }
   void formBuckets();
   void formBucket(mprt::StartOp op);
   Value ownBuffer(mprt::StartOp op, unsigned index,
@@ -74,11 +59,25 @@ private:
 
   func::FuncOp function;
   IRRewriter builder;
+  llvm::DenseMap<Operation *, mprt::AwaitOp> awaits; // by start
   llvm::DenseSet<Value> bucketed; // allocations that a bucket has taken
   int64_t bucketBytes = 0;
 };
 
 } // namespace
+
+void FunctionPlanner::matchAwaits() {
+  llvm::DenseMap<int64_t, mprt::AwaitOp> next; // by event
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (auto await = dyn_cast<mprt::AwaitOp>(op))
+      next[await.getEvent()] = await;
+    auto start = dyn_cast<mprt::StartOp>(op);
+    mprt::AwaitOp await = start ? next.lookup(start.getEvent()) : nullptr;
+    if (await && await.getInputs().size() == start.getInputs().size() &&
+        await.getOutputs().size() == start.getOutputs().size())
+      awaits[start] = await;
+  }
+}
 
 LogicalResult FunctionPlanner::check() {
   if (!function.getBody().hasOneBlock())
@@ -95,6 +94,7 @@ LogicalResult FunctionPlanner::check() {
   });
   if (result.wasInterrupted())
     return failure();
+  matchAwaits();
   result = function.walk([&](mprt::StartOp op) {
     if (op->getBlock() != &function.getBody().front() || !awaitOf(op))
       return op.emitOpError("expects an await of its buffers, later in the "
@@ -110,7 +110,7 @@ LogicalResult FunctionPlanner::check() {
 Value FunctionPlanner::ownBuffer(mprt::StartOp op, unsigned index,
                                  llvm::DenseSet<Value> &taken) {
   Value buffer = op.getOutputs()[index];
-  Value root = rootOf(buffer);
+  Value root = mprt::getViewRoot(buffer);
   auto type = cast<MemRefType>(buffer.getType());
   auto alloc = root.getDefiningOp<memref::AllocOp>();
   bool whole = alloc && mprt::isContiguous(type) &&
@@ -201,7 +201,7 @@ LogicalResult FunctionPlanner::place() {
       continue;
     op.walk([&](Operation *nested) {
       for (Value operand : nested->getOperands()) {
-        auto *life = lives.find(rootOf(operand));
+        auto *life = lives.find(mprt::getViewRoot(operand));
         if (life == lives.end())
           continue;
         life->second.begin = std::min(life->second.begin, time);
@@ -238,8 +238,9 @@ LogicalResult FunctionPlanner::place() {
                                        ValueRange());
     builder.replaceOp(alloc, view);
   }
-  function->setAttr("mprt.arena_bytes", builder.getI64IntegerAttr(plan.bytes));
-  function->setAttr("mprt.bucket_bytes",
+  function->setAttr(mprt::kArenaBytesAttr,
+                    builder.getI64IntegerAttr(plan.bytes));
+  function->setAttr(mprt::kBucketBytesAttr,
                     builder.getI64IntegerAttr(bucketBytes));
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Arena")
                                           .category(DEBUG_TYPE)

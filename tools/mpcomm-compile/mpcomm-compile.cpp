@@ -151,6 +151,10 @@ int main(int argc, char **argv) {
     settings += (settings.empty() ? "" : " ") + setting;
   if (failed(compile.parseFromString(settings)))
     return 1;
+  if (compile.cpu.hasValue() || compile.features.hasValue())
+    return fail("expected the processor as --cpu, not in --options");
+  if (options.level > 3)
+    return fail("expected -O0 to -O3, got -O" + llvm::Twine(options.level));
   if (options.np.getNumOccurrences() && options.np < 1)
     return fail("expected --np of at least 1");
   if (options.np > 0)

@@ -1,6 +1,6 @@
 # The imported graphs of the example models train as PyTorch does: losses,
-# parameters, optimizer state and the evaluation function, in f64 to 1e-10 and,
-# for the losses, in f32 to a few units in the last place of its sums.
+# parameters, optimizer state and the evaluation function, in f64 and, for the
+# losses, in f32, to what rounding makes of sums of that length.
 #
 # REQUIRES: torch, sklearn
 # RUN: %python %s mlp
@@ -15,7 +15,7 @@ import checks
 
 name = sys.argv[1]
 program = checks.check(checks.example(name, batch=4), steps=4)
-checks.check(checks.example(name, batch=4), steps=4, tolerance=1e-5, double=False)
+checks.check(checks.example(name, batch=4), steps=4, double=False)
 
 # As lean as a person would write them: per attention three slices split into
 # heads, one merge, and the same backward; three reshapes around the loss.

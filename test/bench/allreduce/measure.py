@@ -14,7 +14,8 @@ all alike; what other programs used of it is printed. A time is the median over 
 batches of back-to-back calls, of which the best of the rounds is shown, in
 microseconds; the ratio is ours to the best of the others.
 
-With --check the exit status is 1 where the ratio exceeds 1 at any size.
+With --check the exit status is 1 where the ratio exceeds 1 at any size, and where
+none of the others is installed.
 
 A small run, to see that all of it works (its programs are built without
 sanitizers, with which the library's symbols are missing):
@@ -24,6 +25,8 @@ CHECK: 2 ranks
 CHECK: shm
 CHECK: 4 KB {{ *[0-9.]+}}
 CHECK: 1 MB {{ *[0-9.]+}}
+RUN: not %python %s --check --peers= --ranks=2 --cxx=%cxx --source=%mpcomm_src_root --library=%shlibdir 2>&1 | FileCheck %s --check-prefix=ALONE
+ALONE: nothing to compare with
 """
 
 import argparse
@@ -35,6 +38,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+OWN = {"shm", "over MPI"}
 
 
 def run(command, **options):
@@ -60,7 +64,7 @@ def build(folder, a):
         "ours", f"-I{a.source}/include", f"-I{a.source}/runtime", f"-L{a.library}",
         "-lMPCommRuntime", f"-Wl,-rpath,{a.library}")
     commands = {"shm": lambda n: [ours, "shm", str(n)]}
-    if shutil.which("mpirun") and shutil.which("mpicc"):
+    if "openmpi" in a.peers and shutil.which("mpirun") and shutil.which("mpicc"):
         flags = [f for what in ("compile", "link")
                  for f in run(["mpicc", "--showme:" + what]).stdout.split()]
         openmpi = compile_program("openmpi", "-DOMPI_SKIP_MPICXX", *flags)
@@ -68,6 +72,8 @@ def build(folder, a):
         commands["Iallreduce"] = lambda n: [*mpirun(n), openmpi, "nonblocking"]
         if a.mpi:
             commands["over MPI"] = lambda n: [*mpirun(n), ours, "mpi"]
+    if "gloo" not in a.peers:
+        return commands
     try:
         gloo = compile_program("gloo", "-lgloo", "-lpthread")
         commands["Gloo ring"] = lambda n: [gloo, "ring", str(n)]
@@ -114,7 +120,7 @@ def measure(commands, ranks, a):
     worst = 0
     for size in a.sizes:
         best = {name: min(times[name][size]) for name in commands}
-        others = [t for name, t in best.items() if name not in ("shm", "over MPI")]
+        others = [t for name, t in best.items() if name not in OWN]
         ratio = best["shm"] / min(others) if others else float("nan")
         worst = max(worst, ratio) if others else worst
         print(f"{name_of(size):8}" + "".join(f"{best[name]:12.1f}" for name in commands)
@@ -131,6 +137,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="about, for each size")
     parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("--peers", type=lambda text: text.split(","),
+                        default=["openmpi", "gloo"])
     parser.add_argument("--mpi", action="store_true",
                         help="our own communicator over MPI as well")
     parser.add_argument("--cxx", default="clang++-22")
@@ -140,6 +148,8 @@ def main():
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         commands = build(folder, a)
+        if a.check and not set(commands) - OWN:
+            sys.exit("nothing to compare with: neither OpenMPI nor Gloo can be built here")
         worst = max(measure(commands, ranks, a) for ranks in a.ranks)
     if a.check and worst > 1:
         sys.exit(f"ours is slower than the best of the others: ratio {worst:.2f}")

@@ -163,7 +163,14 @@ def compare(model, runs, a):
     print(f"ratio to {best}: time {ratio:.3f} ({min(ratios):.3f} to {max(ratios):.3f}), "
           f"memory {memory:.3f} of the smallest")
     ours, theirs = (runs[n][0]["loss"] for n in ("mpcomm", best))
-    if any(abs(x - y) > 0.02 * abs(y) + 1e-3 for x, y in zip(ours, theirs)):
+    # The first step: the same sums in f32, in another order. The last: rounding has
+    # grown by then, to how much depends on the model (parity.py measures it); what
+    # this is to notice, a gradient that is not averaged or a step that is skipped,
+    # moves the loss by tens of percent of what the training has gained.
+    terms = MODELS[model][1] * a.ranks * 256
+    gained = abs(theirs[0] - theirs[1])
+    bounds = (2 * 2.0**-24 * terms**0.5 * abs(theirs[0]), 0.1 * gained)
+    if any(abs(x - y) > bound for x, y, bound in zip(ours, theirs, bounds)):
         sys.exit(f"{model}: the losses differ: {ours} and {theirs}")
     return ratio <= 0.7 and memory <= 1
 

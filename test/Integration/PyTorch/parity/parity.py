@@ -10,7 +10,12 @@
 # within 4 steps of step s is the spread S[s] (in a single step they may all be near
 # by luck). Ours is one more such way, but its sums are also blocked otherwise and its
 # exponentials are others, so that single errors may be a small multiple of
-# PyTorch's. Required is, for every step and number of ranks,
+# PyTorch's. The multiple that is let through is 4: a fifth draw of a normal
+# distribution exceeds four times the largest of four others with a probability of
+# 0.5 % (the integral of erfc(4 m / sqrt 2) over the density of that largest), and
+# the largest over nine neighbouring steps, as far as these are independent, far
+# more seldom; mistakes multiply a gradient by a number of ranks or miss a term, and
+# are hundreds of times S. Required is, for every step and number of ranks,
 #
 #     |ours[s] - L[s]| <= 4 S[s] + u sqrt(n) |L[s]|
 #

@@ -67,12 +67,15 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   combine.firstBucketBytes = options.firstBucketBytes;
   combine.numerics = options.numerics;
   passes.addPass(createCombineCollectivesPass(combine));
-  // How a bucket travels depends on its size.
-  DecomposeCollectivesPassOptions decompose;
-  decompose.cluster = options.cluster;
-  decompose.profileFile = options.profileFile;
-  decompose.numerics = options.numerics;
-  passes.addPass(createDecomposeCollectivesPass(decompose));
+  // How a bucket travels depends on its size. The parts of what is decomposed
+  // wait for one another: only a schedule hides them.
+  if (options.overlap) {
+    DecomposeCollectivesPassOptions decompose;
+    decompose.cluster = options.cluster;
+    decompose.profileFile = options.profileFile;
+    decompose.numerics = options.numerics;
+    passes.addPass(createDecomposeCollectivesPass(decompose));
+  }
   passes.addPass(createMakeAsyncPass());
   if (options.overlap) {
     ScheduleOverlapPassOptions overlap;

@@ -22,6 +22,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Analysis/ClusterAttr.h"
 #include "mpcomm/InitAllDialects.h"
 #include "mpcomm/InitAllPasses.h"
@@ -144,6 +145,10 @@ static LogicalResult resizeMesh(ModuleOp module, int64_t ranks) {
 }
 
 static FunctionOpInterface findFunction(ModuleOp module, StringRef name) {
+  if (name.empty())
+    if (auto step = module.lookupSymbol<FunctionOpInterface>(kTrainStep))
+      if (!step.isExternal())
+        return step;
   FunctionOpInterface found;
   for (auto function : module.getOps<FunctionOpInterface>()) {
     if (function.isExternal() || (!name.empty() && function.getName() != name))

@@ -422,8 +422,8 @@ def DecomposeCollectivesPass
     An all_reduce whose group lies in several blocks of the cluster (the GPUs of
     a node) becomes a reduce_scatter inside the blocks, an all_reduce across
     them on each rank's share, and an all_gather inside, if the cost model says
-    that it takes less time than what the communication library does by itself.
-    Operands are laid in one row, filled up to whole shares. An axis that a
+    that it takes less time, copies included, than what the communication
+    library does by itself. Operands are laid in one row, filled up to whole shares. An axis that a
     block cuts is split in two in the mesh, `dp` into `dp.outer` and `dp.inner`,
     and wherever it is named; ranks keep their numbers.
 

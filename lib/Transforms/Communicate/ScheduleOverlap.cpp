@@ -35,7 +35,7 @@ struct ScheduleOverlap : mpcomm::impl::ScheduleOverlapPassBase<ScheduleOverlap> 
   void runOnOperation() override {
     if (memoryBytes < 0) {
       emitError(getOperation().getLoc())
-          << "expects memory-bytes of at least 0, got " << memoryBytes;
+          << "expects memory-bytes of at least 0, got " << memoryBytes.getValue();
       return signalPassFailure();
     }
     FailureOr<CostModel> model =

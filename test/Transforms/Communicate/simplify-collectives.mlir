@@ -7,9 +7,9 @@
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK-DAG: Dead{{.*}}Function=dead_chain | {{.*}}exact
-// REMARK-DAG: SimplifyCollectives{{.*}}Function=dead_chain | before=3, after=1
+// REMARK-DAG: SimplifyCollectives{{.*}}Function=dead_chain | after=1, before=3
 // REMARK-DAG: Duplicate{{.*}}Function=duplicate
-// REMARK-DAG: SimplifyCollectives{{.*}}Function=duplicate | before=3, after=2
+// REMARK-DAG: SimplifyCollectives{{.*}}Function=duplicate | after=2, before=3
 mpcomm.mesh @mesh <["dp" = 4, "tp" = 2]>
 
 // CHECK-LABEL: func.func @dead_chain

@@ -21,15 +21,31 @@ using namespace mpcomm::overlap;
 /// Below any sum of sizes: the mark of a position that is taken.
 static constexpr int64_t gone = std::numeric_limits<int64_t>::min() / 4;
 
+/// Whether all values together stay within the bound.
+static bool isAlwaysMet(const StepGraph &graph, int64_t bound) {
+  if (bound == std::numeric_limits<int64_t>::max())
+    return true;
+  int64_t left = bound - graph.staticBytes;
+  for (const auto &value : graph.values) {
+    if (value.bytes > left)
+      return false;
+    left -= value.bytes;
+  }
+  return left >= 0;
+}
+
 Ledger::Ledger(const StepGraph &graph, const std::vector<OverlapStep> &steps,
                int64_t bound)
     : graph(graph), bound(bound), live(graph.staticBytes),
-      positions(2 * graph.problem.nodes.size(), -1),
-      deaths(graph.values.size()) {
+      isMet(isAlwaysMet(graph, bound)),
+      positions(2 * graph.problem.nodes.size(), -1) {
   for (const OverlapStep &step : steps) {
     positions[graph.numberOf(step)] = int(base.size());
     base.push_back(graph.numberOf(step));
   }
+  if (isMet)
+    return;
+  deaths.resize(graph.values.size());
   for (size_t v = 0; v < deaths.size(); ++v) {
     for (int step : graph.values[v].deaths)
       deaths[v].push_back(positions[step]);
@@ -80,6 +96,10 @@ void Ledger::add(const Change &change) {
 
 bool Ledger::take(int step) {
   int p = positions[step];
+  if (isMet) {
+    positions[step] = -1;
+    return true;
+  }
   int64_t made = 0, freed = 0;
   std::vector<Change> changes;
   for (int v : graph.births[step])

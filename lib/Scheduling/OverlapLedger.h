@@ -49,6 +49,8 @@ private:
 
   const StepGraph &graph;
   int64_t bound, live;
+  /// The bound holds whatever is taken: nothing has to be counted.
+  bool isMet;
   std::vector<int> base;      // steps, by position
   std::vector<int> positions; // by step; -1: taken
   size_t first = 0;

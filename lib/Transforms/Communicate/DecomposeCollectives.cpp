@@ -54,7 +54,8 @@ public:
   Decomposer(ModuleOp module, const CostModel &model, Numerics numerics)
       : module(module), model(model), numerics(numerics) {}
 
-  void run();
+  /// Returns whether anything changed.
+  bool run();
 
 private:
   std::optional<Candidate> getCandidate(AllReduceOp op);
@@ -322,7 +323,7 @@ void Decomposer::rewrite(const Candidate &candidate) {
   op.erase();
 }
 
-void Decomposer::run() {
+bool Decomposer::run() {
   SmallVector<Candidate> candidates;
   module.walk([&](AllReduceOp op) {
     if (std::optional<Candidate> candidate = getCandidate(op))
@@ -348,6 +349,7 @@ void Decomposer::run() {
         << remark::metric("decomposed_us", toMicros(candidate.hierarchical));
     rewrite(candidate);
   }
+  return !candidates.empty();
 }
 
 namespace {
@@ -360,7 +362,8 @@ struct DecomposeCollectives
         getCostModel(getOperation(), cluster, profileFile);
     if (failed(model))
       return signalPassFailure();
-    Decomposer(getOperation(), *model, numerics).run();
+    if (!Decomposer(getOperation(), *model, numerics).run())
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

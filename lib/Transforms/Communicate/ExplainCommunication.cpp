@@ -51,8 +51,6 @@ struct ExplainCommunication
         getCostModel(getOperation(), cluster, profileFile);
     if (failed(model))
       return signalPassFailure();
-    if (!getContext().getRemarkEngine())
-      return;
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       bool communicates = function
                               ->walk([](CollectiveOpInterface) {
@@ -71,6 +69,9 @@ private:
           .category(DEBUG_TYPE)
           .function(function.getName());
     };
+    auto summary = remark::analysis(function.getLoc(), named("Step"));
+    if (!summary)
+      return; // nobody listens
     std::string why;
     std::optional<StepModel> step = getStepModel(function, model, why);
     SimResult result;
@@ -79,20 +80,18 @@ private:
       why = result.error;
     }
     if (!why.empty()) {
-      remark::missed(function.getLoc(), named("NotSimulated"))
-          << remark::reason("{0}", why);
+      summary << remark::reason("not simulated: {0}", why);
       return;
     }
     const SimClassResult &rank = result.classes.front();
     for (auto [collective, times] :
          llvm::zip_equal(step->getCollectives(), rank.collectives))
       explain(collective, times, *step, named("Communication"));
-    remark::analysis(function.getLoc(), named("Step"))
-        << remark::metric("step_us", toMicros(result.seconds))
-        << remark::metric("compute_us", toMicros(rank.compute))
-        << remark::metric("exposed_us", toMicros(rank.exposed))
-        << remark::metric("bound_us", toMicros(result.lowerBound))
-        << remark::metric("peak_bytes", rank.peakBytes);
+    summary << remark::metric("step_us", toMicros(result.seconds))
+            << remark::metric("compute_us", toMicros(rank.compute))
+            << remark::metric("exposed_us", toMicros(rank.exposed))
+            << remark::metric("bound_us", toMicros(result.lowerBound))
+            << remark::metric("peak_bytes", rank.peakBytes);
   }
 
   void explain(const StepCollective &collective,

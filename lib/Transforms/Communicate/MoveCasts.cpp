@@ -61,10 +61,11 @@ namespace {
 
 class CastMover {
 public:
-  explicit CastMover(FunctionOpInterface function, Numerics numerics)
+  CastMover(FunctionOpInterface function, Numerics numerics)
       : function(function), numerics(numerics) {}
 
-  void run();
+  /// Returns whether anything changed.
+  bool run();
 
 private:
   bool widenBehind(CollectiveOpInterface op);
@@ -205,7 +206,7 @@ void CastMover::narrowWire(CollectiveOpInterface op) {
   ++narrowed;
 }
 
-void CastMover::run() {
+bool CastMover::run() {
   SmallVector<CollectiveOpInterface> collectives;
   function->walk([&](CollectiveOpInterface op) {
     if (isMovableCollective(op))
@@ -223,6 +224,7 @@ void CastMover::run() {
                                             .function(function.getName()))
         << remark::metric("moved", moved)
         << remark::metric("narrowed", narrowed);
+  return moved + narrowed > 0;
 }
 
 namespace {
@@ -230,10 +232,13 @@ struct MoveCasts : mpcomm::impl::MoveCastsPassBase<MoveCasts> {
   using MoveCastsPassBase::MoveCastsPassBase;
 
   void runOnOperation() override {
+    bool changed = false;
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       if (!function.isExternal())
-        CastMover(function, numerics).run();
+        changed |= CastMover(function, numerics).run();
     });
+    if (!changed)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

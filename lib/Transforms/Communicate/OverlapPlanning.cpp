@@ -41,6 +41,7 @@ private:
   enum class Part : char { Leaf, Main, Update, Communication };
   std::vector<Part> findParts();
   void coarsen();
+  void joinRuns(size_t length);
   void addDependencies();
   void addValues();
   void addCollectives();
@@ -225,6 +226,37 @@ void OverlapGraphBuilder::coarsen() {
   numNodes = next + 1;
 }
 
+/// Joins up to `length` consecutive nodes of computation, whatever they are;
+/// not across an await, nor across an async.
+void OverlapGraphBuilder::joinRuns(size_t length) {
+  std::vector<char> isFirst(numNodes, true), hasBreak(numNodes, false);
+  std::vector<char> isCollective(numNodes, false);
+  bool awaited = false;
+  for (size_t op = 0; op < ops.size(); ++op) {
+    int node = nodeOf[op];
+    if (isa<AwaitOp>(ops[op])) {
+      awaited = true;
+      continue;
+    }
+    isCollective[node] |= isa<AsyncOp>(ops[op]);
+    hasBreak[node] |= awaited && isFirst[node];
+    isFirst[node] = awaited = false;
+  }
+  std::vector<int> renumbered(numNodes);
+  int next = -1;
+  size_t joined = 0;
+  for (int node = 0; node < numNodes; ++node) {
+    bool joins = node > 0 && joined < length && !hasBreak[node] &&
+                 !isCollective[node] && !isCollective[node - 1];
+    next += !joins;
+    joined = joins ? joined + 1 : 1;
+    renumbered[node] = next;
+  }
+  for (int &node : nodeOf)
+    node = renumbered[node];
+  numNodes = next + 1;
+}
+
 bool OverlapGraphBuilder::numberNodes(size_t maxNodes) {
   if (!assign([](int, int last) { return last; }) &&
       !assign([](int first, int) { return first; })) {
@@ -243,6 +275,8 @@ bool OverlapGraphBuilder::numberNodes(size_t maxNodes) {
   }
   if (static_cast<size_t>(numNodes) > maxNodes)
     coarsen();
+  if (static_cast<size_t>(numNodes) > maxNodes)
+    joinRuns((numNodes + maxNodes - 1) / std::max<size_t>(maxNodes, 1));
   return true;
 }
 

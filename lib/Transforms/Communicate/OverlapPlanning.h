@@ -24,7 +24,8 @@ public:
   /// Reads the body of the step's function. Ops that one kernel runs are one
   /// node; where there are more than `maxNodes` of them, so is each run of ops
   /// that the rest of the computation needs, between those that only a
-  /// collective or an update needs. Nothing, with the reason in `why`, where
+  /// collective or an update needs; where that is not enough, so are runs of
+  /// any computation between asyncs and awaits. Nothing, with the reason in `why`, where
   /// the order must not be touched. Time: linear in ops, operands and uses.
   static std::optional<OverlapGraph> get(const StepModel &step,
                                          const CostModel &model,

@@ -76,7 +76,7 @@ private:
     OverlapOptions options;
     options.reorderCompute = reorderCompute;
     // A search step simulates: bound the nodes that the whole search visits.
-    constexpr size_t nodesOfSearch = 400000;
+    constexpr size_t nodesOfSearch = 100000;
     options.searchSteps = static_cast<int>(std::min<size_t>(
         searchSteps, nodesOfSearch / std::max<size_t>(problem.nodes.size(), 1)));
     OverlapSchedule found = scheduleList(problem, options);

@@ -98,7 +98,8 @@ public:
   Simplifier(FunctionOpInterface function, Numerics numerics)
       : function(function), numerics(numerics) {}
 
-  void run();
+  /// Returns whether anything changed.
+  bool run();
 
 private:
   void visit(Operation *op);
@@ -122,6 +123,7 @@ private:
   FunctionOpInterface function;
   Numerics numerics;
   Numerics lastNeeded = Numerics::Exact;
+  bool changed = false;
   /// Collectives of a block, by what they compute.
   struct SameOp : llvm::DenseMapInfo<Operation *> {
     static unsigned getHashValue(Operation *op);
@@ -153,6 +155,7 @@ bool Simplifier::SameOp::isEqual(Operation *a, Operation *b) {
 }
 
 void Simplifier::passed(Operation *op, StringRef name, Numerics needed) {
+  changed = true;
   remark::passed(op->getLoc(), remark::RemarkOpts::name(name)
                                    .category(DEBUG_TYPE)
                                    .function(function.getName()))
@@ -463,7 +466,7 @@ void Simplifier::eraseDead() {
   }
 }
 
-void Simplifier::run() {
+bool Simplifier::run() {
   SmallVector<Operation *> collectives;
   int64_t before = 0;
   function->walk([&](Operation *op) {
@@ -476,7 +479,7 @@ void Simplifier::run() {
   known.clear();
   eraseDead();
   if (!before || !function->getContext()->getRemarkEngine())
-    return;
+    return changed;
   int64_t after = 0;
   function->walk([&](CollectiveOpInterface) { ++after; });
   remark::analysis(function.getLoc(),
@@ -484,6 +487,7 @@ void Simplifier::run() {
                        .category(DEBUG_TYPE)
                        .function(function.getName()))
       << remark::metric("before", before) << remark::metric("after", after);
+  return changed;
 }
 
 namespace {
@@ -492,10 +496,13 @@ struct SimplifyCollectives
   using SimplifyCollectivesPassBase::SimplifyCollectivesPassBase;
 
   void runOnOperation() override {
+    bool changed = false;
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       if (!function.isExternal())
-        Simplifier(function, numerics).run();
+        changed |= Simplifier(function, numerics).run();
     });
+    if (!changed)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

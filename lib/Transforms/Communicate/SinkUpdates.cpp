@@ -92,7 +92,8 @@ struct SinkUpdates : mpcomm::impl::SinkUpdatesPassBase<SinkUpdates> {
   using SinkUpdatesPassBase::SinkUpdatesPassBase;
 
   void runOnOperation() override {
-    forEachFunction(getOperation(), [](FunctionOpInterface function) {
+    bool changed = false;
+    forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       int64_t moved = 0;
       for (Block &block : function.getFunctionBody())
         moved += sinkUpdates(block);
@@ -101,7 +102,10 @@ struct SinkUpdates : mpcomm::impl::SinkUpdatesPassBase<SinkUpdates> {
                            .category(DEBUG_TYPE)
                            .function(function.getName()))
           << remark::metric("moved", moved);
+      changed |= moved > 0;
     });
+    if (!changed)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

@@ -40,17 +40,7 @@ import sys
 import tempfile
 import time
 
-PIPELINE = [
-    "mpcomm-verify-training-graph",
-    "mpcomm-data-parallel{size=2}",
-    "mpcomm-verify-rank-programs",
-    "mpcomm-sink-updates",
-    "mpcomm-combine-collectives",
-    "mpcomm-make-async",
-    "mpcomm-verify-scheduled-programs",
-    "canonicalize",
-    "cse",
-]
+PIPELINE = ["mpcomm-graph{mesh=dp:2}"]
 STOCK = ["canonicalize", "cse"]
 NOT_PASSES = ("root", "Parser", "Output", "Rest", "Total")
 

@@ -66,6 +66,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   combine.maxBucketBytes = options.maxBucketBytes;
   combine.firstBucketBytes = options.firstBucketBytes;
   combine.numerics = options.numerics;
+  combine.decompose = options.overlap;
   passes.addPass(createCombineCollectivesPass(combine));
   // How a bucket travels depends on its size. The parts of what is decomposed
   // wait for one another: only a schedule hides them.

@@ -409,6 +409,8 @@ def CombineCollectivesPass
            "the wire at a time (solved); 0: no limit">,
     Option<"splitBytes", "split-bytes", "int64_t", "0",
            "Larger tensors may be cut at multiples of it (solved); 0: never">,
+    Option<"decompose", "decompose", "bool", "false",
+           "mpcomm-decompose-collectives follows: weigh its costs too (solved)">,
     MPComm_NumericsOption
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];

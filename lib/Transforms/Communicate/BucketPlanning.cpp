@@ -15,6 +15,7 @@
 
 #include "Communicate/BucketPlanning.h"
 #include "Communicate/Communicator.h"
+#include "Communicate/Model.h"
 #include "mpcomm/Scheduling/Simulator.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -83,6 +84,22 @@ struct Instance {
 
 } // namespace
 
+/// The ways in two levels too, copies included (without their launches), for
+/// `mpcomm-decompose-collectives` will take them where they are faster.
+static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
+                             BucketCost &cost, SmallVectorImpl<int> &links) {
+  FailureOr<GroupShape> shape = model.getGroupShape(op);
+  if (failed(shape))
+    return;
+  double packing = 4 / model.getCluster().device.memoryBandwidth;
+  for (unsigned level = 0, e = shape->inside.size(); level < e; ++level)
+    if (auto ways = getTwoLevelCost(model, *shape, level))
+      for (const AffineCost &way : ways->pieces) {
+        cost.pieces.push_back({way.latency, way.secondsPerByte + packing});
+        links.push_back(way.link);
+      }
+}
+
 static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
                               const BlockTimes &times, const CostModel *model,
                               const BucketLimits &limits) {
@@ -110,7 +127,9 @@ static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
           cost.pieces.push_back({way.latency, way.secondsPerByte});
           links.push_back(way.link);
         }
-      else {
+      if (succeeded(ways) && limits.decomposes)
+        addTwoLevelCosts(*model, candidate.op, cost, links);
+      if (cost.pieces.empty()) {
         cost.pieces.push_back({});
         links.push_back(-1);
       }

@@ -64,6 +64,8 @@ struct BucketLimits {
   int64_t firstBytes = 0;  ///< of rivals that know a first bucket; 0: theirs
   int64_t memoryBytes = BucketingProblem::unlimited;
   int64_t splitBytes = 0;
+  /// Whether buckets may travel in two levels.
+  bool decomposes = false;
 };
 
 /// A plan with what the simulator says of it.

@@ -429,6 +429,7 @@ struct CombineCollectives
     limits.firstBytes = firstBucketBytes;
     limits.memoryBytes = orUnlimited(memoryBytes);
     limits.splitBytes = splitBytes;
+    limits.decomposes = decompose && numerics != Numerics::Exact;
 
     FailureOr<CostModel> model =
         getCostModel(getOperation(), cluster, profileFile);

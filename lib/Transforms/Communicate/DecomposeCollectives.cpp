@@ -59,7 +59,6 @@ public:
 
 private:
   std::optional<Candidate> getCandidate(AllReduceOp op);
-  double getPackingSeconds(AllReduceOp op) const;
   std::optional<Cut> getCut(AllReduceOp op, int64_t inside);
   bool split(const Candidate &candidate);
   void splitAxis(MeshOp mesh, unsigned axis, int64_t inner);
@@ -115,19 +114,6 @@ std::optional<Cut> Decomposer::getCut(AllReduceOp op, int64_t inside) {
   return std::nullopt;
 }
 
-/// What it takes to lay the operands in a row and the results back: every byte
-/// is read and written twice, in an op a tensor and one for the row. Nothing
-/// for one tensor that fills whole shares as it is.
-double Decomposer::getPackingSeconds(AllReduceOp op) const {
-  size_t tensors = op.getInputs().size();
-  if (tensors == 1)
-    return 0;
-  const DeviceModel &device = model.getCluster().device;
-  double bytes = mpcomm::detail::countBytes(op->getOperandTypes());
-  return 4 * bytes / device.memoryBandwidth +
-         static_cast<double>(tensors + 1) * device.launch;
-}
-
 std::optional<Candidate> Decomposer::getCandidate(AllReduceOp op) {
   bool isExact =
       op.getReduction() == Reduction::Min || op.getReduction() == Reduction::Max;
@@ -149,13 +135,10 @@ std::optional<Candidate> Decomposer::getCandidate(AllReduceOp op) {
     std::optional<Cut> cut = getCut(op, inside.ranks);
     if (!cut)
       continue;
-    // Operands are copied into a row and results out of it.
-    int64_t block = (bytes + inside.ranks - 1) / inside.ranks;
     double seconds =
-        model.getCollective(CollectiveKind::ReduceScatter, inside).at(bytes) +
-        model.getCollective(CollectiveKind::AllReduce, across).at(block) +
-        model.getCollective(CollectiveKind::AllGather, inside).at(block) +
-        getPackingSeconds(op);
+        getTwoLevelCost(model, *shape, level)->at(bytes) +
+        getPackingSeconds(model, op.getInputs().size(),
+                          mpcomm::detail::countBytes(op->getOperandTypes()));
     if (seconds >= least)
       continue;
     least = seconds;

@@ -43,6 +43,39 @@ std::optional<StepModel> mpcomm::getStepModel(FunctionOpInterface function,
   return std::move(*step);
 }
 
+std::optional<CollectiveCost>
+mpcomm::getTwoLevelCost(const CostModel &model, const GroupShape &shape,
+                        unsigned level) {
+  auto groups = CostModel::splitGroup(shape, level);
+  if (!groups)
+    return std::nullopt;
+  auto [inside, across] = *groups;
+  auto share = static_cast<double>(inside.ranks);
+  CollectiveCost scatter =
+      model.getCollective(CollectiveKind::ReduceScatter, inside);
+  CollectiveCost reduce = model.getCollective(CollectiveKind::AllReduce, across);
+  CollectiveCost gather = model.getCollective(CollectiveKind::AllGather, inside);
+  llvm::SmallVector<AffineCost, 2> ways;
+  for (const AffineCost &a : scatter.pieces)
+    for (const AffineCost &b : reduce.pieces)
+      for (const AffineCost &c : gather.pieces)
+        ways.push_back({CollectiveAlgorithm::Hierarchical,
+                        a.latency + b.latency + c.latency,
+                        a.secondsPerByte +
+                            (b.secondsPerByte + c.secondsPerByte) / share,
+                        b.link});
+  return CollectiveCost::getEnvelope(std::move(ways));
+}
+
+double mpcomm::getPackingSeconds(const CostModel &model, size_t tensors,
+                                 double bytes) {
+  if (tensors < 2)
+    return 0;
+  const DeviceModel &device = model.getCluster().device;
+  return 4 * bytes / device.memoryBandwidth +
+         static_cast<double>(tensors + 1) * device.launch;
+}
+
 std::string mpcomm::toMicros(double seconds) {
   return llvm::formatv("{0:f1}", 1e6 * seconds).str();
 }

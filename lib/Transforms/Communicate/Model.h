@@ -31,6 +31,18 @@ std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,
                                       const CostModel &model,
                                       std::string &why);
 
+/// What an all_reduce over groups of `shape` takes as a reduce_scatter inside
+/// the blocks of level `level`, an all_reduce across them and an all_gather
+/// inside, by bytes of payload; nothing where that cuts nothing.
+std::optional<CollectiveCost> getTwoLevelCost(const CostModel &model,
+                                              const GroupShape &shape,
+                                              unsigned level);
+
+/// Seconds that it takes to lay `tensors` tensors of `bytes` in all in one row
+/// and back: every byte is read and written twice, in an op a tensor and one
+/// for the row. Nothing for one tensor.
+double getPackingSeconds(const CostModel &model, size_t tensors, double bytes);
+
 /// Seconds as microseconds with one digit, for remarks.
 std::string toMicros(double seconds);
 

@@ -40,9 +40,10 @@
 // MANY: step on 8192 ranks of round
 // MANY-NEXT: step 345638.0 us
 
-// A training graph goes the way to rank programs first, or a part of it.
+// A training graph goes the way to rank programs first, or a part of it: the loss
+// and two gradients, 4 + 8 + 32 bytes.
 // GRAPH: linear on 4 ranks of round
-// GRAPH: 0 all_reduce 40 2
+// GRAPH: 0 all_reduce 44 3
 // PASSES: linear on 8 ranks of round
 // PASSES: 1 all_reduce
 

@@ -1,4 +1,5 @@
-//===- InitAllPasses.h - every pass and pipeline of mpcomm -------*- C++ -*-===//
+//===- InitAllPasses.h - every pass and pipeline of mpcomm -------*- C++
+//-*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -106,8 +106,8 @@ SimProblem StepModel::buildSimProblem(const CostModel &model) const {
         collective.bytes < collective.cost.getSaturatingBytes();
     Operation *op = instructions[collective.start].op;
     simulated.memoryBound = op->hasAttr(kMemoryBoundAttr);
-    simulated.userCap = op->hasAttr(kUserCapAttr) ||
-                        collective.op->hasAttr(kUserCapAttr);
+    simulated.userCap =
+        op->hasAttr(kUserCapAttr) || collective.op->hasAttr(kUserCapAttr);
     program.collectives.push_back(simulated);
   }
   problem.classes.push_back(std::move(program));

@@ -24,8 +24,8 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   auto [axis, size] = StringRef(mesh).split(':');
   int64_t ranks;
   if (axis != "dp" || size.getAsInteger(10, ranks) || ranks < 1) {
-    reason = "cannot compile for mesh '" + mesh +
-             "': expected dp:N with N >= 1";
+    reason =
+        "cannot compile for mesh '" + mesh + "': expected dp:N with N >= 1";
     return failure();
   }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
@@ -93,8 +93,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createExplainCommunicationPass(explain));
 }
 
-void mpcomm::buildLowerPipeline(OpPassManager &passes,
-                                const CompileOptions &) {
+void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
   // Collectives first: their casts and transposes are compute like any other.
   passes.addPass(createConvertMPCommToMPRTPass());
   passes.addPass(createConvertMPCommToLinalgPass());
@@ -140,9 +139,9 @@ static void registerPipeline(StringRef name, StringRef description,
                              Build build) {
   registerPassPipeline(
       name, description,
-      [build](OpPassManager &passes, StringRef text,
-              function_ref<LogicalResult(const Twine &)> error)
-          -> LogicalResult {
+      [build](
+          OpPassManager &passes, StringRef text,
+          function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
         CompileOptions options;
         if (failed(options.parseFromString(text)))
           return failure();
@@ -159,20 +158,19 @@ static void registerPipeline(StringRef name, StringRef description,
 }
 
 void mpcomm::registerPipelines() {
-  registerPipeline("mpcomm-compile",
-                   "The whole way of a training step: graph, lower, program",
-                   [](OpPassManager &passes, const CompileOptions &options,
-                      int64_t ranks) {
-                     buildGraphPipeline(passes, options, ranks);
-                     buildLowerPipeline(passes, options);
-                     buildProgramPipeline(passes, options);
-                   });
-  registerPipeline("mpcomm-graph",
-                   "Training graph to scheduled rank programs (Form 1 to 4)",
-                   [](OpPassManager &passes, const CompileOptions &options,
-                      int64_t ranks) {
-                     buildGraphPipeline(passes, options, ranks);
-                   });
+  registerPipeline(
+      "mpcomm-compile",
+      "The whole way of a training step: graph, lower, program",
+      [](OpPassManager &passes, const CompileOptions &options, int64_t ranks) {
+        buildGraphPipeline(passes, options, ranks);
+        buildLowerPipeline(passes, options);
+        buildProgramPipeline(passes, options);
+      });
+  registerPipeline(
+      "mpcomm-graph", "Training graph to scheduled rank programs (Form 1 to 4)",
+      [](OpPassManager &passes, const CompileOptions &options, int64_t ranks) {
+        buildGraphPipeline(passes, options, ranks);
+      });
   registerPipeline("mpcomm-lower",
                    "Scheduled rank programs to runtime programs (Form 4 to 5)",
                    [](OpPassManager &passes, const CompileOptions &options,

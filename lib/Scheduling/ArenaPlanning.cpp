@@ -100,8 +100,8 @@ static ArenaPlan placeInOrder(const ArenaProblem &problem,
         continue;
       if (plan.offsets[j] >= offset + size)
         break; // the gap before j holds it, and all others lie higher
-      offset = std::max(offset, plan.offsets[j] + alignUp(other.bytes,
-                                                          problem.alignment));
+      offset = std::max(offset, plan.offsets[j] +
+                                    alignUp(other.bytes, problem.alignment));
     }
     plan.offsets[i] = offset;
     plan.bytes = std::max(plan.bytes, offset + size);

@@ -145,7 +145,8 @@ static unsigned timeoutBody(Rank &rank) {
         "ranks that did not arrive: 2 (has called no collective here yet)"})
     rank.expect(error.message().find(word) != std::string::npos,
                 std::string("expected '") + word + "' in: " + error.message());
-  rank.expect((!first || took > 0.9) && took < 2.5, "took " + std::to_string(took) + " s");
+  rank.expect((!first || took > 0.9) && took < 2.5,
+              "took " + std::to_string(took) + " s");
   return rank.numFailures();
 }
 

@@ -109,11 +109,10 @@ std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, sccs, modules);
-  llvm::OptimizationLevel level =
-      optLevel == 0   ? llvm::OptimizationLevel::O0
-      : optLevel == 1 ? llvm::OptimizationLevel::O1
-      : optLevel == 2 ? llvm::OptimizationLevel::O2
-                      : llvm::OptimizationLevel::O3;
+  llvm::OptimizationLevel level = optLevel == 0   ? llvm::OptimizationLevel::O0
+                                  : optLevel == 1 ? llvm::OptimizationLevel::O1
+                                  : optLevel == 2 ? llvm::OptimizationLevel::O2
+                                                  : llvm::OptimizationLevel::O3;
   llvm::ModulePassManager passes =
       optLevel == 0 ? builder.buildO0DefaultPipeline(level)
                     : builder.buildPerModuleDefaultPipeline(level);

@@ -39,8 +39,7 @@ void mpcomm::printReport(ModuleOp module, llvm::raw_ostream &stream) {
   auto global = module.lookupSymbol<LLVM::GlobalOp>("mpcomm_manifest");
   if (!global)
     return;
-  StringRef text =
-      cast<StringAttr>(*global.getValue()).getValue().drop_back();
+  StringRef text = cast<StringAttr>(*global.getValue()).getValue().drop_back();
   llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
   if (!parsed) {
     llvm::consumeError(parsed.takeError());
@@ -55,10 +54,10 @@ void mpcomm::printReport(ModuleOp module, llvm::raw_ostream &stream) {
     const Object &function = *entry.getAsObject();
     const Object &memory = *function.getObject("memory");
     auto calls = countCalls(module, *function.getString("entry"));
-    stream << "@" << *function.getString("name") << ": "
-           << calls["mprt_launch"] << " kernel launches, "
-           << calls["mprt_gemm"] << " matrix products, " << calls["mprt_copy"]
-           << " copies, " << calls["mprt_collective_run"] << " collectives\n";
+    stream << "@" << *function.getString("name") << ": " << calls["mprt_launch"]
+           << " kernel launches, " << calls["mprt_gemm"] << " matrix products, "
+           << calls["mprt_copy"] << " copies, " << calls["mprt_collective_run"]
+           << " collectives\n";
     stream << "  memory per rank: parameters "
            << mebibytes(memory, "parameters") << ", optimizer state "
            << mebibytes(memory, "optimizer_state") << ", arena "

@@ -10,13 +10,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/InitAllDialects.h"
-#include "mpcomm/InitAllPasses.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mpcomm/InitAllDialects.h"
+#include "mpcomm/InitAllPasses.h"
 #ifdef MPCOMM_TEST_PASSES
 #include "TestPasses.h"
 #endif

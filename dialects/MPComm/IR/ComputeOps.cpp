@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/IR/Builders.h"
 #include "InferError.h"
+#include "mlir/IR/Builders.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/SmallBitVector.h"
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/IR/Builders.h"
 #include "InferError.h"
+#include "mlir/IR/Builders.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;

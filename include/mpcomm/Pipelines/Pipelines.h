@@ -69,15 +69,15 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "numerics",
       llvm::cl::desc("What rewrites of communication may do to values"),
       llvm::cl::init(Numerics::Reassociating),
-      llvm::cl::values(clEnumValN(Numerics::Exact, "exact",
-                                  "nothing: the same bits"),
-                       clEnumValN(Numerics::Reassociating, "reassociating",
-                                  "sums in another order"),
-                       clEnumValN(Numerics::Lossy, "lossy",
-                                  "also fewer bits, as on the wire"))};
-  Option<std::string> cpu{
-      *this, "cpu", llvm::cl::desc("Processor that the program names"),
-      llvm::cl::init("")};
+      llvm::cl::values(
+          clEnumValN(Numerics::Exact, "exact", "nothing: the same bits"),
+          clEnumValN(Numerics::Reassociating, "reassociating",
+                     "sums in another order"),
+          clEnumValN(Numerics::Lossy, "lossy",
+                     "also fewer bits, as on the wire"))};
+  Option<std::string> cpu{*this, "cpu",
+                          llvm::cl::desc("Processor that the program names"),
+                          llvm::cl::init("")};
   Option<std::string> features{
       *this, "features",
       llvm::cl::desc("Processor features that the program needs"),

@@ -21,16 +21,16 @@
 #ifdef __cplusplus
 extern "C" {
 /* A wrong number from a program must be a value that can be looked at. */
-#define MPRT_ENUM enum : int32_t
+#define MPRT_ENUM_TYPE : int32_t
 #else
-#define MPRT_ENUM enum
+#define MPRT_ENUM_TYPE
 #endif
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
 #define MPRT_ABI_VERSION 1u
 
-typedef MPRT_ENUM {
+typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
   MPRT_INVALID_ARGUMENT = 1, /* the caller's fault; nothing was done       */
   MPRT_OUT_OF_MEMORY = 2,
@@ -42,7 +42,7 @@ typedef MPRT_ENUM {
   MPRT_INTERNAL = 8
 } mprt_status;
 
-typedef MPRT_ENUM {
+typedef enum MPRT_ENUM_TYPE {
   MPRT_F32 = 0,
   MPRT_F64 = 1,
   MPRT_F16 = 2,
@@ -57,7 +57,7 @@ typedef MPRT_ENUM {
   MPRT_F8E5M2 = 11
 } mprt_dtype;
 
-typedef MPRT_ENUM {
+typedef enum MPRT_ENUM_TYPE {
   MPRT_SUM = 0,
   MPRT_PROD = 1,
   MPRT_MIN = 2,
@@ -65,7 +65,7 @@ typedef MPRT_ENUM {
   MPRT_MEAN = 4 /* the sum over the group, divided by its size */
 } mprt_reduction;
 
-typedef MPRT_ENUM {
+typedef enum MPRT_ENUM_TYPE {
   MPRT_ALL_REDUCE = 0,
   MPRT_REDUCE_SCATTER = 1,
   MPRT_ALL_GATHER = 2,

@@ -28,7 +28,16 @@ enum class Numerics {
 };
 
 /// Who decides which reductions share a bucket.
-enum class BucketPolicy { Solved, DDP, XLA, Horovod, Megatron, MGWFBP, One, None };
+enum class BucketPolicy {
+  Solved,
+  DDP,
+  XLA,
+  Horovod,
+  Megatron,
+  MGWFBP,
+  One,
+  None
+};
 
 } // namespace mpcomm
 

@@ -13,7 +13,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Conversion/Passes.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
@@ -21,6 +20,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mpcomm/Conversion/Passes.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_BUFFERIZESTEPPASS
@@ -44,8 +44,8 @@ static void dropZeroFills(func::FuncOp function) {
       return;
     OpBuilder builder(op);
     auto type = cast<RankedTensorType>(fill.getResult(0).getType());
-    Value empty = tensor::EmptyOp::create(builder, fill.getLoc(),
-                                          type.getShape(), type.getElementType());
+    Value empty = tensor::EmptyOp::create(
+        builder, fill.getLoc(), type.getShape(), type.getElementType());
     op.setDpsInitOperand(0, empty);
     op->setAttr(mprt::kOverwriteAttr, builder.getUnitAttr());
     if (fill->use_empty())
@@ -150,8 +150,7 @@ void FunctionBufferizer::takeBuffers() {
     auto type = cast<RankedTensorType>(function.getResultTypes()[i]);
     if (place[i] == ~0u) {
       place[i] = inputs.size();
-      inputs.push_back(
-          MemRefType::get(type.getShape(), type.getElementType()));
+      inputs.push_back(MemRefType::get(type.getShape(), type.getElementType()));
       body.addArgument(inputs.back(), function.getLoc());
     }
     NamedAttrList result(function_interface_impl::getResultAttrs(function, i));

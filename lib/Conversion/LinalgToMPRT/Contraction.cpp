@@ -106,9 +106,8 @@ bool mpcomm::planContraction(llvm::ArrayRef<ContractionDim> dims,
         std::swap(dim.a, dim.b);
   }
   base.n = take(kinds.n, unitC);
-  base.k = take(kinds.k, [](const ContractionDim &d) {
-    return (d.a == 1) + (d.b == 1);
-  });
+  base.k = take(
+      kinds.k, [](const ContractionDim &d) { return (d.a == 1) + (d.b == 1); });
   base.m = take(kinds.m, [&](const ContractionDim &d) {
     return base.k.a != 1 && d.a == 1;
   });

@@ -122,13 +122,12 @@ LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
     a = offsetBuffer(rewriter, op->getLoc(), a, p.offsetA);
     b = offsetBuffer(rewriter, op->getLoc(), b, p.offsetB);
     Value c = offsetBuffer(rewriter, op->getLoc(), operands[2], p.offsetC);
-    mprt::GemmOp::create(rewriter, op->getLoc(), a, b, c, p.m.size, p.n.size,
-                         p.k.size, ArrayRef<int64_t>{p.m.a, p.k.a},
-                         ArrayRef<int64_t>{p.k.b, p.n.b},
-                         ArrayRef<int64_t>{p.m.c, p.n.c},
-                         list(&ContractionDim::size), list(&ContractionDim::a),
-                         list(&ContractionDim::b), list(&ContractionDim::c),
-                         p.accumulate);
+    mprt::GemmOp::create(
+        rewriter, op->getLoc(), a, b, c, p.m.size, p.n.size, p.k.size,
+        ArrayRef<int64_t>{p.m.a, p.k.a}, ArrayRef<int64_t>{p.k.b, p.n.b},
+        ArrayRef<int64_t>{p.m.c, p.n.c}, list(&ContractionDim::size),
+        list(&ContractionDim::a), list(&ContractionDim::b),
+        list(&ContractionDim::c), p.accumulate);
   }
   rewriter.eraseOp(op);
   return success();
@@ -140,9 +139,9 @@ func::FuncOp Lowering::elementwiseKernel(StringRef base, ArrayRef<Type> inputs,
                                          MemRefType target, Attribute fill) {
   auto tensorType =
       RankedTensorType::get(target.getShape(), target.getElementType());
-  Attribute key = rewriter.getArrayAttr(
-      {rewriter.getStringAttr(base), TypeAttr::get(tensorType),
-       fill ? fill : rewriter.getUnitAttr()});
+  Attribute key = rewriter.getArrayAttr({rewriter.getStringAttr(base),
+                                         TypeAttr::get(tensorType),
+                                         fill ? fill : rewriter.getUnitAttr()});
   func::FuncOp &kernel = kernels[key];
   if (kernel)
     return kernel;
@@ -150,15 +149,14 @@ func::FuncOp Lowering::elementwiseKernel(StringRef base, ArrayRef<Type> inputs,
   rewriter.setInsertionPointToEnd(module.getBody());
   SmallVector<Type> types(inputs.size() + 1, tensorType);
   Location loc = module.getLoc();
-  kernel = func::FuncOp::create(
-      rewriter, loc, base, rewriter.getFunctionType(types, tensorType));
+  kernel = func::FuncOp::create(rewriter, loc, base,
+                                rewriter.getFunctionType(types, tensorType));
   kernel.setPrivate();
   kernel->setAttr(mprt::kKernelAttr, rewriter.getUnitAttr());
   symbols.insert(kernel);
   Block *body = kernel.addEntryBlock();
   rewriter.setInsertionPointToStart(body);
-  AffineMap identity =
-      rewriter.getMultiDimIdentityMap(tensorType.getRank());
+  AffineMap identity = rewriter.getMultiDimIdentityMap(tensorType.getRank());
   SmallVector<AffineMap> maps(types.size(), identity);
   SmallVector<utils::IteratorType> iterators(tensorType.getRank(),
                                              utils::IteratorType::parallel);

@@ -12,9 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Conversion/CastFloat.h"
 #include "mpcomm/Conversion/Passes.h"
-#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mpcomm {
@@ -77,14 +77,14 @@ static ArrayAttr sortedAxes(CollectiveOpInterface op, MeshOp mesh) {
 FailureOr<int64_t> Lowering::communicatorOf(CollectiveOpInterface op) {
   FlatSymbolRefAttr name = op.getMeshAttr();
   if (mesh && mesh != name)
-    return op->emitOpError() << "is on mesh " << name
-                             << ", but other collectives are on " << mesh
-                             << ": a program runs on one mesh";
+    return op->emitOpError()
+           << "is on mesh " << name << ", but other collectives are on " << mesh
+           << ": a program runs on one mesh";
   mesh = name;
   auto meshOp = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name);
   if (!meshOp)
-    return op->emitOpError() << "names " << name
-                             << ", which is not an mpcomm.mesh";
+    return op->emitOpError()
+           << "names " << name << ", which is not an mpcomm.mesh";
   ArrayAttr axes = sortedAxes(op, meshOp);
   auto *found = llvm::find(communicators, axes);
   if (found == communicators.end()) {
@@ -118,8 +118,8 @@ Started Lowering::startOne(OpBuilder &builder, CollectiveOpInterface op,
 // Shapes of what travels
 //===----------------------------------------------------------------------===//
 
-static Value emptyLike(OpBuilder &builder, Location loc, ArrayRef<int64_t> shape,
-                       Type element) {
+static Value emptyLike(OpBuilder &builder, Location loc,
+                       ArrayRef<int64_t> shape, Type element) {
   return tensor::EmptyOp::create(builder, loc, shape, element);
 }
 
@@ -152,7 +152,8 @@ static Value moveDim(OpBuilder &builder, Location loc, Value value,
 /// dimension: [.., n, ..] to [group, .., n / group, ..].
 static Value splitToFront(OpBuilder &builder, Location loc, Value value,
                           int64_t dim, int64_t group) {
-  SmallVector<int64_t> shape(cast<RankedTensorType>(value.getType()).getShape());
+  SmallVector<int64_t> shape(
+      cast<RankedTensorType>(value.getType()).getShape());
   shape[dim] /= group;
   shape.insert(shape.begin() + dim, group);
   return moveDim(builder, loc, reshape(builder, loc, value, shape), dim, 0);
@@ -161,7 +162,8 @@ static Value splitToFront(OpBuilder &builder, Location loc, Value value,
 /// The reverse: joins the first dimension to dimension `dim` of the rest.
 static Value joinFromFront(OpBuilder &builder, Location loc, Value value,
                            int64_t dim) {
-  SmallVector<int64_t> shape(cast<RankedTensorType>(value.getType()).getShape());
+  SmallVector<int64_t> shape(
+      cast<RankedTensorType>(value.getType()).getShape());
   int64_t group = shape.front();
   shape.erase(shape.begin());
   shape[dim] *= group;
@@ -216,7 +218,8 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
   case CollectiveKind::Broadcast: {
     auto broadcast = cast<CollectiveBroadcastOp>(op);
     all.push_back(startOne(builder, op, *comm, broadcast.getRoot(), {},
-                           broadcast.getInput(), element(broadcast.getInput())));
+                           broadcast.getInput(),
+                           element(broadcast.getInput())));
     all.back().slots = {0};
     return all;
   }
@@ -287,8 +290,8 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
     return all;
   }
   case CollectiveKind::Barrier:
-    all.push_back(startOne(builder, op, *comm, -1, {}, {},
-                           builder.getF32Type()));
+    all.push_back(
+        startOne(builder, op, *comm, -1, {}, {}, builder.getF32Type()));
     return all;
   }
   return op->emitOpError("is a collective that the runtime does not know");
@@ -321,8 +324,8 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
   auto type = cast<RankedTensorType>(slice.getResult().getType());
   SmallVector<int64_t> shape(
       cast<RankedTensorType>(slice.getInput().getType()).getShape());
-  FailureOr<int64_t> group = mpcomm::detail::lookupGroupSize(
-      op, slice.getMeshAttr(), slice.getAxes());
+  FailureOr<int64_t> group =
+      mpcomm::detail::lookupGroupSize(op, slice.getMeshAttr(), slice.getAxes());
   if (failed(group))
     return op->emitOpError("has no group: its mesh lacks an axis");
   int64_t dim = slice.getDim();
@@ -330,8 +333,8 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
   shape.insert(shape.begin() + dim, *group);
   Location loc = op->getLoc();
   // Blocks in front: [group, ...]; exchanged along the first dimension.
-  Value blocks = moveDim(builder, loc,
-                         reshape(builder, loc, slice.getInput(), shape), dim, 0);
+  Value blocks = moveDim(
+      builder, loc, reshape(builder, loc, slice.getInput(), shape), dim, 0);
   auto exchange = AllToAllOp::create(builder, loc, blocks.getType(), blocks,
                                      slice.getMeshAttr(), slice.getAxesAttr(),
                                      /*split_dim=*/0, /*concat_dim=*/0);
@@ -340,8 +343,7 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
     return failure();
   Value all = await(builder, loc, *started, 1).front();
   exchange.erase();
-  SmallVector<int64_t> first(
-      cast<RankedTensorType>(all.getType()).getShape());
+  SmallVector<int64_t> first(cast<RankedTensorType>(all.getType()).getShape());
   SmallVector<int64_t> begin(first.size(), 0), strides(first.size(), 1);
   first.front() = 1;
   Value own = SliceOp::create(
@@ -381,8 +383,8 @@ LogicalResult Lowering::lowerFunction(func::FuncOp function) {
       auto started = start(rewriter, cast<CollectiveOpInterface>(op));
       if (failed(started))
         return failure();
-      rewriter.replaceOp(op, await(rewriter, op->getLoc(), *started,
-                                   op->getNumResults()));
+      rewriter.replaceOp(
+          op, await(rewriter, op->getLoc(), *started, op->getNumResults()));
       continue;
     }
     if (!async.getFuture().hasOneUse() ||
@@ -407,10 +409,10 @@ LogicalResult Lowering::run() {
     if (failed(lowerFunction(function)))
       return failure();
   MLIRContext *context = module.getContext();
-  module->setAttr(mprt::kCommunicatorsAttr,
-                  ArrayAttr::get(context, SmallVector<Attribute>(
-                                              communicators.begin(),
-                                              communicators.end())));
+  module->setAttr(
+      mprt::kCommunicatorsAttr,
+      ArrayAttr::get(context, SmallVector<Attribute>(communicators.begin(),
+                                                     communicators.end())));
   if (mesh)
     module->setAttr(mprt::kMeshAttr, mesh);
   return success();

@@ -92,7 +92,8 @@ static void collectNames(Location loc, llvm::SetVector<StringRef> &names,
     collectNames(call.getCallee(), names, file);
   } else if (auto line = dyn_cast<FileLineColLoc>(loc)) {
     if (file.empty())
-      file = (line.getFilename().getValue() + ":" + Twine(line.getLine())).str();
+      file =
+          (line.getFilename().getValue() + ":" + Twine(line.getLine())).str();
   }
 }
 
@@ -103,8 +104,7 @@ std::string mpcomm::describe(Location loc) {
   if (names.empty())
     return file.empty() ? "unknown" : file;
   // A bucket may come from hundreds of places: the first few say which.
-  std::string text =
-      llvm::join(names.getArrayRef().take_front(3), ", ");
+  std::string text = llvm::join(names.getArrayRef().take_front(3), ", ");
   if (names.size() > 3)
     text += " and " + std::to_string(names.size() - 3) + " more";
   return text;
@@ -165,8 +165,7 @@ LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
   SmallVector<Type> types;
   for (const Field &field : fields)
     types.push_back(field.type);
-  auto type =
-      LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
+  auto type = LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
   moveToEnd();
   auto global = enter(LLVM::GlobalOp::create(
       builder, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal,
@@ -185,9 +184,9 @@ LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
     else
       element = LLVM::ConstantOp::create(builder, loc, field.type,
                                          cast<TypedAttr>(field.value));
-    value = LLVM::InsertValueOp::create(
-        builder, loc, value, element,
-        ArrayRef<int64_t>{static_cast<int64_t>(i)});
+    value =
+        LLVM::InsertValueOp::create(builder, loc, value, element,
+                                    ArrayRef<int64_t>{static_cast<int64_t>(i)});
   }
   LLVM::ReturnOp::create(builder, loc, value);
   return global;
@@ -231,18 +230,18 @@ FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {
   }
   LLVM::GlobalOp name = string("gemm");
   LLVM::GlobalOp place = string(describe(op.getLoc()));
-  return make(
-      "gemm", op.getLoc(),
-      {number(32, nextGemm++), number(8, types[0]), number(8, types[1]),
-       number(8, types[2]), number(8, op.getAccumulate()),
-       number(32, op.getBatch().size()), number(64, op.getM()),
-       number(64, op.getN()), number(64, op.getK()),
-       array(op.getAStrides(), 2), array(op.getBStrides(), 2),
-       array(op.getCStrides(), 2), array(op.getBatch(), MPRT_GEMM_MAX_BATCH),
-       array(op.getABatchStrides(), MPRT_GEMM_MAX_BATCH),
-       array(op.getBBatchStrides(), MPRT_GEMM_MAX_BATCH),
-       array(op.getCBatchStrides(), MPRT_GEMM_MAX_BATCH),
-       address(name.getSymName()), address(place.getSymName())});
+  return make("gemm", op.getLoc(),
+              {number(32, nextGemm++), number(8, types[0]), number(8, types[1]),
+               number(8, types[2]), number(8, op.getAccumulate()),
+               number(32, op.getBatch().size()), number(64, op.getM()),
+               number(64, op.getN()), number(64, op.getK()),
+               array(op.getAStrides(), 2), array(op.getBStrides(), 2),
+               array(op.getCStrides(), 2),
+               array(op.getBatch(), MPRT_GEMM_MAX_BATCH),
+               array(op.getABatchStrides(), MPRT_GEMM_MAX_BATCH),
+               array(op.getBBatchStrides(), MPRT_GEMM_MAX_BATCH),
+               array(op.getCBatchStrides(), MPRT_GEMM_MAX_BATCH),
+               address(name.getSymName()), address(place.getSymName())});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,

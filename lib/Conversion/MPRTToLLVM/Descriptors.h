@@ -39,12 +39,10 @@ public:
   /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp> gemm(mprt::GemmOp op);
   /// `mprt_collective` of `count` elements of `type`.
-  llvm::FailureOr<mlir::LLVM::GlobalOp> collective(mprt::StartOp op,
-                                                   mlir::Type type,
-                                                   int64_t count);
+  llvm::FailureOr<mlir::LLVM::GlobalOp>
+  collective(mprt::StartOp op, mlir::Type type, int64_t count);
   /// A constant string, with its terminating zero.
-  mlir::LLVM::GlobalOp string(llvm::StringRef value,
-                              llvm::StringRef name = {});
+  mlir::LLVM::GlobalOp string(llvm::StringRef value, llvm::StringRef name = {});
 
 private:
   /// A field of a descriptor: a number or the address of a global or function.

@@ -100,7 +100,8 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
          function.getArgAttr(i, mprt::kUpdateAttr) ? "update" : "read"}};
     if (auto value = function.getArgAttrOfType<FloatAttr>(i, kDefaultAttr))
       argument["default"] = value.getValueAsDouble();
-    if (auto range = function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
+    if (auto range =
+            function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
       argument["range"] = Array{range[0], range[1]};
     if (role && role.getValue() == Role::Parameter)
       bytes[0] += detail::countBytes(type);
@@ -133,18 +134,18 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
     resultList.push_back(std::move(result));
   }
   auto buckets = function->getAttrOfType<IntegerAttr>(mprt::kBucketBytesAttr);
-  functions.push_back(Object{
-      {"name", function.getSymName().str()},
-      {"entry", entry.str()},
-      {"arena_bytes", arena.getInt()},
-      {"events", events},
-      {"arguments", std::move(arguments)},
-      {"results", std::move(resultList)},
-      {"collectives", std::move(collectives)},
-      {"memory", Object{{"parameters", bytes[0]},
-                        {"optimizer_state", bytes[1]},
-                        {"buckets", buckets ? buckets.getInt() : 0},
-                        {"arena", arena.getInt()}}}});
+  functions.push_back(
+      Object{{"name", function.getSymName().str()},
+             {"entry", entry.str()},
+             {"arena_bytes", arena.getInt()},
+             {"events", events},
+             {"arguments", std::move(arguments)},
+             {"results", std::move(resultList)},
+             {"collectives", std::move(collectives)},
+             {"memory", Object{{"parameters", bytes[0]},
+                               {"optimizer_state", bytes[1]},
+                               {"buckets", buckets ? buckets.getInt() : 0},
+                               {"arena", arena.getInt()}}}});
   return success();
 }
 

@@ -37,9 +37,9 @@ static LogicalResult definePacked(const SymbolTable &symbols,
   builder.setInsertionPointToStart(body);
   SmallVector<Value> operands;
   for (unsigned i = 0; i < kernel.getNumArguments(); ++i) {
-    Value slot = LLVM::GEPOp::create(builder, loc, pointer, pointer,
-                                     body->getArgument(0),
-                                     ArrayRef<LLVM::GEPArg>{i});
+    Value slot =
+        LLVM::GEPOp::create(builder, loc, pointer, pointer,
+                            body->getArgument(0), ArrayRef<LLVM::GEPArg>{i});
     operands.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
   }
   LLVM::CallOp::create(builder, loc, kernel, operands);

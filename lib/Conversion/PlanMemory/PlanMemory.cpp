@@ -83,7 +83,8 @@ LogicalResult FunctionPlanner::check() {
   if (!function.getBody().hasOneBlock())
     return function.emitOpError("expects a body of one block");
   WalkResult result = function.walk([&](memref::AllocOp op) {
-    if (!op.getType().hasStaticShape() || !op.getType().getLayout().isIdentity())
+    if (!op.getType().hasStaticShape() ||
+        !op.getType().getLayout().isIdentity())
       return op.emitOpError("expects an allocation of static shape and "
                             "identity layout"),
              WalkResult::interrupt();
@@ -234,8 +235,8 @@ LogicalResult FunctionPlanner::place() {
     }
     auto type = cast<MemRefType>(entry.first.getType());
     Value at = arith::ConstantIndexOp::create(builder, alloc->getLoc(), offset);
-    auto view = memref::ViewOp::create(builder, alloc->getLoc(), type, arena, at,
-                                       ValueRange());
+    auto view = memref::ViewOp::create(builder, alloc->getLoc(), type, arena,
+                                       at, ValueRange());
     builder.replaceOp(alloc, view);
   }
   function->setAttr(mprt::kArenaBytesAttr,

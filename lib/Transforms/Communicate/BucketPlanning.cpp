@@ -36,9 +36,8 @@ BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
     auto visit = [&](Operation *user) {
       for (Value operand : user->getOperands()) {
         auto it = late.find(operand.getDefiningOp());
-        if (it != late.end() &&
-            (!behind ||
-             step->getPosition(behind) < step->getPosition(it->second)))
+        if (it != late.end() && (!behind || step->getPosition(behind) <
+                                                step->getPosition(it->second)))
           behind = it->second;
       }
     };
@@ -145,9 +144,8 @@ static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
     tensor.splittable = candidate.getOp().getInputs().size() == 1;
     int64_t elements = mpcomm::detail::countElements(
         candidate.getOp().getInputs().front().getType());
-    tensor.elementBytes = elements ? std::max<int64_t>(
-                                         1, candidate.bytes / elements)
-                                   : 1;
+    tensor.elementBytes =
+        elements ? std::max<int64_t>(1, candidate.bytes / elements) : 1;
     problem.tensors.push_back(tensor);
     problem.computeEnd = std::max(problem.computeEnd, tensor.ready);
   }
@@ -316,8 +314,7 @@ ChosenPlan mpcomm::planBuckets(ArrayRef<BucketCandidate> candidates,
   }
   if (!chosen.rule.empty())
     chosen.error.clear();
-  chosen.lowerBound =
-      instance.problem.lowerBound(BucketingObjective::StepEnd);
+  chosen.lowerBound = instance.problem.lowerBound(BucketingObjective::StepEnd);
   chosen.problem = std::move(instance.problem);
   return chosen;
 }

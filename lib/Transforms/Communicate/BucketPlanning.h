@@ -25,10 +25,10 @@ namespace mpcomm {
 /// An all_reduce that may share a bucket.
 struct BucketCandidate {
   AllReduceOp op;
-  mlir::Attribute key;          ///< equal for ops that may share a bucket
-  mlir::Operation *ready;       ///< last operand; null: start of the block
-  mlir::Operation *use;         ///< first use in the block; null: none
-  int64_t bytes;                ///< on the wire
+  mlir::Attribute key;    ///< equal for ops that may share a bucket
+  mlir::Operation *ready; ///< last operand; null: start of the block
+  mlir::Operation *use;   ///< first use in the block; null: none
+  int64_t bytes;          ///< on the wire
 
   /// The op, whose accessors are not const.
   AllReduceOp getOp() const { return op; }
@@ -61,7 +61,7 @@ private:
 /// What a plan has to keep to.
 struct BucketLimits {
   int64_t capBytes = BucketingProblem::unlimited;
-  int64_t firstBytes = 0;  ///< of rivals that know a first bucket; 0: theirs
+  int64_t firstBytes = 0; ///< of rivals that know a first bucket; 0: theirs
   int64_t memoryBytes = BucketingProblem::unlimited;
   int64_t splitBytes = 0;
   /// Whether buckets may travel in two levels.
@@ -72,11 +72,11 @@ struct BucketLimits {
 struct ChosenPlan {
   BucketingProblem problem;
   BucketingPlan plan;
-  llvm::StringRef rule;  ///< which rule gave it
-  double seconds = 0;    ///< simulated end of the step, from its begin
+  llvm::StringRef rule; ///< which rule gave it
+  double seconds = 0;   ///< simulated end of the step, from its begin
   double inputSeconds = 0;
   double lowerBound = 0;
-  std::string error;     ///< why there is none
+  std::string error; ///< why there is none
 };
 
 /// Plans the candidates of a segment, which are in ready order, by `policy`:

@@ -152,7 +152,8 @@ static Attribute getKey(AllReduceOp op) {
 
 /// Whether an element's place in a bucket may change its sum.
 static bool dependsOnPlace(AllReduceOp op) {
-  if (op.getReduction() == Reduction::Min || op.getReduction() == Reduction::Max)
+  if (op.getReduction() == Reduction::Min ||
+      op.getReduction() == Reduction::Max)
     return false;
   auto collective = cast<CollectiveOpInterface>(op.getOperation());
   FailureOr<int64_t> group = collective.getGroupSize();
@@ -232,8 +233,7 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
 }
 
 /// Cuts candidates that no ordering point separates into runs.
-void BlockCombiner::planSegment(
-    SmallVectorImpl<BucketCandidate> &candidates) {
+void BlockCombiner::planSegment(SmallVectorImpl<BucketCandidate> &candidates) {
   llvm::sort(candidates, [](BucketCandidate &a, BucketCandidate &b) {
     return a.ready == b.ready ? a.op->isBeforeInBlock(b.op)
                               : isBefore(a.ready, b.ready);
@@ -306,15 +306,15 @@ Value BlockCombiner::slicePart(OpBuilder &builder,
   AllReduceOp op = part.candidate->op;
   Value value = op.getInputs().front();
   auto type = cast<RankedTensorType>(value.getType());
-  auto flat = RankedTensorType::get(type.getNumElements(),
-                                    type.getElementType());
+  auto flat =
+      RankedTensorType::get(type.getNumElements(), type.getElementType());
   if (flat != type)
     value = ReshapeOp::create(builder, op.getLoc(), flat, value);
   return SliceOp::create(
       builder, op.getLoc(),
       RankedTensorType::get(part.count, type.getElementType()), value,
-      ArrayRef<int64_t>(part.begin),
-      ArrayRef<int64_t>(part.begin + part.count), ArrayRef<int64_t>(1));
+      ArrayRef<int64_t>(part.begin), ArrayRef<int64_t>(part.begin + part.count),
+      ArrayRef<int64_t>(1));
 }
 
 /// Puts the reduced parts of `op` together, before `at`.
@@ -322,8 +322,8 @@ void BlockCombiner::joinParts(AllReduceOp op, Block::iterator at) {
   OpBuilder builder(&block, at);
   Value result = op.getOutputs().front();
   auto type = cast<RankedTensorType>(result.getType());
-  auto flat = RankedTensorType::get(type.getNumElements(),
-                                    type.getElementType());
+  auto flat =
+      RankedTensorType::get(type.getNumElements(), type.getElementType());
   Value joined = ConcatenateOp::create(builder, op.getLoc(), flat,
                                        pieces[op].values, /*dim=*/0);
   if (flat != type)
@@ -417,12 +417,12 @@ struct CombineCollectives
     auto orUnlimited = [](int64_t bytes) {
       return bytes > 0 ? bytes : BucketingProblem::unlimited;
     };
-    for (auto *option : {&maxBucketBytes, &firstBucketBytes, &memoryBytes,
-                         &splitBytes})
+    for (auto *option :
+         {&maxBucketBytes, &firstBucketBytes, &memoryBytes, &splitBytes})
       if (*option < 0) {
         emitError(getOperation().getLoc())
-            << "expects sizes of at least 0 bytes, got "
-            << option->getArgStr() << "=" << option->getValue();
+            << "expects sizes of at least 0 bytes, got " << option->getArgStr()
+            << "=" << option->getValue();
         return signalPassFailure();
       }
     limits.capBytes = orUnlimited(maxBucketBytes);
@@ -449,11 +449,9 @@ private:
           .category(DEBUG_TYPE)
           .function(function.getName());
     };
-    bool hasAllReduce = function
-                            ->walk([](AllReduceOp) {
-                              return WalkResult::interrupt();
-                            })
-                            .wasInterrupted();
+    bool hasAllReduce =
+        function->walk([](AllReduceOp) { return WalkResult::interrupt(); })
+            .wasInterrupted();
     std::optional<StepModel> step;
     std::string why;
     if (hasAllReduce) {

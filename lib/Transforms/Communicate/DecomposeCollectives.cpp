@@ -115,8 +115,8 @@ std::optional<Cut> Decomposer::getCut(AllReduceOp op, int64_t inside) {
 }
 
 std::optional<Candidate> Decomposer::getCandidate(AllReduceOp op) {
-  bool isExact =
-      op.getReduction() == Reduction::Min || op.getReduction() == Reduction::Max;
+  bool isExact = op.getReduction() == Reduction::Min ||
+                 op.getReduction() == Reduction::Max;
   if (!isMovableCollective(op) || !getMesh(op) || !getWireElement(op) ||
       (!isExact && numerics == Numerics::Exact))
     return std::nullopt;
@@ -244,8 +244,9 @@ void Decomposer::rewrite(const Candidate &candidate) {
   for (Attribute axis : llvm::reverse(getAxes(op))) {
     bool isInner = inner < candidate.inside;
     if (isInner)
-      inner *=
-          getMesh(op).getAxisSize(cast<StringAttr>(axis).getValue()).value_or(1);
+      inner *= getMesh(op)
+                   .getAxisSize(cast<StringAttr>(axis).getValue())
+                   .value_or(1);
     auto &axes = isInner ? innerAxes : outerAxes;
     axes.insert(axes.begin(), axis);
   }
@@ -280,9 +281,9 @@ void Decomposer::rewrite(const Candidate &candidate) {
       builder, loc, blockType, row, op.getMeshAttr(), inside,
       op.getReductionAttr(), builder.getI64IntegerAttr(0), TypeAttr(),
       op.getAccumulateAttr());
-  auto reduced = AllReduceOp::create(
-      builder, loc, scattered, op.getMeshAttr(), across, op.getReductionAttr(),
-      TypeAttr(), op.getAccumulateAttr());
+  auto reduced = AllReduceOp::create(builder, loc, scattered, op.getMeshAttr(),
+                                     across, op.getReductionAttr(), TypeAttr(),
+                                     op.getAccumulateAttr());
   Value gathered = AllGatherOp::create(
       builder, loc, rowType(padded), reduced.getOutputs().front(),
       op.getMeshAttr(), inside, builder.getI64IntegerAttr(0));
@@ -293,15 +294,14 @@ void Decomposer::rewrite(const Candidate &candidate) {
     int64_t count = type.getNumElements();
     Value part = gathered;
     if (count != padded)
-      part = SliceOp::create(builder, loc, rowType(count), part,
-                             ArrayRef<int64_t>(begin),
-                             ArrayRef<int64_t>(begin + count),
-                             ArrayRef<int64_t>(1));
+      part = SliceOp::create(
+          builder, loc, rowType(count), part, ArrayRef<int64_t>(begin),
+          ArrayRef<int64_t>(begin + count), ArrayRef<int64_t>(1));
     begin += count;
     auto shaped = RankedTensorType::get(type.getShape(), wire);
-    result.replaceAllUsesWith(
-        castFloat(builder, loc, reshape(builder, loc, part, shaped),
-                  type.getElementType()));
+    result.replaceAllUsesWith(castFloat(builder, loc,
+                                        reshape(builder, loc, part, shaped),
+                                        type.getElementType()));
   }
   op.erase();
 }
@@ -316,8 +316,9 @@ bool Decomposer::run() {
     auto function = candidate.op->getParentOfType<FunctionOpInterface>();
     StringRef name = function ? function.getName() : StringRef();
     auto named = [&](StringRef remark) {
-      return remark::RemarkOpts::name(remark).category(DEBUG_TYPE).function(
-          name);
+      return remark::RemarkOpts::name(remark)
+          .category(DEBUG_TYPE)
+          .function(name);
     };
     if (!split(candidate)) {
       remark::missed(candidate.op.getLoc(), named("NotDecomposed"))

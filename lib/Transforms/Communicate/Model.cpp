@@ -43,9 +43,9 @@ std::optional<StepModel> mpcomm::getStepModel(FunctionOpInterface function,
   return std::move(*step);
 }
 
-std::optional<CollectiveCost>
-mpcomm::getTwoLevelCost(const CostModel &model, const GroupShape &shape,
-                        unsigned level) {
+std::optional<CollectiveCost> mpcomm::getTwoLevelCost(const CostModel &model,
+                                                      const GroupShape &shape,
+                                                      unsigned level) {
   auto groups = CostModel::splitGroup(shape, level);
   if (!groups)
     return std::nullopt;
@@ -53,17 +53,19 @@ mpcomm::getTwoLevelCost(const CostModel &model, const GroupShape &shape,
   auto share = static_cast<double>(inside.ranks);
   CollectiveCost scatter =
       model.getCollective(CollectiveKind::ReduceScatter, inside);
-  CollectiveCost reduce = model.getCollective(CollectiveKind::AllReduce, across);
-  CollectiveCost gather = model.getCollective(CollectiveKind::AllGather, inside);
+  CollectiveCost reduce =
+      model.getCollective(CollectiveKind::AllReduce, across);
+  CollectiveCost gather =
+      model.getCollective(CollectiveKind::AllGather, inside);
   llvm::SmallVector<AffineCost, 2> ways;
   for (const AffineCost &a : scatter.pieces)
     for (const AffineCost &b : reduce.pieces)
       for (const AffineCost &c : gather.pieces)
-        ways.push_back({CollectiveAlgorithm::Hierarchical,
-                        a.latency + b.latency + c.latency,
-                        a.secondsPerByte +
-                            (b.secondsPerByte + c.secondsPerByte) / share,
-                        b.link});
+        ways.push_back(
+            {CollectiveAlgorithm::Hierarchical,
+             a.latency + b.latency + c.latency,
+             a.secondsPerByte + (b.secondsPerByte + c.secondsPerByte) / share,
+             b.link});
   return CollectiveCost::getEnvelope(std::move(ways));
 }
 

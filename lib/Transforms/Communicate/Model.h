@@ -28,8 +28,7 @@ llvm::FailureOr<CostModel> getCostModel(mlir::ModuleOp module,
 /// The step of a function; nothing, with the reason in `why` and without a
 /// diagnostic, where it cannot be read.
 std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,
-                                      const CostModel &model,
-                                      std::string &why);
+                                      const CostModel &model, std::string &why);
 
 /// What an all_reduce over groups of `shape` takes as a reduce_scatter inside
 /// the blocks of level `level`, an all_reduce across them and an all_gather

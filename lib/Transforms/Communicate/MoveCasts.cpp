@@ -160,8 +160,7 @@ static Type getNarrowType(ValueRange values,
   for (Value value : values) {
     Type type = typeOf(value);
     if (!type || getBits(type) < 16 || // no runtime reduces 8-bit floats
-        getBits(type) >= getBits(value.getType()) ||
-        (narrow && narrow != type))
+        getBits(type) >= getBits(value.getType()) || (narrow && narrow != type))
       return Type();
     narrow = type;
   }

@@ -53,7 +53,7 @@ private:
   const CostModel &model;
   std::vector<Operation *> ops; // of the block, without the terminator
   Operation *terminator = nullptr;
-  std::vector<int> nodeOf;      // by op
+  std::vector<int> nodeOf;       // by op
   std::vector<int> collectiveOf; // by op, of asyncs and awaits; else -1
   int numNodes = 0;
 };
@@ -93,8 +93,7 @@ bool OverlapGraphBuilder::read(std::string &why) {
     ops.push_back(&op);
   collectiveOf.assign(ops.size(), -1);
   for (auto [i, collective] : llvm::enumerate(step.getCollectives())) {
-    auto async = dyn_cast<AsyncOp>(
-        step.getInstructions()[collective.start].op);
+    auto async = dyn_cast<AsyncOp>(step.getInstructions()[collective.start].op);
     if (!async || !async.getFuture().hasOneUse() ||
         !isa<AwaitOp>(*async.getFuture().user_begin()) ||
         (*async.getFuture().user_begin())->getBlock() != graph.block) {
@@ -313,8 +312,7 @@ void OverlapGraphBuilder::addDependencies() {
     for (Operation *user : function.getArgument(i).getUsers())
       if (Operation *here = graph.block->findAncestorOpInBlock(*user))
         if (int reader = step.getPosition(here);
-            here != terminator && reader >= 0 &&
-            nodeOf[reader] < nodeOf[def])
+            here != terminator && reader >= 0 && nodeOf[reader] < nodeOf[def])
           add(nodeOf[reader], nodeOf[def]);
   }
   for (OverlapProblem::Node &node : graph.problem.nodes) {
@@ -368,8 +366,7 @@ static int64_t countShared(MeshOp mesh, ArrayAttr a, ArrayAttr b) {
   int64_t shared = 1;
   for (Attribute axis : a)
     if (llvm::is_contained(b, axis))
-      shared *=
-          mesh.getAxisSize(cast<StringAttr>(axis).getValue()).value_or(1);
+      shared *= mesh.getAxisSize(cast<StringAttr>(axis).getValue()).value_or(1);
   return shared;
 }
 
@@ -379,7 +376,8 @@ void OverlapGraphBuilder::addCollectives() {
   problem.streams.resize(communicators.size());
   for (size_t a = 0; a < communicators.size(); ++a)
     for (size_t b = a + 1; b < communicators.size(); ++b) {
-      const StepCommunicator &first = communicators[a], &second = communicators[b];
+      const StepCommunicator &first = communicators[a],
+                             &second = communicators[b];
       auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(
           step.getFunction(), first.mesh);
       if (first.mesh != second.mesh || !mesh ||
@@ -393,8 +391,7 @@ void OverlapGraphBuilder::addCollectives() {
   for (size_t op = 0; op < ops.size(); ++op) {
     if (!isa<AsyncOp>(ops[op]))
       continue;
-    const StepCollective &collective =
-        step.getCollectives()[collectiveOf[op]];
+    const StepCollective &collective = step.getCollectives()[collectiveOf[op]];
     OverlapProblem::Node &node = problem.nodes[nodeOf[op]];
     node.stream = static_cast<int>(collective.communicator);
     node.latency = collective.latency;

@@ -25,8 +25,9 @@ public:
   /// node; where there are more than `maxNodes` of them, so is each run of ops
   /// that the rest of the computation needs, between those that only a
   /// collective or an update needs; where that is not enough, so are runs of
-  /// any computation between asyncs and awaits. Nothing, with the reason in `why`, where
-  /// the order must not be touched. Time: linear in ops, operands and uses.
+  /// any computation between asyncs and awaits. Nothing, with the reason in
+  /// `why`, where the order must not be touched. Time: linear in ops, operands
+  /// and uses.
   static std::optional<OverlapGraph> get(const StepModel &step,
                                          const CostModel &model,
                                          size_t maxNodes, std::string &why);

@@ -29,13 +29,15 @@ using namespace mpcomm;
 
 namespace {
 
-struct ScheduleOverlap : mpcomm::impl::ScheduleOverlapPassBase<ScheduleOverlap> {
+struct ScheduleOverlap
+    : mpcomm::impl::ScheduleOverlapPassBase<ScheduleOverlap> {
   using ScheduleOverlapPassBase::ScheduleOverlapPassBase;
 
   void runOnOperation() override {
     if (memoryBytes < 0) {
       emitError(getOperation().getLoc())
-          << "expects memory-bytes of at least 0, got " << memoryBytes.getValue();
+          << "expects memory-bytes of at least 0, got "
+          << memoryBytes.getValue();
       return signalPassFailure();
     }
     FailureOr<CostModel> model =
@@ -78,7 +80,8 @@ private:
     // A search step simulates: bound the nodes that the whole search visits.
     constexpr size_t nodesOfSearch = 100000;
     options.searchSteps = static_cast<int>(std::min<size_t>(
-        searchSteps, nodesOfSearch / std::max<size_t>(problem.nodes.size(), 1)));
+        searchSteps,
+        nodesOfSearch / std::max<size_t>(problem.nodes.size(), 1)));
     OverlapSchedule found = scheduleList(problem, options);
     if (!found.error.empty())
       return leaveAlone(found.error);

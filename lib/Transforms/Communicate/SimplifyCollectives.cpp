@@ -47,8 +47,7 @@ static bool coversAxes(FlatSymbolRefAttr outerMesh, ArrayAttr outer,
 }
 
 /// Whether two ops run on the same ranks in the same order.
-template <typename A, typename B>
-static bool isSameGroup(A a, B b) {
+template <typename A, typename B> static bool isSameGroup(A a, B b) {
   return a.getMeshAttr() == b.getMeshAttr() &&
          a.getAxesAttr() == b.getAxesAttr();
 }
@@ -77,8 +76,8 @@ static bool rounds(CollectiveOpInterface op, Type type) {
   Type element = getElementTypeOrSelf(type);
   auto narrows = [&](Type other) {
     return other && other != element &&
-           (!element.isFloat() || other.getIntOrFloatBitWidth() <=
-                                      element.getIntOrFloatBitWidth());
+           (!element.isFloat() ||
+            other.getIntOrFloatBitWidth() <= element.getIntOrFloatBitWidth());
   };
   return narrows(op.getWireType()) || narrows(op.getAccumulateType());
 }
@@ -159,8 +158,8 @@ void Simplifier::passed(Operation *op, StringRef name, Numerics needed) {
   remark::passed(op->getLoc(), remark::RemarkOpts::name(name)
                                    .category(DEBUG_TYPE)
                                    .function(function.getName()))
-      << remark::reason("{0}", needed == Numerics::Exact ? "exact"
-                                                         : "reassociating");
+      << remark::reason("{0}",
+                        needed == Numerics::Exact ? "exact" : "reassociating");
 }
 
 void Simplifier::replace(Operation *op, ValueRange values, StringRef name) {
@@ -299,8 +298,8 @@ bool Simplifier::mergeAxes(AllReduceOp op) {
     return false;
   SmallVector<Attribute> axes(inner.getAxes().getValue());
   llvm::append_range(axes, op.getAxes());
-  AllReduceOp merged = cloneWith(op, inner.getInputs(),
-                                 ArrayAttr::get(op.getContext(), axes));
+  AllReduceOp merged =
+      cloneWith(op, inner.getInputs(), ArrayAttr::get(op.getContext(), axes));
   replace(op, merged.getOutputs(), "MergedAxes"); // the inner one is dead
   visit(merged);
   return true;
@@ -414,8 +413,8 @@ bool Simplifier::simplify(AllSliceOp op) {
       return true;
     }
   auto reduced = op.getInput().getDefiningOp<AllReduceOp>();
-  if (!reduced || !isSameGroup(op, reduced) || reduced.getInputs().size() != 1 ||
-      !op.getInput().hasOneUse())
+  if (!reduced || !isSameGroup(op, reduced) ||
+      reduced.getInputs().size() != 1 || !op.getInput().hasOneUse())
     return false;
   Reduction reduction = reduced.getReduction();
   lastNeeded = reduction == Reduction::Min || reduction == Reduction::Max

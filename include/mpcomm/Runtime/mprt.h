@@ -34,10 +34,10 @@ typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
   MPRT_INVALID_ARGUMENT = 1, /* the caller's fault; nothing was done       */
   MPRT_OUT_OF_MEMORY = 2,
-  MPRT_UNSUPPORTED = 3,      /* this device or communicator cannot do it   */
-  MPRT_TIMEOUT = 4,          /* a peer did not arrive in time              */
-  MPRT_PEER_FAILED = 5,      /* a peer died or reported a failure          */
-  MPRT_MISMATCH = 6,         /* ranks called different collectives         */
+  MPRT_UNSUPPORTED = 3, /* this device or communicator cannot do it   */
+  MPRT_TIMEOUT = 4,     /* a peer did not arrive in time              */
+  MPRT_PEER_FAILED = 5, /* a peer died or reported a failure          */
+  MPRT_MISMATCH = 6,    /* ranks called different collectives         */
   MPRT_IO_ERROR = 7,
   MPRT_INTERNAL = 8
 } mprt_status;

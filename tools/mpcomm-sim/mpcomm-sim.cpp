@@ -57,7 +57,7 @@ struct Options {
       "pipeline", cl::value_desc("passes"),
       cl::desc("Passes to run first, as for mpcomm-opt --pass-pipeline without "
                "builtin.module(); for a training graph without a mesh: "
-               "mpcomm-graph{mesh=dp:N}"),
+               "mpcomm-graph{mesh=dp:N cluster=...}"),
       cl::cat(category)};
   cl::opt<std::string> function{
       "function", cl::value_desc("name"),
@@ -100,7 +100,11 @@ static LogicalResult runPasses(const Options &options, ModuleOp module) {
     if (!module.getOps<MeshOp>().empty())
       return success();
     text = "mpcomm-graph{mesh=dp:" +
-           std::to_string(std::max<int64_t>(options.ranks, 1)) + "}";
+           std::to_string(std::max<int64_t>(options.ranks, 1));
+    // Decisions are weighed for the cluster that is simulated.
+    if (!options.cluster.empty())
+      text += " cluster=" + options.cluster;
+    text += "}";
   }
   PassManager passes(module.getContext());
   if (failed(applyPassManagerCLOptions(passes)) ||

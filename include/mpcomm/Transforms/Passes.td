@@ -378,7 +378,9 @@ def CombineCollectivesPass
     ops of the block before it, of how many); `BucketPlan` for each run of
     candidates (the rule that won; simulated microseconds of the step, of the
     input, and a lower bound); an analysis remark `CombineCollectives` for each
-    function (collectives before, after).
+    function (collectives before, after). A bucket that `max-bucket-bytes` kept
+    from taking in the next tensor gets `mpcomm.user_cap`, for
+    `mpcomm-explain-communication`.
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::BucketPolicy",

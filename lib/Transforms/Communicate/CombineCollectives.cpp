@@ -54,6 +54,8 @@ struct PlacedBucket {
   SmallVector<Part> parts;
   Operation *ready = nullptr;
   int64_t bytes = 0;
+  /// The user's cap kept the next tensor out.
+  bool isCapped = false;
 };
 
 /// Collectives of a function at first, and how many went into another one.
@@ -82,6 +84,7 @@ public:
 private:
   void plan();
   void planRun(MutableArrayRef<BucketCandidate> candidates);
+  void markCapped(const ChosenPlan &chosen);
   void planSegment(SmallVectorImpl<BucketCandidate> &candidates);
   std::optional<BucketCandidate> getCandidate(Operation *op,
                                               Operation *segmentStart);
@@ -230,6 +233,26 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
     }
     bucket.ready = ready;
   }
+  markCapped(chosen);
+}
+
+/// Marks buckets that could not take in the first tensor of the next one of
+/// their stream and key. They are the last in `buckets`.
+void BlockCombiner::markCapped(const ChosenPlan &chosen) {
+  const BucketingPlan &plan = chosen.plan;
+  if (options.limits.capBytes == BucketingProblem::unlimited)
+    return;
+  llvm::DenseMap<std::pair<int, int>, size_t> open;
+  size_t first = buckets.size() - plan.buckets.size();
+  for (auto [i, bucket] : llvm::enumerate(plan.buckets)) {
+    auto [it, isNew] = open.try_emplace({bucket.stream, bucket.key}, i);
+    if (isNew)
+      continue;
+    int64_t next = plan.slices[bucket.begin].bytes;
+    buckets[first + it->second].isCapped =
+        plan.buckets[it->second].bytes + next > options.limits.capBytes;
+    it->second = i;
+  }
 }
 
 /// Cuts candidates that no ordering point separates into runs.
@@ -336,6 +359,8 @@ void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
   AllReduceOp first = bucket.parts.front().candidate->op;
   if (bucket.parts.size() == 1 && bucket.parts.front().isWhole) {
     first->moveBefore(&block, at);
+    if (bucket.isCapped)
+      first->setAttr(kUserCapAttr, UnitAttr::get(first.getContext()));
     return;
   }
   OpBuilder builder(first.getContext());
@@ -354,6 +379,8 @@ void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
       first.getAxesAttr(), first.getReductionAttr(), first.getWireAttr(),
       first.getAccumulateAttr());
   combined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
+  if (bucket.isCapped)
+    combined->setAttr(kUserCapAttr, builder.getUnitAttr());
   ResultRange results = combined.getOutputs();
   for (PlacedBucket::Part &part : bucket.parts) {
     AllReduceOp op = part.candidate->op;

@@ -42,6 +42,7 @@ private:
   std::vector<Part> findParts();
   void coarsen();
   void joinRuns(size_t length);
+  void joinNodes(llvm::function_ref<bool(int)> joins);
   void addDependencies();
   void addValues();
   void addCollectives();
@@ -211,13 +212,19 @@ void OverlapGraphBuilder::coarsen() {
     hasBreak[node] |= awaited && isFirst[node];
     isFirst[node] = awaited = false;
   }
+  joinNodes([&](int node) {
+    return partOf[node] == partOf[node - 1] &&
+           (partOf[node] == Part::Main ||
+            (partOf[node] == Part::Update && !hasBreak[node]));
+  });
+}
+
+/// Renumbers nodes, each that `joins` the one before it with that one.
+void OverlapGraphBuilder::joinNodes(llvm::function_ref<bool(int)> joins) {
   std::vector<int> renumbered(numNodes);
   int next = -1;
   for (int node = 0; node < numNodes; ++node) {
-    bool joins = node > 0 && partOf[node] == partOf[node - 1] &&
-                 (partOf[node] == Part::Main ||
-                  (partOf[node] == Part::Update && !hasBreak[node]));
-    next += !joins;
+    next += node == 0 || !joins(node);
     renumbered[node] = next;
   }
   for (int &node : nodeOf)
@@ -241,19 +248,13 @@ void OverlapGraphBuilder::joinRuns(size_t length) {
     hasBreak[node] |= awaited && isFirst[node];
     isFirst[node] = awaited = false;
   }
-  std::vector<int> renumbered(numNodes);
-  int next = -1;
-  size_t joined = 0;
-  for (int node = 0; node < numNodes; ++node) {
-    bool joins = node > 0 && joined < length && !hasBreak[node] &&
-                 !isCollective[node] && !isCollective[node - 1];
-    next += !joins;
+  size_t joined = 1;
+  joinNodes([&](int node) {
+    bool joins = joined < length && !hasBreak[node] && !isCollective[node] &&
+                 !isCollective[node - 1];
     joined = joins ? joined + 1 : 1;
-    renumbered[node] = next;
-  }
-  for (int &node : nodeOf)
-    node = renumbered[node];
-  numNodes = next + 1;
+    return joins;
+  });
 }
 
 bool OverlapGraphBuilder::numberNodes(size_t maxNodes) {

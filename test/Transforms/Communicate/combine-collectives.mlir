@@ -25,7 +25,7 @@ func.func @caps(%x: tensor<4xf32>, %u0: tensor<2xf32>) -> (tensor<4xf32>, tensor
   // CHECK-NEXT: %[[A:.*]] = mpcomm.all_reduce(%[[X]]) on @mesh axes ["dp"] mean : tensor<4xf32>
   // CHECK-NEXT: %[[Y:.*]] = arith.addf
   // CHECK-NEXT: %[[Z:.*]] = arith.mulf
-  // CHECK-NEXT: %[[B:.*]]:2 = mpcomm.all_reduce(%[[Y]], %[[Z]]) on @mesh axes ["dp"] mean : tensor<4xf32>, tensor<4xf32>
+  // CHECK-NEXT: %[[B:.*]]:2 = mpcomm.all_reduce(%[[Y]], %[[Z]]) on @mesh axes ["dp"] mean {mpcomm.user_cap} : tensor<4xf32>, tensor<4xf32>
   // CHECK-NEXT: %[[U:.*]] = arith.addf
   // CHECK-NEXT: %[[V:.*]] = arith.mulf
   // CHECK-NEXT: %[[C:.*]]:2 = mpcomm.all_reduce(%[[U]], %[[V]]) on @mesh axes ["dp"] mean : tensor<2xf32>, tensor<2xf32>

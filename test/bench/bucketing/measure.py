@@ -15,7 +15,8 @@ docs/Design/Bucketing.md; nothing is communicated.
 With --check the exit status is 1 where a time exceeds --seconds. A rival that is
 better than ours ends the program with an error in any case.
 
-A small run, to see that all of it works:
+A small run, to see that all of it works (its program is built without
+sanitizers, with which the library's symbols are missing):
 REQUIRES: compiler
 UNSUPPORTED: sanitizer
 RUN: %python %s --gradients=20000 --instances=50 --cxx=%cxx --source=%mpcomm_src_root --library=%shlibdir --check | FileCheck %s

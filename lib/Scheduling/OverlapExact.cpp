@@ -292,11 +292,14 @@ OverlapSchedule mpcomm::scheduleExact(const OverlapProblem &problem) {
   }
   OverlapSchedule best = Exact(graph).run(incumbent);
   best.unboundedSeconds = best.seconds;
+  best.unboundedPeakBytes = best.peakBytes;
   constexpr int64_t none = std::numeric_limits<int64_t>::max();
   if (best.error.empty() && problem.memoryBound < none) {
     OverlapProblem unbounded = problem;
     unbounded.memoryBound = none;
-    best.unboundedSeconds = scheduleExact(unbounded).seconds;
+    OverlapSchedule free = scheduleExact(unbounded);
+    best.unboundedSeconds = free.seconds;
+    best.unboundedPeakBytes = free.peakBytes;
   }
   return best;
 }
@@ -352,5 +355,6 @@ OverlapSchedule mpcomm::scheduleReference(const OverlapProblem &problem) {
   if (found)
     best.peakBytes = peakBytes(graph, best.steps);
   best.unboundedSeconds = best.seconds;
+  best.unboundedPeakBytes = best.peakBytes;
   return best;
 }

@@ -328,16 +328,20 @@ OverlapSchedule mpcomm::scheduleList(const OverlapProblem &problem,
   StepGraph graph(problem);
   OverlapSchedule input = scheduleInput(graph);
   input.unboundedSeconds = input.seconds;
+  input.unboundedPeakBytes = input.peakBytes;
   if (!input.error.empty())
     return input;
   double lowerBound = problem.lowerBound();
   constexpr int64_t none = std::numeric_limits<int64_t>::max();
   OverlapSchedule free = Scheduler(graph, input, options, none).run(lowerBound);
   free.unboundedSeconds = free.seconds;
+  free.unboundedPeakBytes = free.peakBytes;
   if (free.peakBytes <= problem.memoryBound)
     return free;
   OverlapSchedule bounded =
       Scheduler(graph, input, options, problem.memoryBound).run(lowerBound);
-  bounded.unboundedSeconds = std::min(free.seconds, bounded.seconds);
+  bool isFaster = bounded.seconds < free.seconds; // by chance: heuristics
+  bounded.unboundedSeconds = isFaster ? bounded.seconds : free.seconds;
+  bounded.unboundedPeakBytes = isFaster ? bounded.peakBytes : free.peakBytes;
   return bounded;
 }

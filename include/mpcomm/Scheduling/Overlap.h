@@ -127,6 +127,8 @@ struct OverlapSchedule {
   /// What the same algorithm reaches without a memory bound: seconds minus
   /// this is what the bound costs. Equal to `seconds` where it does not bind.
   double unboundedSeconds = 0;
+  /// The bytes that it takes there.
+  int64_t unboundedPeakBytes = 0;
   /// Of each node: whether the bound made a collective start later or be
   /// awaited earlier than the algorithm wanted.
   std::vector<bool> memoryBound;

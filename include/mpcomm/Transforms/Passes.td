@@ -546,8 +546,9 @@ def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
     ```
 
     Counts: an analysis remark `ScheduleOverlap` for each function (simulated
-    microseconds of the step, of the input, of the same without a memory bound,
-    and a lower bound; peak bytes before and after).
+    microseconds of the step, of the input, of the same without a memory bound
+    and what the bound costs, and a lower bound; peak bytes before and after, and
+    without a memory bound).
   }];
   let options = [
     MPComm_ClusterOption, MPComm_ProfileOption,

@@ -464,6 +464,7 @@ void OverlapGraphBuilder::addInput() {
 void OverlapGraphBuilder::build() {
   graph.problem.nodes.resize(numNodes);
   graph.nodes.resize(numNodes);
+  graph.ops = ops;
   for (auto [i, op] : llvm::enumerate(ops)) {
     OverlapGraph::Node &node = graph.nodes[nodeOf[i]];
     if (auto async = dyn_cast<AsyncOp>(op))
@@ -514,5 +515,14 @@ void OverlapGraph::apply(const OverlapSchedule &schedule) {
       for (Operation *op : node.ops)
         op->moveBefore(end);
     }
+  }
+}
+
+void OverlapGraph::undo() {
+  Operation *end = block->getTerminator();
+  for (Operation *op : ops) {
+    op->moveBefore(end);
+    if (isa<AsyncOp>(op))
+      op->removeAttr(kMemoryBoundAttr);
   }
 }

@@ -37,6 +37,8 @@ public:
   /// Puts the ops of the block into the order of the steps, and marks the
   /// asyncs that the memory bound moved.
   void apply(const OverlapSchedule &schedule);
+  /// Puts the ops back into the order that was read, and takes the marks off.
+  void undo();
 
 private:
   friend class OverlapGraphBuilder;
@@ -47,6 +49,7 @@ private:
     AwaitOp await;
   };
   mlir::Block *block = nullptr;
+  std::vector<mlir::Operation *> ops; ///< as read, without the terminator
   std::vector<Node> nodes;
 };
 

@@ -85,14 +85,57 @@ private:
     OverlapSchedule found = scheduleList(problem, options);
     if (!found.error.empty())
       return leaveAlone(found.error);
-    graph->apply(found);
+    if (memoryBytes <= 0)
+      graph->apply(found);
+    else if (!applyBounded(*graph, found, function, model, options))
+      return leaveAlone("no order found keeps the memory bound");
     remark::analysis(function.getLoc(), named("ScheduleOverlap"))
         << remark::metric("predicted_us", toMicros(found.seconds))
         << remark::metric("input_us", toMicros(found.inputSeconds))
         << remark::metric("unbounded_us", toMicros(found.unboundedSeconds))
+        << remark::metric("memory_cost_us",
+                          toMicros(found.seconds - found.unboundedSeconds))
         << remark::metric("bound_us", toMicros(problem.lowerBound()))
         << remark::metric("peak_bytes", found.peakBytes)
+        << remark::metric("unbounded_peak_bytes", found.unboundedPeakBytes)
         << remark::metric("input_peak_bytes", found.inputPeakBytes);
+  }
+
+  /// Another order may fuse other ops, whose operands then live longer than
+  /// the problem says. So the block is read anew, and where it takes too much,
+  /// scheduled anew: with as much less, then with computation where it is.
+  /// False, with the block as it was, where no try keeps the bound.
+  bool applyBounded(OverlapGraph &graph, OverlapSchedule &found,
+                    FunctionOpInterface function, const CostModel &model,
+                    OverlapOptions options) {
+    auto isKept = [&] {
+      if (!found.error.empty())
+        return false;
+      graph.apply(found);
+      std::string why;
+      std::optional<StepModel> step = getStepModel(function, model, why);
+      if (step)
+        found.peakBytes = step->getPeakBytes();
+      if (found.peakBytes <= memoryBytes)
+        return true;
+      graph.undo();
+      return false;
+    };
+    if (isKept())
+      return true;
+    double unbounded = found.unboundedSeconds;
+    int64_t bytes = found.unboundedPeakBytes;
+    auto scheduleAnew = [&](int64_t bound) {
+      graph.problem.memoryBound = bound;
+      found = scheduleList(graph.problem, options);
+      found.unboundedSeconds = unbounded;
+      found.unboundedPeakBytes = bytes;
+      return isKept();
+    };
+    if (scheduleAnew(2 * memoryBytes - found.peakBytes))
+      return true;
+    options.reorderCompute = false;
+    return scheduleAnew(memoryBytes);
   }
 };
 

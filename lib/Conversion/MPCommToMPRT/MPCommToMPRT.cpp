@@ -335,9 +335,10 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
   // Blocks in front: [group, ...]; exchanged along the first dimension.
   Value blocks = moveDim(
       builder, loc, reshape(builder, loc, slice.getInput(), shape), dim, 0);
+  IntegerAttr front = builder.getI64IntegerAttr(0);
   auto exchange = AllToAllOp::create(builder, loc, blocks.getType(), blocks,
                                      slice.getMeshAttr(), slice.getAxesAttr(),
-                                     /*split_dim=*/0, /*concat_dim=*/0);
+                                     /*split_dim=*/front, /*concat_dim=*/front);
   auto started = start(builder, exchange);
   if (failed(started))
     return failure();

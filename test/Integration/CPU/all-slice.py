@@ -1,0 +1,121 @@
+# REQUIRES: compiler
+# RUN: %python %s %mpcomm-opt %mpcomm-run %cc %t.dir
+#
+# mpcomm.all_slice gives each rank its own block: gathered again, the blocks are
+# what was cut. On two and four ranks, along each dimension. Values are small
+# whole numbers, so that nothing is rounded; no two of a tensor are equal, so
+# that a block of another rank's would be seen.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lowers a rank program written by hand, links it and runs three steps."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+OPT, RUN, CC, FOLDER = sys.argv[1:]
+STEPS = 3
+# name: shape, dimension that is cut
+TENSORS = {"rows": ([8, 3], 0), "columns": ([3, 8], 1), "middle": ([2, 4, 3], 1)}
+
+
+def program(ranks):
+    """Each step adds 1 to each tensor, block by block."""
+    arguments, results, body, returned = [], [], [], []
+    for i, (name, (shape, dim)) in enumerate(TENSORS.items()):
+        cut = [n // ranks if d == dim else n for d, n in enumerate(shape)]
+        whole, block = ("tensor<%sxf32>" % "x".join(map(str, s)) for s in (shape, cut))
+        fact = '{mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "%s"' % name
+        arguments.append("%%p%d: %s %s, mpcomm.donated = %d : i64}" % (i, whole, fact, i + 1))
+        results.append("%s %s}" % (whole, fact))
+        returned.append(("%%g%d" % i, whole))
+        body += [
+            "%%one%d = arith.constant dense<1.0> : %s" % (i, block),
+            '%%b%d = mpcomm.all_slice %%p%d on @mesh axes ["dp"] dim = %d : (%s) -> %s'
+            % (i, i, dim, whole, block),
+            "%%s%d = arith.addf %%b%d, %%one%d : %s" % (i, i, i, block),
+            '%%g%d = mpcomm.all_gather(%%s%d) on @mesh axes ["dp"] dim = %d : (%s) -> %s'
+            % (i, i, dim, block, whole),
+        ]
+    return """mpcomm.mesh @mesh <["dp" = %d]>
+func.func @train_step(%s,
+    %%x: tensor<1xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}, %s) {
+  %s
+  %%loss = mpcomm.reduce sum %%x, dims = [0] : (tensor<1xf32>) -> tensor<f32>
+  return %%loss, %s : tensor<f32>, %s
+}
+""" % (ranks, ",\n    ".join(arguments), ", ".join(results), "\n  ".join(body),
+       ", ".join(v for v, _ in returned), ", ".join(t for _, t in returned))  # fmt: skip
+
+
+def call(command, text=None):
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=120)  # fmt: skip
+    if done.returncode:
+        sys.exit("%s\nfailed with status %d:\n%s"
+                 % (" ".join(command), done.returncode, done.stdout.decode()))  # fmt: skip
+    return done.stdout
+
+
+def build(ranks):
+    tool = {name: shutil.which(name + "-22") or name for name in ("mlir-translate", "llc")}
+    base = os.path.join(FOLDER, "slice-%d" % ranks)
+    text = call([OPT, "--mpcomm-lower", "--mpcomm-program"], program(ranks).encode())
+    text = call([tool["mlir-translate"], "--mlir-to-llvmir"], text)
+    call([tool["llc"], "-relocation-model=pic", "-filetype=obj", "-o", base + ".o"], text)
+    call([CC, "-shared", "-o", base + ".so", base + ".o"])
+    return base + ".so"
+
+
+def write(name, tensors):
+    header, data = {}, b""
+    for key, (shape, values) in tensors.items():
+        packed = struct.pack("<%df" % len(values), *values)
+        header[key] = {"dtype": "F32", "shape": shape,
+                       "data_offsets": [len(data), len(data) + len(packed)]}  # fmt: skip
+        data += packed
+    header = json.dumps(header).encode()
+    with open(os.path.join(FOLDER, name), "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + data)
+    return os.path.join(FOLDER, name)
+
+
+def read(name):
+    with open(name, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(length)), file.read()
+    header.pop("__metadata__", None)
+    values = {}
+    for key, entry in header.items():
+        begin, end = entry["data_offsets"]
+        values[key] = list(struct.unpack("<%df" % ((end - begin) // 4), data[begin:end]))
+    return values
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    initial = {}
+    for i, (name, (shape, _)) in enumerate(TENSORS.items()):
+        count = 1
+        for n in shape:
+            count *= n
+        initial[name] = (shape, [float(100 * i + k) for k in range(count)])
+    weights = write("w.safetensors", initial)
+    data = write("d.safetensors", {"x": ([16], [0.0] * 16)})
+    for ranks in (2, 4):
+        out = os.path.join(FOLDER, "out-%d.safetensors" % ranks)
+        call([RUN, build(ranks), "--np", str(ranks), "--weights", weights, "--data", data,
+              "--steps", str(STEPS), "--save-weights", out, "--quiet"])  # fmt: skip
+        for name, values in read(out).items():
+            expected = [v + STEPS for v in initial[name][1]]
+            if values != expected:
+                sys.exit("%s on %d ranks: %s, expected %s" % (name, ranks, values, expected))
+        print("%d ranks: every block is its own" % ranks)
+
+
+main()

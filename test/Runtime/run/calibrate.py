@@ -11,41 +11,10 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
-from toy import *
-
-LIBRARIES = os.path.join(os.path.dirname(os.path.dirname(RUN)), "lib")
-KINDS = ["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send", "recv"]
+from calibrating import *
 
 
-class Calibrate(ToyTest):
-    def calibrate(self, ranks, *options, backend="shm"):
-        outcome = self.succeeds("--calibrate", path("c.json"), "--np", ranks, "--calibrate-seconds",
-                                1, *options)  # fmt: skip
-        with open(path("c.json")) as file:
-            cluster = json.load(file)
-        self.assertEqual(cluster["schema"], "mpcomm-cluster-1")
-        self.assertIn("%d rank" % ranks, cluster["source"])
-        device = cluster["device"]
-        for key in "memory_bandwidth", "memory_bytes", "launch":
-            self.assertGreater(device[key], 0)
-        self.assertEqual(set(device["flops"]), {"f32", "f64", "f16", "bf16", "vector"})
-        for rate in device["flops"].values():
-            self.assertGreater(rate, 1e6)
-        (link,) = cluster["links"]
-        self.assertEqual((link["name"], link["ranks"]), (backend, 0))
-        self.assertGreater(link["bandwidth"], 0)
-        for line in cluster["measured"]:
-            self.assertEqual(line["backend"], backend)
-            self.assertGreaterEqual(line["alpha"], 0)
-            self.assertGreaterEqual(line["beta"], 0)
-            self.assertGreater(line["alpha"] + line["beta"], 0)
-        for rate in "compute_rate_under_comm", "comm_rate_under_compute":
-            self.assertGreater(cluster[rate], 0)
-            self.assertLessEqual(cluster[rate], 1)
-        found = [(line["kind"], line["ranks"]) for line in cluster["measured"]]
-        self.assertEqual(len(found), len(set(found)))
-        return set(found), outcome
-
+class Calibrate(CalibrateTest):
     def test_one_rank(self):
         found, _ = self.calibrate(1)
         self.assertEqual(found, set())
@@ -63,12 +32,6 @@ class Calibrate(ToyTest):
     def test_three_ranks(self):
         found, _ = self.calibrate(3)
         self.assertEqual(found, {(kind, 3) for kind in KINDS[:5]} | {("send", 2), ("recv", 2)})
-
-    def test_over_tcp(self):
-        if not os.path.exists(os.path.join(LIBRARIES, "libmprt_gloo.so")):
-            self.skipTest("no Gloo")
-        found, _ = self.calibrate(2, "--comm", "gloo", "--quiet", backend="gloo")
-        self.assertEqual(found, {(kind, 2) for kind in KINDS})
 
     def test_mistakes(self):
         self.fails("--calibrate needs --np N", "--calibrate", path("c.json"))

@@ -43,7 +43,7 @@ class Checkpoint(ToyTest):
              "--checkpoint", checkpoint, "--checkpoint-every", "1"],
             stderr=subprocess.PIPE,
         )  # fmt: skip
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + SLACK
         while not os.path.exists(checkpoint):
             self.assertLess(time.monotonic(), deadline, "no checkpoint was written")
             time.sleep(0.01)
@@ -51,7 +51,7 @@ class Checkpoint(ToyTest):
         with open("/proc/%d/task/%d/children" % (process.pid, process.pid)) as file:
             for rank in file.read().split():
                 resource.prlimit(int(rank), resource.RLIMIT_FSIZE, (100, 100))
-        error = process.communicate(timeout=30)[1].decode()
+        error = process.communicate(timeout=SLACK)[1].decode()
         self.assertEqual(process.returncode, 1, error)
         self.assertIn("c: cannot write: File too large; the file of that name is as it was", error)
         self.assertEqual(error.count("\n"), 1, error)

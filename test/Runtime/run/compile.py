@@ -55,7 +55,7 @@ class Compile(ToyTest):
 
     def end(self, process):
         try:
-            error = process.communicate(timeout=30)[1].decode()
+            error = process.communicate(timeout=SLACK)[1].decode()
         finally:
             process.kill()
         self.assertEqual(os.listdir(path("tmp")), [])
@@ -94,7 +94,7 @@ class Compile(ToyTest):
             for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
                 with self.subTest(signal=number):
                     process = self.start("--np", "2")
-                    deadline = time.monotonic() + 30
+                    deadline = time.monotonic() + SLACK
                     while not (os.path.exists(path("running")) and os.listdir(path("tmp"))):
                         self.assertLess(time.monotonic(), deadline, "the compiler did not start")
                         time.sleep(0.02)
@@ -112,7 +112,8 @@ class Compile(ToyTest):
 
     def lives(self, process):
         """Unlike a process that has ended, and that nobody has waited for yet."""
-        for _ in range(20):
+        deadline = time.monotonic() + SLACK
+        while time.monotonic() < deadline:
             try:
                 with open("/proc/%s/stat" % process) as file:
                     if file.read().rsplit(")", 1)[1].split()[0] == "Z":

@@ -38,7 +38,7 @@ class FullDisk(ToyTest):
                 "c: cannot write: No space left on device; the file of that name is as it was",
                 *common, "--resume", checkpoint, "--steps", 50, "--checkpoint-every", 3,
             )  # fmt: skip
-            self.assertLess(outcome.seconds, 30)
+            self.assertLess(outcome.seconds, SLACK)
             self.assertEqual(sorted(os.listdir(disk)), ["c", "fill"])
             with open(checkpoint, "rb") as file:
                 self.assertEqual(file.read(), before)

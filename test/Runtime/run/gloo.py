@@ -16,25 +16,12 @@ import socket
 
 from toy import *
 
-SLACK = 8  # seconds for a busy machine and for sanitizers
 
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Gloo(ToyTest):
+class Gloo(RegressionTest):
     @classmethod
     def setUpClass(cls):
-        cls.samples = Samples(103)
-        cls.data = cls.samples.write("d.safetensors")
-        cls.weights = write_tensors("w.safetensors", weights())
-        for ranks in 1, 2, 4:
-            build("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        super().setUpClass()
         build("other2.so", RANKS=2, BATCH=8, COLLECTIVE_ID=9)
-        cls.common = ["--weights", cls.weights, "--data", cls.data]
         cls.here = cls.common + ["--comm", "gloo"]
 
     def test_losses(self):
@@ -90,21 +77,6 @@ class Gloo(ToyTest):
                 for entry, loss in zip(log_of("log"), losses):
                     self.assertAlmostEqual(entry["loss"], loss, delta=6e-4)
 
-    def test_torchrun(self):
-        torchrun = shutil.which("torchrun")
-        if not torchrun:
-            self.skipTest("no torchrun")
-        done = subprocess.run(
-            # Without a redirection torchrun 1.13 fails on Python 3.11 and later.
-            [torchrun, "--no_python", "--nproc_per_node", "2", "--master_port", str(free_port()),
-             "--redirects", "1", "--tee", "1", "--log_dir", path("torchrun"), RUN, path("toy2.so"),
-             *self.common, "--steps", "5"],
-            timeout=120, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-        if b"No module named" in done.stderr:
-            self.skipTest("torchrun without PyTorch")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(done.stdout.count(b"loss last"), 1)
-
     def test_a_port_in_use(self):
         with socket.socket() as other:
             other.bind(("0.0.0.0", 0))
@@ -116,10 +88,10 @@ class Gloo(ToyTest):
 
     def test_ranks_that_never_come(self):
         outcome = self.fails(
-            "ranks that did not come within 2 s: 1", path("toy2.so"), *self.here, "--timeout", 2,
+            "ranks that did not come within %d s: 1" % TIMEOUT, path("toy2.so"), *self.here, "--timeout", TIMEOUT,
             fault="never-start:rank=1", lines=None,
         )  # fmt: skip
-        self.assertLess(outcome.seconds, 2 + 5 + SLACK)
+        self.assertLess(outcome.seconds, TIMEOUT + 5 + SLACK)
 
     def test_killed_in_a_step(self):
         for ranks, victim in (2, 0), (2, 1), (4, 2):
@@ -135,11 +107,11 @@ class Gloo(ToyTest):
 
     def test_stopped_in_a_step(self):
         outcome = self.fails(
-            "did not arrive: 1", path("toy2.so"), *self.here, "--quiet", "--timeout", 2,
+            "did not arrive: 1", path("toy2.so"), *self.here, "--quiet", "--timeout", TIMEOUT,
             "--steps", 100, fault="stop:rank=1,step=5", lines=None,
         )  # fmt: skip
         self.assertIn('"gradients" at toy.mlir:7:3', outcome.err)
-        self.assertLess(outcome.seconds, 2 + 5 + SLACK)
+        self.assertLess(outcome.seconds, TIMEOUT + 5 + SLACK)
 
     def test_another_program(self):
         self.fails("rank 1 runs another program file than rank 0", path("toy2.so"), *self.here,

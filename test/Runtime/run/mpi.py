@@ -15,26 +15,13 @@ from toy import *
 
 # OpenMPI keeps some of its memory to the end of the process.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-SLACK = 8  # seconds for a busy machine and for sanitizers
 
 
-def mpirun(ranks):
-    command = "mpirun --oversubscribe -np %d" % ranks
-    if os.geteuid() == 0:
-        command += " --allow-run-as-root"
-    return command.split()
-
-
-class Mpi(ToyTest):
+class Mpi(RegressionTest):
     @classmethod
     def setUpClass(cls):
-        cls.samples = Samples(103)
-        cls.data = cls.samples.write("d.safetensors")
-        cls.weights = write_tensors("w.safetensors", weights())
-        for ranks in 1, 2, 4:
-            build("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        super().setUpClass()
         build("other2.so", RANKS=2, BATCH=8, COLLECTIVE_ID=9)
-        cls.common = ["--weights", cls.weights, "--data", cls.data]
 
     def test_losses(self):
         losses, _, _ = twin(self.samples, 16, 30)
@@ -83,25 +70,25 @@ class Mpi(ToyTest):
         outcome = self.refused("rank 1", path("toy2.so"), *self.common, "--steps", 100000,
                                fault="kill:rank=1,step=3")  # fmt: skip
         self.assertRegex(outcome.err + outcome.out, r"exited on signal 9 \(Killed\)")
-        self.assertLess(outcome.seconds, 15)
+        self.assertLess(outcome.seconds, 2 + SLACK)
 
     def test_never_starts(self):
         outcome = self.refused(
-            "rank 0: MPI_Init: not all ranks have come within 3 s",
-            path("toy2.so"), *self.common, "--timeout", 3, fault="never-start:rank=1",
+            "rank 0: MPI_Init: not all ranks have come within %d s" % TIMEOUT,
+            path("toy2.so"), *self.common, "--timeout", TIMEOUT, fault="never-start:rank=1",
         )  # fmt: skip
-        self.assertLess(outcome.seconds, 3 + 5 + SLACK)
+        self.assertLess(outcome.seconds, TIMEOUT + 5 + SLACK)
 
     def test_stops_in_a_step(self):
         for ranks, waits in (2, "for rank 1"), (4, "for some of ranks "):
             with self.subTest(ranks=ranks):
                 outcome = self.refused(
-                    "nothing moved for 2 s; waits " + waits, path("toy%d.so" % ranks),
-                    *self.common, "--timeout", 2, "--steps", 100, fault="stop:rank=1,step=5",
+                    "nothing moved for %d s; waits " % TIMEOUT + waits, path("toy%d.so" % ranks),
+                    *self.common, "--timeout", TIMEOUT, "--steps", 100, fault="stop:rank=1,step=5",
                     ranks=ranks,
                 )  # fmt: skip
                 self.assertIn('"gradients" at toy.mlir:7:3', outcome.err)
-                self.assertLess(outcome.seconds, 2 + 5 + SLACK)
+                self.assertLess(outcome.seconds, TIMEOUT + 5 + SLACK)
 
     def test_a_backend_that_does_not_load(self):
         # Why the one beside the runtime does not load is the reason to tell.

@@ -21,15 +21,7 @@ from toy import *
 TOLERANCE = 6e-4
 
 
-class Train(ToyTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.samples = Samples(103)
-        cls.data = cls.samples.write("d.safetensors")
-        cls.weights = write_tensors("w.safetensors", weights())
-        for ranks in 1, 2, 4:
-            build("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
-
+class Train(RegressionTest):
     def train(self, ranks, *options):
         self.succeeds(
             path("toy%d.so" % ranks), "--np", ranks, "--weights", self.weights, "--data", self.data,

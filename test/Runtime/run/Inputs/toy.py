@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -21,6 +22,10 @@ INPUTS = os.path.dirname(os.path.abspath(__file__))
 DIM = 4
 FORMATS = {"F32": "f", "I64": "q", "F64": "d", "I32": "i", "U8": "B"}
 MASK = (1 << 64) - 1
+# What tests of ranks that do not come give as --timeout: the others have to come in it.
+TIMEOUT = 4
+# Seconds that a busy machine and sanitizers may add to anything that is timed.
+SLACK = 30
 
 
 def path(name):
@@ -151,6 +156,26 @@ def build(name="toy.so", **macros):
     return target
 
 
+def free_port():
+    """One that nobody listens on; below those that the system gives to whoever
+    connects somewhere."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+
+
+def mpirun(ranks):
+    command = "mpirun --oversubscribe -np %d" % ranks
+    if os.geteuid() == 0:
+        command += " --allow-run-as-root"
+    return command.split()
+
+
 class Outcome:
     def __init__(self, code, out, err, seconds):
         self.code, self.out, self.err, self.seconds = code, out, err, seconds
@@ -198,6 +223,19 @@ class ToyTest(unittest.TestCase):
             self.assertEqual(outcome.err.count("\n"), lines, str(outcome))
             self.assertTrue(outcome.err.startswith("mpcomm-run: error: "), outcome.err)
         return outcome
+
+
+class RegressionTest(ToyTest):
+    """The toy program on 1, 2 and 4 ranks, 16 samples a step."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.samples = Samples(103)
+        cls.data = cls.samples.write("d.safetensors")
+        cls.weights = write_tensors("w.safetensors", weights())
+        for ranks in 1, 2, 4:
+            build("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        cls.common = ["--weights", cls.weights, "--data", cls.data]
 
 
 def main():

@@ -56,28 +56,42 @@ double OverlapProblem::lowerBound() const {
   std::vector<OneMachineJob> computation;
   std::vector<std::vector<OneMachineJob>> ofStream(streams.size()),
       ofLink(links.size());
-  double bound = 0;
+  bool isSlowed = computeRateUnderComm < 1 || commRateUnderCompute < 1;
+  std::vector<std::vector<SlowedJob>> slowed(streams.size() + links.size());
+  double bound = 0, compute = 0;
   double collectives = double(graph.steps - nodes.size());
   bool walks = collectives * double(nodes.size()) <= 1e8; // about a second
   for (int n = 0; n < int(nodes.size()); ++n) {
     const Node &node = nodes[n];
     double head = path.head[n], tail = path.tail[n];
     if (node.stream < 0) {
+      compute += node.seconds;
       computation.push_back({head, node.seconds, tail});
       continue;
     }
+    double before = 0, after = 0; // of computation alone
     if (walks) {
-      head = std::max(head, computeAround(graph, n, /*before=*/true));
-      tail = std::max(tail, computeAround(graph, n, /*before=*/false));
+      before = computeAround(graph, n, /*before=*/true);
+      after = computeAround(graph, n, /*before=*/false);
+      head = std::max(head, before);
+      tail = std::max(tail, after);
     }
     ofStream[node.stream].push_back({head, node.latency + node.transfer, tail});
-    if (node.link >= 0 && links[node.link].contends)
-      ofLink[node.link].push_back({head + node.latency, node.transfer, tail});
+    slowed[node.stream].push_back({before, node.latency, node.transfer, after});
+    if (node.link < 0 || !links[node.link].contends)
+      continue;
+    ofLink[node.link].push_back({head + node.latency, node.transfer, tail});
+    slowed[streams.size() + node.link].push_back(
+        {before, 0, node.transfer, after});
   }
   bound = std::max(bound, oneMachineBound(std::move(computation)));
   for (auto &jobs : ofStream)
     bound = std::max(bound, oneMachineBound(std::move(jobs)));
   for (auto &jobs : ofLink)
     bound = std::max(bound, oneMachineBound(std::move(jobs)));
+  if (isSlowed)
+    for (auto &jobs : slowed)
+      bound = std::max(bound, slowedBound(compute, jobs, computeRateUnderComm,
+                                          commRateUnderCompute));
   return bound;
 }

@@ -50,6 +50,35 @@ std::string describeDeadlock(const SimProblem &problem,
                              const std::vector<Waiting> &waiting,
                              const std::vector<int> &next);
 
+/// Positions of the starts and awaits of a class, and its computation before
+/// each instruction.
+struct Positions {
+  explicit Positions(const SimProgram &program)
+      : start(program.collectives.size(), -1),
+        await(program.collectives.size(), int(program.instructions.size())) {
+    before.reserve(program.instructions.size() + 1);
+    double sum = 0;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const SimInstruction &instruction = program.instructions[i];
+      before.push_back(sum);
+      if (instruction.kind == SimInstruction::Compute)
+        sum += instruction.seconds;
+      else if (instruction.kind == SimInstruction::Start)
+        start[instruction.collective] = int(i);
+      else
+        await[instruction.collective] = int(i);
+    }
+    before.push_back(sum);
+  }
+  double total() const { return before.back(); }
+  std::vector<int> start, await;
+  std::vector<double> before;
+};
+
+/// lowerBound of a problem whose matches and positions (by class) are known.
+double boundOf(const SimProblem &problem, const Matching &matching,
+               const std::vector<Positions> &positions);
+
 /// Fills in the totals, the memory, the reasons and the lower bound.
 /// `arrivals`: when the last member reached the Start of each match; in
 /// `slowdown` stands the time for which the class computed.

@@ -6,13 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Totals, memory, the reason why a collective is exposed, and lower bounds.
+// Totals, memory, and the reason why a collective is exposed.
 //
 //===----------------------------------------------------------------------===//
 
 #include "SimulatorImpl.h"
 #include <algorithm>
-#include <queue>
 
 using namespace mpcomm;
 using namespace mpcomm::simulator;
@@ -44,111 +43,6 @@ int64_t mpcomm::peakBytes(const SimProgram &program) {
     live -= instruction.frees;
   }
   return most;
-}
-
-double mpcomm::oneMachineBound(std::vector<OneMachineJob> jobs) {
-  std::sort(jobs.begin(), jobs.end(),
-            [](const OneMachineJob &x, const OneMachineJob &y) {
-              return x.head < y.head;
-            });
-  // Jackson: at any time the job with the longest tail, interrupted where one
-  // with a longer tail arrives.
-  std::priority_queue<std::pair<double, double>> ready; // tail, seconds left
-  double now = 0, bound = 0;
-  size_t next = 0;
-  while (next < jobs.size() || !ready.empty()) {
-    if (ready.empty())
-      now = std::max(now, jobs[next].head);
-    for (; next < jobs.size() && jobs[next].head <= now; ++next)
-      ready.push({jobs[next].tail, jobs[next].seconds});
-    auto [tail, left] = ready.top();
-    ready.pop();
-    double run = left;
-    if (next < jobs.size())
-      run = std::min(run, jobs[next].head - now);
-    now += run;
-    if (run < left)
-      ready.push({tail, left - run});
-    else
-      bound = std::max(bound, now + tail);
-  }
-  return bound;
-}
-
-namespace {
-/// Positions of the starts and awaits of a class, and its computation before
-/// each instruction.
-struct Positions {
-  explicit Positions(const SimProgram &program)
-      : start(program.collectives.size(), -1),
-        await(program.collectives.size(), int(program.instructions.size())) {
-    before.reserve(program.instructions.size() + 1);
-    double sum = 0;
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      const SimInstruction &instruction = program.instructions[i];
-      before.push_back(sum);
-      if (instruction.kind == SimInstruction::Compute)
-        sum += instruction.seconds;
-      else if (instruction.kind == SimInstruction::Start)
-        start[instruction.collective] = int(i);
-      else
-        await[instruction.collective] = int(i);
-    }
-    before.push_back(sum);
-  }
-  double total() const { return before.back(); }
-  std::vector<int> start, await;
-  std::vector<double> before;
-};
-} // namespace
-
-/// Shared by lowerBound and summarize.
-static double boundOf(const SimProblem &problem, const Matching &matching,
-                      const std::vector<Positions> &positions) {
-  double bound = 0;
-  for (const Positions &position : positions)
-    bound = std::max(bound, position.total());
-
-  std::vector<OneMachineJob> jobs(matching.matches.size());
-  size_t links = problem.links.size();
-  std::vector<std::vector<OneMachineJob>> ofPort(problem.classes.size() *
-                                                 links);
-  for (size_t m = 0; m < jobs.size(); ++m) {
-    const Match &match = matching.matches[m];
-    OneMachineJob &job = jobs[m];
-    job.seconds = match.latency + match.transfer;
-    for (auto [c, k] : match.members) {
-      const SimCollective &collective = problem.classes[c].collectives[k];
-      const Positions &position = positions[c];
-      int ready = collective.producer >= 0 ? collective.producer + 1
-                                           : position.start[k];
-      int needed =
-          collective.consumer >= 0 ? collective.consumer : position.await[k];
-      job.head = std::max(job.head, position.before[ready]);
-      job.tail = std::max(job.tail, position.total() - position.before[needed]);
-    }
-    for (auto [c, k] : match.members) {
-      int link = problem.classes[c].collectives[k].link;
-      if (link >= 0 && problem.links[link].contends)
-        ofPort[c * links + link].push_back(
-            {job.head + match.latency, match.transfer, job.tail});
-    }
-  }
-  for (const std::vector<int> &queued : matching.ofCommunicator) {
-    std::vector<OneMachineJob> ofStream;
-    for (int m : queued)
-      ofStream.push_back(jobs[m]);
-    bound = std::max(bound, oneMachineBound(std::move(ofStream)));
-  }
-  for (std::vector<OneMachineJob> &port : ofPort)
-    bound = std::max(bound, oneMachineBound(std::move(port)));
-  return bound;
-}
-
-double mpcomm::lowerBound(const SimProblem &problem) {
-  std::vector<Positions> positions(problem.classes.begin(),
-                                   problem.classes.end());
-  return boundOf(problem, Matching(problem), positions);
 }
 
 /// Why `seen`, collective `k` of the program, is exposed. `arrival`: when the

@@ -109,8 +109,8 @@ struct OverlapProblem {
   /// No order takes less: the largest of all computation, the one-machine
   /// bound of computation, of each stream and of each contending link, with
   /// the longest path and all computation before (after) a node as its head
-  /// (tail; left out where c n > 10^8). Time: O(n log n + c (n + e)) for c
-  /// collectives.
+  /// (tail; left out where c n > 10^8), and slowedBound of each. Time: O(n log
+  /// n + c (n + e)) for c collectives.
   double lowerBound() const;
 };
 

@@ -181,7 +181,8 @@ double simulateSeconds(const SimProblem &problem);
 /// The largest over the classes of: all of its computation; and for each
 /// communicator and each contending link, the one-machine bound of its
 /// collectives with the computation before their producer as head and that
-/// from their consumer on as tail. Time: O(n log n).
+/// from their consumer on as tail; and where overlap slows either, what that
+/// must cost (slowedBound). Time: O(n log n).
 double lowerBound(const SimProblem &problem);
 
 /// A job of one machine: not before `head`, `seconds` on the machine, then
@@ -195,6 +196,20 @@ struct OneMachineJob {
 /// (Jackson's preemptive schedule; Carlier, "The one-machine sequencing
 /// problem", EJOR 11, 1982). Time: O(n log n).
 double oneMachineBound(std::vector<OneMachineJob> jobs);
+
+/// A collective beside the computation of a class: the class computes at least
+/// `head` seconds before it and `tail` seconds after it.
+struct SlowedJob {
+  double head = 0, latency = 0, transfer = 0, tail = 0;
+};
+
+/// What a step takes at the least that has `compute` seconds of computation and
+/// these collectives on one stream, where computation has the rate
+/// `computeRate` while one is in flight, and transfers `commRate` while there
+/// is computation. At full rates the larger of `compute` and the one-machine
+/// bound. Time: O(n log n).
+double slowedBound(double compute, const std::vector<SlowedJob> &jobs,
+                   double computeRate, double commRate);
 
 /// Bytes that live while each instruction runs, and the most of them.
 /// Time: linear.

@@ -126,6 +126,38 @@ TEST(Simulator, SlowsWhatOverlaps) {
   EXPECT_DOUBLE_EQ(result.classes[0].exposed, 1.5);
 }
 
+/// What overlap must cost. 5 s of computation, a transfer of 2 s.
+TEST(Simulator, LowerBoundUnderSlowDown) {
+  SimProblem problem = oneClass(1);
+  problem.classes[0].collectives = {collective(0, 0, 2)};
+  problem.classes[0].instructions = {start(0), compute(5), await(0)};
+  // Overlap gains 0.9 + 0.9 - 1 of each second; 2 / 0.9 of them move all.
+  problem.computeRateUnderComm = problem.commRateUnderCompute = 0.9;
+  SimResult result = simulate(problem);
+  EXPECT_NEAR(result.seconds, 5 + 0.1 * 2 / 0.9, 1e-12);
+  EXPECT_NEAR(result.lowerBound, result.seconds, 1e-12);
+  // As long as what it overlaps with is there: 1 s before it, 3 s behind.
+  problem.classes[0].instructions = {compute(1), start(0), compute(1), await(0),
+                                     compute(3)};
+  result = simulate(problem);
+  EXPECT_NEAR(result.seconds, 4 + 1 / 0.9 + 2 - 1, 1e-12);
+  EXPECT_NEAR(result.lowerBound, result.seconds, 1e-12);
+  // Latency hides better: 2 s at a rate of 0.9.
+  problem.classes[0].collectives = {collective(0, 2, 0)};
+  problem.classes[0].instructions = {start(0), compute(5), await(0)};
+  result = simulate(problem);
+  EXPECT_NEAR(result.seconds, 5 + 0.1 * 2, 1e-12);
+  EXPECT_NEAR(result.lowerBound, result.seconds, 1e-12);
+  // At 0.5 and 0.25 overlap loses: 9 s, but 7 with the await first.
+  problem.classes[0].collectives = {collective(0, 0, 2)};
+  problem.computeRateUnderComm = 0.5;
+  problem.commRateUnderCompute = 0.25;
+  EXPECT_DOUBLE_EQ(simulate(problem).lowerBound, 7);
+  std::swap(problem.classes[0].instructions[1],
+            problem.classes[0].instructions[2]);
+  EXPECT_DOUBLE_EQ(simulate(problem).seconds, 7);
+}
+
 /// GPipe of two stages and m micro-batches of f seconds forward, s to send:
 /// the second stage ends after f + s + m f if s <= f.
 TEST(Simulator, Pipeline) {

@@ -13,8 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/TypeUtilities.h"
-#include "mpcomm/Conversion/CastFloat.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mpcomm {
@@ -123,14 +123,6 @@ static Value emptyLike(OpBuilder &builder, Location loc,
   return tensor::EmptyOp::create(builder, loc, shape, element);
 }
 
-static Value reshape(OpBuilder &builder, Location loc, Value value,
-                     ArrayRef<int64_t> shape) {
-  auto type = RankedTensorType::get(shape, getElementTypeOrSelf(value));
-  if (type == value.getType())
-    return value;
-  return ReshapeOp::create(builder, loc, type, value);
-}
-
 /// Moves dimension `from` to position `to`.
 static Value moveDim(OpBuilder &builder, Location loc, Value value,
                      int64_t from, int64_t to) {
@@ -156,7 +148,7 @@ static Value splitToFront(OpBuilder &builder, Location loc, Value value,
       cast<RankedTensorType>(value.getType()).getShape());
   shape[dim] /= group;
   shape.insert(shape.begin() + dim, group);
-  return moveDim(builder, loc, reshape(builder, loc, value, shape), dim, 0);
+  return moveDim(builder, loc, reshapeTo(builder, loc, value, shape), dim, 0);
 }
 
 /// The reverse: joins the first dimension to dimension `dim` of the rest.
@@ -167,7 +159,7 @@ static Value joinFromFront(OpBuilder &builder, Location loc, Value value,
   int64_t group = shape.front();
   shape.erase(shape.begin());
   shape[dim] *= group;
-  return reshape(builder, loc, moveDim(builder, loc, value, 0, dim), shape);
+  return reshapeTo(builder, loc, moveDim(builder, loc, value, 0, dim), shape);
 }
 
 //===----------------------------------------------------------------------===//
@@ -334,7 +326,7 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
   Location loc = op->getLoc();
   // Blocks in front: [group, ...]; exchanged along the first dimension.
   Value blocks = moveDim(
-      builder, loc, reshape(builder, loc, slice.getInput(), shape), dim, 0);
+      builder, loc, reshapeTo(builder, loc, slice.getInput(), shape), dim, 0);
   IntegerAttr front = builder.getI64IntegerAttr(0);
   auto exchange = AllToAllOp::create(builder, loc, blocks.getType(), blocks,
                                      slice.getMeshAttr(), slice.getAxesAttr(),
@@ -351,7 +343,7 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
       builder, loc, RankedTensorType::get(first, type.getElementType()), all,
       begin, first, strides);
   op->replaceAllUsesWith(
-      ValueRange{reshape(builder, loc, own, type.getShape())});
+      ValueRange{reshapeTo(builder, loc, own, type.getShape())});
   op->erase();
   return success();
 }

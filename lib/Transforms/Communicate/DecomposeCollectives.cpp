@@ -16,10 +16,9 @@
 
 #include "Communicate/Communicator.h"
 #include "Communicate/Model.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -216,24 +215,6 @@ bool Decomposer::split(const Candidate &candidate) {
 // The rewrite
 //===----------------------------------------------------------------------===//
 
-static Value castFloat(OpBuilder &builder, Location loc, Value value,
-                       Type element) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getElementType() == element)
-    return value;
-  Type to = type.clone(element);
-  return type.getElementTypeBitWidth() > element.getIntOrFloatBitWidth()
-             ? Value(arith::TruncFOp::create(builder, loc, to, value))
-             : Value(arith::ExtFOp::create(builder, loc, to, value));
-}
-
-static Value reshape(OpBuilder &builder, Location loc, Value value,
-                     RankedTensorType type) {
-  return value.getType() == type
-             ? value
-             : Value(ReshapeOp::create(builder, loc, type, value));
-}
-
 void Decomposer::rewrite(const Candidate &candidate) {
   AllReduceOp op = candidate.op;
   OpBuilder builder(op);
@@ -261,8 +242,8 @@ void Decomposer::rewrite(const Candidate &candidate) {
   };
   for (Value input : op.getInputs()) {
     int64_t count = cast<RankedTensorType>(input.getType()).getNumElements();
-    rows.push_back(reshape(builder, loc, castFloat(builder, loc, input, wire),
-                           rowType(count)));
+    rows.push_back(
+        reshapeTo(builder, loc, castFloat(builder, loc, input, wire), count));
     elements += count;
   }
   int64_t padded =
@@ -298,10 +279,9 @@ void Decomposer::rewrite(const Candidate &candidate) {
           builder, loc, rowType(count), part, ArrayRef<int64_t>(begin),
           ArrayRef<int64_t>(begin + count), ArrayRef<int64_t>(1));
     begin += count;
-    auto shaped = RankedTensorType::get(type.getShape(), wire);
-    result.replaceAllUsesWith(castFloat(builder, loc,
-                                        reshape(builder, loc, part, shaped),
-                                        type.getElementType()));
+    result.replaceAllUsesWith(
+        castFloat(builder, loc, reshapeTo(builder, loc, part, type.getShape()),
+                  type.getElementType()));
   }
   op.erase();
 }

@@ -1,16 +1,22 @@
-//===- CastFloat.h - between float types ------------------------*- C++ -*-===//
+//===- CastAndReshape.h - values of other types -----------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What passes that write collectives anew, and those that lower them, build
+// around them. Nothing is built where nothing changes.
+//
+//===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_CONVERSION_CASTFLOAT_H
-#define MPCOMM_CONVERSION_CASTFLOAT_H
+#ifndef MPCOMM_DIALECT_MPCOMM_UTILS_CASTANDRESHAPE_H
+#define MPCOMM_DIALECT_MPCOMM_UTILS_CASTANDRESHAPE_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 namespace mpcomm {
 
@@ -36,6 +42,17 @@ inline mlir::Value castFloat(mlir::OpBuilder &builder, mlir::Location loc,
   return mlir::arith::TruncFOp::create(builder, loc, typeOf(to), value);
 }
 
+/// The elements of `value`, a ranked tensor, in memory order as a tensor of
+/// `shape`; itself where it has that shape.
+inline mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
+                             mlir::Value value, llvm::ArrayRef<int64_t> shape) {
+  auto type = mlir::RankedTensorType::get(
+      shape, mlir::getElementTypeOrSelf(value.getType()));
+  if (type == value.getType())
+    return value;
+  return ReshapeOp::create(builder, loc, type, value);
+}
+
 } // namespace mpcomm
 
-#endif // MPCOMM_CONVERSION_CASTFLOAT_H
+#endif // MPCOMM_DIALECT_MPCOMM_UTILS_CASTANDRESHAPE_H

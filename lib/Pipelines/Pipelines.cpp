@@ -67,6 +67,8 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   combine.firstBucketBytes = options.firstBucketBytes;
   combine.numerics = options.numerics;
   combine.decompose = options.overlap;
+  // Another order may take more memory, which only the schedule bounds.
+  combine.reorder = options.overlap && options.memoryBytes == 0;
   passes.addPass(createCombineCollectivesPass(combine));
   // How a bucket travels depends on its size. The parts of what is decomposed
   // wait for one another: only a schedule hides them.

@@ -342,6 +342,12 @@ def CombineCollectivesPass
     is kept: the step never gets longer in the model. `max-bucket-bytes`,
     `memory-bytes` and `split-bytes` bound it.
 
+    With `reorder`, which is for programs that `mpcomm-schedule-overlap` will
+    schedule, the order of what makes the operands is chosen with the buckets:
+    buckets are planned against it, scheduled, planned against the order of that
+    schedule, and so on while it gains (docs/Design/Overlap.md, "Buckets and
+    order together"). The input's order stays where none is better.
+
     The other policies do as others do: `ddp` closes a bucket once it holds
     `max-bucket-bytes` (25 MiB) or more, the first one `first-bucket-bytes`
     (1 MiB); `xla` keeps buckets within `max-bucket-bytes` (30 MiB); `horovod`
@@ -354,9 +360,10 @@ def CombineCollectivesPass
     the way.
 
     Guarantees: no result is used before its bucket; nothing moves across an op
-    with effects other than an all_reduce; other ops stay where they are. The
-    plan follows from the IR and the options alone and is the same on every
-    rank. n log n in the number of ops.
+    with effects other than an all_reduce; other ops stay where they are, but for
+    `reorder`: ops that depend on no all_reduce then come first. The plan follows
+    from the IR and the options alone and is the same on every rank. n log n in
+    the number of ops, and with `reorder` what docs/Design/Overlap.md says.
 
     Numerics: reassociating: which ranks' values are added first may depend on
     an element's place in its bucket. Under `numerics=exact` only what cannot
@@ -377,10 +384,12 @@ def CombineCollectivesPass
     Counts: a remark `Bucket` for each (bytes, tensors, position: the number of
     ops of the block before it, of how many); `BucketPlan` for each run of
     candidates (the rule that won; simulated microseconds of the step, of the
-    input, and a lower bound); an analysis remark `CombineCollectives` for each
-    function (collectives before, after). A bucket that `max-bucket-bytes` kept
-    from taking in the next tensor gets `mpcomm.user_cap`, for
-    `mpcomm-explain-communication`.
+    input, and a lower bound); analysis remarks `CombineCollectives` for each
+    function (collectives before, after), and with `reorder` `Order` (simulated
+    microseconds with these buckets scheduled, and of a single pass; lower bounds
+    for all buckets in any order, and in this one; orders tried). A bucket that
+    `max-bucket-bytes` kept from taking in the next tensor gets
+    `mpcomm.user_cap`, for `mpcomm-explain-communication`.
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::BucketPolicy",
@@ -413,6 +422,12 @@ def CombineCollectivesPass
            "Larger tensors may be cut at multiples of it (solved); 0: never">,
     Option<"decompose", "decompose", "bool", "false",
            "mpcomm-decompose-collectives follows: weigh its costs too (solved)">,
+    Option<"reorder", "reorder", "bool", "false",
+           "mpcomm-schedule-overlap follows: choose the order of computation with "
+           "the buckets (solved)">,
+    Option<"maxNodes", "max-nodes", "unsigned", "2048",
+           "Above this number of pieces, runs of computation move as one; of "
+           "all_reduce ops, the order stays (reorder)">,
     MPComm_NumericsOption
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];

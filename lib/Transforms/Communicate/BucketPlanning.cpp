@@ -73,20 +73,10 @@ double BlockTimes::getConsumer(Operation *collective) const {
 // The problem
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// A problem, and the link of each cost piece by key.
-struct Instance {
-  BucketingProblem problem;
-  SmallVector<SmallVector<int>> links;
-};
-
-} // namespace
-
 /// The ways in two levels too, copies included (without their launches), for
 /// `mpcomm-decompose-collectives` will take them where they are faster.
 static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
-                             BucketCost &cost, SmallVectorImpl<int> &links) {
+                             BucketCost &cost, std::vector<int> &links) {
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   if (failed(shape))
     return;
@@ -99,16 +89,19 @@ static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
       }
 }
 
-static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
-                              const BlockTimes &times, const CostModel *model,
-                              const BucketLimits &limits) {
-  Instance instance;
+BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
+                                     const BlockTimes &times,
+                                     const CostModel *model,
+                                     const BucketLimits &limits) {
+  BucketInstance instance;
   BucketingProblem &problem = instance.problem;
   problem.capBytes = limits.capBytes;
   // A multiple of the size of any element.
   problem.splitBytes = llvm::alignTo(limits.splitBytes, 64);
   problem.streams.clear();
   llvm::MapVector<Attribute, int> streams, keys;
+  SmallVector<size_t> flatPieces; // by key; those of two levels follow
+  SmallVector<int64_t> bytes;     // by key
   for (const BucketCandidate &candidate : candidates) {
     auto [stream, isNewStream] =
         streams.try_emplace(getCommunicator(candidate.op), streams.size());
@@ -117,7 +110,7 @@ static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
     auto [key, isNewKey] = keys.try_emplace(candidate.key, keys.size());
     if (isNewKey) {
       BucketCost cost;
-      SmallVector<int> links;
+      std::vector<int> links;
       FailureOr<CollectiveCost> ways = failure();
       if (model)
         ways = model->getCollective(candidate.op);
@@ -126,6 +119,7 @@ static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
           cost.pieces.push_back({way.latency, way.secondsPerByte});
           links.push_back(way.link);
         }
+      flatPieces.push_back(cost.pieces.size());
       if (succeeded(ways) && limits.decomposes)
         addTwoLevelCosts(*model, candidate.op, cost, links);
       if (cost.pieces.empty()) {
@@ -146,10 +140,14 @@ static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
         candidate.getOp().getInputs().front().getType());
     tensor.elementBytes =
         elements ? std::max<int64_t>(1, candidate.bytes / elements) : 1;
+    bytes.resize(problem.costs.size(), 0);
+    bytes[tensor.key] += tensor.bytes;
     problem.tensors.push_back(tensor);
     problem.computeEnd = std::max(problem.computeEnd, tensor.ready);
   }
   problem.computeEnd = std::max(problem.computeEnd, times.getComputeEnd());
+  for (auto [cost, flat, sum] : llvm::zip(problem.costs, flatPieces, bytes))
+    instance.isTwoLevel.push_back(flat > 0 && cost.best(sum) >= flat);
   return instance;
 }
 
@@ -157,8 +155,8 @@ static Instance buildInstance(ArrayRef<BucketCandidate> candidates,
 // Plans against each other
 //===----------------------------------------------------------------------===//
 
-static double simulatePlan(const Instance &instance, const BucketingPlan &plan,
-                           const Cluster &cluster) {
+static double simulatePlan(const BucketInstance &instance,
+                           const BucketingPlan &plan, const Cluster &cluster) {
   const BucketingProblem &problem = instance.problem;
   SimProblem sim;
   sim.computeRateUnderComm = cluster.computeRateUnderComm;
@@ -266,22 +264,15 @@ static StringRef nameOf(BucketPolicy policy) {
   return "";
 }
 
-ChosenPlan mpcomm::planBuckets(ArrayRef<BucketCandidate> candidates,
-                               const BlockTimes &times, const CostModel *model,
-                               BucketPolicy policy,
-                               const BucketLimits &limits) {
-  if (!times.areKnown() || !model) {
-    model = nullptr;
-    if (policy == BucketPolicy::Solved)
-      policy = BucketPolicy::DDP; // needs no times
-  }
-  Instance instance = buildInstance(candidates, times, model, limits);
+ChosenPlan mpcomm::chooseBuckets(BucketInstance instance,
+                                 const Cluster *cluster, BucketPolicy policy,
+                                 const BucketLimits &limits) {
   ChosenPlan chosen;
   chosen.error = instance.problem.check();
   if (!chosen.error.empty())
     return chosen;
   auto simulated = [&](const BucketingPlan &plan) {
-    return model ? simulatePlan(instance, plan, model->getCluster()) : 0;
+    return cluster ? simulatePlan(instance, plan, *cluster) : 0;
   };
   auto choose = [&](BucketPolicy rule, BucketingPlan plan, double seconds) {
     chosen.plan = std::move(plan);
@@ -309,7 +300,7 @@ ChosenPlan mpcomm::planBuckets(ArrayRef<BucketCandidate> candidates,
       chosen.inputSeconds = seconds;
     if (chosen.rule.empty() || seconds < worthwhile * chosen.seconds)
       choose(rule, std::move(plan), seconds);
-    if (!model)
+    if (!cluster)
       break; // nothing to compare by
   }
   if (!chosen.rule.empty())
@@ -317,4 +308,17 @@ ChosenPlan mpcomm::planBuckets(ArrayRef<BucketCandidate> candidates,
   chosen.lowerBound = instance.problem.lowerBound(BucketingObjective::StepEnd);
   chosen.problem = std::move(instance.problem);
   return chosen;
+}
+
+ChosenPlan mpcomm::planBuckets(ArrayRef<BucketCandidate> candidates,
+                               const BlockTimes &times, const CostModel *model,
+                               BucketPolicy policy,
+                               const BucketLimits &limits) {
+  if (!times.areKnown() || !model) {
+    model = nullptr;
+    if (policy == BucketPolicy::Solved)
+      policy = BucketPolicy::DDP; // needs no times
+  }
+  return chooseBuckets(buildInstance(candidates, times, model, limits),
+                       model ? &model->getCluster() : nullptr, policy, limits);
 }

@@ -79,9 +79,27 @@ struct ChosenPlan {
   std::string error; ///< why there is none
 };
 
-/// Plans the candidates of a segment, which are in ready order, by `policy`:
-/// `solved` takes the best of the solver's plan, the rivals' and the input in
-/// the simulator, the others theirs.
+/// A problem, and the link of each cost piece by key.
+struct BucketInstance {
+  BucketingProblem problem;
+  std::vector<std::vector<int>> links;
+  /// Of each key: whether all its bytes would travel in two levels.
+  std::vector<bool> isTwoLevel;
+};
+
+/// The problem of candidates in ready order. `model` may be null: costs are
+/// zero then.
+BucketInstance buildInstance(llvm::ArrayRef<BucketCandidate> candidates,
+                             const BlockTimes &times, const CostModel *model,
+                             const BucketLimits &limits);
+
+/// A plan by `policy`: `solved` takes the best of the solver's plan, the
+/// rivals' and the input in the simulator, the others theirs. Without a cluster
+/// nothing is compared.
+ChosenPlan chooseBuckets(BucketInstance instance, const Cluster *cluster,
+                         BucketPolicy policy, const BucketLimits &limits);
+
+/// Plans the candidates of a segment, which are in ready order.
 ChosenPlan planBuckets(llvm::ArrayRef<BucketCandidate> candidates,
                        const BlockTimes &times, const CostModel *model,
                        BucketPolicy policy, const BucketLimits &limits);

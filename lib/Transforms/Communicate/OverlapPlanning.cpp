@@ -6,15 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Nodes are numbered in the order of the block, a kernel's at its last op (or,
-// if that is no order in which every node follows what it needs, at its first;
-// else each op is a node). A run of consecutive nodes may become one: the
-// order stays one in which every node follows what it needs.
+// The problem of a block, and the block in the order of a schedule.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/OverlapPlanning.h"
 #include "Communicate/Communicator.h"
+#include "Communicate/OverlapGraphBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -22,46 +20,6 @@
 using namespace mlir;
 using namespace mpcomm;
 
-namespace mpcomm {
-
-class OverlapGraphBuilder {
-public:
-  OverlapGraphBuilder(const StepModel &step, const CostModel &model)
-      : step(step), model(model) {}
-
-  bool read(std::string &why);
-  bool numberNodes(size_t maxNodes);
-  void build();
-
-  OverlapGraph graph;
-
-private:
-  bool assign(llvm::function_ref<int(int first, int last)> slotOfKernel);
-  bool isOrder();
-  enum class Part : char { Leaf, Main, Update, Communication };
-  std::vector<Part> findParts();
-  void coarsen();
-  void joinRuns(size_t length);
-  void joinNodes(llvm::function_ref<bool(int)> joins);
-  void addDependencies();
-  void addValues();
-  void addCollectives();
-  void addInput();
-  void forEachOperand(int op, llvm::function_ref<void(Value)> visit);
-  int getOp(Value value) const;
-
-  const StepModel &step;
-  const CostModel &model;
-  std::vector<Operation *> ops; // of the block, without the terminator
-  Operation *terminator = nullptr;
-  std::vector<int> nodeOf;       // by op
-  std::vector<int> collectiveOf; // by op, of asyncs and awaits; else -1
-  int numNodes = 0;
-};
-
-} // namespace mpcomm
-
-/// Visits operands, those of ops in regions too.
 void OverlapGraphBuilder::forEachOperand(
     int op, llvm::function_ref<void(Value)> visit) {
   auto visitOp = [&](Operation *user) {
@@ -74,7 +32,6 @@ void OverlapGraphBuilder::forEachOperand(
     ops[op]->walk(visitOp);
 }
 
-/// The op of the block that defines a value; -1 for arguments and others.
 int OverlapGraphBuilder::getOp(Value value) const {
   Operation *def = value.getDefiningOp();
   return def && def->getBlock() == graph.block ? step.getPosition(def) : -1;
@@ -94,7 +51,16 @@ bool OverlapGraphBuilder::read(std::string &why) {
     ops.push_back(&op);
   collectiveOf.assign(ops.size(), -1);
   for (auto [i, collective] : llvm::enumerate(step.getCollectives())) {
-    auto async = dyn_cast<AsyncOp>(step.getInstructions()[collective.start].op);
+    Operation *op = step.getInstructions()[collective.start].op;
+    if (isSynchronous) {
+      if (!isMovableCollective(op)) {
+        why = ("'" + op->getName().getStringRef() + "' must not move").str();
+        return false;
+      }
+      collectiveOf[step.getPosition(op)] = i;
+      continue;
+    }
+    auto async = dyn_cast<AsyncOp>(op);
     if (!async || !async.getFuture().hasOneUse() ||
         !isa<AwaitOp>(*async.getFuture().user_begin()) ||
         (*async.getFuture().user_begin())->getBlock() != graph.block) {
@@ -111,172 +77,6 @@ bool OverlapGraphBuilder::read(std::string &why) {
                 .str();
       return false;
     }
-  return true;
-}
-
-//===----------------------------------------------------------------------===//
-// Nodes
-//===----------------------------------------------------------------------===//
-
-/// Numbers nodes by slots: kernels' as given, an await's is its async's node.
-bool OverlapGraphBuilder::assign(
-    llvm::function_ref<int(int first, int last)> slotOfKernel) {
-  llvm::DenseMap<int, std::pair<int, int>> spans;
-  int count = static_cast<int>(ops.size());
-  for (int op = 0; op < count; ++op)
-    if (int kernel = step.getKernel(ops[op]); kernel >= 0)
-      spans.try_emplace(kernel, op, op).first->second.second = op;
-  std::vector<int> nodeAt(count, -1), slots(count);
-  for (int op = 0; op < count; ++op) {
-    slots[op] = op;
-    if (int kernel = step.getKernel(ops[op]); kernel >= 0) {
-      auto [first, last] = spans[kernel];
-      slots[op] = slotOfKernel(first, last);
-    }
-    if (!isa<AwaitOp>(ops[op]))
-      nodeAt[slots[op]] = 0;
-  }
-  numNodes = 0;
-  for (int &node : nodeAt)
-    if (node == 0)
-      node = numNodes++;
-  nodeOf.assign(count, -1);
-  for (int op = 0; op < count; ++op)
-    if (!isa<AwaitOp>(ops[op]))
-      nodeOf[op] = nodeAt[slots[op]];
-  for (int op = 0; op < count; ++op)
-    if (auto await = dyn_cast<AwaitOp>(ops[op]))
-      nodeOf[op] = nodeOf[step.getPosition(await.getFuture().getDefiningOp())];
-  return isOrder();
-}
-
-/// Whether each node follows what it needs.
-bool OverlapGraphBuilder::isOrder() {
-  bool isOrder = true;
-  for (int op = 0, e = static_cast<int>(ops.size()); op < e && isOrder; ++op)
-    forEachOperand(op, [&](Value value) {
-      int def = getOp(value);
-      isOrder &= def < 0 || nodeOf[def] <= nodeOf[op];
-    });
-  return isOrder;
-}
-
-/// What a run of nodes may consist of: ops on which other computation depends,
-/// or updates. Leaves stay apart, for they are worth moving: what feeds nothing
-/// but collectives, updates and the function's results, at most three ops on.
-std::vector<OverlapGraphBuilder::Part> OverlapGraphBuilder::findParts() {
-  int count = static_cast<int>(ops.size());
-  std::vector<Part> parts(count, Part::Leaf);
-  for (int op = 0; op < count; ++op) {
-    if (collectiveOf[op] >= 0) {
-      parts[op] = Part::Communication;
-      continue;
-    }
-    forEachOperand(op, [&](Value value) {
-      int def = getOp(value);
-      if (def >= 0 && (isa<AwaitOp>(ops[def]) || parts[def] == Part::Update))
-        parts[op] = Part::Update;
-    });
-  }
-  constexpr int longestLeaf = 3;
-  std::vector<int> level(count, 0); // ops from here to the end of the leaf
-  for (int op = count - 1; op >= 0; --op) {
-    if (parts[op] != Part::Leaf)
-      continue;
-    if (level[op] >= longestLeaf)
-      parts[op] = Part::Main;
-    forEachOperand(op, [&](Value value) {
-      if (int def = getOp(value); def >= 0)
-        level[def] = std::max(level[def], level[op] + 1);
-    });
-  }
-  return parts;
-}
-
-/// Joins runs of consecutive nodes, of updates only up to the next await.
-void OverlapGraphBuilder::coarsen() {
-  std::vector<Part> parts = findParts();
-  std::vector<Part> partOf(numNodes, Part::Leaf);
-  std::vector<char> isFirst(numNodes, true), hasBreak(numNodes, false);
-  bool awaited = false;
-  for (size_t op = 0; op < ops.size(); ++op) {
-    int node = nodeOf[op];
-    if (isa<AwaitOp>(ops[op])) {
-      awaited = true;
-      continue;
-    }
-    if (isFirst[node])
-      partOf[node] = parts[op];
-    else if (partOf[node] != parts[op])
-      partOf[node] = Part::Leaf;
-    hasBreak[node] |= awaited && isFirst[node];
-    isFirst[node] = awaited = false;
-  }
-  joinNodes([&](int node) {
-    return partOf[node] == partOf[node - 1] &&
-           (partOf[node] == Part::Main ||
-            (partOf[node] == Part::Update && !hasBreak[node]));
-  });
-}
-
-/// Renumbers nodes, each that `joins` the one before it with that one.
-void OverlapGraphBuilder::joinNodes(llvm::function_ref<bool(int)> joins) {
-  std::vector<int> renumbered(numNodes);
-  int next = -1;
-  for (int node = 0; node < numNodes; ++node) {
-    next += node == 0 || !joins(node);
-    renumbered[node] = next;
-  }
-  for (int &node : nodeOf)
-    node = renumbered[node];
-  numNodes = next + 1;
-}
-
-/// Joins up to `length` consecutive nodes of computation, whatever they are;
-/// not across an await, nor across an async.
-void OverlapGraphBuilder::joinRuns(size_t length) {
-  std::vector<char> isFirst(numNodes, true), hasBreak(numNodes, false);
-  std::vector<char> isCollective(numNodes, false);
-  bool awaited = false;
-  for (size_t op = 0; op < ops.size(); ++op) {
-    int node = nodeOf[op];
-    if (isa<AwaitOp>(ops[op])) {
-      awaited = true;
-      continue;
-    }
-    isCollective[node] |= isa<AsyncOp>(ops[op]);
-    hasBreak[node] |= awaited && isFirst[node];
-    isFirst[node] = awaited = false;
-  }
-  size_t joined = 1;
-  joinNodes([&](int node) {
-    bool joins = joined < length && !hasBreak[node] && !isCollective[node] &&
-                 !isCollective[node - 1];
-    joined = joins ? joined + 1 : 1;
-    return joins;
-  });
-}
-
-bool OverlapGraphBuilder::numberNodes(size_t maxNodes) {
-  if (!assign([](int, int last) { return last; }) &&
-      !assign([](int first, int) { return first; })) {
-    // Kernels cross each other: each op is a node.
-    std::vector<int> next;
-    numNodes = 0;
-    for (size_t op = 0; op < ops.size(); ++op)
-      if (!isa<AwaitOp>(ops[op]))
-        nodeOf[op] = numNodes++;
-    for (size_t op = 0; op < ops.size(); ++op)
-      if (auto await = dyn_cast<AwaitOp>(ops[op]))
-        nodeOf[op] =
-            nodeOf[step.getPosition(await.getFuture().getDefiningOp())];
-    if (!isOrder())
-      return false;
-  }
-  if (static_cast<size_t>(numNodes) > maxNodes)
-    coarsen();
-  if (static_cast<size_t>(numNodes) > maxNodes)
-    joinRuns((numNodes + maxNodes - 1) / std::max<size_t>(maxNodes, 1));
   return true;
 }
 
@@ -390,7 +190,7 @@ void OverlapGraphBuilder::addCollectives() {
   problem.computeRateUnderComm = model.getCluster().computeRateUnderComm;
   problem.commRateUnderCompute = model.getCluster().commRateUnderCompute;
   for (size_t op = 0; op < ops.size(); ++op) {
-    if (!isa<AsyncOp>(ops[op]))
+    if (collectiveOf[op] < 0 || isa<AwaitOp>(ops[op]))
       continue;
     const StepCollective &collective = step.getCollectives()[collectiveOf[op]];
     OverlapProblem::Node &node = problem.nodes[nodeOf[op]];
@@ -484,9 +284,9 @@ void OverlapGraphBuilder::build() {
 
 std::optional<OverlapGraph> OverlapGraph::get(const StepModel &step,
                                               const CostModel &model,
-                                              size_t maxNodes,
-                                              std::string &why) {
-  OverlapGraphBuilder builder(step, model);
+                                              size_t maxNodes, std::string &why,
+                                              bool isSynchronous) {
+  OverlapGraphBuilder builder(step, model, isSynchronous);
   if (!builder.read(why))
     return std::nullopt;
   if (!builder.numberNodes(maxNodes)) {
@@ -516,6 +316,19 @@ void OverlapGraph::apply(const OverlapSchedule &schedule) {
         op->moveBefore(end);
     }
   }
+}
+
+void OverlapGraph::moveToFront(ArrayRef<int> order) {
+  llvm::DenseSet<Operation *> moved;
+  Operation *end = block->getTerminator();
+  for (int node : order)
+    for (Operation *op : nodes[node].ops) {
+      op->moveBefore(end);
+      moved.insert(op);
+    }
+  for (Operation *op : ops)
+    if (!moved.contains(op))
+      op->moveBefore(end);
 }
 
 void OverlapGraph::undo() {

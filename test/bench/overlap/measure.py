@@ -14,9 +14,10 @@ step, the share of it that is exposed, and the lower bound.
 All plans share the graph, the data-parallel pass and the simulator. The rivals' buckets
 are those of `mpcomm-combine-collectives policy=…`; they start as soon as they are full
 and are awaited as late as their results are needed, so that no rival is worse here than
-at home. `bound` holds for every way to bucket and to schedule the collectives in the
-order of the backward pass (see `lower_bound`); where ours splits collectives by levels
-of links, it is the simulator's bound for those, if that is smaller.
+at home. `bound` is the compiler's: no buckets take less in the order of the backward pass
+that it chose, however they are scheduled (`JointProblem::lowerBound`); where ours splits collectives by levels of
+links, which then run beside each other, it is the simulator's bound for those, if that
+is smaller.
 
 A small run, to see that all of it works:
 RUN: %python %s --models=gpt2-small --clusters=ethernet-10g --quick | FileCheck %s
@@ -27,6 +28,7 @@ CHECK: never worse than the best rival: 1 of 1
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,25 +42,23 @@ import models  # noqa: E402
 
 class Cluster:
     """Ranks, the type that its devices train in, and micro-batches of samples that fit
-    beside f32 weights and AdamW's state. `rates`: of compute under communication, and
-    of communication under compute, as the preset has them (docs/Design/ClusterFile.md).
-    """
+    beside f32 weights and AdamW's state."""
 
-    def __init__(self, ranks, dtype, rates, batches, sequence=None):
-        self.ranks, self.dtype, self.rates = ranks, dtype, rates
+    def __init__(self, ranks, dtype, batches, sequence=None):
+        self.ranks, self.dtype = ranks, dtype
         self.batches, self.sequence = batches, sequence
 
 
 NAMES = ["gpt2-small", "gpt2-medium", "bert-large", "resnet-50"]
 CLUSTERS = {
     # 8 nodes of 8 H100 of 80 GB; one node of 8 H200 of 141 GB.
-    "dgx-h100": Cluster(64, "bf16", (1 / 1.189, 1), dict(zip(NAMES, (12, 8, 16, 256)))),
-    "h200-nvlink-8": Cluster(8, "bf16", (1 / 1.189, 1), dict(zip(NAMES, (24, 16, 32, 256)))),
+    "dgx-h100": Cluster(64, "bf16", dict(zip(NAMES, (12, 8, 16, 256)))),
+    "h200-nvlink-8": Cluster(8, "bf16", dict(zip(NAMES, (24, 16, 32, 256)))),
     # 4 nodes of 4 V100 of 16 GB; 4 nodes of 8 V100 of 32 GB.
-    "ethernet-10g": Cluster(16, "f16", (0.975, 1), dict(zip(NAMES, (4, 1, 4, 64)))),
-    "ethernet-100g": Cluster(32, "f16", (0.975, 1), dict(zip(NAMES, (8, 4, 8, 128)))),
+    "ethernet-10g": Cluster(16, "f16", dict(zip(NAMES, (4, 1, 4, 64)))),
+    "ethernet-100g": Cluster(32, "f16", dict(zip(NAMES, (8, 4, 8, 128)))),
     # Two cores of one machine: sequences of 128 tokens.
-    "local": Cluster(2, "f32", (0.5, 0.5), dict(zip(NAMES, (2, 1, 1, 2))), sequence=128),
+    "local": Cluster(2, "f32", dict(zip(NAMES, (2, 1, 1, 2))), sequence=128),
 }
 
 # Plan: the policy of mpcomm-combine-collectives that does as they do by default
@@ -77,19 +77,23 @@ class Tools:
                                 text=True, timeout=self.timeout, check=False)
         if result.returncode:
             sys.exit("error: %s\n%s" % (" ".join(command), result.stderr[-2000:]))
-        return result.stdout
+        return result.stdout, result.stderr
 
-    def bucket(self, graph, cluster, ranks, policy, out, asynchronous=True):
+    def bucket(self, graph, cluster, ranks, policy, out):
         """The graph phase with buckets after a fixed rule."""
         self.run([self.opt, graph, "-o", out, "--mpcomm-verify-training-graph",
                   "--canonicalize", "--cse", "--mpcomm-data-parallel=size=%d" % ranks,
                   "--mpcomm-sink-updates",
                   "--mpcomm-combine-collectives=policy=%s cluster=%s" % (policy, cluster),
-                  *(["--mpcomm-make-async"] if asynchronous else [])])
+                  "--mpcomm-make-async"])
 
     def solve(self, graph, cluster, ranks, out):
-        self.run([self.opt, graph, "-o", out,
-                  "--mpcomm-graph=mesh=dp:%d cluster=%s" % (ranks, cluster)])
+        """The whole graph phase; returns remarks of buckets and of what is exposed."""
+        _, remarks = self.run([
+            self.opt, graph, "-o", out,
+            "--remarks-filter=mpcomm-(combine|explain).*", "--remark-format=emitRemark",
+            "--mpcomm-graph=mesh=dp:%d cluster=%s" % (ranks, cluster)])
+        return remarks
 
     def simulate(self, program, cluster):
         out = program + ".json"
@@ -98,29 +102,21 @@ class Tools:
             return json.load(file)
 
 
-def lower_bound(alone, whole, compute_rate, comm_rate):
-    """Of all plans. `alone`: each tensor its own collective, `whole`: one collective for
-    all, both without overlap. A collective's cost T is concave in its bytes, so that
-    however they are cut, bytes n of N take at least n / N * T(N).
-
-    1. What becomes ready at time r or later cannot be through before r and its bytes.
-       Tensors by themselves may keep operations apart that are one kernel elsewhere:
-       so much earlier may r be.
-    2. All computation C and communication T of one rank: in x seconds of overlap it does
-       compute_rate * x of one and comm_rate * x of the other.
+def lower_bound(remarks, facts):
+    """Of all plans, from the remark of mpcomm-combine-collectives. It speaks of the
+    program in which each tensor has a collective of its own, which may keep operations
+    apart that are one kernel in what mpcomm-explain-communication sees: so much less may
+    computation be.
     """
-    apart = alone["compute"] - whole["compute"]
-    c, t = whole["compute"], sum(x["end"] - x["start"] for x in whole["collectives"])
-    left = total = sum(x["bytes"] for x in whole["collectives"])
-    bound = waited = 0.0
-    for x in sorted(alone["collectives"], key=lambda x: x["ready"]):
-        bound = max(bound, x["ready"] - waited - apart + t * left / total)
-        waited += x["exposed"]
-        left -= x["bytes"]
-    gain = compute_rate + comm_rate - 1
-    if gain > 0:
-        return max(bound, c + t - gain * min(c / compute_rate, t / comm_rate))
-    return max(bound, c + t)
+    found = re.search(r"\bOrder \|.*\bcompute_us=([0-9.]+),.*\border_bound_us=([0-9.]+)", remarks)
+    last = re.search(r"\bStep \|.*\bcompute_us=([0-9.]+)", remarks)
+    if not found or not last:
+        sys.exit("error: no remark with a lower bound:\n" + remarks[-2000:])
+    alone, bound, compute = (1e-6 * float(text) for text in (*found.groups(), last.group(1)))
+    bound -= max(0.0, alone - compute)
+    if any(c["name"] != "all_reduce" for c in facts["collectives"]):
+        bound = min(bound, facts["lower_bound"])
+    return bound
 
 
 class Cell:
@@ -149,20 +145,14 @@ def measure(model, name, tools, folder, quick):
     with open(graph, "w", encoding="ascii") as file:
         g.write(loss, file)
     cell = Cell(model, name, batch, cluster.ranks)
-    alone, whole = [], []
-    for policy, facts in ("none", alone), ("one", whole):
-        tools.bucket(graph, name, cluster.ranks, policy, out, asynchronous=False)
-        facts.append(tools.simulate(out, name))
     for plan in [*RIVALS, OURS]:
         if plan == OURS:
-            tools.solve(graph, name, cluster.ranks, out)
+            remarks = tools.solve(graph, name, cluster.ranks, out)
         else:
             tools.bucket(graph, name, cluster.ranks, RIVALS[plan], out)
         facts = tools.simulate(out, name)
         cell.steps[plan] = facts["seconds"], facts["exposed"]
-    cell.bound = lower_bound(alone[0], whole[0], *cluster.rates)
-    if any(c["name"] != "all_reduce" for c in facts["collectives"]):
-        cell.bound = min(cell.bound, facts["lower_bound"])
+    cell.bound = lower_bound(remarks, facts)
     cell.peak, cell.buckets = facts["peak_bytes"], len(facts["collectives"])
     return cell
 

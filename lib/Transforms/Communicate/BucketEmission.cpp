@@ -1,0 +1,108 @@
+//===- BucketEmission.cpp - buckets as variadic all_reduce ops ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Where buckets stand, and tensors that travel in parts.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/BlockCombiner.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// The first op behind the bucket's last operand that stays where it is.
+Block::iterator BlockCombiner::getPlace(const PlacedBucket &bucket) {
+  auto at =
+      bucket.ready ? std::next(bucket.ready->getIterator()) : block.begin();
+  SmallVector<Operation *> passed;
+  for (; at != block.end(); ++at) {
+    auto it = moving.find(&*at);
+    if (it == moving.end())
+      break;
+    if (it->second) {
+      at = *it->second;
+      break;
+    }
+    passed.push_back(&*at);
+  }
+  for (Operation *op : passed)
+    moving[op] = at;
+  return at;
+}
+
+/// The elements of a part, in a row.
+Value BlockCombiner::slicePart(OpBuilder &builder,
+                               const PlacedBucket::Part &part) {
+  AllReduceOp op = part.candidate->op;
+  Value value = op.getInputs().front();
+  auto type = cast<RankedTensorType>(value.getType());
+  value = reshapeTo(builder, op.getLoc(), value, type.getNumElements());
+  return SliceOp::create(
+      builder, op.getLoc(),
+      RankedTensorType::get(part.count, type.getElementType()), value,
+      ArrayRef<int64_t>(part.begin), ArrayRef<int64_t>(part.begin + part.count),
+      ArrayRef<int64_t>(1));
+}
+
+/// Puts the reduced parts of `op` together, before `at`.
+void BlockCombiner::joinParts(AllReduceOp op, Block::iterator at) {
+  OpBuilder builder(&block, at);
+  Value result = op.getOutputs().front();
+  auto type = cast<RankedTensorType>(result.getType());
+  auto flat =
+      RankedTensorType::get(type.getNumElements(), type.getElementType());
+  Value joined = ConcatenateOp::create(builder, op.getLoc(), flat,
+                                       pieces[op].values, /*dim=*/0);
+  result.replaceAllUsesWith(
+      reshapeTo(builder, op.getLoc(), joined, type.getShape()));
+  op.erase();
+}
+
+void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
+  AllReduceOp first = bucket.parts.front().candidate->op;
+  if (bucket.parts.size() == 1 && bucket.parts.front().isWhole) {
+    first->moveBefore(&block, at);
+    if (bucket.isCapped)
+      first->setAttr(kUserCapAttr, UnitAttr::get(first.getContext()));
+    return;
+  }
+  OpBuilder builder(first.getContext());
+  builder.setInsertionPoint(&block, at);
+  SmallVector<Value> inputs;
+  SmallVector<Location> locations;
+  for (PlacedBucket::Part &part : bucket.parts) {
+    if (part.isWhole)
+      llvm::append_range(inputs, part.candidate->getOp().getInputs());
+    else
+      inputs.push_back(slicePart(builder, part));
+    locations.push_back(part.candidate->getOp().getLoc());
+  }
+  auto combined = AllReduceOp::create(
+      builder, builder.getFusedLoc(locations), inputs, first.getMeshAttr(),
+      first.getAxesAttr(), first.getReductionAttr(), first.getWireAttr(),
+      first.getAccumulateAttr());
+  combined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
+  if (bucket.isCapped)
+    combined->setAttr(kUserCapAttr, builder.getUnitAttr());
+  ResultRange results = combined.getOutputs();
+  for (PlacedBucket::Part &part : bucket.parts) {
+    AllReduceOp op = part.candidate->op;
+    size_t count = part.isWhole ? op->getNumResults() : 1;
+    if (part.isWhole) {
+      op->replaceAllUsesWith(results.take_front(count));
+      op->erase();
+    } else {
+      Pieces &reduced = pieces[op];
+      reduced.values.push_back(results.front());
+      if (--reduced.missing == 0)
+        joinParts(op, at);
+    }
+    results = results.drop_front(count);
+  }
+}

@@ -22,8 +22,9 @@
 using namespace mprt;
 
 /// How long a rank that lost a connection waits for the news that tells why.
-/// Whoever broke it tells as soon as it gets to run, which on a busy machine may
-/// be a while; there is none only where a network fails between two that live.
+/// Whoever broke it tells as soon as it gets to run, which on a busy machine
+/// may be a while; there is none only where a network fails between two that
+/// live.
 static constexpr double newsSeconds = 10;
 
 GlooCommunicator::GlooCommunicator(

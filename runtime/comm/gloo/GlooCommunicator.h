@@ -76,9 +76,10 @@ private:
   void runSmall(const Job &job);
   void exchangeCards(const Job &job);
   void checkCard(const Job &job, unsigned peer, const GlooCard &theirs);
+  // Reductions.cpp
   void exchangeWhole(const Job &job);
   void reduceDirectly(const Job &job);
-  void gather(const Job &job);
+  // Moves.cpp
   void exchangeBlocks(const Job &job);
   void exchangeBlocksInPlace(const Job &job);
   void broadcast(const Job &job);

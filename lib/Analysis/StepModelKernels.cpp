@@ -320,9 +320,20 @@ void StepBuilder::applyProfile() {
     measured[share.op] =
         std::max(measured[share.op], 0.0) + part * entries[share.entry].seconds;
   }
+  ProfileCoverage &coverage = step.coverage.emplace();
+  for (auto [i, entry] : llvm::enumerate(entries)) {
+    if (entry.locations.empty())
+      continue;
+    coverage.recorded += entry.seconds;
+    if (counts[i] > 0)
+      coverage.matched += entry.seconds;
+  }
   for (int op = 0; op < numOps; ++op) {
+    if (!isView[op] && !isa<AwaitOp>(ops[op]))
+      coverage.modeled += getWeight(op);
     if (measured[op] < 0)
       continue;
+    coverage.replaced += getWeight(op);
     if (collectiveOf[op] < 0) {
       step.seconds[op] = measured[op];
       continue;

@@ -9,12 +9,46 @@
 #include "mpcomm/Pipelines/Pipelines.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "mpcomm/Analysis/PrecisionPolicy.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace mpcomm;
+
+/// Reads `loss-scale` and what belongs to it; false where it is malformed.
+static bool parseLossScale(const CompileOptions &options,
+                           ScaleLossPassOptions &scaling) {
+  auto [mode, number] = StringRef(options.lossScale).split(':');
+  bool takesNumber = mode == "static" || mode == "dynamic";
+  double scale = 0;
+  if (!number.empty() &&
+      (!takesNumber || number.getAsDouble(scale) || !(scale > 0)))
+    return false;
+  if (mode == "static" && number.empty())
+    return false;
+  if (scale > 0)
+    scaling.initialScale = scale;
+  scaling.maxScale = std::max<double>(scaling.maxScale, scale);
+  scaling.minScale =
+      scale > 0 ? std::min<double>(scaling.minScale, scale) : scaling.minScale;
+  scaling.interval = options.lossScaleInterval;
+  scaling.clipNorm = options.clipNorm;
+  scaling.checkGradients = options.checkGradients;
+  scaling.policy = options.precision;
+  scaling.policyFile = options.precisionFile;
+  auto known = llvm::StringSwitch<std::optional<LossScaling>>(mode)
+                   .Case("auto", LossScaling::Auto)
+                   .Case("none", LossScaling::None)
+                   .Case("static", LossScaling::Static)
+                   .Case("dynamic", LossScaling::Dynamic)
+                   .Default(std::nullopt);
+  if (known)
+    scaling.mode = *known;
+  return known.has_value();
+}
 
 FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (target != "cpu") {
@@ -26,6 +60,20 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (axis != "dp" || size.getAsInteger(10, ranks) || ranks < 1) {
     reason =
         "cannot compile for mesh '" + mesh + "': expected dp:N with N >= 1";
+    return failure();
+  }
+  std::string expected;
+  if (!precision.empty() && !isPolicyValue("policy", precision, expected)) {
+    reason = "cannot compile for precision '" + precision + "': expected " +
+             expected;
+    return failure();
+  }
+  if (ScaleLossPassOptions scaling; !parseLossScale(*this, scaling) ||
+                                    !(clipNorm >= 0) || lossScaleInterval < 1) {
+    reason = "cannot compile for loss-scale '" + lossScale +
+             "': expected auto, none, static:X, dynamic or dynamic:X with a "
+             "positive number X, an interval of at least 1, and a clip-norm of "
+             "at least 0";
     return failure();
   }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
@@ -43,8 +91,22 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
 
+  // Before casts, which then see what is done to gradients; before gradients
+  // meet, so that they do so scaled.
+  ScaleLossPassOptions scaling;
+  if (parseLossScale(options, scaling))
+    passes.addPass(createScaleLossPass(scaling));
+  // Before gradients meet: in the type that they have then they travel.
+  InsertCastsPassOptions casts;
+  casts.policy = options.precision;
+  casts.policyFile = options.precisionFile;
+  casts.cluster = options.cluster;
+  passes.addPass(createInsertCastsPass(casts));
+
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
+  dataParallel.wire = options.wire;
+  dataParallel.averaging = options.averaging;
   passes.addPass(createDataParallelPass(dataParallel));
   passes.addPass(createVerifyRankProgramsPass());
 
@@ -96,6 +158,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
 }
 
 void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
+  passes.addPass(createChannelsLastPass());
   // Collectives first: their casts and transposes are compute like any other.
   passes.addPass(createConvertMPCommToMPRTPass());
   passes.addPass(createConvertMPCommToLinalgPass());

@@ -14,6 +14,7 @@
 #define MPCOMM_RUNTIME_CORE_CONTEXTSTATE_H
 
 #include "../device/host/Gemm.h"
+#include "../device/host/Window.h"
 #include "Context.h"
 #include "Stream.h"
 
@@ -45,6 +46,7 @@ struct Context::State {
   Trace trace;
   Stats stats;
   host::Gemm gemm;
+  host::Window window;
 
   /// Work pushed and not yet retired, on all streams.
   std::atomic<uint32_t> inFlight{0};

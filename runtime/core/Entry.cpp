@@ -116,6 +116,29 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
   return state.status;
 }
 
+mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
+                        const mprt_window_desc *desc, const void *a,
+                        const void *b, void *c) {
+  State &state = stateOf(ctx);
+  if (state.failed() || !reachEnd(state, "mprt_window", stream))
+    return state.status;
+  Span span(state);
+  if (Error error = state.window.run(*desc, a, b, c)) {
+    auto guard = state.lock();
+    return state.fail(makeError(
+        error.status(), "mprt_window \"", desc->name ? desc->name : "",
+        "\" at ", desc->location ? desc->location : "an unknown location",
+        " on rank ", state.transport ? state.transport->rank() : 0, ": ",
+        error.message()));
+  }
+  bool isProduct = desc->kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+  span.end(isProduct ? TraceEvent::Gemm : TraceEvent::Kernel, stream,
+           desc->name, desc->location, 0, host::Window::countFlops(*desc));
+  ++(isProduct ? state.stats.gemms : state.stats.launches);
+  state.poll();
+  return state.status;
+}
+
 /// Copies, or fills with zero where `src` is null.
 static mprt_status move(State &state, const char *call, uint32_t stream,
                         void *dst, const void *src, uint64_t bytes) {

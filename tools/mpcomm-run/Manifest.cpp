@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdio>
 #include <limits>
 #include <set>
 
@@ -130,6 +132,25 @@ private:
   std::string &error;
 };
 
+/// Whether a number is one of the type, or for floats near one.
+bool isStorable(DType type, double value) {
+  if (isFloat(type))
+    return true;
+  if (type == DType::Bool)
+    return value == 0 || value == 1;
+  double bits = 8.0 * static_cast<double>(sizeOf(type));
+  bool isSigned = type != DType::U8;
+  double low = isSigned ? -std::exp2(bits - 1) : 0;
+  double high = std::exp2(isSigned ? bits - 1 : bits);
+  return value == std::trunc(value) && value >= low && value < high;
+}
+
+std::string numberText(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.17g", value);
+  return text;
+}
+
 void parseTensor(const Reader &reader, ManifestTensor &tensor) {
   tensor.name = reader.text("name");
   if (tensor.name.empty())
@@ -158,6 +179,24 @@ void parseTensor(const Reader &reader, ManifestTensor &tensor) {
   tensor.elements = *bytes / sizeOf(tensor.type);
 }
 
+/// What the argument starts from: `default` or `copy_of`.
+void parseStart(const Reader &reader, ManifestArgument &argument) {
+  argument.defaultValue = reader.number("default");
+  if (argument.defaultValue &&
+      !isStorable(argument.type, *argument.defaultValue))
+    reader.report("default " + numberText(*argument.defaultValue) + " is no " +
+                  std::string(nameOf(argument.type)));
+  if (!reader.has("copy_of"))
+    return;
+  argument.copyOf = reader.text("copy_of");
+  bool mayCopy = isState(argument.role) && argument.role != Role::Parameter;
+  if (!mayCopy || !isFloat(argument.type) || argument.defaultValue)
+    reader.report("copy_of on " + std::string(nameOf(argument.role)) + " " +
+                  describe(argument.type, argument.shape) +
+                  ", expected state of floats other than a parameter, without "
+                  "a default");
+}
+
 ManifestArgument parseArgument(const Reader &reader) {
   ManifestArgument argument;
   parseTensor(reader, argument);
@@ -166,7 +205,7 @@ ManifestArgument parseArgument(const Reader &reader) {
     reader.report("access '" + printable(access) +
                   "', expected 'read' or 'update'");
   argument.updated = access == "update";
-  argument.defaultValue = reader.number("default");
+  parseStart(reader, argument);
   if (argument.role == Role::Loss || argument.role == Role::Output)
     reader.report("an argument cannot have role '" +
                   std::string(nameOf(argument.role)) + "'");
@@ -279,6 +318,16 @@ ManifestFunction parseFunction(const Reader &reader) {
                   " differs from the first batch argument's " +
                   std::to_string(function.batchSize()));
   }
+  for (const ManifestArgument &argument : function.arguments) {
+    if (!argument.copyOf)
+      continue;
+    const ManifestArgument *source = function.argumentOf(*argument.copyOf);
+    if (!source || source->role != Role::Parameter || !isFloat(source->type) ||
+        source->shape != argument.shape)
+      reader.report("'" + printable(argument.name) + "' is a copy of '" +
+                    printable(*argument.copyOf) +
+                    "', expected a parameter of floats of its shape");
+  }
   std::set<std::string> renewed;
   for (const Reader &item : reader.list("results")) {
     function.results.push_back(parseResult(item, function));
@@ -333,6 +382,14 @@ void parseCommunicators(const Reader &reader, Manifest &manifest) {
         spanned.insert(found - manifest.axes.begin());
     }
     manifest.communicators.emplace_back(spanned.begin(), spanned.end());
+  }
+}
+
+void parseLocations(const Reader &reader, Manifest &manifest) {
+  for (const Reader &item : reader.list("locations", false)) {
+    std::vector<std::string> &places = manifest.places[item.text("text")];
+    for (const Reader &place : item.list("places"))
+      places.push_back(place.string());
   }
 }
 
@@ -427,6 +484,7 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
   }
   parseMesh(reader, manifest);
   parseCommunicators(reader, manifest);
+  parseLocations(reader, manifest);
   std::set<std::string> names;
   for (const Reader &item : reader.list("functions")) {
     manifest.functions.push_back(parseFunction(item));

@@ -17,6 +17,7 @@
 #include "DType.h"
 #include "Status.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,8 +58,11 @@ struct ManifestTensor {
 struct ManifestArgument : ManifestTensor {
   /// The program writes this buffer.
   bool updated = false;
-  /// Value where nothing else gives one (hyperparameters, loss scales).
+  /// Value of all elements where nothing else gives one.
   std::optional<double> defaultValue;
+  /// The parameter, of the same shape, whose converted values this state
+  /// starts from where nothing else gives them.
+  std::optional<std::string> copyOf;
   /// Integer batch data lies in [first, second).
   std::optional<std::pair<int64_t, int64_t>> range;
 };
@@ -94,6 +98,9 @@ struct ManifestFunction {
   const ManifestArgument *argumentOf(const std::string &name) const;
 };
 
+/// All places of each location that stands for several, by its text.
+using ManifestPlaces = std::map<std::string, std::vector<std::string>>;
+
 struct ManifestAxis {
   std::string name;
   int64_t size = 1;
@@ -107,6 +114,7 @@ struct Manifest {
   /// Per communicator, the indices of the mesh axes that it spans, ascending.
   std::vector<std::vector<size_t>> communicators;
   std::vector<ManifestFunction> functions;
+  ManifestPlaces places;
 
   /// Product of the mesh axes; 1 without a mesh.
   int64_t ranks() const;

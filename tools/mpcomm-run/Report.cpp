@@ -56,6 +56,46 @@ std::string jsonNumber(double value) {
   return text;
 }
 
+/// A string of JSON. Bytes that are no ASCII come through as they are.
+std::string quoted(const std::string &value) {
+  std::string text = "\"";
+  for (char c : value) {
+    char escape[8];
+    std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+    if (c == '"' || c == '\\')
+      (text += '\\') += c;
+    else if (c >= 0 && c < 0x20)
+      text += escape;
+    else
+      text += c;
+  }
+  return text + "\"";
+}
+
+/// What the log says of loss scaling; empty where the program does none.
+std::string lossScaleFields(const LossScaleRecord &record) {
+  std::string text;
+  if (record.scale)
+    text += ", \"loss_scale\": " + jsonNumber(*record.scale) +
+            ", \"skipped\": " + (record.isSkipped ? "true" : "false");
+  if (record.nonFinite.empty())
+    return text;
+  text += ", \"nonfinite\": [";
+  for (size_t i = 0; i < record.nonFinite.size(); ++i)
+    text += (i ? ", " : "") + quoted(record.nonFinite[i]);
+  return text + "]";
+}
+
+/// The same for people.
+std::string lossScaleText(const LossScaleRecord &record) {
+  if (!record.scale)
+    return {};
+  char text[48];
+  std::snprintf(text, sizeof(text), "  scale %.6g%s", *record.scale,
+                record.isSkipped ? " (skipped)" : "");
+  return text;
+}
+
 } // namespace
 
 Result<Report> Report::create(const Options &options, bool active,
@@ -108,17 +148,22 @@ Status Report::step(const StepRecord &record) {
     int put = std::fprintf(
         log.get(),
         "{\"step\": %llu, \"epoch\": %llu, \"loss\": %s, \"ms\": %s, "
-        "\"exposed_ms\": %s%s%s}\n",
+        "\"exposed_ms\": %s%s%s%s}\n",
         static_cast<unsigned long long>(record.step),
         static_cast<unsigned long long>(record.epoch),
         jsonNumber(record.loss).c_str(),
         jsonNumber(record.milliseconds).c_str(),
         jsonNumber(record.exposedMilliseconds).c_str(),
         record.hasLr ? ", \"lr\": " : "",
-        record.hasLr ? jsonNumber(record.lr).c_str() : "");
+        record.hasLr ? jsonNumber(record.lr).c_str() : "",
+        lossScaleFields(record.lossScale).c_str());
     if (put < 0 || std::fflush(log.get()) != 0)
       return fail(logPath, ": cannot write: ", std::strerror(errno));
   }
+
+  if (prints && !record.lossScale.nonFinite.empty())
+    note("step " + std::to_string(record.step) + ": " +
+         describeNonFinite(record.lossScale.nonFinite));
 
   bool last = record.step == lastStep;
   bool due = record.step % every == 0 || last || times.size() == 1;
@@ -131,25 +176,29 @@ Status Report::step(const StepRecord &record) {
   }
   if (!prints || !due)
     return {};
-  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step  exposed %.1f %%%s",
+  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step  exposed %.1f %%%s%s",
               inPlace ? "\r\033[K" : "",
               static_cast<unsigned long long>(record.step),
               static_cast<unsigned long long>(lastStep), record.loss,
               record.milliseconds,
               percent(record.exposedMilliseconds, record.milliseconds),
-              inPlace ? "" : "\n");
+              lossScaleText(record.lossScale).c_str(), inPlace ? "" : "\n");
   lineOpen = inPlace;
   flush();
   return {};
 }
 
-void Report::finish(const std::vector<MemoryUse> &memory) {
+void Report::finish(const std::vector<MemoryUse> &memory,
+                    std::optional<uint64_t> skipped) {
   if (!prints || times.empty())
     return;
   interrupt();
   double step = medianOfFloats(times);
   double wait = medianOfFloats(exposed);
   std::printf("\nsteps                  %zu\n", times.size());
+  if (skipped)
+    std::printf("steps skipped          %llu\n",
+                static_cast<unsigned long long>(*skipped));
   std::printf("loss first             %.6g\n", firstLoss);
   std::printf("loss last              %.6g\n", lastLoss);
   std::printf("ms per step (median)   %.3f\n", step);

@@ -14,6 +14,7 @@
 #ifndef MPCOMM_RUN_REPORT_H
 #define MPCOMM_RUN_REPORT_H
 
+#include "LossScale.h"
 #include "Options.h"
 #include "Status.h"
 
@@ -36,6 +37,7 @@ struct StepRecord {
   double milliseconds = 0;
   /// Time that compute waited for communication.
   double exposedMilliseconds = 0;
+  LossScaleRecord lossScale;
 };
 
 /// Memory of one rank, in bytes.
@@ -69,8 +71,10 @@ public:
   Status step(const StepRecord &record);
   /// A line of its own, above the progress line.
   void note(const std::string &line);
-  /// Table of the whole run. `memory` holds one entry a rank.
-  void finish(const std::vector<MemoryUse> &memory);
+  /// Table of the whole run. `memory` holds one entry a rank; `skipped` is the
+  /// number of steps that left the parameters alone, where that is counted.
+  void finish(const std::vector<MemoryUse> &memory,
+              std::optional<uint64_t> skipped);
   void evaluation(const EvaluationSummary &summary);
   /// Ends a progress line that stands open, before an error is printed.
   void interrupt();

@@ -29,10 +29,13 @@ Result<State>
 State::create(const std::vector<const ManifestFunction *> &functions) {
   State state;
   std::map<std::string, size_t> byName;
+  std::map<std::string, std::string> copies;
   for (const ManifestFunction *function : functions) {
     Binding binding;
     binding.function = function;
     for (const ManifestArgument &argument : function->arguments) {
+      if (argument.copyOf)
+        copies[argument.name] = *argument.copyOf;
       auto [found, isNew] =
           byName.try_emplace(argument.name, state.slots.size());
       if (isNew) {
@@ -58,6 +61,9 @@ State::create(const std::vector<const ManifestFunction *> &functions) {
     }
     state.bindings.push_back(std::move(binding));
   }
+  // The manifest's reader has seen to it that the parameters are there.
+  for (const auto &[name, source] : copies)
+    state.slots[byName.at(name)].copyOf = byName.at(source);
 
   std::vector<uint64_t> offsets;
   for (const Slot &slot : state.slots) {
@@ -160,13 +166,26 @@ std::vector<size_t> State::stateSlots() const {
   return list;
 }
 
+/// Whether a file may leave out what the slot holds.
+static bool mayBeMissing(const Slot &slot, bool complete) {
+  bool starts = slot.defaultValue || slot.copyOf;
+  switch (slot.role) {
+  case Role::Parameter:
+    return false;
+  case Role::Buffer:
+    return slot.copyOf || (starts && !complete);
+  case Role::LossScale:
+    return starts || !complete;
+  default:
+    return slot.copyOf || !complete;
+  }
+}
+
 Status State::check(const SafeTensors &file, bool complete) const {
   for (size_t index : stateSlots()) {
     const Slot &slot = slots[index];
     const TensorEntry *entry = file.find(slot.name);
-    bool optional =
-        slot.role == Role::OptimizerState || slot.role == Role::LossScale;
-    if (!entry && optional && !complete)
+    if (!entry && mayBeMissing(slot, complete))
       continue;
     if (!entry)
       return fail(file.path(), ": no tensor '", printable(slot.name),
@@ -190,13 +209,21 @@ Status State::load(const SafeTensors &file) {
         status.failed())
       return status;
   }
+  for (size_t index : stateSlots()) {
+    Slot &slot = slots[index];
+    if (!slot.copyOf || file.find(slot.name))
+      continue;
+    const Slot &source = slots[*slot.copyOf];
+    for (uint64_t i = 0; i < slot.elements; ++i)
+      storeNumber(slot.type, slot.data, i,
+                  loadFloat(source.type, source.data, i));
+  }
   return {};
 }
 
 bool State::needsWeights() const {
   for (size_t index : stateSlots())
-    if (slots[index].role == Role::Parameter ||
-        slots[index].role == Role::Buffer)
+    if (!mayBeMissing(slots[index], /*complete=*/false))
       return true;
   return false;
 }

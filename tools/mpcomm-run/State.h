@@ -27,6 +27,8 @@ namespace mpcomm::run {
 
 struct Slot : ManifestTensor {
   std::optional<double> defaultValue;
+  /// Slot of the parameter that it starts as a copy of.
+  std::optional<size_t> copyOf;
   char *data = nullptr;
 };
 
@@ -64,11 +66,13 @@ public:
   /// returned in a buffer of its own trades places with its argument.
   void adoptResults(Binding &binding);
 
-  /// Compares a weights file with the state. Parameters and buffers must be
-  /// there with the manifest's type and shape; optimizer state may be missing
-  /// (then it is zero, or its default), unless `complete`.
+  /// Compares a weights file with the state. Parameters must be there with the
+  /// manifest's type and shape. Buffers too, unless they have a default or are
+  /// copies; other state may be missing (then it is zero, its default, or a
+  /// copy), if `complete` only copies and loss scales with a default.
   Status check(const SafeTensors &file, bool complete) const;
-  /// Fills the state from a file that `check` has accepted.
+  /// Fills the state from a file that `check` has accepted; copies that are
+  /// missing are made anew.
   Status load(const SafeTensors &file);
 
   /// Whether any slot needs a weights file.

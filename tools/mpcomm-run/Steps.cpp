@@ -59,22 +59,6 @@ mpcomm::run::completeSteps(const std::vector<StepSpan> &spans,
   return steps;
 }
 
-std::vector<std::string> mpcomm::run::placesOf(const std::string &location) {
-  std::string text = location;
-  size_t more = text.rfind(" and ");
-  if (more != std::string::npos && text.size() > 5 &&
-      text.compare(text.size() - 5, 5, " more") == 0)
-    text.resize(more);
-  std::vector<std::string> places;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(", ", begin), text.size());
-    if (end > begin)
-      places.push_back(text.substr(begin, end - begin));
-    begin = end + 2;
-  }
-  return places;
-}
-
 //===----------------------------------------------------------------------===//
 // Timeline
 //===----------------------------------------------------------------------===//
@@ -201,6 +185,11 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
     std::string op;
     std::vector<std::string> places;
     std::vector<double> seconds; // a step
+  };
+  auto placesOf = [&](const std::string &location) {
+    auto known = origin.places.find(location);
+    return known == origin.places.end() ? std::vector<std::string>{location}
+                                        : known->second;
   };
   std::vector<Call> calls;
   std::map<std::pair<std::string, std::string>, size_t> known;

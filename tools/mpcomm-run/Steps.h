@@ -15,6 +15,7 @@
 #ifndef MPCOMM_RUN_STEPS_H
 #define MPCOMM_RUN_STEPS_H
 
+#include "Manifest.h"
 #include "Status.h"
 #include "Trace.h"
 
@@ -33,6 +34,7 @@ struct StepSpan {
 struct StepsOrigin {
   std::string program, backend;
   uint64_t ranks = 1;
+  ManifestPlaces places = {};
 };
 
 /// The steps of `spans` whose events are all among `events`, which are in the
@@ -49,14 +51,11 @@ std::string renderTimeline(const std::vector<StepSpan> &steps,
                            const StepsOrigin &origin);
 
 /// Renders the median over the steps of the seconds that each kernel, product
-/// and collective took; calls with the same name and location count together.
+/// and collective took, by all places of its location; calls with the same name
+/// and location count together.
 std::string renderProfile(const std::vector<StepSpan> &steps,
                           const std::vector<TraceEvent> &events,
                           const StepsOrigin &origin);
-
-/// The places that a location of a program names: it joins them with commas,
-/// and cuts them off with "and N more".
-std::vector<std::string> placesOf(const std::string &location);
 
 /// Writes a file whole or not at all.
 Status writeText(const std::string &path, const std::string &text);

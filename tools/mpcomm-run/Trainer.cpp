@@ -124,6 +124,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   record.loss = loadFloat(loss.type, loss.data, 0);
   record.hasLr = job.train->argumentOf("lr") != nullptr;
   record.lr = job.learningRate.at(step);
+  record.lossScale = lossScale.read(*job.state);
   if (job.options.checkNumerics)
     if (Status status = checkState(step + 1); status.failed())
       return status;
@@ -142,6 +143,7 @@ Status Trainer::train(Report &report) {
   lossSlot =
       job.state->bindingOf(function)
           .results[function.resultOf(Role::Loss) - function.results.data()];
+  lossScale.attach(*job.state, function);
   uint64_t every = job.options.checkpointEvery;
   for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
     StepRecord record;
@@ -174,7 +176,7 @@ Status Trainer::finish(Report &report) {
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())
     return status;
-  report.finish(all);
+  report.finish(all, lossScale.skipped());
   return {};
 }
 
@@ -188,7 +190,8 @@ Status Trainer::writeTraces() {
         completeSteps(spans, events, rank.droppedEvents());
     const std::string &name = job.program->manifest().program;
     StepsOrigin origin{name.empty() ? job.program->path() : name,
-                       rank.backend(), job.ranks};
+                       rank.backend(), job.ranks,
+                       job.program->manifest().places};
     if (!options.timeline.empty())
       mine = writeText(options.timeline, renderTimeline(steps, events, origin));
     if (!options.profile.empty() && mine.ok())

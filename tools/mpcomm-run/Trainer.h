@@ -60,6 +60,7 @@ private:
   void *arena = nullptr;
   std::optional<Sampler> sampler;
   size_t lossSlot = 0;
+  LossScaleWatch lossScale;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;
 };

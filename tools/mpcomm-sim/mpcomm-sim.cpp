@@ -220,6 +220,20 @@ static int compareWithSimGrid(const Options &options, const StepModel &model,
   return 0;
 }
 
+/// One line: how much of the recorded time has an op in this step, and how much
+/// of what the model sees in the step was recorded.
+static void printCoverage(const ProfileCoverage &coverage) {
+  auto percent = [](double part, double whole) {
+    return whole > 0 ? 100 * part / whole : 100;
+  };
+  llvm::outs() << llvm::format("profile        %14.1f us  %.2f %% of it found "
+                               "its ops, which are %.2f %% "
+                               "of the step by the model\n",
+                               coverage.recorded * 1e6,
+                               percent(coverage.matched, coverage.recorded),
+                               percent(coverage.replaced, coverage.modeled));
+}
+
 static int run(const Options &options, ModuleOp module) {
   if (failed(runPasses(options, module)))
     return fail("cannot make rank programs of '" + options.input + "'");
@@ -253,6 +267,8 @@ static int run(const Options &options, ModuleOp module) {
   timeline.cluster = cluster->name;
   timeline.ranks = countRanks(module);
   printTable(timeline, llvm::outs());
+  if (const auto &coverage = model->getProfileCoverage())
+    printCoverage(*coverage);
   if (options.backend == Backend::SimGrid &&
       compareWithSimGrid(options, *model, *cluster, problem, timeline.ranks))
     return 1;

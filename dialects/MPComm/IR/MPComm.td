@@ -15,8 +15,10 @@
 #define MPCOMM_IR_MPCOMM
 
 include "ComputeOps.td"
+include "ConvolutionOps.td"
 include "NeuralOps.td"
 include "OptimizerOps.td"
+include "ScalingOps.td"
 include "CollectiveOps.td"
 
 #endif // MPCOMM_IR_MPCOMM

@@ -99,12 +99,20 @@ LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
     return success();
   }
   if (attr.getName() == kDefaultAttr) {
-    auto value = dyn_cast<FloatAttr>(attr.getValue());
+    auto value = dyn_cast<TypedAttr>(attr.getValue());
     auto shaped = dyn_cast<ShapedType>(type);
-    if (!value || !shaped || value.getType() != shaped.getElementType())
+    if (!isa<FloatAttr, IntegerAttr>(attr.getValue()) || !shaped ||
+        value.getType() != shaped.getElementType())
       return op->emitOpError()
              << "expects '" << kDefaultAttr << "' of " << what()
-             << " to be a float of the argument's element type";
+             << " to be a number of the argument's element type";
+    return success();
+  }
+  if (attr.getName() == kCopyOfAttr) {
+    auto name = dyn_cast<StringAttr>(attr.getValue());
+    if (!name || name.empty())
+      return op->emitOpError() << "expects '" << kCopyOfAttr << "' of "
+                               << what() << " to be a non-empty string";
     return success();
   }
   if (attr.getName() == kRangeAttr) {

@@ -29,7 +29,10 @@ def MPComm_Dialect : Dialect {
     - `mpcomm.role`: what the value is for (`#mpcomm.role<parameter>`, …);
     - `mpcomm.name`: its key in checkpoints and datasets;
     - `mpcomm.donated = N`: the argument's buffer may be reused for result N;
-    - `mpcomm.default`: the value of a hyperparameter unless the user sets one;
+    - `mpcomm.default`: the value of a hyperparameter unless the user sets one,
+      or of all elements of other state that no weights file holds;
+    - `mpcomm.copy_of = "wte.weight"`: the state starts as that parameter,
+      converted to its own element type;
     - `mpcomm.range = array<i64: lo, hi>`: values of an integer batch argument
       lie in [lo, hi);
     - `mpcomm.targets`: the batch argument that holds this output's labels.

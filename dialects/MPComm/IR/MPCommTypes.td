@@ -41,4 +41,14 @@ def MPComm_ScalarTensor
                    [CPred<"::llvm::cast<::mlir::ShapedType>($_self).getRank() == 0">],
                    "0-d float tensor">;
 
+/// A count of steps, and the key of a random number generator.
+def MPComm_CounterTensor
+    : ConfinedType<StaticShapeTensorOf<[I32]>,
+                   [CPred<"::llvm::cast<::mlir::ShapedType>($_self).getRank() == 0">],
+                   "0-d tensor of i32">;
+def MPComm_SeedTensor
+    : ConfinedType<StaticShapeTensorOf<[I32]>,
+                   [CPred<"::llvm::cast<::mlir::ShapedType>($_self).getShape() == ::llvm::ArrayRef<int64_t>({2})">],
+                   "tensor of two i32">;
+
 #endif // MPCOMM_IR_TYPES

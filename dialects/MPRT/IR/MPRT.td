@@ -230,6 +230,62 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
   let hasVerifier = 1;
 }
 
+def MPRT_WindowOp : MPRT_Op<"window", [
+    AttrSizedOperandSegments, DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "convolution, pool, or gradient of one, on the compute stream";
+  let description = [{
+    What the op of the mpcomm dialect called `kind` computes of the inputs, in
+    that op's order, is written to the output. `channels_last` and
+    `count_padding` as there.
+
+    Example:
+    ```mlir
+    %r = mprt.window "max_pool" window = [2, 2] strides = [2, 2] low = [0, 0] high = [0, 0] dilation = [1, 1] groups = 1
+        ins(%x : tensor<8x16x32x32xf32>) outs(%init : tensor<8x16x16x16xf32>) -> (tensor<8x16x16x16xf32>)
+    ```
+
+    Constraints:
+    - C1: `kind` is convolution, convolution_input_grad,
+      convolution_filter_grad, max_pool, max_pool_grad, avg_pool or
+      avg_pool_grad, and there is one output and as many inputs as it has.
+    - C2: operands are all tensors or all buffers; on tensors, results have the
+      outputs' types, on buffers there are none.
+    - C3: shapes and numbers fit those of the op of that kind; `window` is the
+      size of a convolution's filter; pools have dilations of 1 and one group.
+    - C4: the strides of buffers are static and not negative, and what they
+      reach is counted in 64 bits.
+
+    Made by `convert-mpcomm-to-linalg`; gone by `convert-mprt-to-llvm`.
+  }];
+  let arguments = (ins StrAttr:$kind, DenseI64ArrayAttr:$window,
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$low,
+                       DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilation,
+                       I64Attr:$groups, UnitAttr:$channels_last,
+                       UnitAttr:$count_padding,
+                       Variadic<MPRT_TensorOrBuffer>:$inputs,
+                       Variadic<MPRT_TensorOrBuffer>:$outputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind `window` `=` $window `strides` `=` $strides `low` `=` $low `high` `=`
+    $high `dilation` `=` $dilation `groups` `=` $groups
+    (`channels_last` $channels_last^)? (`count_padding` $count_padding^)?
+    `ins` `(` $inputs `:` type($inputs) `)`
+    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
+    (`->` `(` type($results)^ `)`)?
+  }];
+  let extraClassDeclaration = [{
+    // Without the segments, which are for ranges that grow.
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      auto [start, size] = getODSOperandIndexAndLength(1);
+      return ::mlir::MutableOperandRange(getOperation(), start, size);
+    }
+    /// The number of `kind` in `mprt_window_kind`; none where it is unknown.
+    ::std::optional<unsigned> getKindNumber();
+  }];
+  let hasVerifier = 1;
+}
+
 def MPRT_CopyOp : MPRT_Op<"copy", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "copies a contiguous buffer on the compute stream";

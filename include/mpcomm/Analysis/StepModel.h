@@ -74,6 +74,15 @@ struct StepInstruction {
   int64_t allocates = 0, frees = 0;
 };
 
+/// How far a recorded profile and a step speak of the same ops. In seconds, of
+/// compute and collectives.
+struct ProfileCoverage {
+  /// Of all entries with locations, and of those that found an op.
+  double recorded = 0, matched = 0;
+  /// By the model, of all ops, and of those that the profile replaced.
+  double modeled = 0, replaced = 0;
+};
+
 class StepModel {
 public:
   /// Reads a function with a body of one block. Fails, with an error at the op,
@@ -118,6 +127,11 @@ public:
   /// the number of ops where the function returns it.
   int getLastUse(mlir::Value value) const;
 
+  /// Nothing where the cost model has no profile.
+  const std::optional<ProfileCoverage> &getProfileCoverage() const {
+    return coverage;
+  }
+
   /// Seconds of all compute.
   double getComputeSeconds() const { return computeSeconds; }
   /// Bytes of the arguments, which stay through the step.
@@ -135,6 +149,7 @@ private:
   int getNumber(mlir::Value value) const;
 
   mlir::FunctionOpInterface function;
+  std::optional<ProfileCoverage> coverage;
   std::vector<StepInstruction> instructions;
   std::vector<StepCollective> collectives;
   std::vector<StepCommunicator> communicators;

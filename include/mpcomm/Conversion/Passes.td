@@ -175,6 +175,9 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
     - `embedding` is a generic with `tensor.extract`; `embedding_grad` a loop
       over the indices that carries the table, with the attribute
       `mpcomm.scatter_add`: the index whose rows are left out, or -1.
+    - convolutions, pools and their gradients are `mprt.window`; batch norms
+      generics over [outer, features, inner], or [outer, features] where the
+      features come last.
 
     Numerics: reassociating (softmax multiplies by the reciprocal of the sum).
 
@@ -199,7 +202,8 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
-    "::mlir::tensor::TensorDialect", "::mpcomm::MPCommDialect"
+    "::mlir::tensor::TensorDialect", "::mpcomm::MPCommDialect",
+    "::mpcomm::mprt::MPRTDialect"
   ];
 }
 

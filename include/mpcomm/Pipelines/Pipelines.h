@@ -29,10 +29,50 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::desc("What decisions are weighed for: a preset or a JSON file; "
                      "empty: mpcomm.cluster of the module, else local"),
       llvm::cl::init("")};
+  Option<std::string> lossScale{
+      *this, "loss-scale",
+      llvm::cl::desc("Factor on the gradient of the loss: none, static:X, "
+                     "dynamic or dynamic:X (X first), or auto: dynamic for "
+                     "precision f16"),
+      llvm::cl::init("auto")};
+  Option<int64_t> lossScaleInterval{
+      *this, "loss-scale-interval",
+      llvm::cl::desc("Good steps in a row before a dynamic scale grows"),
+      llvm::cl::init(2000)};
+  Option<double> clipNorm{
+      *this, "clip-norm",
+      llvm::cl::desc("Greatest norm over all gradients; 0: any"),
+      llvm::cl::init(0)};
+  Option<bool> checkGradients{
+      *this, "check-gradients",
+      llvm::cl::desc("Tell which parameters had gradients that are not finite"),
+      llvm::cl::init(false)};
   Option<std::string> profileFile{
       *this, "profile-file",
       llvm::cl::desc("Measured times of ops, which replace the cluster's"),
       llvm::cl::init("")};
+  Option<std::string> precision{
+      *this, "precision",
+      llvm::cl::desc("What runs and is stored in fewer than 32 bits: none, "
+                     "bf16, f16 or fp8; empty: what the file says, else "
+                     "mpcomm.precision of the module, else none"),
+      llvm::cl::init("")};
+  Option<std::string> precisionFile{
+      *this, "precision-file",
+      llvm::cl::desc("JSON file with a precision, and exceptions by op and by "
+                     "parameter"),
+      llvm::cl::init("")};
+  Option<std::string> wire{
+      *this, "wire",
+      llvm::cl::desc("Type in which gradients travel: f32, f16, bf16; empty: "
+                     "their own"),
+      llvm::cl::init("")};
+  Option<Averaging> averaging{
+      *this, "average", llvm::cl::desc("When gradients are divided by ranks"),
+      llvm::cl::init(Averaging::After),
+      llvm::cl::values(
+          clEnumValN(Averaging::After, "after", "behind their sum"),
+          clEnumValN(Averaging::Before, "before", "before they are sent"))};
   Option<BucketPolicy> buckets{
       *this, "buckets",
       llvm::cl::desc("Who decides which gradients travel together"),

@@ -28,7 +28,7 @@ extern "C" {
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 1u
+#define MPRT_ABI_VERSION 2u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -123,6 +123,42 @@ typedef struct {
   const char *location;
 } mprt_gemm_desc;
 
+typedef enum MPRT_ENUM_TYPE {
+  MPRT_CONVOLUTION = 0,             /* a: x, b: w, c: y                      */
+  MPRT_CONVOLUTION_INPUT_GRAD = 1,  /* a: dy, b: w, c: dx                    */
+  MPRT_CONVOLUTION_FILTER_GRAD = 2, /* a: dy, b: x, c: dw                    */
+  MPRT_MAX_POOL = 3,                /* a: x, c: y; a NaN is the greatest     */
+  MPRT_MAX_POOL_GRAD = 4,           /* a: dy, b: x, c: dx; to the first of
+                                     * the greatest of a window, row-major   */
+  MPRT_AVG_POOL = 5,                /* a: x, c: y                            */
+  MPRT_AVG_POOL_GRAD = 6            /* a: dy, c: dx                          */
+} mprt_window_kind;
+
+/* A convolution, a pool, or the gradient of one: windows slide over x[N, C, H,
+ * W] and make y[N, K, P, Q]. Output position p reads rows p * strides[0] -
+ * low[0] + i * dilation[0] of x for i < window[0], those that x has; columns
+ * likewise. A filter is w[K, C / groups, window[0], window[1]].
+ *
+ * `input` has the sizes of x, `output` those of y. Strides are in elements, in
+ * the logical order of dimensions given here, whatever the layout; those of an
+ * operand that is not there are not read. c is overwritten. avg_pool divides by
+ * the elements of x in the window or, with count_padding, by the window's size.
+ * Types: all operands f32, f64, bf16 or f16; sums are taken in f32 (f64 for
+ * f64). */
+typedef struct {
+  uint32_t id;
+  uint8_t kind;          /* mprt_window_kind */
+  uint8_t type;          /* mprt_dtype of all operands */
+  uint8_t count_padding; /* 0 or 1 */
+  uint8_t reserved;      /* 0 */
+  int64_t input[4], output[4];
+  int64_t window[2], strides[2], low[2], dilation[2];
+  int64_t groups;
+  int64_t strides_a[4], strides_b[4], strides_c[4];
+  const char *name;
+  const char *location;
+} mprt_window_desc;
+
 /* One collective of a program. `count` is in elements of `type`:
  *   all_reduce      send[count], recv[count]
  *   reduce_scatter  send[count * size], recv[count]
@@ -155,6 +191,12 @@ mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
 mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c);
+
+/* Convolution or pool on `stream`; see mprt_window_desc. b is null where the
+ * kind has none. */
+mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
+                        const mprt_window_desc *desc, const void *a,
+                        const void *b, void *c);
 
 /* Copies `bytes` from src to dst (no overlap), or fills dst with zero bytes. */
 mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,

@@ -39,6 +39,27 @@ enum class BucketPolicy {
   None
 };
 
+/// When the sum of gradients over ranks is divided by their number.
+enum class Averaging {
+  /// Behind the sum, in the type in which sums are taken.
+  After,
+  /// Each rank's part before it is sent: the sum of 16-bit floats that a
+  /// network
+  /// takes itself cannot overflow then, but small gradients lose bits.
+  Before
+};
+
+/// How the gradient of the loss is scaled.
+enum class LossScaling {
+  /// Dynamic where the precision is f16, else none.
+  Auto,
+  None,
+  /// By a constant, unchecked.
+  Static,
+  /// By state of the step, which backs off and grows.
+  Dynamic
+};
+
 } // namespace mpcomm
 
 #endif // MPCOMM_TRANSFORMS_PASSOPTIONS_H

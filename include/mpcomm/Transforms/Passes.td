@@ -54,7 +54,8 @@ def VerifyTrainingGraphPass
       its type, role and name; a result that is state names an argument of its
       role and type, so that it can be fed to the next step;
     - batch arguments share their leading dimension; hyperparameters are 0-d
-      floats with a default;
+      floats with a default; what has `mpcomm.copy_of` is state of floats that
+      names a parameter of its shape;
     - `@train_step` has one result of role `loss`, a 0-d float;
     - `@evaluate` takes arguments of `@train_step`: same name, role and type,
       and donates nothing; `mpcomm.targets` names an integer batch argument.
@@ -139,6 +140,171 @@ def VerifyScheduledProgramsPass
 }
 
 //===----------------------------------------------------------------------===//
+// Precision
+//===----------------------------------------------------------------------===//
+
+def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
+  let summary = "Scales the loss, clips gradients, and skips steps that overflow";
+  let description = [{
+    Makes loss scaling and clipping part of `@train_step`, as values: no flag is
+    read back by a host. `@evaluate` is left alone, and the loss that is
+    returned is not scaled (docs/Design/LossScaling.md).
+
+    - `mode=static` multiplies gradients by a constant where the backward pass
+      begins, and divides them by it before the updates (`mpcomm.unscale`).
+      Nothing is checked: what overflows goes into the parameters.
+    - `mode=dynamic` does so by a scale that is state of the step; where a
+      gradient is not finite, every result of role `parameter` or
+      `optimizer_state` keeps its old value (so step counters do not advance),
+      and the scale backs off; after `interval` good steps it grows
+      (`mpcomm.update_loss_scale`). State that is added, of role `loss_scale`:
+      `loss_scale` (f32), `loss_scale.good_steps`, `loss_scale.hysteresis` and
+      `loss_scale.skipped`, the number of steps skipped so far (i32).
+    - `clip-norm` clips the gradients of all parameters by the norm over all of
+      them (`mpcomm.clip_by_global_norm`), behind the division.
+    - `check-gradients` adds a result of role `output` named `nonfinite`: of
+      each parameter, in the order of the arguments, 1 where its gradient is not
+      finite, else 0.
+
+    Where the backward pass begins follows from the graph: the loss needs no
+    value of it. A constant gradient of the loss is replaced; where the front
+    end folded it, the first values behind it are multiplied. Updates move
+    behind all gradients.
+
+    Assumes: Form 1. An op named `*_grad` is linear in its first operand.
+
+    Guarantees: Form 1. Every gradient carries the factor exactly once; a step
+    for which that cannot be shown, or which would return a scaled value, is an
+    error that names the gradient and the op.
+
+    Numerics: exact in f32 where the scale is a power of two and nothing
+    overflows or is subnormal; clipping rounds.
+
+    Example: with `mode=static scale=8`
+    ```mlir
+    %one = arith.constant dense<1.0> : tensor<f32>
+    %d = mpcomm.cross_entropy_grad %one, %logits, %targets, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
+    %b1 = mpcomm.sgd_update %b, %d, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+    ```
+    becomes
+    ```mlir
+    %scale = arith.constant dense<8.0> : tensor<f32>
+    %d = mpcomm.cross_entropy_grad %scale, %logits, %targets, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
+    %u, %found = mpcomm.unscale(%d) by %scale : (tensor<4x2xf32>, tensor<f32>) -> (tensor<4x2xf32>, tensor<f32>)
+    %b1 = mpcomm.sgd_update %b, %u, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+    ```
+
+    Counts (analysis remark `ScaleLoss`): gradients, places where the factor
+    came in, results that a step may skip.
+  }];
+  let options = [
+    Option<"mode", "mode", "::mpcomm::LossScaling",
+           "::mpcomm::LossScaling::None", "How the loss is scaled",
+           [{::llvm::cl::values(
+      clEnumValN(::mpcomm::LossScaling::Auto, "auto",
+                 "dynamic where the precision is f16, else not at all"),
+      clEnumValN(::mpcomm::LossScaling::None, "none", "not at all"),
+      clEnumValN(::mpcomm::LossScaling::Static, "static", "by `scale`"),
+      clEnumValN(::mpcomm::LossScaling::Dynamic, "dynamic",
+                 "by a scale that follows overflows")
+    )}]>,
+    Option<"policy", "policy", "std::string", "\"\"",
+           "The precision, as `mpcomm-insert-casts` takes it (auto)">,
+    Option<"policyFile", "policy-file", "std::string", "\"\"",
+           "File with the precision, as `mpcomm-insert-casts` takes it (auto)">,
+    Option<"initialScale", "scale", "double", "65536.0",
+           "The scale, of a dynamic one the first">,
+    Option<"growth", "growth", "double", "2.0",
+           "Factor on the scale after `interval` good steps">,
+    Option<"backoff", "backoff", "double", "0.5",
+           "Factor on the scale after an overflow">,
+    Option<"interval", "interval", "int64_t", "2000",
+           "Good steps in a row before the scale grows">,
+    Option<"minScale", "min", "double", "1.0", "Least dynamic scale">,
+    Option<"maxScale", "max", "double", "16777216.0", "Greatest dynamic scale">,
+    Option<"hysteresis", "hysteresis", "int64_t", "1",
+           "Overflows since the scale grew before it backs off">,
+    Option<"clipNorm", "clip-norm", "double", "0.0",
+           "Greatest norm over all gradients; 0: any">,
+    Option<"checkGradients", "check-gradients", "bool", "false",
+           "Return which parameters had gradients that are not finite">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
+  let summary = "Runs and stores in a narrow type what policy lets it";
+  let description = [{
+    Gives each op of `@train_step` a type, f32 or the policy's (`bf16`, `f16`),
+    and puts `arith.truncf` and `arith.extf` where a value is made in one and
+    read in the other. Ops of class `low` (`PrecisionOpInterface`) run in the
+    narrow type, ops of class `full` in f32. For the others the type is chosen
+    that casts the fewest bytes, by a minimum cut; a `widest` op runs narrow
+    only where its inputs come from ops that do. Where the cluster's rates say
+    that products are slower in the narrow type, they stay in f32 (`compute`).
+
+    A parameter that narrow ops read gets a copy in the narrow type, as new
+    state (`mpcomm.copy_of`) that the update writes along with the parameter. An
+    activation that the backward pass reads, and a gradient, is stored in the
+    narrow type from where it is made to where it is read (`activations`,
+    `gradients`), statistics excepted; a reshape, transpose, slice or broadcast
+    of something that is stored anyway is done again. `@evaluate` stays in f32.
+    The rules are in docs/Design/Precision.md.
+
+    Assumes: Form 1, with f32 parameters.
+
+    Guarantees: Form 1, with the same results but for those of new state. Each
+    value is narrowed at most once, and widened at most once in the forward pass
+    and once behind it. A flow problem, near linear in the number of ops.
+
+    Numerics: lossy.
+
+    Example: with `policy=bf16 compute=low`
+    ```mlir
+    %h = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x2xf32>) -> tensor<8x2xf32>
+    %y = mpcomm.softmax %h, dim = 1 : tensor<8x2xf32>
+    ```
+    becomes
+    ```mlir
+    %x16 = arith.truncf %x : tensor<8x4xf32> to tensor<8x4xbf16>
+    %h16 = mpcomm.dot_general %x16, %w.bf16, contracting_dims = [1] x [0] : (tensor<8x4xbf16>, tensor<4x2xbf16>) -> tensor<8x2xbf16>
+    %h = arith.extf %h16 : tensor<8x2xbf16> to tensor<8x2xf32>
+    %y = mpcomm.softmax %h, dim = 1 : tensor<8x2xf32>
+    ```
+
+    Counts: an analysis remark `Compute` under `compute=auto` (the type of
+    products, and the rates); an analysis remark `InsertCasts` (casts inserted
+    and the bytes of their wide sides; merged: uses that share the cast of
+    another; removed: casts fewer than with every op that may be narrow in f32;
+    alone: casts that no kernel of their maker or readers can do; values
+    stored; parameters copied).
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"\"",
+           "none, bf16, f16 or fp8; empty: the file's, else mpcomm.precision of "
+           "the module, else none">,
+    Option<"policyFile", "policy-file", "std::string", "\"\"",
+           "JSON file with a policy and exceptions by op and by parameter">,
+    Option<"compute", "compute", "std::string", "\"\"",
+           "Products in the narrow type: auto (where the cluster is not slower "
+           "at it), low or full; empty: the file's, else auto">,
+    Option<"activations", "activations", "std::string", "\"\"",
+           "What the backward pass reads is stored low or full; empty: the "
+           "file's, else low">,
+    Option<"gradients", "gradients", "std::string", "\"\"",
+           "Gradients wait for the update low or full; empty: the file's, else "
+           "low">,
+    MPComm_ClusterOption
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+//===----------------------------------------------------------------------===//
 // Parallelize
 //===----------------------------------------------------------------------===//
 
@@ -151,19 +317,27 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     the value is defined:
     - each value that enters an optimizer op of `@train_step` as a gradient and
       may differ between ranks; other uses of the value keep the rank's own;
-    - each result of `@train_step` of role `loss`.
+    - each result of `@train_step` of role `loss`;
+    - each result of role `buffer` that is of floats and may differ: running
+      statistics of a batch norm. (DistributedDataParallel keeps those of rank
+      0. Of variances the mean leaves out how the ranks' means differ.)
     `@evaluate` is left alone: its results are per rank.
+
+    `wire` is the type in which wider gradients travel; those that travel in 16
+    bits are summed in f32 (`accumulate`). `average=before` divides each rank's
+    gradients before they are sent and sums them.
 
     Assumes: Form 1; what enters an optimizer op as a gradient is linear in the
     gradient of the loss (a norm clipped before would be clipped per rank).
 
     Guarantees: Form 3. A result of role `parameter`, `optimizer_state`,
     `buffer` or `loss_scale` that would differ between ranks is an error that
-    names what it depends on. Running the pass again changes nothing; an axis of
-    size 1 gives the mesh and no collectives.
+    names what it depends on: counters are alike, and integers have no mean.
+    Running the pass again changes nothing; an axis of size 1 gives the mesh and no collectives.
 
     Numerics: reassociating: the mean over ranks of means over a rank's samples,
-    as DistributedDataParallel computes it.
+    as DistributedDataParallel computes it; lossy with a `wire` that is narrower
+    than the gradients.
 
     Example: with `size=2`
     ```mlir
@@ -179,16 +353,25 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     ```
 
     Counts (analysis remark `DataParallel`): ranks, gradients averaged, their
-    bytes, gradients that are the same on all ranks already.
+    bytes, gradients that are the same on all ranks already, buffers averaged.
   }];
   let options = [
     MPComm_AxisOption,
     Option<"size", "size", "int64_t", "0",
            "Ranks along the axis; 0: as many as the mesh says">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"",
-           "Symbol of the mesh that is created or extended">
+           "Symbol of the mesh that is created or extended">,
+    Option<"wire", "wire", "std::string", "\"\"",
+           "Type in which gradients travel: f32, f16 or bf16; empty: their own">,
+    Option<"averaging", "average", "::mpcomm::Averaging",
+           "::mpcomm::Averaging::After", "When gradients are divided",
+           [{::llvm::cl::values(
+      clEnumValN(::mpcomm::Averaging::After, "after", "behind their sum"),
+      clEnumValN(::mpcomm::Averaging::Before, "before", "before they are sent")
+    )}]>
   ];
-  let dependentDialects = ["::mpcomm::MPCommDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
 }
 
 //===----------------------------------------------------------------------===//
@@ -616,6 +799,48 @@ def ExplainCommunicationPass
   }];
   let options = [MPComm_ClusterOption, MPComm_ProfileOption];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+def ChannelsLastPass : Pass<"mpcomm-channels-last", "::mlir::ModuleOp"> {
+  let summary = "Lays activations out with the channels last";
+  let description = [{
+    Convolutions, pools and batch norms on [N, C, H, W] become the same on
+    [N, H, W, C] (`channels_last`, `feature_dim = 3`), and so do elementwise
+    ops, concatenations, reductions and transposes of what they make. There a
+    pixel's channels are contiguous: oneDNN reads them without a copy into a
+    layout of its own, and statistics of a batch norm are sums of rows.
+
+    Assumes: functions of one block; others are left alone.
+
+    Guarantees: signatures stay, filters too; transposes are left at the edges,
+    where a batch comes in or an activation is flattened. Linear in the number
+    of ops.
+
+    Numerics: exact; sums over more than one dimension may be taken in another
+    order.
+
+    Example:
+    ```mlir
+    %y = mpcomm.convolution %x, %w, strides = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1
+        : (tensor<8x3x32x32xf32>, tensor<16x3x3x3xf32>) -> tensor<8x16x32x32xf32>
+    ```
+    becomes
+    ```mlir
+    %a = mpcomm.transpose %x, dims = [0, 2, 3, 1] : (tensor<8x3x32x32xf32>) -> tensor<8x32x32x3xf32>
+    %b = mpcomm.convolution %a, %w, strides = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1 {channels_last}
+        : (tensor<8x32x32x3xf32>, tensor<16x3x3x3xf32>) -> tensor<8x32x32x16xf32>
+    %y = mpcomm.transpose %b, dims = [0, 3, 1, 2] : (tensor<8x32x32x16xf32>) -> tensor<8x16x32x32xf32>
+    ```
+
+    Counts: an analysis remark `ChannelsLast` for each function (ops moved,
+    transposes of activations left).
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
 }
 
 #endif // MPCOMM_TRANSFORMS_PASSES

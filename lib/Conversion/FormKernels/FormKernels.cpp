@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CloneWidenings.h"
 #include "Grouping.h"
 #include "KernelLibrary.h"
 #include "KernelName.h"
@@ -221,11 +222,13 @@ void FormKernels::runOnOperation() {
       if (isCandidate)
         blocks.insert(op->getBlock());
     });
-    for (Block *block : blocks)
+    for (Block *block : blocks) {
+      cloneWidenings(*block);
       if (failed(
               BlockRewriter(*block, library, counts, maxOperands, reuseOperands)
                   .run()))
         return signalPassFailure();
+    }
     remark::analysis(function.getLoc(), opts.function(function.getName()))
         << remark::metric("Function", function.getName())
         << remark::metric("Ops", counts.ops)

@@ -86,7 +86,11 @@ LowerDotGeneral::matchAndRewrite(DotGeneralOp op,
   Location loc = op.getLoc();
   auto type = cast<RankedTensorType>(op.getType());
   Type element = type.getElementType();
-  Type sumType = getComputeType(element);
+  // Products of 16-bit operands sum in f32 and round once, into the result:
+  // `mprt.gemm` does both. Written out in f32 they would take twice the memory
+  // and a kernel to round them.
+  bool roundsItself = element.isBF16() || element.isF16();
+  Type sumType = roundsItself ? element : getComputeType(element);
   Loops loops(op);
   SmallVector<int64_t> result =
       llvm::to_vector(llvm::seq<int64_t>(0, loops.numParallel));

@@ -37,6 +37,10 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns) {
   populateLossToLinalgPatterns(patterns);
   populateEmbeddingToLinalgPatterns(patterns);
   populateOptimizerToLinalgPatterns(patterns);
+  populateBatchNormToLinalgPatterns(patterns);
+  populateWindowToLinalgPatterns(patterns);
+  populateScalingToLinalgPatterns(patterns);
+  populateDropoutToLinalgPatterns(patterns);
 }
 
 /// Compute ops: those that say what they cost.

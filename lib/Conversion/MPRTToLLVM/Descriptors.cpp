@@ -9,6 +9,7 @@
 #include "Descriptors.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPComm/IR/Windows.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -81,34 +82,43 @@ StringRef mpcomm::manifestType(Type type) {
   }
 }
 
-static void collectNames(Location loc, llvm::SetVector<StringRef> &names,
-                         std::string &file) {
-  if (auto name = dyn_cast<NameLoc>(loc)) {
-    names.insert(name.getName().getValue());
-  } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
-    for (Location part : fused.getLocations())
-      collectNames(part, names, file);
-  } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
-    collectNames(call.getCallee(), names, file);
-  } else if (auto line = dyn_cast<FileLineColLoc>(loc)) {
-    if (file.empty())
-      file =
-          (line.getFilename().getValue() + ":" + Twine(line.getLine())).str();
-  }
-}
+namespace {
+/// What a location names, each once, in order.
+struct Places {
+  explicit Places(Location loc) { add(loc); }
 
-std::string mpcomm::describe(Location loc) {
   llvm::SetVector<StringRef> names;
-  std::string file;
-  collectNames(loc, names, file);
-  if (names.empty())
-    return file.empty() ? "unknown" : file;
+  PlaceSet lines; // file:line
+
+private:
+  void add(Location loc) {
+    if (auto name = dyn_cast<NameLoc>(loc)) {
+      names.insert(name.getName().getValue());
+    } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
+      for (Location part : fused.getLocations())
+        add(part);
+    } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+      add(call.getCallee());
+    } else if (auto line = dyn_cast<FileLineColLoc>(loc)) {
+      lines.insert(
+          (line.getFilename().getValue() + ":" + Twine(line.getLine())).str());
+    }
+  }
+};
+} // namespace
+
+static std::string describe(const Places &places) {
+  if (places.names.empty())
+    return places.lines.empty() ? "unknown" : places.lines.front();
   // A bucket may come from hundreds of places: the first few say which.
-  std::string text = llvm::join(names.getArrayRef().take_front(3), ", ");
+  ArrayRef<StringRef> names = places.names.getArrayRef();
+  std::string text = llvm::join(names.take_front(3), ", ");
   if (names.size() > 3)
     text += " and " + std::to_string(names.size() - 3) + " more";
   return text;
 }
+
+std::string mpcomm::describe(Location loc) { return ::describe(Places(loc)); }
 
 //===----------------------------------------------------------------------===//
 // Descriptors
@@ -116,6 +126,26 @@ std::string mpcomm::describe(Location loc) {
 
 Descriptors::Descriptors(SymbolTable &symbols)
     : symbols(symbols), builder(symbols.getOp()->getContext()) {}
+
+std::string Descriptors::note(Location loc) {
+  Places places(loc);
+  std::string text = ::describe(places);
+  PlaceSet &all = locations[text];
+  for (StringRef name : places.names)
+    all.insert(name.str());
+  all.insert(places.lines.begin(), places.lines.end());
+  return text;
+}
+
+llvm::json::Array Descriptors::takeLocations() {
+  llvm::json::Array result;
+  for (auto &[text, places] : locations)
+    if (places.size() > 1)
+      result.push_back(llvm::json::Object{
+          {"text", text}, {"places", llvm::json::Array(places.takeVector())}});
+  locations.clear();
+  return result;
+}
 
 void Descriptors::moveToEnd() {
   if (last)
@@ -195,7 +225,7 @@ LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
 LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
   // The same kernel at another place is another descriptor: traces and errors
   // name places.
-  std::string location = describe(launch.getLoc());
+  std::string location = note(launch.getLoc());
   std::string key = (launch.getKernel() + "\n" + location).str();
   LLVM::GlobalOp &global = kernels[key];
   if (global)
@@ -229,7 +259,7 @@ FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {
     types[i] = *number;
   }
   LLVM::GlobalOp name = string("gemm");
-  LLVM::GlobalOp place = string(describe(op.getLoc()));
+  LLVM::GlobalOp place = string(note(op.getLoc()));
   return make("gemm", op.getLoc(),
               {number(32, nextGemm++), number(8, types[0]), number(8, types[1]),
                number(8, types[2]), number(8, op.getAccumulate()),
@@ -244,6 +274,53 @@ FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {
                address(name.getSymName()), address(place.getSymName())});
 }
 
+FailureOr<LLVM::GlobalOp> Descriptors::window(mprt::WindowOp op) {
+  Type element = getElementTypeOrSelf(op.getOutputs().front().getType());
+  FailureOr<uint8_t> type = runtimeType(element);
+  if (failed(type) || *type > MPRT_BF16)
+    return op.emitOpError() << "has elements of type " << element
+                            << ", which the runtime has no windows of";
+  unsigned kind = *op.getKindNumber();
+  Windows windows{op.getWindow(), op.getStrides(),  op.getLow(),
+                  op.getHigh(),   op.getDilation(), op.getChannelsLast()};
+  // Strides of the operands in the logical order of their dimensions. Of what
+  // the forward op reads and makes, the first that is found has the sizes.
+  Value inputs[] = {op->getOperand(0), op.getOutputs().front()};
+  if (kind == MPRT_CONVOLUTION_INPUT_GRAD || kind == MPRT_MAX_POOL_GRAD ||
+      kind == MPRT_AVG_POOL_GRAD)
+    std::swap(inputs[0], inputs[1]);
+  if (kind == MPRT_CONVOLUTION_FILTER_GRAD)
+    inputs[0] = op->getOperand(1), inputs[1] = op->getOperand(0);
+  auto sizesOf = [&](Value value) {
+    return array(windows.sizesOf(cast<ShapedType>(value.getType())), 4);
+  };
+  auto stridesOf = [&](Value value, bool isFilter) {
+    auto buffer = cast<MemRefType>(value.getType());
+    SmallVector<int64_t> strides, logical;
+    int64_t offset;
+    (void)buffer.getStridesAndOffset(strides, offset);
+    for (unsigned d = 0; d < 4; ++d)
+      logical.push_back(strides[isFilter ? d : windows.position(d)]);
+    return array(logical, 4);
+  };
+  bool convolves = kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+  bool makesFilter = kind == MPRT_CONVOLUTION_FILTER_GRAD;
+  Field second = op.getInputs().size() == 2
+                     ? stridesOf(op->getOperand(1), convolves && !makesFilter)
+                     : array({0, 0, 0, 0}, 4);
+  LLVM::GlobalOp name = string(op.getKind());
+  LLVM::GlobalOp place = string(note(op.getLoc()));
+  return make("window", op.getLoc(),
+              {number(32, nextWindow++), number(8, kind), number(8, *type),
+               number(8, op.getCountPadding()), number(8, 0),
+               sizesOf(inputs[0]), sizesOf(inputs[1]), array(op.getWindow(), 2),
+               array(op.getStrides(), 2), array(op.getLow(), 2),
+               array(op.getDilation(), 2), number(64, op.getGroups()),
+               stridesOf(op->getOperand(0), false), second,
+               stridesOf(op.getOutputs().front(), makesFilter),
+               address(name.getSymName()), address(place.getSymName())});
+}
+
 FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,
                                                   int64_t count) {
   auto kind = *symbolizeCollectiveKind(op.getKind());
@@ -254,7 +331,7 @@ FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,
     return op.emitOpError() << "has elements of type " << type
                             << ", which the runtime cannot communicate";
   LLVM::GlobalOp name = string(op.getKind());
-  LLVM::GlobalOp place = string(describe(op.getLoc()));
+  LLVM::GlobalOp place = string(note(op.getLoc()));
   // The enums of the dialect and of mprt.h count alike.
   return make("collective", op.getLoc(),
               {number(32, op.getId()), number(8, static_cast<int>(kind)),

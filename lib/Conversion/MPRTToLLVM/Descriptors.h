@@ -17,7 +17,13 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/JSON.h"
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace mpcomm {
 
@@ -27,6 +33,10 @@ llvm::FailureOr<uint8_t> runtimeType(mlir::Type type);
 llvm::StringRef manifestType(mlir::Type type);
 /// What a person reads of a location: the names in it, else file and line.
 std::string describe(mlir::Location loc);
+
+/// Texts, each once, in the order in which they came.
+using PlaceSet = llvm::SetVector<std::string, std::vector<std::string>,
+                                 std::set<std::string>>;
 
 /// Makes the descriptors of one module, equal ones once.
 class Descriptors {
@@ -38,11 +48,16 @@ public:
   mlir::LLVM::GlobalOp kernel(mprt::LaunchOp launch);
   /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp> gemm(mprt::GemmOp op);
+  /// `mprt_window_desc`; failure, with an error, where a type is unknown.
+  llvm::FailureOr<mlir::LLVM::GlobalOp> window(mprt::WindowOp op);
   /// `mprt_collective` of `count` elements of `type`.
   llvm::FailureOr<mlir::LLVM::GlobalOp>
   collective(mprt::StartOp op, mlir::Type type, int64_t count);
   /// A constant string, with its terminating zero.
   mlir::LLVM::GlobalOp string(llvm::StringRef value, llvm::StringRef name = {});
+  /// All places of each location of a descriptor that has several, for the
+  /// manifest: what a descriptor says of it is for messages, and short.
+  llvm::json::Array takeLocations();
 
 private:
   /// A field of a descriptor: a number or the address of a global or function.
@@ -52,6 +67,8 @@ private:
     mlir::FlatSymbolRefAttr symbol;     // a symbol, or
     llvm::SmallVector<int64_t, 4> list; // an array of i64
   };
+  /// What describe() says of a location, whose places are kept.
+  std::string note(mlir::Location loc);
   Field number(unsigned bits, int64_t value);
   Field array(llvm::ArrayRef<int64_t> values, size_t size);
   Field address(llvm::StringRef symbol);
@@ -72,7 +89,9 @@ private:
   mlir::OpBuilder builder;
   mlir::Operation *last = nullptr; // global or declaration that was made here
   llvm::StringMap<mlir::LLVM::GlobalOp> strings, kernels;
-  int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0;
+  /// By what describe() says of them.
+  std::map<std::string, PlaceSet> locations;
+  int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0, nextWindow = 0;
 };
 
 } // namespace mpcomm

@@ -136,16 +136,14 @@ FailureOr<Value> EntryPoint::pointerTo(Value buffer, Operation *user) {
     base = globalBase(address->base.getDefiningOp<memref::GetGlobalOp>());
   if (failed(base))
     return failure();
-  result =
-      bytes == 0
-          ? *base
-          : Value(LLVM::GEPOp::create(
-                builder, user->getLoc(), pointer, builder.getI8Type(), *base,
-                ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)}));
-  if (bytes > INT32_MAX)
-    result = LLVM::GEPOp::create(builder, user->getLoc(), pointer,
-                                 builder.getI8Type(), *base,
-                                 ValueRange{constant(i64, bytes)});
+  if (bytes == 0)
+    return result = *base;
+  // An index that is part of the op holds fewer bits than an arena may need.
+  LLVM::GEPArg index = llvm::isInt<LLVM::kGEPConstantBitWidth>(bytes)
+                           ? LLVM::GEPArg(static_cast<int32_t>(bytes))
+                           : LLVM::GEPArg(constant(i64, bytes));
+  result = LLVM::GEPOp::create(builder, user->getLoc(), pointer,
+                               builder.getI8Type(), *base, index);
   return result;
 }
 
@@ -364,7 +362,7 @@ LogicalResult EntryPoint::lower(Operation *op) {
     return constant(i64, mpcomm::detail::countBytes(v.getType()));
   };
   SmallVector<Value> addresses;
-  if (isa<mprt::GemmOp, mprt::CopyOp, mprt::ZeroOp>(op))
+  if (isa<mprt::GemmOp, mprt::WindowOp, mprt::CopyOp, mprt::ZeroOp>(op))
     for (Value operand : op->getOperands()) {
       FailureOr<Value> address = pointerTo(operand, op);
       if (failed(address))
@@ -387,6 +385,17 @@ LogicalResult EntryPoint::lower(Operation *op) {
       return failure();
     call("mprt_gemm", {compute, addressOf(*descriptor), addresses[0],
                        addresses[1], addresses[2]});
+    return success();
+  }
+  if (auto window = dyn_cast<mprt::WindowOp>(op)) {
+    FailureOr<LLVM::GlobalOp> descriptor = descriptors.window(window);
+    if (failed(descriptor))
+      return failure();
+    if (addresses.size() == 2)
+      addresses.insert(addresses.begin() + 1,
+                       LLVM::ZeroOp::create(builder, op->getLoc(), pointer));
+    call("mprt_window", {compute, addressOf(*descriptor), addresses[0],
+                         addresses[1], addresses[2]});
     return success();
   }
   if (auto copy = dyn_cast<mprt::CopyOp>(op)) {
@@ -500,6 +509,7 @@ struct ConvertMPRTToLLVM
                            /*isConstant=*/true, LLVM::Linkage::External,
                            "mpcomm_abi_version",
                            builder.getI32IntegerAttr(MPRT_ABI_VERSION));
+    manifest.setLocations(descriptors.takeLocations());
     descriptors.string(manifest.str(), "mpcomm_manifest");
     for (auto mesh : llvm::make_early_inc_range(module.getOps<MeshOp>()))
       mesh.erase(); // the manifest has it

@@ -12,6 +12,7 @@
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -98,8 +99,19 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
         {"shape", shapeOf(type)},
         {"access",
          function.getArgAttr(i, mprt::kUpdateAttr) ? "update" : "read"}};
-    if (auto value = function.getArgAttrOfType<FloatAttr>(i, kDefaultAttr))
-      argument["default"] = value.getValueAsDouble();
+    if (Attribute value = function.getArgAttr(i, kDefaultAttr)) {
+      auto number = dyn_cast<FloatAttr>(value);
+      double initial =
+          number ? number.getValueAsDouble()
+                 : static_cast<double>(cast<IntegerAttr>(value).getInt());
+      if (!std::isfinite(initial))
+        return function.emitOpError()
+               << "argument #" << i << " has a default that is not finite, "
+               << "which the runtime cannot be told";
+      argument["default"] = initial;
+    }
+    if (auto source = function.getArgAttrOfType<StringAttr>(i, kCopyOfAttr))
+      argument["copy_of"] = source.getValue().str();
     if (auto range =
             function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
       argument["range"] = Array{range[0], range[1]};
@@ -147,6 +159,10 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                                {"buckets", buckets ? buckets.getInt() : 0},
                                {"arena", arena.getInt()}}}});
   return success();
+}
+
+void Manifest::setLocations(Array locations) {
+  root["locations"] = std::move(locations);
 }
 
 std::string Manifest::str() const {

@@ -26,6 +26,8 @@ public:
   llvm::LogicalResult addFunction(mlir::func::FuncOp function,
                                   llvm::StringRef entry, int64_t events,
                                   llvm::json::Array collectives);
+  /// What Descriptors::takeLocations gives.
+  void setLocations(llvm::json::Array locations);
   std::string str() const;
 
 private:

@@ -6,20 +6,25 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Averages gradients and the loss over a mesh axis, where they are defined.
+// Averages gradients, buffers and the loss over a mesh axis, where they are
+// defined.
 // What differs between ranks is RankVariance's to say, with the gradients taken
 // as reduced; a result that all ranks should hold alike but do not is an error.
+// Gradients of 16 bits, or sent in 16, are summed in f32.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Verify/Replication.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Analysis/RankVariance.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_DATAPARALLELPASS
@@ -46,15 +51,22 @@ private:
   FailureOr<MeshOp> extendMesh(MeshOp meshOp);
   LogicalResult collectGradients(func::FuncOp step,
                                  const RankVariance &variance);
-  LogicalResult collectLosses(func::FuncOp step, const RankVariance &variance);
+  LogicalResult collectResults(func::FuncOp step, const RankVariance &variance);
   LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);
+  LogicalResult chooseWire();
+  Operation *average(OpBuilder &builder, Value value);
   void average(Value value, const Uses &uses);
 
   llvm::MapVector<Value, Uses> toAverage;
+  /// Those of them that are gradients.
+  llvm::DenseSet<Value> gradientValues;
+  /// The type in which gradients travel; null: their own.
+  Type wireType;
+  int64_t ranks = 0;
   /// By op or block: the op behind which the next all_reduce of a value that it
   /// defines goes.
   llvm::DenseMap<void *, Operation *> lastInserted;
-  int64_t gradients = 0, gradientBytes = 0, alike = 0;
+  int64_t gradients = 0, gradientBytes = 0, alike = 0, buffers = 0;
 };
 
 } // namespace
@@ -155,24 +167,76 @@ LogicalResult DataParallel::collectGradients(func::FuncOp step,
       bool first = !toAverage.contains(gradient);
       if (failed(collect(*use, step, "gradient")))
         return failure();
+      gradientValues.insert(gradient);
       gradients += first;
       gradientBytes += first * mpcomm::detail::countBytes(gradient.getType());
     }
   return success();
 }
 
-LogicalResult DataParallel::collectLosses(func::FuncOp step,
-                                          const RankVariance &variance) {
+/// The loss, and buffers of floats, such as the running statistics of a batch
+/// norm: their mean is what a rank with all of the samples would see of means,
+/// and close to it of variances.
+LogicalResult DataParallel::collectResults(func::FuncOp step,
+                                           const RankVariance &variance) {
   for (Block &block : step.getFunctionBody()) {
     auto exit = dyn_cast_if_present<func::ReturnOp>(block.getTerminator());
     if (!exit)
       continue;
-    for (OpOperand &use : exit->getOpOperands())
-      if (getResultRole(step, use.getOperandNumber()) == Role::Loss &&
-          variance.varies(use.get()) && failed(collect(use, step, "loss")))
+    for (OpOperand &use : exit->getOpOperands()) {
+      std::optional<Role> role = getResultRole(step, use.getOperandNumber());
+      bool isBuffer = role == Role::Buffer &&
+                      isa<FloatType>(getElementTypeOrSelf(use.get().getType()));
+      if ((role != Role::Loss && !isBuffer) || !variance.varies(use.get()))
+        continue;
+      if (failed(collect(use, step, isBuffer ? "buffer" : "loss")))
         return failure();
+      buffers += isBuffer;
+    }
   }
   return success();
+}
+
+LogicalResult DataParallel::chooseWire() {
+  Builder builder(&getContext());
+  wireType = llvm::StringSwitch<Type>(wire)
+                 .Case("f32", builder.getF32Type())
+                 .Case("f16", builder.getF16Type())
+                 .Case("bf16", builder.getBF16Type())
+                 .Default(Type());
+  if (wireType || wire.empty())
+    return success();
+  return getOperation().emitError()
+         << "cannot send gradients as '" << wire.getValue()
+         << "', expected f32, f16 or bf16";
+}
+
+/// The mean of `value`, by an op whose first result it is.
+Operation *DataParallel::average(OpBuilder &builder, Value value) {
+  Location loc = value.getLoc();
+  auto type = cast<RankedTensorType>(value.getType());
+  bool isGradient = gradientValues.contains(value);
+  auto reduction = Reduction::Mean;
+  if (isGradient && averaging == Averaging::Before) {
+    auto share = DenseElementsAttr::get(
+        type, builder.getFloatAttr(type.getElementType(), 1.0 / double(ranks)));
+    value = arith::MulFOp::create(
+        builder, loc, value, arith::ConstantOp::create(builder, loc, share));
+    reduction = Reduction::Sum;
+  }
+  Type element = type.getElementType(), travels = element;
+  if (isGradient && wireType &&
+      wireType.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth())
+    travels = wireType;
+  TypeAttr wireAttr, accumulate;
+  if (travels != element)
+    wireAttr = TypeAttr::get(travels);
+  if (travels.getIntOrFloatBitWidth() < 32)
+    accumulate = TypeAttr::get(builder.getF32Type());
+  return AllReduceOp::create(
+      builder, loc, value, FlatSymbolRefAttr::get(&getContext(), mesh),
+      builder.getStrArrayAttr({StringRef(axis)}),
+      ReductionAttr::get(&getContext(), reduction), wireAttr, accumulate);
 }
 
 /// Behind the definition of `value`, and behind what was put there before.
@@ -185,21 +249,17 @@ void DataParallel::average(Value value, const Uses &uses) {
     builder.setInsertionPointAfter(last);
   else
     builder.setInsertionPointToStart(value.getParentBlock());
-  auto mean =
-      AllReduceOp::create(builder, value.getLoc(), value,
-                          FlatSymbolRefAttr::get(&getContext(), mesh),
-                          builder.getStrArrayAttr({StringRef(axis)}),
-                          ReductionAttr::get(&getContext(), Reduction::Mean),
-                          TypeAttr(), TypeAttr());
+  Operation *mean = average(builder, value);
   last = mean;
   for (OpOperand *use : uses)
-    use->set(mean.getOutputs().front());
+    use->set(mean->getResult(0));
 }
 
 void DataParallel::runOnOperation() {
   toAverage.clear();
+  gradientValues.clear();
   lastInserted.clear();
-  gradients = gradientBytes = alike = 0;
+  gradients = gradientBytes = alike = buffers = 0;
 
   auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
   if (!step || step.isExternal()) {
@@ -210,12 +270,14 @@ void DataParallel::runOnOperation() {
   FailureOr<MeshOp> meshOp = getOrCreateMesh();
   if (failed(meshOp))
     return signalPassFailure();
-  int64_t ranks = *meshOp->getAxisSize(axis);
+  ranks = *meshOp->getAxisSize(axis);
+  if (failed(chooseWire()))
+    return signalPassFailure();
 
   if (ranks > 1) {
     RankVariance variance(step, axis, RankVariance::Gradients::Reduced);
     if (failed(collectGradients(step, variance)) ||
-        failed(collectLosses(step, variance)))
+        failed(collectResults(step, variance)))
       return signalPassFailure();
     for (auto &[value, uses] : toAverage)
       average(value, uses);
@@ -228,5 +290,5 @@ void DataParallel::runOnOperation() {
       << remark::metric("ranks", ranks)
       << remark::metric("gradients", gradients)
       << remark::metric("bytes", gradientBytes)
-      << remark::metric("alike", alike);
+      << remark::metric("alike", alike) << remark::metric("buffers", buffers);
 }

@@ -64,6 +64,7 @@ private:
   void checkBatch();
   void checkDonation();
   void checkStateResults();
+  void checkCopies();
   void checkTargets(unsigned index);
 
   func::FuncOp function;
@@ -237,8 +238,41 @@ void FunctionChecker::checkStateResults() {
   }
 }
 
+/// What an argument starts as a copy of is a parameter of its shape.
+void FunctionChecker::checkCopies() {
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    auto source = function.getArgAttrOfType<StringAttr>(i, kCopyOfAttr);
+    if (!source)
+      continue;
+    auto isFloats = [](Type type, RankedTensorType &tensor) {
+      tensor = dyn_cast<RankedTensorType>(type);
+      return tensor && isa<FloatType>(tensor.getElementType());
+    };
+    std::optional<Role> role = getArgumentRole(function, i);
+    RankedTensorType own, other;
+    if (!role || !isStateRole(*role) || *role == Role::Parameter ||
+        *role == Role::Rng || function.getArgAttr(i, kDefaultAttr) ||
+        !isFloats(type, own)) {
+      error() << "has '" << kCopyOfAttr << "' on "
+              << describeArgument(function, i)
+              << ", expected it on state of floats other than a parameter, "
+                 "without a default";
+      continue;
+    }
+    auto it = argumentsByName.find(source.getValue());
+    if (it == argumentsByName.end() ||
+        getArgumentRole(function, it->second) != Role::Parameter ||
+        !isFloats(function.getArgumentTypes()[it->second], other) ||
+        own.getShape() != other.getShape())
+      error() << "has " << describeArgument(function, i) << " of type " << type
+              << " as a copy of " << source
+              << ", expected the name of a parameter of floats of its shape";
+  }
+}
+
 void FunctionChecker::checkStep() {
   checkDonation();
+  checkCopies();
   checkStateResults();
   unsigned losses = 0;
   for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {

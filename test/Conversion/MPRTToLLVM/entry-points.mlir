@@ -1,9 +1,9 @@
-// RUN: mpcomm-opt %s --convert-mprt-to-llvm="cpu=znver4 features=+avx2,+fma" | FileCheck %s
+// RUN: mpcomm-opt %s --split-input-file --convert-mprt-to-llvm="cpu=znver4 features=+avx2,+fma" | FileCheck %s
 
 // A function on planned buffers becomes one flat list of runtime calls on
 // pointers at constant offsets, with static descriptors and a manifest.
 
-// CHECK-DAG: llvm.mlir.global external constant @mpcomm_abi_version(1 : i32)
+// CHECK-DAG: llvm.mlir.global external constant @mpcomm_abi_version(2 : i32)
 // CHECK-DAG: llvm.mlir.global external constant @mpcomm_manifest("{{.*}}\22name\22: \22train_step\22{{.*}}\00")
 // CHECK-DAG: llvm.mlir.global internal constant @{{.*}}("blocks.0/addmm\00")
 // A collective travels with the gap that alignment leaves: 16 + 4 elements.
@@ -50,4 +50,30 @@ module attributes {mprt.communicators = [["dp"]], mprt.mesh = @mesh} {
     return
   }
   func.func private @k(memref<4xf32>, memref<4xf32>) attributes {mpcomm.kernel}
+}
+
+// -----
+
+// Offsets of 2^28 and more, and of 2^31 and more.
+
+// CHECK-LABEL: llvm.func @mpcomm_train_step
+// CHECK-SAME: %[[ARENA:[a-z0-9]*]]: !llvm.ptr) -> i32
+// CHECK-DAG: %[[FAR:.*]] = llvm.mlir.constant(268435456 : i64)
+// CHECK-DAG: %[[FARTHER:.*]] = llvm.mlir.constant(4294967296 : i64)
+// CHECK: llvm.getelementptr %[[ARENA]][268435455] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK: llvm.getelementptr %[[ARENA]][%[[FAR]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK: llvm.getelementptr %[[ARENA]][%[[FARTHER]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+module {
+  func.func @train_step(%arena: memref<4294967360xi8>)
+      attributes {mprt.arena_bytes = 4294967360 : i64, mprt.results = []} {
+    %near = arith.constant 268435455 : index
+    %far = arith.constant 268435456 : index
+    %farther = arith.constant 4294967296 : index
+    %a = memref.view %arena[%near][] : memref<4294967360xi8> to memref<1xi8>
+    %b = memref.view %arena[%far][] : memref<4294967360xi8> to memref<4xf32>
+    %c = memref.view %arena[%farther][] : memref<4294967360xi8> to memref<4xf32>
+    mprt.launch @k ins(%a, %b : memref<1xi8>, memref<4xf32>) outs(%c : memref<4xf32>)
+    return
+  }
+  func.func private @k(memref<1xi8>, memref<4xf32>, memref<4xf32>) attributes {mpcomm.kernel}
 }

@@ -32,13 +32,28 @@ func.func private @donated_negative(tensor<4xf32> {mpcomm.donated = -1 : i64}) -
 
 // -----
 
-// expected-error @below {{expects 'mpcomm.default' of argument #0 to be a float of the argument's element type}}
+// expected-error @below {{expects 'mpcomm.default' of argument #0 to be a number of the argument's element type}}
 func.func private @default_type(tensor<f32> {mpcomm.default = 1.0 : f64})
 
 // -----
 
-// expected-error @below {{expects 'mpcomm.default' of argument #0 to be a float of the argument's element type}}
+// expected-error @below {{expects 'mpcomm.default' of argument #0 to be a number of the argument's element type}}
 func.func private @default_unshaped(index {mpcomm.default = 1.0 : f32})
+
+// -----
+
+// expected-error @below {{expects 'mpcomm.default' of argument #0 to be a number of the argument's element type}}
+func.func private @default_kind(tensor<f32> {mpcomm.default = "1.0"})
+
+// -----
+
+// expected-error @below {{expects 'mpcomm.default' of argument #0 to be a number of the argument's element type}}
+func.func private @default_integer(tensor<f32> {mpcomm.default = 1 : i32})
+
+// -----
+
+// expected-error @below {{expects 'mpcomm.copy_of' of argument #0 to be a non-empty string}}
+func.func private @copy_of_empty(tensor<4xf32> {mpcomm.copy_of = ""})
 
 // -----
 

@@ -35,16 +35,17 @@ func.func @train_step() { return }
 
 // -----
 
-// State that follows the samples of a rank and no optimizer op.
+// State that follows the samples of a rank and no optimizer op, of integers:
+// they have no mean.
 func.func @train_step(
-    %mean: tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"},
-    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
-    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"}) {
-  %y = arith.mulf %x, %x : tensor<4xf32>
+    %mean: tensor<4xi32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"},
+    %x: tensor<4xi32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xi32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"}) {
+  %y = arith.muli %x, %x : tensor<4xi32>
   // expected-note@+1 {{it depends on argument #1 'x'}}
-  %z = arith.addf %y, %mean : tensor<4xf32>
+  %z = arith.addi %y, %mean : tensor<4xi32>
   // expected-error@+1 {{'func.return' op returns result #0 'bn.mean' of role 'buffer', which may differ between ranks along 'dp', expected one value for all of them}}
-  return %z : tensor<4xf32>
+  return %z : tensor<4xi32>
 }
 
 // -----

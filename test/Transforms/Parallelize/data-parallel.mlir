@@ -17,7 +17,7 @@
 // ONE-NOT: mpcomm.all_reduce
 
 // %g: 4 * 2 * 4 = 32 bytes; %gb is a constant, the same on all ranks.
-// REMARK: DataParallel{{.*}}Function=train_step | alike=1, bytes=32, gradients=1, ranks=2
+// REMARK: DataParallel{{.*}}Function=train_step | alike=1, buffers=0, bytes=32, gradients=1, ranks=2
 
 // CHECK-LABEL: mpcomm.mesh @mesh <["dp" = 2]>
 // CHECK-LABEL: func.func @train_step
@@ -91,4 +91,31 @@ func.func @train_step(
   %w2 = mpcomm.sgd_update %w, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   %w3 = mpcomm.sgd_update %w, %x, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   return %w1, %w2, %w3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Running statistics, which each rank takes of its own samples, are averaged
+// where they are returned; the norm itself is by the rank's own. A counter is
+// the same on all ranks.
+// CHECK-LABEL: func.func @train_step
+// CHECK: %{{.*}}, %[[MEAN:.*]], %[[VARIANCE:.*]] = mpcomm.batch_norm_training
+// CHECK: %[[NEXT:.*]] = arith.addf %{{.*}}, %[[MEAN]]
+// CHECK-NEXT: %[[AVERAGE:.*]] = mpcomm.all_reduce(%[[NEXT]]) on @mesh axes ["dp"] mean
+// CHECK: mpcomm.batch_norm_grad %{{.*}}, %{{.*}}, %{{.*}}, %[[MEAN]], %[[VARIANCE]]
+// CHECK: return %[[AVERAGE]], %{{.*}} : tensor<4xf32>, tensor<i64>
+// REMARK: DataParallel{{.*}} | alike=0, buffers=1, bytes=0, gradients=0, ranks=2
+func.func @train_step(
+    %mean: tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"},
+    %count: tensor<i64> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.count"},
+    %gamma: tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "gamma"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"},
+        tensor<i64> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.count"}) {
+  %y, %m, %v = mpcomm.batch_norm_training %x, %gamma, %gamma, eps = 1.0e-05, feature_dim = 1 : (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>)
+  %next = arith.addf %mean, %m : tensor<4xf32>
+  %dx, %dg, %db = mpcomm.batch_norm_grad %y, %x, %gamma, %m, %v, eps = 1.0e-05, feature_dim = 1 : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>)
+  %one = arith.constant dense<1> : tensor<i64>
+  %counted = arith.addi %count, %one : tensor<i64>
+  return %next, %counted : tensor<4xf32>, tensor<i64>
 }

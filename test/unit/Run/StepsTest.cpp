@@ -7,6 +7,8 @@
 
 #include "Steps.h"
 
+#include <algorithm>
+#include <cctype>
 #include <gtest/gtest.h>
 
 using namespace mpcomm::run;
@@ -21,13 +23,17 @@ static TraceEvent event(const char *category, uint64_t begin, uint64_t end) {
   return made;
 }
 
-TEST(Steps, PlacesOfALocation) {
-  using Places = std::vector<std::string>;
-  EXPECT_EQ(placesOf("a/add"), Places{"a/add"});
-  EXPECT_EQ(placesOf("a/add, b/mm"), (Places{"a/add", "b/mm"}));
-  EXPECT_EQ(placesOf("a, b, c and 5 more"), (Places{"a", "b", "c"}));
-  EXPECT_EQ(placesOf("salt and pepper"), Places{"salt and pepper"});
-  EXPECT_EQ(placesOf(""), Places{});
+TEST(Steps, ProfileNamesAllPlaces) {
+  TraceEvent fused = event("kernel", 5, 9);
+  fused.location = "a, b, c and 1 more";
+  std::vector<TraceEvent> events = {event("kernel", 1, 2), fused};
+  StepsOrigin origin{"p", "shm", 2, {{fused.location, {"a", "b", "c", "d"}}}};
+  std::string text = renderProfile({{0, 10}}, events, origin);
+  text.erase(std::remove_if(text.begin(), text.end(), ::isspace), text.end());
+  EXPECT_NE(text.find("\"locations\":[\"a/add\"]"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"locations\":[\"a\",\"b\",\"c\",\"d\"]"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Steps, OnlyWholeStepsCount) {

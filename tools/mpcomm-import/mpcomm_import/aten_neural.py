@@ -66,15 +66,19 @@ def baddbmm(c, node, x, a, b, beta=1, alpha=1):
 
 # --- convolution whose windows do not overlap ----------------------------------------- #
 
-def patches(c, x, kernel, stride, padding, dilation, transposed, groups):
+def splits(x, weight, stride, padding, dilation, transposed, groups):
+    """Whether a convolution is the product of a filter with patches of what comes
+    in: as a rule the first layer of a transformer. Deeper in a network of images the
+    layout that the other convolutions have counts for more."""
+    kernel = weight.shape[2:]
+    return (x.base.op is None or len(kernel) != 2) and not transposed and groups == 1 and \
+        all(p == 0 for p in padding) and list(stride) == list(kernel) and \
+        all(d == 1 or k == 1 for d, k in zip(dilation, kernel)) and \
+        all(n % k == 0 for n, k in zip(x.shape[2:], kernel))
+
+
+def patches(c, x, kernel):
     """[N, C, H, W] seen as [N, C, H/p, p, W/q, q]."""
-    x = c.view(x)
-    if transposed or groups != 1 or any(p != 0 for p in padding) or \
-            any(d != 1 for d, k in zip(dilation, kernel) if k != 1) or \
-            list(stride) != list(kernel) or \
-            any(n % k for n, k in zip(x.shape[2:], kernel)):
-        raise Unsupported("only with stride equal to the kernel size, no padding, "
-                          "no groups and sizes divisible by it")
     shape = list(x.shape[:2])
     for n, k in zip(x.shape[2:], kernel):
         shape += [n // k, k]
@@ -89,12 +93,9 @@ def inner_dims(spatial):
     return [3 + 2 * i for i in range(spatial)]
 
 
-@aten("convolution")
-def convolution(c, node, x, weight, bias, stride, padding, dilation, transposed,
-                output_padding, groups):
-    weight = c.view(weight)
+def patches_forward(c, x, weight, bias):
     spatial = len(weight.dims) - 2
-    x = patches(c, x, weight.shape[2:], stride, padding, dilation, transposed, groups)
+    x = patches(c, x, weight.shape[2:])
     pairs = [(1, 1)] + [(d, 2 + i) for i, d in enumerate(inner_dims(spatial))]
     y = contract(c.builder, x, weight, contracting=pairs)  # [N, h, w, D]
     if bias is not None:
@@ -102,12 +103,9 @@ def convolution(c, node, x, weight, bias, stride, padding, dilation, transposed,
     return y.permute([0, spatial + 1] + list(range(1, spatial + 1)))
 
 
-@aten("convolution_backward")
-def convolution_backward(c, node, grad, x, weight, bias_sizes, stride, padding,
-                         dilation, transposed, output_padding, groups, mask):
-    grad, weight = c.view(grad), c.view(weight)
+def patches_backward(c, grad, x, weight, mask):
     spatial = len(weight.dims) - 2
-    x = patches(c, x, weight.shape[2:], stride, padding, dilation, transposed, groups)
+    x = patches(c, x, weight.shape[2:])
     dx = dw = db = None
     if mask[0]:
         # [N, h, w] of the gradient, then [C, p, q] of the weight.

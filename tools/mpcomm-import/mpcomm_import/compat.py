@@ -76,7 +76,8 @@ def tensor_meta(node):
 @contextlib.contextmanager
 def plain_modules(model):
     """Tracing without the shortcuts that hide what a module computes: attention
-    is matrix products and a softmax, and activations are not in place."""
+    is matrix products and a softmax, activations are not in place, and the mean of
+    an image does not look at its strides."""
     inplace = [m for m in model.modules() if getattr(m, "inplace", None) is True]
     mha = getattr(torch.backends, "mha", None)
     fast = mha.get_fastpath_enabled() if mha is not None else None
@@ -87,11 +88,18 @@ def plain_modules(model):
             mha.set_fastpath_enabled(False)
         for m in inplace:
             m.inplace = False
+        means = [m for m in model.modules() if "forward" not in vars(m) and
+                 isinstance(m, torch.nn.AdaptiveAvgPool2d) and
+                 m.output_size in (1, (1, 1), [1, 1])]
+        for m in means:
+            m.forward = lambda x: x.mean((-2, -1), keepdim=True)
         try:
             yield
         finally:
             for m in inplace:
                 m.inplace = True
+            for m in means:
+                del m.forward
             if mha is not None:
                 mha.set_fastpath_enabled(fast)
 

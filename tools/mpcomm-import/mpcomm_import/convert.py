@@ -69,6 +69,7 @@ class Converter:
         self.builder, self.traced, self.root = builder, traced, root
         self.inputs, self.placeholders = list(inputs), list(inputs)
         self.constants, self.ranges = {}, {}
+        self.updates = {}  # (kind, name) -> View of the next value
         self.env, self.refused = {}, {}
         self.node = None
 
@@ -87,6 +88,15 @@ class Converter:
         if hasattr(x, "force"):
             return x.force(self)
         raise Unsupported(f"expected a tensor, found {type(x).__name__}")
+
+    def update(self, target, value):
+        """Notes that the model writes `value` to its input `target`, a node; what
+        reads that node from now on reads the value."""
+        nodes = [n for n in self.traced.graph.nodes if n.op == "placeholder"]
+        kind, name = self.traced.inputs[nodes.index(target)]
+        if kind != "buffer":
+            raise Unsupported(f"writes to a {kind}")
+        self.updates[kind, name] = self.env[target] = self.view(value)
 
     def scalar(self, value, dtype):
         return View.of(self.builder.constant(value, Type((), dtype)))
@@ -168,7 +178,7 @@ class Converter:
                 else self.undefined(node)
         name = compat.op_name(node.target)
         if compat.is_update(node):
-            return self.refuse_update(node, args[0])
+            return self.write_input(node, args)
         if compat.is_random(node.target):
             return self.refuse(node, name, "draws random numbers; for dropout "
                                "use p = 0")
@@ -219,8 +229,18 @@ class Converter:
                         f"{name}: expected {Type(*want)}, made {result.type}")
         return result
 
+    def write_input(self, node, args):
+        """A buffer that the model writes to, such as a count of batches."""
+        if node.args[0] in self.env and isinstance(args[1], View):
+            try:
+                self.update(node.args[0], args[1])
+                return args[1]
+            except Unsupported:
+                pass
+        return self.refuse_update(node, args[0])
+
     def refuse_update(self, node, target):
-        """An input that the model writes to, such as a running mean."""
+        """An input of another kind that the model writes to."""
         for (kind, name), view in zip(self.traced.inputs, self.placeholders):
             if view is target:
                 module = name.rpartition(".")[0] or self.root

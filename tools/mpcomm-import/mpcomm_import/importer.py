@@ -12,7 +12,7 @@ import dataclasses
 import torch
 
 from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
-               aten_neural, aten_pointwise, safetensors)
+               aten_neural, aten_pointwise, aten_vision, safetensors)
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
 from .ir import Argument, Builder, Function, Result, Type
@@ -166,6 +166,10 @@ def train_function(workload, names, rules, rates, warnings):
     function.results += updated
     if step is not None:
         function.results.append(Result("optimizer_state", "step", counted, step))
+    b.location = "buffers"
+    for key, view in graph.converter.updates.items():
+        function.results.append(Result("buffer", key[1], materialise(b, view),
+                                       graph.arguments[key]))
     graph.set_ranges()
     name_gradients(grad_of)
     function.arguments = [graph.arguments["parameter", n] for n in grad_of]

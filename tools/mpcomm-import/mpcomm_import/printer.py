@@ -149,6 +149,25 @@ def print_floats(*names):
     return make
 
 
+def print_windows(*names):
+    """Lists, `groups` where there are any, and flags."""
+    def make(op, args):
+        a = op.attributes
+        text = "".join(f", {n} = {integers(a[n])}" for n in names)
+        if "groups" in a:
+            text += f", groups = {a['groups']}"
+        if a.get("count_padding"):
+            text += " {count_padding}"
+        return f"{', '.join(args)}{text} : {functional(op)}"
+    return make
+
+
+def print_batch_norm(op, args):
+    a = op.attributes
+    return (f"{', '.join(args)}, eps = {decimal(a['eps'])}, "
+            f"feature_dim = {a['feature_dim']} : {functional(op)}")
+
+
 def print_plain(op, args):
     return f"{', '.join(args)} : {functional(op)}"
 
@@ -189,9 +208,17 @@ PRINTERS = {
     "mpcomm.embedding_grad": print_embedding_grad,
     "mpcomm.cross_entropy": print_loss,
     "mpcomm.cross_entropy_grad": print_loss,
+    "mpcomm.batch_norm_training": print_batch_norm,
+    "mpcomm.batch_norm_inference": print_batch_norm,
+    "mpcomm.batch_norm_grad": print_batch_norm,
     "mpcomm.sgd_update": print_floats("momentum", "weight_decay"),
     "mpcomm.adamw_update": print_floats("beta1", "beta2", "eps", "weight_decay"),
 }
+for name in ("", "_input_grad", "_filter_grad"):
+    PRINTERS["mpcomm.convolution" + name] = print_windows(
+        "strides", "low", "high", "dilation")
+for name in ("max_pool", "max_pool_grad", "avg_pool", "avg_pool_grad"):
+    PRINTERS["mpcomm." + name] = print_windows("window", "strides", "low", "high")
 for cast in ("extf", "truncf", "sitofp", "uitofp", "fptosi", "extui", "extsi", "trunci"):
     PRINTERS["arith." + cast] = print_cast
 

@@ -37,6 +37,14 @@ void populateLossToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateEmbeddingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// sgd_update, adamw_update.
 void populateOptimizerToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// unscale, clip_by_global_norm, update_loss_scale, update_fp8_scale.
+void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// dropout, dropout_grad.
+void populateDropoutToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// batch_norm_training, batch_norm_inference, batch_norm_grad.
+void populateBatchNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// convolution, max_pool, avg_pool and their gradients, to mprt.window.
+void populateWindowToLinalgPatterns(mlir::RewritePatternSet &patterns);
 
 /// All of the above.
 void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns);

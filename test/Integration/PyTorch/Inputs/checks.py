@@ -101,6 +101,12 @@ def summed(op):
         return math.prod(shapes[0][d] for d in op.attributes["dims"])
     if op.name == "mpcomm.embedding_grad":
         return math.prod(shapes[1])
+    if op.name in ("mpcomm.convolution", "mpcomm.convolution_input_grad"):
+        return math.prod(shapes[1])
+    if op.name == "mpcomm.convolution_filter_grad" or "batch_norm" in op.name:
+        return math.prod(shapes[0])
+    if "pool" in op.name:
+        return math.prod(op.attributes["window"])
     if any(word in op.name for word in ("softmax", "norm", "cross_entropy")):
         largest = max(shapes, key=math.prod)
         return math.prod(largest[:-1]) + largest[-1]
@@ -144,6 +150,7 @@ def check(workload, steps=3, double=True):
         results = evaluator.run(train, {**state, **batch})
         loss = eager_step(workload, batch)
         expected = dict(workload.model.named_parameters())
+        expected.update(workload.model.named_buffers())
         expected.update(optimizer_state(workload))
         expected["loss"] = loss
         for name, got in results.items():
@@ -151,6 +158,9 @@ def check(workload, steps=3, double=True):
                 continue
             if name == "step":
                 assert got.item() == step + 1, got
+                continue
+            if not got.is_floating_point():
+                assert torch.equal(expected[name], got), name
                 continue
             d = difference(expected[name].detach(), got)
             bound = 2 * (step + 1) * unit_error

@@ -11,6 +11,8 @@ It shares nothing with the translation: what it computes for a graph follows
 from the documentation of the dialect's ops.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -77,6 +79,60 @@ def layer_norm_grad(dy, x, mean, rstd, gamma):
     dx = rstd * (g - g.mean(dims, keepdim=True) -
                  xhat * (g * xhat).mean(dims, keepdim=True))
     return dx, (dy * xhat).sum(lead), dy.sum(lead)
+
+
+def convolution(x, w, strides, low, high, dilation, groups):
+    x = F.pad(x, (low[1], high[1], low[0], high[0]))
+    return F.conv2d(x, w, None, strides, 0, dilation, groups)
+
+
+def by_autograd(function, dy, like):
+    """The gradient of a function of one tensor."""
+    x = like.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(function(x), x, dy)[0]
+
+
+def max_pool(x, window, strides, low, high):
+    x = F.pad(x, (low[1], high[1], low[0], high[0]), value=float("-inf"))
+    return F.max_pool2d(x, window, strides)
+
+
+def avg_pool(x, window, strides, low, high, count_padding=False):
+    sides = (low[1], high[1], low[0], high[0])
+    sums = F.avg_pool2d(F.pad(x, sides), window, strides, divisor_override=1)
+    ones = torch.ones_like(x)
+    return sums / (math.prod(window) if count_padding else F.avg_pool2d(
+        F.pad(ones, sides), window, strides, divisor_override=1))
+
+
+def per_feature(x, feature_dim):
+    """Dimensions to take statistics over, and how one a feature is seen."""
+    shape = [1] * x.dim()
+    shape[feature_dim] = -1
+    return [d for d in range(x.dim()) if d != feature_dim], shape
+
+
+def batch_norm(x, gamma, beta, mean, variance, eps, feature_dim):
+    shape = per_feature(x, feature_dim)[1]
+    mean, gamma, beta = (v.reshape(shape) for v in (mean, gamma, beta))
+    return (x - mean) / (variance + eps).sqrt().reshape(shape) * gamma + beta
+
+
+def batch_norm_training(x, gamma, beta, eps, feature_dim):
+    dims, shape = per_feature(x, feature_dim)
+    mean = x.mean(dims)
+    variance = ((x - mean.reshape(shape)) ** 2).mean(dims)
+    return batch_norm(x, gamma, beta, mean, variance, eps, feature_dim), mean, variance
+
+
+def batch_norm_grad(dy, x, gamma, mean, variance, eps, feature_dim):
+    dims, shape = per_feature(x, feature_dim)
+    rstd = (variance + eps).rsqrt().reshape(shape)
+    xhat = (x - mean.reshape(shape)) * rstd
+    dx = gamma.reshape(shape) * rstd * (
+        dy - dy.mean(dims, keepdim=True) - xhat * (dy * xhat).mean(dims, keepdim=True))
+    return dx, (dy * xhat).sum(dims), dy.sum(dims)
 
 
 def gelu_grad(dy, x, approximate):
@@ -179,6 +235,14 @@ OPS = {
     "mpcomm.embedding": lambda table, ids: table[ids],
     "mpcomm.cross_entropy": cross_entropy,
     "mpcomm.cross_entropy_grad": cross_entropy_grad,
+    "mpcomm.convolution": convolution,
+    "mpcomm.max_pool": max_pool,
+    "mpcomm.max_pool_grad": lambda dy, x, **a: by_autograd(
+        lambda v: max_pool(v, **a), dy, x),
+    "mpcomm.avg_pool": avg_pool,
+    "mpcomm.batch_norm_training": batch_norm_training,
+    "mpcomm.batch_norm_inference": batch_norm,
+    "mpcomm.batch_norm_grad": batch_norm_grad,
     "mpcomm.sgd_update": sgd,
     "mpcomm.adamw_update": adamw,
 }
@@ -198,6 +262,15 @@ def execute(op, operands):
             DTYPES[type.dtype])
     if op.name == "mpcomm.embedding_grad":
         return embedding_grad(*operands, rows=type.shape[0], **op.attributes)
+    like = torch.zeros(type.shape, dtype=DTYPES.get(type.dtype))
+    if op.name == "mpcomm.convolution_input_grad":
+        dy, w = operands
+        return by_autograd(lambda x: convolution(x, w, **op.attributes), dy, like)
+    if op.name == "mpcomm.convolution_filter_grad":
+        dy, x = operands
+        return by_autograd(lambda w: convolution(x, w, **op.attributes), dy, like)
+    if op.name == "mpcomm.avg_pool_grad":
+        return by_autograd(lambda x: avg_pool(x, **op.attributes), operands[0], like)
     if op.name in OPS:
         return OPS[op.name](*operands, **op.attributes)
     if op.name.split(".")[1] in ("extf", "truncf", "sitofp", "uitofp", "fptosi",

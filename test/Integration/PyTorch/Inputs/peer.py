@@ -38,13 +38,15 @@ class Way:
     double: bool = False    # in f64
     reverse: bool = False   # samples of a batch in the opposite order
     slices: int = 1         # gradients of slices of the batch, averaged
+    autocast: bool = False  # forward pass under autocast, in bf16
 
     @property
     def label(self):
-        return "f64" if self.double else \
+        label = "f64" if self.double else \
             f"DDP, {self.ranks} ranks" if self.ranks > 1 else \
             "reversed batch" if self.reverse else \
             f"{self.slices} slices" if self.slices > 1 else "one process"
+        return label + (", autocast" if self.autocast else "")
 
 
 def distributed(model):
@@ -73,7 +75,8 @@ def run_rank(model, options, size, steps, way, rank):
         workload.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for chunk in indices.chunk(way.slices):
-            loss = workload.loss(net(data["x"][chunk]), data["y"][chunk])
+            with torch.autocast("cpu", torch.bfloat16, enabled=way.autocast):
+                loss = workload.loss(net(data["x"][chunk]), data["y"][chunk])
             (loss / way.slices if way.slices > 1 else loss).backward()
             total += loss.item() / way.slices
         workload.optimizer.step()

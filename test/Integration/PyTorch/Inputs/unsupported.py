@@ -11,9 +11,10 @@ import mpcomm_import as mi
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4),
-                                  nn.ReLU(inplace=True), nn.MaxPool2d(2))
-        self.head = nn.Linear(64, 10)
+        self.stem = nn.Sequential(nn.ConvTranspose2d(1, 4, 3, padding=1),
+                                  nn.BatchNorm2d(4), nn.ReLU(inplace=True),
+                                  nn.MaxPool2d(2, 2, dilation=2))
+        self.head = nn.Linear(36, 10)
 
     def forward(self, x):
         return self.head(self.stem(x).flatten(1).cumsum(1))

@@ -40,6 +40,7 @@ inline constexpr llvm::StringLiteral kRoleAttr = "mpcomm.role";
 inline constexpr llvm::StringLiteral kNameAttr = "mpcomm.name";
 inline constexpr llvm::StringLiteral kDonatedAttr = "mpcomm.donated";
 inline constexpr llvm::StringLiteral kDefaultAttr = "mpcomm.default";
+inline constexpr llvm::StringLiteral kCopyOfAttr = "mpcomm.copy_of";
 inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
 inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 
@@ -67,6 +68,10 @@ int64_t countElements(mlir::Type type);
 int64_t countResultElements(mlir::Operation *op);
 /// Bytes of the shaped types among `types`, an element taking whole bytes.
 int64_t countBytes(mlir::TypeRange types);
+/// Two for each product that a convolution with that filter and output takes.
+int64_t countConvolutionFlops(mlir::Type filter, mlir::Type output);
+/// One for each element of a window, for each element of `windowed`.
+int64_t countWindowFlops(llvm::ArrayRef<int64_t> window, mlir::Type windowed);
 /// Bytes that a collective moves for this rank: its operands, or its results
 /// where it has none.
 int64_t countPayloadBytes(mlir::Operation *op);

@@ -1,0 +1,369 @@
+//===- ConvolutionOps.td - convolutions, pools, batch norm -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What convolutional networks are made of. Activations are [N, C, H, W], or
+// [N, H, W, C] where an op has `channels_last`; filters are always
+// [out, in / groups, height, width].
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_IR_CONVOLUTIONOPS
+#define MPCOMM_IR_CONVOLUTIONOPS
+
+include "ComputeOps.td"
+
+//===----------------------------------------------------------------------===//
+// Convolutions
+//===----------------------------------------------------------------------===//
+
+/// One of the three products of a convolution. `filter` and `output` are the
+/// values, operands or result, with those types.
+class MPComm_ConvolutionBase<string mnemonic, string filter, string output,
+                             dag operands>
+    : MPComm_ComputeOp<mnemonic, "Low", [{
+    return ::mpcomm::detail::countConvolutionFlops(}] # filter # [{.getType(),
+                                                   }] # output #
+                                         [{.getType());}]> {
+  let arguments = !con(operands,
+      (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$low,
+           DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilation,
+           I64Attr:$groups, UnitAttr:$channels_last));
+  let results = (outs MPComm_FloatTensor:$result);
+  let extraClassDeclaration = computeDeclarations # [{
+    ::mlir::Type getAccumulationType();
+  }];
+  let hasVerifier = 1;
+}
+
+def MPComm_ConvolutionOp : MPComm_ConvolutionBase<"convolution",
+    "getFilter()", "getResult()", (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$filter)> {
+  let summary = "two-dimensional convolution";
+  let description = [{
+    y[n, o, i, j] = sum over c, p, q of
+    x[n, g + c, i * stride + p * dilation - low, …] * w[o, c, p, q], x being 0
+    outside of its bounds, g the first input channel of the group of o. Of
+    StableHLO's op the two-dimensional case in two layouts, without dilation of
+    the input.
+
+    The element type of the result is that of the operands; sums are taken in
+    f32 for 16-bit operands and in the operands' type otherwise.
+
+    Example:
+    ```mlir
+    %y = mpcomm.convolution %x, %w, strides = [2, 2], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1
+        : (tensor<8x3x32x32xf32>, tensor<16x3x3x3xf32>) -> tensor<8x16x16x16xf32>
+    ```
+
+    Constraints:
+    - C1: input, filter and output have rank 4 and one element type.
+    - C2: each list has two entries; strides and dilations are at least 1,
+      paddings at least 0, all of them and the filter's sizes below 2^31.
+    - C3: channels, sizes and `groups` are positive, and `groups` divides the
+      channels of the filter.
+    - C4: the input has `groups` times the filter's input channels.
+    - C5: the output has the input's batch, the filter's output channels, and
+      as many positions as the filter has in the padded input, at least one.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $input `,` $filter `,` `strides` `=` $strides `,` `low` `=` $low `,`
+    `high` `=` $high `,` `dilation` `=` $dilation `,` `groups` `=` $groups
+    attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_ConvolutionInputGradOp
+    : MPComm_ConvolutionBase<"convolution_input_grad",
+    "getFilter()", "getGrad()", (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$filter)> {
+  let summary = "gradient of convolution by its input";
+  let description = [{
+    dx[n, g + c, h, w] = sum over o, p, q of dy[n, o, i, j] * w[o, c, p, q], for
+    the i, j at which the convolution reads (h, w) by (p, q), from the gradient
+    dy of the output.
+
+    Example:
+    ```mlir
+    %dx = mpcomm.convolution_input_grad %dy, %w, strides = [2, 2], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1
+        : (tensor<8x16x16x16xf32>, tensor<16x3x3x3xf32>) -> tensor<8x3x32x32xf32>
+    ```
+
+    Constraints:
+    - C1: a convolution of the result's type with the filter has the type of
+      dy: C1 to C5 of `convolution`.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $grad `,` $filter `,` `strides` `=` $strides `,` `low` `=` $low `,`
+    `high` `=` $high `,` `dilation` `=` $dilation `,` `groups` `=` $groups
+    attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_ConvolutionFilterGradOp
+    : MPComm_ConvolutionBase<"convolution_filter_grad",
+    "getResult()", "getGrad()", (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
+  let summary = "gradient of convolution by its filter";
+  let description = [{
+    dw[o, c, p, q] = sum over n, i, j of dy[n, o, i, j] times the element of x
+    that the convolution multiplies w[o, c, p, q] with.
+
+    Example:
+    ```mlir
+    %dw = mpcomm.convolution_filter_grad %dy, %x, strides = [2, 2], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1
+        : (tensor<8x16x16x16xf32>, tensor<8x3x32x32xf32>) -> tensor<16x3x3x3xf32>
+    ```
+
+    Constraints:
+    - C1: a convolution of x with a filter of the result's type has the type of
+      dy: C1 to C5 of `convolution`.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $grad `,` $input `,` `strides` `=` $strides `,` `low` `=` $low `,`
+    `high` `=` $high `,` `dilation` `=` $dilation `,` `groups` `=` $groups
+    attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Pools
+//===----------------------------------------------------------------------===//
+
+class MPComm_PoolBase<string mnemonic, string precision, string windowed,
+                      dag operands, dag flags = (ins)>
+    : MPComm_ComputeOp<mnemonic, precision, [{
+    return ::mpcomm::detail::countWindowFlops(getWindow(),
+                                              }] # windowed # [{.getType());}]> {
+  let arguments = !con(operands,
+      (ins DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides,
+           DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high), flags,
+      (ins UnitAttr:$channels_last));
+  let results = (outs MPComm_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Indifferent", "getResult()",
+                                       (ins MPComm_FloatTensor:$input)> {
+  let summary = "maximum of each window";
+  let description = [{
+    Windows of `window` elements, `strides` apart, over the input padded by
+    elements that are never the maximum. A NaN in a window is its maximum.
+
+    Example:
+    ```mlir
+    %y = mpcomm.max_pool %x, window = [3, 3], strides = [2, 2], low = [1, 1], high = [1, 1]
+        : (tensor<8x16x32x32xf32>) -> tensor<8x16x16x16xf32>
+    ```
+
+    Constraints:
+    - C1: input and result have rank 4 and one element type, batch and channels.
+    - C2: each list has two entries; windows and strides are at least 1,
+      paddings at least 0 and below the window's size, all below 2^31.
+    - C3: channels and sizes are positive, and there are as many positions as
+      the result has, at least one.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $input `,` `window` `=` $window `,` `strides` `=` $strides `,` `low` `=`
+    $low `,` `high` `=` $high attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Widest", "getGrad()",
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
+  let summary = "gradient of max_pool";
+  let description = [{
+    An element of x gets the sum of dy of the windows whose maximum it is: the
+    first of the greatest in row-major order of the window or, where there are
+    NaNs, the last of these.
+
+    Example:
+    ```mlir
+    %dx = mpcomm.max_pool_grad %dy, %x, window = [3, 3], strides = [2, 2], low = [1, 1], high = [1, 1]
+        : (tensor<8x16x16x16xf32>, tensor<8x16x32x32xf32>) -> tensor<8x16x32x32xf32>
+    ```
+
+    Constraints:
+    - C1: `max_pool` of x, and of the result, has the type of dy: its C1 to C3.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $grad `,` $input `,` `window` `=` $window `,` `strides` `=` $strides `,`
+    `low` `=` $low `,` `high` `=` $high attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Widest", "getResult()",
+    (ins MPComm_FloatTensor:$input), (ins UnitAttr:$count_padding)> {
+  let summary = "mean of each window";
+  let description = [{
+    The sum of the elements of the input in a window, divided by their number
+    or, with `count_padding`, by the window's size. Sums of 16-bit elements are
+    taken in f32.
+
+    Example:
+    ```mlir
+    %y = mpcomm.avg_pool %x, window = [2, 2], strides = [2, 2], low = [0, 0], high = [0, 0] {count_padding}
+        : (tensor<8x16x32x32xf32>) -> tensor<8x16x16x16xf32>
+    ```
+
+    Constraints:
+    - C1: C1 to C3 of `max_pool`.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $input `,` `window` `=` $window `,` `strides` `=` $strides `,` `low` `=`
+    $low `,` `high` `=` $high attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Widest", "getGrad()",
+    (ins MPComm_FloatTensor:$grad), (ins UnitAttr:$count_padding)> {
+  let summary = "gradient of avg_pool";
+  let description = [{
+    An element of the input gets, of each window that it is in, dy divided by
+    what `avg_pool` divides by.
+
+    Example:
+    ```mlir
+    %dx = mpcomm.avg_pool_grad %dy, window = [2, 2], strides = [2, 2], low = [0, 0], high = [0, 0] {count_padding}
+        : (tensor<8x16x16x16xf32>) -> tensor<8x16x32x32xf32>
+    ```
+
+    Constraints:
+    - C1: `avg_pool` of the result has the type of dy: C1 to C3 of `max_pool`.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let assemblyFormat = [{
+    $grad `,` `window` `=` $window `,` `strides` `=` $strides `,` `low` `=`
+    $low `,` `high` `=` $high attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Batch norm
+//===----------------------------------------------------------------------===//
+
+def MPComm_BatchNormTrainingOp
+    : MPComm_InferredOp<"batch_norm_training", "Full", [{
+    return 8 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "normalisation of each feature over the batch";
+  let description = [{
+    y = (x - mean) / sqrt(variance + eps) * gamma + beta for each index of
+    `feature_dim`, with mean and (biased) variance over the other dimensions,
+    which are results too. As StableHLO's op.
+
+    Statistics are those of the batch of one rank.
+
+    Example:
+    ```mlir
+    %y, %mean, %variance = mpcomm.batch_norm_training %x, %gamma, %beta, eps = 1.0e-05, feature_dim = 1
+        : (tensor<8x64x4x4xf32>, tensor<64xf32>, tensor<64xf32>)
+        -> (tensor<8x64x4x4xf32>, tensor<64xf32>, tensor<64xf32>)
+    ```
+
+    Constraints:
+    - C1: `feature_dim` is in range.
+    - C2: gamma and beta have rank 1, the feature dimension's size, and one
+      element type, which has at least as many bits as the operand's.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
+                       MPComm_FloatTensor:$beta, F64Attr:$eps,
+                       I64Attr:$feature_dim);
+  let results = (outs MPComm_FloatTensor:$result, MPComm_FloatTensor:$mean,
+                      MPComm_FloatTensor:$variance);
+  let assemblyFormat = [{
+    $input `,` $gamma `,` $beta `,` `eps` `=` custom<PlainF64>($eps) `,`
+    `feature_dim` `=` $feature_dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def MPComm_BatchNormInferenceOp
+    : MPComm_InferredOp<"batch_norm_inference", "Full", [{
+    return 2 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "normalisation of each feature by given statistics";
+  let description = [{
+    y = (x - mean) / sqrt(variance + eps) * gamma + beta for each index of
+    `feature_dim`. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %y = mpcomm.batch_norm_inference %x, %gamma, %beta, %mean, %variance, eps = 1.0e-05, feature_dim = 1
+        : (tensor<8x64x4x4xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<8x64x4x4xf32>
+    ```
+
+    Constraints:
+    - C1: `feature_dim` is in range.
+    - C2: gamma, beta, mean and variance have rank 1, the feature dimension's
+      size, and one element type, which has at least as many bits as the
+      operand's.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
+                       MPComm_FloatTensor:$beta, MPComm_FloatTensor:$mean,
+                       MPComm_FloatTensor:$variance, F64Attr:$eps,
+                       I64Attr:$feature_dim);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $gamma `,` $beta `,` $mean `,` $variance `,` `eps` `=`
+    custom<PlainF64>($eps) `,` `feature_dim` `=` $feature_dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "Full", [{
+    return 12 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "gradient of batch_norm_training";
+  let description = [{
+    With rstd = 1 / sqrt(variance + eps), xhat = (x - mean) * rstd, and means
+    over all dimensions but `feature_dim`:
+    dx = gamma * rstd * (dy - mean(dy) - xhat * mean(dy * xhat)); dgamma and
+    dbeta are the sums of dy * xhat and of dy. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %dx, %dgamma, %dbeta = mpcomm.batch_norm_grad %dy, %x, %gamma, %mean, %variance, eps = 1.0e-05, feature_dim = 1
+        : (tensor<8x64x4x4xf32>, tensor<8x64x4x4xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>)
+        -> (tensor<8x64x4x4xf32>, tensor<64xf32>, tensor<64xf32>)
+    ```
+
+    Constraints:
+    - C1: `feature_dim` is in range.
+    - C2: gamma, mean and variance have rank 1, the feature dimension's size,
+      and one element type, which has at least as many bits as the operand's.
+    - C3: dy has x's type.
+
+    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input,
+                       MPComm_FloatTensor:$gamma, MPComm_FloatTensor:$mean,
+                       MPComm_FloatTensor:$variance, F64Attr:$eps,
+                       I64Attr:$feature_dim);
+  let results = (outs MPComm_FloatTensor:$input_grad,
+                      MPComm_FloatTensor:$gamma_grad,
+                      MPComm_FloatTensor:$beta_grad);
+  let assemblyFormat = [{
+    $grad `,` $input `,` $gamma `,` $mean `,` $variance `,` `eps` `=`
+    custom<PlainF64>($eps) `,` `feature_dim` `=` $feature_dim attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+#endif // MPCOMM_IR_CONVOLUTIONOPS

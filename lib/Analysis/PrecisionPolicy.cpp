@@ -1,0 +1,158 @@
+//===- PrecisionPolicy.cpp - what runs in which type ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reads policies. All that is not known is an error: a rule that matches
+// nothing is a rule with a spelling mistake.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Analysis/PrecisionPolicy.h"
+#include "StrictJSON.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace mpcomm;
+namespace json = llvm::json;
+
+static constexpr llvm::StringLiteral kSchema = "mpcomm-precision-1";
+
+static SmallVector<StringRef> getValues(StringRef key) {
+  if (key == "policy")
+    return {"none", "bf16", "f16", "fp8"};
+  if (key == "compute")
+    return {"auto", "low", "full"};
+  if (key == "fp8-scaling")
+    return {"current", "delayed"};
+  return {"low", "full"};
+}
+
+bool mpcomm::isPolicyValue(StringRef key, StringRef value,
+                           std::string &expected) {
+  SmallVector<StringRef> values = getValues(key);
+  if (llvm::is_contained(values, value))
+    return true;
+  expected = llvm::join(ArrayRef(values).drop_back(), ", ") + " or " +
+             values.back().str();
+  return false;
+}
+
+const PrecisionPolicy::ParameterRule *
+PrecisionPolicy::lookup(StringRef parameter) const {
+  const ParameterRule *found = nullptr;
+  for (const ParameterRule &rule : parameters)
+    if ((!found || rule.isFull) && !(found && found->isFull) &&
+        rule.glob.match(parameter))
+      found = &rule;
+  return found;
+}
+
+/// Reads one of the words that isPolicyValue knows.
+static void readWord(ObjectReader &reader, StringRef key, std::string &result,
+                     std::string &error) {
+  reader.readValue(key, /*isOptional=*/true,
+                   [&](const json::Value &value, std::string path) {
+                     std::optional<StringRef> text = value.getAsString();
+                     std::string expected;
+                     if (isPolicyValue(key, text.value_or(""), expected))
+                       result = text->str();
+                     else
+                       ObjectReader::fail(error, path, expected, value);
+                   });
+}
+
+static void readOp(StringRef name, const json::Value &value, StringRef path,
+                   PrecisionPolicy &policy, std::string &error,
+                   MLIRContext *context) {
+  auto known = RegisteredOperationName::lookup(name, context);
+  if (!known || !known->hasInterface<PrecisionOpInterface>()) {
+    if (error.empty())
+      error = (path + ": expected the name of an op with a precision, as " +
+               "'mpcomm.softmax'")
+                  .str();
+    return;
+  }
+  std::optional<StringRef> text = value.getAsString();
+  std::optional<PrecisionClass> precision =
+      symbolizePrecisionClass(text.value_or(""));
+  if (!precision)
+    return ObjectReader::fail(error, path, "low, full, widest or indifferent",
+                              value);
+  if (known->hasInterface<OptimizerOpInterface>() &&
+      *precision != PrecisionClass::Full)
+    return ObjectReader::fail(
+        error, path, "full, as for all that updates parameters", value);
+  policy.ops[name.str()] = *precision;
+}
+
+static void readParameter(StringRef pattern, const json::Value &value,
+                          StringRef path, PrecisionPolicy &policy,
+                          std::string &error) {
+  std::optional<StringRef> text = value.getAsString();
+  if (text != "low" && text != "full")
+    return ObjectReader::fail(error, path, "low or full", value);
+  llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
+  if (!glob) {
+    std::string why = llvm::toString(glob.takeError());
+    if (error.empty())
+      error = (path + ": expected a pattern of names: " + why).str();
+    return;
+  }
+  policy.parameters.push_back(
+      {pattern.str(), std::move(*glob), *text == "full"});
+}
+
+llvm::Expected<PrecisionPolicy>
+mpcomm::parsePrecisionPolicy(StringRef text, StringRef file,
+                             MLIRContext *context) {
+  PrecisionPolicy policy;
+  llvm::Error failure = readDocument(
+      text, file, kSchema, [&](ObjectReader &reader, std::string &error) {
+        readWord(reader, "policy", policy.type, error);
+        readWord(reader, "compute", policy.compute, error);
+        readWord(reader, "activations", policy.activations, error);
+        readWord(reader, "gradients", policy.gradients, error);
+        readWord(reader, "fp8-scaling", policy.fp8Scaling, error);
+        // Objects have no order: the first error is that of the first name.
+        auto forEachSorted = [&](StringRef key, auto visit) {
+          reader.readValue(
+              key, /*isOptional=*/true,
+              [&](const json::Value &value, std::string path) {
+                ObjectReader inner(value, path, error);
+                std::map<std::string,
+                         std::pair<const json::Value *, std::string>>
+                    sorted;
+                inner.forEach([&](StringRef name, const json::Value &entry,
+                                  std::string where) {
+                  sorted[name.str()] = {&entry, where};
+                });
+                for (auto &[name, entry] : sorted)
+                  visit(name, *entry.first, entry.second);
+              });
+        };
+        forEachSorted("ops", [&](StringRef name, const json::Value &value,
+                                 StringRef path) {
+          readOp(name, value, path, policy, error, context);
+        });
+        forEachSorted(
+            "parameters",
+            [&](StringRef name, const json::Value &value, StringRef path) {
+              readParameter(name, value, path, policy, error);
+            });
+      });
+  if (failure)
+    return std::move(failure);
+  return policy;
+}
+
+llvm::Expected<PrecisionPolicy>
+mpcomm::loadPrecisionPolicy(StringRef path, MLIRContext *context) {
+  llvm::Expected<std::string> text = readFile(path);
+  if (!text)
+    return text.takeError();
+  return parsePrecisionPolicy(*text, path, context);
+}

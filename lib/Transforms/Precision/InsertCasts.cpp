@@ -1,0 +1,193 @@
+//===- InsertCasts.cpp - mixed precision by policy ------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Puts together what the user says, what the cluster's rates say, the graph of
+// the step and the placement of casts in it. docs/Design/Precision.md has the
+// rules and why they are so.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Precision/CastRewriter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/ClusterAttr.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Transforms/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_INSERTCASTSPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-insert-casts"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+class InsertCasts : public mpcomm::impl::InsertCastsPassBase<InsertCasts> {
+public:
+  using InsertCastsPassBase::InsertCastsPassBase;
+  void runOnOperation() override;
+
+private:
+  FailureOr<PrecisionPolicy> findPolicy();
+  LogicalResult checkPatterns(func::FuncOp step, const PrecisionPolicy &policy);
+  LogicalResult decideCompute(func::FuncOp step, StepPrecision &precision);
+  void remarkCasts(func::FuncOp step, const PrecisionGraph &graph,
+                   const CastPlan &plan, const CastRewriter &rewriter);
+};
+
+} // namespace
+
+/// The options, over the file, over the module's attribute.
+FailureOr<PrecisionPolicy> InsertCasts::findPolicy() {
+  ModuleOp module = getOperation();
+  PrecisionPolicy result;
+  if (!policyFile.empty()) {
+    llvm::Expected<PrecisionPolicy> loaded =
+        loadPrecisionPolicy(policyFile, &getContext());
+    if (!loaded) {
+      module.emitError() << llvm::toString(loaded.takeError());
+      return failure();
+    }
+    result = std::move(*loaded);
+  }
+  auto set = [&](StringRef key, std::string &value, StringRef option,
+                 StringRef otherwise) -> LogicalResult {
+    if (!option.empty())
+      value = option.str();
+    if (value.empty())
+      value = otherwise.str();
+    std::string expected;
+    if (isPolicyValue(key, value, expected))
+      return success();
+    return module.emitError()
+           << "has no " << key << " '" << value << "': expected " << expected;
+  };
+  auto attribute = module->getAttrOfType<StringAttr>(kPrecisionAttr);
+  if (failed(set("policy", result.type, policy,
+                 attribute ? attribute.getValue() : "none")) ||
+      failed(set("compute", result.compute, compute, "auto")) ||
+      failed(set("activations", result.activations, activations, "low")) ||
+      failed(set("gradients", result.gradients, gradients, "low")))
+    return failure();
+  return result;
+}
+
+LogicalResult InsertCasts::checkPatterns(func::FuncOp step,
+                                         const PrecisionPolicy &policy) {
+  for (const PrecisionPolicy::ParameterRule &rule : policy.parameters) {
+    bool matches = false;
+    for (unsigned i = 0; i < step.getNumArguments() && !matches; ++i)
+      matches = getArgumentRole(step, i) == Role::Parameter &&
+                rule.glob.match(mpcomm::getArgumentName(step, i));
+    if (!matches)
+      return step.emitOpError()
+             << "has no parameter that matches '" << rule.pattern
+             << "' of the precision policy, expected at least one";
+  }
+  return success();
+}
+
+/// Products run in the narrow type where the cluster knows it and is not slower
+/// at it.
+LogicalResult InsertCasts::decideCompute(func::FuncOp step,
+                                         StepPrecision &precision) {
+  const std::string &compute = precision.policy.compute;
+  precision.computeLow = compute != "full";
+  if (compute != "auto")
+    return success();
+  FailureOr<Cluster> found = findCluster(getOperation(), cluster);
+  if (failed(found))
+    return failure();
+  std::string type;
+  llvm::raw_string_ostream(type) << precision.low;
+  const auto &flops = found->device.flops;
+  auto rate = flops.find(type);
+  double f32 = flops.at("f32"), low = rate == flops.end() ? 0 : rate->second;
+  precision.computeLow = low >= f32;
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("Compute")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("type", precision.computeLow ? StringRef(type) : "f32")
+      << remark::metric("gigaflops", low / 1e9)
+      << remark::metric("gigaflopsF32", f32 / 1e9);
+  return success();
+}
+
+/// Casts that each use by itself would have, and that each value would have if
+/// ops that may run in either type ran in f32.
+static std::pair<int64_t, int64_t> countNaive(const CastProblem &problem) {
+  auto isLow = [&](int op) {
+    return op >= 0 && problem.ops[op] == CastClass::Low;
+  };
+  int64_t uses = 0, values = 0;
+  for (const CastProblem::Value &value : problem.values) {
+    int64_t cast = llvm::count_if(value.consumers, [&](int op) {
+      return isLow(op) != (isLow(value.producer) || value.isLow);
+    });
+    uses += cast;
+    values += cast > 0;
+  }
+  return {uses, values};
+}
+
+void InsertCasts::remarkCasts(func::FuncOp step, const PrecisionGraph &graph,
+                              const CastPlan &plan,
+                              const CastRewriter &rewriter) {
+  auto [uses, values] = countNaive(graph.getProblem());
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("InsertCasts")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("inserted", rewriter.casts)
+      << remark::metric("bytes", rewriter.bytes)
+      << remark::metric("merged", uses - values)
+      << remark::metric("removed", values - rewriter.casts)
+      << remark::metric("alone", rewriter.alone)
+      << remark::metric("aloneBytes", rewriter.aloneBytes)
+      << remark::metric("stored", graph.getNumStored())
+      << remark::metric("copies", rewriter.copies);
+}
+
+void InsertCasts::runOnOperation() {
+  FailureOr<PrecisionPolicy> found = findPolicy();
+  if (failed(found))
+    return signalPassFailure();
+  if (found->type == "none")
+    return markAllAnalysesPreserved();
+  auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
+  if (!step || step.isExternal() || !step.getBody().hasOneBlock()) {
+    getOperation().emitError()
+        << "expected a function @" << kTrainStep << " with a body of one block";
+    return signalPassFailure();
+  }
+  StepPrecision precision;
+  precision.policy = std::move(*found);
+  precision.low = precision.policy.type == "f16"
+                      ? FloatType(Float16Type::get(&getContext()))
+                      : FloatType(BFloat16Type::get(&getContext()));
+  precision.storeActivations = precision.policy.activations == "low";
+  precision.storeGradients = precision.policy.gradients == "low";
+  if (failed(checkPatterns(step, precision.policy)) ||
+      failed(decideCompute(step, precision)))
+    return signalPassFailure();
+
+  PrecisionGraph graph(step, precision);
+  if (failed(graph.build()))
+    return signalPassFailure();
+  CastPlan plan = placeCasts(graph.getProblem());
+  CastRewriter rewriter(step, precision, graph, plan);
+  if (failed(rewriter.run()))
+    return signalPassFailure();
+  remarkCasts(step, graph, plan, rewriter);
+}

@@ -1,0 +1,105 @@
+//===- PrecisionGraph.h - a step as a placement problem ---------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The f32 tensors of a step and the ops that make and read them, with the class
+// that policy gives to each, as CastPlacement solves it. A value that is stored
+// in the narrow type until somebody reads it (an activation until the backward
+// pass, a gradient until the update) goes through a store: an op of class Low
+// that stands for the memory and is not in the IR.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_TRANSFORMS_PRECISION_PRECISIONGRAPH_H
+#define MPCOMM_LIB_TRANSFORMS_PRECISION_PRECISIONGRAPH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mpcomm/Analysis/PrecisionPolicy.h"
+#include "mpcomm/Scheduling/CastPlacement.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace mpcomm {
+
+/// On an op: "low" or "full", whatever its class is. On a module: the policy's
+/// type.
+inline constexpr llvm::StringLiteral kPrecisionAttr = "mpcomm.precision";
+
+/// What a policy comes to for one step.
+struct StepPrecision {
+  PrecisionPolicy policy;
+  mlir::FloatType low;
+  /// Whether products run in the narrow type.
+  bool computeLow = true;
+  /// Whether activations and gradients are stored in it.
+  bool storeActivations = true, storeGradients = true;
+};
+
+class PrecisionGraph {
+public:
+  /// `function` has a body of one block.
+  PrecisionGraph(mlir::func::FuncOp function, const StepPrecision &precision)
+      : function(function), body(function.getBody().front()),
+        precision(precision) {}
+
+  /// Reads the step. An error stands at the op that cannot do as it is told.
+  mlir::LogicalResult build();
+
+  /// Whether `value` is an f32 tensor that the pass may store in another type.
+  static bool isSubject(mlir::Value value);
+  /// Whether `value` is such a tensor of the step as it came in.
+  bool contains(mlir::Value value) const { return numbers.contains(value); }
+  /// Whether `op` is part of what computes the loss.
+  bool isForward(mlir::Operation *op) const { return forward.contains(op); }
+
+  const CastProblem &getProblem() const { return problem; }
+  /// The node of an op of the body.
+  int getNode(mlir::Operation *op) const { return nodes.lookup(op); }
+  /// The number of the value as `use` reads it: from the store where it has
+  /// one and `use` comes later.
+  int getValue(mlir::OpOperand &use) const;
+  int getValue(mlir::Value value) const { return numbers.lookup(value); }
+  /// Number of values that are stored before they are read.
+  int64_t getNumStored() const { return stores.size(); }
+
+private:
+  void findForward();
+  mlir::LogicalResult findClasses();
+  mlir::FailureOr<CastClass> getClass(mlir::Operation *op);
+  void keepParametersFull();
+  void repeatMovements();
+  bool isSaved(mlir::Value value) const;
+  bool readsStore(mlir::OpOperand &use) const;
+  void addValue(mlir::Value value, int producer);
+  void addReads(mlir::Operation *op, int node);
+  ValueKind getArgumentKind(mlir::BlockArgument argument);
+
+  mlir::func::FuncOp function;
+  mlir::Block &body;
+  const StepPrecision &precision;
+  llvm::DenseSet<mlir::Operation *> forward;
+  llvm::DenseMap<mlir::Operation *, CastClass> classes;
+  llvm::DenseMap<mlir::Operation *, int> nodes;
+  llvm::DenseMap<mlir::Value, int> numbers, stores;
+  CastProblem problem;
+};
+
+/// Calls `visit` with each operand of `op`, and of ops in its regions, that is
+/// made outside of it.
+void forEachRead(mlir::Operation *op,
+                 llvm::function_ref<void(mlir::OpOperand &)> visit);
+
+/// What `op` gives in another form without computing anything; null for an op
+/// that computes.
+mlir::Value getMoved(mlir::Operation *op);
+
+/// The op of the function's body that `op` is, or is in.
+mlir::Operation *getAncestorIn(mlir::Block &block, mlir::Operation *op);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_TRANSFORMS_PRECISION_PRECISIONGRAPH_H

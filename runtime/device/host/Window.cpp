@@ -1,0 +1,318 @@
+//===- Window.cpp - convolutions and pools on the host --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Window.h"
+
+#include "../../core/Cpu.h"
+#include "../../core/DType.h"
+#include "ConvolutionBuiltin.h"
+#include "WindowKernels.h"
+#ifdef MPRT_HAVE_DNNL
+#include "WindowDnnl.h"
+#endif
+
+#include <algorithm>
+#include <cstdlib>
+
+using namespace mprt;
+using namespace mprt::host;
+
+#ifndef MPRT_HAVE_DNNL
+namespace mprt::host {
+class DnnlWindow {};
+} // namespace mprt::host
+#endif
+
+Window::Window() : workspace(nullptr, std::free) {
+#ifdef MPRT_HAVE_DNNL
+  dnnl = std::make_unique<DnnlWindow>();
+#endif
+}
+
+Window::~Window() = default;
+
+//===----------------------------------------------------------------------===//
+// Checks
+//===----------------------------------------------------------------------===//
+
+static bool isConvolution(const mprt_window_desc &d) {
+  return d.kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+}
+
+static bool isHalf(uint8_t type) {
+  return type == MPRT_F16 || type == MPRT_BF16;
+}
+
+void mprt::host::sizesOfOperand(const mprt_window_desc &d, int operand,
+                                int64_t sizes[4]) {
+  const int64_t filter[4] = {d.output[1], d.groups ? d.input[1] / d.groups : 0,
+                             d.window[0], d.window[1]};
+  static constexpr int64_t none[4] = {};
+  const int64_t *x = d.input, *w = filter, *y = d.output;
+  const int64_t *table[][3] = {{x, w, y},    {y, w, x}, {y, x, w},
+                               {x, none, y}, {y, x, x}, {x, none, y},
+                               {y, none, x}};
+  std::copy_n(table[d.kind][operand], 4, sizes);
+}
+
+static Error validate(const mprt_window_desc &d) {
+  auto invalid = [](auto... parts) {
+    return makeError(MPRT_INVALID_ARGUMENT, parts...);
+  };
+  if (d.kind > MPRT_AVG_POOL_GRAD)
+    return invalid("there is no kind ", int(d.kind));
+  if (d.type != MPRT_F32 && d.type != MPRT_F64 && !isHalf(d.type))
+    return makeError(MPRT_UNSUPPORTED, "no convolution or pool of ",
+                     nameOf(mprt_dtype(d.type)));
+  if (d.input[0] < 0 || d.input[0] != d.output[0])
+    return invalid("batches of ", d.input[0], " and ", d.output[0]);
+  for (int i = 1; i < 4; ++i)
+    if (d.input[i] < 1 || d.output[i] < 1)
+      return invalid("a size is not positive");
+  for (int axis = 0; axis < 2; ++axis) {
+    constexpr int64_t most = INT32_MAX;
+    if (d.window[axis] < 1 || d.window[axis] > most || d.strides[axis] < 1 ||
+        d.strides[axis] > most || d.dilation[axis] < 1 ||
+        d.dilation[axis] > most || d.low[axis] < 0 || d.low[axis] > most)
+      return invalid("a window, stride, dilation or padding is out of range");
+  }
+  if (isConvolution(d)) {
+    if (d.groups < 1 || d.input[1] % d.groups || d.output[1] % d.groups)
+      return invalid(d.groups, " groups of ", d.input[1], " and ", d.output[1],
+                     " channels");
+    return {};
+  }
+  if (d.input[1] != d.output[1])
+    return invalid("a pool of ", d.input[1], " into ", d.output[1],
+                   " channels");
+  for (int axis = 0; axis < 2; ++axis) {
+    int64_t last = (d.output[2 + axis] - 1) * d.strides[axis] - d.low[axis];
+    if (d.low[axis] >= d.window[axis] || last >= d.input[2 + axis])
+      return invalid("a window of a pool has no element");
+  }
+  int64_t elements =
+      std::min(d.window[0], d.input[2]) * std::min(d.window[1], d.input[3]);
+  if (d.kind == MPRT_MAX_POOL_GRAD && elements > int64_t(1) << 24)
+    return makeError(MPRT_UNSUPPORTED, "windows of ", elements,
+                     " elements, at most 2^24 expected");
+  return {};
+}
+
+uint64_t Window::countFlops(const mprt_window_desc &d) {
+  uint64_t flops = isConvolution(d) ? 2 * uint64_t(d.input[1] / d.groups) : 1;
+  for (int64_t size : d.output)
+    flops *= uint64_t(size);
+  return flops * uint64_t(d.window[0]) * uint64_t(d.window[1]);
+}
+
+//===----------------------------------------------------------------------===//
+// Strided operands
+//===----------------------------------------------------------------------===//
+
+/// Calls `body(offset)` for each element in row-major order.
+template <typename Body>
+static void forEachElement(const int64_t sizes[4], const int64_t strides[4],
+                           Body body) {
+  for (int64_t i = 0; i < sizes[0]; ++i)
+    for (int64_t j = 0; j < sizes[1]; ++j)
+      for (int64_t k = 0; k < sizes[2]; ++k) {
+        int64_t at = i * strides[0] + j * strides[1] + k * strides[2];
+        for (int64_t l = 0; l < sizes[3]; ++l)
+          body(at + l * strides[3]);
+      }
+}
+
+static int64_t countElements(const int64_t sizes[4]) {
+  return sizes[0] * sizes[1] * sizes[2] * sizes[3];
+}
+
+static const int64_t *stridesOf(const mprt_window_desc &d, int operand) {
+  return operand == 0 ? d.strides_a : operand == 1 ? d.strides_b : d.strides_c;
+}
+
+static void setDense(mprt_window_desc &d) {
+  int64_t *strides[] = {d.strides_a, d.strides_b, d.strides_c};
+  for (int operand = 0; operand < 3; ++operand) {
+    int64_t sizes[4], step = 1;
+    sizesOfOperand(d, operand, sizes);
+    for (int i = 3; i >= 0; --i)
+      strides[operand][i] = step, step *= sizes[i];
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Built-in pools and convolutions
+//===----------------------------------------------------------------------===//
+
+#define MPRT_DECLARE_POOL(isa)                                                 \
+  extern "C" void mprt_pool_f32_##isa(const Pool &pool);                       \
+  extern "C" void mprt_pool_f64_##isa(const Pool &pool);
+MPRT_DECLARE_POOL(baseline)
+#ifdef MPRT_X86_KERNELS
+MPRT_DECLARE_POOL(avx2)
+MPRT_DECLARE_POOL(avx512)
+#endif
+#undef MPRT_DECLARE_POOL
+
+void mprt::host::poolF32(const Pool &pool) {
+  switch (hostIsa()) {
+#ifdef MPRT_X86_KERNELS
+  case Isa::Avx512:
+    return mprt_pool_f32_avx512(pool);
+  case Isa::Avx2:
+    return mprt_pool_f32_avx2(pool);
+#endif
+  default:
+    return mprt_pool_f32_baseline(pool);
+  }
+}
+
+void mprt::host::poolF64(const Pool &pool) {
+  switch (hostIsa()) {
+#ifdef MPRT_X86_KERNELS
+  case Isa::Avx512:
+    return mprt_pool_f64_avx512(pool);
+  case Isa::Avx2:
+    return mprt_pool_f64_avx2(pool);
+#endif
+  default:
+    return mprt_pool_f64_baseline(pool);
+  }
+}
+
+template <typename T>
+static T *grow(std::vector<double> &scratch, int64_t elements) {
+  size_t need = (size_t(elements) * sizeof(T) + 7) / 8;
+  if (scratch.size() < need)
+    scratch.resize(need);
+  return reinterpret_cast<T *>(scratch.data());
+}
+
+template <typename T>
+Error Window::runBuiltin(const mprt_window_desc &d, const T *a, const T *b,
+                         T *c) {
+  if (!isConvolution(d)) {
+    Pool pool = {&d, a, b, c,
+                 grow<T>(scratch[0], int64_t(poolScratchElements(d)))};
+    (sizeof(T) == 8 ? poolF64 : poolF32)(pool);
+    return {};
+  }
+  if (!workspace)
+    workspace.reset(std::aligned_alloc(64, builtinWorkspaceBytes));
+  if (!workspace)
+    return makeError(MPRT_OUT_OF_MEMORY, "no memory for ",
+                     builtinWorkspaceBytes, " bytes of scratch");
+  // Dense [N, C, H, W] copies: this way is for what no library does.
+  T *dense[3];
+  const T *from[] = {a, b};
+  int64_t sizes[4];
+  for (int operand = 0; operand < 3; ++operand) {
+    sizesOfOperand(d, operand, sizes);
+    dense[operand] = grow<T>(scratch[operand], countElements(sizes));
+    T *to = dense[operand];
+    if (operand < 2)
+      forEachElement(sizes, stridesOf(d, operand),
+                     [&](int64_t at) { *to++ = from[operand][at]; });
+  }
+  BuiltinConvolution convolution = {
+      &d,
+      dense[0],
+      dense[1],
+      dense[2],
+      grow<T>(scratch[3], int64_t(convolutionScratchElements(d))),
+      workspace.get()};
+  (sizeof(T) == 8 ? builtinConvolutionF64 : builtinConvolutionF32)(convolution);
+  const T *result = dense[2];
+  forEachElement(sizes, d.strides_c, [&](int64_t at) { c[at] = *result++; });
+  return {};
+}
+
+/// 16-bit operands, widened to dense floats.
+Error Window::runConverted(const mprt_window_desc &d, const void *a,
+                           const void *b, void *c) {
+  bool f16 = d.type == MPRT_F16;
+  const uint16_t *from[] = {static_cast<const uint16_t *>(a),
+                            static_cast<const uint16_t *>(b)};
+  int64_t sizes[4];
+  for (int operand = 0; operand < 3; ++operand) {
+    sizesOfOperand(d, operand, sizes);
+    if (widened[operand].size() < size_t(countElements(sizes)))
+      widened[operand].resize(size_t(countElements(sizes)));
+    if (operand == 2)
+      break;
+    float *to = widened[operand].data();
+    const uint16_t *bits = from[operand];
+    forEachElement(sizes, stridesOf(d, operand), [&](int64_t at) {
+      *to++ = f16 ? f16ToFloat(bits[at]) : bf16ToFloat(bits[at]);
+    });
+  }
+  mprt_window_desc full = d;
+  full.type = MPRT_F32;
+  setDense(full);
+  if (Error error =
+          run(full, widened[0].data(), widened[1].data(), widened[2].data()))
+    return error;
+  const float *result = widened[2].data();
+  uint16_t *to = static_cast<uint16_t *>(c);
+  forEachElement(sizes, d.strides_c, [&](int64_t at) {
+    float value = *result++;
+    to[at] = f16 ? floatToF16(value) : floatToBf16(value);
+  });
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// The way
+//===----------------------------------------------------------------------===//
+
+Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
+                  void *c) {
+  if (Error error = validate(d))
+    return error;
+  if (d.input[0] == 0) { // an empty sum, or nothing at all
+    int64_t sizes[4];
+    sizesOfOperand(d, 2, sizes);
+    size_t element = sizeOf(mprt_dtype(d.type));
+    forEachElement(sizes, d.strides_c, [&](int64_t at) {
+      std::fill_n(static_cast<char *>(c) + size_t(at) * element, element,
+                  char(0));
+    });
+    return {};
+  }
+#ifdef MPRT_HAVE_DNNL
+  if (isConvolution(d)) {
+    bool done = false;
+    Error error = dnnl->run(d, a, b, c, done);
+    if (error || done)
+      return error;
+  }
+#endif
+  if (isHalf(d.type))
+    return runConverted(d, a, b, c);
+  if (d.type == MPRT_F64)
+    return runBuiltin(d, static_cast<const double *>(a),
+                      static_cast<const double *>(b), static_cast<double *>(c));
+  return runBuiltin(d, static_cast<const float *>(a),
+                    static_cast<const float *>(b), static_cast<float *>(c));
+}
+
+Expected<const char *> Window::describePlan(const mprt_window_desc &d) {
+  if (Error error = validate(d))
+    return error;
+  if (d.input[0] == 0)
+    return "nothing to do";
+#ifdef MPRT_HAVE_DNNL
+  if (isConvolution(d)) {
+    bool done = false;
+    if (Error error = dnnl->run(d, nullptr, nullptr, nullptr, done))
+      return error;
+    if (done)
+      return "oneDNN";
+  }
+#endif
+  return isHalf(d.type) ? "converted" : "built-in";
+}

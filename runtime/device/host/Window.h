@@ -1,0 +1,68 @@
+//===- Window.h - convolutions and pools on the host ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Convolutions are oneDNN's where the runtime was built with it, and products
+// of gathered windows otherwise and for types that the library does not have.
+// Pools are loops over channels. Which way is taken is a function of the
+// descriptor and the processor alone, so that results repeat bit for bit.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
+#define MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
+
+#include "../../core/Error.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace mprt::host {
+
+class DnnlWindow;
+
+/// Computes convolutions and pools and keeps what it prepared for them. One a
+/// context; the thread that makes it is the one that uses it.
+class Window {
+public:
+  Window();
+  ~Window();
+
+  /// Computes what `desc` describes, on the calling thread. Fails with
+  /// MPRT_INVALID_ARGUMENT where the descriptor contradicts itself, and with
+  /// MPRT_UNSUPPORTED for types that mprt_window_desc does not list.
+  Error run(const mprt_window_desc &desc, const void *a, const void *b,
+            void *c);
+
+  /// How `desc` is computed: "oneDNN", "built-in", "converted" (16-bit operands
+  /// widened first), "nothing to do".
+  Expected<const char *> describePlan(const mprt_window_desc &desc);
+
+  /// Floating-point operations of `desc`.
+  static uint64_t countFlops(const mprt_window_desc &desc);
+
+private:
+  Error runConverted(const mprt_window_desc &desc, const void *a, const void *b,
+                     void *c);
+  template <typename T>
+  Error runBuiltin(const mprt_window_desc &desc, const T *a, const T *b, T *c);
+
+  std::unique_ptr<DnnlWindow> dnnl;
+  /// Scratch for each of the operands, for gathered windows and for products.
+  /// They grow to the greatest need and stay.
+  std::vector<double> scratch[4];
+  std::vector<float> widened[3];
+  std::unique_ptr<void, void (*)(void *)> workspace;
+};
+
+/// The sizes of operand 0, 1 or 2 of `desc`, all 0 where it has none.
+void sizesOfOperand(const mprt_window_desc &desc, int operand,
+                    int64_t sizes[4]);
+
+} // namespace mprt::host
+
+#endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H

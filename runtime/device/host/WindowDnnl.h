@@ -1,0 +1,34 @@
+//===- WindowDnnl.h - convolutions by oneDNN ------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
+#define MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
+
+#include "../../core/Error.h"
+
+#include <memory>
+
+namespace mprt::host {
+
+class DnnlWindow {
+public:
+  DnnlWindow();
+  ~DnnlWindow();
+
+  /// Runs the convolution, a valid one, if oneDNN has a fast routine for it;
+  /// `done` says whether. Without `c`, only says what it would do.
+  Error run(const mprt_window_desc &desc, const void *a, const void *b, void *c,
+            bool &done);
+
+private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation;
+};
+
+} // namespace mprt::host
+
+#endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H

@@ -1,0 +1,164 @@
+# REQUIRES: compiler
+# RUN: %python %s %mpcomm-compile %mpcomm-run %t.dir
+#
+# Dropout on one and two ranks draws the words of Philox-4x32-10 that a second
+# implementation draws here, which gives the published vectors: the same mask
+# forward and backward, another one for each rank, step, seed and id.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains two parameters whose gradients are masks, and reads them back."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+COMPILE, RUN, FOLDER = sys.argv[1:]
+ROWS, COLUMNS = 37, 21  # no multiples of a vector
+P, FORWARD, OTHER = 0.3, 3, 4294967295
+M32, M64 = (1 << 32) - 1, (1 << 64) - 1
+
+STEP = """
+func.func @train_step(
+    %%f: tensor<%(r)dx%(c)dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "forward", mpcomm.donated = 1 : i64},
+    %%b: tensor<%(r)dx%(c)dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "backward", mpcomm.donated = 2 : i64},
+    %%o: tensor<%(r)dx%(c)dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "other", mpcomm.donated = 3 : i64},
+    %%lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 1.0 : f32},
+    %%seed: tensor<2xi32> {mpcomm.role = #mpcomm.role<rng>, mpcomm.name = "seed"},
+    %%x: tensor<1x1xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<%(r)dx%(c)dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "forward"},
+        tensor<%(r)dx%(c)dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "backward"},
+        tensor<%(r)dx%(c)dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "other"}) {
+  %%loss = mpcomm.reduce sum %%x, dims = [0, 1] : (tensor<1x1xf32>) -> tensor<f32>
+  %%all = mpcomm.broadcast_in_dim %%x, dims = [0, 1] : (tensor<1x1xf32>) -> tensor<%(r)dx%(c)dxf32>
+  // Fused: what comes in is computed, and so is what goes out.
+  %%in = arith.negf %%all : tensor<%(r)dx%(c)dxf32>
+  %%y = mpcomm.dropout %%in, %%seed, p = %(p)s, id = %(forward)d : (tensor<%(r)dx%(c)dxf32>, tensor<2xi32>) -> tensor<%(r)dx%(c)dxf32>
+  %%gf = arith.negf %%y : tensor<%(r)dx%(c)dxf32>
+  %%gb = mpcomm.dropout_grad %%all, %%seed, p = %(p)s, id = %(forward)d : (tensor<%(r)dx%(c)dxf32>, tensor<2xi32>) -> tensor<%(r)dx%(c)dxf32>
+  %%go = mpcomm.dropout %%all, %%seed, p = %(p)s, id = %(other)d : (tensor<%(r)dx%(c)dxf32>, tensor<2xi32>) -> tensor<%(r)dx%(c)dxf32>
+  %%f1 = mpcomm.sgd_update %%f, %%gf, %%lr, weight_decay = 0.0 : (tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>, tensor<f32>) -> tensor<%(r)dx%(c)dxf32>
+  %%b1 = mpcomm.sgd_update %%b, %%gb, %%lr, weight_decay = 0.0 : (tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>, tensor<f32>) -> tensor<%(r)dx%(c)dxf32>
+  %%o1 = mpcomm.sgd_update %%o, %%go, %%lr, weight_decay = 0.0 : (tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>, tensor<f32>) -> tensor<%(r)dx%(c)dxf32>
+  return %%loss, %%f1, %%b1, %%o1 : tensor<f32>, tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>
+}
+"""
+
+
+def philox(counter, key):
+    """As the paper's figure has it: ten rounds, the key raised after each."""
+    (a, b, c, d), (k, l) = counter, key
+    for _ in range(10):
+        high = (0xD2511F53 * a) >> 32, (0xCD9E8D57 * c) >> 32
+        low = (0xD2511F53 * a) & M32, (0xCD9E8D57 * c) & M32
+        a, b, c, d = high[1] ^ b ^ k, low[1], high[0] ^ d ^ l, low[0]
+        k, l = (k + 0x9E3779B9) & M32, (l + 0xBB67AE85) & M32
+    return a, b, c, d
+
+
+# Salmon et al., kat_vectors of Random123.
+PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
+assert philox((0,) * 4, (0,) * 2) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+assert philox((M32,) * 4, (M32,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+assert philox(*PI) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+
+
+class SplitMix:
+    def __init__(self, state):
+        self.state = state
+
+    def next(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & M64
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & M64
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & M64
+        return z ^ (z >> 31)
+
+
+def mask(seed, step, rank, ranks, number):
+    """0 or 1 / (1 - p) for each element, as one rank draws them in one step."""
+    mixed = SplitMix(seed).next()
+    word = SplitMix(mixed ^ (step * ranks + rank)).next()
+    key = word & M32, word >> 32
+    kept = struct.unpack("f", struct.pack("f", 1 / (1 - P)))[0]
+    threshold = int(P * 2**32)
+    return [kept if philox((e, 0, number, 0), key)[0] >= threshold else 0.0
+            for e in range(ROWS * COLUMNS)]  # fmt: skip
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=120)  # fmt: skip
+    if done.returncode:
+        sys.exit("%s\nfailed with status %d:\n%s" % (" ".join(command), done.returncode, done.stdout))
+
+
+def write(name, tensors):
+    header, data = {}, b""
+    for key, (shape, values) in tensors.items():
+        part = struct.pack("<%df" % len(values), *values)
+        header[key] = {"dtype": "F32", "shape": shape,
+                       "data_offsets": [len(data), len(data) + len(part)]}  # fmt: skip
+        data += part
+    text = json.dumps(header).encode()
+    with open(path(name), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    return path(name)
+
+
+def read(name):
+    with open(path(name), "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(length)), file.read()
+    tensors = {}
+    for key, entry in header.items():
+        if key != "__metadata__":
+            begin, end = entry["data_offsets"]
+            tensors[key] = struct.unpack("<%df" % ((end - begin) // 4), data[begin:end])
+    return tensors
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    with open(path("step.mlir"), "w") as file:
+        file.write(STEP % {"r": ROWS, "c": COLUMNS, "p": P, "forward": FORWARD, "other": OTHER})
+    zeros = [ROWS, COLUMNS], [0.0] * (ROWS * COLUMNS)
+    weights = write("w", {"forward": zeros, "backward": zeros, "other": zeros})
+    data = write("d", {"x": ([16, 1], [1.0] * 16)})
+    drawn = []
+    for ranks in 1, 2:
+        before = len(drawn)
+        program = path("step%d.so" % ranks)
+        run(COMPILE, path("step.mlir"), "-o", program, "--np", str(ranks))
+        for seed in 0, 7:
+            run(RUN, program, "--np", str(ranks), "--weights", weights, "--data", data,
+                "--steps", "1", "--seed", str(seed), "--save-weights", path("out"), "--quiet")  # fmt: skip
+            found = read("out")
+            for name, number in ("forward", FORWARD), ("backward", FORWARD), ("other", OTHER):
+                masks = [mask(seed, 0, rank, ranks, number) for rank in range(ranks)]
+                # A mean of two is exact; the parameter is minus the gradient.
+                want = [-sum(values) / ranks for values in zip(*masks)]
+                if list(found[name]) != want:
+                    wrong = [i for i, pair in enumerate(zip(found[name], want)) if pair[0] != pair[1]]
+                    sys.exit("%d ranks, seed %d, '%s': element %d is %r, expected %r (%d differ)" % (
+                        ranks, seed, name, wrong[0], found[name][wrong[0]], want[wrong[0]], len(wrong)))  # fmt: skip
+                drawn += [tuple(m) for m in masks if name != "backward"]
+        if len(set(drawn[before:])) != len(drawn) - before:
+            sys.exit("two ranks, seeds or ids drew the same mask")
+    # The share of zeros is p within five standard deviations of a binomial.
+    count = sum(len(m) for m in drawn)
+    zeros = sum(m.count(0.0) for m in drawn)
+    deviation = (count * P * (1 - P)) ** 0.5
+    if abs(zeros - count * P) > 5 * deviation:
+        sys.exit("%d of %d elements dropped, expected %d +- %d" % (zeros, count, count * P, deviation))
+    print("%d masks, %d of %d elements dropped" % (len(drawn), zeros, count))
+
+
+main()

@@ -1,0 +1,82 @@
+// Where the factor comes in when no constant gradient of the loss is left.
+
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-scale-loss="mode=static scale=4" | FileCheck %s
+
+// A mean squared error whose gradient was folded into a constant, below a tanh:
+// of the two factors of the product, the one that all gradients depend on.
+// CHECK-LABEL: func.func @train_step
+func.func @train_step(
+    %w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+    %v: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "v"},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 0.1 : f32},
+    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "v"}) {
+  %half = arith.constant dense<0.5> : tensor<4xf32>
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  %h = arith.mulf %w, %x : tensor<4xf32>
+  %t = math.tanh %h : tensor<4xf32>
+  %out = arith.mulf %t, %v : tensor<4xf32>
+  %square = arith.mulf %out, %out : tensor<4xf32>
+  %loss = mpcomm.reduce sum %square, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  // CHECK: %[[S:.*]] = arith.constant dense<4.0{{.*}}> : tensor<f32>
+  // The derivative of tanh is not scaled, though it too is of the backward pass.
+  // CHECK: %[[TT:.*]] = arith.mulf %[[T:.*]], %[[T]] : tensor<4xf32>
+  // CHECK-NEXT: %[[LOCAL:.*]] = arith.subf %{{.*}}, %[[TT]]
+  %tt = arith.mulf %t, %t : tensor<4xf32>
+  %local = arith.subf %one, %tt : tensor<4xf32>
+  // CHECK: %[[D:.*]] = arith.mulf %{{.*}}, %cst
+  // CHECK: %[[B:.*]] = mpcomm.broadcast_in_dim %[[S]], dims = []
+  // CHECK: %[[SD:.*]] = arith.mulf %[[D]], %[[B]]
+  %d = arith.mulf %out, %half : tensor<4xf32>
+  // CHECK: arith.mulf %[[SD]], %[[T]]
+  %gv = arith.mulf %d, %t : tensor<4xf32>
+  // CHECK: %[[DT:.*]] = arith.mulf %[[SD]], %
+  // CHECK: arith.mulf %[[DT]], %[[LOCAL]]
+  %dt = arith.mulf %d, %v : tensor<4xf32>
+  %dh = arith.mulf %dt, %local : tensor<4xf32>
+  %gw = arith.mulf %dh, %x : tensor<4xf32>
+  // CHECK-NOT: mpcomm.broadcast_in_dim
+  %w1 = mpcomm.sgd_update %w, %gw, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %v1 = mpcomm.sgd_update %v, %gv, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %loss, %w1, %v1 : tensor<f32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// A sum of two losses, whose gradients have seeds of their own; one gradient is
+// zero, one comes from outside.
+// CHECK-LABEL: func.func @train_step
+func.func @train_step(
+    %w: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+    %z: tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "z"},
+    %o: tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "o"},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 0.1 : f32},
+    %outside: tensor<2xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "outside"},
+    %y: tensor<4xi64> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "y"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "z"},
+        tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "o"}) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %quarter = arith.constant dense<0.25> : tensor<f32>
+  %zero = arith.constant dense<0.0> : tensor<2xf32>
+  %loss0, %lse = mpcomm.cross_entropy %w, %y mean ignore_index = -100 : (tensor<4x2xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<4xf32>)
+  %loss1 = arith.mulf %loss0, %quarter : tensor<f32>
+  %loss = arith.addf %loss0, %loss1 : tensor<f32>
+  // CHECK: %[[S:.*]] = arith.constant dense<4.0{{.*}}> : tensor<f32>
+  // CHECK-DAG: mpcomm.cross_entropy_grad %[[S]],
+  // CHECK-DAG: %[[QS:.*]] = arith.mulf %{{.*}}, %[[S]] : tensor<f32>
+  // CHECK-DAG: mpcomm.cross_entropy_grad %[[QS]],
+  %d0 = mpcomm.cross_entropy_grad %one, %w, %y, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
+  %d1 = mpcomm.cross_entropy_grad %quarter, %w, %y, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
+  %d = arith.addf %d0, %d1 : tensor<4x2xf32>
+  // CHECK: %[[B:.*]] = mpcomm.broadcast_in_dim %[[S]], dims = [] : (tensor<f32>) -> tensor<2xf32>
+  // CHECK: %[[O:.*]] = arith.mulf %{{.*}}, %[[B]] : tensor<2xf32>
+  // CHECK: mpcomm.unscale(%{{.*}}, %{{.*}}, %[[O]])
+  %w1 = mpcomm.sgd_update %w, %d, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+  %z1 = mpcomm.sgd_update %z, %zero, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %o1 = mpcomm.sgd_update %o, %outside, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  return %loss, %w1, %z1, %o1 : tensor<f32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>
+}

@@ -20,18 +20,20 @@ for one rank, run in all namespaces at once: DDP's way of counting.
 `--ours` takes several forms of our compilation, as NAME=OPTIONS of
 mpcomm-compile's pipeline, separated by semicolons. In options, {cluster} is a
 cluster file that `mpcomm-run --calibrate` measures before, on the same ranks, cores
-and links, and {ranks} their number. Configurations of PyTorch are
+and links, and {ranks} their number. With {cluster}, what `mpcomm-sim` predicts for it
+is shown beside what was measured. Configurations of PyTorch are
 those of test/bench/ddp; `fp16` compares with forms that send 16 bits.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
 A small run, to see that all of it works:
 REQUIRES: torch, gloo, compiler, can-limit-network
-RUN: %python %s --models=tiny --ranks=2 --rates=200mbit --rounds=1 --steps=3 --local=2 --configs=view --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run | FileCheck %s
+RUN: %python %s --models=tiny --ranks=2 --rates=200mbit --rounds=1 --steps=3 --local=2 --configs=view --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run --mpcomm-sim=%mpcomm-sim "--ours=mpcomm=cluster={cluster}" | FileCheck %s
 CHECK: tiny, 2 ranks, 200mbit
 CHECK: DDP view
 CHECK: | mpcomm |
 CHECK: mpcomm: ratios to DDP view: step {{[0-9.]+}}, exposed {{-?[0-9.]+}}
+CHECK: mpcomm: predicted {{[0-9.]+}} ms ({{[-+][0-9.]+}} %), exposed {{[0-9.]+}} ms
 """
 
 import argparse
@@ -139,6 +141,14 @@ class Bench:
             wait_all(self.start_all(ranks, lambda r: command, os.environ), self.a.timeout)
         return path
 
+    def predict(self, model, ranks, cluster):
+        """Milliseconds of a step, and those of them that communication is exposed."""
+        text = subprocess.run([self.a.mpcomm_sim, self.path(model, "mlir"), "--cluster=" + cluster,
+                               f"--ranks={ranks}"], check=True, stdout=subprocess.PIPE,
+                              text=True).stdout
+        return [float(re.search(rf"^{word} +([\d.]+) us", text, re.M)[1]) / 1e3
+                for word in ("step", "exposed")]
+
     def log(self, rank):
         return os.path.join(self.folder, f"log.{rank}")
 
@@ -221,6 +231,12 @@ def ratios(result):
               f"(by difference {part('difference_ms'):.3f}), memory {part('peak_mb'):.3f}")
 
 
+def compare_prediction(form, predicted, result):
+    step, exposed = predicted
+    error = 100 * (step / result[form]["ms"] - 1)
+    print(f"{form}: predicted {step:.1f} ms ({error:+.1f} %), exposed {exposed:.1f} ms")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -238,6 +254,7 @@ def main():
     p.add_argument("--mpcomm-import", default="mpcomm-import")
     p.add_argument("--mpcomm-compile", default="mpcomm-compile")
     p.add_argument("--mpcomm-run", default="mpcomm-run")
+    p.add_argument("--mpcomm-sim", default="mpcomm-sim")
     p.add_argument("--out", metavar="FILE", help="all numbers as JSON")
     a = p.parse_args()
     network.isolate()
@@ -268,6 +285,9 @@ def main():
                     title = f"{model}, {ranks} ranks, {rate}"
                     result = compare(title, runs)
                     ratios(result)
+                    for form, options in a.forms.items():
+                        if options == "cluster={cluster}":
+                            compare_prediction(form, bench.predict(model, ranks, cluster), result)
                     sys.stdout.flush()
                     everything.append({"title": title, "runs": runs})
     if a.out:

@@ -6,7 +6,7 @@
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=REMARK
 
-// REMARK: ChannelsLast{{.*}}Function=block | moved=8, transposes=1
+// REMARK: ChannelsLast{{.*}}Function=block | moved=7, transposes=1
 // CHECK-LABEL: func.func @block(
 // CHECK-SAME: %[[X:.*]]: tensor<2x3x8x8xf32>, %[[W:.*]]: tensor<4x3x3x3xf32>, %[[F:.*]]: tensor<4xf32>)
 // CHECK: %[[A:.*]] = mpcomm.transpose %[[X]], dims = [0, 2, 3, 1] : (tensor<2x3x8x8xf32>) -> tensor<2x8x8x3xf32>

@@ -66,17 +66,16 @@ static int waitForAll() {
   return worst;
 }
 
-static int runShm(unsigned ranks, bool quick) {
-  Expected<std::unique_ptr<shm::World>> world =
-      shm::World::create(ranks, shm::WorldOptions{});
-  if (!world)
-    return complain(world.error());
+/// Forks `ranks` processes that run all cases over what `join` gives each, and
+/// calls `started` behind them.
+template <typename Join, typename Started>
+static int runForked(unsigned ranks, bool quick, Join join, Started started) {
   fflush(stdout);
   for (unsigned r = 0; r < ranks; ++r)
     if (fork() == 0) {
       int status = 1;
       {
-        Expected<std::unique_ptr<Transport>> transport = (*world)->join(r);
+        Expected<std::unique_ptr<Transport>> transport = join(r);
         if (transport)
           status = runRank(**transport, quick);
         else
@@ -85,7 +84,17 @@ static int runShm(unsigned ranks, bool quick) {
       fflush(stdout);
       _exit(status);
     }
+  started();
   return waitForAll();
+}
+
+static int runShm(unsigned ranks, bool quick) {
+  Expected<std::unique_ptr<shm::World>> world =
+      shm::World::create(ranks, shm::WorldOptions{});
+  if (!world)
+    return complain(world.error());
+  return runForked(
+      ranks, quick, [&](unsigned r) { return (*world)->join(r); }, [] {});
 }
 
 /// The same cases over TCP on this machine.
@@ -96,23 +105,13 @@ static int runGloo(unsigned ranks, bool quick) {
   if (!listener)
     return complain(listener.error());
   options.listener = *listener;
-  fflush(stdout);
-  for (unsigned r = 0; r < ranks; ++r)
-    if (fork() == 0) {
-      options.rank = r;
-      int status = 1;
-      {
-        Expected<std::unique_ptr<Transport>> transport = joinGloo(options);
-        if (transport)
-          status = runRank(**transport, quick);
-        else
-          complain(transport.error());
-      }
-      fflush(stdout);
-      _exit(status);
-    }
-  close(*listener);
-  return waitForAll();
+  return runForked(
+      ranks, quick,
+      [&](unsigned r) {
+        options.rank = r;
+        return joinGloo(options);
+      },
+      [&] { close(*listener); });
 }
 
 int main(int argc, char **argv) {

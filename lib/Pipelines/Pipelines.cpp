@@ -10,6 +10,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "mpcomm/Analysis/PrecisionPolicy.h"
+#include "mpcomm/Analysis/PrecisionPolicy.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -76,6 +77,12 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "at least 0";
     return failure();
   }
+  std::string expected;
+  if (!precision.empty() && !isPolicyValue("policy", precision, expected)) {
+    reason = "cannot compile for precision '" + precision + "': expected " +
+             expected;
+    return failure();
+  }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
     reason = "expected sizes of at least 0 bytes";
     return failure();
@@ -96,6 +103,13 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   ScaleLossPassOptions scaling;
   if (parseLossScale(options, scaling))
     passes.addPass(createScaleLossPass(scaling));
+  // Before gradients meet: in the type that they have then they travel.
+  InsertCastsPassOptions casts;
+  casts.policy = options.precision;
+  casts.policyFile = options.precisionFile;
+  casts.cluster = options.cluster;
+  passes.addPass(createInsertCastsPass(casts));
+
   // Before gradients meet: in the type that they have then they travel.
   InsertCastsPassOptions casts;
   casts.policy = options.precision;

@@ -73,6 +73,17 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::values(
           clEnumValN(Averaging::After, "after", "behind their sum"),
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
+  Option<std::string> precision{
+      *this, "precision",
+      llvm::cl::desc("What runs and is stored in fewer than 32 bits: none, "
+                     "bf16, f16 or fp8; empty: what the file says, else "
+                     "mpcomm.precision of the module, else none"),
+      llvm::cl::init("")};
+  Option<std::string> precisionFile{
+      *this, "precision-file",
+      llvm::cl::desc("JSON file with a precision, and exceptions by op and by "
+                     "parameter"),
+      llvm::cl::init("")};
   Option<BucketPolicy> buckets{
       *this, "buckets",
       llvm::cl::desc("Who decides which gradients travel together"),

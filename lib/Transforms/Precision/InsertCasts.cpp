@@ -120,8 +120,8 @@ LogicalResult InsertCasts::decideCompute(func::FuncOp step,
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
       << remark::metric("type", precision.computeLow ? StringRef(type) : "f32")
-      << remark::metric("gigaflops", low / 1e9)
-      << remark::metric("gigaflopsF32", f32 / 1e9);
+      << remark::metric("gigaflops", int64_t(low / 1e9))
+      << remark::metric("gigaflopsF32", int64_t(f32 / 1e9));
   return success();
 }
 
@@ -165,6 +165,11 @@ void InsertCasts::runOnOperation() {
     return signalPassFailure();
   if (found->type == "none")
     return markAllAnalysesPreserved();
+  if (found->type == "fp8") {
+    getOperation().emitError() << "has policy 'fp8', for which no scales are "
+                                  "computed yet: expected bf16 or f16";
+    return signalPassFailure();
+  }
   auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
   if (!step || step.isExternal() || !step.getBody().hasOneBlock()) {
     getOperation().emitError()

@@ -24,7 +24,7 @@
 #define BATCH 8
 #endif
 #ifndef ABI
-#define ABI 1
+#error "expected ABI, the number of MPRT_ABI_VERSION: the manifest has it as text"
 #endif
 #ifndef FEATURE
 #define FEATURE "+sse2"

@@ -9,6 +9,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import struct
@@ -145,11 +146,16 @@ def twin(samples, global_batch, steps, seed=0, shuffle=True, lr=lambda step: 0.0
     return losses, w, b
 
 
+def abi_version():
+    with open(os.path.join(INCLUDE, "mpcomm/Runtime/mprt.h")) as header:
+        return re.search(r"define MPRT_ABI_VERSION (\d+)u", header.read()).group(1)
+
+
 def build(name="toy.so", **macros):
     """Compiles the toy program, once for each name."""
     target = path(name)
     if not os.path.exists(target):
-        flags = ["-D%s=%s" % item for item in macros.items()]
+        flags = ["-D%s=%s" % item for item in {"ABI": abi_version(), **macros}.items()]
         source = os.path.join(INPUTS, "toy-step.c")
         command = [CC, "-shared", "-fPIC", "-O1", "-I" + INCLUDE, source, "-o", target]
         subprocess.run(command + flags, check=True)

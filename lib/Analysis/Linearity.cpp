@@ -48,7 +48,7 @@ Linearity mpcomm::getLinearity(Operation *op) {
   } else if (isa<arith::DivFOp>(op)) {
     linearity.kind = Linearity::Each;
     add(op->getOpOperand(0));
-  } else if (isa<arith::MulFOp, DotGeneralOp, ConvolutionOp>(op)) {
+  } else if (isa<arith::MulFOp, DotGeneralOp>(op)) {
     linearity.kind = Linearity::Each;
     for (OpOperand &operand : op->getOpOperands())
       add(operand);
@@ -71,7 +71,9 @@ int Degrees::get(Value value) const {
 
 void Degrees::propagate(Operation *op) {
   Linearity linearity = getLinearity(op);
-  int degree = linearity.kind == Linearity::Joint ? kAny : 0;
+  // A sum of nothing but zeros; choices among integers are none.
+  bool together = linearity.kind == Linearity::Joint;
+  int degree = together && !linearity.operands.empty() ? kAny : 0;
   for (OpOperand &operand : op->getOpOperands()) {
     int own = get(operand.get());
     bool isListed = llvm::is_contained(linearity.operands, &operand);
@@ -81,7 +83,7 @@ void Degrees::propagate(Operation *op) {
       // A zero is as good as any other number there.
       if (own > 0)
         degree = kUnknown;
-    } else if (linearity.kind == Linearity::Joint) {
+    } else if (together) {
       if (degree == kAny)
         degree = own;
       else if (own != kAny && own != degree)

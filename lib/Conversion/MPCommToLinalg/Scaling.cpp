@@ -149,7 +149,11 @@ LogicalResult LowerUnscale::matchAndRewrite(UnscaleOp op,
        llvm::zip_equal(op.getGrads(), op.getUnscaled())) {
     if (isChecked)
       flags.push_back(flagNonFinite(rewriter, loc, gradient));
-    results.push_back(multiply(rewriter, loc, gradient, inverse,
+    // Behind what reduces the gradient, so that all of that is together; with
+    // no mark of its origin, as the kernel that it fuses with is an update's.
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPointAfter(op);
+    results.push_back(multiply(rewriter, op.getLoc(), gradient, inverse,
                                typeOf(result).getElementType()));
   }
   if (!isChecked) {
@@ -177,7 +181,9 @@ LogicalResult LowerClip::matchAndRewrite(ClipByGlobalNormOp op,
     // Of a gradient that is unscaled, what it is unscaled from: that is in
     // memory, and its kernel looks for what is not finite already.
     SmallVector<Value> factors;
+    OpBuilder::InsertionGuard guard(rewriter);
     if (auto unscale = gradient.getDefiningOp<UnscaleOp>()) {
+      rewriter.setInsertionPoint(unscale);
       factors.push_back(
           invert(rewriter, markOrigin(unscale), unscale.getScale()));
       gradient = unscale.getGrads()[cast<OpResult>(gradient).getResultNumber()];
@@ -205,7 +211,7 @@ LogicalResult LowerClip::matchAndRewrite(ClipByGlobalNormOp op,
       });
   SmallVector<Value> results;
   for (Value gradient : op.getGrads())
-    results.push_back(multiply(rewriter, loc, gradient, factor,
+    results.push_back(multiply(rewriter, op.getLoc(), gradient, factor,
                                typeOf(gradient).getElementType()));
   results.push_back(norm);
   rewriter.replaceOp(op, results);

@@ -22,7 +22,8 @@ func.func @train_step(
   %loss = mpcomm.reduce sum %square, dims = [0] : (tensor<4xf32>) -> tensor<f32>
   // CHECK: %[[S:.*]] = arith.constant dense<4.0{{.*}}> : tensor<f32>
   // The derivative of tanh is not scaled, though it too is of the backward pass.
-  // CHECK: %[[TT:.*]] = arith.mulf %[[T:.*]], %[[T]] : tensor<4xf32>
+  // CHECK: %[[T:.*]] = math.tanh
+  // CHECK: %[[TT:.*]] = arith.mulf %[[T]], %[[T]] : tensor<4xf32>
   // CHECK-NEXT: %[[LOCAL:.*]] = arith.subf %{{.*}}, %[[TT]]
   %tt = arith.mulf %t, %t : tensor<4xf32>
   %local = arith.subf %one, %tt : tensor<4xf32>
@@ -53,6 +54,7 @@ func.func @train_step(
     %z: tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "z"},
     %o: tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "o"},
     %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 0.1 : f32},
+    %mask: tensor<2xi1> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "mask"},
     %outside: tensor<2xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "outside"},
     %y: tensor<4xi64> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "y"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
@@ -66,14 +68,18 @@ func.func @train_step(
   %loss1 = arith.mulf %loss0, %quarter : tensor<f32>
   %loss = arith.addf %loss0, %loss1 : tensor<f32>
   // CHECK: %[[S:.*]] = arith.constant dense<4.0{{.*}}> : tensor<f32>
+  // CHECK: %[[B:.*]] = mpcomm.broadcast_in_dim %[[S]], dims = [] : (tensor<f32>) -> tensor<2xf32>
+  // CHECK: %[[O:.*]] = arith.mulf %{{.*}}, %[[B]] : tensor<2xf32>
   // CHECK-DAG: mpcomm.cross_entropy_grad %[[S]],
   // CHECK-DAG: %[[QS:.*]] = arith.mulf %{{.*}}, %[[S]] : tensor<f32>
   // CHECK-DAG: mpcomm.cross_entropy_grad %[[QS]],
   %d0 = mpcomm.cross_entropy_grad %one, %w, %y, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
   %d1 = mpcomm.cross_entropy_grad %quarter, %w, %y, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
-  %d = arith.addf %d0, %d1 : tensor<4x2xf32>
-  // CHECK: %[[B:.*]] = mpcomm.broadcast_in_dim %[[S]], dims = [] : (tensor<f32>) -> tensor<2xf32>
-  // CHECK: %[[O:.*]] = arith.mulf %{{.*}}, %[[B]] : tensor<2xf32>
+  // A choice by a mask that was broadcast.
+  %sum = arith.addf %d0, %d1 : tensor<4x2xf32>
+  %none = arith.constant dense<0.0> : tensor<4x2xf32>
+  %which = mpcomm.broadcast_in_dim %mask, dims = [1] : (tensor<2xi1>) -> tensor<4x2xi1>
+  %d = arith.select %which, %sum, %none : tensor<4x2xi1>, tensor<4x2xf32>
   // CHECK: mpcomm.unscale(%{{.*}}, %{{.*}}, %[[O]])
   %w1 = mpcomm.sgd_update %w, %d, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
   %z1 = mpcomm.sgd_update %z, %zero, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>

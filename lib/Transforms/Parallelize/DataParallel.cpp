@@ -155,10 +155,22 @@ LogicalResult DataParallel::collect(OpOperand &use, func::FuncOp step,
   return success();
 }
 
+/// The use of a gradient that is to see the mean: where it is only widened for
+/// its update, that of the narrow one, which then travels.
+static OpOperand *getNarrowUse(OpOperand *use) {
+  auto widen = use->get().getDefiningOp<arith::ExtFOp>();
+  while (widen && widen->hasOneUse()) {
+    use = &widen.getInMutable();
+    widen = use->get().getDefiningOp<arith::ExtFOp>();
+  }
+  return use;
+}
+
 LogicalResult DataParallel::collectGradients(func::FuncOp step,
                                              const RankVariance &variance) {
   for (OptimizerOpInterface op : variance.getOptimizers())
-    for (OpOperand *use : op.getGradientOperands()) {
+    for (OpOperand *operand : op.getGradientOperands()) {
+      OpOperand *use = getNarrowUse(operand);
       Value gradient = use->get();
       if (!variance.varies(gradient)) {
         ++alike;

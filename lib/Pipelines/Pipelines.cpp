@@ -10,7 +10,6 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "mpcomm/Analysis/PrecisionPolicy.h"
-#include "mpcomm/Analysis/PrecisionPolicy.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -51,6 +50,11 @@ static bool parseLossScale(const CompileOptions &options,
   return known.has_value();
 }
 
+/// Wire types of which blocks have scales: whole buckets are compressed.
+static bool isScaledWire(StringRef wire) {
+  return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2";
+}
+
 FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (target != "cpu") {
     reason = "cannot compile for target '" + target + "': expected cpu";
@@ -77,10 +81,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "at least 0";
     return failure();
   }
-  std::string expected;
-  if (!precision.empty() && !isPolicyValue("policy", precision, expected)) {
-    reason = "cannot compile for precision '" + precision + "': expected " +
-             expected;
+  if (!wire.empty() && wire != "f32" && wire != "f16" && wire != "bf16" &&
+      !isScaledWire(wire)) {
+    reason = "cannot send gradients as '" + wire +
+             "': expected f32, f16, bf16, i8, f8E4M3FN or f8E5M2";
     return failure();
   }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
@@ -110,16 +114,10 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   casts.cluster = options.cluster;
   passes.addPass(createInsertCastsPass(casts));
 
-  // Before gradients meet: in the type that they have then they travel.
-  InsertCastsPassOptions casts;
-  casts.policy = options.precision;
-  casts.policyFile = options.precisionFile;
-  casts.cluster = options.cluster;
-  passes.addPass(createInsertCastsPass(casts));
-
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
-  dataParallel.wire = options.wire;
+  if (!isScaledWire(options.wire))
+    dataParallel.wire = options.wire;
   dataParallel.averaging = options.averaging;
   passes.addPass(createDataParallelPass(dataParallel));
   passes.addPass(createVerifyRankProgramsPass());
@@ -146,6 +144,11 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   // Another order may take more memory, which only the schedule bounds.
   combine.reorder = options.overlap && options.memoryBytes == 0;
   passes.addPass(createCombineCollectivesPass(combine));
+  if (isScaledWire(options.wire)) {
+    CompressCollectivesPassOptions compress;
+    compress.type = options.wire;
+    passes.addPass(createCompressCollectivesPass(compress));
+  }
   // How a bucket travels depends on its size. The parts of what is decomposed
   // wait for one another: only a schedule hides them.
   if (options.overlap) {

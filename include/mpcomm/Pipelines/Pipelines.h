@@ -51,21 +51,10 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "profile-file",
       llvm::cl::desc("Measured times of ops, which replace the cluster's"),
       llvm::cl::init("")};
-  Option<std::string> precision{
-      *this, "precision",
-      llvm::cl::desc("What runs and is stored in fewer than 32 bits: none, "
-                     "bf16, f16 or fp8; empty: what the file says, else "
-                     "mpcomm.precision of the module, else none"),
-      llvm::cl::init("")};
-  Option<std::string> precisionFile{
-      *this, "precision-file",
-      llvm::cl::desc("JSON file with a precision, and exceptions by op and by "
-                     "parameter"),
-      llvm::cl::init("")};
   Option<std::string> wire{
       *this, "wire",
-      llvm::cl::desc("Type in which gradients travel: f32, f16, bf16; empty: "
-                     "their own"),
+      llvm::cl::desc("Type in which gradients travel: f32, f16, bf16, or i8, "
+                     "f8E4M3FN, f8E5M2 with a scale a block; empty: their own"),
       llvm::cl::init("")};
   Option<Averaging> averaging{
       *this, "average", llvm::cl::desc("When gradients are divided by ranks"),

@@ -616,6 +616,64 @@ def CombineCollectivesPass
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def CompressCollectivesPass
+    : Pass<"mpcomm-compress-collectives", "::mlir::ModuleOp"> {
+  let summary = "Sends the terms of sums in fewer bits, and sums them in f32";
+  let description = [{
+    An all_reduce of floats (`sum` or `mean`) becomes an all_to_all of encoded
+    shares, a sum in f32 on the rank whose share it is, and an all_gather of the
+    encoded sum: the volume of a ring, and two roundings whatever the number of
+    ranks, where a ring that keeps partial sums in the type on the wire rounds
+    once a rank. Operands are laid in one row, filled up to whole blocks.
+
+    `type` is how elements travel: `f16` and `bf16` by a cast; `i8`, `f8E4M3FN`
+    and `f8E5M2` with a scale in f32 for each `block` elements, the largest
+    magnitude of the block over the format's. Empty: what has `wire` or elements
+    of 16 bits and `accumulate f32` travels so, and the rest is left alone; that
+    is for networks that reduce in the type on the wire. Smaller all_reduces
+    than `min-bytes` are left alone: they cost latency, not volume.
+
+    Assumes: synchronous collectives; run it behind
+    `mpcomm-combine-collectives`.
+
+    Guarantees: all ranks get the same bits. With i8, an element of a sum is off
+    by at most half of the sum of the ranks' scales of its block and half of the
+    sum's scale. A block with an element that is not finite becomes NaN. Linear
+    in the number of ops.
+
+    Numerics: lossy; with an empty `type` as the op says.
+
+    Example: with `type=i8 block=4 min-bytes=0` on 2 ranks
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] sum : tensor<16xf32>
+    ```
+    becomes, with scales s and payloads q,
+    ```mlir
+    %q2 = mpcomm.all_to_all(%q) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<2x2x4xi8>) -> tensor<2x2x4xi8>
+    %s2 = mpcomm.all_to_all(%s) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    ...
+    %sum = mpcomm.reduce sum %terms, dims = [0] : (tensor<2x2x4xf32>) -> tensor<2x4xf32>
+    ...
+    %q4 = mpcomm.all_gather(%q3) on @mesh axes ["dp"] dim = 0 : (tensor<2x4xi8>) -> tensor<4x4xi8>
+    %s4 = mpcomm.all_gather(%s3) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<4xf32>
+    ```
+
+    Counts: a remark `Compressed` for each (bytes before and after).
+  }];
+  let options = [
+    Option<"type", "type", "std::string", "\"\"",
+           "How elements travel: f16, bf16, i8, f8E4M3FN or f8E5M2; empty: as "
+           "the op says">,
+    Option<"block", "block", "int64_t", "256",
+           "Elements that share a scale, and least of a rank's share">,
+    Option<"minBytes", "min-bytes", "int64_t", "65536",
+           "Fewest bytes of an all_reduce that is compressed">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 def DecomposeCollectivesPass
     : Pass<"mpcomm-decompose-collectives", "::mlir::ModuleOp"> {
   let summary = "Reduces in two levels where the cluster has two and that is "

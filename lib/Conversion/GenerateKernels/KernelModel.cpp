@@ -45,7 +45,7 @@ bool isSupportedInBody(Operation *op) {
 
 static bool isSupportedType(Type type) {
   if (type.isIndex() || type.isF16() || type.isBF16() || type.isF32() ||
-      type.isF64())
+      type.isF64() || isa<Float8E4M3FNType, Float8E5M2Type>(type))
     return true;
   auto integer = dyn_cast<IntegerType>(type);
   return integer &&

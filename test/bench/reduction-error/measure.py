@@ -90,7 +90,7 @@ def ours(a, folder, parts):
     with open(path("step.mlir"), "w") as file:
         file.write(STEP.format(n=count))
     subprocess.run([a.mpcomm_compile, path("step.mlir"), "-o", path("step.so"), "--np", str(ranks),
-                    "--options=wire=bf16"], check=True)
+                    "--options=wire=" + a.wire], check=True)
     write_tensors(path("w"), {"w": ([count], [0.0] * count)})
     write_tensors(path("x"), {"x": ([ranks, count], [v for part in parts for v in part])})
     subprocess.run([a.mpcomm_run, path("step.so"), "--weights", path("w"), "--data", path("x"),
@@ -122,6 +122,7 @@ def main():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--ranks", default="2,4,8,16,32,64")
     p.add_argument("--count", type=int, default=16384, help="elements of the gradient")
+    p.add_argument("--wire", default="bf16", help="type in which ours travels")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--mpcomm-compile", default="mpcomm-compile")
     p.add_argument("--mpcomm-run", default="mpcomm-run")

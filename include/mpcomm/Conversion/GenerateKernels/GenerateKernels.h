@@ -25,6 +25,10 @@ namespace mpcomm {
 /// vectors) become arithmetic.
 void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns);
 
+/// More of them: casts between f8E4M3FN or f8E5M2 and wider floats become
+/// arithmetic on their bits, exact and rounding to nearest even.
+void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns);
+
 /// From what `mpcomm-generate-kernels` makes to the LLVM dialect. Functions
 /// take bare pointers, one a buffer. `passes` runs on the module; functions
 /// that are not kernels must be free of tensors by then.

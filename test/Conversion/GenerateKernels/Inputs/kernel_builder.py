@@ -23,6 +23,8 @@ NUMPY = {
     "bf16": np.uint16,
     "i1": np.uint8,
     "i8": np.int8,
+    "f8E4M3FN": np.uint8,
+    "f8E5M2": np.uint8,
     "i32": np.int32,
     "i64": np.int64,
 }

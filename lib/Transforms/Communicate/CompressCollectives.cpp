@@ -1,0 +1,216 @@
+//===- CompressCollectives.cpp - reductions in fewer bits, summed in f32 --===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each rank gets its share of everybody's encoded values, decodes and sums them
+// in f32, encodes the sum once, and gives it to all: two roundings whatever the
+// number of ranks, at the volume of a ring. All ranks decode the same bytes, so
+// that results are alike.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/Communicator.h"
+#include "Communicate/WireFormat.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Analysis/CostModel.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Transforms/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_COMPRESSCOLLECTIVESPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-compress-collectives"
+
+using namespace mlir;
+using namespace mpcomm;
+using mpcomm::detail::countElements;
+
+namespace {
+
+class CompressCollectives
+    : public mpcomm::impl::CompressCollectivesPassBase<CompressCollectives> {
+public:
+  using CompressCollectivesPassBase::CompressCollectivesPassBase;
+  void runOnOperation() override;
+
+private:
+  std::optional<WireFormat> getFormat(AllReduceOp op) const;
+  Value layOut(OpBuilder &builder, AllReduceOp op, int64_t padded) const;
+  Encoded exchange(OpBuilder &builder, AllReduceOp op,
+                   const Encoded &mine) const;
+  Encoded gather(OpBuilder &builder, AllReduceOp op, int64_t ranks,
+                 const Encoded &mine) const;
+  void handOut(OpBuilder &builder, AllReduceOp op, Value row) const;
+  void rewrite(AllReduceOp op, const WireFormat &wire, int64_t ranks) const;
+};
+
+} // namespace
+
+/// How the op's operands are to travel; nothing where they stay as they are.
+std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
+  bool isSum = op.getReduction() == Reduction::Sum ||
+               op.getReduction() == Reduction::Mean;
+  bool areFloats = llvm::all_of(op.getInputs(), [](Value input) {
+    auto element = dyn_cast<FloatType>(getElementTypeOrSelf(input.getType()));
+    return element && element.getWidth() <= 32;
+  });
+  if (!isSum || !areFloats || !isMovableCollective(op) ||
+      CostModel::getWireBytes(op) < minBytes)
+    return std::nullopt;
+  if (!type.empty())
+    return WireFormat::get(op.getContext(), type);
+  // What is to travel in 16 bits and be summed in f32.
+  Type element = getElementTypeOrSelf(op.getInputs().front().getType());
+  Type travels = op.getWire().value_or(element);
+  bool isAlike = llvm::all_of(op.getInputs(), [&](Value input) {
+    return getElementTypeOrSelf(input.getType()) == element;
+  });
+  bool sumsWider = op.getAccumulate() && op.getAccumulate()->isF32();
+  if (!isAlike || travels.getIntOrFloatBitWidth() != 16 || !sumsWider)
+    return std::nullopt;
+  return WireFormat(travels);
+}
+
+/// All operands as one row of f32, filled up with zeros.
+Value CompressCollectives::layOut(OpBuilder &builder, AllReduceOp op,
+                                  int64_t padded) const {
+  Location loc = op.getLoc();
+  Type f32 = builder.getF32Type();
+  SmallVector<Value> rows;
+  int64_t elements = 0;
+  for (Value input : op.getInputs()) {
+    int64_t count = countElements(input.getType());
+    rows.push_back(
+        reshapeTo(builder, loc, castFloat(builder, loc, input, f32), count));
+    elements += count;
+  }
+  if (padded > elements) {
+    auto rest = RankedTensorType::get(padded - elements, f32);
+    rows.push_back(arith::ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(rest, builder.getZeroAttr(f32))));
+  }
+  if (rows.size() == 1)
+    return rows.front();
+  return ConcatenateOp::create(builder, loc, RankedTensorType::get(padded, f32),
+                               rows, /*dim=*/0);
+}
+
+/// Block r along the first dimension goes to rank r.
+Encoded CompressCollectives::exchange(OpBuilder &builder, AllReduceOp op,
+                                      const Encoded &mine) const {
+  auto send = [&](Value value) -> Value {
+    IntegerAttr first = builder.getI64IntegerAttr(0);
+    return AllToAllOp::create(builder, op.getLoc(), value.getType(), value,
+                              op.getMeshAttr(), op.getAxesAttr(), first, first);
+  };
+  return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
+}
+
+Encoded CompressCollectives::gather(OpBuilder &builder, AllReduceOp op,
+                                    int64_t ranks, const Encoded &mine) const {
+  auto send = [&](Value value) -> Value {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape.front() *= ranks;
+    return AllGatherOp::create(builder, op.getLoc(), type.clone(shape), value,
+                               op.getMeshAttr(), op.getAxesAttr(),
+                               builder.getI64IntegerAttr(0));
+  };
+  return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
+}
+
+/// Gives each result its part of the row.
+void CompressCollectives::handOut(OpBuilder &builder, AllReduceOp op,
+                                  Value row) const {
+  Location loc = op.getLoc();
+  auto rowType = cast<RankedTensorType>(row.getType());
+  int64_t begin = 0;
+  for (Value result : op.getOutputs()) {
+    auto resultType = cast<RankedTensorType>(result.getType());
+    int64_t count = resultType.getNumElements();
+    Value part = row;
+    if (count != rowType.getNumElements())
+      part = SliceOp::create(
+          builder, loc, rowType.clone({count}), row, ArrayRef<int64_t>(begin),
+          ArrayRef<int64_t>(begin + count), ArrayRef<int64_t>(1));
+    begin += count;
+    part = reshapeTo(builder, loc, part, resultType.getShape());
+    result.replaceAllUsesWith(
+        castFloat(builder, loc, part, resultType.getElementType()));
+  }
+}
+
+void CompressCollectives::rewrite(AllReduceOp op, const WireFormat &wire,
+                                  int64_t ranks) const {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  int64_t elements = 0;
+  for (Value input : op.getInputs())
+    elements += countElements(input.getType());
+  // As many whole blocks for each rank.
+  int64_t blocks = llvm::divideCeil(elements, ranks * block);
+  int64_t padded = ranks * blocks * block;
+  Value row = layOut(builder, op, padded);
+
+  Value shares = reshapeTo(builder, loc, row, {ranks, blocks, block});
+  Encoded received = exchange(builder, op, wire.encode(builder, loc, shares));
+  auto shareType = RankedTensorType::get({blocks, block}, builder.getF32Type());
+  Value sum = ReduceOp::create(builder, loc, shareType, Reduction::Sum,
+                               wire.decode(builder, loc, received),
+                               ArrayRef<int64_t>(0));
+  if (op.getReduction() == Reduction::Mean) {
+    auto part = DenseElementsAttr::get(
+        shareType, builder.getF32FloatAttr(1.0f / static_cast<float>(ranks)));
+    sum = arith::MulFOp::create(builder, loc, sum,
+                                arith::ConstantOp::create(builder, loc, part));
+  }
+  Encoded all = gather(builder, op, ranks, wire.encode(builder, loc, sum));
+  handOut(builder, op,
+          reshapeTo(builder, loc, wire.decode(builder, loc, all), padded));
+
+  auto function = op->getParentOfType<FunctionOpInterface>();
+  remark::passed(op.getLoc(),
+                 remark::RemarkOpts::name("Compressed")
+                     .category(DEBUG_TYPE)
+                     .function(function ? function.getName() : StringRef()))
+      << remark::metric("bytes", CostModel::getWireBytes(op))
+      << remark::metric("compressed", wire.getBytes(padded, block));
+  op.erase();
+}
+
+void CompressCollectives::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (!type.empty() && !WireFormat::get(&getContext(), type)) {
+    module.emitError() << "cannot send as '" << type.getValue()
+                       << "', expected f16, bf16, i8, f8E4M3FN or f8E5M2";
+    return signalPassFailure();
+  }
+  if (block < 1 || block > (1 << 20) || minBytes < 0) {
+    module.emitError() << "expected a block of 1 to " << (1 << 20)
+                       << " elements and at least 0 bytes, got "
+                       << int64_t(block) << " and " << int64_t(minBytes);
+    return signalPassFailure();
+  }
+  SmallVector<AllReduceOp> ops;
+  module.walk([&](AllReduceOp op) { ops.push_back(op); });
+  bool changed = false;
+  for (AllReduceOp op : ops) {
+    std::optional<WireFormat> wire = getFormat(op);
+    FailureOr<int64_t> ranks =
+        cast<CollectiveOpInterface>(op.getOperation()).getGroupSize();
+    if (!wire || failed(ranks) || *ranks < 2)
+      continue;
+    rewrite(op, *wire, *ranks);
+    changed = true;
+  }
+  if (!changed)
+    markAllAnalysesPreserved();
+}

@@ -283,6 +283,8 @@ Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
     });
     return {};
   }
+  if (isConvolution(d) && WindowProduct::prefers(d))
+    return product.run(d, a, b, c);
 #ifdef MPRT_HAVE_DNNL
   if (isConvolution(d)) {
     bool done = false;
@@ -305,6 +307,8 @@ Expected<const char *> Window::describePlan(const mprt_window_desc &d) {
     return error;
   if (d.input[0] == 0)
     return "nothing to do";
+  if (isConvolution(d) && WindowProduct::prefers(d))
+    return "product";
 #ifdef MPRT_HAVE_DNNL
   if (isConvolution(d)) {
     bool done = false;

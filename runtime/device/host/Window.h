@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Convolutions are oneDNN's where the runtime was built with it, and products
-// of gathered windows otherwise and for types that the library does not have.
+// Convolutions with many channels for their positions are one matrix product;
+// others are oneDNN's where the runtime was built with it, and products sample
+// by sample otherwise and for types that the library does not have.
 // Pools are loops over channels. Which way is taken is a function of the
 // descriptor and the processor alone, so that results repeat bit for bit.
 //
@@ -16,6 +17,7 @@
 #define MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
 
 #include "../../core/Error.h"
+#include "WindowProduct.h"
 
 #include <cstdint>
 #include <memory>
@@ -38,8 +40,8 @@ public:
   Error run(const mprt_window_desc &desc, const void *a, const void *b,
             void *c);
 
-  /// How `desc` is computed: "oneDNN", "built-in", "converted" (16-bit operands
-  /// widened first), "nothing to do".
+  /// How `desc` is computed: "product" (of gathered windows), "oneDNN",
+  /// "built-in", "converted" (16-bit operands widened first), "nothing to do".
   Expected<const char *> describePlan(const mprt_window_desc &desc);
 
   /// Floating-point operations of `desc`.
@@ -51,6 +53,7 @@ private:
   template <typename T>
   Error runBuiltin(const mprt_window_desc &desc, const T *a, const T *b, T *c);
 
+  WindowProduct product;
   std::unique_ptr<DnnlWindow> dnnl;
   /// Scratch for each of the operands, for gathered windows and for products.
   /// They grow to the greatest need and stay.

@@ -47,8 +47,14 @@ sys.path.insert(0, os.path.join(HERE, "Inputs"))
 import ddp_rank  # noqa: E402  (no PyTorch until it runs)
 
 # model: (options of the model file, samples of a rank, timed steps)
-MODELS = {"gpt": ({}, 8, 60), "mlp": ({}, 64, 1000)}
+MODELS = {"gpt": ({}, 8, 60), "mlp": ({}, 64, 1000),
+          "resnet18": ({"model": "resnet18", "image": 64}, 8, 60)}
+FILES = {"resnet18": "resnet"}  # where it is not the model's name
 WARMUP = 5
+
+
+def model_file(model):
+    return os.path.join(EXAMPLES, FILES.get(model, model) + ".py")
 
 
 def peer_environment(words):
@@ -76,7 +82,7 @@ def tcmalloc():
 
 def run_peer(model, workload, steps, config, a):
     with tempfile.TemporaryDirectory() as folder:
-        job = {"file": os.path.join(EXAMPLES, model + ".py"), "workload": workload,
+        job = {"file": model_file(model), "workload": workload,
                "batch": MODELS[model][1], "steps": steps, "warmup": WARMUP,
                "words": config.split("+"), "out": os.path.join(folder, "r")}
         ddp_rank.launch(job, a.ranks, peer_environment(job["words"]), a.timeout)
@@ -92,7 +98,7 @@ def prepare(model, folder, a):
     """Imports the model; the runner compiles it on each start, outside of the time."""
     options, batch, _ = MODELS[model]
     stem = os.path.join(folder, model)
-    subprocess.run([a.mpcomm_import, os.path.join(EXAMPLES, model + ".py"),
+    subprocess.run([a.mpcomm_import, model_file(model),
                     *[f"-O{k}={v}" for k, v in options.items()], "--batch", str(batch),
                     "-o", stem + ".mlir", "--weights", stem + ".w", "--data",
                     stem + ".d"], check=True)
@@ -198,7 +204,7 @@ def main():
         for model in a.models.split(","):
             steps = a.steps or MODELS[model][2]
             workload = os.path.join(folder, model + ".pt")
-            ddp_rank.save(os.path.join(EXAMPLES, model + ".py"), MODELS[model][0],
+            ddp_rank.save(model_file(model), MODELS[model][0],
                           workload)
             jobs = [("DDP " + c, run_peer, (model, workload, steps, c, a))
                     for c in configs]

@@ -15,10 +15,12 @@ import struct
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from philox import mask
+
 COMPILE, RUN, FOLDER = sys.argv[1:]
 ROWS, COLUMNS = 37, 21  # no multiples of a vector
 P, FORWARD, OTHER = 0.3, 3, 4294967295
-M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 STEP = """
 func.func @train_step(
@@ -46,47 +48,6 @@ func.func @train_step(
   return %%loss, %%f1, %%b1, %%o1 : tensor<f32>, tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>, tensor<%(r)dx%(c)dxf32>
 }
 """
-
-
-def philox(counter, key):
-    """As the paper's figure has it: ten rounds, the key raised after each."""
-    (a, b, c, d), (k, l) = counter, key
-    for _ in range(10):
-        high = (0xD2511F53 * a) >> 32, (0xCD9E8D57 * c) >> 32
-        low = (0xD2511F53 * a) & M32, (0xCD9E8D57 * c) & M32
-        a, b, c, d = high[1] ^ b ^ k, low[1], high[0] ^ d ^ l, low[0]
-        k, l = (k + 0x9E3779B9) & M32, (l + 0xBB67AE85) & M32
-    return a, b, c, d
-
-
-# Salmon et al., kat_vectors of Random123.
-PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
-assert philox((0,) * 4, (0,) * 2) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
-assert philox((M32,) * 4, (M32,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
-assert philox(*PI) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
-
-
-class SplitMix:
-    def __init__(self, state):
-        self.state = state
-
-    def next(self):
-        self.state = (self.state + 0x9E3779B97F4A7C15) & M64
-        z = self.state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & M64
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & M64
-        return z ^ (z >> 31)
-
-
-def mask(seed, step, rank, ranks, number):
-    """0 or 1 / (1 - p) for each element, as one rank draws them in one step."""
-    mixed = SplitMix(seed).next()
-    word = SplitMix(mixed ^ (step * ranks + rank)).next()
-    key = word & M32, word >> 32
-    kept = struct.unpack("f", struct.pack("f", 1 / (1 - P)))[0]
-    threshold = int(P * 2**32)
-    return [kept if philox((e, 0, number, 0), key)[0] >= threshold else 0.0
-            for e in range(ROWS * COLUMNS)]  # fmt: skip
 
 
 def path(name):
@@ -142,7 +103,7 @@ def main():
                 "--steps", "1", "--seed", str(seed), "--save-weights", path("out"), "--quiet")  # fmt: skip
             found = read("out")
             for name, number in ("forward", FORWARD), ("backward", FORWARD), ("other", OTHER):
-                masks = [mask(seed, 0, rank, ranks, number) for rank in range(ranks)]
+                masks = [mask(seed, 0, rank, ranks, number, P, ROWS * COLUMNS) for rank in range(ranks)]
                 # A mean of two is exact; the parameter is minus the gradient.
                 want = [-sum(values) / ranks for values in zip(*masks)]
                 if list(found[name]) != want:

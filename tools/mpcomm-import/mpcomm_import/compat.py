@@ -73,11 +73,18 @@ def tensor_meta(node):
     return tuple(meta.shape), meta.dtype
 
 
+def whole_dropout(input, p=0.5, training=True, inplace=False):
+    """torch.nn.functional.dropout as one operator, which it is on a GPU alone."""
+    if not training or p == 0:
+        return input
+    return torch.native_dropout(input, p, True)[0]
+
+
 @contextlib.contextmanager
 def plain_modules(model):
     """Tracing without the shortcuts that hide what a module computes: attention
-    is matrix products and a softmax, activations are not in place, and the mean of
-    an image does not look at its strides."""
+    is matrix products and a softmax, activations are not in place, the mean of an
+    image does not look at its strides, and dropout is one operator."""
     inplace = [m for m in model.modules() if getattr(m, "inplace", None) is True]
     mha = getattr(torch.backends, "mha", None)
     fast = mha.get_fastpath_enabled() if mha is not None else None
@@ -93,9 +100,12 @@ def plain_modules(model):
                  m.output_size in (1, (1, 1), [1, 1])]
         for m in means:
             m.forward = lambda x: x.mean((-2, -1), keepdim=True)
+        dropout = torch.nn.functional.dropout
+        torch.nn.functional.dropout = whole_dropout
         try:
             yield
         finally:
+            torch.nn.functional.dropout = dropout
             for m in inplace:
                 m.inplace = True
             for m in means:

@@ -72,6 +72,7 @@ class Converter:
         self.updates = {}  # (kind, name) -> View of the next value
         self.env, self.refused = {}, {}
         self.node = None
+        self.seed, self.drawn = None, 0  # see aten_random.py
 
     # --- for the translations ---
 
@@ -97,6 +98,12 @@ class Converter:
         if kind != "buffer":
             raise Unsupported(f"writes to a {kind}")
         self.updates[kind, name] = self.env[target] = self.view(value)
+
+    def random_seed(self):
+        """The Value that random numbers of a step are drawn from, an argument."""
+        if self.seed is None:
+            self.seed = Value(Type((2,), "i32"), None, "seed")
+        return self.seed
 
     def scalar(self, value, dtype):
         return View.of(self.builder.constant(value, Type((), dtype)))
@@ -179,7 +186,7 @@ class Converter:
         name = compat.op_name(node.target)
         if compat.is_update(node):
             return self.write_input(node, args)
-        if compat.is_random(node.target):
+        if compat.is_random(node.target) and find_translation(name) is None:
             return self.refuse(node, name, "draws random numbers; for dropout "
                                "use p = 0")
         if all_constant(args) and all_constant(list(kwargs.values())) and \

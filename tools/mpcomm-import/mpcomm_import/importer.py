@@ -12,7 +12,8 @@ import dataclasses
 import torch
 
 from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
-               aten_neural, aten_pointwise, aten_vision, safetensors)
+               aten_neural, aten_pointwise, aten_random, aten_vision,
+               safetensors)
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
 from .ir import Argument, Builder, Function, Result, Type
@@ -105,6 +106,14 @@ class Graph:
     def constants(self):
         return {n: t for n, (_, t) in self.converter.constants.items()}
 
+    def seeds(self):
+        """The argument that random numbers are drawn from, if any are."""
+        if self.converter.seed is None:
+            return []
+        argument = Argument("rng", "rng.seed", self.converter.seed.type)
+        argument.value = self.converter.seed
+        return [argument]
+
     def batch(self):
         return [self.arguments["batch", n] for n in self.workload.dataset]
 
@@ -174,7 +183,7 @@ def train_function(workload, names, rules, rates, warnings):
     name_gradients(grad_of)
     function.arguments = [graph.arguments["parameter", n] for n in grad_of]
     function.arguments += list(states.values()) + ([step] if step else [])
-    function.arguments += graph.buffers() + rates + graph.batch()
+    function.arguments += graph.buffers() + rates + graph.seeds() + graph.batch()
     return graph
 
 
@@ -235,9 +244,12 @@ def check_ranges(workload, function):
 
 
 def dropout_modules(model):
-    """[(name, operator)] of modules that would draw random numbers."""
+    """[(name, operator)] of modules that would draw random numbers in a way that
+    has no op: whole channels, or within attention."""
     found = []
     for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout):
+            continue
         if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
             found.append((name, "aten.dropout"))
         elif isinstance(module, torch.nn.MultiheadAttention) and module.dropout > 0:

@@ -162,6 +162,11 @@ def print_windows(*names):
     return make
 
 
+def print_dropout(op, args):
+    a = op.attributes
+    return f"{', '.join(args)}, p = {decimal(a['p'])}, id = {a['id']} : {functional(op)}"
+
+
 def print_batch_norm(op, args):
     a = op.attributes
     return (f"{', '.join(args)}, eps = {decimal(a['eps'])}, "
@@ -211,6 +216,8 @@ PRINTERS = {
     "mpcomm.batch_norm_training": print_batch_norm,
     "mpcomm.batch_norm_inference": print_batch_norm,
     "mpcomm.batch_norm_grad": print_batch_norm,
+    "mpcomm.dropout": print_dropout,
+    "mpcomm.dropout_grad": print_dropout,
     "mpcomm.sgd_update": print_floats("momentum", "weight_decay"),
     "mpcomm.adamw_update": print_floats("beta1", "beta2", "eps", "weight_decay"),
 }

@@ -23,9 +23,9 @@ class Net(nn.Module):
 def workload(kind="unsupported"):
     model = Net() if kind == "unsupported" else nn.Sequential(nn.Linear(64, 10))
     if kind == "dropout":
-        model.append(nn.Dropout(0.25))
+        model.append(nn.AlphaDropout(0.25))
     if kind == "functional_dropout":
-        model.append(Function(lambda x: F.dropout(x, 0.5)))
+        model.append(Function(lambda x: F.alpha_dropout(x, 0.5, True)))
     if kind == "pair":
         model.append(Function(lambda x: (x, x)))
     if kind == "dynamic":

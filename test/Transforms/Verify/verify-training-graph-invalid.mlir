@@ -198,3 +198,19 @@ func.func @train_step(%p: tensor<f32> {mpcomm.role = #mpcomm.role<parameter>, mp
 }
 // expected-error@+1 {{'func.func' op has no body, expected one}}
 func.func private @evaluate()
+
+// -----
+
+// What starts as a copy is state of floats, of a parameter's shape.
+// expected-error@+3 {{'func.func' op has argument #1 'a' of type 'tensor<3xbf16>' as a copy of "w", expected the name of a parameter of floats of its shape}}
+// expected-error@+2 {{'func.func' op has argument #2 'b' of type 'tensor<4xbf16>' as a copy of "a", expected the name of a parameter of floats of its shape}}
+// expected-error@+1 {{'func.func' op has 'mpcomm.copy_of' on argument #3 'c', expected it on state of floats other than a parameter, without a default}}
+func.func @train_step(%w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+                      %a: tensor<3xbf16> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "a", mpcomm.copy_of = "w"},
+                      %b: tensor<4xbf16> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b", mpcomm.copy_of = "a"},
+                      %c: tensor<4xi32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "c", mpcomm.copy_of = "w"},
+                      %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %loss = mpcomm.reduce sum %x, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

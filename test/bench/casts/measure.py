@@ -22,13 +22,17 @@ training step executes, forward, backward and update; each is a pass over memory
 of its own. What elementwise kernels convert inside (a sum of a bf16 and an f32
 tensor) the profiler does not show, and is not counted.
 
-Ours: `casts` are arith.truncf and arith.extf in the compiled graph. Most of them
-are inside the kernel that makes or reads the value: they convert in registers
-and move no bytes, as PyTorch's conversions inside kernels. What is compared with
-autocast is what `alone` in the remark counts: casts that no such kernel does.
+Ours: casts in the compiled graph are arith.truncf and arith.extf. Most of them are
+inside the kernel that makes or reads the value: they convert in registers and move
+no bytes, as PyTorch's conversions inside kernels. What is compared with autocast
+is what the lowered program launches: kernels that do nothing but cast. (A sum over
+rows is complete when its kernel ends: the gradient of a bias is cast by another.)
+
 Bytes are those of the f32 side. Counts do not depend on the sizes, bytes do."""
 
 import argparse
+import json
+import math
 import os
 import re
 import subprocess
@@ -91,17 +95,42 @@ def autocast(options):
     return casts.count, casts.bytes
 
 
+def elements(shape):
+    return math.prod(int(n) for n in shape.split("x")[:-1])
+
+
+def launched(program):
+    """Casts that the lowered program launches as kernels, and their bytes."""
+    count = size = 0
+    for name, arguments, body in re.findall(
+            r"func\.func private @(\w+)\((.*?)\) .*?\{\n(.*?)\n  \}\n", program, re.S):
+        ops = set(re.findall(r"(?:arith|math)\.\w+", body)) - {"arith.constant"}
+        if ops and ops <= {"arith.truncf", "arith.extf"}:
+            launches = len(re.findall(rf"mprt\.launch @{name}\b", program))
+            count += launches
+            size += launches * 4 * max(map(elements, re.findall(r"tensor<([^>]*)>",
+                                                                arguments)))
+    return count, size
+
+
 def ours(options, tools, folder):
-    step = os.path.join(folder, "step.mlir")
+    step, program = (os.path.join(folder, x) for x in ("step.mlir", "program.mlir"))
     subprocess.run([tools[0], os.path.join(checks.EXAMPLES, "gpt.py"), "-o", step]
                    + [f"-O{k}={v}" for k, v in options.items()], check=True)
+    # As on a machine whose 16-bit products are fast, whatever this one is.
+    policy = os.path.join(folder, "policy.json")
+    with open(policy, "w") as file:
+        json.dump({"schema": "mpcomm-precision-1", "policy": "bf16",
+                   "compute": "low"}, file)
     run = subprocess.run(
-        [tools[1], step, "--canonicalize", "--cse",
-         "--mpcomm-insert-casts=policy=bf16 compute=low", "-o", os.devnull,
+        [tools[1], step, f"--mpcomm-graph=mesh=dp:2 precision-file={policy}",
+         "--mpcomm-lower", "-o", program,
          "--remarks-filter=mpcomm-insert-casts", "--remark-format=emitRemark"],
         check=True, stderr=subprocess.PIPE, text=True)
     line = next(x for x in run.stderr.splitlines() if "InsertCasts" in x)
-    return {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", line)}
+    found = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", line)}
+    with open(program) as file:
+        return found, *launched(file.read())
 
 
 def main():
@@ -115,12 +144,10 @@ def main():
     options = options_of(arguments)
     count, size = autocast(options)
     print(f"autocast: {count} casts, {size / 1e6:.1f} MB")
-    found = ours(options, arguments.tools, arguments.folder)
-    print(f"mpcomm: {found['alone']} casts that pass over memory, "
-          f"{found['aloneBytes'] / 1e6:.1f} MB")
-    print(f"mpcomm: {found['inserted'] - found['alone']} casts in registers of kernels, "
-          f"of {(found['bytes'] - found['aloneBytes']) / 1e6:.1f} MB")
-    half = 2 * found["alone"] <= count and 2 * found["aloneBytes"] <= size
+    found, launches, moved = ours(options, arguments.tools, arguments.folder)
+    print(f"mpcomm: {launches} casts that pass over memory, {moved / 1e6:.1f} MB")
+    print(f"mpcomm: {found['inserted']} casts in the graph, of {found['bytes'] / 1e6:.1f} MB")
+    half = 2 * launches <= count and 2 * moved <= size
     print("at most half:", "yes" if half else "no")
 
 

@@ -11,11 +11,16 @@ the losses with those of DistributedDataParallel for the same weights and sample
 How near they have to be is measured in the same run, as in
 test/Integration/PyTorch/parity/parity.py: PyTorch computes the losses in f32 in
 three ways that differ in the order of their sums alone (DDP on 2 ranks, and two
-slices of each batch in one process, in both directions). Their largest distance
-from one another within 4 steps of step s is the spread S[s]; ours has to be within
-4 S[s] + 2 u sqrt(n) |L[s]| of DDP's, u = 2^-24 and n the samples of a batch. (The
-distance of two ways is up to twice that of each from the exact one; of that there is
-none here: some of these networks would take hours in f64.)
+slices of each batch in one process, in the opposite order, with oneDNN and without).
+Their largest distance from one another up to the step behind step s is the spread
+S[s]; ours has to be within 8 S[s] + 2 u sqrt(n) |L[s]| of DDP's, u = 2^-24 and n the
+samples of a batch: 4 as in parity.py, for sums that are also blocked otherwise, and
+twice that for a distance from DDP rather than from the exact losses. (Some of these
+networks would take hours in f64.)
+
+Networks with batch norms and few samples to a rank amplify rounding hundredfold a
+step, and after five steps PyTorch's own losses differ in the first digit: there the
+first steps are what is compared.
 
 A network that does not get that far is listed with the operators that it lacks, and
 the exit status is 1.
@@ -42,7 +47,7 @@ import checks  # noqa: E402
 from peer import Way, train  # noqa: E402
 
 MODELS = ["resnet18", "resnet50", "vgg11", "mobilenet_v2", "convnext_tiny", "vit_b_16"]
-WAYS = [Way(ranks=2), Way(slices=2), Way(slices=2, reverse=True)]
+WAYS = [Way(ranks=2), Way(slices=2, reverse=True), Way(slices=2, native=True)]
 
 
 class Failure(Exception):
@@ -76,8 +81,8 @@ def compare(model, folder, a):
     losses, ms = ours(options, folder, a)
     ways = [train("resnet", options, a.batch, a.steps, way) for way in WAYS]
     spread = [max(w) - min(w) for w in zip(*ways)]
-    spread = [max(spread[max(s - 4, 0):s + 5]) for s in range(a.steps)]
-    bound = [4 * s + 2 * 2 ** -24 * math.sqrt(a.batch) * abs(l)
+    spread = [max(spread[:s + 2]) for s in range(a.steps)]
+    bound = [8 * s + 2 * 2 ** -24 * math.sqrt(a.batch) * abs(l)
              for s, l in zip(spread, ways[0])]
     apart = [abs(x - y) for x, y in zip(losses, ways[0])]
     worst = max(range(a.steps), key=lambda s: apart[s] / bound[s])
@@ -94,8 +99,8 @@ def main():
     p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--batch", type=int, default=16, help="samples of both ranks")
-    p.add_argument("--image", type=int, default=32)
-    p.add_argument("--lr", type=float, default=0.005)
+    p.add_argument("--image", type=int, default=64)
+    p.add_argument("--lr", type=float, default=0.001)
     p.add_argument("--timeout", type=float, default=240)
     p.add_argument("--mpcomm-import", default="mpcomm-import")
     p.add_argument("--mpcomm-run", default="mpcomm-run")

@@ -39,6 +39,7 @@ class Way:
     reverse: bool = False   # samples of a batch in the opposite order
     slices: int = 1         # gradients of slices of the batch, averaged
     autocast: bool = False  # forward pass under autocast, in bf16
+    native: bool = False    # convolutions by PyTorch's own code, not by oneDNN
 
     @property
     def label(self):
@@ -46,7 +47,8 @@ class Way:
             f"DDP, {self.ranks} ranks" if self.ranks > 1 else \
             "reversed batch" if self.reverse else \
             f"{self.slices} slices" if self.slices > 1 else "one process"
-        return label + (", autocast" if self.autocast else "")
+        return label + (", autocast" if self.autocast else "") + \
+            (", native" if self.native else "")
 
 
 def distributed(model):
@@ -59,6 +61,7 @@ def distributed(model):
 
 def run_rank(model, options, size, steps, way, rank):
     torch.set_num_threads(1)
+    torch.backends.mkldnn.set_flags(not way.native)
     workload = checks.example(model, **options)
     if way.double:
         checks.in_double(workload)

@@ -54,8 +54,8 @@ MODELS = {"mlp": ({}, 64, 1), "gpt": ({"ctx": 64}, 8, 64), "vit": ({}, 32, 1),
           "resnet": ({"lr": 0.01}, 64, 1)}
 WAYS = [Way(ranks=2), Way(), Way(reverse=True), Way(slices=4)]
 BY_RANK = {"resnet"}  # statistics are those of a rank's samples
-BY_RANK_WAYS = [Way(ranks=2), Way(ranks=2, reverse=True), Way(slices=2),
-                Way(slices=2, reverse=True)]
+BY_RANK_WAYS = [Way(ranks=2), Way(slices=2, reverse=True),
+                Way(slices=2, native=True), Way(slices=2, reverse=True, native=True)]
 
 
 def ours(model, options, size, ranks, folder, tools):

@@ -108,6 +108,46 @@ TEST(Manifest, TensorsThatMakeNoSense) {
             "functions[0].arguments[1]: a second argument 'w'");
 }
 
+TEST(Manifest, WhatStateStartsFrom) {
+  // Before lr, state of the given type and shape, with what it starts from.
+  auto with = [&](const char *role, const char *type, const char *shape,
+                  const char *start) {
+    std::string state = std::string("{\"name\": \"s\", \"role\": \"") + role +
+                        "\", \"dtype\": \"" + type + "\", \"shape\": " + shape +
+                        ", \"access\": \"read\", " + start + "},\n       ";
+    std::string lr = "{\"name\": \"lr\"";
+    return errorWith(lr, state + lr);
+  };
+  EXPECT_EQ(with("buffer", "bf16", "[2, 3]", "\"copy_of\": \"w\""), "");
+  EXPECT_EQ(with("loss_scale", "i32", "[]", "\"default\": -2147483648"), "");
+  EXPECT_EQ(with("optimizer_state", "f32", "[7]", "\"default\": 0.1"), "");
+  EXPECT_EQ(with("loss_scale", "i32", "[]", "\"default\": 2147483648"),
+            "functions[0].arguments[1]: default 2147483648 is no i32");
+  EXPECT_EQ(with("loss_scale", "u8", "[]", "\"default\": -1"),
+            "functions[0].arguments[1]: default -1 is no u8");
+  EXPECT_EQ(with("loss_scale", "i64", "[]", "\"default\": 0.5"),
+            "functions[0].arguments[1]: default 0.5 is no i64");
+  std::string expected = ", expected state of floats other than a parameter, "
+                         "without a default";
+  EXPECT_EQ(with("batch", "f32", "[2, 3]", "\"copy_of\": \"w\""),
+            "functions[0].arguments[1]: copy_of on batch f32 [2, 3]" +
+                expected);
+  EXPECT_EQ(with("buffer", "i32", "[2, 3]", "\"copy_of\": \"w\""),
+            "functions[0].arguments[1]: copy_of on buffer i32 [2, 3]" +
+                expected);
+  EXPECT_EQ(
+      with("buffer", "f32", "[2, 3]", "\"default\": 1, \"copy_of\": \"w\""),
+      "functions[0].arguments[1]: copy_of on buffer f32 [2, 3]" + expected);
+  for (const char *source : {"lr", "nobody", "s"})
+    EXPECT_EQ(with("buffer", "bf16", "[2, 3]",
+                   (std::string("\"copy_of\": \"") + source + "\"").c_str()),
+              "functions[0]: 's' is a copy of '" + std::string(source) +
+                  "', expected a parameter of floats of its shape");
+  EXPECT_EQ(with("buffer", "bf16", "[3, 2]", "\"copy_of\": \"w\""),
+            "functions[0]: 's' is a copy of 'w', expected a parameter of "
+            "floats of its shape");
+}
+
 TEST(Manifest, ResultsThatDoNotFitTheirArgument) {
   EXPECT_EQ(errorWith("\"argument\": 0", "\"argument\": 9"),
             "functions[0].results[1]: argument 9 of 3");

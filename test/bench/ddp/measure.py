@@ -175,7 +175,10 @@ def compare(model, runs, a):
     # moves the loss by tens of percent of what the training has gained.
     terms = MODELS[model][1] * a.ranks * 256
     gained = abs(theirs[0] - theirs[1])
-    bounds = (2 * 2.0**-24 * terms**0.5 * abs(theirs[0]), 0.1 * gained)
+    # Batch norms over few samples let rounding grow a hundredfold a step (see
+    # ../models): there it is to notice that training goes elsewhere.
+    bounds = (2 * 2.0**-24 * terms**0.5 * abs(theirs[0]),
+              (0.75 if model in FILES else 0.1) * gained)
     if any(abs(x - y) > bound for x, y, bound in zip(ours, theirs, bounds)):
         sys.exit(f"{model}: the losses differ: {ours} and {theirs}")
     return ratio <= 0.7 and memory <= 1

@@ -1,10 +1,11 @@
 # REQUIRES: compiler
-# RUN: %python %s %mpcomm-compile %mpcomm-run %t.dir
+# RUN: %python %s %mpcomm-opt %mpcomm-compile %mpcomm-run %t.dir
 #
 # A scripted sequence of overflows on one and two ranks: the scale, skipped
 # steps and every state are, step for step, those of torch.cuda.amp.GradScaler's
-# rule; a run that is cut off and resumed ends in the same bits; parameters
-# whose gradients overflow are named.
+# rule, and with a hysteresis and bounds those of Megatron-LM's; a run that is cut
+# off and resumed ends in the same bits; parameters whose gradients overflow are
+# named.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +18,7 @@ import struct
 import subprocess
 import sys
 
-COMPILE, RUN, FOLDER = sys.argv[1:]
+OPT, COMPILE, RUN, FOLDER = sys.argv[1:]
 INTERVAL, FIRST = 3, 2.0**16
 # Exponents of the sample of each step: 2^k times the scale is infinite from
 # 2^128 on. Growth at every third good step makes the same sample overflow later.
@@ -121,6 +122,27 @@ class GradScaler:
             self.growth_tracker = 0
 
 
+class Megatron:
+    """megatron.core.optimizer.grad_scaler.DynamicGradScaler, with a maximum."""
+
+    def __init__(self, hysteresis, least, most):
+        self.scale, self.least, self.most = FIRST, least, most
+        self.growth_tracker, self.hysteresis, self.left = 0, hysteresis, hysteresis
+
+    def update(self, found_inf):
+        if found_inf:
+            self.growth_tracker = 0
+            self.left -= 1
+            if self.left <= 0:
+                self.scale = max(self.scale * 0.5, self.least)
+            return
+        self.growth_tracker += 1
+        if self.growth_tracker == INTERVAL:
+            self.growth_tracker = 0
+            self.left = self.hysteresis
+            self.scale = min(self.scale * 2.0, self.most)
+
+
 def samples(ranks):
     """x and y of each step and rank: the large x comes to the last rank."""
     x, y = [], []
@@ -133,9 +155,9 @@ def samples(ranks):
     return x, y
 
 
-def reference(ranks):
+def reference(ranks, scaler):
     """(scale, skipped) after each step, and the last state."""
-    scaler, rows = GradScaler(), []
+    rows = []
     x, y = samples(ranks)
     w = [0.0] * 4
     v, m, q, step, skips = [0.0] * 15, [0.0] * 15, [0.0] * 15, 0, 0
@@ -183,7 +205,7 @@ def check(ranks):
               "--allow-nonfinite"]  # the sample that is infinite
     last = ["--steps", len(SCRIPT)]
     text = run(*common, *last, "--weights", weights, "--log", path("whole"), "--checkpoint", path("whole.ckpt"))
-    rows, want = reference(ranks)
+    rows, want = reference(ranks, GradScaler())
     log = log_of("whole")
     for at, (row, entry) in enumerate(zip(rows, log)):
         expect("%d ranks, step %d" % (ranks, at + 1), (entry["loss_scale"], entry["skipped"]), row)
@@ -214,12 +236,32 @@ def check(ranks):
         ranks, len(SCRIPT), want["loss_scale.skipped"][0], want["loss_scale"][0]))  # fmt: skip
 
 
+def check_bounds():
+    """Options that the pass has and the pipeline has not."""
+    x, y = samples(1)
+    options = "mode=dynamic interval=%d hysteresis=2 min=16384 max=131072" % INTERVAL
+    run(OPT, path("step.mlir"), "--mpcomm-scale-loss=" + options, "-o", path("bounded.mlir"))
+    run(COMPILE, path("bounded.mlir"), "-o", path("bounded.so"))
+    data = write("d", {"x": ([len(x), 4], sum(x, [])), "y": ([len(y), 3, 5], sum(y, []))})
+    run(RUN, path("bounded.so"), "--data", data, "--no-shuffle", "--allow-nonfinite", "--weights", path("w"),
+        "--steps", len(SCRIPT), "--log", path("bounded"), "--quiet")  # fmt: skip
+    rows, _ = reference(1, Megatron(2, 16384.0, 131072.0))
+    found = [(e["loss_scale"], e["skipped"]) for e in log_of("bounded")]
+    expect("with a hysteresis", found, rows)
+    scales = [scale for scale, _ in rows]
+    held = [a for a, b, (_, skipped) in zip(scales, scales[1:], rows[1:]) if skipped and a == b > 16384]
+    if min(scales) != 16384 or max(scales) != 131072 or not held:
+        sys.exit("the script does not reach both bounds and the hysteresis: %s" % scales)
+    print("hysteresis 2: scales from %g to %g" % (min(scales), max(scales)))
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     with open(path("step.mlir"), "w") as file:
         file.write(STEP)
     for ranks in 1, 2:
         check(ranks)
+    check_bounds()
 
 
 main()

@@ -257,6 +257,7 @@ const Geometry convolutions[] = {
     {2, 6, 5, 3, 4, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, 1},
     {1, 5, 40, 3, 4, {3, 3}, {1, 1}, {1, 2}, {1, 0}, {1, 1}, 1},
     {1, 2, 3, 4, 4, {4, 4}, {4, 4}, {0, 0}, {0, 0}, {1, 1}, 1},
+    {1, 16, 16, 9, 9, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}, 1},
     {1, 2, 2, 5, 5, {2, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 1}, 1},
 };
 
@@ -344,6 +345,27 @@ TEST_F(WindowTest, Refusals) {
   describe(MPRT_MAX_POOL, MPRT_F32, pools[0], First);
   desc.output[1] = 4;
   EXPECT_EQ(message().message(), "a pool of 5 into 4 channels");
+}
+
+TEST_F(WindowTest, Plans) {
+  Window window;
+  bool library = std::string(Gemm::library()) != "built-in";
+  const Geometry dilated = {1,      16,     16,     9,      9, {3, 3},
+                            {1, 1}, {2, 2}, {2, 2}, {2, 2}, 1};
+  for (uint8_t kind = MPRT_CONVOLUTION; kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+       ++kind) {
+    describe(kind, MPRT_F32, dilated, Last);
+    EXPECT_STREQ(*window.describePlan(desc), library ? "oneDNN" : "built-in");
+    describe(kind, MPRT_F64, dilated, Last);
+    EXPECT_STREQ(*window.describePlan(desc), "built-in");
+    describe(kind, MPRT_F16, dilated, Last);
+    EXPECT_STREQ(*window.describePlan(desc), "converted");
+    // 32 positions and 32 channels; with the channels first there is no matrix.
+    describe(kind, MPRT_BF16, convolutions[1], Last);
+    EXPECT_STREQ(*window.describePlan(desc), "product");
+    describe(kind, MPRT_F32, convolutions[1], First);
+    EXPECT_STREQ(*window.describePlan(desc), library ? "oneDNN" : "built-in");
+  }
 }
 
 TEST_F(WindowTest, Flops) {

@@ -160,13 +160,13 @@ func.func @step(%a: memref<8xf32>) {
 
 // -----
 
-// expected-error @below {{in kernel 'k': argument #0 has type 'tensor<8xf8E4M3FN>', expected a tensor of static shape of numbers}}
-func.func private @k(%x: tensor<8xf8E4M3FN>, %d: tensor<8xf8E4M3FN>) -> tensor<8xf8E4M3FN> attributes {mpcomm.kernel} {
-  %0 = linalg.copy ins(%x : tensor<8xf8E4M3FN>) outs(%d : tensor<8xf8E4M3FN>) -> tensor<8xf8E4M3FN>
-  return %0 : tensor<8xf8E4M3FN>
+// expected-error @below {{in kernel 'k': argument #0 has type 'tensor<8xf8E3M4>', expected a tensor of static shape of numbers}}
+func.func private @k(%x: tensor<8xf8E3M4>, %d: tensor<8xf8E3M4>) -> tensor<8xf8E3M4> attributes {mpcomm.kernel} {
+  %0 = linalg.copy ins(%x : tensor<8xf8E3M4>) outs(%d : tensor<8xf8E3M4>) -> tensor<8xf8E3M4>
+  return %0 : tensor<8xf8E3M4>
 }
-func.func @step(%a: memref<8xf8E4M3FN>) {
-  mprt.launch @k ins(%a : memref<8xf8E4M3FN>) outs(%a : memref<8xf8E4M3FN>)
+func.func @step(%a: memref<8xf8E3M4>) {
+  mprt.launch @k ins(%a : memref<8xf8E3M4>) outs(%a : memref<8xf8E3M4>)
   return
 }
 

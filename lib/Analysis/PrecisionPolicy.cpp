@@ -26,8 +26,6 @@ static SmallVector<StringRef> getValues(StringRef key) {
     return {"none", "bf16", "f16", "fp8"};
   if (key == "compute")
     return {"auto", "low", "full"};
-  if (key == "fp8-scaling")
-    return {"current", "delayed"};
   return {"low", "full"};
 }
 
@@ -116,7 +114,6 @@ mpcomm::parsePrecisionPolicy(StringRef text, StringRef file,
         readWord(reader, "compute", policy.compute, error);
         readWord(reader, "activations", policy.activations, error);
         readWord(reader, "gradients", policy.gradients, error);
-        readWord(reader, "fp8-scaling", policy.fp8Scaling, error);
         // Objects have no order: the first error is that of the first name.
         auto forEachSorted = [&](StringRef key, auto visit) {
           reader.readValue(

@@ -10,7 +10,7 @@
 
 namespace mprt {
 
-/// The variants of comm/ReduceKernels.cpp and device/host/GemmBuiltin.cpp.
+/// The variants that files of kernels are compiled in.
 enum class Isa { Baseline, Avx2, Avx512 };
 
 /// The best that this processor has.
@@ -28,5 +28,22 @@ inline Isa hostIsa() {
 }
 
 } // namespace mprt
+
+/// Declares the variants of `void name(const Argument &)`, and calls the best
+/// that this processor has.
+#ifdef MPRT_X86_KERNELS
+#define MPRT_DECLARE_VARIANTS(name, Argument)                                  \
+  extern "C" void name##_baseline(const Argument &);                           \
+  extern "C" void name##_avx2(const Argument &);                               \
+  extern "C" void name##_avx512(const Argument &);
+#define MPRT_CALL_VARIANT(name, argument)                                      \
+  (::mprt::hostIsa() == ::mprt::Isa::Avx512 ? name##_avx512(argument)          \
+   : ::mprt::hostIsa() == ::mprt::Isa::Avx2 ? name##_avx2(argument)            \
+                                            : name##_baseline(argument))
+#else
+#define MPRT_DECLARE_VARIANTS(name, Argument)                                  \
+  extern "C" void name##_baseline(const Argument &);
+#define MPRT_CALL_VARIANT(name, argument) name##_baseline(argument)
+#endif
 
 #endif // MPCOMM_RUNTIME_CORE_CPU_H

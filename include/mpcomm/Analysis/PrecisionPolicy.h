@@ -36,9 +36,8 @@ struct PrecisionPolicy {
   std::string type;
   /// `auto`, `low` or `full`: whether products run in the narrow type; `low` or
   /// `full`: what activations that wait for the backward pass, and gradients
-  /// that wait for the update, are stored in; `current` or `delayed`: which
-  /// step an 8-bit scale comes from. Empty: not said.
-  std::string compute, activations, gradients, fp8Scaling;
+  /// that wait for the update, are stored in. Empty: not said.
+  std::string compute, activations, gradients;
   /// Classes that replace those of an op's interface, by op name.
   std::map<std::string, PrecisionClass> ops;
   /// In the order of the alphabet. Of rules that match one name, any that says

@@ -92,40 +92,15 @@ static bool isEmpty(const mprt_gemm_desc &d) {
 // The built-in kernel
 //===----------------------------------------------------------------------===//
 
-#define MPRT_DECLARE_BUILTIN(isa)                                              \
-  extern "C" void mprt_gemm_f32_##isa(const BuiltinGemm &gemm);                \
-  extern "C" void mprt_gemm_f64_##isa(const BuiltinGemm &gemm);
-MPRT_DECLARE_BUILTIN(baseline)
-#ifdef MPRT_X86_KERNELS
-MPRT_DECLARE_BUILTIN(avx2)
-MPRT_DECLARE_BUILTIN(avx512)
-#endif
-#undef MPRT_DECLARE_BUILTIN
+MPRT_DECLARE_VARIANTS(mprt_gemm_f32, BuiltinGemm)
+MPRT_DECLARE_VARIANTS(mprt_gemm_f64, BuiltinGemm)
 
 void mprt::host::builtinGemmF32(const BuiltinGemm &gemm) {
-  switch (hostIsa()) {
-#ifdef MPRT_X86_KERNELS
-  case Isa::Avx512:
-    return mprt_gemm_f32_avx512(gemm);
-  case Isa::Avx2:
-    return mprt_gemm_f32_avx2(gemm);
-#endif
-  default:
-    return mprt_gemm_f32_baseline(gemm);
-  }
+  MPRT_CALL_VARIANT(mprt_gemm_f32, gemm);
 }
 
 void mprt::host::builtinGemmF64(const BuiltinGemm &gemm) {
-  switch (hostIsa()) {
-#ifdef MPRT_X86_KERNELS
-  case Isa::Avx512:
-    return mprt_gemm_f64_avx512(gemm);
-  case Isa::Avx2:
-    return mprt_gemm_f64_avx2(gemm);
-#endif
-  default:
-    return mprt_gemm_f64_baseline(gemm);
-  }
+  MPRT_CALL_VARIANT(mprt_gemm_f64, gemm);
 }
 
 /// A product over an empty dimension: C is zero, or stays.

@@ -15,13 +15,12 @@
 
 #include "GemmDnnl.h"
 
+#include "DnnlObjects.h"
 #include "GemmBatch.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <dlfcn.h>
-#include <dnnl.h>
 #include <string>
 #include <unordered_map>
 
@@ -57,12 +56,6 @@ static bool blasMatrix(int64_t rows, int64_t columns, const int64_t strides[2],
   return false;
 }
 
-static Error failure(const char *call, dnnl_status_t status) {
-  return makeError(status == dnnl_out_of_memory ? MPRT_OUT_OF_MEMORY
-                                                : MPRT_INTERNAL,
-                   "oneDNN's ", call, " returned status ", int(status));
-}
-
 //===----------------------------------------------------------------------===//
 // Prepared primitives
 //===----------------------------------------------------------------------===//
@@ -71,15 +64,6 @@ namespace {
 
 /// The numbers of a descriptor that a primitive depends on.
 using Key = std::array<int64_t, 28>;
-
-struct KeyHash {
-  size_t operator()(const Key &key) const {
-    uint64_t hash = 0;
-    for (int64_t word : key)
-      hash = (hash ^ uint64_t(word)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
-    return hash;
-  }
-};
 
 /// A matmul primitive with its memory objects; `primitive` is null where the
 /// library has no fast one.
@@ -102,23 +86,17 @@ struct Prepared {
 } // namespace
 
 struct DnnlGemm::Implementation {
-  dnnl_engine_t engine = nullptr;
-  dnnl_stream_t stream = nullptr;
-  std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared;
+  DnnlEngine cpu; // outlives what is prepared for it
+  std::unordered_map<Key, std::unique_ptr<Prepared>, DnnlKeyHash> prepared;
 
-  Error open();
   Error prepare(const mprt_gemm_desc &desc, Prepared &result);
   Error find(const mprt_gemm_desc &desc, Prepared *&result);
   Error execute(Prepared &matmul, const void *a, const void *b, void *c);
 };
 
-DnnlGemm::DnnlGemm() : implementation(std::make_unique<Implementation>()) {
-  // oneDNN takes its threads from OpenMP, which nothing else here links.
-  using Function = void (*)(int);
-  if (auto set = reinterpret_cast<Function>(
-          dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
-    set(1);
-}
+DnnlGemm::DnnlGemm() : implementation(std::make_unique<Implementation>()) {}
+
+DnnlGemm::~DnnlGemm() = default;
 
 const char *DnnlGemm::version() {
   static const std::string text = [] {
@@ -128,25 +106,6 @@ const char *DnnlGemm::version() {
            std::to_string(version->patch);
   }();
   return text.c_str();
-}
-
-DnnlGemm::~DnnlGemm() {
-  implementation->prepared.clear();
-  if (implementation->stream)
-    dnnl_stream_destroy(implementation->stream);
-  if (implementation->engine)
-    dnnl_engine_destroy(implementation->engine);
-}
-
-Error DnnlGemm::Implementation::open() {
-  if (stream)
-    return {};
-  if (dnnl_status_t status = dnnl_engine_create(&engine, dnnl_cpu, 0))
-    return failure("engine", status);
-  if (dnnl_status_t status =
-          dnnl_stream_create(&stream, engine, dnnl_stream_default_flags))
-    return failure("stream", status);
-  return {};
 }
 
 static dnnl_data_type_t dnnlType(uint8_t type) {
@@ -196,7 +155,7 @@ Error DnnlGemm::Implementation::prepare(const mprt_gemm_desc &d,
   }
   dnnl_primitive_desc_t primitive = nullptr;
   dnnl_status_t status = dnnl_primitive_desc_create(
-      &primitive, &matmul, attributes, engine, nullptr);
+      &primitive, &matmul, attributes, cpu.engine.value, nullptr);
   if (attributes)
     dnnl_primitive_attr_destroy(attributes);
   if (after)
@@ -213,12 +172,12 @@ Error DnnlGemm::Implementation::prepare(const mprt_gemm_desc &d,
   status = dnnl_primitive_create(&result.primitive, primitive);
   dnnl_primitive_desc_destroy(primitive);
   if (status)
-    return failure("matmul", status);
+    return dnnlFailure("matmul", status);
   for (auto [memory, desc] :
        {std::pair(&result.a, &a), {&result.b, &b}, {&result.c, &c}})
-    if (dnnl_status_t failed =
-            dnnl_memory_create(memory, desc, engine, DNNL_MEMORY_NONE))
-      return failure("memory", failed);
+    if (dnnl_status_t failed = dnnl_memory_create(
+            memory, desc, cpu.engine.value, DNNL_MEMORY_NONE))
+      return dnnlFailure("memory", failed);
   return {};
 }
 
@@ -242,7 +201,7 @@ Error DnnlGemm::Implementation::find(const mprt_gemm_desc &d,
   }
   std::unique_ptr<Prepared> &entry = prepared[key];
   if (!entry) {
-    if (Error error = open())
+    if (Error error = cpu.open())
       return error;
     auto made = std::make_unique<Prepared>();
     if (Error error = prepare(d, *made))
@@ -261,11 +220,11 @@ Error DnnlGemm::Implementation::execute(Prepared &matmul, const void *a,
   dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, matmul.a},
                                  {DNNL_ARG_WEIGHTS, matmul.b},
                                  {DNNL_ARG_DST, matmul.c}};
-  if (dnnl_status_t status =
-          dnnl_primitive_execute(matmul.primitive, stream, 3, arguments))
-    return failure("execute", status);
-  if (dnnl_status_t status = dnnl_stream_wait(stream))
-    return failure("wait", status);
+  if (dnnl_status_t status = dnnl_primitive_execute(
+          matmul.primitive, cpu.stream.value, 3, arguments))
+    return dnnlFailure("execute", status);
+  if (dnnl_status_t status = dnnl_stream_wait(cpu.stream.value))
+    return dnnlFailure("wait", status);
   return {};
 }
 
@@ -328,7 +287,7 @@ Error DnnlGemm::run(const mprt_gemm_desc &desc, const void *a, const void *b,
                    layoutB.leading, desc.accumulate ? 1.0f : 0.0f,
                    static_cast<float *>(c) + walk.c, layoutC.leading);
     if (status != dnnl_success)
-      return failure("sgemm", status);
+      return dnnlFailure("sgemm", status);
   } while (walk.next());
   return {};
 }

@@ -148,40 +148,15 @@ static void setDense(mprt_window_desc &d) {
 // Built-in pools and convolutions
 //===----------------------------------------------------------------------===//
 
-#define MPRT_DECLARE_POOL(isa)                                                 \
-  extern "C" void mprt_pool_f32_##isa(const Pool &pool);                       \
-  extern "C" void mprt_pool_f64_##isa(const Pool &pool);
-MPRT_DECLARE_POOL(baseline)
-#ifdef MPRT_X86_KERNELS
-MPRT_DECLARE_POOL(avx2)
-MPRT_DECLARE_POOL(avx512)
-#endif
-#undef MPRT_DECLARE_POOL
+MPRT_DECLARE_VARIANTS(mprt_pool_f32, Pool)
+MPRT_DECLARE_VARIANTS(mprt_pool_f64, Pool)
 
 void mprt::host::poolF32(const Pool &pool) {
-  switch (hostIsa()) {
-#ifdef MPRT_X86_KERNELS
-  case Isa::Avx512:
-    return mprt_pool_f32_avx512(pool);
-  case Isa::Avx2:
-    return mprt_pool_f32_avx2(pool);
-#endif
-  default:
-    return mprt_pool_f32_baseline(pool);
-  }
+  MPRT_CALL_VARIANT(mprt_pool_f32, pool);
 }
 
 void mprt::host::poolF64(const Pool &pool) {
-  switch (hostIsa()) {
-#ifdef MPRT_X86_KERNELS
-  case Isa::Avx512:
-    return mprt_pool_f64_avx512(pool);
-  case Isa::Avx2:
-    return mprt_pool_f64_avx2(pool);
-#endif
-  default:
-    return mprt_pool_f64_baseline(pool);
-  }
+  MPRT_CALL_VARIANT(mprt_pool_f64, pool);
 }
 
 template <typename T>

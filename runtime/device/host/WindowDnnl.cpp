@@ -17,22 +17,16 @@
 
 #include "WindowDnnl.h"
 
+#include "DnnlObjects.h"
 #include "Window.h"
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <dnnl.h>
 #include <unordered_map>
 
 using namespace mprt;
 using namespace mprt::host;
-
-static Error failure(const char *call, dnnl_status_t status) {
-  return makeError(status == dnnl_out_of_memory ? MPRT_OUT_OF_MEMORY
-                                                : MPRT_INTERNAL,
-                   "oneDNN's ", call, " returned status ", int(status));
-}
 
 //===----------------------------------------------------------------------===//
 // Prepared primitives
@@ -40,29 +34,12 @@ static Error failure(const char *call, dnnl_status_t status) {
 
 namespace {
 
-/// Owns an object of the library.
-template <typename T, dnnl_status_t (*destroy)(T)> struct Owned {
-  T value = nullptr;
-
-  Owned() = default;
-  Owned(const Owned &) = delete;
-  Owned &operator=(const Owned &) = delete;
-  ~Owned() { reset(); }
-  void reset() {
-    if (value)
-      destroy(value);
-    value = nullptr;
-  }
-  T *operator&() {
-    reset();
-    return &value;
-  }
-};
-
-using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
-using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
-using PrimitiveDesc = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
-using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using Memory = DnnlOwned<dnnl_memory_t, dnnl_memory_destroy>;
+using Primitive = DnnlOwned<dnnl_primitive_t, dnnl_primitive_destroy>;
+using PrimitiveDesc =
+    DnnlOwned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using Attributes =
+    DnnlOwned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 
 /// Scratch that grows to the greatest need and stays.
 struct Buffer {
@@ -102,24 +79,13 @@ struct Prepared {
 /// All numbers of a descriptor that a primitive depends on.
 using Key = std::array<int64_t, 30>;
 
-struct KeyHash {
-  size_t operator()(const Key &key) const {
-    uint64_t hash = 0;
-    for (int64_t word : key)
-      hash = (hash ^ uint64_t(word)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
-    return hash;
-  }
-};
-
 } // namespace
 
 struct DnnlWindow::Implementation {
-  dnnl_engine_t engine = nullptr;
-  dnnl_stream_t stream = nullptr;
-  std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared;
+  DnnlEngine cpu; // outlives what is prepared for it
+  std::unordered_map<Key, std::unique_ptr<Prepared>, DnnlKeyHash> prepared;
   Buffer scratchpad, own[3];
 
-  Error open();
   Error find(const mprt_window_desc &desc, Prepared *&result);
   Error prepare(const mprt_window_desc &desc, bool asGiven, Prepared &result);
   Error prepareOperand(const dnnl_memory_desc_t &given,
@@ -132,24 +98,7 @@ struct DnnlWindow::Implementation {
 
 DnnlWindow::DnnlWindow() : implementation(std::make_unique<Implementation>()) {}
 
-DnnlWindow::~DnnlWindow() {
-  implementation->prepared.clear();
-  if (implementation->stream)
-    dnnl_stream_destroy(implementation->stream);
-  if (implementation->engine)
-    dnnl_engine_destroy(implementation->engine);
-}
-
-Error DnnlWindow::Implementation::open() {
-  if (stream)
-    return {};
-  if (dnnl_status_t status = dnnl_engine_create(&engine, dnnl_cpu, 0))
-    return failure("engine", status);
-  if (dnnl_status_t status =
-          dnnl_stream_create(&stream, engine, dnnl_stream_default_flags))
-    return failure("stream", status);
-  return {};
-}
+DnnlWindow::~DnnlWindow() = default;
 
 //===----------------------------------------------------------------------===//
 // Descriptions
@@ -254,22 +203,22 @@ static std::pair<int, dnnl_query_t> argumentOf(uint8_t kind, int role) {
 Error DnnlWindow::Implementation::prepareOperand(
     const dnnl_memory_desc_t &given, const dnnl_memory_desc_t &own,
     bool isResult, Operand &result) {
-  if (dnnl_status_t status =
-          dnnl_memory_create(&result.given, &given, engine, DNNL_MEMORY_NONE))
-    return failure("memory", status);
+  if (dnnl_status_t status = dnnl_memory_create(
+          &result.given, &given, cpu.engine.value, DNNL_MEMORY_NONE))
+    return dnnlFailure("memory", status);
   if (dnnl_memory_desc_equal(&given, &own))
     return {};
   result.bytes = dnnl_memory_desc_get_size(&own);
-  if (dnnl_status_t status =
-          dnnl_memory_create(&result.own, &own, engine, DNNL_MEMORY_NONE))
-    return failure("memory", status);
+  if (dnnl_status_t status = dnnl_memory_create(
+          &result.own, &own, cpu.engine.value, DNNL_MEMORY_NONE))
+    return dnnlFailure("memory", status);
   PrimitiveDesc reorder;
   dnnl_status_t status = dnnl_reorder_primitive_desc_create(
-      &reorder, isResult ? &own : &given, engine, isResult ? &given : &own,
-      engine, nullptr);
+      &reorder, isResult ? &own : &given, cpu.engine.value,
+      isResult ? &given : &own, cpu.engine.value, nullptr);
   if (!status)
     status = dnnl_primitive_create(&result.reorder, reorder.value);
-  return status ? failure("reorder", status) : Error();
+  return status ? dnnlFailure("reorder", status) : Error();
 }
 
 Error DnnlWindow::Implementation::prepare(const mprt_window_desc &d,
@@ -284,7 +233,7 @@ Error DnnlWindow::Implementation::prepare(const mprt_window_desc &d,
       return {};
   }
   PrimitiveDesc desc;
-  if (makePrimitive(d, layouts, engine, desc))
+  if (makePrimitive(d, layouts, cpu.engine.value, desc))
     return {};
   // The library's reference code is slower than the built-in way.
   const char *name = "";
@@ -302,11 +251,11 @@ Error DnnlWindow::Implementation::prepare(const mprt_window_desc &d,
   const dnnl_memory_desc_t *scratch =
       dnnl_primitive_desc_query_md(desc.value, dnnl_query_scratchpad_md, 0);
   result.scratchpadBytes = dnnl_memory_desc_get_size(scratch);
-  dnnl_status_t status =
-      dnnl_memory_create(&result.scratchpad, scratch, engine, DNNL_MEMORY_NONE);
+  dnnl_status_t status = dnnl_memory_create(&result.scratchpad, scratch,
+                                            cpu.engine.value, DNNL_MEMORY_NONE);
   if (!status)
     status = dnnl_primitive_create(&result.primitive, desc.value);
-  return status ? failure("convolution", status) : Error();
+  return status ? dnnlFailure("convolution", status) : Error();
 }
 
 Error DnnlWindow::Implementation::find(const mprt_window_desc &d,
@@ -326,7 +275,7 @@ Error DnnlWindow::Implementation::find(const mprt_window_desc &d,
   static_assert(2 + 8 + 8 + 12 == std::tuple_size_v<Key>);
   std::unique_ptr<Prepared> &entry = prepared[key];
   if (!entry) {
-    if (Error error = open())
+    if (Error error = cpu.open())
       return error;
     bool channelsLast = true;
     const int64_t *strides[3] = {d.strides_a, d.strides_b, d.strides_c};
@@ -352,10 +301,10 @@ Error DnnlWindow::Implementation::find(const mprt_window_desc &d,
 Error DnnlWindow::Implementation::submit(dnnl_primitive_t primitive, int count,
                                          const dnnl_exec_arg_t *arguments) {
   if (dnnl_status_t status =
-          dnnl_primitive_execute(primitive, stream, count, arguments))
-    return failure("execute", status);
-  if (dnnl_status_t status = dnnl_stream_wait(stream))
-    return failure("wait", status);
+          dnnl_primitive_execute(primitive, cpu.stream.value, count, arguments))
+    return dnnlFailure("execute", status);
+  if (dnnl_status_t status = dnnl_stream_wait(cpu.stream.value))
+    return dnnlFailure("wait", status);
   return {};
 }
 

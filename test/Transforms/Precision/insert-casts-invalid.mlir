@@ -25,7 +25,7 @@
 // CLUSTER: error: {{.*}}nowhere
 // MISSING: error: cannot read '{{.*}}none.json'
 // SCHEMA: schema.json: schema: expected "mpcomm-precision-1", got "mpcomm-cluster-1"
-// KEY: key.json: op: unknown key, expected activations, compute, fp8-scaling, gradients, ops, parameters, policy, schema
+// KEY: key.json: op: unknown key, expected activations, compute, gradients, ops, parameters, policy, schema
 // POLICY: policy.json: policy: expected none, bf16, f16 or fp8, got "bf15"
 // OP: op.json: ops.mpcomm.softmx: expected the name of an op with a precision, as 'mpcomm.softmax'
 // CLASS: class.json: ops.mpcomm.softmax: expected low, full, widest or indifferent, got "high"

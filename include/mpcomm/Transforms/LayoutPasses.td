@@ -1,0 +1,56 @@
+//===- LayoutPasses.td - how elements lie in memory -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Behind Form 4, ahead of the lowering.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_LAYOUTPASSES
+#define MPCOMM_TRANSFORMS_LAYOUTPASSES
+
+include "PassOptions.td"
+
+def ChannelsLastPass : Pass<"mpcomm-channels-last", "::mlir::ModuleOp"> {
+  let summary = "Lays activations out with the channels last";
+  let description = [{
+    Convolutions, pools and batch norms on [N, C, H, W] become the same on
+    [N, H, W, C] (`channels_last`, `feature_dim = 3`), and so do elementwise
+    ops, concatenations, reductions and transposes of what they make. There a
+    pixel's channels are contiguous: oneDNN reads them without a copy into a
+    layout of its own, and statistics of a batch norm are sums of rows.
+
+    Assumes: functions of one block; others are left alone.
+
+    Guarantees: signatures stay, filters too; transposes are left at the edges,
+    where a batch comes in or an activation is flattened. Linear in the number
+    of ops.
+
+    Numerics: exact; sums over more than one dimension may be taken in another
+    order.
+
+    Example:
+    ```mlir
+    %y = mpcomm.convolution %x, %w, strides = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1
+        : (tensor<8x3x32x32xf32>, tensor<16x3x3x3xf32>) -> tensor<8x16x32x32xf32>
+    ```
+    becomes
+    ```mlir
+    %a = mpcomm.transpose %x, dims = [0, 2, 3, 1] : (tensor<8x3x32x32xf32>) -> tensor<8x32x32x3xf32>
+    %b = mpcomm.convolution %a, %w, strides = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1 {channels_last}
+        : (tensor<8x32x32x3xf32>, tensor<16x3x3x3xf32>) -> tensor<8x32x32x16xf32>
+    %y = mpcomm.transpose %b, dims = [0, 3, 1, 2] : (tensor<8x32x32x16xf32>) -> tensor<8x16x32x32xf32>
+    ```
+
+    Counts: an analysis remark `ChannelsLast` for each function (ops moved,
+    transposes of activations left).
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+#endif // MPCOMM_TRANSFORMS_LAYOUTPASSES

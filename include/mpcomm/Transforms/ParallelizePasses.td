@@ -1,0 +1,84 @@
+//===- ParallelizePasses.td - who has which samples -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Form 2 to Form 3: programs of N ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_PARALLELIZEPASSES
+#define MPCOMM_TRANSFORMS_PARALLELIZEPASSES
+
+include "PassOptions.td"
+
+def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
+  let summary = "Makes of a training graph the program of N ranks, each with "
+                "its own samples";
+  let description = [{
+    Creates the mesh, or adds the axis to it as its last and fastest one, and
+    averages over the axis, by one `mpcomm.all_reduce … mean` each, placed where
+    the value is defined:
+    - each value that enters an optimizer op of `@train_step` as a gradient and
+      may differ between ranks; other uses of the value keep the rank's own;
+    - each result of `@train_step` of role `loss`;
+    - each result of role `buffer` that is of floats and may differ: running
+      statistics of a batch norm. (DistributedDataParallel keeps those of rank
+      0. Of variances the mean leaves out how the ranks' means differ.)
+    `@evaluate` is left alone: its results are per rank.
+
+    `wire` is the type in which wider gradients travel; those that travel in 16
+    bits are summed in f32 (`accumulate`). `average=before` divides each rank's
+    gradients before they are sent and sums them.
+
+    Assumes: Form 1; what enters an optimizer op as a gradient is linear in the
+    gradient of the loss (a norm clipped before would be clipped per rank).
+
+    Guarantees: Form 3. A result of role `parameter`, `optimizer_state`,
+    `buffer` or `loss_scale` that would differ between ranks is an error that
+    names what it depends on: counters are alike, and integers have no mean.
+    Running the pass again changes nothing; an axis of size 1 gives the mesh and no collectives.
+
+    Numerics: reassociating: the mean over ranks of means over a rank's samples,
+    as DistributedDataParallel computes it; lossy with a `wire` that is narrower
+    than the gradients.
+
+    Example: with `size=2`
+    ```mlir
+    %g = mpcomm.dot_general %x, %dy, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    %w1 = mpcomm.sgd_update %w, %g, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+    ```
+    becomes
+    ```mlir
+    mpcomm.mesh @mesh <["dp" = 2]>
+    %g = mpcomm.dot_general %x, %dy, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4x2xf32>
+    %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+    ```
+
+    Counts (analysis remark `DataParallel`): ranks, gradients averaged, their
+    bytes, gradients that are the same on all ranks already, buffers averaged.
+  }];
+  let options = [
+    MPComm_AxisOption,
+    Option<"size", "size", "int64_t", "0",
+           "Ranks along the axis; 0: as many as the mesh says">,
+    Option<"mesh", "mesh", "std::string", "\"mesh\"",
+           "Symbol of the mesh that is created or extended">,
+    Option<"wire", "wire", "std::string", "\"\"",
+           "Type in which gradients travel: f32, f16 or bf16; empty: their own">,
+    Option<"averaging", "average", "::mpcomm::Averaging",
+           "::mpcomm::Averaging::After", "When gradients are divided",
+           [{::llvm::cl::values(
+      clEnumValN(::mpcomm::Averaging::After, "after", "behind their sum"),
+      clEnumValN(::mpcomm::Averaging::Before, "before", "before they are sent")
+    )}]>
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+#endif // MPCOMM_TRANSFORMS_PARALLELIZEPASSES

@@ -1,0 +1,179 @@
+//===- PrecisionPasses.td - casts and loss scaling -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Form 1 to Form 2: what runs and travels in fewer bits, and what keeps it right.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_PRECISIONPASSES
+#define MPCOMM_TRANSFORMS_PRECISIONPASSES
+
+include "PassOptions.td"
+
+def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
+  let summary = "Scales the loss, clips gradients, and skips steps that overflow";
+  let description = [{
+    Makes loss scaling and clipping part of `@train_step`, as values: no flag is
+    read back by a host. `@evaluate` is left alone, and the loss that is
+    returned is not scaled (docs/Design/LossScaling.md).
+
+    - `mode=static` multiplies gradients by a constant where the backward pass
+      begins, and divides them by it before the updates (`mpcomm.unscale`).
+      Nothing is checked: what overflows goes into the parameters.
+    - `mode=dynamic` does so by a scale that is state of the step; where a
+      gradient is not finite, every result of role `parameter` or
+      `optimizer_state` keeps its old value (so step counters do not advance),
+      and the scale backs off; after `interval` good steps it grows
+      (`mpcomm.update_loss_scale`). State that is added, of role `loss_scale`:
+      `loss_scale` (f32), `loss_scale.good_steps`, `loss_scale.hysteresis` and
+      `loss_scale.skipped`, the number of steps skipped so far (i32).
+    - `clip-norm` clips the gradients of all parameters by the norm over all of
+      them (`mpcomm.clip_by_global_norm`), behind the division.
+    - `check-gradients` adds a result of role `output` named `nonfinite`: of
+      each parameter, in the order of the arguments, 1 where its gradient is not
+      finite, else 0.
+
+    Where the backward pass begins follows from the graph: the loss needs no
+    value of it. A constant gradient of the loss is replaced; where the front
+    end folded it, the first values behind it are multiplied. Updates move
+    behind all gradients.
+
+    Assumes: Form 1. An op named `*_grad` is linear in its first operand.
+
+    Guarantees: Form 1. Every gradient carries the factor exactly once; a step
+    for which that cannot be shown, or which would return a scaled value, is an
+    error that names the gradient and the op.
+
+    Numerics: exact in f32 where the scale is a power of two and nothing
+    overflows or is subnormal; clipping rounds.
+
+    Example: with `mode=static scale=8`
+    ```mlir
+    %one = arith.constant dense<1.0> : tensor<f32>
+    %d = mpcomm.cross_entropy_grad %one, %logits, %targets, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
+    %b1 = mpcomm.sgd_update %b, %d, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+    ```
+    becomes
+    ```mlir
+    %scale = arith.constant dense<8.0> : tensor<f32>
+    %d = mpcomm.cross_entropy_grad %scale, %logits, %targets, %lse mean ignore_index = -100 : (tensor<f32>, tensor<4x2xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<4x2xf32>
+    %u, %found = mpcomm.unscale(%d) by %scale : (tensor<4x2xf32>, tensor<f32>) -> (tensor<4x2xf32>, tensor<f32>)
+    %b1 = mpcomm.sgd_update %b, %u, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+    ```
+
+    Counts (analysis remark `ScaleLoss`): gradients, places where the factor
+    came in, results that a step may skip.
+  }];
+  let options = [
+    Option<"mode", "mode", "::mpcomm::LossScaling",
+           "::mpcomm::LossScaling::None", "How the loss is scaled",
+           [{::llvm::cl::values(
+      clEnumValN(::mpcomm::LossScaling::Auto, "auto",
+                 "dynamic where the precision is f16, else not at all"),
+      clEnumValN(::mpcomm::LossScaling::None, "none", "not at all"),
+      clEnumValN(::mpcomm::LossScaling::Static, "static", "by `scale`"),
+      clEnumValN(::mpcomm::LossScaling::Dynamic, "dynamic",
+                 "by a scale that follows overflows")
+    )}]>,
+    Option<"policy", "policy", "std::string", "\"\"",
+           "The precision, as `mpcomm-insert-casts` takes it (auto)">,
+    Option<"policyFile", "policy-file", "std::string", "\"\"",
+           "File with the precision, as `mpcomm-insert-casts` takes it (auto)">,
+    Option<"initialScale", "scale", "double", "65536.0",
+           "The scale, of a dynamic one the first">,
+    Option<"growth", "growth", "double", "2.0",
+           "Factor on the scale after `interval` good steps">,
+    Option<"backoff", "backoff", "double", "0.5",
+           "Factor on the scale after an overflow">,
+    Option<"interval", "interval", "int64_t", "2000",
+           "Good steps in a row before the scale grows">,
+    Option<"minScale", "min", "double", "1.0", "Least dynamic scale">,
+    Option<"maxScale", "max", "double", "16777216.0", "Greatest dynamic scale">,
+    Option<"hysteresis", "hysteresis", "int64_t", "1",
+           "Overflows since the scale grew before it backs off">,
+    Option<"clipNorm", "clip-norm", "double", "0.0",
+           "Greatest norm over all gradients; 0: any">,
+    Option<"checkGradients", "check-gradients", "bool", "false",
+           "Return which parameters had gradients that are not finite">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
+  let summary = "Runs and stores in a narrow type what policy lets it";
+  let description = [{
+    Gives each op of `@train_step` a type, f32 or the policy's (`bf16`, `f16`),
+    and puts `arith.truncf` and `arith.extf` where a value is made in one and
+    read in the other. Ops of class `low` (`PrecisionOpInterface`) run in the
+    narrow type, ops of class `full` in f32. For the others the type is chosen
+    that casts the fewest bytes, by a minimum cut; a `widest` op runs narrow
+    only where its inputs come from ops that do. Where the cluster's rates say
+    that products are slower in the narrow type, they stay in f32 (`compute`).
+
+    A parameter that narrow ops read gets a copy in the narrow type, as new
+    state (`mpcomm.copy_of`) that the update writes along with the parameter. An
+    activation that the backward pass reads, and a gradient, is stored in the
+    narrow type from where it is made to where it is read (`activations`,
+    `gradients`), statistics excepted; a reshape, transpose, slice or broadcast
+    of something that is stored anyway is done again. `@evaluate` stays in f32.
+    The rules are in docs/Design/Precision.md.
+
+    Assumes: Form 1, with f32 parameters.
+
+    Guarantees: Form 1, with the same results but for those of new state. Each
+    value is narrowed at most once, and widened at most once in the forward pass
+    and once behind it. A flow problem, near linear in the number of ops.
+
+    Numerics: lossy.
+
+    Example: with `policy=bf16 compute=low`
+    ```mlir
+    %h = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x2xf32>) -> tensor<8x2xf32>
+    %y = mpcomm.softmax %h, dim = 1 : tensor<8x2xf32>
+    ```
+    becomes
+    ```mlir
+    %x16 = arith.truncf %x : tensor<8x4xf32> to tensor<8x4xbf16>
+    %h16 = mpcomm.dot_general %x16, %w.bf16, contracting_dims = [1] x [0] : (tensor<8x4xbf16>, tensor<4x2xbf16>) -> tensor<8x2xbf16>
+    %h = arith.extf %h16 : tensor<8x2xbf16> to tensor<8x2xf32>
+    %y = mpcomm.softmax %h, dim = 1 : tensor<8x2xf32>
+    ```
+
+    Counts: an analysis remark `Compute` under `compute=auto` (the type of
+    products, and the rates); an analysis remark `InsertCasts` (casts inserted
+    and the bytes of their wide sides; merged: uses that share the cast of
+    another; removed: casts fewer than with every op that may be narrow in f32;
+    alone: casts that no kernel of their maker or readers can do; values
+    stored; parameters copied).
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"\"",
+           "none, bf16, f16 or fp8; empty: the file's, else mpcomm.precision of "
+           "the module, else none">,
+    Option<"policyFile", "policy-file", "std::string", "\"\"",
+           "JSON file with a policy and exceptions by op and by parameter">,
+    Option<"compute", "compute", "std::string", "\"\"",
+           "Products in the narrow type: auto (where the cluster is not slower "
+           "at it), low or full; empty: the file's, else auto">,
+    Option<"activations", "activations", "std::string", "\"\"",
+           "What the backward pass reads is stored low or full; empty: the "
+           "file's, else low">,
+    Option<"gradients", "gradients", "std::string", "\"\"",
+           "Gradients wait for the update low or full; empty: the file's, else "
+           "low">,
+    MPComm_ClusterOption
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+#endif // MPCOMM_TRANSFORMS_PRECISIONPASSES

@@ -1,0 +1,118 @@
+//===- VerifyPasses.td - gates between the forms -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Nothing is changed: what a later phase relies on holds, or there is an error.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_VERIFYPASSES
+#define MPCOMM_TRANSFORMS_VERIFYPASSES
+
+include "PassOptions.td"
+
+def VerifyTrainingGraphPass
+    : Pass<"mpcomm-verify-training-graph", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of Form 1, the training graph";
+  let description = [{
+    Assumes: IR that passes its verifiers; nothing else.
+
+    Guarantees, where it succeeds, or else names op and place:
+    - there is one public function `@train_step`, with a body of one block; the
+      only other public function is `@evaluate`;
+    - both are pure, without collectives, on ranked tensors of static shape;
+    - each argument and result has a role and a name, unique among its kind;
+    - donation indices are used once, and the result that reuses a buffer has
+      its type, role and name; a result that is state names an argument of its
+      role and type, so that it can be fed to the next step;
+    - batch arguments share their leading dimension; hyperparameters are 0-d
+      floats with a default; what has `mpcomm.copy_of` is state of floats that
+      names a parameter of its shape;
+    - `@train_step` has one result of role `loss`, a 0-d float;
+    - `@evaluate` takes arguments of `@train_step`: same name, role and type,
+      and donates nothing; `mpcomm.targets` names an integer batch argument.
+
+    Numerics: exact (changes nothing).
+
+    Example: this step is refused, because the donated buffer of `w` holds
+    another type than the result that would reuse it:
+    ```mlir
+    func.func @train_step(
+        %w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 0 : i64})
+        -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"})
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def VerifyRankProgramsPass
+    : Pass<"mpcomm-verify-rank-programs", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of Form 3, the programs of the ranks";
+  let description = [{
+    Assumes: IR that passes its verifiers.
+
+    Guarantees, where it succeeds:
+    - collectives are synchronous, name the one mesh of the module, and run on
+      all ranks of their group: none stands under control flow that depends on
+      a value which may differ between the ranks;
+    - a gradient that enters an optimizer op is the same on all ranks along
+      `axis`, and so is a result of role `parameter`, `optimizer_state`,
+      `buffer` or `loss_scale`, and the loss of `@train_step`.
+
+    A value may differ between ranks if it depends on an argument of role
+    `batch` or `rng`, and no collective over the axis has made it one again.
+    Without a mesh, or with an axis of size 1, nothing differs.
+
+    Numerics: exact (changes nothing).
+
+    Example: refused, as `%g` is each rank's own:
+    ```mlir
+    %p1 = mpcomm.sgd_update %p, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    ```
+
+    Counts: nothing.
+  }];
+  let options = [MPComm_AxisOption];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def VerifyScheduledProgramsPass
+    : Pass<"mpcomm-verify-scheduled-programs", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of Form 4, the scheduled programs";
+  let description = [{
+    Assumes: IR that passes its verifiers.
+
+    Guarantees, where it succeeds:
+    - every future comes from an `mpcomm.async` and is awaited exactly once, in
+      the same block, and nothing else uses it;
+    - no collective runs synchronously while another one of the same
+      communicator (mesh and axes) is in flight: the two would start in an
+      order that depends on the clocks of the ranks;
+    - what `mpcomm-verify-rank-programs` says of meshes, control flow,
+      gradients and results. Collectives of a communicator thus start in the
+      order of the program on every rank.
+
+    Numerics: exact (changes nothing).
+
+    Example: refused, as the future is lost:
+    ```mlir
+    %f = mpcomm.async {
+      %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+      mpcomm.yield %r : tensor<4xf32>
+    } : !mpcomm.future<tensor<4xf32>>
+    return
+    ```
+
+    Counts: nothing.
+  }];
+  let options = [MPComm_AxisOption];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+#endif // MPCOMM_TRANSFORMS_VERIFYPASSES

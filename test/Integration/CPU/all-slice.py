@@ -10,12 +10,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lowers a rank program written by hand, links it and runs three steps."""
 
-import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import read_tensors, write_tensors
 
 OPT, RUN, CC, FOLDER = sys.argv[1:]
 STEPS = 3
@@ -72,31 +73,6 @@ def build(ranks):
     return base + ".so"
 
 
-def write(name, tensors):
-    header, data = {}, b""
-    for key, (shape, values) in tensors.items():
-        packed = struct.pack("<%df" % len(values), *values)
-        header[key] = {"dtype": "F32", "shape": shape,
-                       "data_offsets": [len(data), len(data) + len(packed)]}  # fmt: skip
-        data += packed
-    header = json.dumps(header).encode()
-    with open(os.path.join(FOLDER, name), "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + data)
-    return os.path.join(FOLDER, name)
-
-
-def read(name):
-    with open(name, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    header.pop("__metadata__", None)
-    values = {}
-    for key, entry in header.items():
-        begin, end = entry["data_offsets"]
-        values[key] = list(struct.unpack("<%df" % ((end - begin) // 4), data[begin:end]))
-    return values
-
-
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     initial = {}
@@ -105,13 +81,13 @@ def main():
         for n in shape:
             count *= n
         initial[name] = (shape, [float(100 * i + k) for k in range(count)])
-    weights = write("w.safetensors", initial)
-    data = write("d.safetensors", {"x": ([16], [0.0] * 16)})
+    weights = write_tensors(os.path.join(FOLDER, "w.safetensors"), initial)
+    data = write_tensors(os.path.join(FOLDER, "d.safetensors"), {"x": ([16], [0.0] * 16)})
     for ranks in (2, 4):
         out = os.path.join(FOLDER, "out-%d.safetensors" % ranks)
         call([RUN, build(ranks), "--np", str(ranks), "--weights", weights, "--data", data,
               "--steps", str(STEPS), "--save-weights", out, "--quiet"])  # fmt: skip
-        for name, values in read(out).items():
+        for name, values in read_tensors(out).items():
             expected = [v + STEPS for v in initial[name][1]]
             if values != expected:
                 sys.exit("%s on %d ranks: %s, expected %s" % (name, ranks, values, expected))

@@ -9,13 +9,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains a perceptron here and in PyTorch, with a norm that bites at first."""
 
-import json
 import os
-import struct
-import subprocess
 import sys
 
 import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import read_typed, run
 
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, BATCH, NORM = 12, 16, 1.38
@@ -39,27 +39,10 @@ def path(name):
     return os.path.join(FOLDER, name)
 
 
-def run(*command):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (command, done.returncode, done.stdout))
-    return done.stdout
-
-
 def read(name):
-    kinds = {"F32": ("f", torch.float32), "I64": ("q", torch.int64)}
-    with open(path(name), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    tensors = {}
-    for key, entry in header.items():
-        if key != "__metadata__":
-            begin, end = entry["data_offsets"]
-            kind, dtype = kinds[entry["dtype"]]
-            values = struct.unpack("<%d%s" % ((end - begin) // struct.calcsize(kind), kind), data[begin:end])
-            tensors[key] = torch.tensor(values, dtype=dtype).reshape(entry["shape"])
-    return tensors
+    kinds = {"F32": torch.float32, "I64": torch.int64}
+    return {key: torch.tensor(values, dtype=kinds[dtype]).reshape(shape)
+            for key, (dtype, shape, values) in read_typed(path(name))[0].items()}  # fmt: skip
 
 
 def reference(adam):

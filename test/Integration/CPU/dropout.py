@@ -9,14 +9,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains two parameters whose gradients are masks, and reads them back."""
 
-import json
 import os
-import struct
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
 from philox import mask
+from programs import read_tensors, run, write_tensors
 
 COMPILE, RUN, FOLDER = sys.argv[1:]
 ROWS, COLUMNS = 37, 21  # no multiples of a vector
@@ -54,45 +52,13 @@ def path(name):
     return os.path.join(FOLDER, name)
 
 
-def run(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (" ".join(command), done.returncode, done.stdout))
-
-
-def write(name, tensors):
-    header, data = {}, b""
-    for key, (shape, values) in tensors.items():
-        part = struct.pack("<%df" % len(values), *values)
-        header[key] = {"dtype": "F32", "shape": shape,
-                       "data_offsets": [len(data), len(data) + len(part)]}  # fmt: skip
-        data += part
-    text = json.dumps(header).encode()
-    with open(path(name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-    return path(name)
-
-
-def read(name):
-    with open(path(name), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    tensors = {}
-    for key, entry in header.items():
-        if key != "__metadata__":
-            begin, end = entry["data_offsets"]
-            tensors[key] = struct.unpack("<%df" % ((end - begin) // 4), data[begin:end])
-    return tensors
-
-
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     with open(path("step.mlir"), "w") as file:
         file.write(STEP % {"r": ROWS, "c": COLUMNS, "p": P, "forward": FORWARD, "other": OTHER})
     zeros = [ROWS, COLUMNS], [0.0] * (ROWS * COLUMNS)
-    weights = write("w", {"forward": zeros, "backward": zeros, "other": zeros})
-    data = write("d", {"x": ([16, 1], [1.0] * 16)})
+    weights = write_tensors(path("w"), {"forward": zeros, "backward": zeros, "other": zeros})
+    data = write_tensors(path("d"), {"x": ([16, 1], [1.0] * 16)})
     drawn = []
     for ranks in 1, 2:
         before = len(drawn)
@@ -101,7 +67,7 @@ def main():
         for seed in 0, 7:
             run(RUN, program, "--np", str(ranks), "--weights", weights, "--data", data,
                 "--steps", "1", "--seed", str(seed), "--save-weights", path("out"), "--quiet")  # fmt: skip
-            found = read("out")
+            found = read_tensors(path("out"))
             for name, number in ("forward", FORWARD), ("backward", FORWARD), ("other", OTHER):
                 masks = [mask(seed, 0, rank, ranks, number, P, ROWS * COLUMNS) for rank in range(ranks)]
                 # A mean of two is exact; the parameter is minus the gradient.

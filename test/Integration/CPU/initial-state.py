@@ -9,11 +9,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs a step that returns its state as it is, but for a count."""
 
-import json
 import os
-import struct
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import read_typed, run, write_tensors
 
 COMPILE, RUN, FOLDER = sys.argv[1:]
 STEP = """
@@ -50,49 +50,6 @@ def path(name):
     return os.path.join(FOLDER, name)
 
 
-def run(*command, expected=0):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120)  # fmt: skip
-    if done.returncode != expected:
-        sys.exit("%s\nended with status %d:\n%s" % (command, done.returncode, done.stdout))
-    return done.stdout
-
-
-def pack(dtype, values):
-    if dtype == "BF16":
-        return b"".join(struct.pack("<f", v)[2:] for v in values)
-    return struct.pack("<%d%s" % (len(values), {"F32": "f", "F16": "e", "I32": "i"}[dtype]), *values)
-
-
-def unpack(dtype, data):
-    if dtype == "BF16":
-        return [struct.unpack("<f", b"\0\0" + data[i : i + 2])[0] for i in range(0, len(data), 2)]
-    size = {"F32": 4, "F16": 2, "I32": 4}[dtype]
-    return list(struct.unpack("<%d%s" % (len(data) // size, {"F32": "f", "F16": "e", "I32": "i"}[dtype]), data))
-
-
-def write(name, tensors, metadata=None):
-    header, data = ({"__metadata__": metadata} if metadata else {}), b""
-    for key, (dtype, shape, values) in tensors.items():
-        part = pack(dtype, values)
-        header[key] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
-        data += part
-    text = json.dumps(header).encode()
-    with open(path(name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-    return path(name)
-
-
-def read(name):
-    with open(path(name), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    metadata = header.pop("__metadata__")
-    tensors = {key: (entry["dtype"], entry["shape"], unpack(entry["dtype"], data[slice(*entry["data_offsets"])]))
-               for key, entry in header.items()}  # fmt: skip
-    return tensors, metadata
-
-
 def expect(what, tensors, **want):
     for key, values in want.items():
         found = tensors[key.replace("_", ".")][2]
@@ -109,31 +66,31 @@ def main():
     with open(path("step.mlir"), "w") as file:
         file.write(STEP)
     run(COMPILE, path("step.mlir"), "-o", path("step.so"))
-    data = write("d", {"x": ("F32", [8, 1], [1.0] * 8)})
+    data = write_tensors(path("d"), {"x": ("F32", [8, 1], [1.0] * 8)})
     common = [RUN, path("step.so"), "--data", data, "--quiet"]
     w = {"w": ("F32", [2, 3], W)}
     # 65536 has no f16, and twice 65504 has none: the last elements are left out.
     cut = lambda tensors: {k: (d, s, v[:5] if "w" in k else v) for k, (d, s, v) in tensors.items()}
-    run(*common, "--allow-nonfinite", "--weights", write("w", w), "--steps", 1, "--checkpoint", path("c1"))
-    state, metadata = read("c1")
+    run(*common, "--allow-nonfinite", "--weights", write_tensors(path("w"), w), "--steps", 1, "--checkpoint", path("c1"))
+    state, metadata = read_typed(path("c1"))
     expect("defaults", cut(state), w=twice(W)[:5], w_bf16=twice(BF16)[:5], w_f16=twice(F16)[:5],
            history=[5.0] * 4, count=[-6])  # fmt: skip
 
     # What a file holds wins over both.
     own = {**w, "w.bf16": ("BF16", [2, 3], [8.0] * 6), "history": ("F32", [4], [1.0, 2.0, 3.0, 4.0]),
            "count": ("I32", [], [40])}  # fmt: skip
-    run(*common, "--allow-nonfinite", "--weights", write("own", own), "--steps", 1, "--checkpoint", path("c2"))
-    expect("given", cut(read("c2")[0]), w_bf16=[16.0] * 5, history=[2.0, 4.0, 6.0, 8.0], count=[41])
+    run(*common, "--allow-nonfinite", "--weights", write_tensors(path("own"), own), "--steps", 1, "--checkpoint", path("c2"))
+    expect("given", cut(read_typed(path("c2"))[0]), w_bf16=[16.0] * 5, history=[2.0, 4.0, 6.0, 8.0], count=[41])
 
     # A checkpoint brings it back; without copies and loss scales they start anew.
     run(*common, "--allow-nonfinite", "--resume", path("c2"), "--steps", 2, "--checkpoint", path("c3"))
-    expect("resumed", cut(read("c3")[0]), w_bf16=[32.0] * 5, history=[4.0, 8.0, 12.0, 16.0], count=[42])
+    expect("resumed", cut(read_typed(path("c3"))[0]), w_bf16=[32.0] * 5, history=[4.0, 8.0, 12.0, 16.0], count=[42])
     older = {k: v for k, v in state.items() if k in ("w", "history")}
-    run(*common, "--allow-nonfinite", "--resume", write("old", older, metadata), "--steps", 2, "--checkpoint", path("c4"))
-    expect("an older checkpoint", cut(read("c4")[0]), w=twice(W, 2)[:5], w_bf16=twice(BF16, 2)[:5],
+    run(*common, "--allow-nonfinite", "--resume", write_tensors(path("old"), older, metadata), "--steps", 2, "--checkpoint", path("c4"))
+    expect("an older checkpoint", cut(read_typed(path("c4"))[0]), w=twice(W, 2)[:5], w_bf16=twice(BF16, 2)[:5],
            w_f16=twice(F16, 2)[:5], history=[10.0] * 4, count=[-6])  # fmt: skip
     del older["history"]
-    text = run(*common, "--resume", write("less", older, metadata), "--steps", 2, expected=1)
+    text = run(*common, "--resume", write_tensors(path("less"), older, metadata), "--steps", 2, expected=1)
     if "no tensor 'history', expected optimizer_state f32 [4]" not in text:
         sys.exit("a checkpoint without optimizer state: " + text)
     print("defaults, copies, files and checkpoints agree")

@@ -15,8 +15,10 @@ import json
 import math
 import os
 import struct
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import read_tensors, run, write_tensors
 
 OPT, COMPILE, RUN, FOLDER = sys.argv[1:]
 INTERVAL, FIRST = 3, 2.0**16
@@ -64,45 +66,11 @@ def path(name):
     return os.path.join(FOLDER, name)
 
 
-def run(*command):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (command, done.returncode, done.stdout))
-    return done.stdout
-
-
 def f32(value):
     try:
         return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         return math.copysign(math.inf, value)
-
-
-def write(name, tensors):
-    header, data = {}, b""
-    for key, (shape, values) in tensors.items():
-        part = struct.pack("<%df" % len(values), *values)
-        header[key] = {"dtype": "F32", "shape": shape,
-                       "data_offsets": [len(data), len(data) + len(part)]}  # fmt: skip
-        data += part
-    text = json.dumps(header).encode()
-    with open(path(name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-    return path(name)
-
-
-def read(name):
-    with open(path(name), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    tensors = {}
-    for key, entry in header.items():
-        if key != "__metadata__":
-            begin, end = entry["data_offsets"]
-            kind = {"F32": "f", "I32": "i"}[entry["dtype"]]
-            tensors[key] = list(struct.unpack("<%d%s" % ((end - begin) // 4, kind), data[begin:end]))
-    return tensors
 
 
 class GradScaler:
@@ -196,8 +164,8 @@ def expect(what, found, want):
 
 def check(ranks):
     x, y = samples(ranks)
-    data = write("d%d" % ranks, {"x": ([len(x), 4], sum(x, [])), "y": ([len(y), 3, 5], sum(y, []))})
-    weights = write("w", {"w": ([4], [0.0] * 4), "v": ([3, 5], [0.0] * 15), "forwards": ([], [0.0])})
+    data = write_tensors(path("d%d" % ranks), {"x": ([len(x), 4], sum(x, [])), "y": ([len(y), 3, 5], sum(y, []))})
+    weights = write_tensors(path("w"), {"w": ([4], [0.0] * 4), "v": ([3, 5], [0.0] * 15), "forwards": ([], [0.0])})
     program = path("step%d.so" % ranks)
     options = "loss-scale=dynamic loss-scale-interval=%d check-gradients" % INTERVAL
     run(COMPILE, path("step.mlir"), "-o", program, "--np", ranks, "--options", options)
@@ -213,7 +181,7 @@ def check(ranks):
     expect("steps", len(log), len(SCRIPT))
     expect("lines that name w", text.count("the gradient of 'w' is not finite"), want["loss_scale.skipped"][0])
     expect("the table", "steps skipped          %d\n" % want["loss_scale.skipped"][0] in text, True)
-    found = read("whole.ckpt")
+    found = read_tensors(path("whole.ckpt"))
     for name, values in want.items():
         # Adam's reference is in double precision: one rounding of 2^-24 for each
         # of a few operations a step, over the steps, relative to the largest.
@@ -242,7 +210,7 @@ def check_bounds():
     options = "mode=dynamic interval=%d hysteresis=2 min=16384 max=131072" % INTERVAL
     run(OPT, path("step.mlir"), "--mpcomm-scale-loss=" + options, "-o", path("bounded.mlir"))
     run(COMPILE, path("bounded.mlir"), "-o", path("bounded.so"))
-    data = write("d", {"x": ([len(x), 4], sum(x, [])), "y": ([len(y), 3, 5], sum(y, []))})
+    data = write_tensors(path("d"), {"x": ([len(x), 4], sum(x, [])), "y": ([len(y), 3, 5], sum(y, []))})
     run(RUN, path("bounded.so"), "--data", data, "--no-shuffle", "--allow-nonfinite", "--weights", path("w"),
         "--steps", len(SCRIPT), "--log", path("bounded"), "--quiet")  # fmt: skip
     rows, _ = reference(1, Megatron(2, 16384.0, 131072.0))

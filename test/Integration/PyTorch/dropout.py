@@ -11,7 +11,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import torch
@@ -20,6 +19,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
 from philox import mask
+from programs import run
 
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, BATCH, SEED = 8, 8, 5
@@ -47,14 +47,6 @@ def workload():
 
 def path(name):
     return os.path.join(FOLDER, name)
-
-
-def run(*command):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (command, done.returncode, done.stdout))
-    return done.stdout
 
 
 def reference():

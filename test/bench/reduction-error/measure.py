@@ -24,14 +24,15 @@ CHECK: ours, most ranks to fewest: {{[0-9.]+}}
 """
 
 import argparse
-import array
-import json
 import os
 import random
 import struct
-import subprocess
 import sys
 import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, *[".."] * 2, "Integration", "Inputs"))
+from programs import read_tensors, run, write_tensors  # noqa: E402
 
 STEP = """
 func.func @train_step(
@@ -55,28 +56,6 @@ def bf16(value):
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
-def write_tensors(path, tensors):
-    header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        part = array.array("f", values).tobytes()
-        header[name] = {"dtype": "F32", "shape": shape,
-                        "data_offsets": [len(data), len(data) + len(part)]}
-        data += part
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
-def read_tensor(path, name):
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    begin, end = header[name]["data_offsets"]
-    values = array.array("f")
-    values.frombytes(data[begin:end])
-    return values
-
-
 def gradients(ranks, count, seed):
     source = random.Random(seed)
     common = [source.gauss(0, 1) for _ in range(count)]
@@ -89,13 +68,13 @@ def ours(a, folder, parts):
     path = lambda name: os.path.join(folder, name)
     with open(path("step.mlir"), "w") as file:
         file.write(STEP.format(n=count))
-    subprocess.run([a.mpcomm_compile, path("step.mlir"), "-o", path("step.so"), "--np", str(ranks),
-                    "--options=wire=" + a.wire], check=True)
+    run(a.mpcomm_compile, path("step.mlir"), "-o", path("step.so"), "--np", str(ranks),
+                    "--options=wire=" + a.wire)
     write_tensors(path("w"), {"w": ([count], [0.0] * count)})
     write_tensors(path("x"), {"x": ([ranks, count], [v for part in parts for v in part])})
-    subprocess.run([a.mpcomm_run, path("step.so"), "--weights", path("w"), "--data", path("x"),
-                    "--steps", "1", "--no-shuffle", "--quiet", "--save-weights", path("out")], check=True)
-    return read_tensor(path("out"), "w")
+    run(a.mpcomm_run, path("step.so"), "--weights", path("w"), "--data", path("x"),
+                    "--steps", "1", "--no-shuffle", "--quiet", "--save-weights", path("out"))
+    return read_tensors(path("out"))["w"]
 
 
 def ring(parts):

@@ -1,0 +1,69 @@
+# ===- programs.py - running tools, and files of tensors -------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""What tests that compile and run a program share: a command that has to end as
+expected, and safetensors files, written and read with the standard library."""
+
+import json
+import struct
+import subprocess
+import sys
+
+FORMATS = {"F32": "f", "F16": "e", "I32": "i", "I64": "q"}
+
+
+def run(*command, expected=0, limit=120):
+    """What a command printed; the test ends where its status is another."""
+    command = [str(word) for word in command]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=limit)  # fmt: skip
+    if done.returncode != expected:
+        sys.exit("%s\nended with status %d, expected %d:\n%s"
+                 % (" ".join(command), done.returncode, expected, done.stdout))  # fmt: skip
+    return done.stdout
+
+
+def pack(dtype, values):
+    if dtype == "BF16":
+        return b"".join(struct.pack("<f", v)[2:] for v in values)
+    return struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
+
+
+def unpack(dtype, data):
+    if dtype == "BF16":
+        return [struct.unpack("<f", b"\0\0" + data[i : i + 2])[0] for i in range(0, len(data), 2)]
+    kind = FORMATS[dtype]
+    return list(struct.unpack("<%d%s" % (len(data) // struct.calcsize(kind), kind), data))
+
+
+def write_tensors(file, tensors, metadata=None):
+    """`tensors`: name -> (shape, values) of f32, or (dtype, shape, values)."""
+    header, data = ({"__metadata__": metadata} if metadata else {}), b""
+    for name, entry in tensors.items():
+        dtype, shape, values = entry if len(entry) == 3 else ("F32", *entry)
+        part = pack(dtype, values)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    with open(file, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text + data)
+    return file
+
+
+def read_typed(file):
+    """(name -> (dtype, shape, values), metadata)"""
+    with open(file, "rb") as source:
+        (length,) = struct.unpack("<Q", source.read(8))
+        header, data = json.loads(source.read(length)), source.read()
+    metadata = header.pop("__metadata__", {})
+    return {name: (entry["dtype"], entry["shape"], unpack(entry["dtype"], data[slice(*entry["data_offsets"])]))
+            for name, entry in header.items()}, metadata  # fmt: skip
+
+
+def read_tensors(file):
+    """name -> list of values"""
+    return {name: values for name, (_, _, values) in read_typed(file)[0].items()}

@@ -116,8 +116,9 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
 
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
-  if (!isScaledWire(options.wire))
-    dataParallel.wire = options.wire;
+  // What is to be compressed keeps its type until its bucket is.
+  dataParallel.wire =
+      isScaledWire(options.wire) ? "f32" : options.wire.getValue();
   dataParallel.averaging = options.averaging;
   passes.addPass(createDataParallelPass(dataParallel));
   passes.addPass(createVerifyRankProgramsPass());

@@ -258,16 +258,17 @@ def CompressCollectivesPass
     : Pass<"mpcomm-compress-collectives", "::mlir::ModuleOp"> {
   let summary = "Sends the terms of sums in fewer bits, and sums them in f32";
   let description = [{
-    An all_reduce of floats (`sum` or `mean`) becomes an all_to_all of encoded
-    shares, a sum in f32 on the rank whose share it is, and an all_gather of the
-    encoded sum: the volume of a ring, and two roundings whatever the number of
-    ranks, where a ring that keeps partial sums in the type on the wire rounds
-    once a rank. Operands are laid in one row, filled up to whole blocks.
+    An all_reduce of floats (`sum` or `mean`) that says `accumulate f32` becomes
+    an all_to_all of encoded shares, a sum in f32 on the rank whose share it is,
+    and an all_gather of the encoded sum: the volume of a ring, and two
+    roundings whatever the number of ranks, where a ring that keeps partial sums
+    in the type on the wire rounds once a rank. Operands are laid in one row,
+    filled up to whole blocks.
 
     `type` is how elements travel: `f16` and `bf16` by a cast; `i8`, `f8E4M3FN`
     and `f8E5M2` with a scale in f32 for each `block` elements, the largest
     magnitude of the block over the format's. Empty: what has `wire` or elements
-    of 16 bits and `accumulate f32` travels so, and the rest is left alone; that
+    of 16 bits travels so, and the rest is left alone; that
     is for networks that reduce in the type on the wire. Smaller all_reduces
     than `min-bytes` are left alone: they cost latency, not volume.
 
@@ -283,7 +284,7 @@ def CompressCollectivesPass
 
     Example: with `type=i8 block=4 min-bytes=0` on 2 ranks
     ```mlir
-    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] sum : tensor<16xf32>
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] sum accumulate f32 : tensor<16xf32>
     ```
     becomes, with scales s and payloads q,
     ```mlir

@@ -30,9 +30,10 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
       0. Of variances the mean leaves out how the ranks' means differ.)
     `@evaluate` is left alone: its results are per rank.
 
-    `wire` is the type in which wider gradients travel; those that travel in 16
-    bits are summed in f32 (`accumulate`). `average=before` divides each rank's
-    gradients before they are sent and sums them.
+    `wire` is the type in which wider gradients travel; with it, and where they
+    have 16 bits, their sums are declared to be taken in f32 (`accumulate`).
+    `average=before` divides each rank's gradients before they are sent and sums
+    them.
 
     Assumes: Form 1; what enters an optimizer op as a gradient is linear in the
     gradient of the loss (a norm clipped before would be clipped per rank).

@@ -62,7 +62,8 @@ std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
     auto element = dyn_cast<FloatType>(getElementTypeOrSelf(input.getType()));
     return element && element.getWidth() <= 32;
   });
-  if (!isSum || !areFloats || !isMovableCollective(op) ||
+  bool sumsInF32 = op.getAccumulate() && op.getAccumulate()->isF32();
+  if (!isSum || !areFloats || !sumsInF32 || !isMovableCollective(op) ||
       CostModel::getWireBytes(op) < minBytes)
     return std::nullopt;
   if (!type.empty())
@@ -73,8 +74,7 @@ std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
   bool isAlike = llvm::all_of(op.getInputs(), [&](Value input) {
     return getElementTypeOrSelf(input.getType()) == element;
   });
-  bool sumsWider = op.getAccumulate() && op.getAccumulate()->isF32();
-  if (!isAlike || travels.getIntOrFloatBitWidth() != 16 || !sumsWider)
+  if (!isAlike || travels.getIntOrFloatBitWidth() != 16)
     return std::nullopt;
   return WireFormat(travels);
 }

@@ -243,7 +243,7 @@ Operation *DataParallel::average(OpBuilder &builder, Value value) {
   TypeAttr wireAttr, accumulate;
   if (travels != element)
     wireAttr = TypeAttr::get(travels);
-  if (travels.getIntOrFloatBitWidth() < 32)
+  if (travels.getIntOrFloatBitWidth() < 32 || (isGradient && wireType))
     accumulate = TypeAttr::get(builder.getF32Type());
   return AllReduceOp::create(
       builder, loc, value, FlatSymbolRefAttr::get(&getContext(), mesh),

@@ -34,7 +34,7 @@
 // SAME: mpcomm.all_reduce
 mpcomm.mesh @mesh <["dp" = 2]>
 func.func @bucket(%a: tensor<5x2xf32>, %b: tensor<3xf32>) -> (tensor<5x2xf32>, tensor<3xf32>) {
-  %r:2 = mpcomm.all_reduce(%a, %b) on @mesh axes ["dp"] mean : tensor<5x2xf32>, tensor<3xf32>
+  %r:2 = mpcomm.all_reduce(%a, %b) on @mesh axes ["dp"] mean accumulate f32 : tensor<5x2xf32>, tensor<3xf32>
   return %r#0, %r#1 : tensor<5x2xf32>, tensor<3xf32>
 }
 
@@ -52,18 +52,20 @@ func.func @bucket(%a: tensor<5x2xf32>, %b: tensor<3xf32>) -> (tensor<5x2xf32>, t
 // SAME: mpcomm.all_gather(%[[ONCE]]) on @mesh axes ["dp"] dim = 0 : (tensor<1x4xbf16>) -> tensor<2x4xbf16>
 // SAME-NOT: mpcomm.all_reduce
 
-// A maximum, and integers, are left alone.
+// A maximum, integers, and what does not say where it is summed (a loss) are left
+// alone.
 // SAME: func.func @others
-// SAME-COUNT-2: mpcomm.all_reduce
+// SAME-COUNT-3: mpcomm.all_reduce
 // CHECK: func.func @others
-// CHECK-COUNT-2: mpcomm.all_reduce
+// CHECK-COUNT-3: mpcomm.all_reduce
 mpcomm.mesh @mesh <["dp" = 2]>
 func.func @narrow(%a: tensor<8xf32>) -> tensor<8xf32> {
   %r = mpcomm.all_reduce(%a) on @mesh axes ["dp"] sum wire bf16 accumulate f32 : tensor<8xf32>
   return %r : tensor<8xf32>
 }
-func.func @others(%a: tensor<8xf32>, %b: tensor<8xi32>) -> (tensor<8xf32>, tensor<8xi32>) {
+func.func @others(%a: tensor<8xf32>, %b: tensor<8xi32>) -> (tensor<8xf32>, tensor<8xi32>, tensor<8xf32>) {
   %r = mpcomm.all_reduce(%a) on @mesh axes ["dp"] max : tensor<8xf32>
   %s = mpcomm.all_reduce(%b) on @mesh axes ["dp"] sum : tensor<8xi32>
-  return %r, %s : tensor<8xf32>, tensor<8xi32>
+  %t = mpcomm.all_reduce(%a) on @mesh axes ["dp"] mean : tensor<8xf32>
+  return %r, %s, %t : tensor<8xf32>, tensor<8xi32>, tensor<8xf32>
 }

@@ -11,7 +11,7 @@
 // CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean accumulate f32 : tensor<2xf16>
 // CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean : tensor<f32>
 
-// WIDE: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean : tensor<4x2xf32>
+// WIDE: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean accumulate f32 : tensor<4x2xf32>
 // WIDE: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean accumulate f32 : tensor<2xf16>
 // WIDE: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean : tensor<f32>
 

@@ -99,9 +99,10 @@ def loss(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def workload(layers=2, d=128, heads=4, ctx=128, batch=8, lr=1e-3, tied=True,
+def workload(layers=2, d=128, heads=4, ctx=128, batch=8, lr=1e-3, tied=True, vocab=256,
              text="/usr/share/common-licenses"):
-    model = GPT(layers, d, heads, ctx, tied=tied)
+    # A larger vocabulary than that of bytes makes a model of another's size.
+    model = GPT(layers, d, heads, ctx, max(vocab, 256), tied)
     data = read_text(text)
     cut = len(data) * 9 // 10
     return mi.Workload(model=model, loss=loss, batch=batch,

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ContextState.h"
+#include "DType.h"
 
 #include <cstring>
 
@@ -30,7 +31,8 @@ public:
       : state(state), begin(state.trace.enabled() ? nowNanoseconds() : 0) {}
 
   void end(TraceEvent::Kind kind, uint32_t stream, const char *name,
-           const char *location, uint64_t bytes, uint64_t flops = 0) {
+           const char *location, uint64_t bytes, uint64_t flops = 0,
+           const char *type = nullptr) {
     if (!begin)
       return;
     TraceEvent event{};
@@ -42,6 +44,7 @@ public:
     event.end = nowNanoseconds();
     event.bytes = bytes;
     event.flops = flops;
+    event.type = type;
     auto guard = state.lock();
     state.trace.record(event);
   }
@@ -51,7 +54,29 @@ private:
   uint64_t begin;
 };
 
+struct Work {
+  uint64_t bytes, flops;
+};
+
 } // namespace
+
+/// What a product reads and writes once (a broadcast operand counts once, C
+/// twice if it is added to), and computes.
+static Work workOf(const mprt_gemm_desc &d) {
+  uint64_t m = d.m, n = d.n, k = d.k;
+  uint64_t a = m * k, b = k * n, c = m * n, flops = 2 * m * n * k;
+  for (uint32_t i = 0; i < d.batch_rank; ++i) {
+    uint64_t size = d.batch[i];
+    a *= d.batch_a[i] ? size : 1;
+    b *= d.batch_b[i] ? size : 1;
+    c *= size;
+    flops *= size;
+  }
+  uint64_t bytes = a * sizeOf(mprt_dtype(d.type_a)) +
+                   b * sizeOf(mprt_dtype(d.type_b)) +
+                   c * sizeOf(mprt_dtype(d.type_c)) * (d.accumulate ? 2 : 1);
+  return {bytes, flops};
+}
 
 static mprt_status invalid(State &state, const char *call,
                            const std::string &what) {
@@ -106,11 +131,9 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
         desc->location ? desc->location : "an unknown location", " on rank ",
         state.transport ? state.transport->rank() : 0, ": ", error.message()));
   }
-  uint64_t flops =
-      2 * uint64_t(desc->m) * uint64_t(desc->n) * uint64_t(desc->k);
-  for (uint32_t d = 0; d < desc->batch_rank; ++d)
-    flops *= uint64_t(desc->batch[d]);
-  span.end(TraceEvent::Gemm, stream, desc->name, desc->location, 0, flops);
+  Work work = workOf(*desc);
+  span.end(TraceEvent::Gemm, stream, desc->name, desc->location, work.bytes,
+           work.flops, nameOf(mprt_dtype(desc->type_a)));
   ++state.stats.gemms;
   state.poll();
   return state.status;
@@ -133,7 +156,9 @@ mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
   }
   bool isProduct = desc->kind <= MPRT_CONVOLUTION_FILTER_GRAD;
   span.end(isProduct ? TraceEvent::Gemm : TraceEvent::Kernel, stream,
-           desc->name, desc->location, 0, host::Window::countFlops(*desc));
+           desc->name, desc->location, host::Window::countBytes(*desc),
+           host::Window::countFlops(*desc),
+           isProduct ? nameOf(mprt_dtype(desc->type)) : nullptr);
   ++(isProduct ? state.stats.gemms : state.stats.launches);
   state.poll();
   return state.status;

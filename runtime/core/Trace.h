@@ -41,7 +41,8 @@ struct TraceEvent {
   const char *name;
   const char *location;
   uint64_t begin, end; ///< ns
-  /// Bytes moved: as the kernel's descriptor says; a collective's payload.
+  /// Bytes moved: as the kernel's descriptor says; of a product, its operands
+  /// and its result, each once; a collective's payload.
   uint64_t bytes;
   /// Of a collective: when the program enqueued it, ns.
   uint64_t queued = 0;
@@ -49,6 +50,8 @@ struct TraceEvent {
   uint64_t position = 0;
   /// Floating point operations of a kernel or a product.
   uint64_t flops = 0;
+  /// Of a product: the element type of its factors, as in "bf16"; else null.
+  const char *type = nullptr;
   /// Of a wait: the stream that was waited for.
   uint32_t waitedStream = 0;
   /// Of a collective, and of a wait for one: the descriptor; else null.

@@ -145,7 +145,7 @@ std::vector<TraceEvent> Rank::traceEvents() const {
     events.push_back({event.stream, mprt::nameOf(event.kind), event.name,
                       event.location, event.begin, event.end, event.bytes,
                       event.queued, event.position, event.waitedStream,
-                      event.collective});
+                      event.collective, event.flops, event.type});
   return events;
 }
 

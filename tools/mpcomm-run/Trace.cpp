@@ -93,8 +93,12 @@ std::string render(const TraceEvent &event, uint64_t rank, uint64_t origin) {
   line +=
       ",\"dur\":" + microseconds(event.endNanoseconds - event.beginNanoseconds);
   line += ",\"args\":{\"location\":" + quoted(event.location) +
-          ",\"bytes\":" + std::to_string(event.bytes) + "}}";
-  return line;
+          ",\"bytes\":" + std::to_string(event.bytes);
+  if (event.flops)
+    line += ",\"flops\":" + std::to_string(event.flops);
+  if (event.type)
+    line += ",\"type\":" + quoted(event.type);
+  return line + "}}";
 }
 
 /// Cuts `lines` from `next` on into `block`. A line that fills more than a

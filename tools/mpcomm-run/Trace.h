@@ -43,6 +43,10 @@ struct TraceEvent {
   uint32_t waitedStream = 0;
   /// Of a collective, and of a wait for one; else null.
   const mprt_collective *collective = nullptr;
+  /// Of a kernel or a product: floating point operations; of a product also the
+  /// element type of its factors, else null.
+  uint64_t flops = 0;
+  const char *type = nullptr;
 };
 
 /// Brings the events of all ranks to rank 0, which writes `path`. All ranks

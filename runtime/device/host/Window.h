@@ -46,6 +46,8 @@ public:
 
   /// Floating-point operations of `desc`.
   static uint64_t countFlops(const mprt_window_desc &desc);
+  /// Bytes of its operands and its result, each once.
+  static uint64_t countBytes(const mprt_window_desc &desc);
 
 private:
   Error runConverted(const mprt_window_desc &desc, const void *a, const void *b,

@@ -74,6 +74,8 @@ class Trace(ToyTest):
         self.assertEqual(collective["name"], "gradients")
         self.assertEqual(collective["args"]["location"], "toy.mlir:7:3")
         self.assertEqual(collective["args"]["bytes"], 24)
+        flops = {e["name"]: e["args"]["flops"] for e in events if e.get("cat") == "kernel"}
+        self.assertEqual(flops, {"backward": 256, "update": 32})
 
     def test_a_long_run(self):
         # More than fits one round of gathering, and maybe more than is kept.

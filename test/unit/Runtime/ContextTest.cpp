@@ -208,6 +208,31 @@ TEST(ContextTest, TracesKernelsAndCollectives) {
   EXPECT_LE(events[1].begin, events[1].end);
 }
 
+TEST(ContextTest, TracesTheWorkOfProducts) {
+  ContextOptions options;
+  options.traceCapacity = 8;
+  Alone alone(options);
+  // C[2, 2, 4] += A[2, 2, 3] B[3, 4], of which the batches share B.
+  mprt_gemm_desc product = {};
+  product.m = 2, product.n = 4, product.k = 3;
+  product.accumulate = 1;
+  product.batch_rank = 1;
+  product.batch[0] = 2, product.batch_a[0] = 6, product.batch_c[0] = 8;
+  product.strides_a[0] = 3, product.strides_a[1] = 1;
+  product.strides_b[0] = 4, product.strides_b[1] = 1;
+  product.strides_c[0] = 4, product.strides_c[1] = 1;
+  float a[12] = {}, b[12] = {}, c[16] = {};
+  ASSERT_EQ(mprt_gemm(alone.context->handle(), MPRT_COMPUTE_STREAM, &product, a,
+                      b, c),
+            MPRT_OK);
+  std::vector<TraceEvent> events = alone.context->trace().events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, TraceEvent::Gemm);
+  EXPECT_EQ(events[0].flops, 2u * 2 * 2 * 3 * 4);
+  EXPECT_EQ(events[0].bytes, sizeof(a) + sizeof(b) + 2 * sizeof(c));
+  EXPECT_STREQ(events[0].type, "f32");
+}
+
 TEST(ContextTest, RefusesBadTimeouts) {
   ContextOptions options;
   options.timeoutSeconds = 0;

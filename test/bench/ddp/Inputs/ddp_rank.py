@@ -13,7 +13,8 @@ to read its data is not in the memory of the training.
 Words of a configuration: `view` (gradients are views of the buckets, the best
 setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 `tcmalloc` and `lean` (another malloc, and malloc as it is: measure.py), `alone` (the ranks do not communicate: what sharing
-the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats).
+the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats),
+`amp` (forward pass and loss under autocast to bf16).
 
 A job with `local` steps runs so many more behind the others without communication: what a step takes in these processes
 while nothing waits for the network.
@@ -110,8 +111,9 @@ def main(job):
             net.require_backward_grad_sync = False  # what no_sync() does
             last = time.perf_counter()
         workload.optimizer.zero_grad(set_to_none="view" not in words)
-        output = net(data[first][index])
-        loss = workload.loss(output, *[data[k][index] for k in rest])
+        with torch.autocast("cpu", torch.bfloat16, enabled="amp" in words):
+            output = net(data[first][index])
+            loss = workload.loss(output, *[data[k][index] for k in rest])
         loss.backward()
         workload.optimizer.step()
         losses.append(loss.detach())

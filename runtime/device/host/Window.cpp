@@ -109,6 +109,21 @@ uint64_t Window::countFlops(const mprt_window_desc &d) {
   return flops * uint64_t(d.window[0]) * uint64_t(d.window[1]);
 }
 
+uint64_t Window::countBytes(const mprt_window_desc &d) {
+  uint64_t input = 1, output = 1, filter = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    input *= uint64_t(d.input[i]);
+    output *= uint64_t(d.output[i]);
+  }
+  if (isConvolution(d))
+    filter = uint64_t(d.output[1]) * uint64_t(d.input[1] / d.groups) *
+             uint64_t(d.window[0]) * uint64_t(d.window[1]);
+  uint64_t elements = input + output + filter;
+  if (d.kind == MPRT_MAX_POOL_GRAD)
+    elements += input; // x, of which the greatest are found again
+  return elements * sizeOf(mprt_dtype(d.type));
+}
+
 //===----------------------------------------------------------------------===//
 // Strided operands
 //===----------------------------------------------------------------------===//

@@ -8,21 +8,29 @@
 //
 // A value that is stored in 16 bits is widened in registers by whoever reads
 // it: it costs no pass over memory, where one widening for several kernels
-// would be written out in f32 for all but one of them.
+// would be written out in f32 for all but one of them. A widening that stands
+// far before its reader would join the kernel that makes its operand, and be
+// kept in f32 until then: what a forward pass stores narrow would be stored
+// wide.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CloneWidenings.h"
+#include "Grouping.h"
+#include "SinkToUses.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mpcomm;
 using linalg::LinalgOp;
 
 /// Whether `op` widens the elements of one tensor and does nothing else.
-static bool isWidening(linalg::GenericOp op) {
-  if (op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
+static bool isWidening(Operation *candidate) {
+  auto op = dyn_cast<linalg::GenericOp>(candidate);
+  if (!op || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
       op.getNumReductionLoops() != 0 || !op.hasPureTensorSemantics())
     return false;
   Block *body = op.getBlock();
@@ -32,13 +40,66 @@ static bool isWidening(linalg::GenericOp op) {
          body->getTerminator()->getOperand(0) == widen.getOut();
 }
 
+/// A widening of the tensor `narrow`, all of it.
+static linalg::GenericOp createWidening(OpBuilder &builder, Location loc,
+                                        Value narrow, Type element) {
+  auto type = cast<RankedTensorType>(narrow.getType());
+  Value empty = tensor::EmptyOp::create(builder, loc, type.getShape(), element);
+  AffineMap map = builder.getMultiDimIdentityMap(type.getRank());
+  SmallVector<utils::IteratorType> loops(type.getRank(),
+                                         utils::IteratorType::parallel);
+  return linalg::GenericOp::create(
+      builder, loc, empty.getType(), narrow, empty,
+      ArrayRef<AffineMap>{map, map}, loops,
+      [&](OpBuilder &b, Location l, ValueRange arguments) {
+        Value wide = arith::ExtFOp::create(b, l, element, arguments[0]);
+        linalg::YieldOp::create(b, l, wide);
+      });
+}
+
+/// Lets reshapes of what `op` makes read what it reads, so that no reshape
+/// stands between a widening and its reader. The new widenings go to
+/// `widenings`.
+static void widenBehindReshapes(linalg::GenericOp op,
+                                SmallVectorImpl<linalg::GenericOp> &widenings) {
+  bool isPlain = llvm::all_of(op.getIndexingMapsArray(),
+                              [](AffineMap map) { return map.isIdentity(); });
+  if (!isPlain)
+    return;
+  Value narrow = op.getDpsInputs().front();
+  Type element = getElementTypeOrSelf(op.getResult(0));
+  for (Operation *user : llvm::make_early_inc_range(op->getUsers())) {
+    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(user) ||
+        user->getBlock() != op->getBlock())
+      continue;
+    OpBuilder builder(user);
+    Operation *reshape = builder.clone(*user);
+    reshape->setOperand(0, narrow);
+    auto type = cast<RankedTensorType>(reshape->getResult(0).getType());
+    reshape->getResult(0).setType(
+        type.clone(getElementTypeOrSelf(narrow.getType())));
+    linalg::GenericOp own =
+        createWidening(builder, op.getLoc(), reshape->getResult(0), element);
+    user->getResult(0).replaceAllUsesWith(own->getResult(0));
+    user->erase();
+    widenings.push_back(own);
+  }
+}
+
 void mpcomm::cloneWidenings(Block &block) {
   SmallVector<linalg::GenericOp> widenings;
   for (auto op : block.getOps<linalg::GenericOp>())
     if (isWidening(op))
       widenings.push_back(op);
+  // Grows: of a reshape of a reshape too.
+  for (size_t i = 0; i < widenings.size(); ++i)
+    widenBehindReshapes(widenings[i], widenings);
   // From the last on: one may read another.
   for (linalg::GenericOp op : llvm::reverse(widenings)) {
+    if (op->use_empty()) {
+      op.erase();
+      continue;
+    }
     llvm::SmallSetVector<Operation *, 4> readers;
     for (Operation *user : op->getUsers())
       if (user->getBlock() == &block && isa<LinalgOp>(user) &&
@@ -57,4 +118,5 @@ void mpcomm::cloneWidenings(Block &block) {
           [&](OpOperand &use) { return use.getOwner() == reader; });
     }
   }
+  sinkToUses(block, [](Operation *op) { return isView(op) || isWidening(op); });
 }

@@ -16,8 +16,10 @@ class Block;
 namespace mpcomm {
 
 /// Gives each op that a kernel can hold its own copy of an op that widens one
-/// of its operands. Products and others share the original. Time: linear in the
-/// uses.
+/// of its operands. Products and others share the original. Reshapes of what was
+/// widened become widenings of what was reshaped. Each widening then stands,
+/// with the views around it, where it is first needed. Time: linear in the ops
+/// and their uses.
 void cloneWidenings(mlir::Block &block);
 
 } // namespace mpcomm

@@ -15,6 +15,7 @@
 #include "KernelLibrary.h"
 #include "KernelName.h"
 #include "Outline.h"
+#include "SinkToUses.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
@@ -54,7 +55,6 @@ private:
   LogicalResult rewrite(Group &group);
   void launch(Group &group, func::FuncOp kernel, ArrayRef<Value> inputs,
               ArrayRef<Destination> destinations);
-  void sinkViews();
 
   Block &block;
   KernelLibrary &library;
@@ -154,32 +154,6 @@ LogicalResult BlockRewriter::rewrite(Group &group) {
   return success();
 }
 
-void BlockRewriter::sinkViews() {
-  // A launch may stand before a view that it reads, or behind one that reads
-  // it: each view goes to the first op, views aside, that needs it or a view of
-  // it. Views keep their order among themselves, in which each stands behind
-  // those that it is a view of.
-  llvm::DenseMap<Operation *, int64_t> place;
-  SmallVector<Operation *> views, others;
-  for (Operation &op : block) {
-    if (isView(&op)) {
-      views.push_back(&op);
-      continue;
-    }
-    place[&op] = others.size();
-    others.push_back(&op);
-  }
-  for (Operation *view : llvm::reverse(views)) {
-    int64_t first = others.size() - 1; // the terminator, before other blocks
-    for (Operation *user : view->getUsers())
-      if (Operation *op = block.findAncestorOpInBlock(*user))
-        first = std::min(first, place.lookup(op));
-    place[view] = first;
-  }
-  for (Operation *view : views)
-    view->moveBefore(others[place.lookup(view)]);
-}
-
 LogicalResult BlockRewriter::run() {
   if (failed(grouping.run()))
     return failure();
@@ -198,7 +172,9 @@ LogicalResult BlockRewriter::run() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       op.erase();
-  sinkViews();
+  // A launch may stand before a view that it reads, or behind one that reads
+  // it.
+  sinkToUses(block, isView);
   return success();
 }
 

@@ -32,3 +32,26 @@ func.func @product_reads_too(%x: tensor<8x8xbf16>) -> tensor<8x8xf32> {
   %r = arith.subf %w, %p : tensor<8x8xf32>
   return %r : tensor<8x8xf32>
 }
+
+// -----
+
+// A widening that stands beside what makes its operand, and is read much later,
+// runs with its reader, also where a reshape stands between them: what lives from one to the other is in 16 bits.
+// CHECK-LABEL: func.func @far_before_its_reader
+//       CHECK: %[[S:.+]] = mprt.launch @{{.+}} ins(%{{.+}} : tensor<8x8xf32>) outs(%{{.+}} : tensor<8x8xbf16>)
+//       CHECK: linalg.contract {{.*}} ins(%[[S]], %[[S]]
+//       CHECK: %[[V:.+]] = tensor.collapse_shape %[[S]]
+//       CHECK: mprt.launch @{{.+}} ins(%[[V]], %{{.+}} : tensor<64xbf16>, tensor<64xbf16>)
+//   CHECK-NOT: mprt.launch
+func.func @far_before_its_reader(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %a = math.exp %x : tensor<8x8xf32>
+  %s = arith.truncf %a : tensor<8x8xf32> to tensor<8x8xbf16>
+  %w = arith.extf %s : tensor<8x8xbf16> to tensor<8x8xf32>
+  %v = mpcomm.reshape %w : (tensor<8x8xf32>) -> tensor<64xf32>
+  %p = mpcomm.dot_general %s, %s, contracting_dims = [1] x [0] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  %e = arith.extf %p : tensor<8x8xbf16> to tensor<8x8xf32>
+  %q = mpcomm.reshape %e : (tensor<8x8xf32>) -> tensor<64xf32>
+  %r = arith.subf %v, %q : tensor<64xf32>
+  %o = mpcomm.reshape %r : (tensor<64xf32>) -> tensor<8x8xf32>
+  return %o : tensor<8x8xf32>
+}

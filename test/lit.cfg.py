@@ -65,9 +65,10 @@ config.substitutions += [
 # (`config.parallelism_group = "ranks"` in a lit.local.cfg).
 lit_config.parallelism_groups["ranks"] = 1
 
-# Five minutes a test; needs python3-psutil, which check.sh installs.
+# Five minutes a test, and three times that with sanitizers; needs python3-psutil,
+# which check.sh installs.
 if not lit_config.maxIndividualTestTime:
     try:
-        lit_config.maxIndividualTestTime = 300
+        lit_config.maxIndividualTestTime = 900 if config.mpcomm_sanitize else 300
     except Exception as error:  # pylint: disable=broad-except
         lit_config.note("no limit on the time of a test: %s" % error)

@@ -173,6 +173,19 @@ static Type accumulateType(CollectiveOpInterface op, Type element) {
   return mpcomm::detail::getSumType(element);
 }
 
+/// Communicators add floats of 16 bits and more: 8 bits have a scale a block,
+/// which a sum on the way would have to know.
+static LogicalResult checkSum(CollectiveOpInterface op, Type wire) {
+  auto type = dyn_cast<FloatType>(wire);
+  if (!type || type.getWidth() >= 16)
+    return success();
+  return op->emitOpError()
+         << "sums " << wire
+         << " on the wire, which no communicator can: expected f64, f32, f16 "
+            "or bf16, or mpcomm-compress-collectives before, which sends 8 "
+            "bits with scales";
+}
+
 FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
                                                 CollectiveOpInterface op) {
   Location loc = op->getLoc();
@@ -193,6 +206,8 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
       byType[element(operand)].push_back(i);
     for (auto &[type, slots] : byType) {
       Type wire = op.getWireType() ? op.getWireType() : type;
+      if (failed(checkSum(op, wire)))
+        return failure();
       SmallVector<Value> outputs;
       for (unsigned i : slots)
         outputs.push_back(castFloat(builder, loc, op->getOperand(i), wire));
@@ -219,6 +234,8 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
     auto scatter = cast<ReduceScatterOp>(op);
     Type type = element(scatter.getInput());
     Type wire = op.getWireType() ? op.getWireType() : type;
+    if (failed(checkSum(op, wire)))
+      return failure();
     Value input = castFloat(builder, loc, scatter.getInput(), wire);
     input = splitToFront(builder, loc, input, scatter.getDim(), *group);
     Value output = emptyLike(

@@ -22,3 +22,21 @@ func.func @never_awaited(%x: tensor<4xf32>) {
   } : !mpcomm.future<tensor<4xf32>>
   return
 }
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @sum_of_8_bits(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{sums 'f8E5M2' on the wire, which no communicator can: expected f64, f32, f16 or bf16, or mpcomm-compress-collectives before, which sends 8 bits with scales}}
+  %0 = mpcomm.all_reduce(%x) on @mesh axes ["dp"] sum wire f8E5M2 accumulate f32 : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @sum_of_8_bit_operands(%x: tensor<4xf8E4M3FN>) -> tensor<2xf8E4M3FN> {
+  // expected-error @below {{sums 'f8E4M3FN' on the wire, which no communicator can}}
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf8E4M3FN>) -> tensor<2xf8E4M3FN>
+  return %0 : tensor<2xf8E4M3FN>
+}

@@ -16,7 +16,6 @@
 
 #include "CommunicationProofImpl.h"
 #include <algorithm>
-#include <unordered_map>
 
 using namespace mpcomm;
 using namespace mpcomm::proof;

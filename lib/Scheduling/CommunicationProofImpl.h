@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 namespace mpcomm::proof {
 
@@ -103,20 +104,20 @@ memberCoordinates(const std::vector<ProofAxis> &mesh,
 //===----------------------------------------------------------------------===//
 
 /// Equal numbers for equal keys.
-template <typename Key> class Numbering {
+template <typename Key, typename Map = std::map<Key, int>> class Numbering {
 public:
   int of(const Key &key) {
     return numbers.try_emplace(key, int(numbers.size())).first->second;
   }
 
 private:
-  std::map<Key, int> numbers;
+  Map numbers;
 };
 
 /// Numbers for what is compared of an op, and for sequences of them.
 struct Signatures {
   int of(const ProofOp &op);
-  Numbering<std::vector<std::string>> ops;
+  Numbering<std::string, std::unordered_map<std::string, int>> ops;
   Numbering<std::vector<int>> sequences;
 };
 

@@ -15,27 +15,30 @@
 #include "CommunicationProofImpl.h"
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 using namespace mpcomm;
 using namespace mpcomm::proof;
 
 int Signatures::of(const ProofOp &op) {
-  ProofKind kind = op.kind;
+  std::string key;
+  // With its length, so that no two lists of parts give one key.
+  auto add = [&](const std::string &part) {
+    key += std::to_string(part.size()) + ':' + part;
+  };
   // A send matches a recv.
-  std::vector<std::string> key{
-      isMessage(kind) ? "message" : mpcomm::toString(kind), op.tag};
-  if (kind != ProofKind::Barrier) {
-    key.push_back(std::to_string(op.count));
-    key.push_back(op.type);
-    key.push_back(op.wire);
+  add(isMessage(op.kind) ? "message" : mpcomm::toString(op.kind));
+  add(op.tag);
+  if (op.kind != ProofKind::Barrier) {
+    add(std::to_string(op.count));
+    add(op.type);
+    add(op.wire);
   }
-  if (reduces(kind)) {
-    key.push_back(op.accumulate);
-    key.push_back(op.reduction);
+  if (reduces(op.kind)) {
+    add(op.accumulate);
+    add(op.reduction);
   }
-  if (kind == ProofKind::Broadcast)
-    key.push_back(std::to_string(op.peer.number));
+  if (op.kind == ProofKind::Broadcast)
+    add(std::to_string(op.peer.number));
   return ops.of(key);
 }
 

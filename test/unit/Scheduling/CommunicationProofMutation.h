@@ -101,6 +101,18 @@ public:
     }
   }
 
+  /// Gives the ranks of a class to another one.
+  void merge(ProofProblem &problem) {
+    int from = below(int(problem.classes.size()));
+    int to = below(int(problem.classes.size()));
+    if (from == to)
+      return;
+    std::vector<ProofBox> &boxes = problem.classes[to].boxes;
+    for (const ProofBox &box : problem.classes[from].boxes)
+      boxes.push_back(box);
+    problem.classes.erase(problem.classes.begin() + from);
+  }
+
 private:
   int below(int n) { return int(random() % uint32_t(n)); }
 

@@ -196,3 +196,41 @@ func.func @async(%x: tensor<4xf32>) -> tensor<4xf32> {
   %v = mpcomm.await %f : !mpcomm.future<tensor<4xf32>>
   return %v : tensor<4xf32>
 }
+
+// An all_slice may stand where not every rank comes by: no collective is made
+// there. Nor in a loop, where it would run more often.
+// CHECK-LABEL: func.func @only_in_its_block
+func.func @only_in_its_block(%x: tensor<8xf32>, %z: tensor<2xf32>, %c: i1, %n: index)
+    -> (tensor<2xf32>, tensor<8xf32>) {
+  // CHECK: mpcomm.all_reduce(%arg0)
+  // CHECK: mpcomm.reduce_scatter(%arg0)
+  // CHECK: scf.if
+  // CHECK-NEXT: mpcomm.all_slice
+  // CHECK: scf.for
+  // CHECK-NEXT: mpcomm.all_gather
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] sum : tensor<8xf32>
+  %b = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
+  %o = scf.if %c -> tensor<2xf32> {
+    %s = mpcomm.all_slice %a on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
+    scf.yield %s : tensor<2xf32>
+  } else {
+    scf.yield %z : tensor<2xf32>
+  }
+  %w = scf.for %i = %zero to %n step %one iter_args(%v = %x) -> tensor<8xf32> {
+    %g = mpcomm.all_gather(%b) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<8xf32>
+    %t = arith.addf %v, %g : tensor<8xf32>
+    scf.yield %t : tensor<8xf32>
+  }
+  return %o, %w : tensor<2xf32>, tensor<8xf32>
+}
+
+// Axes in another order are the same group.
+// CHECK-LABEL: func.func @axes_in_any_order
+func.func @axes_in_any_order(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // CHECK-NEXT: return %arg0
+  %a = mpcomm.all_gather(%x) on @mesh axes ["dp", "tp"] dim = 0 : (tensor<2xf32>) -> tensor<16xf32>
+  %b = mpcomm.all_slice %a on @mesh axes ["tp", "dp"] dim = 0 : (tensor<16xf32>) -> tensor<2xf32>
+  return %b : tensor<2xf32>
+}

@@ -1,0 +1,218 @@
+//===- SimplifyReductions.cpp - all_reduce of less, or not at all ---------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What is reduced that is equal already, reduced twice, or not used.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/CollectiveSimplifier.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// Whether all axes of `inner` are among those of `outer`, on one mesh.
+static bool coversAxes(CollectiveOpInterface outer,
+                       CollectiveOpInterface inner) {
+  return outer.getMeshAttr() == inner.getMeshAttr() &&
+         llvm::all_of(inner.getAxesAttr(), [&](Attribute axis) {
+           return llvm::is_contained(outer.getAxesAttr(), axis);
+         });
+}
+
+bool mpcomm::isReplicated(Value value, CollectiveOpInterface op) {
+  auto def = value.getDefiningOp<CollectiveOpInterface>();
+  if (!def)
+    return false;
+  switch (def.getCollectiveKind()) {
+  case CollectiveKind::AllReduce:
+  case CollectiveKind::AllGather:
+  case CollectiveKind::Broadcast:
+    return coversAxes(def, op);
+  default:
+    return false;
+  }
+}
+
+bool mpcomm::rounds(CollectiveOpInterface op, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  auto narrows = [&](Type other) {
+    return other && other != element &&
+           (!element.isFloat() ||
+            other.getIntOrFloatBitWidth() <= element.getIntOrFloatBitWidth());
+  };
+  return narrows(op.getWireType()) || narrows(op.getAccumulateType());
+}
+
+/// What `op`, a reduction, makes of a value that is the same on all ranks; null
+/// where the numerics allowed do not let it be computed here.
+Value CollectiveSimplifier::reduceReplicated(CollectiveOpInterface op,
+                                             Value equal) {
+  FailureOr<int64_t> group = op.getGroupSize();
+  if (failed(group) || rounds(op, equal.getType()))
+    return Value();
+  switch (*op.getCollectiveReduction()) {
+  case Reduction::Min:
+  case Reduction::Max:
+    lastNeeded = Numerics::Exact;
+    return equal;
+  case Reduction::Mean:
+    // n times the value may round, or overflow, before it is divided.
+    lastNeeded = Numerics::Reassociating;
+    return allows(lastNeeded) ? equal : Value();
+  case Reduction::Sum: {
+    lastNeeded = Numerics::Reassociating;
+    if (!allows(lastNeeded))
+      return Value();
+    OpBuilder builder(op);
+    auto type = cast<RankedTensorType>(equal.getType());
+    Type element = type.getElementType();
+    if (auto floats = dyn_cast<FloatType>(element)) {
+      APFloat count(static_cast<double>(*group));
+      bool losesInfo;
+      count.convert(floats.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                    &losesInfo);
+      if (losesInfo)
+        return Value();
+      auto splat = arith::ConstantOp::create(
+          builder, op->getLoc(), DenseElementsAttr::get(type, count));
+      return arith::MulFOp::create(builder, op->getLoc(), equal, splat);
+    }
+    auto integers = dyn_cast<IntegerType>(element);
+    if (!integers || !integers.isSignless())
+      return Value();
+    APInt count(64, *group);
+    auto splat = arith::ConstantOp::create(
+        builder, op->getLoc(),
+        DenseElementsAttr::get(type, count.zextOrTrunc(integers.getWidth())));
+    return arith::MulIOp::create(builder, op->getLoc(), equal, splat);
+  }
+  case Reduction::Prod:
+    return Value();
+  }
+  return Value();
+}
+
+/// An all_reduce like `op`, of other operands.
+static AllReduceOp cloneWith(AllReduceOp op, ValueRange inputs,
+                             ArrayAttr axes) {
+  OpBuilder builder(op);
+  auto clone = AllReduceOp::create(
+      builder, op.getLoc(), inputs, op.getMeshAttr(), axes,
+      op.getReductionAttr(), op.getWireAttr(), op.getAccumulateAttr());
+  clone->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  return clone;
+}
+
+/// Takes operands that are the same on all ranks out of the bucket.
+bool CollectiveSimplifier::reduceEqualValues(AllReduceOp op) {
+  SmallVector<Value> results, rest;
+  Numerics needed = Numerics::Exact;
+  for (Value input : op.getInputs()) {
+    Value result;
+    if (isReplicated(input, op))
+      result = reduceReplicated(op, input);
+    if (result)
+      needed = std::max(needed, lastNeeded);
+    else
+      rest.push_back(input);
+    results.push_back(result);
+  }
+  if (rest.size() == results.size())
+    return false;
+  if (!rest.empty()) {
+    AllReduceOp smaller = cloneWith(op, rest, op.getAxesAttr());
+    auto next = smaller.getOutputs().begin();
+    for (Value &result : results)
+      if (!result)
+        result = *next++;
+    lastNeeded = needed;
+    replace(op, results, "ReducedEqualValues");
+    visit(smaller);
+    return true;
+  }
+  lastNeeded = needed;
+  replace(op, results, "ReducedEqualValues");
+  return true;
+}
+
+/// all_reduce over B of all_reduce over A: one over A and B.
+bool CollectiveSimplifier::mergeAxes(AllReduceOp op) {
+  auto inner = op.getInputs().front().getDefiningOp<AllReduceOp>();
+  if (!inner || inner->getBlock() != op->getBlock() ||
+      !llvm::equal(op.getInputs(), inner.getOutputs()) ||
+      !llvm::all_of(inner.getOutputs(), [](Value v) { return v.hasOneUse(); }))
+    return false;
+  if (inner.getMeshAttr() != op.getMeshAttr() ||
+      inner.getReduction() != op.getReduction() ||
+      inner.getWireAttr() != op.getWireAttr() ||
+      inner.getAccumulateAttr() != op.getAccumulateAttr() ||
+      llvm::any_of(op.getAxes(), [&](Attribute axis) {
+        return llvm::is_contained(inner.getAxes(), axis);
+      }))
+    return false;
+  for (Value input : inner.getInputs())
+    if (rounds(op, input.getType()))
+      return false;
+  lastNeeded = getReorderedClass(op.getReduction());
+  if (!allows(lastNeeded))
+    return false;
+  SmallVector<Attribute> axes(inner.getAxes().getValue());
+  llvm::append_range(axes, op.getAxes());
+  AllReduceOp merged =
+      cloneWith(op, inner.getInputs(), ArrayAttr::get(op.getContext(), axes));
+  replace(op, merged.getOutputs(), "MergedAxes"); // the inner one is dead
+  visit(merged);
+  return true;
+}
+
+/// A result of which only one static slice is used.
+bool CollectiveSimplifier::reduceSlices(AllReduceOp op) {
+  lastNeeded = Numerics::Reassociating; // an element moves within the bucket
+  if (!allows(lastNeeded))
+    return false;
+  SmallVector<SliceOp> slices;
+  for (Value result : op.getOutputs()) {
+    auto slice = result.hasOneUse() ? dyn_cast<SliceOp>(*result.user_begin())
+                                    : SliceOp();
+    bool smaller = slice && mpcomm::detail::countElements(slice.getType()) <
+                                mpcomm::detail::countElements(result.getType());
+    slices.push_back(smaller ? slice : SliceOp());
+  }
+  if (llvm::none_of(slices, [](SliceOp slice) { return bool(slice); }))
+    return false;
+  OpBuilder builder(op);
+  SmallVector<Value> inputs;
+  for (auto [input, slice] : llvm::zip_equal(op.getInputs(), slices)) {
+    if (!slice) {
+      inputs.push_back(input);
+      continue;
+    }
+    inputs.push_back(SliceOp::create(builder, slice.getLoc(), slice.getType(),
+                                     input, slice.getStarts(),
+                                     slice.getLimits(), slice.getStrides()));
+  }
+  AllReduceOp smaller = cloneWith(op, inputs, op.getAxesAttr());
+  passed(op, "ReducedSlice", lastNeeded);
+  for (auto [before, after, slice] :
+       llvm::zip_equal(op.getOutputs(), smaller.getOutputs(), slices)) {
+    Value old = slice ? Value(slice.getResult()) : Value(before);
+    old.replaceAllUsesWith(after);
+    if (slice)
+      slice.erase();
+  }
+  op.erase();
+  visit(smaller);
+  return true;
+}
+
+bool CollectiveSimplifier::simplify(AllReduceOp op) {
+  return reduceEqualValues(op) || mergeAxes(op) || reduceSlices(op);
+}

@@ -50,6 +50,8 @@ std::optional<CollectiveCost> mpcomm::getTwoLevelCost(const CostModel &model,
   if (!groups)
     return std::nullopt;
   auto [inside, across] = *groups;
+  if (inside.ranks * across.ranks != shape.ranks) // shares would not be equal
+    return std::nullopt;
   auto share = static_cast<double>(inside.ranks);
   CollectiveCost scatter =
       model.getCollective(CollectiveKind::ReduceScatter, inside);

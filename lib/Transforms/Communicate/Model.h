@@ -32,7 +32,8 @@ std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,
 
 /// What an all_reduce over groups of `shape` takes as a reduce_scatter inside
 /// the blocks of level `level`, an all_reduce across them and an all_gather
-/// inside, by bytes of payload; nothing where that cuts nothing.
+/// inside, by bytes of payload; nothing where that cuts nothing, or blocks of
+/// the group differ in size.
 std::optional<CollectiveCost> getTwoLevelCost(const CostModel &model,
                                               const GroupShape &shape,
                                               unsigned level);

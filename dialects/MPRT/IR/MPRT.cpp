@@ -418,6 +418,18 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                            "function");
     return success();
   }
+  if (name == kArenaPartsAttr) {
+    auto parts = dyn_cast<DictionaryAttr>(attr.getValue());
+    bool areSizes = parts && llvm::all_of(parts, [](NamedAttribute part) {
+                      return isI64(part.getValue()) &&
+                             cast<IntegerAttr>(part.getValue()).getInt() >= 0;
+                    });
+    if (!isa<FunctionOpInterface>(op) || !areSizes)
+      return emitAttrError(op, attr,
+                           "a dictionary of i64 that are not negative, on a "
+                           "function");
+    return success();
+  }
   if (name == kOverwriteAttr) {
     if (!isa<UnitAttr>(attr.getValue()))
       return emitAttrError(op, attr, "a unit attribute");

@@ -38,7 +38,9 @@ def MPRT_Dialect : Dialect {
     - `mprt.update`, on an argument: the function writes it;
     - `mprt.overwrite`, on a contraction: what it adds to does not count;
     - `mprt.arena_bytes` and `mprt.bucket_bytes`, on a function: the size of its
-      last argument, the arena, and how much of it are buckets.
+      last argument, the arena, and how much of it are buckets;
+    - `mprt.arena_parts`, on a function: bytes of the arena by what they hold,
+      when most of them are in use.
   }];
   let cppNamespace = "::mpcomm::mprt";
   let hasOperationAttrVerify = 1;

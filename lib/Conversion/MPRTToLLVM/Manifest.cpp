@@ -146,18 +146,23 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
     resultList.push_back(std::move(result));
   }
   auto buckets = function->getAttrOfType<IntegerAttr>(mprt::kBucketBytesAttr);
-  functions.push_back(
-      Object{{"name", function.getSymName().str()},
-             {"entry", entry.str()},
-             {"arena_bytes", arena.getInt()},
-             {"events", events},
-             {"arguments", std::move(arguments)},
-             {"results", std::move(resultList)},
-             {"collectives", std::move(collectives)},
-             {"memory", Object{{"parameters", bytes[0]},
-                               {"optimizer_state", bytes[1]},
-                               {"buckets", buckets ? buckets.getInt() : 0},
-                               {"arena", arena.getInt()}}}});
+  Object memory{{"parameters", bytes[0]},
+                {"optimizer_state", bytes[1]},
+                {"buckets", buckets ? buckets.getInt() : 0},
+                {"arena", arena.getInt()}};
+  if (auto parts =
+          function->getAttrOfType<DictionaryAttr>(mprt::kArenaPartsAttr))
+    for (NamedAttribute part : parts)
+      memory[part.getName().getValue()] =
+          cast<IntegerAttr>(part.getValue()).getInt();
+  functions.push_back(Object{{"name", function.getSymName().str()},
+                             {"entry", entry.str()},
+                             {"arena_bytes", arena.getInt()},
+                             {"events", events},
+                             {"arguments", std::move(arguments)},
+                             {"results", std::move(resultList)},
+                             {"collectives", std::move(collectives)},
+                             {"memory", std::move(memory)}});
   return success();
 }
 

@@ -9,15 +9,21 @@
 // Buckets first: the buffers of one all_reduce become views of one allocation,
 // so that what computes a gradient writes it where it travels from. Then every
 // allocation gets an offset in the arena by its lifetime, which runs from the
-// first use of any view of it to the last.
+// first use of any view of it to the last. What the arena holds when it is
+// fullest is noted, for reports.
 //
 //===----------------------------------------------------------------------===//
 
+#include "BufferKinds.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Scheduling/ArenaPlanning.h"
 #include "llvm/ADT/MapVector.h"
+
+#include <array>
+#include <map>
+#include <numeric>
 
 namespace mpcomm {
 #define GEN_PASS_DEF_PLANMEMORYPASS
@@ -56,12 +62,16 @@ private:
   Value ownBuffer(mprt::StartOp op, unsigned index,
                   llvm::DenseSet<Value> &taken);
   LogicalResult place();
+  DictionaryAttr
+  getParts(const llvm::MapVector<Value, ArenaProblem::Buffer> &lives);
 
   func::FuncOp function;
   IRRewriter builder;
   llvm::DenseMap<Operation *, mprt::AwaitOp> awaits; // by start
   llvm::DenseSet<Value> bucketed; // allocations that a bucket has taken
   int64_t bucketBytes = 0;
+  /// Of allocations that were there before buckets were formed.
+  llvm::DenseMap<Value, BufferKind> kinds;
 };
 
 } // namespace
@@ -159,6 +169,7 @@ void FunctionPlanner::formBucket(mprt::StartOp op) {
     Value at = arith::ConstantIndexOp::create(builder, op.getLoc(), offset);
     auto view = memref::ViewOp::create(builder, member.getLoc(), type, bucket,
                                        at, ValueRange());
+    kinds.erase(member);
     builder.replaceOp(member.getDefiningOp(), view);
   }
 }
@@ -186,6 +197,38 @@ void FunctionPlanner::formBuckets() {
   });
   for (mprt::StartOp op : starts)
     formBucket(op);
+}
+
+/// Bytes by kind when most are in use, each buffer rounded up to the alignment:
+/// their sum is the problem's lower bound.
+DictionaryAttr FunctionPlanner::getParts(
+    const llvm::MapVector<Value, ArenaProblem::Buffer> &lives) {
+  // What comes (first) and goes at a time; buckets and copies for collectives
+  // are made by this pass.
+  std::map<int64_t, std::array<int64_t, kNumBufferKinds>> change;
+  for (const auto &[value, life] : lives) {
+    auto known = kinds.find(value);
+    auto kind = static_cast<unsigned>(
+        known == kinds.end() ? BufferKind::Communication : known->second);
+    int64_t bytes = llvm::alignTo(life.bytes, kAlignment);
+    change[life.begin][kind] += bytes;
+    change[life.end + 1][kind] -= bytes;
+  }
+  std::array<int64_t, kNumBufferKinds> live = {}, peak = {};
+  auto sum = [](ArrayRef<int64_t> parts) {
+    return std::accumulate(parts.begin(), parts.end(), int64_t(0));
+  };
+  for (const auto &[time, bytes] : change) {
+    for (auto [whole, part] : llvm::zip_equal(live, bytes))
+      whole += part;
+    if (sum(live) > sum(peak))
+      peak = live;
+  }
+  SmallVector<NamedAttribute> parts;
+  for (auto [kind, bytes] : llvm::enumerate(peak))
+    parts.push_back(builder.getNamedAttr(nameOf(static_cast<BufferKind>(kind)),
+                                         builder.getI64IntegerAttr(bytes)));
+  return builder.getDictionaryAttr(parts);
 }
 
 LogicalResult FunctionPlanner::place() {
@@ -221,6 +264,7 @@ LogicalResult FunctionPlanner::place() {
   if (std::string wrong = plan.verify(problem); !wrong.empty())
     return function.emitOpError() << "has no valid memory plan: " << wrong;
 
+  DictionaryAttr parts = getParts(lives);
   auto arenaType = MemRefType::get({plan.bytes}, builder.getI8Type());
   unsigned index = function.getNumArguments();
   if (failed(function.insertArgument(index, arenaType, {}, function.getLoc())))
@@ -243,6 +287,7 @@ LogicalResult FunctionPlanner::place() {
                     builder.getI64IntegerAttr(plan.bytes));
   function->setAttr(mprt::kBucketBytesAttr,
                     builder.getI64IntegerAttr(bucketBytes));
+  function->setAttr(mprt::kArenaPartsAttr, parts);
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Arena")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))
@@ -256,6 +301,9 @@ LogicalResult FunctionPlanner::place() {
 LogicalResult FunctionPlanner::run() {
   if (failed(check()))
     return failure();
+  kinds = getBufferKinds(function);
+  for (auto alloc : function.getBody().front().getOps<memref::AllocOp>())
+    kinds.try_emplace(alloc.getResult(), BufferKind::Temporary);
   formBuckets();
   return place();
 }

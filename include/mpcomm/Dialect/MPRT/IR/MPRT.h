@@ -37,6 +37,7 @@ inline constexpr llvm::StringLiteral kUpdateAttr = "mprt.update";
 inline constexpr llvm::StringLiteral kOverwriteAttr = "mprt.overwrite";
 inline constexpr llvm::StringLiteral kArenaBytesAttr = "mprt.arena_bytes";
 inline constexpr llvm::StringLiteral kBucketBytesAttr = "mprt.bucket_bytes";
+inline constexpr llvm::StringLiteral kArenaPartsAttr = "mprt.arena_parts";
 /// Entries of the dictionaries of kResultsAttr.
 inline constexpr llvm::StringLiteral kResultType = "type";
 inline constexpr llvm::StringLiteral kResultArgument = "argument";

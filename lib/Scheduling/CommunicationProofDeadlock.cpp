@@ -73,6 +73,8 @@ private:
 
 /// Cycles are looked for from so many heads at most.
 static constexpr size_t maxTries = 64;
+/// Ranks of a cycle that a message describes.
+static constexpr size_t maxLines = 16;
 
 Head WaitGraph::firstHead() const {
   Head head{0, 0};
@@ -246,8 +248,12 @@ ProofViolation proof::describeDeadlock(const Standstill &state) {
   for (size_t i = 0; i < cycle.size(); ++i) {
     violation.cycle.push_back(
         graph.describe(cycle[i], cycle[(i + 1) % cycle.size()]));
-    violation.message +=
-        "\n  " + describeWait(state.model, violation.cycle.back());
+    if (i < maxLines)
+      violation.message +=
+          "\n  " + describeWait(state.model, violation.cycle.back());
   }
+  if (cycle.size() > maxLines)
+    violation.message +=
+        "\n  and " + std::to_string(cycle.size() - maxLines) + " more";
   return violation;
 }

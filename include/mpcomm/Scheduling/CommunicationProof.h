@@ -198,7 +198,8 @@ struct ProofWait {
 
 struct ProofViolation {
   ProofViolationKind kind = ProofViolationKind::None;
-  /// One line, or for a deadlock one line a rank: no capital, no full stop.
+  /// One line, and for a deadlock one more for each of its first 16 ranks: no
+  /// capital, no full stop.
   std::string message;
   /// The ranks at odds, at most two; empty for a deadlock.
   std::vector<ProofSide> sides;

@@ -122,6 +122,8 @@ TEST(CommunicationProofFold, ARingThatNothingMarksIsOneCell) {
   result = proveCommunication(problem);
   EXPECT_EQ(result.violation.kind, ProofViolationKind::Deadlock);
   EXPECT_EQ(result.violation.cycle.size(), 1000u);
+  EXPECT_NE(result.violation.message.find("\n  and 984 more"),
+            std::string::npos);
   EXPECT_EQ(result.violation.cycle[0].needed.rank,
             result.violation.cycle[1].head.rank);
   // A peer that is named marks the ring.

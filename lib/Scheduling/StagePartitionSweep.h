@@ -54,9 +54,8 @@ public:
   Sweep(const Line &line, std::vector<int64_t> inFlight, Windows given);
 
   /// Where boundaries may lie in any partition that keeps to `bounds`: the cuts
-  /// that stages as long as the bounds on time and bytes allow reach from
-  /// either end, if every cut were as cheap as the cheapest. Time: O(p log^2
-  /// n).
+  /// that stages reach from either end if their times and bytes are no more
+  /// than lower bounds say that grow with the stage. Time: O(p log^2 n).
   Windows narrow(const Bounds &bounds) const { return narrow(bounds, nullptr); }
 
   /// A partition within `bounds`. If there is none, `nextTime` is a bound on

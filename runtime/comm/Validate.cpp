@@ -30,20 +30,6 @@ std::string mprt::describe(const mprt_collective &collective) {
                   collective.location);
 }
 
-std::string mprt::describeShape(const mprt_collective &collective) {
-  auto kind = mprt_collective_kind(collective.kind);
-  std::string text = nameOf(kind);
-  text += '(';
-  if (kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER)
-    text += std::string(nameOf(mprt_reduction(collective.reduction))) + ", ";
-  if (kind != MPRT_BARRIER)
-    text += std::to_string(collective.count) + " x " +
-            nameOf(mprt_dtype(collective.type)) + ", ";
-  if (kind == MPRT_BROADCAST)
-    text += "root " + std::to_string(collective.peer) + ", ";
-  return text + "id " + std::to_string(collective.id) + ')';
-}
-
 uint64_t mprt::sendElements(const mprt_collective &collective, unsigned size) {
   switch (collective.kind) {
   case MPRT_REDUCE_SCATTER:

@@ -29,9 +29,6 @@ std::string describe(const mprt_collective &collective);
 std::string describe(mprt_collective_kind kind, const char *name,
                      const char *location);
 
-/// `all_reduce(sum, 1000 x f32, id 3)`: what a mismatch compares.
-std::string describeShape(const mprt_collective &collective);
-
 /// Elements that a rank contributes: count, or count x size.
 uint64_t sendElements(const mprt_collective &collective, unsigned size);
 /// Elements that a rank receives.

@@ -139,6 +139,16 @@ static unsigned differentKindBody(Rank &rank) {
   return rank.numFailures();
 }
 
+static unsigned accumulationBody(Rank &rank) {
+  rank.begin("sums kept in different types");
+  mprt_collective c = sum(count, "grads");
+  if (rank.rank(0) == 2)
+    c.accumulate = MPRT_F64;
+  expectFailure(rank, c, MPRT_MISMATCH,
+                {"30000 x f32, id 5", "30000 x f32, kept in f64, id 5"});
+  return rank.numFailures();
+}
+
 static unsigned wrongMessageBody(Rank &rank) {
   rank.begin("send and recv that do not match");
   mprt_collective c = sum(10, "edge");
@@ -341,6 +351,7 @@ unsigned mprt::cts::runFaultCases(bool overGloo) {
   const Fault faults[] = {
       {"mismatch", longTimeout, mismatchBody, nullptr},
       {"different kinds", longTimeout, differentKindBody, nullptr},
+      {"accumulation", longTimeout, accumulationBody, nullptr},
       {"wrong message", longTimeout, wrongMessageBody, nullptr},
       {"timeout", shortTimeout, timeoutBody, nullptr},
       {"death", longTimeout, deathBody, nullptr, /*victim=*/1},

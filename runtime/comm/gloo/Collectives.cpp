@@ -19,71 +19,30 @@ using namespace mprt;
 
 GlooCard mprt::cardOf(const mprt_collective &call, uint64_t chunkBytes) {
   GlooCard card;
-  card.kind = call.kind;
-  card.id = call.id;
+  card.signature = Signature(call);
+  card.words = CallWords(call);
   card.chunkBytes = chunkBytes;
-  if (call.kind != MPRT_BARRIER) {
-    card.count = call.count;
-    card.type = call.type;
-  }
-  if (call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_REDUCE_SCATTER) {
-    card.reduction = call.reduction;
-    card.accumulate = call.accumulate;
-  }
-  if (call.kind == MPRT_BROADCAST)
-    card.peer = call.peer;
-  if (call.name)
-    strncpy(card.name, call.name, sizeof(card.name) - 1);
-  if (call.location)
-    strncpy(card.location, call.location, sizeof(card.location) - 1);
   return card;
-}
-
-/// The collective that a card speaks of, for messages.
-static mprt_collective callOf(const GlooCard &card) {
-  mprt_collective call{};
-  call.kind = std::min(card.kind, uint8_t(MPRT_BARRIER));
-  call.id = card.id;
-  call.count = card.count;
-  call.type = card.type;
-  call.reduction = card.reduction;
-  call.peer = card.peer;
-  call.name = card.name;
-  call.location = card.location;
-  return call;
 }
 
 void GlooCommunicator::checkCard(const Job &job, unsigned peer,
                                  const GlooCard &theirs) {
-  mprt_collective call = callOf(theirs);
   {
     std::lock_guard<std::mutex> guard(mutex);
-    lastCalls[peer] = describe(call);
+    lastCalls[peer] = describe(theirs.signature, theirs.words);
   }
   cards[peer].fetch_add(1);
-  GlooCard mine = cardOf(*job.call, links->chunk());
+  Signature mine(*job.call);
   bool paired = job.call->kind == MPRT_SEND || job.call->kind == MPRT_RECV;
-  // A send and its recv differ in kind, and may in id.
-  if (paired) {
-    mine.kind = theirs.kind;
-    mine.id = theirs.id;
-  }
-  if (mine.count == theirs.count && mine.id == theirs.id &&
-      mine.peer == theirs.peer && mine.kind == theirs.kind &&
-      mine.reduction == theirs.reduction && mine.type == theirs.type &&
-      mine.accumulate == theirs.accumulate) {
-    if (mine.chunkBytes == theirs.chunkBytes)
-      return;
-    throw GlooMismatch{
-        "rank " + std::to_string(group[groupRank]) + " has " +
-        std::to_string(mine.chunkBytes) + " bytes as MPRT_GLOO_CHUNK, rank " +
-        std::to_string(group[peer]) + " " + std::to_string(theirs.chunkBytes)};
-  }
-  throw GlooMismatch{"ranks disagree: rank " +
-                     std::to_string(group[groupRank]) + " calls " +
-                     describe(*job.call) + ", " + describeShape(*job.call) +
-                     "; rank " + std::to_string(group[peer]) + " calls " +
-                     describe(call) + ", " + describeShape(call)};
+  bool agrees =
+      paired ? mine.carriesSame(theirs.signature) : mine == theirs.signature;
+  if (!agrees)
+    throw makeMismatch(*job.call, group[groupRank], group[peer],
+                       theirs.signature, theirs.words);
+  if (links->chunk() != theirs.chunkBytes)
+    throw makeError(MPRT_MISMATCH, "rank ", group[groupRank], " has ",
+                    links->chunk(), " bytes as MPRT_GLOO_CHUNK, rank ",
+                    group[peer], " ", theirs.chunkBytes);
 }
 
 void GlooCommunicator::runAlone(const Job &job) {

@@ -142,7 +142,9 @@ void Server::acceptOne() {
 void Server::readFrom(Connection &connection) {
   char chunk[16384];
   bool ended = false;
-  while (true) {
+  // With more than a frame there is work to do; what is left is read in the
+  // next turn.
+  while (connection.input.size() <= maxFrameBytes + sizeof(FrameHeader)) {
     ssize_t got = recv(connection.fd, chunk, sizeof(chunk), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR)
       continue;

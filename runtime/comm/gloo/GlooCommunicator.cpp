@@ -197,8 +197,8 @@ void GlooCommunicator::threadMain() {
       return;
     } catch (const PeerLost &lost) {
       return fail(lostPeer(job, lost));
-    } catch (const GlooMismatch &mismatch) {
-      return fail(Error(MPRT_MISMATCH, mismatch.what));
+    } catch (const Error &mismatch) {
+      return fail(mismatch);
     } catch (const std::exception &error) {
       return fail(makeError(MPRT_INTERNAL, describe(*job.call), " on rank ",
                             group[groupRank], ": ", error.what()));

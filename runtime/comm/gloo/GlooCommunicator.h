@@ -75,6 +75,7 @@ private:
   void runAlone(const Job &job);
   void runSmall(const Job &job);
   void exchangeCards(const Job &job);
+  /// Throws an Error where ranks disagree.
   void checkCard(const Job &job, unsigned peer, const GlooCard &theirs);
   // Reductions.cpp
   void exchangeWhole(const Job &job);
@@ -113,11 +114,6 @@ private:
   std::vector<std::string> lastCalls; ///< guarded by `mutex`
   std::atomic<bool> arriving{false}, paired{false};
   std::thread thread;
-};
-
-/// What is thrown where ranks disagree.
-struct GlooMismatch {
-  std::string what;
 };
 
 } // namespace mprt

@@ -27,7 +27,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_LINKS_H
 #define MPCOMM_RUNTIME_COMM_GLOO_LINKS_H
 
-#include "mpcomm/Runtime/mprt.h"
+#include "../Signature.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -52,12 +52,9 @@ struct Stopped {};
 
 /// What a rank is about to call; data of up to `inlineBytes` follows.
 struct GlooCard {
-  uint64_t count = 0, chunkBytes = 0;
-  uint32_t id = 0;
-  int32_t peer = -1;
-  uint8_t kind = 0, reduction = 0, type = 0, accumulate = 0;
-  char name[96] = {};
-  char location[160] = {};
+  Signature signature;
+  uint64_t chunkBytes = 0;
+  CallWords words;
   /// Not zero; tells a card that has come from a place that waits for one.
   uint32_t stamp = 0;
 };

@@ -137,24 +137,9 @@ Error MpiCommunicator::start(const mprt_collective &collective,
 
 Error MpiCommunicator::postCheck(Operation &op) {
   op.cards.assign(size() + 1, Card{});
-  Card &mine = op.cards[size()];
   const mprt_collective &call = *op.call;
-  bool reduces =
-      call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_REDUCE_SCATTER;
-  mine.kind = call.kind;
-  mine.id = call.id;
-  if (call.kind != MPRT_BARRIER) {
-    mine.count = call.count;
-    mine.type = call.type;
-  }
-  if (reduces) {
-    mine.reduction = call.reduction;
-    mine.accumulate = call.accumulate;
-  }
-  mine.peer = call.kind == MPRT_BROADCAST ? call.peer : -1;
-  strncpy(mine.name, call.name ? call.name : "", sizeof(mine.name) - 1);
-  strncpy(mine.location, call.location ? call.location : "",
-          sizeof(mine.location) - 1);
+  Card &mine = op.cards[size()];
+  mine = {Signature(call), CallWords(call)};
   op.step = Operation::Checking;
   int code = MPI_Iallgather(&mine, sizeof(Card), MPI_BYTE, op.cards.data(),
                             sizeof(Card), MPI_BYTE, op.comm, &op.request);
@@ -162,29 +147,11 @@ Error MpiCommunicator::postCheck(Operation &op) {
 }
 
 Error MpiCommunicator::checkCards(const Operation &op) const {
-  const Card &mine = op.cards[size()];
-  for (unsigned r = 0; r < size(); ++r) {
-    const Card &theirs = op.cards[r];
-    if (mine.count == theirs.count && mine.id == theirs.id &&
-        mine.peer == theirs.peer && mine.kind == theirs.kind &&
-        mine.reduction == theirs.reduction && mine.type == theirs.type &&
-        mine.accumulate == theirs.accumulate)
-      continue;
-    mprt_collective shape{};
-    shape.id = theirs.id;
-    shape.kind = theirs.kind;
-    shape.reduction = theirs.reduction;
-    shape.type = theirs.type;
-    shape.peer = theirs.peer;
-    shape.count = theirs.count;
-    return makeError(MPRT_MISMATCH, describe(*op.call), " on rank ",
-                     group[groupRank],
-                     ": ranks call different collectives: rank ",
-                     group[groupRank], " calls ", describeShape(*op.call),
-                     ", rank ", group[r], " calls ", describeShape(shape), ", ",
-                     describe(mprt_collective_kind(theirs.kind), theirs.name,
-                              theirs.location));
-  }
+  for (unsigned r = 0; r < size(); ++r)
+    if (const Card &theirs = op.cards[r];
+        !(theirs.signature == op.cards[size()].signature))
+      return makeMismatch(*op.call, group[groupRank], group[r],
+                          theirs.signature, theirs.words);
   return {};
 }
 

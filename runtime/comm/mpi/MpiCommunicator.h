@@ -24,6 +24,7 @@
 
 #include "../Communicator.h"
 #include "../Reduce.h"
+#include "../Signature.h"
 
 #include <memory>
 #include <mpi.h>
@@ -55,12 +56,8 @@ private:
 
   /// What each rank says that it calls, where that is checked.
   struct Card {
-    uint64_t count;
-    uint32_t id;
-    int32_t peer;
-    uint8_t kind, reduction, type, accumulate;
-    char name[96];
-    char location[160];
+    Signature signature;
+    CallWords words;
   };
 
   struct Operation {

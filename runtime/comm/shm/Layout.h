@@ -22,6 +22,7 @@
 #define MPCOMM_RUNTIME_COMM_SHM_LAYOUT_H
 
 #include "../../core/Error.h"
+#include "../Signature.h"
 #include "World.h"
 
 #include <atomic>
@@ -62,27 +63,8 @@ struct alignas(64) WorldRecord {
   std::atomic<uint32_t> firstFailed;
 };
 
-/// The words of one collective descriptor, for the messages of peers.
-struct Text {
-  char name[96];
-  char location[160];
-};
+/// Descriptors whose words a rank keeps for the messages of peers.
 constexpr unsigned numTexts = 256;
-
-/// What a rank calls: compared among the ranks before any data is touched.
-struct Signature {
-  uint64_t count;
-  uint32_t id;
-  int32_t peer;
-  uint8_t kind, reduction, type, accumulate;
-  uint32_t padding;
-
-  bool operator==(const Signature &other) const {
-    return count == other.count && id == other.id && peer == other.peer &&
-           kind == other.kind && reduction == other.reduction &&
-           type == other.type && accumulate == other.accumulate;
-  }
-};
 
 /// A collective as one rank posts it.
 struct alignas(64) Posting {
@@ -93,7 +75,7 @@ struct alignas(64) Posting {
   bool sendShared, recvShared, inPlace;
   /// The contribution, if there is any, stands in the Member.
   bool inlined;
-  /// Index of the descriptor's Text in the Member.
+  /// Index of the descriptor's words in the Member.
   uint32_t text;
 };
 
@@ -122,7 +104,7 @@ struct Member {
   alignas(128) std::atomic<uint64_t> staged;
   alignas(64) std::atomic<uint64_t> consumed;
   alignas(64) std::atomic<uint64_t> copied;
-  alignas(64) Text texts[numTexts];
+  alignas(64) CallWords texts[numTexts];
   alignas(64) uint8_t inlineData[2][inlineBytes];
   alignas(64) uint8_t stage[2][stageBytes];
   alignas(64) uint8_t results[2][stageBytes];

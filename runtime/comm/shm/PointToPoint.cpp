@@ -78,7 +78,7 @@ Error ShmCommunicator::progressReceive(bool &moved) {
     const Posting &posting = channel.postings[t % 2];
     if (doneParts == 0) {
       const Signature &theirs = posting.signature;
-      if (theirs.count != call->count || theirs.type != call->type)
+      if (!theirs.carriesSame(Signature(*call)))
         return mismatch(peer, theirs, posting.text);
       numParts = posting.sendShared
                      ? 1

@@ -42,24 +42,12 @@ uint32_t ShmCommunicator::publishText() {
   if (publishedTexts[index] == key)
     return index;
   publishedTexts[index] = key;
-  Text &text = self().texts[index];
-  strncpy(text.name, call->name ? call->name : "", sizeof(text.name) - 1);
-  strncpy(text.location, call->location ? call->location : "",
-          sizeof(text.location) - 1);
+  self().texts[index] = CallWords(*call);
   return index;
 }
 
 void ShmCommunicator::describePosting(Posting &posting) {
-  auto kind = mprt_collective_kind(call->kind);
-  bool reduces = kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER;
-  Signature &signature = posting.signature;
-  signature.count = kind == MPRT_BARRIER ? 0 : call->count;
-  signature.id = call->id;
-  signature.peer = kind == MPRT_BROADCAST ? call->peer : -1;
-  signature.kind = call->kind;
-  signature.reduction = reduces ? call->reduction : 0;
-  signature.type = kind == MPRT_BARRIER ? 0 : call->type;
-  signature.accumulate = reduces ? call->accumulate : 0;
+  posting.signature = Signature(*call);
   posting.send = send;
   posting.recv = recv;
   unsigned world = group[groupRank];
@@ -239,29 +227,13 @@ void ShmCommunicator::runInline() {
 std::string ShmCommunicator::theirText(unsigned peer,
                                        const Signature &signature,
                                        uint32_t text) const {
-  // A copy: the peer may write while this is read.
-  Text words = member(peer).texts[text % numTexts];
-  words.name[sizeof(words.name) - 1] = 0;
-  words.location[sizeof(words.location) - 1] = 0;
-  return describe(mprt_collective_kind(signature.kind), words.name,
-                  words.location);
+  return describe(signature, member(peer).texts[text % numTexts]);
 }
 
 Error ShmCommunicator::mismatch(unsigned peer, const Signature &theirs,
                                 uint32_t text) const {
-  mprt_collective shape{};
-  shape.id = theirs.id;
-  shape.kind = theirs.kind;
-  shape.reduction = theirs.reduction;
-  shape.type = theirs.type;
-  shape.accumulate = theirs.accumulate;
-  shape.peer = theirs.peer;
-  shape.count = theirs.count;
-  return makeError(
-      MPRT_MISMATCH, describe(*call), " on rank ", group[groupRank],
-      ": ranks call different collectives: ", "rank ", group[groupRank],
-      " calls ", describeShape(*call), ", rank ", group[peer], " calls ",
-      describeShape(shape), ", ", theirText(peer, theirs, text));
+  return makeMismatch(*call, group[groupRank], group[peer], theirs,
+                      member(peer).texts[text % numTexts]);
 }
 
 std::vector<unsigned> ShmCommunicator::waitingFor() const {

@@ -1,0 +1,67 @@
+//===- Signature.cpp - what ranks must agree on ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Signature.h"
+
+#include "../core/DType.h"
+#include "Validate.h"
+
+#include <cstring>
+
+using namespace mprt;
+
+Signature::Signature(const mprt_collective &call)
+    : id(call.id), kind(call.kind) {
+  if (kind != MPRT_BARRIER) {
+    count = call.count;
+    type = call.type;
+  }
+  if (kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER) {
+    reduction = call.reduction;
+    accumulate = call.accumulate;
+  }
+  if (kind == MPRT_BROADCAST)
+    peer = call.peer;
+}
+
+std::string Signature::describe() const {
+  bool reduces = kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER;
+  std::string text = nameOf(mprt_collective_kind(kind));
+  text += '(';
+  if (reduces)
+    text += std::string(nameOf(mprt_reduction(reduction))) + ", ";
+  if (kind != MPRT_BARRIER)
+    text += std::to_string(count) + " x " + nameOf(mprt_dtype(type)) + ", ";
+  if (reduces && accumulate != type)
+    text += std::string("kept in ") + nameOf(mprt_dtype(accumulate)) + ", ";
+  if (kind == MPRT_BROADCAST)
+    text += "root " + std::to_string(peer) + ", ";
+  return text + "id " + std::to_string(id) + ')';
+}
+
+CallWords::CallWords(const mprt_collective &call) {
+  if (call.name)
+    strncpy(name, call.name, sizeof(name) - 1);
+  if (call.location)
+    strncpy(location, call.location, sizeof(location) - 1);
+}
+
+std::string mprt::describe(const Signature &signature, CallWords words) {
+  words.name[sizeof(words.name) - 1] = 0;
+  words.location[sizeof(words.location) - 1] = 0;
+  return describe(mprt_collective_kind(signature.kind), words.name,
+                  words.location);
+}
+
+Error mprt::makeMismatch(const mprt_collective &call, unsigned rank,
+                         unsigned peer, const Signature &theirs,
+                         const CallWords &words) {
+  return makeError(MPRT_MISMATCH, describe(call), " on rank ", rank,
+                   ": ranks call different collectives: rank ", rank, " calls ",
+                   Signature(call).describe(), ", rank ", peer, " calls ",
+                   theirs.describe(), ", ", describe(theirs, words));
+}

@@ -27,8 +27,7 @@ using namespace mlir;
 using namespace mpcomm;
 using linalg::LinalgOp;
 
-/// Whether `op` widens the elements of one tensor and does nothing else.
-static bool isWidening(Operation *candidate) {
+bool mpcomm::isWidening(Operation *candidate) {
   auto op = dyn_cast<linalg::GenericOp>(candidate);
   if (!op || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
       op.getNumReductionLoops() != 0 || !op.hasPureTensorSemantics())
@@ -86,6 +85,45 @@ static void widenBehindReshapes(linalg::GenericOp op,
   }
 }
 
+bool mpcomm::isWideningOf8Bits(Operation *op) {
+  return isWidening(op) &&
+         getElementTypeOrSelf(op->getOperand(0)).getIntOrFloatBitWidth() == 8;
+}
+
+/// Gives `users` a copy of `op` of their own, before the first of them.
+static void giveOwn(linalg::GenericOp op, ArrayRef<Operation *> users) {
+  OpBuilder builder(users.front());
+  Operation *own = builder.clone(*op);
+  op->getResult(0).replaceUsesWithIf(own->getResult(0), [&](OpOperand &use) {
+    return llvm::is_contained(users, use.getOwner());
+  });
+}
+
+/// Products that read what was 8 bits share one widening as long as no other
+/// product stands between them: in 16 bits the tensor would live from a forward
+/// pass to its backward pass at twice its size.
+static void cloneForProducts(linalg::GenericOp op) {
+  llvm::DenseSet<Operation *> users;
+  for (Operation *user : op->getUsers())
+    if (user->getBlock() == op->getBlock() &&
+        isa<linalg::ContractionOpInterface>(user))
+      users.insert(user);
+  SmallVector<SmallVector<Operation *>> runs;
+  bool isRun = false;
+  for (Operation *at = op; at && !users.empty(); at = at->getNextNode()) {
+    if (!isa<linalg::ContractionOpInterface>(at))
+      continue;
+    bool reads = users.erase(at);
+    if (reads && !isRun)
+      runs.emplace_back();
+    if (reads)
+      runs.back().push_back(at);
+    isRun = reads;
+  }
+  for (ArrayRef<Operation *> run : llvm::drop_begin(runs, runs.empty() ? 0 : 1))
+    giveOwn(op, run);
+}
+
 void mpcomm::cloneWidenings(Block &block) {
   SmallVector<linalg::GenericOp> widenings;
   for (auto op : block.getOps<linalg::GenericOp>())
@@ -109,14 +147,11 @@ void mpcomm::cloneWidenings(Block &block) {
     bool hasOthers = llvm::any_of(op->getUsers(), [&](Operation *user) {
       return !readers.contains(user);
     });
-    for (Operation *reader : readers.getArrayRef().drop_front(
-             hasOthers || readers.empty() ? 0 : 1)) {
-      OpBuilder builder(reader);
-      Operation *own = builder.clone(*op);
-      op->getResult(0).replaceUsesWithIf(
-          own->getResult(0),
-          [&](OpOperand &use) { return use.getOwner() == reader; });
-    }
+    for (Operation *reader :
+         readers.getArrayRef().drop_front(hasOthers || readers.empty() ? 0 : 1))
+      giveOwn(op, reader);
+    if (isWideningOf8Bits(op))
+      cloneForProducts(op);
   }
   sinkToUses(block, [](Operation *op) { return isView(op) || isWidening(op); });
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Grouping.h"
+#include "CloneWidenings.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -281,6 +282,11 @@ bool Grouping::tryMerge(Group *first, Group *second, bool mayHoist) {
     return false;
   std::optional<int64_t> slot = findSlot(first, second, mayHoist);
   if (!slot)
+    return false;
+  // What was stored in 8 bits would be written wide where it is made, besides.
+  Group *late = first->slot < second->slot ? second : first;
+  if (*slot != late->slot && late->members.size() == 1 &&
+      isWideningOf8Bits(late->members.front().op))
     return false;
   std::optional<Group> united = unite(*first, *second);
   if (!united || !isWorthwhile(*first, *second))

@@ -1,0 +1,25 @@
+// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg --canonicalize --cse --mpcomm-form-kernels | FileCheck %s
+//
+// What products read from 8 bits lives in 8 bits from one product to the next but
+// one: the kernel that makes it widens it for the first, and it is widened again,
+// behind what lies between, for those that follow. Neighbours share a widening.
+
+// CHECK-LABEL: func.func @forward_and_backward
+//       CHECK: %[[A:.+]]:2 = mprt.launch @kernel_exp{{.*}} outs(%{{.+}}, %{{.+}} : tensor<8x8xf8E4M3FN>, tensor<8x8xbf16>)
+//       CHECK: %[[P:.+]] = linalg.contract {{.*}} ins(%[[A]]#1, %[[A]]#1
+//       CHECK: %[[Q:.+]] = linalg.contract {{.*}} ins(%[[P]], %[[P]]
+//       CHECK: %[[B:.+]] = mprt.launch @kernel_extf{{.*}} ins(%[[A]]#0 : tensor<8x8xf8E4M3FN>) outs(%{{.+}} : tensor<8x8xbf16>)
+//       CHECK: %[[R:.+]] = linalg.contract {{.*}} ins(%[[B]], %[[Q]]
+//       CHECK: linalg.contract {{.*}} ins(%[[R]], %[[B]]
+//   CHECK-NOT: mprt.launch
+func.func @forward_and_backward(%x: tensor<8x8xf32>) -> tensor<8x8xbf16> {
+  %a = math.exp %x : tensor<8x8xf32>
+  %s = arith.truncf %a : tensor<8x8xf32> to tensor<8x8xf8E4M3FN>
+  %w = arith.extf %s : tensor<8x8xf8E4M3FN> to tensor<8x8xbf16>
+  %p = mpcomm.dot_general %w, %w, contracting_dims = [1] x [0] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  %q = mpcomm.dot_general %p, %p, contracting_dims = [1] x [0] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  %v = arith.extf %s : tensor<8x8xf8E4M3FN> to tensor<8x8xbf16>
+  %r = mpcomm.dot_general %v, %q, contracting_dims = [1] x [0] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  %t = mpcomm.dot_general %r, %v, contracting_dims = [1] x [0] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  return %t : tensor<8x8xbf16>
+}

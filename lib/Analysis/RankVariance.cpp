@@ -111,6 +111,10 @@ bool RankVariance::visit(Operation *op) {
     return visitCollective(collective);
   if (auto optimizer = dyn_cast<OptimizerOpInterface>(op))
     return visitOptimizer(optimizer);
+  if (auto update = dyn_cast<UpdateFp8ScaleOp>(op);
+      update && gradients == Gradients::Reduced)
+    return anyVaries({update.getHistory(), update.getScale()}) &&
+           markResults(op);
   if (auto async = dyn_cast<AsyncOp>(op)) {
     bool changed = visitRegion(async.getBody());
     Operation &yield = async.getBody().front().back();

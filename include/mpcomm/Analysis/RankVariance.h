@@ -36,7 +36,8 @@ namespace mpcomm {
 /// for straight-line code; each level of loops may double it.
 class RankVariance {
 public:
-  /// What optimizer ops are taken to get.
+  /// What optimizer ops are taken to get, and mpcomm.update_fp8_scale for its
+  /// greatest magnitude.
   enum class Gradients {
     AsTheyAre,
     Reduced, ///< one value for all ranks, whatever varies() says of it

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Averages gradients, buffers and the loss over a mesh axis, where they are
-// defined.
+// defined, and takes the greatest of magnitudes that scales of 8-bit tensors
+// come from, of all that are there together.
 // What differs between ranks is RankVariance's to say, with the gradients taken
 // as reduced; a result that all ranks should hold alike but do not is an error.
 // Gradients of 16 bits, or sent in 16, are summed in f32.
@@ -24,6 +25,7 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSwitch.h"
 
 namespace mpcomm {
@@ -52,14 +54,19 @@ private:
   LogicalResult collectGradients(func::FuncOp step,
                                  const RankVariance &variance);
   LogicalResult collectResults(func::FuncOp step, const RankVariance &variance);
+  LogicalResult collectMagnitudes(func::FuncOp step,
+                                  const RankVariance &variance);
   LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);
   LogicalResult chooseWire();
   Operation *average(OpBuilder &builder, Value value);
   void average(Value value, const Uses &uses);
+  void reduceMagnitudes();
 
   llvm::MapVector<Value, Uses> toAverage;
   /// Those of them that are gradients.
   llvm::DenseSet<Value> gradientValues;
+  /// Uses that are to see the greatest over the ranks, in program order.
+  Uses magnitudes;
   /// The type in which gradients travel; null: their own.
   Type wireType;
   int64_t ranks = 0;
@@ -209,6 +216,26 @@ LogicalResult DataParallel::collectResults(func::FuncOp step,
   return success();
 }
 
+/// Greatest magnitudes of this step, of which all ranks keep one history.
+LogicalResult DataParallel::collectMagnitudes(func::FuncOp step,
+                                              const RankVariance &variance) {
+  WalkResult result = step.walk([&](UpdateFp8ScaleOp op) {
+    OpOperand &use = op.getAmaxMutable();
+    if (!variance.varies(use.get()))
+      return WalkResult::advance();
+    if (op->getParentRegion() != &step.getFunctionBody() ||
+        use.get().getParentRegion() != op->getParentRegion()) {
+      op.emitOpError("is in a nested region, or its greatest magnitude is, "
+                     "where ranks may not meet; expected both in the body of @")
+          << kTrainStep;
+      return WalkResult::interrupt();
+    }
+    magnitudes.push_back(&use);
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult DataParallel::chooseWire() {
   Builder builder(&getContext());
   wireType = llvm::StringSwitch<Type>(wire)
@@ -267,8 +294,39 @@ void DataParallel::average(Value value, const Uses &uses) {
     use->set(mean->getResult(0));
 }
 
+/// One all_reduce before the first update, of all that is defined by then.
+void DataParallel::reduceMagnitudes() {
+  for (MutableArrayRef<OpOperand *> rest = magnitudes; !rest.empty();) {
+    Operation *first = rest.front()->getOwner();
+    auto isReady = [&](OpOperand *use) {
+      Operation *def = use->get().getDefiningOp();
+      return use->getOwner()->getBlock() == first->getBlock() &&
+             (!def || def->getBlock() != first->getBlock() ||
+              def->isBeforeInBlock(first));
+    };
+    auto end = std::find_if_not(rest.begin(), rest.end(), isReady);
+    MutableArrayRef<OpOperand *> ready =
+        rest.take_front(std::distance(rest.begin(), end));
+    rest = rest.drop_front(ready.size());
+    llvm::SmallSetVector<Value, 8> values;
+    for (OpOperand *use : ready)
+      values.insert(use->get());
+    OpBuilder builder(first);
+    auto greatest =
+        AllReduceOp::create(builder, first->getLoc(), values.getArrayRef(),
+                            FlatSymbolRefAttr::get(&getContext(), mesh),
+                            builder.getStrArrayAttr({StringRef(axis)}),
+                            ReductionAttr::get(&getContext(), Reduction::Max),
+                            TypeAttr(), TypeAttr());
+    for (OpOperand *use : ready)
+      use->set(greatest->getResult(
+          std::distance(values.begin(), llvm::find(values, use->get()))));
+  }
+}
+
 void DataParallel::runOnOperation() {
   toAverage.clear();
+  magnitudes.clear();
   gradientValues.clear();
   lastInserted.clear();
   gradients = gradientBytes = alike = buffers = 0;
@@ -289,10 +347,12 @@ void DataParallel::runOnOperation() {
   if (ranks > 1) {
     RankVariance variance(step, axis, RankVariance::Gradients::Reduced);
     if (failed(collectGradients(step, variance)) ||
-        failed(collectResults(step, variance)))
+        failed(collectResults(step, variance)) ||
+        failed(collectMagnitudes(step, variance)))
       return signalPassFailure();
     for (auto &[value, uses] : toAverage)
       average(value, uses);
+    reduceMagnitudes();
     if (failed(verifyResultsReplicated(step, variance, axis)))
       return signalPassFailure();
   }
@@ -302,5 +362,6 @@ void DataParallel::runOnOperation() {
       << remark::metric("ranks", ranks)
       << remark::metric("gradients", gradients)
       << remark::metric("bytes", gradientBytes)
-      << remark::metric("alike", alike) << remark::metric("buffers", buffers);
+      << remark::metric("alike", alike) << remark::metric("buffers", buffers)
+      << remark::metric("magnitudes", static_cast<int64_t>(magnitudes.size()));
 }

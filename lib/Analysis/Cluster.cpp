@@ -36,16 +36,32 @@ struct Checker {
     if (!holds && error.empty())
       error = (path + ": expected " + expected + ", got " + got).str();
   }
-  void positive(const Twine &path, double value) {
-    expect(value > 0 && std::isfinite(value), path, "a positive number",
-           print(value));
-  }
-  void notNegative(const Twine &path, double value) {
-    expect(value >= 0 && std::isfinite(value), path,
-           "a number that is not negative", print(value));
-  }
+  /// Something a second.
   void rate(const Twine &path, double value) {
-    expect(value > 0 && value <= 1, path, "a number in (0, 1]", print(value));
+    between(path, value, "a positive number", value > 0, Cluster::leastRate,
+            Cluster::mostRate);
+  }
+  void seconds(const Twine &path, double value) {
+    between(path, value, "a number that is not negative", value >= 0, 0,
+            Cluster::mostSeconds);
+  }
+  void positive(const Twine &path, int64_t value) {
+    expect(value > 0, path, "a positive number", Twine(value));
+  }
+  void notNegative(const Twine &path, int64_t value) {
+    expect(value >= 0, path, "a number that is not negative", Twine(value));
+  }
+  /// What is left of a rate.
+  void share(const Twine &path, double value) {
+    between(path, value, "a number in (0, 1]", value > 0 && value <= 1,
+            Cluster::leastShare, 1);
+  }
+  void between(const Twine &path, double value, const Twine &what, bool isThat,
+               double least, double most) {
+    expect(isThat, path, what, print(value));
+    expect(value >= least && value <= most, path,
+           "a number from " + print(least) + " to " + print(most),
+           print(value));
   }
   static std::string print(double value) {
     std::string text;
@@ -64,11 +80,11 @@ std::string Cluster::check() const {
     check.expect(is_contained(DeviceAttr::getFlopKeys(), type),
                  "device.flops." + type, "an element type or 'vector'",
                  "'" + type + "'");
-    check.positive("device.flops." + type, rate);
+    check.rate("device.flops." + type, rate);
   }
-  check.positive("device.memory_bandwidth", device.memoryBandwidth);
+  check.rate("device.memory_bandwidth", device.memoryBandwidth);
   check.positive("device.memory_bytes", device.memoryBytes);
-  check.notNegative("device.launch", device.launch);
+  check.seconds("device.launch", device.launch);
 
   check.expect(!links.empty(), "links", "at least one level", "none");
   StringSet<> names;
@@ -78,8 +94,8 @@ std::string Cluster::check() const {
     check.expect(!link.name.empty(), path + "name", "a name", "\"\"");
     check.expect(names.insert(link.name).second, path + "name",
                  "names that differ", "'" + link.name + "' twice");
-    check.notNegative(path + "latency", link.latency);
-    check.positive(path + "bandwidth", link.bandwidth);
+    check.seconds(path + "latency", link.latency);
+    check.rate(path + "bandwidth", link.bandwidth);
     check.notNegative(path + "rails", link.rails);
     if (i + 1 == links.size()) {
       check.expect(link.ranks == 0, path + "ranks",
@@ -97,14 +113,15 @@ std::string Cluster::check() const {
     check.expect(symbolizeCollectiveKind(line.kind).has_value(), path + "kind",
                  "a collective", "'" + line.kind + "'");
     check.positive(path + "ranks", line.ranks);
-    check.notNegative(path + "alpha", line.alpha);
-    check.notNegative(path + "beta", line.beta);
+    check.seconds(path + "alpha", line.alpha);
+    check.between(path + "beta", line.beta, "a number that is not negative",
+                  line.beta >= 0, 0, 1 / leastRate);
     check.expect(line.link.empty() || names.contains(line.link), path + "link",
                  "the name of a level", "'" + line.link + "'");
   }
-  check.rate("compute_rate_under_comm", computeRateUnderComm);
-  check.rate("comm_rate_under_compute", commRateUnderCompute);
-  check.notNegative("collective_launch", collectiveLaunch);
+  check.share("compute_rate_under_comm", computeRateUnderComm);
+  check.share("comm_rate_under_compute", commRateUnderCompute);
+  check.seconds("collective_launch", collectiveLaunch);
   for (auto [i, name] : enumerate(algorithms)) {
     auto algorithm = symbolizeCollectiveAlgorithm(name);
     check.expect(algorithm && *algorithm != CollectiveAlgorithm::Measured,
@@ -120,13 +137,13 @@ std::string Cluster::check() const {
 
 static void readDevice(const json::Value &value, std::string path,
                        std::string &error, DeviceModel &device) {
-  ObjectReader reader(value, path, error);
+  ObjectReader reader(value, std::move(path), error);
   reader.read("name", device.name);
   reader.readValue(
       "flops", false, [&](const json::Value &flops, std::string where) {
-        ObjectReader(flops, where, error)
+        ObjectReader(flops, std::move(where), error)
             .forEach([&](StringRef type, const json::Value &rate,
-                         std::string place) {
+                         const std::string &place) {
               if (std::optional<double> number = rate.getAsNumber())
                 device.flops[type.str()] = *number;
               else
@@ -142,7 +159,7 @@ static void readDevice(const json::Value &value, std::string path,
 static LinkLevel readLink(const json::Value &value, std::string path,
                           std::string &error) {
   LinkLevel link;
-  ObjectReader reader(value, path, error);
+  ObjectReader reader(value, std::move(path), error);
   reader.read("name", link.name);
   reader.read("ranks", link.ranks);
   reader.read("latency", link.latency);
@@ -156,7 +173,7 @@ static LinkLevel readLink(const json::Value &value, std::string path,
 static MeasuredCollective readMeasured(const json::Value &value,
                                        std::string path, std::string &error) {
   MeasuredCollective line;
-  ObjectReader reader(value, path, error);
+  ObjectReader reader(value, std::move(path), error);
   reader.read("kind", line.kind);
   reader.read("ranks", line.ranks);
   reader.read("backend", line.backend, /*isOptional=*/true);
@@ -173,18 +190,19 @@ Expected<Cluster> mpcomm::parseCluster(StringRef text, StringRef file) {
       text, file, kSchema, [&](ObjectReader &reader, std::string &error) {
         reader.read("name", cluster.name);
         reader.read("source", cluster.source, /*isOptional=*/true);
-        reader.readValue("device", false,
-                         [&](const json::Value &value, std::string path) {
-                           readDevice(value, path, error, cluster.device);
-                         });
+        reader.readValue(
+            "device", false, [&](const json::Value &value, std::string path) {
+              readDevice(value, std::move(path), error, cluster.device);
+            });
         reader.readArray(
             "links", false, [&](const json::Value &value, std::string path) {
-              cluster.links.push_back(readLink(value, path, error));
+              cluster.links.push_back(readLink(value, std::move(path), error));
             });
-        reader.readArray(
-            "measured", true, [&](const json::Value &value, std::string path) {
-              cluster.measured.push_back(readMeasured(value, path, error));
-            });
+        reader.readArray("measured", true,
+                         [&](const json::Value &value, std::string path) {
+                           cluster.measured.push_back(
+                               readMeasured(value, std::move(path), error));
+                         });
         reader.read("compute_rate_under_comm", cluster.computeRateUnderComm,
                     /*isOptional=*/true);
         reader.read("comm_rate_under_compute", cluster.commRateUnderCompute,

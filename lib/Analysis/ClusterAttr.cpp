@@ -87,8 +87,14 @@ FailureOr<Cluster> mpcomm::findCluster(Operation *op, StringRef nameOrPath) {
       module = op->getParentOfType<ModuleOp>();
     for (; module; module = module->getParentOfType<ModuleOp>())
       if (auto attr = module->getAttrOfType<ClusterAttr>(
-              MPCommDialect::getClusterAttrName()))
-        return fromAttribute(attr);
+              MPCommDialect::getClusterAttrName())) {
+        Cluster cluster = fromAttribute(attr);
+        if (std::string error = cluster.check(); !error.empty())
+          return module->emitError()
+                 << "'" << MPCommDialect::getClusterAttrName()
+                 << "': " << error;
+        return cluster;
+      }
     nameOrPath = "local";
   }
   llvm::Expected<Cluster> cluster = loadCluster(nameOrPath);

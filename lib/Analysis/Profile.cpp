@@ -14,7 +14,7 @@
 #include "StrictJSON.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
-#include <cmath>
+#include "mpcomm/Analysis/Cluster.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -33,9 +33,13 @@ static ProfileEntry readEntry(const json::Value &value, std::string path,
   reader.finish();
   if (error.empty() && entry.locations.empty() && entry.op.empty())
     error = path + ": expected 'locations' or 'op'";
-  if (error.empty() && !(entry.seconds >= 0 && std::isfinite(entry.seconds)))
+  if (error.empty() && !(entry.seconds >= 0))
     ObjectReader::fail(error, path + ".seconds",
                        "a number that is not negative", entry.seconds);
+  if (error.empty() && entry.seconds > Cluster::mostSeconds)
+    ObjectReader::fail(error, path + ".seconds",
+                       "at most " + llvm::Twine(int64_t(Cluster::mostSeconds)),
+                       entry.seconds);
   return entry;
 }
 

@@ -103,12 +103,13 @@ void ObjectReader::read(StringRef key, std::string &result, bool isOptional) {
 
 void ObjectReader::read(StringRef key, std::vector<std::string> &result,
                         bool isOptional) {
-  readArray(key, isOptional, [&](const json::Value &value, std::string where) {
-    if (std::optional<StringRef> text = value.getAsString())
-      result.push_back(text->str());
-    else
-      fail(error, where, "a string", value);
-  });
+  readArray(key, isOptional,
+            [&](const json::Value &value, const std::string &where) {
+              if (std::optional<StringRef> text = value.getAsString())
+                result.push_back(text->str());
+              else
+                fail(error, where, "a string", value);
+            });
 }
 
 void ObjectReader::readArray(
@@ -156,9 +157,37 @@ void ObjectReader::finish() {
           join(expected, ", ");
 }
 
+/// Objects and arrays in each other, more than which no schema here has. The
+/// parser recurses into them.
+static constexpr int maxDepth = 32;
+
+/// Whether a text nests deeper than `maxDepth`. It need not be JSON.
+static bool isTooDeep(StringRef text) {
+  int depth = 0;
+  bool isString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (isString) {
+      i += c == '\\';
+      isString = c != '"';
+    } else if (c == '"') {
+      isString = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > maxDepth)
+        return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 Error mpcomm::readDocument(
     StringRef text, StringRef file, StringRef schema,
     function_ref<void(ObjectReader &, std::string &)> read) {
+  if (isTooDeep(text))
+    return createStringError(file + ": expected at most " + Twine(maxDepth) +
+                             " objects and arrays in each other");
   Expected<json::Value> value = json::parse(text);
   if (!value)
     return createStringError(file + ": " + toString(value.takeError()));

@@ -26,10 +26,12 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/InitAllDialects.h"
 #include "mpcomm/InitAllPasses.h"
+#include "mpcomm/Pipelines/Pipelines.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -95,21 +97,25 @@ static int fail(const llvm::Twine &message) {
 }
 
 static LogicalResult runPasses(const Options &options, ModuleOp module) {
-  std::string text = options.pipeline;
-  if (text.empty()) {
-    if (!module.getOps<MeshOp>().empty())
-      return success();
-    text = "mpcomm-graph{mesh=dp:" +
-           std::to_string(std::max<int64_t>(options.ranks, 1));
-    // Decisions are weighed for the cluster that is simulated.
-    if (!options.cluster.empty())
-      text += " cluster=" + options.cluster;
-    text += "}";
-  }
   PassManager passes(module.getContext());
-  if (failed(applyPassManagerCLOptions(passes)) ||
-      failed(parsePassPipeline(text, passes)))
+  if (failed(applyPassManagerCLOptions(passes)))
     return failure();
+  if (!options.pipeline.empty()) {
+    if (failed(parsePassPipeline(options.pipeline, passes)))
+      return failure();
+    return passes.run(module);
+  }
+  if (!module.getOps<MeshOp>().empty())
+    return success();
+  CompileOptions compile;
+  compile.mesh = "dp:" + std::to_string(std::max<int64_t>(options.ranks, 1));
+  // Decisions are weighed for the cluster that is simulated.
+  compile.cluster = options.cluster.getValue();
+  std::string reason;
+  FailureOr<int64_t> ranks = compile.check(reason);
+  if (failed(ranks))
+    return module.emitError(reason);
+  buildGraphPipeline(passes, compile, *ranks);
   return passes.run(module);
 }
 
@@ -129,10 +135,16 @@ static LogicalResult resizeMesh(ModuleOp module, int64_t ranks) {
   if (ranks % others)
     return mesh.emitError("cannot have ")
            << ranks << " ranks: its other axes have " << others;
-  WalkResult result = module.walk([&](CollectiveOpInterface op) {
-    CollectiveKind kind = op.getCollectiveKind();
-    if (kind == CollectiveKind::AllReduce ||
-        kind == CollectiveKind::Broadcast || kind == CollectiveKind::Barrier)
+  auto dependsOnRanks = [](Operation *op) {
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if (!collective)
+      return isa<AllSliceOp>(op);
+    CollectiveKind kind = collective.getCollectiveKind();
+    return kind != CollectiveKind::AllReduce &&
+           kind != CollectiveKind::Broadcast && kind != CollectiveKind::Barrier;
+  };
+  WalkResult result = module.walk([&](Operation *op) {
+    if (!dependsOnRanks(op))
       return WalkResult::advance();
     op->emitError("has types that depend on the number of ranks, which "
                   "--ranks cannot change");
@@ -180,7 +192,8 @@ static int writeJson(const Timeline &timeline, StringRef path) {
   std::error_code code;
   llvm::ToolOutputFile file(path, code, llvm::sys::fs::OF_Text);
   if (!code) {
-    file.os() << toJson(timeline);
+    // Locations and names may be any bytes.
+    file.os() << llvm::json::fixUTF8(toJson(timeline));
     file.os().flush();
     code = file.os().error();
     file.os().clear_error();
@@ -283,11 +296,14 @@ int main(int argc, char **argv) {
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
   Options options;
+  cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv,
       "mpcomm-sim: what a training step takes on a cluster, and why\n\n"
       "  mpcomm-sim step.mlir --cluster=dgx-h100 --ranks=1024 --json "
-      "out.json\n");
+      "out.json\n\n"
+      "Options of MLIR and LLVM that `mpcomm-opt --help` lists are taken too:\n"
+      "--mlir-print-ir-after-all, --mlir-timing, ...\n");
   if (options.ranks < 0)
     return fail("expected --ranks of at least 1");
   if (options.oversubscription < 1 || options.rounds < 1)

@@ -91,6 +91,12 @@ struct Cluster {
   /// CollectiveAlgorithm prints; empty: everything.
   std::vector<std::string> algorithms;
 
+  /// What figures may be, for nothing that is made of them (of 2^48 elements a
+  /// tensor) to leave the range of a double: bytes/s and flop/s, seconds, and
+  /// what is left of a rate under contention.
+  static constexpr double leastRate = 1, mostRate = 1e30, mostSeconds = 1e9,
+                          leastShare = 1e-6;
+
   /// Empty if well formed, else the JSON path of what is wrong and what was
   /// expected: `links[1].bandwidth: expected a positive number, got 0`.
   std::string check() const;

@@ -73,9 +73,49 @@ TEST(ClusterTest, ErrorsNamePathAndExpectation) {
             "c.json: device.flops: expected a key 'f32', got none");
   EXPECT_EQ(getError("all_reduce", "all"),
             "c.json: measured[0].kind: expected a collective, got 'all'");
-  EXPECT_EQ(getError("\"measured\": [", "\"measured\": {"),
-            getError("\"measured\": [", "\"measured\": {")); // no crash
+  EXPECT_EQ(getError("[{\"kind\": \"all_reduce\", \"ranks\": 2, \"backend\": "
+                     "\"shm\",\n                \"alpha\": 1e-6, \"beta\": "
+                     "1e-10}]",
+                     "{}"),
+            "c.json: measured: expected an array, got an object");
   EXPECT_NE(getError("}", ""), "");
+}
+
+// What is made of figures stays finite: none may be next to nothing, or huge.
+TEST(ClusterTest, FiguresAreBounded) {
+  EXPECT_EQ(getError("\"bandwidth\": 1e9", "\"bandwidth\": 1e-320"),
+            "c.json: links[1].bandwidth: expected a number from 1 to 1e+30, "
+            "got 9.99989e-321");
+  EXPECT_EQ(getError("\"f32\": 1e11", "\"f32\": 1e308"),
+            "c.json: device.flops.f32: expected a number from 1 to 1e+30, got "
+            "1e+308");
+  EXPECT_EQ(getError("\"launch\": 1e-6", "\"launch\": 1e308"),
+            "c.json: device.launch: expected a number from 0 to 1e+09, got "
+            "1e+308");
+  EXPECT_EQ(getError("\"alpha\": 1e-6", "\"alpha\": 2e9"),
+            "c.json: measured[0].alpha: expected a number from 0 to 1e+09, got "
+            "2e+09");
+  EXPECT_EQ(getError("\"beta\": 1e-10", "\"beta\": 2"),
+            "c.json: measured[0].beta: expected a number from 0 to 1, got 2");
+  EXPECT_EQ(getError("\"measured\"",
+                     "\"comm_rate_under_compute\": 1e-9, \"measured\""),
+            "c.json: comm_rate_under_compute: expected a number from 1e-06 to "
+            "1, got 1e-09");
+}
+
+// The parser recurses; a file may not make it run out of stack.
+TEST(ClusterTest, DepthIsBounded) {
+  for (const char *open : {"[", "{\"a\":"}) {
+    std::string text;
+    for (int i = 0; i < 1000000; ++i)
+      text += open;
+    llvm::Expected<Cluster> cluster = parseCluster(text, "c.json");
+    ASSERT_FALSE(bool(cluster));
+    EXPECT_EQ(llvm::toString(cluster.takeError()),
+              "c.json: expected at most 32 objects and arrays in each other");
+  }
+  // What stands in a string does not count.
+  EXPECT_EQ(getError("\"small\"", "\"" + std::string(99, '[') + "\\\"[\""), "");
 }
 
 TEST(ClusterTest, RoundTripsThroughJsonAndAttribute) {

@@ -45,6 +45,9 @@ TEST(ProfileTest, Errors) {
   EXPECT_EQ(getError(R"({"op": "x", "seconds": -1})"),
             "p.json: entries[0].seconds: expected a number that is not "
             "negative, got -1");
+  EXPECT_EQ(getError(R"({"op": "x", "seconds": 2e9})"),
+            "p.json: entries[0].seconds: expected at most 1000000000, got "
+            "2000000000");
   EXPECT_EQ(getError(R"({"op": "x", "seconds": 1, "us": 2})"),
             "p.json: entries[0].us: unknown key, expected locations, op, "
             "seconds, shapes");

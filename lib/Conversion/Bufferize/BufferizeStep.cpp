@@ -80,7 +80,9 @@ public:
 private:
   LogicalResult checkSignature();
   void takeBuffers();
-  void returnInPlace(func::ReturnOp op);
+  void returnNew(func::ReturnOp op);
+  void returnDonated(func::ReturnOp op);
+  void copyOut(func::ReturnOp op, unsigned result);
   LogicalResult bufferize();
   void orderFinalCopies();
   void report();
@@ -89,7 +91,7 @@ private:
   IRRewriter builder;
   /// For each result, the argument that donates its buffer, or a new one.
   SmallVector<unsigned> place;
-  SmallVector<Operation *> finalCopies;
+  unsigned numDonors = 0; // arguments before the new ones
 };
 
 } // namespace
@@ -114,6 +116,7 @@ void FunctionBufferizer::takeBuffers() {
   MLIRContext *context = function.getContext();
   unsigned numArguments = function.getNumArguments();
   unsigned numResults = function.getNumResults();
+  numDonors = numArguments;
   place.assign(numResults, ~0u);
   for (unsigned i = 0; i < numArguments; ++i)
     if (auto donated = function.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr))
@@ -179,30 +182,41 @@ void FunctionBufferizer::takeBuffers() {
   function.setAllArgAttrs(argumentAttrs);
 }
 
-/// Each result goes to its buffer. One that is computed into a fresh tensor is
+void FunctionBufferizer::copyOut(func::ReturnOp op, unsigned result) {
+  Value buffer = function.getArgument(place[result]);
+  builder.setInsertionPoint(op);
+  (void)bufferization::MaterializeInDestinationOp::create(
+      builder, op.getLoc(), /*result=*/Type(), op.getOperand(result), buffer,
+      /*restrict=*/true, /*writable=*/true);
+}
+
+/// Results go to the new buffers. One that is computed into a fresh tensor is
 /// computed into its buffer at once.
-void FunctionBufferizer::returnInPlace(func::ReturnOp op) {
-  Block &body = function.getBody().front();
+void FunctionBufferizer::returnNew(func::ReturnOp op) {
   for (auto [i, value] : llvm::enumerate(op.getOperands())) {
-    Value buffer = body.getArgument(place[i]);
+    if (place[i] < numDonors)
+      continue;
+    Value buffer = function.getArgument(place[i]);
     if (auto result = dyn_cast<OpResult>(value))
       if (auto dst = dyn_cast<DestinationStyleOpInterface>(result.getOwner())) {
         OpOperand *init = dst.getTiedOpOperand(result);
         auto empty = init->get().getDefiningOp<tensor::EmptyOp>();
-        bool fresh = !buffer.getDefiningOp() && buffer.getUses().empty();
-        if (empty && fresh && !isa<mprt::StartOp, mprt::AwaitOp>(dst)) {
+        if (empty && !isa<mprt::StartOp, mprt::AwaitOp>(dst)) {
           builder.setInsertionPoint(dst);
           init->set(bufferization::ToTensorOp::create(
               builder, op.getLoc(), empty.getType(), buffer, /*restrict=*/true,
               /*writable=*/true));
         }
       }
-    builder.setInsertionPoint(op);
-    auto copy = bufferization::MaterializeInDestinationOp::create(
-        builder, op.getLoc(), /*result=*/Type(), value, buffer,
-        /*restrict=*/true, /*writable=*/true);
-    (void)copy;
+    copyOut(op, i);
   }
+}
+
+/// Results go to the buffers of the arguments that donate them.
+void FunctionBufferizer::returnDonated(func::ReturnOp op) {
+  for (unsigned i = 0; i < place.size(); ++i)
+    if (place[i] < numDonors)
+      copyOut(op, i);
   builder.setInsertionPoint(op);
   func::ReturnOp::create(builder, op.getLoc());
   builder.eraseOp(op);
@@ -293,11 +307,14 @@ LogicalResult FunctionBufferizer::run() {
   dropZeroFills(function);
   unshareEmpties(function);
   takeBuffers();
-  returnInPlace(returnOp);
-  // What is computed only to be inserted into a larger tensor is computed
-  // there.
+  returnNew(returnOp);
+  // What is computed only to be inserted into a larger tensor, or to be
+  // returned in a new buffer, is computed there. A donated buffer holds the
+  // argument until then: by way of a copy at the end, which the elimination
+  // would see as another buffer, a result could overwrite what is still read.
   if (failed(bufferization::eliminateEmptyTensors(builder, function)))
     return failure();
+  returnDonated(returnOp);
   if (failed(bufferize()))
     return failure();
   orderFinalCopies();

@@ -15,6 +15,23 @@ func.func @in_place(%w: tensor<8xf32> {mpcomm.role = #mpcomm.role<parameter>, mp
 }
 func.func private @update(tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
 
+// What is read after its new value has been computed keeps its old one until
+// then: the new value waits in a buffer of its own.
+// CHECK-LABEL: func.func @read_later
+// CHECK-SAME: (%[[W:.*]]: memref<8xf32> {{{.*}}mprt.update}, %[[G:.*]]: memref<8xf32>, %[[R:.*]]: memref<8xf32>)
+// CHECK: %[[A:.*]] = memref.alloc
+// CHECK: mprt.launch @make ins(%[[G]], %[[W]] : memref<8xf32>, memref<8xf32>) outs(%[[A]] : memref<8xf32>)
+// CHECK: mprt.launch @make ins(%[[G]], %[[W]] : memref<8xf32>, memref<8xf32>) outs(%[[R]] : memref<8xf32>)
+// CHECK: memref.copy %[[A]], %[[W]]
+func.func @read_later(%w: tensor<8xf32> {mpcomm.donated = 0 : i64}, %g: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = mprt.launch @make ins(%g, %w : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) -> (tensor<8xf32>)
+  %f = tensor.empty() : tensor<8xf32>
+  %1 = mprt.launch @make ins(%g, %w : tensor<8xf32>, tensor<8xf32>) outs(%f : tensor<8xf32>) -> (tensor<8xf32>)
+  return %0, %1 : tensor<8xf32>, tensor<8xf32>
+}
+func.func private @make(tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel}
+
 // An argument that donates nothing must not change: the update goes to a copy,
 // here the result's own buffer.
 // CHECK-LABEL: func.func @not_donated

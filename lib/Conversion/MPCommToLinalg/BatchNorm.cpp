@@ -6,9 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The operand is seen as [outer, features, inner], or as [outer, features]
-// where the features come last. The variance is that of the differences from
-// the mean: another pass over memory, which does not cancel.
+// The operand is seen as [outer, features, inner]; where the features come last
+// it keeps its shape, so that kernels hold its neighbours too. The variance is
+// that of the differences from the mean: another pass over memory, which does
+// not cancel.
+//
+// Sums over rows are taken in f64, one after the other: their error is the same
+// for all elements of a feature, it adds up from layer to layer where roundings
+// of elements average out, and it moves what is near zero across it, where an
+// activation behind the norm decides whether a gradient passes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,8 +36,11 @@ class FeatureSpace {
 public:
   FeatureSpace(OpBuilder &builder, Location loc, RankedTensorType type,
                int64_t featureDim)
-      : builder(builder), loc(loc), type(type), shape(join(type, featureDim)),
-        linalg(builder, loc, shape), features(builder, loc, {shape[1]}),
+      : builder(builder), loc(loc), type(type),
+        count(type.getDimSize(featureDim)),
+        last(llvm::product_of(type.getShape().drop_front(featureDim + 1)) == 1),
+        shape(join(featureDim)), linalg(builder, loc, shape),
+        features(builder, loc, {count}),
         element(getComputeType(type.getElementType())) {}
 
   LinalgBuilder::Operand full(Value value) {
@@ -39,7 +48,9 @@ public:
   }
   LinalgBuilder::Operand feature(Value value) {
     return linalg.mapped(
-        value, AffineMap::get(shape.size(), 0, builder.getAffineDimExpr(1)));
+        value,
+        AffineMap::get(shape.size(), 0,
+                       builder.getAffineDimExpr(last ? shape.size() - 1 : 1)));
   }
   Value map(ArrayRef<LinalgBuilder::Operand> inputs, LinalgBuilder::Body body) {
     Value value = linalg.map(inputs, type.getElementType(), body);
@@ -55,8 +66,14 @@ public:
   /// Sums of the body's value, one a feature: over the innermost dimension
   /// first, where it is not the features'.
   Value sum(ArrayRef<LinalgBuilder::Operand> inputs, LinalgBuilder::Body body) {
-    if (shape.size() == 2)
-      return linalg.reduceRows(Reduction::Sum, inputs, element, body);
+    if (last) {
+      Type wide = builder.getF64Type();
+      Value total = linalg.reduceRows(
+          Reduction::Sum, inputs, wide, [&](B &b, Values v) -> Value {
+            return castFloat(b, b.getLoc(), body(b, v), wide);
+          });
+      return castTensor(builder, loc, total, element);
+    }
     Value rows = linalg.reduceColumns(Reduction::Sum, inputs, element, body);
     LinalgBuilder outer(builder, loc, ArrayRef(shape).drop_back());
     return outer.reduceRows(Reduction::Sum, {outer.full(rows)}, element,
@@ -65,7 +82,9 @@ public:
   /// `sum` divided by the number of elements of a feature.
   Value mean(Value sum) {
     return mapFeatures({sum}, [&](B &b, Values v) -> Value {
-      return arith::DivFOp::create(b, v[0], count(b));
+      double elements = type.getNumElements();
+      return arith::DivFOp::create(
+          b, v[0], makeConstant(b, b.getLoc(), element, elements / count));
     });
   }
   Value rstd(Value variance, double eps) {
@@ -94,23 +113,22 @@ public:
   }
 
 private:
-  static SmallVector<int64_t> join(RankedTensorType type, int64_t featureDim) {
-    SmallVector<int64_t> shape{1, type.getDimSize(featureDim), 1};
-    for (auto [d, size] : llvm::enumerate(type.getShape()))
-      if (static_cast<int64_t>(d) != featureDim)
-        shape[static_cast<int64_t>(d) < featureDim ? 0 : 2] *= size;
-    if (shape[2] == 1)
-      shape.pop_back();
-    return shape;
-  }
-  Value count(B &b) {
-    double elements = type.getNumElements();
-    return makeConstant(b, b.getLoc(), element, elements / shape[1]);
+  SmallVector<int64_t> join(int64_t featureDim) const {
+    ArrayRef<int64_t> sizes = type.getShape();
+    if (featureDim + 1 == type.getRank())
+      return llvm::to_vector(sizes);
+    SmallVector<int64_t> joined{llvm::product_of(sizes.take_front(featureDim)),
+                                count};
+    if (!last)
+      joined.push_back(llvm::product_of(sizes.drop_front(featureDim + 1)));
+    return joined;
   }
 
   OpBuilder &builder;
   Location loc;
   RankedTensorType type;
+  int64_t count; // features
+  bool last;     // no dimension of more elements comes behind theirs
   SmallVector<int64_t> shape;
   LinalgBuilder linalg, features;
   Type element;

@@ -1,0 +1,442 @@
+//===- PipelineSchedulingTest.cpp - the choice of a pipeline schedule -----===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Against every order there is on small problems; on larger ones never worse
+// than the schedules of the literature, never below the bound.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PipelineRandom.h"
+#include <algorithm>
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <limits>
+#include <map>
+
+using namespace mpcomm;
+using namespace mpcomm::test;
+
+static void compareWithAll(int p, int m, int chunks,
+                           PipelinePlacement placement, int instances) {
+  int better = 0;
+  for (int seed = 0; seed < instances; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineProblem problem;
+    problem.stages = p;
+    problem.candidates = {
+        PipelineRandom(seed).candidate(p, m, chunks, placement)};
+    ASSERT_EQ(problem.check(), "");
+    PipelineChoice best = choosePipelineScheduleReference(problem);
+    PipelineChoice choice = choosePipelineSchedule(problem);
+    ASSERT_EQ(best.error, "");
+    ASSERT_EQ(choice.error, "");
+    ASSERT_EQ(choice.schedule.verify(problem.candidates[0].memory), "");
+    ASSERT_EQ(choice.timing.seconds, best.timing.seconds);
+    ASSERT_TRUE(choice.proven);
+    ASSERT_EQ(choice.lowerBound, best.timing.seconds);
+    ASSERT_LE(problem.lowerBound(problem.candidates[0]), best.timing.seconds);
+    better += choice.name == "searched";
+  }
+  std::printf("p=%d m=%d v=%d: %d equal the best of all orders, %d of them "
+              "searched\n",
+              p, m, chunks, instances, better);
+}
+
+TEST(PipelineScheduling, EqualsAllOrders) {
+  auto loop = PipelinePlacement::Loop, v = PipelinePlacement::V;
+  compareWithAll(1, 3, 1, loop, 100);
+  compareWithAll(2, 1, 1, loop, 100);
+  compareWithAll(2, 2, 1, loop, 3000);
+  compareWithAll(2, 3, 1, loop, 1000);
+  compareWithAll(3, 2, 1, loop, 3000);
+  compareWithAll(4, 2, 1, loop, 1000);
+  compareWithAll(3, 3, 1, loop, 10);
+  compareWithAll(2, 4, 1, loop, 5);
+  compareWithAll(2, 1, 2, loop, 1000);
+  compareWithAll(2, 1, 2, v, 1000);
+  compareWithAll(3, 1, 2, v, 100);
+  compareWithAll(1, 2, 2, v, 20);
+}
+
+/// The orders of one rank from `done` (by chunk, F, I and W) on, as the
+/// reference will try them.
+static double countOrders(const PipelineCandidate &is,
+                          const PipelineSchedule &shape, int rank,
+                          std::vector<int> &done,
+                          std::map<std::vector<int>, double> &known) {
+  int64_t bytes = is.memory.fixedOf(rank);
+  int left = 0;
+  for (int chunk = 0; chunk < is.chunks; ++chunk) {
+    const int *by = &done[3 * chunk];
+    int stage = shape.stageOf(rank, chunk);
+    bytes += (by[0] - by[1]) * is.memory.activation(stage) +
+             (by[1] - by[2]) * is.memory.heldOf(stage);
+    left += 3 * is.microbatches - by[0] - by[1] - by[2];
+  }
+  if (bytes > is.memory.limit(rank))
+    return 0;
+  if (!left)
+    return 1;
+  if (auto at = known.find(done); at != known.end())
+    return at->second;
+  double count = 0;
+  for (int i = 0; i < 3 * is.chunks; ++i) {
+    if (done[i] == is.microbatches || (i % 3 && done[i] == done[i - 1]))
+      continue;
+    ++done[i];
+    count += countOrders(is, shape, rank, done, known);
+    --done[i];
+  }
+  return known[done] = count;
+}
+
+/// Several chunks of several micro-batches, where memory leaves few orders.
+TEST(PipelineScheduling, EqualsAllOrdersInTightMemory) {
+  int compared = 0, better = 0;
+  for (int seed = 0; compared < 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineProblem problem;
+    problem.stages = 2;
+    problem.candidates = {PipelineRandom(seed).candidate(
+        2, 2, 2, seed % 2 ? PipelinePlacement::V : PipelinePlacement::Loop,
+        true)};
+    double orders = 1;
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<int> done(6);
+      std::map<std::vector<int>, double> known;
+      orders *= countOrders(problem.candidates[0],
+                            problem.candidates[0].shape(2), rank, done, known);
+    }
+    if (orders > 2e6)
+      continue;
+    ++compared;
+    PipelineChoice best = choosePipelineScheduleReference(problem);
+    PipelineChoice choice = choosePipelineSchedule(problem);
+    ASSERT_EQ(choice.timing.seconds, best.timing.seconds);
+    ASSERT_TRUE(choice.proven);
+    better += choice.name == "searched";
+  }
+  std::printf("%d compared, %d of them searched\n", compared, better);
+}
+
+/// All orders of one rank of two (one chunk): any order of micro-batches, any
+/// of them with B or with I and W.
+static std::vector<std::vector<PipelineAction>> anyOrders(int m) {
+  using Kind = PipelineActionKind;
+  std::vector<std::vector<PipelineAction>> all;
+  for (int fused = 0; fused < 1 << m; ++fused) {
+    std::vector<PipelineAction> actions;
+    for (int k = 0; k < m; ++k) {
+      actions.push_back({Kind::Forward, k});
+      if (fused >> k & 1) {
+        actions.push_back({Kind::Backward, k});
+        continue;
+      }
+      actions.push_back({Kind::InputBackward, k});
+      actions.push_back({Kind::WeightBackward, k});
+    }
+    // All permutations in which each micro-batch's actions keep their order.
+    std::vector<int> of; // micro-batches, one for each of their actions
+    for (const PipelineAction &action : actions)
+      of.push_back(action.microbatch);
+    do {
+      std::vector<int> next(m);
+      for (int k = 0, first = 0; k < m; ++k) {
+        next[k] = first;
+        first += fused >> k & 1 ? 2 : 3;
+      }
+      std::vector<PipelineAction> order;
+      for (int k : of)
+        order.push_back(actions[next[k]++]);
+      all.push_back(order);
+    } while (std::next_permutation(of.begin(), of.end()));
+  }
+  return all;
+}
+
+/// Neither another order of micro-batches nor B makes anything shorter.
+TEST(PipelineScheduling, OrderedAndSplitLosesNothing) {
+  std::vector<std::vector<PipelineAction>> orders = anyOrders(2);
+  EXPECT_EQ(orders.size(), 20u + 10 + 10 + 6);
+  int compared = 0;
+  for (int seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineProblem problem;
+    problem.stages = 2;
+    problem.candidates = {
+        PipelineRandom(seed).candidate(2, 2, 1, PipelinePlacement::Loop)};
+    const PipelineCandidate &is = problem.candidates[0];
+    PipelineSchedule schedule = is.shape(2);
+    double best = std::numeric_limits<double>::infinity();
+    for (const auto &first : orders)
+      for (const auto &second : orders) {
+        schedule.ranks = {first, second};
+        if (!schedule.verify(is.memory).empty())
+          continue;
+        ++compared;
+        best = std::min(best, timePipeline(schedule, is.costs).seconds);
+      }
+    ASSERT_EQ(choosePipelineScheduleReference(problem).timing.seconds, best);
+    ASSERT_EQ(choosePipelineSchedule(problem).timing.seconds, best);
+  }
+  std::printf("%d schedules\n", compared);
+}
+
+/// What must hold of any choice.
+static void checkChoice(const PipelineProblem &problem,
+                        const PipelineChoice &choice) {
+  ASSERT_EQ(choice.error, "");
+  const PipelineCandidate &is = problem.candidates[choice.candidate];
+  ASSERT_EQ(choice.schedule.verify(is.memory), "");
+  ASSERT_EQ(choice.timing.seconds,
+            timePipeline(choice.schedule, is.costs).seconds);
+  double bound = std::numeric_limits<double>::infinity();
+  for (const PipelineCandidate &candidate : problem.candidates)
+    bound = std::min(bound, problem.lowerBound(candidate));
+  ASSERT_LE(bound, choice.timing.seconds);
+  ASSERT_LE(bound, choice.lowerBound);
+  ASSERT_LE(choice.lowerBound, choice.timing.seconds);
+  if (choice.proven) {
+    ASSERT_NEAR(choice.lowerBound, choice.timing.seconds,
+                1e-9 * choice.timing.seconds);
+  }
+  for (const PipelineChoice::Rival &rival : choice.rivals) {
+    if (rival.error.empty()) {
+      ASSERT_LE(bound, rival.seconds);
+      ASSERT_LE(choice.timing.seconds, rival.seconds * (1 + 1e-9));
+    }
+  }
+}
+
+static double bestOfLiterature(const PipelineChoice &choice) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const PipelineChoice::Rival &rival : choice.rivals)
+    if (rival.error.empty() && rival.name != "searched")
+      best = std::min(best, rival.seconds);
+  return best;
+}
+
+/// Two numbers of micro-batches and, of up to 4 ranks, up to 2 chunks.
+static PipelineProblem makeProblem(unsigned seed, int mostRanks, int mostM) {
+  PipelineRandom random(seed);
+  PipelineProblem problem;
+  problem.stages = 1 + random.upTo(mostRanks - 1);
+  for (int n = 1 + random.upTo(2); n > 0; --n) {
+    int chunks = 1 + random.upTo(1);
+    problem.candidates.push_back(random.candidate(
+        problem.stages, 1 + random.upTo(mostM - 1), chunks,
+        random.oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop));
+  }
+  return problem;
+}
+
+/// With few steps to spend, so that the search is mostly not exact.
+TEST(PipelineScheduling, NeverWorseThanTheLiterature) {
+  int better = 0, proven = 0, only = 0, count = 3000;
+  double gap = 0;
+  PipelineOptions options;
+  options.stepLimit = 1 << 11;
+  options.improveLimit = 1 << 15;
+  for (int seed = 0; seed < count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineProblem problem = makeProblem(seed, 6, 12);
+    ASSERT_EQ(problem.check(), "");
+    PipelineChoice choice = choosePipelineSchedule(problem, options);
+    checkChoice(problem, choice);
+    if (HasFatalFailure())
+      return;
+    proven += choice.proven;
+    only += bestOfLiterature(choice) > 1e300;
+    better += choice.timing.seconds < bestOfLiterature(choice);
+    gap += choice.timing.seconds / choice.lowerBound - 1;
+  }
+  std::printf("of %d: %d better than the literature (%d where none of it fits "
+              "memory), %d proven, mean distance to the bound %.2f %%\n",
+              count, better, only, proven, 100 * gap / count);
+  EXPECT_GT(better * 2, count);
+}
+
+/// Where steps suffice, the search is exact; without it, lists and moves are
+/// mostly as good, and never better.
+TEST(PipelineScheduling, NoStepsAgainstMany) {
+  int equal = 0, exact = 0, count = 400;
+  double worst = 1;
+  PipelineOptions many, few;
+  many.stepLimit = 1 << 18;
+  few.stepLimit = 1; // none
+  for (int seed = 0; seed < count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineProblem problem = makeProblem(50000 + seed, 3, 4);
+    if (seed % 2) { // what several chunks can do in tight memory
+      PipelineRandom random(seed);
+      problem.stages = 2 + random.upTo(1);
+      problem.candidates = {random.candidate(
+          problem.stages, 2 + random.upTo(1), 2,
+          seed % 4 == 1 ? PipelinePlacement::V : PipelinePlacement::Loop,
+          true)};
+    }
+    PipelineChoice best = choosePipelineSchedule(problem, many);
+    PipelineChoice choice = choosePipelineSchedule(problem, few);
+    checkChoice(problem, best);
+    checkChoice(problem, choice);
+    if (HasFatalFailure())
+      return;
+    if (!best.proven)
+      continue;
+    ++exact;
+    double ratio = choice.timing.seconds / best.timing.seconds;
+    ASSERT_GE(ratio, 1 - 1e-9);
+    if (choice.proven) {
+      ASSERT_LE(ratio, 1 + 1e-9);
+    }
+    equal += ratio < 1 + 1e-9;
+    worst = std::max(worst, ratio);
+  }
+  std::printf("of %d, %d with many steps exact; none reach %d of these, worst "
+              "%.4f\n",
+              count, exact, equal, worst);
+  EXPECT_GT(exact * 2, count);
+}
+
+/// All virtual stages alike, no transfers.
+static PipelineCandidate alike(int p, int m, int chunks,
+                               PipelinePlacement placement,
+                               PipelineCosts::Stage stage) {
+  PipelineCandidate made;
+  made.microbatches = m;
+  made.chunks = chunks;
+  made.placement = placement;
+  made.costs.stages.assign(p * chunks, stage);
+  return made;
+}
+
+/// Under equal costs: in a V, ZB-V meets the bound; of the schedules of one
+/// chunk ZB-H1 is the best, and in less memory than it takes 1F1B; where memory
+/// is for one micro-batch, none of the literature but with m = 1 fits.
+TEST(PipelineScheduling, EqualCosts) {
+  for (int p : {2, 4, 8}) {
+    PipelineProblem problem;
+    problem.stages = p;
+    problem.candidates = {
+        alike(p, 2 * p, 2, PipelinePlacement::V, {1, 1, 1}),
+        alike(p, 2 * p, 1, PipelinePlacement::Loop, {2, 2, 2})};
+    PipelineChoice choice = choosePipelineSchedule(problem);
+    EXPECT_EQ(choice.name, "zb-v");
+    EXPECT_EQ(choice.timing.seconds, 6 * 2 * p + p - 1);
+    EXPECT_TRUE(choice.proven);
+    EXPECT_EQ(choice.rivals[0].name, "zb-v");
+    EXPECT_EQ(choice.rivals[1].name, "gpipe");
+    EXPECT_EQ(choice.rivals[2].name, "1f1b");
+    EXPECT_EQ(choice.rivals[3].name, "zb-h1");
+
+    PipelineOptions fixed;
+    fixed.search = false;
+    problem.candidates.erase(problem.candidates.begin());
+    choice = choosePipelineSchedule(problem, fixed);
+    EXPECT_EQ(choice.name, "zb-h1");
+    EXPECT_EQ(choice.timing.seconds, 6 * 2 * p + 2 * (p - 1));
+    PipelineMemory &memory = problem.candidates[0].memory;
+    memory.limits.assign(p, p);
+    memory.limits.back() = 1;
+    choice = choosePipelineSchedule(problem, fixed);
+    EXPECT_EQ(choice.name, "1f1b");
+    EXPECT_EQ(choice.timing.seconds, 6 * (2 * p + p - 1));
+    EXPECT_EQ(choice.rivals[2].error, "rank " + std::to_string(p - 1) +
+                                          ": at F1 it holds 2, " +
+                                          "expected at most 1");
+    memory.limits.assign(p, 1);
+    choice = choosePipelineSchedule(problem, fixed);
+    EXPECT_EQ(choice.error, "no schedule of the literature fits the memory, "
+                            "and none is searched");
+    choice = choosePipelineSchedule(problem);
+    EXPECT_EQ(choice.name, "searched");
+    EXPECT_EQ(choice.schedule.verify(memory), "");
+    // One micro-batch at a time: all of the way there and back, and as rank 0
+    // is back, its W.
+    EXPECT_EQ(choice.timing.seconds, 2 * p * (4. * p + 2));
+  }
+}
+
+/// Latency makes few micro-batches better, bubbles many. Two ranks, 12 s of F
+/// and 24 s of B for the whole batch on each, and 1 s for each transfer.
+TEST(PipelineScheduling, ChoosesTheNumberOfMicrobatches) {
+  for (double overhead : {0., 4.}) {
+    PipelineProblem problem;
+    problem.stages = 2;
+    for (int m : {1, 2, 4, 12}) {
+      PipelineCandidate made =
+          alike(2, m, 1, PipelinePlacement::Loop,
+                {12. / m + overhead, 12. / m + overhead, 12. / m});
+      made.costs.forwardTransfer = {1};
+      made.costs.backwardTransfer = {1};
+      problem.candidates.push_back(made);
+    }
+    PipelineChoice choice = choosePipelineSchedule(problem);
+    checkChoice(problem, choice);
+    // Bound of rank 1: the first F and its transfer, then all that it does.
+    // With m = 12: 1 + 1 + 36. With overhead 4, m = 2: 10 + 1 + 36 + 16.
+    EXPECT_EQ(choice.schedule.microbatches, overhead ? 2 : 12);
+    EXPECT_GE(choice.timing.seconds, overhead ? 63 : 38);
+  }
+}
+
+/// What waits behind rank 0's last action makes it end first.
+TEST(PipelineScheduling, EndsEarlyWhatHasMoreBehindIt) {
+  PipelineProblem problem;
+  problem.stages = 2;
+  problem.candidates = {alike(2, 4, 1, PipelinePlacement::Loop, {1, 1, 1})};
+  problem.candidates[0].costs.after = {6, 0};
+  PipelineChoice choice = choosePipelineSchedule(problem);
+  checkChoice(problem, choice);
+  // Rank 0 has 12 s of work and 6 s behind it. It need not wait: a third
+  // forward fills the second that I0 needs, which no schedule of the literature
+  // does.
+  EXPECT_EQ(choice.timing.seconds, 18);
+  EXPECT_EQ(bestOfLiterature(choice), 19);
+}
+
+TEST(PipelineScheduling, Errors) {
+  PipelineProblem problem;
+  problem.stages = 2;
+  EXPECT_EQ(choosePipelineSchedule(problem).error,
+            "expected at least one candidate");
+  problem.candidates = {alike(2, 4, 1, PipelinePlacement::Loop, {1, 1, 1})};
+  problem.candidates[0].costs.stages.pop_back();
+  EXPECT_EQ(choosePipelineSchedule(problem).error,
+            "candidate 0: costs of 1 virtual stages: expected 2");
+  problem.candidates = {alike(2, 1, 2, PipelinePlacement::V, {1, 1, 1})};
+  problem.candidates[0].memory.fixed = {10, 10};
+  problem.candidates[0].memory.limits = {12, 11};
+  EXPECT_EQ(choosePipelineSchedule(problem).error,
+            "no candidate fits the memory: rank 1 needs 12 for one micro-batch "
+            "of candidate 0, expected at most 11");
+  EXPECT_EQ(choosePipelineScheduleReference(problem).error,
+            "no order of any candidate fits the memory");
+}
+
+/// 16 ranks, 2 chunks, 128 micro-batches: 12,288 actions.
+TEST(PipelineScheduling, LargePipelines) {
+  PipelineRandom random(5);
+  for (int chunks : {1, 2}) {
+    PipelineProblem problem;
+    problem.stages = 16;
+    problem.candidates = {
+        alike(16, 128, chunks, PipelinePlacement::V, {10, 10, 10})};
+    for (PipelineCosts::Stage &stage : problem.candidates[0].costs.stages)
+      stage = {double(8 + random.upTo(4)), double(8 + random.upTo(4)),
+               double(8 + random.upTo(4))};
+    PipelineChoice choice = choosePipelineSchedule(problem);
+    checkChoice(problem, choice);
+    if (HasFatalFailure())
+      return;
+    double best = bestOfLiterature(choice);
+    std::printf("v=%d: %s %g, literature %g, bound %g\n", chunks,
+                choice.name.c_str(), choice.timing.seconds, best,
+                choice.lowerBound);
+  }
+}

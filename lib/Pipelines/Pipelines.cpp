@@ -121,6 +121,9 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
       isScaledWire(options.wire) ? "f32" : options.wire.getValue();
   dataParallel.averaging = options.averaging;
   passes.addPass(createDataParallelPass(dataParallel));
+  // On the mesh of the ranks that have different samples.
+  if (options.batchNorm == BatchNormStatistics::Sync)
+    passes.addPass(createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
 
   // What need not travel is not worth a bucket.

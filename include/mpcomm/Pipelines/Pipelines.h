@@ -15,6 +15,9 @@
 
 namespace mpcomm {
 
+/// Whose samples a batch norm normalises over.
+enum class BatchNormStatistics { Local, Sync };
+
 /// What a user decides of a compilation; option texts are in the help.
 struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> mesh{
@@ -62,6 +65,14 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::values(
           clEnumValN(Averaging::After, "after", "behind their sum"),
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
+  Option<BatchNormStatistics> batchNorm{
+      *this, "batch-norm",
+      llvm::cl::desc("Whose samples batch norms normalise over"),
+      llvm::cl::init(BatchNormStatistics::Local),
+      llvm::cl::values(
+          clEnumValN(BatchNormStatistics::Local, "local", "the rank's own"),
+          clEnumValN(BatchNormStatistics::Sync, "sync",
+                     "those of all ranks, as SyncBatchNorm"))};
   Option<std::string> precision{
       *this, "precision",
       llvm::cl::desc("What runs and is stored in fewer than 32 bits: none, "

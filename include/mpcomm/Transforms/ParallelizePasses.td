@@ -82,4 +82,56 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
                            "::mpcomm::MPCommDialect"];
 }
 
+def SyncBatchNormPass : Pass<"mpcomm-sync-batch-norm", "::mlir::ModuleOp"> {
+  let summary = "Batch norms of `@train_step` normalise over the batch of all "
+                "ranks";
+  let description = [{
+    Statistics of `mpcomm.batch_norm_training` become those of the samples of
+    all ranks along the axis: two `mpcomm.all_reduce … mean` of a number a
+    feature, of the ranks' means and then of their variances about the global
+    mean. What reads them, running statistics and gradients, reads the global
+    ones, and n / (n - 1) in an unbiased running variance counts all samples.
+    The gradient of the input takes the means over all ranks of dy and dy * xhat;
+    gamma's and beta's gradients stay the rank's, for the data-parallel mean.
+    As torch.nn.SyncBatchNorm, for ranks with as many samples each.
+
+    Assumes: Form 3, of `mpcomm-data-parallel`, whose mesh it takes; the ops in
+    the body of `@train_step`, and gradients that read the statistics of a
+    forward op as they are.
+
+    Guarantees: Form 3; nothing changes on one rank. `@evaluate` normalises by
+    running statistics and is left alone. Running the pass again would take
+    the mean of equal statistics; pipelines run it once.
+
+    Numerics: another function of the samples: that of one rank with all of
+    them, but for rounding.
+
+    Example: with 2 ranks
+    ```mlir
+    %y, %m, %v = mpcomm.batch_norm_training %x, %g, %b, eps = 1.0e-05, feature_dim = 1 : (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>)
+    ```
+    becomes
+    ```mlir
+    %y, %m, %v = mpcomm.batch_norm_training %x, %g, %b, eps = 1.0e-05, feature_dim = 1 : (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>)
+    %M = mpcomm.all_reduce(%m) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %d = arith.subf %m, %M : tensor<4xf32>
+    %s = arith.mulf %d, %d : tensor<4xf32>
+    %t = arith.addf %v, %s : tensor<4xf32>
+    %V = mpcomm.all_reduce(%t) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %Y = mpcomm.batch_norm_inference %x, %g, %b, %M, %V, eps = 1.0e-05, feature_dim = 1 : (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+    ```
+
+    Counts (analysis remark `SyncBatchNorm`): norms forward and backward, bytes
+    that they send.
+  }];
+  let options = [
+    MPComm_AxisOption,
+    Option<"mesh", "mesh", "std::string", "\"mesh\"",
+           "Symbol of the mesh">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 #endif // MPCOMM_TRANSFORMS_PARALLELIZEPASSES

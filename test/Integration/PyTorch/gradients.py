@@ -27,6 +27,7 @@ value and storing it, where e happens to be less.
 
 REQUIRES: torch, compiler
 RUN: %python %s %mpcomm-run local
+RUN: %python %s %mpcomm-run sync
 """
 
 import os

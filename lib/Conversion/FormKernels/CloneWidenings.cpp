@@ -22,6 +22,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -99,19 +100,23 @@ static void giveOwn(linalg::GenericOp op, ArrayRef<Operation *> users) {
   });
 }
 
+/// Ops that read memory, and much of it more than once.
+static bool isProduct(Operation *op) {
+  return isa<linalg::ContractionOpInterface, mprt::WindowOp>(op);
+}
+
 /// Products that read what was 8 bits share one widening as long as no other
 /// product stands between them: in 16 bits the tensor would live from a forward
 /// pass to its backward pass at twice its size.
 static void cloneForProducts(linalg::GenericOp op) {
   llvm::DenseSet<Operation *> users;
   for (Operation *user : op->getUsers())
-    if (user->getBlock() == op->getBlock() &&
-        isa<linalg::ContractionOpInterface>(user))
+    if (user->getBlock() == op->getBlock() && isProduct(user))
       users.insert(user);
   SmallVector<SmallVector<Operation *>> runs;
   bool isRun = false;
   for (Operation *at = op; at && !users.empty(); at = at->getNextNode()) {
-    if (!isa<linalg::ContractionOpInterface>(at))
+    if (!isProduct(at))
       continue;
     bool reads = users.erase(at);
     if (reads && !isRun)

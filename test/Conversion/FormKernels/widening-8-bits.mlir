@@ -23,3 +23,21 @@ func.func @forward_and_backward(%x: tensor<8x8xf32>) -> tensor<8x8xbf16> {
   %t = mpcomm.dot_general %r, %v, contracting_dims = [1] x [0] : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
   return %t : tensor<8x8xbf16>
 }
+
+// Convolutions are products.
+// CHECK-LABEL: func.func @convolutions
+//       CHECK: %[[A:.+]]:2 = mprt.launch @kernel_exp{{.*}} outs(%{{.+}}, %{{.+}} : tensor<2x4x4x8xf8E4M3FN>, tensor<2x4x4x8xbf16>)
+//       CHECK: mprt.window "convolution" {{.*}} ins(%[[A]]#1,
+//       CHECK: mprt.window "convolution"
+//       CHECK: %[[B:.+]] = mprt.launch @kernel_extf{{.*}} ins(%[[A]]#0
+//       CHECK: mprt.window "convolution_filter_grad" {{.*}} ins(%{{.+}}, %[[B]] :
+//   CHECK-NOT: mprt.launch
+func.func @convolutions(%x: tensor<2x4x4x8xf32>, %w: tensor<8x8x1x1xbf16>) -> tensor<8x8x1x1xbf16> {
+  %a = math.exp %x : tensor<2x4x4x8xf32>
+  %s = arith.truncf %a : tensor<2x4x4x8xf32> to tensor<2x4x4x8xf8E4M3FN>
+  %v = arith.extf %s : tensor<2x4x4x8xf8E4M3FN> to tensor<2x4x4x8xbf16>
+  %y = mpcomm.convolution %v, %w, strides = [2, 2], low = [0, 0], high = [0, 0], dilation = [1, 1], groups = 1 {channels_last} : (tensor<2x4x4x8xbf16>, tensor<8x8x1x1xbf16>) -> tensor<2x2x2x8xbf16>
+  %z = mpcomm.convolution %y, %w, strides = [1, 1], low = [0, 0], high = [0, 0], dilation = [1, 1], groups = 1 {channels_last} : (tensor<2x2x2x8xbf16>, tensor<8x8x1x1xbf16>) -> tensor<2x2x2x8xbf16>
+  %g = mpcomm.convolution_filter_grad %z, %v, strides = [2, 2], low = [0, 0], high = [0, 0], dilation = [1, 1], groups = 1 {channels_last} : (tensor<2x2x2x8xbf16>, tensor<2x4x4x8xbf16>) -> tensor<8x8x1x1xbf16>
+  return %g : tensor<8x8x1x1xbf16>
+}

@@ -26,6 +26,8 @@ static SmallVector<StringRef> getValues(StringRef key) {
     return {"none", "bf16", "f16", "fp8"};
   if (key == "compute")
     return {"auto", "low", "full"};
+  if (key == "scaling")
+    return {"delayed", "current"};
   return {"low", "full"};
 }
 
@@ -36,7 +38,32 @@ bool mpcomm::isPolicyValue(StringRef key, StringRef value,
     return true;
   expected = llvm::join(ArrayRef(values).drop_back(), ", ") + " or " +
              values.back().str();
+  if (key == "policy" && value.starts_with("f8"))
+    expected += ", which gives 8 bits the scales that they need";
   return false;
+}
+
+bool mpcomm::isPolicyNumber(StringRef key, int64_t value,
+                            std::string &expected) {
+  // A history of TransformerEngine has up to 1024 entries; the margin's bounds
+  // are those of mpcomm.update_fp8_scale.
+  auto [least, most] = key == "history" ? std::pair<int64_t, int64_t>(1, 65536)
+                                        : std::pair<int64_t, int64_t>(-64, 64);
+  if (least <= value && value <= most)
+    return true;
+  expected = "an integer in [" + std::to_string(least) + ", " +
+             std::to_string(most) + "]";
+  return false;
+}
+
+std::optional<int64_t> mpcomm::parsePolicyNumber(StringRef key, StringRef text,
+                                                 std::string &expected) {
+  int64_t value;
+  if (text.getAsInteger(10, value))
+    value = INT64_MAX;
+  if (!isPolicyNumber(key, value, expected))
+    return std::nullopt;
+  return value;
 }
 
 const PrecisionPolicy::ParameterRule *
@@ -61,6 +88,27 @@ static void readWord(ObjectReader &reader, StringRef key, std::string &result,
                      else
                        ObjectReader::fail(error, path, expected, value);
                    });
+}
+
+static void readFp8(const json::Value &value, std::string path,
+                    PrecisionPolicy::Fp8Rule &rule, std::string &error) {
+  ObjectReader reader(value, std::move(path), error);
+  readWord(reader, "scaling", rule.scaling, error);
+  auto readNumber = [&](StringRef key, std::optional<int64_t> &result) {
+    reader.readValue(key, /*isOptional=*/true,
+                     [&](const json::Value &number, std::string where) {
+                       std::string expected;
+                       int64_t found =
+                           number.getAsInteger().value_or(INT64_MAX);
+                       if (isPolicyNumber(key, found, expected))
+                         result = found;
+                       else
+                         ObjectReader::fail(error, where, expected, number);
+                     });
+  };
+  readNumber("history", rule.history);
+  readNumber("margin", rule.margin);
+  reader.finish();
 }
 
 static void readOp(StringRef name, const json::Value &value, StringRef path,
@@ -114,6 +162,10 @@ mpcomm::parsePrecisionPolicy(StringRef text, StringRef file,
         readWord(reader, "compute", policy.compute, error);
         readWord(reader, "activations", policy.activations, error);
         readWord(reader, "gradients", policy.gradients, error);
+        reader.readValue("fp8", /*isOptional=*/true,
+                         [&](const json::Value &value, std::string path) {
+                           readFp8(value, std::move(path), policy.fp8, error);
+                         });
         // Objects have no order: the first error is that of the first name.
         auto forEachSorted = [&](StringRef key, auto visit) {
           reader.readValue(

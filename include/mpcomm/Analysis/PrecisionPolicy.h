@@ -19,6 +19,7 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/GlobPattern.h"
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,13 @@ struct PrecisionPolicy {
     llvm::GlobPattern glob;
     bool isFull;
   };
+  /// How operands of 8 bits get their scales: `delayed` or `current` (empty:
+  /// not said); of how many steps the greatest magnitudes are kept; by how many
+  /// powers of two the scale stays below what would fit.
+  struct Fp8Rule {
+    std::string scaling;
+    std::optional<int64_t> history, margin;
+  };
 
   /// `none`, `bf16`, `f16` or `fp8`; empty: not said.
   std::string type;
@@ -38,6 +46,8 @@ struct PrecisionPolicy {
   /// `full`: what activations that wait for the backward pass, and gradients
   /// that wait for the update, are stored in. Empty: not said.
   std::string compute, activations, gradients;
+  /// Read where the type is `fp8`.
+  Fp8Rule fp8;
   /// Classes that replace those of an op's interface, by op name.
   std::map<std::string, PrecisionClass> ops;
   /// In the order of the alphabet. Of rules that match one name, any that says
@@ -48,10 +58,18 @@ struct PrecisionPolicy {
   const ParameterRule *lookup(llvm::StringRef parameter) const;
 };
 
-/// Whether `value` is one that `PrecisionPolicy::<key>` takes; else `expected`
-/// says which ones are.
+/// Whether `value` is one that `PrecisionPolicy::<key>` takes, where `policy`
+/// stands for `type` and `scaling` for `fp8.scaling`; else `expected` says
+/// which ones are.
 bool isPolicyValue(llvm::StringRef key, llvm::StringRef value,
                    std::string &expected);
+
+/// The same for numbers: `history` and `margin` of `Fp8Rule`.
+bool isPolicyNumber(llvm::StringRef key, int64_t value, std::string &expected);
+/// Reads one of them from a text.
+std::optional<int64_t> parsePolicyNumber(llvm::StringRef key,
+                                         llvm::StringRef text,
+                                         std::string &expected);
 
 /// Reads the JSON form. An error names file, path and what was expected.
 /// Names of ops are checked against what `context` knows.

@@ -28,6 +28,9 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     - each result of role `buffer` that is of floats and may differ: running
       statistics of a batch norm. (DistributedDataParallel keeps those of rank
       0. Of variances the mean leaves out how the ranks' means differ.)
+    What `mpcomm.update_fp8_scale` takes as greatest magnitude is that of all
+    ranks, by one `mpcomm.all_reduce … max` of all that are defined before the
+    first of these ops: each rank keeps the same histories and scales.
     `@evaluate` is left alone: its results are per rank.
 
     `wire` is the type in which wider gradients travel; with it, and where they
@@ -61,7 +64,8 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     ```
 
     Counts (analysis remark `DataParallel`): ranks, gradients averaged, their
-    bytes, gradients that are the same on all ranks already, buffers averaged.
+    bytes, gradients that are the same on all ranks already, buffers averaged,
+    magnitudes of which the greatest is taken.
   }];
   let options = [
     MPComm_AxisOption,

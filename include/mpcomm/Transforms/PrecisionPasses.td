@@ -124,6 +124,13 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     of something that is stored anyway is done again. `@evaluate` stays in f32.
     The rules are in docs/Design/Precision.md.
 
+    With `fp8` all this is as with `bf16`, but that products and convolutions
+    read 8 bits: each of their operands is multiplied by a scale of its own,
+    clamped, and rounded to E4M3, or E5M2 where the backward pass makes it; what
+    products give is divided by both scales. Scales are those of the greatest
+    magnitudes of earlier steps, which are new state (`fp8-scaling=delayed`,
+    `mpcomm.update_fp8_scale`), or of this step's (`current`).
+
     Assumes: Form 1, with f32 parameters.
 
     Guarantees: Form 1, with the same results but for those of new state. Each
@@ -150,7 +157,8 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     and the bytes of their wide sides; merged: uses that share the cast of
     another; removed: casts fewer than with every op that may be narrow in f32;
     alone: casts that no kernel of their maker or readers can do; values
-    stored; parameters copied).
+    stored; parameters copied); with `fp8` an analysis remark `Fp8` (products
+    that read 8 bits, tensors that they read, and bytes of these).
   }];
   let options = [
     Option<"policy", "policy", "std::string", "\"\"",
@@ -167,6 +175,14 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     Option<"gradients", "gradients", "std::string", "\"\"",
            "Gradients wait for the update low or full; empty: the file's, else "
            "low">,
+    Option<"fp8Scaling", "fp8-scaling", "std::string", "\"\"",
+           "Scales of fp8 from the steps before (delayed) or from this one "
+           "(current); empty: the file's, else delayed">,
+    Option<"fp8History", "fp8-history", "std::string", "\"\"",
+           "Steps that a delayed scale looks back; empty: the file's, else 16">,
+    Option<"fp8Margin", "fp8-margin", "std::string", "\"\"",
+           "Powers of two by which scales stay below what would fit; empty: the "
+           "file's, else 0">,
     MPComm_ClusterOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -157,9 +157,12 @@ Value CastRewriter::getFull(OpOperand &use, Operation *at) {
 
 void CastRewriter::rewrite(Operation *op) {
   bool isLow = plan.isLow[graph.getNode(op)];
-  // Reads first: they are found by the values that the step had.
+  // Reads first: they are found by the values that the step had. Those of
+  // products from 8 bits are Fp8Rewriter's.
   SmallVector<std::pair<OpOperand *, Value>> reads;
   forEachRead(op, [&](OpOperand &use) {
+    if (graph.isQuantized(op))
+      return;
     if (graph.contains(use.get()))
       reads.push_back({&use, isLow ? getLow(use.get()) : getFull(use, op)});
     else if (isLow && getElementTypeOrSelf(use.get().getType()).isF32())

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Precision/CastRewriter.h"
+#include "Precision/Fp8Rewriter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -43,6 +44,8 @@ private:
   FailureOr<PrecisionPolicy> findPolicy();
   LogicalResult checkPatterns(func::FuncOp step, const PrecisionPolicy &policy);
   LogicalResult decideCompute(func::FuncOp step, StepPrecision &precision);
+  LogicalResult quantize(func::FuncOp step, const StepPrecision &precision,
+                         const PrecisionGraph &graph);
   void remarkCasts(func::FuncOp step, const PrecisionGraph &graph,
                    const CastPlan &plan, const CastRewriter &rewriter);
 };
@@ -79,7 +82,21 @@ FailureOr<PrecisionPolicy> InsertCasts::findPolicy() {
                  attribute ? attribute.getValue() : "none")) ||
       failed(set("compute", result.compute, compute, "auto")) ||
       failed(set("activations", result.activations, activations, "low")) ||
-      failed(set("gradients", result.gradients, gradients, "low")))
+      failed(set("gradients", result.gradients, gradients, "low")) ||
+      failed(set("scaling", result.fp8.scaling, fp8Scaling, "delayed")))
+    return failure();
+  auto setNumber = [&](StringRef key, std::optional<int64_t> &value,
+                       StringRef option) -> LogicalResult {
+    std::string expected;
+    if (option.empty())
+      return success();
+    if ((value = parsePolicyNumber(key, option, expected)))
+      return success();
+    return module.emitError()
+           << "has no " << key << " '" << option << "': expected " << expected;
+  };
+  if (failed(setNumber("history", result.fp8.history, fp8History)) ||
+      failed(setNumber("margin", result.fp8.margin, fp8Margin)))
     return failure();
   return result;
 }
@@ -159,18 +176,33 @@ void InsertCasts::remarkCasts(func::FuncOp step, const PrecisionGraph &graph,
       << remark::metric("copies", rewriter.copies);
 }
 
+/// Products read 8 bits.
+LogicalResult InsertCasts::quantize(func::FuncOp step,
+                                    const StepPrecision &precision,
+                                    const PrecisionGraph &graph) {
+  if (!precision.fp8)
+    return success();
+  Fp8Rewriter rewriter(step, *precision.fp8, graph);
+  if (failed(rewriter.run()))
+    return failure();
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("Fp8")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("products", rewriter.products)
+      << remark::metric("tensors", rewriter.tensors)
+      << remark::metric("bytes", rewriter.bytes);
+  return success();
+}
+
 void InsertCasts::runOnOperation() {
   FailureOr<PrecisionPolicy> found = findPolicy();
   if (failed(found))
     return signalPassFailure();
+  auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
+  if (step && failed(verifyScaled(step)))
+    return signalPassFailure();
   if (found->type == "none")
     return markAllAnalysesPreserved();
-  if (found->type == "fp8") {
-    getOperation().emitError() << "has policy 'fp8', for which no scales are "
-                                  "computed yet: expected bf16 or f16";
-    return signalPassFailure();
-  }
-  auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
   if (!step || step.isExternal() || !step.getBody().hasOneBlock()) {
     getOperation().emitError()
         << "expected a function @" << kTrainStep << " with a body of one block";
@@ -183,6 +215,10 @@ void InsertCasts::runOnOperation() {
                       : FloatType(BFloat16Type::get(&getContext()));
   precision.storeActivations = precision.policy.activations == "low";
   precision.storeGradients = precision.policy.gradients == "low";
+  if (precision.policy.type == "fp8")
+    precision.fp8 = {precision.policy.fp8.scaling == "delayed",
+                     precision.policy.fp8.history.value_or(16),
+                     precision.policy.fp8.margin.value_or(0)};
   if (failed(checkPatterns(step, precision.policy)) ||
       failed(decideCompute(step, precision)))
     return signalPassFailure();
@@ -195,4 +231,6 @@ void InsertCasts::runOnOperation() {
   if (failed(rewriter.run()))
     return signalPassFailure();
   remarkCasts(step, graph, plan, rewriter);
+  if (failed(quantize(step, precision, graph)))
+    return signalPassFailure();
 }

@@ -127,6 +127,8 @@ bool PrecisionGraph::isSaved(Value value) const {
 /// Whether `use` comes so late that its value has been stored by then.
 bool PrecisionGraph::readsStore(OpOperand &use) const {
   Operation *at = getAncestorIn(body, use.getOwner());
+  if (isQuantized(at))
+    return false;
   if (precision.storeGradients)
     if (auto update = dyn_cast<OptimizerOpInterface>(use.getOwner())) {
       // What one update gives to the next is in f32.
@@ -176,7 +178,15 @@ static bool makesFloats(Operation *op) {
          llvm::none_of(op->getOperands(), isFloat);
 }
 
-FailureOr<CastClass> PrecisionGraph::getClass(Operation *op) {
+/// Whether a factor on either operand is one on the result.
+static bool isBilinear(Operation *op) {
+  return isa<DotGeneralOp, ConvolutionOp, ConvolutionInputGradOp,
+             ConvolutionFilterGradOp>(op);
+}
+
+/// `isOwn`: nobody but the op itself has said so.
+FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
+  isOwn = false;
   auto attribute = op->getAttrOfType<StringAttr>(kPrecisionAttr);
   if (op->hasAttr(kPrecisionAttr) &&
       (!attribute ||
@@ -198,13 +208,8 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op) {
   if (attribute)
     return attribute.getValue() == "low" ? CastClass::Low : CastClass::Full;
   auto rule = precision.policy.ops.find(op->getName().getStringRef().str());
-  CastClass result = toCastClass(rule != precision.policy.ops.end()
-                                     ? rule->second
-                                     : model.getPrecisionClass());
-  if (result == CastClass::Low && rule == precision.policy.ops.end() &&
-      !precision.computeLow)
-    result = CastClass::Full;
-  return result;
+  isOwn = rule == precision.policy.ops.end();
+  return toCastClass(isOwn ? model.getPrecisionClass() : rule->second);
 }
 
 /// Products that read a parameter which policy keeps in f32, or make its
@@ -249,13 +254,25 @@ void PrecisionGraph::keepParametersFull() {
 }
 
 LogicalResult PrecisionGraph::findClasses() {
+  SmallVector<Operation *> products; // by their own class
   for (Operation &op : body) {
-    FailureOr<CastClass> found = getClass(&op);
+    bool isOwn;
+    FailureOr<CastClass> found = getClass(&op, isOwn);
     if (failed(found))
       return failure();
     classes[&op] = *found;
+    if (isOwn && *found == CastClass::Low)
+      products.push_back(&op);
   }
   keepParametersFull();
+  if (precision.fp8)
+    for (auto &[op, precisionClass] : classes)
+      if (precisionClass == CastClass::Low && isBilinear(op) &&
+          llvm::all_of(op->getOperands(), isSubject))
+        quantized.insert(op);
+  if (!precision.computeLow)
+    for (Operation *op : products)
+      classes[op] = CastClass::Full;
   return success();
 }
 
@@ -318,6 +335,8 @@ static bool holds(FloatType low, DenseElementsAttr elements) {
 }
 
 void PrecisionGraph::addReads(Operation *op, int node) {
+  if (isQuantized(op))
+    return;
   llvm::DenseSet<int> seen;
   forEachRead(op, [&](OpOperand &use) {
     if (isSubject(use.get())) {

@@ -22,12 +22,21 @@
 #include "mpcomm/Scheduling/CastPlacement.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include <optional>
 
 namespace mpcomm {
 
 /// On an op: "low" or "full", whatever its class is. On a module: the policy's
 /// type.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "mpcomm.precision";
+
+/// Scales of 8-bit operands: from the greatest magnitudes of this step and the
+/// `history` - 1 before it, for the next step, or from this step's alone.
+struct Fp8Recipe {
+  bool isDelayed = true;
+  int64_t history = 16;
+  int64_t margin = 0;
+};
 
 /// What a policy comes to for one step.
 struct StepPrecision {
@@ -37,6 +46,8 @@ struct StepPrecision {
   bool computeLow = true;
   /// Whether activations and gradients are stored in it.
   bool storeActivations = true, storeGradients = true;
+  /// What products read goes through 8 bits.
+  std::optional<Fp8Recipe> fp8;
 };
 
 class PrecisionGraph {
@@ -65,11 +76,14 @@ public:
   int getValue(mlir::Value value) const { return numbers.lookup(value); }
   /// Number of values that are stored before they are read.
   int64_t getNumStored() const { return stores.size(); }
+  /// Whether `op` is a product that reads both operands from 8 bits, which are
+  /// made of a value of either type.
+  bool isQuantized(mlir::Operation *op) const { return quantized.contains(op); }
 
 private:
   void findForward();
   mlir::LogicalResult findClasses();
-  mlir::FailureOr<CastClass> getClass(mlir::Operation *op);
+  mlir::FailureOr<CastClass> getClass(mlir::Operation *op, bool &isOwn);
   void keepParametersFull();
   void repeatMovements();
   bool isSaved(mlir::Value value) const;
@@ -81,7 +95,7 @@ private:
   mlir::func::FuncOp function;
   mlir::Block &body;
   const StepPrecision &precision;
-  llvm::DenseSet<mlir::Operation *> forward;
+  llvm::DenseSet<mlir::Operation *> forward, quantized;
   llvm::DenseMap<mlir::Operation *, CastClass> classes;
   llvm::DenseMap<mlir::Operation *, int> nodes;
   llvm::DenseMap<mlir::Value, int> numbers, stores;

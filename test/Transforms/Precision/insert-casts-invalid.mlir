@@ -2,7 +2,17 @@
 
 // RUN: split-file %s %t
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=int4" 2>&1 | FileCheck %s --check-prefix=TYPE
-// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8" 2>&1 | FileCheck %s --check-prefix=FP8
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=f8E4M3FN" 2>&1 | FileCheck %s --check-prefix=UNSCALED
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/unscaled.json" 2>&1 | FileCheck %s --check-prefix=UNSCALEDFILE
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/noscaling.json" 2>&1 | FileCheck %s --check-prefix=NOSCALING
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/history.json" 2>&1 | FileCheck %s --check-prefix=HISTORYFILE
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/fp8key.json" 2>&1 | FileCheck %s --check-prefix=FP8KEY
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8 fp8-scaling=none" 2>&1 | FileCheck %s --check-prefix=SCALING
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8 fp8-history=0" 2>&1 | FileCheck %s --check-prefix=HISTORY
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8 fp8-margin=65" 2>&1 | FileCheck %s --check-prefix=MARGIN
+// RUN: not mpcomm-opt %t/fp8taken.mlir --mpcomm-insert-casts="policy=fp8 compute=low" 2>&1 | FileCheck %s --check-prefix=FP8TAKEN
+// RUN: mpcomm-opt %t/byhand.mlir -split-input-file --mpcomm-insert-casts -verify-diagnostics
+// RUN: mpcomm-opt %t/byhand.mlir -split-input-file --mpcomm-insert-casts="policy=fp8" -verify-diagnostics
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 compute=fast" 2>&1 | FileCheck %s --check-prefix=COMPUTE
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 cluster=nowhere" 2>&1 | FileCheck %s --check-prefix=CLUSTER
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/none.json" 2>&1 | FileCheck %s --check-prefix=MISSING
@@ -20,12 +30,20 @@
 // RUN: mpcomm-opt %t/attributes.mlir -split-input-file --mpcomm-insert-casts="policy=bf16 compute=low" -verify-diagnostics
 
 // TYPE: error: has no policy 'int4': expected none, bf16, f16 or fp8
-// FP8: error: has policy 'fp8', for which no scales are computed yet: expected bf16 or f16
+// UNSCALED: error: has no policy 'f8E4M3FN': expected none, bf16, f16 or fp8, which gives 8 bits the scales that they need
+// UNSCALEDFILE: unscaled.json: policy: expected none, bf16, f16 or fp8, which gives 8 bits the scales that they need, got "f8E5M2"
+// NOSCALING: noscaling.json: fp8.scaling: expected delayed or current, got "none"
+// HISTORYFILE: history.json: fp8.history: expected an integer in [1, 65536], got 1.5
+// FP8KEY: fp8key.json: fp8.scale: unknown key, expected history, margin, scaling
+// SCALING: error: has no scaling 'none': expected delayed or current
+// HISTORY: error: has no history '0': expected an integer in [1, 65536]
+// MARGIN: error: has no margin '65': expected an integer in [-64, 64]
+// FP8TAKEN: error: 'func.func' op has argument #1 'w.fp8.scale', expected no such name: it is that of state of 8-bit tensors
 // COMPUTE: error: has no compute 'fast': expected auto, low or full
 // CLUSTER: error: {{.*}}nowhere
 // MISSING: error: cannot read '{{.*}}none.json'
 // SCHEMA: schema.json: schema: expected "mpcomm-precision-1", got "mpcomm-cluster-1"
-// KEY: key.json: op: unknown key, expected activations, compute, gradients, ops, parameters, policy, schema
+// KEY: key.json: op: unknown key, expected activations, compute, fp8, gradients, ops, parameters, policy, schema
 // POLICY: policy.json: policy: expected none, bf16, f16 or fp8, got "bf15"
 // OP: op.json: ops.mpcomm.softmx: expected the name of an op with a precision, as 'mpcomm.softmax'
 // CLASS: class.json: ops.mpcomm.softmax: expected low, full, widest or indifferent, got "high"
@@ -42,6 +60,14 @@
 {"schema": "mpcomm-precision-1", "op": {}}
 //--- policy.json
 {"schema": "mpcomm-precision-1", "policy": "bf15"}
+//--- unscaled.json
+{"schema": "mpcomm-precision-1", "policy": "f8E5M2"}
+//--- noscaling.json
+{"schema": "mpcomm-precision-1", "policy": "fp8", "fp8": {"scaling": "none"}}
+//--- history.json
+{"schema": "mpcomm-precision-1", "policy": "fp8", "fp8": {"history": 1.5}}
+//--- fp8key.json
+{"schema": "mpcomm-precision-1", "policy": "fp8", "fp8": {"scale": 1}}
 //--- op.json
 {"schema": "mpcomm-precision-1", "ops": {"mpcomm.softmx": "full"}}
 //--- class.json
@@ -73,6 +99,55 @@ func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>
   %l = mpcomm.reduce sum %a, dims = [0, 1] : (tensor<4x4xf32>) -> tensor<f32>
   %n = math.exp %w : tensor<4x4xf32>
   return %l, %n : tensor<f32>, tensor<4x4xf32>
+}
+//--- fp8taken.mlir
+func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+                      %b: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "w.fp8.scale"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %a = mpcomm.dot_general %w, %b, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %l = mpcomm.reduce sum %a, dims = [0, 1] : (tensor<4x4xf32>) -> tensor<f32>
+  return %l : tensor<f32>
+}
+//--- byhand.mlir
+func.func @train_step(%x: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %t = mpcomm.transpose %x, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %q = arith.truncf %t : tensor<4x4xf32> to tensor<4x4xf8E4M3FN>
+  %w = arith.extf %q : tensor<4x4xf8E4M3FN> to tensor<4x4xf32>
+  %r = mpcomm.reshape %w : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  // expected-error@+1 {{reads 8 bits, operand #1, that have no scale, expected them cast from a product with a scale, or policy fp8}}
+  %a = mpcomm.dot_general %x, %r, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %l = mpcomm.reduce sum %a, dims = [0, 1] : (tensor<4x4xf32>) -> tensor<f32>
+  return %l : tensor<f32>
+}
+
+// -----
+
+func.func @train_step(%w: tensor<4x4xf8E5M2> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "w"},
+                      %x: tensor<4x4xf16> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %f = arith.extf %w : tensor<4x4xf8E5M2> to tensor<4x4xf16>
+  // expected-error@+1 {{reads 8 bits, operand #0, that have no scale}}
+  %a = mpcomm.dot_general %f, %x, contracting_dims = [1] x [0] : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x4xf16>
+  %e = arith.extf %a : tensor<4x4xf16> to tensor<4x4xf32>
+  %l = mpcomm.reduce sum %e, dims = [0, 1] : (tensor<4x4xf32>) -> tensor<f32>
+  return %l : tensor<f32>
+}
+
+// -----
+
+// Scaled and clamped by hand, whichever side the bound stands on.
+func.func @train_step(%x: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %s = arith.constant dense<8.0> : tensor<4x4xf32>
+  %top = arith.constant dense<448.0> : tensor<4x4xf32>
+  %m = arith.mulf %x, %s : tensor<4x4xf32>
+  %c = arith.minimumf %top, %m : tensor<4x4xf32>
+  %q = arith.truncf %c : tensor<4x4xf32> to tensor<4x4xf8E4M3FN>
+  %w = arith.extf %q : tensor<4x4xf8E4M3FN> to tensor<4x4xf32>
+  %a = mpcomm.dot_general %w, %w, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %l = mpcomm.reduce sum %a, dims = [0, 1] : (tensor<4x4xf32>) -> tensor<f32>
+  return %l : tensor<f32>
 }
 //--- attributes.mlir
 func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"})

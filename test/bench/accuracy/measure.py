@@ -33,8 +33,9 @@ Precisions: none (f32), bf16, f16 (dynamic loss scaling), f16-unscaled
 (loss-scale=none), and any other policy of mpcomm-insert-casts by its name. Products
 run in the narrow type, whatever rates the cluster has (--compute=auto asks them).
 
-Takes about 10 minutes on two cores that nothing else uses. --json keeps what is done:
-with the same file again, only runs that it lacks are made. --svg draws the losses.
+Took a quarter of an hour on two cores that others used too; most of it is ResNet-18 in
+f16, for which the processor had no products. --json keeps what is done: with the same
+file again, only runs that it lacks are made. --svg draws the losses.
 
 A small run, to see that all of it works:
 REQUIRES: torch, sklearn, compiler

@@ -139,6 +139,12 @@ struct PipelineSchedule {
   /// All transfers, by sender, in its order. Of a schedule that verifies.
   /// Time: O(actions).
   std::vector<PipelineMessage> messages() const;
+  /// The least number of buffers for a rank's sends on a channel with which no
+  /// ranks stand for ever, where a send ends together with its recv, an
+  /// action's recv is posted as the action ahead of it begins, and a send that
+  /// finds all buffers under way waits for the first. Of a schedule that
+  /// verifies. Time: O(actions log actions).
+  int messageBuffers() const;
   /// By rank, the most that it holds at a time, `fixed` with it. A property of
   /// each rank's order alone. Time: O(actions).
   std::vector<int64_t> peaks(const PipelineMemory &memory = {}) const;

@@ -158,10 +158,11 @@ def CombineCollectivesPass
     Under `policy=solved` which ops share a bucket follows from when each
     operand is ready, what a collective of so many bytes takes on the cluster,
     and what waits for its result: the plan that ends the step first
-    (docs/Design/Bucketing.md). It is run in the simulator next to the plans of
-    the other policies and the program as it came in, and the best of them all
-    is kept: the step never gets longer in the model. `max-bucket-bytes`,
-    `memory-bytes` and `split-bytes` bound it.
+    (docs/Design/Bucketing.md). What will be compressed (`compress`) is weighed as
+    what travels then, with the time that encoding takes. The plan is run in the
+    simulator next to the plans of the other policies and the program as it came
+    in, and the best of them all is kept: the step never gets longer in the
+    model. `max-bucket-bytes`, `memory-bytes` and `split-bytes` bound it.
 
     With `reorder`, which is for programs that `mpcomm-schedule-overlap` will
     schedule, the order of what makes the operands is chosen with the buckets:
@@ -243,6 +244,11 @@ def CombineCollectivesPass
            "Larger tensors may be cut at multiples of it (solved); 0: never">,
     Option<"decompose", "decompose", "bool", "false",
            "mpcomm-decompose-collectives follows: weigh its costs too (solved)">,
+    Option<"compress", "compress", "std::string", "\"\"",
+           "mpcomm-compress-collectives with this `type` follows: weigh its "
+           "costs too (solved)">,
+    Option<"compressMinBytes", "compress-min-bytes", "int64_t", "-1",
+           "Its `min-bytes`">,
     Option<"reorder", "reorder", "bool", "false",
            "mpcomm-schedule-overlap follows: choose the order of computation with "
            "the buckets (solved)">,
@@ -269,8 +275,13 @@ def CompressCollectivesPass
     and `f8E5M2` with a scale in f32 for each `block` elements, the largest
     magnitude of the block over the format's. Empty: what has `wire` or elements
     of 16 bits travels so, and the rest is left alone; that
-    is for networks that reduce in the type on the wire. Smaller all_reduces
-    than `min-bytes` are left alone: they cost latency, not volume.
+    is for networks that reduce in the type on the wire.
+
+    Small all_reduces cost latency, of which the compressed form has twice to
+    four times as much, not volume. With a `type`, one is compressed where that
+    is faster on the cluster: all_to_all, all_gather and the passes over memory
+    that encode, sum and decode, against the all_reduce. `min-bytes` decides
+    instead where it is given.
 
     Assumes: synchronous collectives; run it behind
     `mpcomm-combine-collectives`.
@@ -297,7 +308,9 @@ def CompressCollectivesPass
     %s4 = mpcomm.all_gather(%s3) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<4xf32>
     ```
 
-    Counts: a remark `Compressed` for each (bytes before and after).
+    Counts: a remark `Compressed` for each (bytes before and after); a missed
+    one, `NotCompressed`, for what stays because of the model (bytes, and
+    microseconds of both forms).
   }];
   let options = [
     Option<"type", "type", "std::string", "\"\"",
@@ -305,8 +318,10 @@ def CompressCollectivesPass
            "the op says">,
     Option<"block", "block", "int64_t", "256",
            "Elements that share a scale, and least of a rank's share">,
-    Option<"minBytes", "min-bytes", "int64_t", "65536",
-           "Fewest bytes of an all_reduce that is compressed">
+    Option<"minBytes", "min-bytes", "int64_t", "-1",
+           "Fewest bytes of an all_reduce that is compressed; -1: from where it "
+           "is faster in the model; all without a type">,
+    MPComm_ClusterOption, MPComm_ProfileOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",

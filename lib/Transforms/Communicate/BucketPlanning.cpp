@@ -15,7 +15,6 @@
 
 #include "Communicate/BucketPlanning.h"
 #include "Communicate/Communicator.h"
-#include "Communicate/Model.h"
 #include "mpcomm/Scheduling/Simulator.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -89,6 +88,29 @@ static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
       }
 }
 
+/// The compressed ways too: alone where all that is as large as this reduction
+/// will be compressed.
+static void addCompressedCosts(const CostModel &model, AllReduceOp op,
+                               const BucketLimits &limits, BucketCost &cost,
+                               std::vector<int> &links) {
+  FailureOr<GroupShape> shape = model.getGroupShape(op);
+  if (!limits.compression || !isCompressible(op) || failed(shape) ||
+      shape->ranks < 2)
+    return;
+  if (limits.compressMinBytes >= 0) {
+    if (CostModel::getWireBytes(op) < limits.compressMinBytes)
+      return;
+    cost.pieces.clear();
+    links.clear();
+  }
+  CollectiveCost ways =
+      getCompressedCost(model, *shape, *limits.compression, op);
+  for (const AffineCost &way : ways.pieces) {
+    cost.pieces.push_back({way.latency, way.secondsPerByte});
+    links.push_back(static_cast<int>(way.link));
+  }
+}
+
 BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
                                      const BlockTimes &times,
                                      const CostModel *model,
@@ -100,8 +122,9 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
   problem.splitBytes = llvm::alignTo(limits.splitBytes, 64);
   problem.streams.clear();
   llvm::MapVector<Attribute, int> streams, keys;
-  SmallVector<size_t> flatPieces; // by key; those of two levels follow
-  SmallVector<int64_t> bytes;     // by key
+  // By key: from where to where the pieces of two levels are.
+  SmallVector<std::pair<size_t, size_t>> twoLevel;
+  SmallVector<int64_t> bytes; // by key
   for (const BucketCandidate &candidate : candidates) {
     auto [stream, isNewStream] =
         streams.try_emplace(getCommunicator(candidate.op), streams.size());
@@ -119,9 +142,14 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
           cost.pieces.push_back({way.latency, way.secondsPerByte});
           links.push_back(way.link);
         }
-      flatPieces.push_back(cost.pieces.size());
+      size_t flat = cost.pieces.size();
       if (succeeded(ways) && limits.decomposes)
         addTwoLevelCosts(*model, candidate.op, cost, links);
+      twoLevel.push_back({flat, cost.pieces.size()});
+      if (succeeded(ways))
+        addCompressedCosts(*model, candidate.op, limits, cost, links);
+      if (cost.pieces.size() < twoLevel.back().second)
+        twoLevel.back() = {0, 0};
       if (cost.pieces.empty()) {
         cost.pieces.push_back({});
         links.push_back(-1);
@@ -146,8 +174,10 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
     problem.computeEnd = std::max(problem.computeEnd, tensor.ready);
   }
   problem.computeEnd = std::max(problem.computeEnd, times.getComputeEnd());
-  for (auto [cost, flat, sum] : llvm::zip(problem.costs, flatPieces, bytes))
-    instance.isTwoLevel.push_back(flat > 0 && cost.best(sum) >= flat);
+  for (auto [cost, range, sum] : llvm::zip(problem.costs, twoLevel, bytes)) {
+    unsigned best = cost.best(sum);
+    instance.isTwoLevel.push_back(best >= range.first && best < range.second);
+  }
   return instance;
 }
 

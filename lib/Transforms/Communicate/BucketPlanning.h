@@ -15,6 +15,7 @@
 #ifndef MPCOMM_LIB_TRANSFORMS_COMMUNICATE_BUCKETPLANNING_H
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_BUCKETPLANNING_H
 
+#include "Communicate/Model.h"
 #include "mpcomm/Analysis/StepModel.h"
 #include "mpcomm/Scheduling/Bucketing.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -66,6 +67,10 @@ struct BucketLimits {
   int64_t splitBytes = 0;
   /// Whether buckets may travel in two levels.
   bool decomposes = false;
+  /// How buckets may travel compressed: where it is faster, or from so many
+  /// bytes on.
+  std::optional<Compression> compression;
+  int64_t compressMinBytes = -1;
 };
 
 /// A plan with what the simulator says of it.

@@ -46,6 +46,18 @@ struct CombineCollectives
     limits.memoryBytes = orUnlimited(memoryBytes);
     limits.splitBytes = splitBytes;
     limits.decomposes = decompose && numerics != Numerics::Exact;
+    if (!compress.empty()) {
+      std::optional<WireFormat> format =
+          WireFormat::get(&getContext(), compress);
+      if (!format) {
+        emitError(getOperation().getLoc())
+            << "cannot compress to '" << compress.getValue()
+            << "', expected f16, bf16, i8, f8E4M3FN or f8E5M2";
+        return signalPassFailure();
+      }
+      limits.compression = Compression{*format, WireFormat::kBlock};
+      limits.compressMinBytes = compressMinBytes;
+    }
 
     FailureOr<CostModel> model =
         getCostModel(getOperation(), cluster, profileFile);

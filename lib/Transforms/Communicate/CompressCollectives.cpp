@@ -14,7 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/Communicator.h"
-#include "Communicate/WireFormat.h"
+#include "Communicate/Model.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -43,6 +43,8 @@ public:
 
 private:
   std::optional<WireFormat> getFormat(AllReduceOp op) const;
+  bool isWorthwhile(AllReduceOp op, const WireFormat &wire,
+                    const CostModel *model) const;
   Value layOut(OpBuilder &builder, AllReduceOp op, int64_t padded) const;
   Encoded exchange(OpBuilder &builder, AllReduceOp op,
                    const Encoded &mine) const;
@@ -56,15 +58,7 @@ private:
 
 /// How the op's operands are to travel; nothing where they stay as they are.
 std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
-  bool isSum = op.getReduction() == Reduction::Sum ||
-               op.getReduction() == Reduction::Mean;
-  bool areFloats = llvm::all_of(op.getInputs(), [](Value input) {
-    auto element = dyn_cast<FloatType>(getElementTypeOrSelf(input.getType()));
-    return element && element.getWidth() <= 32;
-  });
-  bool sumsInF32 = op.getAccumulate() && op.getAccumulate()->isF32();
-  if (!isSum || !areFloats || !sumsInF32 || !isMovableCollective(op) ||
-      CostModel::getWireBytes(op) < minBytes)
+  if (!isCompressible(op) || !isMovableCollective(op))
     return std::nullopt;
   if (!type.empty())
     return WireFormat::get(op.getContext(), type);
@@ -77,6 +71,39 @@ std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
   if (!isAlike || travels.getIntOrFloatBitWidth() != 16)
     return std::nullopt;
   return WireFormat(travels);
+}
+
+static remark::RemarkOpts remarkNamed(AllReduceOp op, StringRef name) {
+  auto function = op->getParentOfType<FunctionOpInterface>();
+  return remark::RemarkOpts::name(name)
+      .category(DEBUG_TYPE)
+      .function(function ? function.getName() : StringRef());
+}
+
+/// Whether the op gains: by `min-bytes` if that is given, else in the model. An
+/// empty type is asked for the sake of sums, not of time.
+bool CompressCollectives::isWorthwhile(AllReduceOp op, const WireFormat &wire,
+                                       const CostModel *model) const {
+  int64_t bytes = CostModel::getWireBytes(op);
+  if (!model)
+    return bytes >= minBytes;
+  FailureOr<GroupShape> shape = model->getGroupShape(op);
+  FailureOr<CollectiveCost> plain = model->getCollective(op);
+  if (failed(shape) || failed(plain))
+    return true;
+  // Each operand is laid in the row, and its result taken out.
+  double seconds =
+      getCompressedCost(*model, *shape, {wire, block}, op).at(bytes) +
+      2 * static_cast<double>(op.getInputs().size()) *
+          model->getCluster().device.launch;
+  if (seconds < plain->at(bytes))
+    return true;
+  remark::missed(op.getLoc(), remarkNamed(op, "NotCompressed"))
+      << remark::reason("it would take longer in the model")
+      << remark::metric("bytes", bytes)
+      << remark::metric("compressed_us", toMicros(seconds))
+      << remark::metric("plain_us", toMicros(plain->at(bytes)));
+  return false;
 }
 
 /// All operands as one row of f32, filled up with zeros.
@@ -176,11 +203,7 @@ void CompressCollectives::rewrite(AllReduceOp op, const WireFormat &wire,
   handOut(builder, op,
           reshapeTo(builder, loc, wire.decode(builder, loc, all), padded));
 
-  auto function = op->getParentOfType<FunctionOpInterface>();
-  remark::passed(op.getLoc(),
-                 remark::RemarkOpts::name("Compressed")
-                     .category(DEBUG_TYPE)
-                     .function(function ? function.getName() : StringRef()))
+  remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
       << remark::metric("bytes", CostModel::getWireBytes(op))
       << remark::metric("compressed", wire.getBytes(padded, block));
   op.erase();
@@ -193,11 +216,18 @@ void CompressCollectives::runOnOperation() {
                        << "', expected f16, bf16, i8, f8E4M3FN or f8E5M2";
     return signalPassFailure();
   }
-  if (block < 1 || block > (1 << 20) || minBytes < 0) {
+  if (block < 1 || block > (1 << 20) || minBytes < -1) {
     module.emitError() << "expected a block of 1 to " << (1 << 20)
-                       << " elements and at least 0 bytes, got "
+                       << " elements and at least 0 bytes (-1: what pays), got "
                        << int64_t(block) << " and " << int64_t(minBytes);
     return signalPassFailure();
+  }
+  std::optional<CostModel> model;
+  if (minBytes < 0 && !type.empty()) {
+    FailureOr<CostModel> found = getCostModel(module, cluster, profileFile);
+    if (failed(found))
+      return signalPassFailure();
+    model = std::move(*found);
   }
   SmallVector<AllReduceOp> ops;
   module.walk([&](AllReduceOp op) { ops.push_back(op); });
@@ -206,7 +236,8 @@ void CompressCollectives::runOnOperation() {
     std::optional<WireFormat> wire = getFormat(op);
     FailureOr<int64_t> ranks =
         cast<CollectiveOpInterface>(op.getOperation()).getGroupSize();
-    if (!wire || failed(ranks) || *ranks < 2)
+    if (!wire || failed(ranks) || *ranks < 2 ||
+        !isWorthwhile(op, *wire, model ? &*model : nullptr))
       continue;
     rewrite(op, *wire, *ranks);
     changed = true;

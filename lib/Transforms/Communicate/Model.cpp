@@ -8,6 +8,7 @@
 
 #include "Communicate/Model.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Analysis/ClusterAttr.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -68,6 +69,61 @@ std::optional<CollectiveCost> mpcomm::getTwoLevelCost(const CostModel &model,
              a.latency + b.latency + c.latency,
              a.secondsPerByte + (b.secondsPerByte + c.secondsPerByte) / share,
              b.link});
+  return CollectiveCost::getEnvelope(std::move(ways));
+}
+
+bool mpcomm::isCompressible(AllReduceOp op) {
+  bool isSum = op.getReduction() == Reduction::Sum ||
+               op.getReduction() == Reduction::Mean;
+  bool areFloats = llvm::all_of(op.getInputs(), [](Value input) {
+    auto element = dyn_cast<FloatType>(getElementTypeOrSelf(input.getType()));
+    return element && element.getWidth() <= 32;
+  });
+  bool sumsInF32 = op.getAccumulate() && op.getAccumulate()->isF32();
+  return isSum && areFloats && sumsInF32;
+}
+
+CollectiveCost mpcomm::getCompressedCost(const CostModel &model,
+                                         const GroupShape &shape,
+                                         const Compression &compression,
+                                         AllReduceOp op) {
+  auto ranks = static_cast<double>(shape.ranks);
+  double elements = 0, stored = 0;
+  for (Value input : op.getInputs()) {
+    elements +=
+        static_cast<double>(mpcomm::detail::countElements(input.getType()));
+    stored += static_cast<double>(mpcomm::detail::countBytes(input.getType()));
+  }
+  auto plain = static_cast<double>(CostModel::getWireBytes(op));
+  if (elements == 0 || plain == 0)
+    return CollectiveCost::getEnvelope({AffineCost()});
+  // Of one byte of the plain payload: elements, and what they are encoded and
+  // in memory.
+  double share = elements / plain;
+  const WireFormat &format = compression.format;
+  double sent = share *
+                static_cast<double>(
+                    format.getBytes(compression.block, compression.block)) /
+                static_cast<double>(compression.block);
+  double wide = share * 4, narrow = stored / plain;
+  double traffic = (narrow + wide) +                       // row
+                   (wide + sent) +                         // encode
+                   (sent + (wide + wide + sent) / ranks) + // sum, encode
+                   (sent + wide) +                         // decode
+                   (wide + narrow);                        // hand out
+  const DeviceModel &device = model.getCluster().device;
+  double messages = format.isScaled() ? 2 : 1;
+  llvm::SmallVector<AffineCost, 2> ways;
+  CollectiveCost exchange =
+      model.getCollective(CollectiveKind::AllToAll, shape);
+  CollectiveCost gather = model.getCollective(CollectiveKind::AllGather, shape);
+  for (const AffineCost &a : exchange.pieces)
+    for (const AffineCost &b : gather.pieces)
+      ways.push_back({CollectiveAlgorithm::Direct,
+                      messages * (a.latency + b.latency) + 3 * device.launch,
+                      sent * (a.secondsPerByte + b.secondsPerByte / ranks) +
+                          traffic / device.memoryBandwidth,
+                      a.link});
   return CollectiveCost::getEnvelope(std::move(ways));
 }
 

@@ -14,6 +14,7 @@
 #ifndef MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H
 
+#include "Communicate/WireFormat.h"
 #include "mpcomm/Analysis/StepModel.h"
 
 namespace mpcomm {
@@ -37,6 +38,27 @@ std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,
 std::optional<CollectiveCost> getTwoLevelCost(const CostModel &model,
                                               const GroupShape &shape,
                                               unsigned level);
+
+/// A format for the wire, and how many elements share a scale.
+struct Compression {
+  WireFormat format;
+  int64_t block;
+};
+
+/// Whether an all_reduce may be exchanged, summed in f32, and gathered: a sum
+/// or mean of floats of up to 32 bits that says `accumulate f32`.
+bool isCompressible(AllReduceOp op);
+
+/// What `op` takes compressed over groups of `shape`, by bytes of its payload
+/// on the wire, as `CostModel::getCollective` counts them: an all_to_all and an
+/// all_gather of what is encoded, and of scales where there are any; passes
+/// over memory that lay operands in a row, encode, sum, decode and hand out;
+/// and a launch for each of the three kernels between. Launches for each
+/// operand are left out.
+CollectiveCost getCompressedCost(const CostModel &model,
+                                 const GroupShape &shape,
+                                 const Compression &compression,
+                                 AllReduceOp op);
 
 /// Seconds that it takes to lay `tensors` tensors of `bytes` in all in one row
 /// and back: every byte is read and written twice, in an op a tensor and one

@@ -30,6 +30,10 @@ struct Encoded {
 
 class WireFormat {
 public:
+  /// Elements that share a scale, where nobody says how many.
+  static constexpr int64_t kBlock = 256;
+
+
   /// `name` is f16, bf16, i8, f8E4M3FN or f8E5M2; nothing for others.
   static std::optional<WireFormat> get(mlir::MLIRContext *context,
                                        llvm::StringRef name);

@@ -1,11 +1,14 @@
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 block=4 min-bytes=0" --split-input-file | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="min-bytes=0 block=4" --split-input-file | FileCheck %s --check-prefix=SAME
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8" --split-input-file | FileCheck %s --check-prefix=SMALL
+// RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 cluster=%S/Inputs/one-level.json" --split-input-file | FileCheck %s --check-prefix=PAYS
+// RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 cluster=%S/Inputs/one-level.json" --split-input-file --remarks-filter=mpcomm-compress-collectives --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 cluster=%S/Inputs/one-level.json min-bytes=26808" --split-input-file | FileCheck %s --check-prefix=PAYS
 // RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i4" --split-input-file 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i8 block=0" --split-input-file 2>&1 | FileCheck %s --check-prefix=BLOCK
 
 // TYPE: error: cannot send as 'i4', expected f16, bf16, i8, f8E4M3FN or f8E5M2
-// BLOCK: error: expected a block of 1 to 1048576 elements and at least 0 bytes, got 0 and 65536
+// BLOCK: error: expected a block of 1 to 1048576 elements and at least 0 bytes (-1: what pays), got 0 and -1
 // SMALL-NOT: all_to_all
 
 // Two operands of 13 elements in all fill 2 ranks x 2 blocks x 4 elements. What
@@ -68,4 +71,26 @@ func.func @others(%a: tensor<8xf32>, %b: tensor<8xi32>) -> (tensor<8xf32>, tenso
   %s = mpcomm.all_reduce(%b) on @mesh axes ["dp"] sum : tensor<8xi32>
   %t = mpcomm.all_reduce(%a) on @mesh axes ["dp"] mean : tensor<8xf32>
   return %r, %s, %t : tensor<8xf32>, tensor<8xi32>, tensor<8xf32>
+}
+
+// -----
+
+// Where it pays: the cluster of Inputs/one-level.json has 10 us a message, 1e9
+// B/s and memory that costs next to nothing. n bytes of f32 take 20 us + n ns as
+// they are. As i8, 4 messages are 40 us, and n / 4 bytes with n / 256 of scales
+// 0.2539 n ns: from 20 us / 0.7461 ns = 26,806 bytes on that is faster.
+
+// WHY: NotCompressed{{.*}}Function=just_too_small | Reason="it would take longer in the model", bytes=26804, compressed_us=46.8, plain_us=46.8
+// PAYS-LABEL: func.func @just_too_small
+// PAYS-NOT: all_to_all
+// PAYS-LABEL: func.func @just_large_enough
+// PAYS: all_to_all
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @just_too_small(%a: tensor<6701xf32>) -> tensor<6701xf32> {
+  %r = mpcomm.all_reduce(%a) on @mesh axes ["dp"] sum accumulate f32 : tensor<6701xf32>
+  return %r : tensor<6701xf32>
+}
+func.func @just_large_enough(%a: tensor<6702xf32>) -> tensor<6702xf32> {
+  %r = mpcomm.all_reduce(%a) on @mesh axes ["dp"] sum accumulate f32 : tensor<6702xf32>
+  return %r : tensor<6702xf32>
 }

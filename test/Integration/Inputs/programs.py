@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 
-FORMATS = {"F32": "f", "F16": "e", "I32": "i", "I64": "q"}
+FORMATS = {"F32": "f", "F16": "e", "I32": "i", "I64": "q", "BOOL": "?"}
 
 
 def run(*command, expected=0, limit=120):

@@ -14,11 +14,12 @@
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
+#include <limits>
 
 using namespace mlir;
 using namespace mpcomm;
 
-/// Reads `loss-scale` and what belongs to it; false where it is malformed.
+/// Reads `loss-scale`; false where it is malformed.
 static bool parseLossScale(const CompileOptions &options,
                            ScaleLossPassOptions &scaling) {
   auto [mode, number] = StringRef(options.lossScale).split(':');
@@ -31,10 +32,17 @@ static bool parseLossScale(const CompileOptions &options,
     return false;
   if (scale > 0)
     scaling.initialScale = scale;
-  scaling.maxScale = std::max<double>(scaling.maxScale, scale);
-  scaling.minScale =
-      scale > 0 ? std::min<double>(scaling.minScale, scale) : scaling.minScale;
+  // Bounds that nobody gave make room for a first scale that somebody did.
+  scaling.minScale = options.lossScaleMin;
+  if (!options.lossScaleMin.hasValue())
+    scaling.minScale = std::min<double>(scaling.minScale, scaling.initialScale);
+  scaling.maxScale = options.lossScaleMax;
+  if (!options.lossScaleMax.hasValue())
+    scaling.maxScale = std::max<double>(scaling.maxScale, scaling.initialScale);
+  scaling.growth = options.lossScaleGrowth;
+  scaling.backoff = options.lossScaleBackoff;
   scaling.interval = options.lossScaleInterval;
+  scaling.hysteresis = options.lossScaleHysteresis;
   scaling.clipNorm = options.clipNorm;
   scaling.checkGradients = options.checkGradients;
   scaling.policy = options.precision;
@@ -48,6 +56,37 @@ static bool parseLossScale(const CompileOptions &options,
   if (known)
     scaling.mode = *known;
   return known.has_value();
+}
+
+/// What is wrong with the options of loss scaling and clipping; empty where
+/// nothing is.
+static std::string checkLossScale(const CompileOptions &options) {
+  ScaleLossPassOptions scaling;
+  if (!parseLossScale(options, scaling))
+    return "loss-scale '" + options.lossScale +
+           "': expected auto, none, static:X, dynamic or dynamic:X with a "
+           "positive number X";
+  auto isIn = [](double value, double least, double most) {
+    return value >= least && value <= most; // no NaN is
+  };
+  constexpr double most = std::numeric_limits<float>::max();
+  if (!isIn(scaling.growth, 1, most))
+    return "loss-scale-growth: expected at least 1";
+  if (!(scaling.backoff > 0) || !isIn(scaling.backoff, 0, 1))
+    return "loss-scale-backoff: expected more than 0 and at most 1";
+  if (!isIn(static_cast<double>(scaling.interval), 1, INT32_MAX))
+    return "loss-scale-interval: expected at least 1, in 31 bits";
+  if (!isIn(static_cast<double>(scaling.hysteresis), 1, INT32_MAX))
+    return "loss-scale-hysteresis: expected at least 1, in 31 bits";
+  bool isBounded = scaling.mode == LossScaling::Static ||
+                   (isIn(scaling.minScale, 0, scaling.initialScale) &&
+                    isIn(scaling.maxScale, scaling.initialScale, most));
+  if (!isBounded)
+    return "loss-scale-min and loss-scale-max: expected 0 <= min <= first "
+           "scale <= max, in f32";
+  if (!isIn(scaling.clipNorm, 0, std::numeric_limits<double>::max()))
+    return "clip-norm: expected at least 0";
+  return "";
 }
 
 /// Wire types of which blocks have scales: whole buckets are compressed.
@@ -73,18 +112,36 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              expected;
     return failure();
   }
-  if (ScaleLossPassOptions scaling; !parseLossScale(*this, scaling) ||
-                                    !(clipNorm >= 0) || lossScaleInterval < 1) {
-    reason = "cannot compile for loss-scale '" + lossScale +
-             "': expected auto, none, static:X, dynamic or dynamic:X with a "
-             "positive number X, an interval of at least 1, and a clip-norm of "
-             "at least 0";
+  auto isNumber = [&](StringRef key, StringRef text) {
+    return text.empty() || parsePolicyNumber(key, text, expected);
+  };
+  auto refuse = [&](StringRef key, StringRef text) {
+    reason =
+        ("cannot compile for fp8-" + key + " '" + text + "': expected ").str() +
+        expected;
+    return failure();
+  };
+  if (!fp8Scaling.empty() && !isPolicyValue("scaling", fp8Scaling, expected))
+    return refuse("scaling", fp8Scaling);
+  if (!isNumber("history", fp8History))
+    return refuse("history", fp8History);
+  if (!isNumber("margin", fp8Margin))
+    return refuse("margin", fp8Margin);
+  if (std::string wrong = checkLossScale(*this); !wrong.empty()) {
+    reason = "cannot compile for " + wrong;
     return failure();
   }
   if (!wire.empty() && wire != "f32" && wire != "f16" && wire != "bf16" &&
       !isScaledWire(wire)) {
     reason = "cannot send gradients as '" + wire +
              "': expected f32, f16, bf16, i8, f8E4M3FN or f8E5M2";
+    return failure();
+  }
+  if (wireMinBytes < -1) {
+    reason = "cannot compress from wire-min-bytes of " +
+             std::to_string(wireMinBytes) +
+             ": expected at least 0, or -1 for "
+             "what pays";
     return failure();
   }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
@@ -111,6 +168,9 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   InsertCastsPassOptions casts;
   casts.policy = options.precision;
   casts.policyFile = options.precisionFile;
+  casts.fp8Scaling = options.fp8Scaling;
+  casts.fp8History = options.fp8History;
+  casts.fp8Margin = options.fp8Margin;
   casts.cluster = options.cluster;
   passes.addPass(createInsertCastsPass(casts));
 
@@ -147,10 +207,17 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   combine.decompose = options.overlap;
   // Another order may take more memory, which only the schedule bounds.
   combine.reorder = options.overlap && options.memoryBytes == 0;
+  if (isScaledWire(options.wire)) {
+    combine.compress = options.wire;
+    combine.compressMinBytes = options.wireMinBytes;
+  }
   passes.addPass(createCombineCollectivesPass(combine));
   if (isScaledWire(options.wire)) {
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
+    compress.minBytes = options.wireMinBytes;
+    compress.cluster = options.cluster;
+    compress.profileFile = options.profileFile;
     passes.addPass(createCompressCollectivesPass(compress));
   }
   // How a bucket travels depends on its size. The parts of what is decomposed

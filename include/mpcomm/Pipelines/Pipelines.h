@@ -42,6 +42,29 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "loss-scale-interval",
       llvm::cl::desc("Good steps in a row before a dynamic scale grows"),
       llvm::cl::init(2000)};
+  Option<double> lossScaleGrowth{
+      *this, "loss-scale-growth",
+      llvm::cl::desc("Factor by which a dynamic scale grows, at least 1"),
+      llvm::cl::init(2)};
+  Option<double> lossScaleBackoff{
+      *this, "loss-scale-backoff",
+      llvm::cl::desc("Factor on a dynamic scale after an overflow, in (0, 1]"),
+      llvm::cl::init(0.5)};
+  Option<double> lossScaleMin{
+      *this, "loss-scale-min",
+      llvm::cl::desc("Least dynamic scale; not given: 1, or the first if that "
+                     "is less"),
+      llvm::cl::init(1)};
+  Option<double> lossScaleMax{
+      *this, "loss-scale-max",
+      llvm::cl::desc("Greatest dynamic scale; not given: 2^24, or the first if "
+                     "that is greater"),
+      llvm::cl::init(16777216)};
+  Option<int64_t> lossScaleHysteresis{
+      *this, "loss-scale-hysteresis",
+      llvm::cl::desc(
+          "Overflows since a dynamic scale grew before it backs off"),
+      llvm::cl::init(1)};
   Option<double> clipNorm{
       *this, "clip-norm",
       llvm::cl::desc("Greatest norm over all gradients; 0: any"),
@@ -59,6 +82,11 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::desc("Type in which gradients travel: f32, f16, bf16, or i8, "
                      "f8E4M3FN, f8E5M2 with a scale a block; empty: their own"),
       llvm::cl::init("")};
+  Option<int64_t> wireMinBytes{
+      *this, "wire-min-bytes",
+      llvm::cl::desc("Fewest bytes of a bucket that a wire with scales "
+                     "compresses; -1: from where that is faster in the model"),
+      llvm::cl::init(-1)};
   Option<Averaging> averaging{
       *this, "average", llvm::cl::desc("When gradients are divided by ranks"),
       llvm::cl::init(Averaging::After),
@@ -83,6 +111,22 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "precision-file",
       llvm::cl::desc("JSON file with a precision, and exceptions by op and by "
                      "parameter"),
+      llvm::cl::init("")};
+  Option<std::string> fp8Scaling{
+      *this, "fp8-scaling",
+      llvm::cl::desc("Scales of precision fp8: delayed (from the steps before) "
+                     "or current (from each step's own tensors); empty: what "
+                     "the file says, else delayed"),
+      llvm::cl::init("")};
+  Option<std::string> fp8History{
+      *this, "fp8-history",
+      llvm::cl::desc("Steps that a delayed scale looks back; empty: what the "
+                     "file says, else 16"),
+      llvm::cl::init("")};
+  Option<std::string> fp8Margin{
+      *this, "fp8-margin",
+      llvm::cl::desc("Powers of two by which scales of fp8 stay below what "
+                     "would fit; empty: what the file says, else 0"),
       llvm::cl::init("")};
   Option<BucketPolicy> buckets{
       *this, "buckets",

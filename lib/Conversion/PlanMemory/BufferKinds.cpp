@@ -131,6 +131,9 @@ void KindFinder::addFlows(Operation &op) {
         raise(mprt::getViewRoot(buffer), BufferKind::Communication);
     return;
   }
+  // Each buffer of a bucket comes back to itself.
+  if (isa<mprt::AwaitOp>(op))
+    return;
   if (auto copy = dyn_cast<memref::CopyOp>(op))
     return add(copy.getTarget(), copy.getSource());
   if (auto copy = dyn_cast<mprt::CopyOp>(op))

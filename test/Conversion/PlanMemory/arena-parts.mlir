@@ -77,3 +77,28 @@ func.func @sent(%w: memref<10xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcom
   return
 }
 func.func private @update(tensor<10xf32>, tensor<10xf32>) -> tensor<10xf32> attributes {mpcomm.kernel}
+
+// -----
+
+// A loss that travels with a gradient does not depend on it: %act is made for the
+// loss, and read for the gradient.
+// CHECK-LABEL: func.func @loss_in_bucket
+// CHECK-SAME: mprt.arena_parts = {activations = 64 : i64, communication = 128 : i64, gradients = 0 : i64, temporaries = 0 : i64}
+func.func @loss_in_bucket(%w: memref<10xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mprt.update},
+                          %loss: memref<f32>)
+    attributes {mprt.results = [{argument = 0 : i64, mpcomm.role = #mpcomm.role<parameter>, type = tensor<10xf32>},
+                                {argument = -1 : i64, mpcomm.role = #mpcomm.role<loss>, type = tensor<f32>}]} {
+  %act = memref.alloc() : memref<16xf32>
+  %g = memref.alloc() : memref<10xf32>
+  mprt.launch @first ins(%w : memref<10xf32>) outs(%act : memref<16xf32>)
+  mprt.launch @loss ins(%act : memref<16xf32>) outs(%loss : memref<f32>)
+  mprt.launch @gradient ins(%act : memref<16xf32>) outs(%g : memref<10xf32>)
+  mprt.start "all_reduce" "sum" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%loss, %g : memref<f32>, memref<10xf32>)
+  mprt.await event = 0 ins() outs(%loss, %g : memref<f32>, memref<10xf32>)
+  mprt.launch @update ins(%g : memref<10xf32>) outs(%w : memref<10xf32>)
+  return
+}
+func.func private @first(tensor<10xf32>, tensor<16xf32>) -> tensor<16xf32> attributes {mpcomm.kernel}
+func.func private @loss(tensor<16xf32>, tensor<f32>) -> tensor<f32> attributes {mpcomm.kernel}
+func.func private @gradient(tensor<16xf32>, tensor<10xf32>) -> tensor<10xf32> attributes {mpcomm.kernel}
+func.func private @update(tensor<10xf32>, tensor<10xf32>) -> tensor<10xf32> attributes {mpcomm.kernel}

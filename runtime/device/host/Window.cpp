@@ -145,6 +145,21 @@ static int64_t countElements(const int64_t sizes[4]) {
   return sizes[0] * sizes[1] * sizes[2] * sizes[3];
 }
 
+/// Whether the elements are a block of memory without holes, in whatever order.
+static bool fillsBlock(const int64_t sizes[4], const int64_t strides[4]) {
+  int order[] = {0, 1, 2, 3};
+  std::sort(order, order + 4, [&](int i, int j) {
+    return std::pair(strides[i], sizes[i]) < std::pair(strides[j], sizes[j]);
+  });
+  int64_t step = 1;
+  for (int i : order) {
+    if (sizes[i] != 1 && strides[i] != step)
+      return false;
+    step *= sizes[i];
+  }
+  return true;
+}
+
 static const int64_t *stridesOf(const mprt_window_desc &d, int operand) {
   return operand == 0 ? d.strides_a : operand == 1 ? d.strides_b : d.strides_c;
 }
@@ -221,37 +236,53 @@ Error Window::runBuiltin(const mprt_window_desc &d, const T *a, const T *b,
   return {};
 }
 
-/// 16-bit operands, widened to dense floats.
+/// 16-bit operands, widened: in the order that they have in memory where that
+/// is a block, which keeps channels last and goes by vectors; else dense.
 Error Window::runConverted(const mprt_window_desc &d, const void *a,
                            const void *b, void *c) {
-  bool f16 = d.type == MPRT_F16;
-  const uint16_t *from[] = {static_cast<const uint16_t *>(a),
-                            static_cast<const uint16_t *>(b)};
-  int64_t sizes[4];
+  bool f16 = d.type == MPRT_F16, inOrder = true;
+  int64_t sizes[3][4];
   for (int operand = 0; operand < 3; ++operand) {
-    sizesOfOperand(d, operand, sizes);
-    if (widened[operand].size() < size_t(countElements(sizes)))
-      widened[operand].resize(size_t(countElements(sizes)));
-    if (operand == 2)
-      break;
-    float *to = widened[operand].data();
-    const uint16_t *bits = from[operand];
-    forEachElement(sizes, stridesOf(d, operand), [&](int64_t at) {
-      *to++ = f16 ? f16ToFloat(bits[at]) : bf16ToFloat(bits[at]);
-    });
+    sizesOfOperand(d, operand, sizes[operand]);
+    inOrder &= countElements(sizes[operand]) == 0 ||
+               fillsBlock(sizes[operand], stridesOf(d, operand));
+    if (widened[operand].size() < size_t(countElements(sizes[operand])))
+      widened[operand].resize(size_t(countElements(sizes[operand])));
   }
   mprt_window_desc full = d;
   full.type = MPRT_F32;
-  setDense(full);
+  if (!inOrder)
+    setDense(full);
+  // Calls `body(at, i)`: where the element is, and its number in `widened`.
+  auto forEach = [&](int operand, auto body) {
+    int64_t i = 0, count = countElements(sizes[operand]);
+    if (!inOrder)
+      return forEachElement(sizes[operand], stridesOf(d, operand),
+                            [&](int64_t at) { body(at, i++); });
+    for (; i < count; ++i)
+      body(i, i);
+  };
+  const uint16_t *from[] = {static_cast<const uint16_t *>(a),
+                            static_cast<const uint16_t *>(b)};
+  for (int operand = 0; operand < 2; ++operand) {
+    float *to = widened[operand].data();
+    const uint16_t *bits = from[operand];
+    if (f16)
+      forEach(operand,
+              [=](int64_t at, int64_t i) { to[i] = f16ToFloat(bits[at]); });
+    else
+      forEach(operand,
+              [=](int64_t at, int64_t i) { to[i] = bf16ToFloat(bits[at]); });
+  }
   if (Error error =
           run(full, widened[0].data(), widened[1].data(), widened[2].data()))
     return error;
   const float *result = widened[2].data();
   uint16_t *to = static_cast<uint16_t *>(c);
-  forEachElement(sizes, d.strides_c, [&](int64_t at) {
-    float value = *result++;
-    to[at] = f16 ? floatToF16(value) : floatToBf16(value);
-  });
+  if (f16)
+    forEach(2, [=](int64_t at, int64_t i) { to[at] = floatToF16(result[i]); });
+  else
+    forEach(2, [=](int64_t at, int64_t i) { to[at] = floatToBf16(result[i]); });
   return {};
 }
 

@@ -72,13 +72,13 @@ TEST(CommunicationProofFold, PeersAreTakenApartAlongTheirAxis) {
   wide.classes[0].boxes = {{{4, 0}, {7, 50}}, {{8, 0}, {10, 50}}};
   wide.classes[1].boxes = {{{0, 0}, {4, 50}}};
   result = proveCommunication(wide);
-  EXPECT_EQ(result.violation.kind, ProofViolationKind::SendWithoutRecv);
+  ASSERT_EQ(result.violation.kind, ProofViolationKind::SendWithoutRecv);
   EXPECT_EQ(result.violation.sides[0].rank, 0);
   wide = problem;
   wide.classes[0].boxes = {{{0, 0}, {3, 50}}, {{4, 0}, {7, 50}}};
   wide.classes[2].boxes = {{{7, 0}, {10, 50}}};
   result = proveCommunication(wide);
-  EXPECT_EQ(result.violation.kind, ProofViolationKind::RecvWithoutSend);
+  ASSERT_EQ(result.violation.kind, ProofViolationKind::RecvWithoutSend);
   EXPECT_EQ(result.violation.sides[0].coordinates[0], 8);
 }
 
@@ -120,7 +120,7 @@ TEST(CommunicationProofFold, ARingThatNothingMarksIsOneCell) {
   program.ops[1].peer.number = -1;
   problem.communicators[0].buffered = false;
   result = proveCommunication(problem);
-  EXPECT_EQ(result.violation.kind, ProofViolationKind::Deadlock);
+  ASSERT_EQ(result.violation.kind, ProofViolationKind::Deadlock);
   EXPECT_EQ(result.violation.cycle.size(), 1000u);
   EXPECT_NE(result.violation.message.find("\n  and 984 more"),
             std::string::npos);

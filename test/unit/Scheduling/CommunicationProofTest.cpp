@@ -130,7 +130,7 @@ TEST(CommunicationProof, SeesAnotherOrder) {
   t.right.start(allReduce(3, 20));
   t.right.start(allReduce(3, 10));
   ProofViolation violation = t.prove();
-  EXPECT_EQ(violation.kind, Kind::MismatchedOrder);
+  ASSERT_EQ(violation.kind, Kind::MismatchedOrder);
   EXPECT_EQ(violation.sides[0].op, 0);
   EXPECT_EQ(violation.sides[1].op, 0);
 }
@@ -143,7 +143,7 @@ TEST(CommunicationProof, SeesWhoIsMissing) {
   t.right.start(allReduce(3, 10));
   t.right.start(allReduce(3, 30));
   ProofViolation violation = t.prove();
-  EXPECT_EQ(violation.kind, Kind::MissingParticipant);
+  ASSERT_EQ(violation.kind, Kind::MissingParticipant);
   // The second of the left has no counterpart; the right goes on to the third.
   EXPECT_EQ(violation.message,
             "rank 0 (pp 0, dp 0) calls all_reduce(mean, 20 x f32, accumulate "
@@ -156,7 +156,7 @@ TEST(CommunicationProof, SeesWhoIsMissing) {
   TwoStages none;
   none.right.start(allReduce(3, 10));
   violation = none.prove();
-  EXPECT_EQ(violation.kind, Kind::MissingParticipant);
+  ASSERT_EQ(violation.kind, Kind::MissingParticipant);
   EXPECT_EQ(violation.sides[0].rank, 2);
   EXPECT_EQ(violation.sides[1].rank, 0);
   EXPECT_EQ(violation.sides[1].op, -1);
@@ -173,7 +173,7 @@ TEST(CommunicationProof, BlamesTheOneThatDiffers) {
   Writer(problem.classes[0].program).run(allReduce(0, 10));
   Writer(problem.classes[1].program).run(allReduce(0, 11));
   ProofResult result = proveCommunication(problem);
-  EXPECT_EQ(result.violation.kind, Kind::MismatchedCount);
+  ASSERT_EQ(result.violation.kind, Kind::MismatchedCount);
   EXPECT_EQ(result.cells, 3);
   EXPECT_EQ(result.violation.sides[0].rank, 0);
   EXPECT_EQ(result.violation.sides[1].rank, 4);
@@ -183,7 +183,7 @@ TEST(CommunicationProof, PairsSendsWithRecvs) {
   TwoStages lost;
   lost.left.run(send(0, 8, 1));
   ProofViolation violation = lost.prove();
-  EXPECT_EQ(violation.kind, Kind::SendWithoutRecv);
+  ASSERT_EQ(violation.kind, Kind::SendWithoutRecv);
   EXPECT_EQ(violation.sides[0].rank, 0);
   EXPECT_EQ(violation.sides[1].rank, 2);
 
@@ -274,7 +274,7 @@ TEST(CommunicationProof, ShowsTheCycle) {
   t.right.run(send(1, 8, 0));
   t.right.run(recv(0, 8, 0));
   ProofViolation violation = t.prove();
-  EXPECT_EQ(violation.kind, Kind::Deadlock);
+  ASSERT_EQ(violation.kind, Kind::Deadlock);
   EXPECT_EQ(
       violation.message,
       "deadlock: each of these waits for the next, and the last for the first\n"
@@ -316,7 +316,7 @@ TEST(CommunicationProof, ShowsQueuesAndEnds) {
   t.right.start(send(0, 8, 0, "b"));
   t.right.start(recv(0, 8, 0, "a"));
   ProofViolation violation = t.prove();
-  EXPECT_EQ(violation.kind, Kind::Deadlock);
+  ASSERT_EQ(violation.kind, Kind::Deadlock);
   ASSERT_EQ(violation.cycle.size(), 2u);
   EXPECT_EQ(violation.cycle[0].instruction, 2);
   EXPECT_EQ(violation.cycle[0].awaited, -1);

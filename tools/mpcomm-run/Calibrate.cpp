@@ -27,15 +27,28 @@ using Json = nlohmann::ordered_json;
 // Bench
 //===----------------------------------------------------------------------===//
 
-Status Bench::prepare() {
+/// The levels of links of two, from the inside out.
+static constexpr const char *insideLink = "inside", *acrossLink = "across";
+
+Status Bench::prepare(uint64_t block) {
   Manifest manifest;
-  auto ranks = static_cast<int64_t>(rank.size());
-  pairs = ranks >= 4 && ranks % 2 == 0;
-  if (pairs) {
-    manifest.axes = {{"pairs", ranks / 2}, {"pair", 2}};
+  uint64_t ranks = rank.size(), index = rank.index();
+  if (block && (ranks % block || block == 1 || block == ranks))
+    return fail("--calibrate-block expects a part of the ", ranks,
+                " ranks, from 2 on, found ", block);
+  measured = {{0, ranks, index, block ? acrossLink : "", /*sends=*/!block}};
+  if (block) {
+    manifest.axes = {{"blocks", static_cast<int64_t>(ranks / block)},
+                     {"block", static_cast<int64_t>(block)}};
+    manifest.communicators = {{0, 1}, {1}, {0}};
+    measured.push_back({1, block, index % block, insideLink});
+    measured.push_back({2, ranks / block, index / block, acrossLink});
+  } else if (ranks >= 4 && ranks % 2 == 0) {
+    manifest.axes = {{"pairs", static_cast<int64_t>(ranks / 2)}, {"pair", 2}};
     manifest.communicators = {{0, 1}, {1}};
+    measured.push_back({1, 2, index % 2, ""});
   } else {
-    manifest.axes = {{"ranks", ranks}};
+    manifest.axes = {{"ranks", static_cast<int64_t>(ranks)}};
     manifest.communicators = {{0}};
   }
   if (Status status = rank.createContext(manifest, /*events=*/1,
@@ -117,27 +130,42 @@ double rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
-const MeasuredKind *find(const Calibration &result, mprt_collective_kind kind) {
+const MeasuredKind *find(const Calibration &result, mprt_collective_kind kind,
+                         uint64_t ranks, const std::string &link) {
   for (const MeasuredKind &line : result.lines)
-    if (line.kind == kind)
+    if (line.kind == kind && line.ranks == ranks && line.link == link)
       return &line;
   return nullptr;
 }
 
-/// The one level of links: a message's latency, and what a rank sends and
-/// receives while all do.
-Json describeLink(const Calibration &result, const Rank &rank) {
+/// A level of links: a message's latency, and what a rank sends and receives
+/// while all do, from the lines on groups of `ranks`.
+Json describeLink(const Calibration &result, uint64_t ranks,
+                  const std::string &link) {
   double latency = 0, bandwidth = result.device.memoryBandwidth;
-  if (const MeasuredKind *send = find(result, MPRT_SEND))
+  if (const MeasuredKind *send = find(result, MPRT_SEND, 2, link))
     latency = send->line.alpha;
-  const MeasuredKind *gather = find(result, MPRT_ALL_GATHER);
+  const MeasuredKind *gather = find(result, MPRT_ALL_GATHER, ranks, link);
   if (gather && gather->line.beta > 0)
-    bandwidth = static_cast<double>(gather->ranks - 1) / gather->line.beta;
-  return {{"name", rank.backend()},
+    bandwidth = static_cast<double>(ranks - 1) / gather->line.beta;
+  return {{"name", link},
           {"ranks", 0},
           {"latency", rounded(latency)},
           {"bandwidth", rounded(bandwidth)},
           {"contends", true}};
+}
+
+Json describeLinks(const Calibration &result, const Rank &rank,
+                   uint64_t block) {
+  if (!block) {
+    Json link = describeLink(result, rank.size(), "");
+    link["name"] = rank.backend();
+    return Json::array({link});
+  }
+  Json inside = describeLink(result, block, insideLink);
+  inside["ranks"] = block;
+  return Json::array(
+      {inside, describeLink(result, rank.size() / block, acrossLink)});
 }
 
 std::string describeSource(const Rank &rank, const DeviceRates &device) {
@@ -153,17 +181,21 @@ std::string describeSource(const Rank &rank, const DeviceRates &device) {
          device.name + "), " + date;
 }
 
-std::string render(const Calibration &result, const Rank &rank) {
+std::string render(const Calibration &result, const Rank &rank,
+                   uint64_t block) {
   Json flops = Json::object();
   for (const auto &[type, rate] : result.device.flops)
     flops[type] = rounded(rate);
   Json measured = Json::array();
-  for (const MeasuredKind &line : result.lines)
+  for (const MeasuredKind &line : result.lines) {
     measured.push_back({{"kind", mprt::nameOf(line.kind)},
                         {"ranks", line.ranks},
                         {"backend", rank.backend()},
                         {"alpha", rounded(line.line.alpha)},
                         {"beta", rounded(line.line.beta)}});
+    if (!line.link.empty())
+      measured.back()["link"] = line.link;
+  }
   Json file = {{"schema", "mpcomm-cluster-1"},
                {"name", "calibrated"},
                {"source", describeSource(rank, result.device)},
@@ -173,7 +205,7 @@ std::string render(const Calibration &result, const Rank &rank) {
                  {"memory_bandwidth", rounded(result.device.memoryBandwidth)},
                  {"memory_bytes", result.device.memoryBytes},
                  {"launch", rounded(result.device.launch)}}},
-               {"links", Json::array({describeLink(result, rank)})},
+               {"links", describeLinks(result, rank, block)},
                {"measured", measured},
                {"compute_rate_under_comm",
                 rounded(result.contention.computeRateUnderComm)},
@@ -192,11 +224,12 @@ void print(const Calibration &result) {
     std::printf("\n%-16s %5s %10s %12s %9s %9s\n", "collective", "ranks",
                 "alpha us", "payload MB/s", "error", "worst");
   for (const MeasuredKind &line : result.lines)
-    std::printf(
-        "%-16s %5llu %10.1f %12.1f %7.1f %% %7.1f %%\n",
-        mprt::nameOf(line.kind), static_cast<unsigned long long>(line.ranks),
-        line.line.alpha * 1e6, line.line.beta > 0 ? 1e-6 / line.line.beta : 0.0,
-        100 * line.line.medianError, 100 * line.line.worstError);
+    std::printf("%-16s %5llu %-7s %10.1f %12.1f %7.1f %% %7.1f %%\n",
+                mprt::nameOf(line.kind),
+                static_cast<unsigned long long>(line.ranks), line.link.c_str(),
+                line.line.alpha * 1e6,
+                line.line.beta > 0 ? 1e-6 / line.line.beta : 0.0,
+                100 * line.line.medianError, 100 * line.line.worstError);
   if (!result.lines.empty())
     std::printf("\nrate of compute under communication  %.3f\n"
                 "rate of communication under compute  %.3f\n",
@@ -209,7 +242,8 @@ void print(const Calibration &result) {
 
 Status mpcomm::run::calibrate(Rank &rank, const Options &options) {
   Bench bench(rank);
-  if (Status status = rank.agree(bench.prepare()); status.failed())
+  if (Status status = rank.agree(bench.prepare(options.calibrateBlock));
+      status.failed())
     return status;
   double seconds = options.calibrateSeconds;
   Calibration result;
@@ -217,10 +251,10 @@ Status mpcomm::run::calibrate(Rank &rank, const Options &options) {
       status.failed())
     return status;
   if (rank.size() > 1) {
-    double part = bench.hasPairs() ? 0.3 : 0.6;
-    for (uint32_t c = 0; c <= (bench.hasPairs() ? 1 : 0); ++c)
+    double part = 0.6 / static_cast<double>(bench.groups().size());
+    for (const MeasuredGroup &group : bench.groups())
       if (Status status =
-              measureCollectives(bench, c, part * seconds, result.lines);
+              measureCollectives(bench, group, part * seconds, result.lines);
           status.failed())
         return status;
     if (Status status =
@@ -232,7 +266,8 @@ Status mpcomm::run::calibrate(Rank &rank, const Options &options) {
   std::vector<MeasuredKind> lines;
   for (const MeasuredKind &line : result.lines)
     if (std::none_of(lines.begin(), lines.end(), [&](const MeasuredKind &l) {
-          return l.kind == line.kind && l.ranks == line.ranks;
+          return l.kind == line.kind && l.ranks == line.ranks &&
+                 l.link == line.link;
         }))
       lines.push_back(line);
   result.lines = lines;
@@ -240,7 +275,8 @@ Status mpcomm::run::calibrate(Rank &rank, const Options &options) {
   if (rank.index() == 0) {
     if (!options.quiet)
       print(result);
-    mine = writeText(options.calibrate, render(result, rank));
+    mine = writeText(options.calibrate,
+                     render(result, rank, options.calibrateBlock));
   }
   return rank.agree(mine);
 }

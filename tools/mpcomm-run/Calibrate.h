@@ -28,6 +28,8 @@ namespace mpcomm::run {
 struct MeasuredKind {
   mprt_collective_kind kind;
   uint64_t ranks = 0;
+  /// The level of links; empty where there is one.
+  std::string link;
   RobustLine line;
   std::vector<TimedSize> points;
 };
@@ -45,7 +47,16 @@ struct Contention {
   double computeRateUnderComm = 1, commRateUnderCompute = 1;
 };
 
-/// What measurements share: buffers, agreement, time.
+/// A communicator that is measured, as one rank sees it.
+struct MeasuredGroup {
+  uint32_t communicator = 0;
+  uint64_t ranks = 0, index = 0;
+  std::string link;
+  /// Whether messages between two are measured here.
+  bool sends = true;
+};
+
+/// What measurements share: buffers, groups, agreement, time.
 class Bench {
 public:
   explicit Bench(Rank &rank) : rank(rank) {}
@@ -53,13 +64,12 @@ public:
   /// Bytes of the largest payload, and of each of the two buffers.
   static constexpr uint64_t mostBytes = uint64_t(32) << 20;
 
-  /// Makes the context and the buffers. Communicator 0 is all ranks; 1, where
-  /// there are 4 or more of them and their number is even, is pairs.
-  Status prepare();
-  bool hasPairs() const { return pairs; }
-  uint64_t sizeOf(uint32_t communicator) const {
-    return communicator == 0 ? rank.size() : 2;
-  }
+  /// Makes the context and the buffers. Group 0 is all ranks. With a `block`,
+  /// the others are blocks of that many consecutive ranks, and one rank of each
+  /// block; without, pairs, where there are 4 or more ranks and their number is
+  /// even.
+  Status prepare(uint64_t block);
+  const std::vector<MeasuredGroup> &groups() const { return measured; }
 
   /// All ranks go on from here at about the same time.
   Status meet();
@@ -79,12 +89,12 @@ public:
 
 private:
   Status gatherDoubles(double value, std::vector<double> &all);
-  bool pairs = false;
+  std::vector<MeasuredGroup> measured;
 };
 
-/// Lines for each kind on communicator `communicator`, in about `seconds`.
-Status measureCollectives(Bench &bench, uint32_t communicator, double seconds,
-                          std::vector<MeasuredKind> &lines);
+/// Lines for each kind on `group`, in about `seconds`.
+Status measureCollectives(Bench &bench, const MeasuredGroup &group,
+                          double seconds, std::vector<MeasuredKind> &lines);
 
 /// Rates of the device while all ranks compute, in about `seconds`.
 Status measureDevice(Bench &bench, double seconds, DeviceRates &rates);

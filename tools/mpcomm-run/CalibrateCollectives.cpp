@@ -42,13 +42,13 @@ double secondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Measures one kind on one communicator.
+/// Measures one kind on one group.
 class KindBench {
 public:
-  KindBench(Bench &bench, mprt_collective_kind kind, uint32_t communicator)
-      : bench(bench), ranks(bench.sizeOf(communicator)) {
+  KindBench(Bench &bench, mprt_collective_kind kind, const MeasuredGroup &group)
+      : bench(bench), ranks(group.ranks) {
     call.kind = static_cast<uint8_t>(kind);
-    call.communicator = communicator;
+    call.communicator = group.communicator;
     call.type = call.accumulate = MPRT_F32;
     call.reduction = MPRT_SUM;
     call.peer = kind == MPRT_BROADCAST ? 0 : -1;
@@ -58,11 +58,10 @@ public:
     if (kind != MPRT_SEND)
       return;
     // Even ranks send first; messages come back in full size.
-    first = bench.rank.index() % 2 == 0;
-    idle = (bench.rank.index() ^ 1) >= bench.rank.size();
-    call.peer = back.peer =
-        static_cast<int32_t>(communicator == 0 ? bench.rank.index() ^ 1
-                                               : 1 - bench.rank.index() % 2);
+    uint64_t partner = group.index ^ 1;
+    first = group.index % 2 == 0;
+    idle = partner >= ranks;
+    call.peer = back.peer = static_cast<int32_t>(partner);
     call.kind = first ? MPRT_SEND : MPRT_RECV;
     back.kind = first ? MPRT_RECV : MPRT_SEND;
   }
@@ -117,11 +116,12 @@ private:
 };
 
 Status measureKind(Bench &bench, mprt_collective_kind kind,
-                   uint32_t communicator, double seconds,
+                   const MeasuredGroup &group, double seconds,
                    MeasuredKind &measured) {
-  KindBench kindBench(bench, kind, communicator);
+  KindBench kindBench(bench, kind, group);
   measured.kind = kind;
-  measured.ranks = bench.sizeOf(communicator);
+  measured.ranks = group.ranks;
+  measured.link = group.link;
   Clock::time_point begin = Clock::now();
   std::vector<uint64_t> sizes, leads, counts;
   std::vector<unsigned> repeats;
@@ -178,15 +178,17 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
 
 } // namespace
 
-Status mpcomm::run::measureCollectives(Bench &bench, uint32_t communicator,
+Status mpcomm::run::measureCollectives(Bench &bench, const MeasuredGroup &group,
                                        double seconds,
                                        std::vector<MeasuredKind> &lines) {
   const mprt_collective_kind kinds[] = {MPRT_ALL_REDUCE, MPRT_REDUCE_SCATTER,
                                         MPRT_ALL_GATHER, MPRT_ALL_TO_ALL,
                                         MPRT_BROADCAST,  MPRT_SEND};
   for (mprt_collective_kind kind : kinds) {
+    if (kind == MPRT_SEND && !group.sends)
+      continue;
     MeasuredKind measured;
-    if (Status status = measureKind(bench, kind, communicator,
+    if (Status status = measureKind(bench, kind, group,
                                     seconds / std::size(kinds), measured);
         status.failed())
       return status;

@@ -231,11 +231,14 @@ const std::vector<Group> &optionTable() {
        {
            {"calibrate", "FILE",
             "train nothing: measure what --np ranks reach over --comm, and\n"
-            "write the cluster file, which the compiler takes by\n"
-            "cluster-file=",
+            "write the cluster file, which the compiler takes by cluster=",
             text(&O::calibrate)},
            {"calibrate-seconds", "S", "about how long that takes (default 30)",
             real(&O::calibrateSeconds, true)},
+           {"calibrate-block", "N",
+            "N consecutive ranks are a machine: measure inside and across\n"
+            "machines, and write two levels of links",
+            natural(&O::calibrateBlock, 2)},
        }},
       {"Other",
        {
@@ -293,6 +296,8 @@ Status checkTogether(const Options &options) {
                   printable(options.program), "'");
     return {};
   }
+  if (options.calibrateBlock)
+    return fail("--calibrate-block needs --calibrate");
   if (options.program.empty())
     return fail("no program given; usage: mpcomm-run step.so [options]");
   if (options.steps && options.epochs)

@@ -56,6 +56,8 @@ struct Options {
   /// Measure instead of training, for about so long.
   std::string calibrate;
   double calibrateSeconds = 30;
+  /// Consecutive ranks that inner links join; 0: there is one level.
+  uint64_t calibrateBlock = 0;
 
   /// Whether anything needs to know what ran when.
   bool traces() const {

@@ -33,7 +33,22 @@ class Calibrate(CalibrateTest):
         found, _ = self.calibrate(3)
         self.assertEqual(found, {(kind, 3) for kind in KINDS[:5]} | {("send", 2), ("recv", 2)})
 
+    def test_two_levels(self):
+        found, outcome = self.calibrate(4, "--calibrate-block", 2, links=[("inside", 2), ("across", 0)])
+        expected = {(kind, 2, link) for kind in KINDS for link in ("inside", "across")}
+        self.assertEqual(found, expected | {(kind, 4, "across") for kind in KINDS[:5]})
+        self.assertRegex(outcome.out, r"send +2 +inside")
+
+    def test_blocks_of_three(self):
+        found, _ = self.calibrate(6, "--calibrate-block", 3, links=[("inside", 3), ("across", 0)])
+        self.assertLessEqual({("all_gather", 3, "inside"), ("all_gather", 2, "across"), ("all_gather", 6, "across"),
+                              ("send", 2, "inside"), ("send", 2, "across")}, found)  # fmt: skip
+
     def test_mistakes(self):
+        for block in 3, 4, 8:
+            self.fails("--calibrate-block expects a part of the 4 ranks, from 2 on, found %d" % block, "--calibrate", path("c.json"),
+                       "--np", 4, "--calibrate-block", block)  # fmt: skip
+        self.fails("--calibrate-block needs --calibrate", "x.so", "--calibrate-block", 2, code=2)
         self.fails("--calibrate needs --np N", "--calibrate", path("c.json"))
         self.fails("--calibrate runs no program, found 'x.so'", "x.so", "--calibrate", path("c.json"), code=2)
         self.fails("--calibrate /nowhere/c.json: cannot create a temporary file beside it", "--calibrate", "/nowhere/c.json", "--np", 1,

@@ -9,7 +9,7 @@ KINDS = ["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"
 
 
 class CalibrateTest(ToyTest):
-    def calibrate(self, ranks, *options, backend="shm"):
+    def calibrate(self, ranks, *options, backend="shm", links=None):
         outcome = self.succeeds("--calibrate", path("c.json"), "--np", ranks, "--calibrate-seconds",
                                 1, *options)  # fmt: skip
         with open(path("c.json")) as file:
@@ -22,9 +22,10 @@ class CalibrateTest(ToyTest):
         self.assertEqual(set(device["flops"]), {"f32", "f64", "f16", "bf16", "vector"})
         for rate in device["flops"].values():
             self.assertGreater(rate, 1e6)
-        (link,) = cluster["links"]
-        self.assertEqual((link["name"], link["ranks"]), (backend, 0))
-        self.assertGreater(link["bandwidth"], 0)
+        self.assertEqual([(link["name"], link["ranks"]) for link in cluster["links"]], links or [(backend, 0)])
+        for link in cluster["links"]:
+            self.assertGreaterEqual(link["latency"], 0)
+            self.assertGreater(link["bandwidth"], 0)
         for line in cluster["measured"]:
             self.assertEqual(line["backend"], backend)
             self.assertGreaterEqual(line["alpha"], 0)
@@ -33,6 +34,6 @@ class CalibrateTest(ToyTest):
         for rate in "compute_rate_under_comm", "comm_rate_under_compute":
             self.assertGreater(cluster[rate], 0)
             self.assertLessEqual(cluster[rate], 1)
-        found = [(line["kind"], line["ranks"]) for line in cluster["measured"]]
+        found = [(line["kind"], line["ranks"], *([line["link"]] if links else [])) for line in cluster["measured"]]
         self.assertEqual(len(found), len(set(found)))
         return set(found), outcome

@@ -172,14 +172,17 @@ void Decomposer::splitAxis(MeshOp mesh, unsigned axis, int64_t inner) {
   MLIRContext *context = mesh.getContext();
   mesh.setAxisNamesAttr(ArrayAttr::get(context, names));
   mesh.setAxisSizes(sizes);
-  // Whoever names the axis names both parts.
+  // Whoever names the axis names both parts; a module inside may have another
+  // mesh of this name.
+  SymbolTableCollection symbols;
   module.walk([&](Operation *op) {
     auto collective = dyn_cast<CollectiveOpInterface>(op);
     auto dependent = dyn_cast<RankDependentOpInterface>(op);
     if (!collective && !dependent)
       return;
-    if ((collective ? collective.getMeshAttr() : dependent.getMeshAttr())
-            .getAttr() != mesh.getSymNameAttr())
+    if (symbols.lookupNearestSymbolFrom(
+            op, collective ? collective.getMeshAttr()
+                           : dependent.getMeshAttr()) != mesh)
       return;
     ArrayAttr axes =
         collective ? collective.getAxesAttr() : dependent.getAxesAttr();

@@ -92,3 +92,23 @@ func.func @across(%g: tensor<8xf32>) -> tensor<8xf32> {
   %r = mpcomm.all_reduce(%g) on @mesh axes ["node"] sum : tensor<8xf32>
   return %r : tensor<8xf32>
 }
+
+// -----
+
+// A module inside has a mesh of its own, which nobody splits for the outer one.
+// CHECK: mpcomm.mesh @mesh <["dp.outer" = 2, "dp.inner" = 2]>
+mpcomm.mesh @mesh <["dp" = 4]>
+module @inside {
+  // CHECK: mpcomm.mesh @mesh <["dp" = 2]>
+  mpcomm.mesh @mesh <["dp" = 2]>
+  func.func @own_mesh(%g: tensor<8xf32>) -> tensor<16xf32> {
+    // CHECK: mpcomm.all_gather(%arg0) on @mesh axes ["dp"]
+    %r = mpcomm.all_gather(%g) on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<16xf32>
+    return %r : tensor<16xf32>
+  }
+}
+func.func @outer_mesh(%g: tensor<8xf32>) -> tensor<8xf32> {
+  // CHECK: mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp.inner"] max
+  %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] max : tensor<8xf32>
+  return %r : tensor<8xf32>
+}

@@ -69,12 +69,20 @@ LogicalResult StepBuilder::number() {
                               "of '")
            << function.getName() << "'";
   Block &block = function.getFunctionBody().front();
+  // Far more than any machine holds; sums of what lives stay in 64 bits.
+  constexpr int64_t mostBytes = int64_t(1) << 62;
+  int64_t bytes = 0;
   auto addValue = [&](Value value, int op) -> LogicalResult {
     if (!isCounted(value.getType()))
       return emitError(value.getLoc(),
                        "expected values of static shape and at "
                        "most 2^48 elements, to model the step, got ")
              << value.getType();
+    bytes += countBytes(value.getType());
+    if (bytes > mostBytes)
+      return function.emitError("expected values of at most 2^62 bytes in all, "
+                                "to model the step of '")
+             << function.getName() << "'";
     values.push_back(value);
     def.push_back(op);
     return success();

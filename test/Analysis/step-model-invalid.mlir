@@ -40,3 +40,16 @@ func.func @unranked(%x: tensor<*xf32>) {
 func.func @large(%x: tensor<9999999999999x9999999999999xf32>) {
   return
 }
+
+// -----
+
+// 17 times 2^58 bytes.
+// expected-error@+1 {{expected values of at most 2^62 bytes in all, to model the step of 'total'}}
+func.func @total(%x0: tensor<281474976710656xi8192>, %x1: tensor<281474976710656xi8192>, %x2: tensor<281474976710656xi8192>,
+           %x3: tensor<281474976710656xi8192>, %x4: tensor<281474976710656xi8192>, %x5: tensor<281474976710656xi8192>,
+           %x6: tensor<281474976710656xi8192>, %x7: tensor<281474976710656xi8192>, %x8: tensor<281474976710656xi8192>,
+           %x9: tensor<281474976710656xi8192>, %x10: tensor<281474976710656xi8192>, %x11: tensor<281474976710656xi8192>,
+           %x12: tensor<281474976710656xi8192>, %x13: tensor<281474976710656xi8192>, %x14: tensor<281474976710656xi8192>,
+           %x15: tensor<281474976710656xi8192>, %x16: tensor<281474976710656xi8192>) {
+  return
+}

@@ -367,6 +367,7 @@ BucketingProblem Planner::timeTensors(const std::vector<int> &order,
            std::pair(timed.tensors[y].ready, problem.nodes[y]);
   });
   std::vector<BucketingProblem::Tensor> sorted;
+  sorted.reserve(tensors.size());
   for (int i : tensors)
     sorted.push_back(timed.tensors[i]);
   timed.tensors = std::move(sorted);

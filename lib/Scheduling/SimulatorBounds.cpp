@@ -121,6 +121,7 @@ double simulator::boundOf(const SimProblem &problem, const Matching &matching,
   }
   for (const std::vector<int> &queued : matching.ofCommunicator) {
     std::vector<OneMachineJob> ofStream;
+    ofStream.reserve(queued.size());
     for (int m : queued)
       ofStream.push_back(jobs[m]);
     bound = std::max(bound, oneMachineBound(std::move(ofStream)));

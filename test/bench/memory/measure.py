@@ -21,8 +21,8 @@ arena of bf16 exceeds 0.55 of that of f32, or our peak that of PyTorch's smalles
 A small run, to see that all of it works:
 REQUIRES: torch, compiler
 RUN: %python %s --layers=4 --d=32 --heads=2 --ctx=64 --batch=16 --configs=none --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run --check-plan | FileCheck %s
-CHECK: | activations |
 CHECK: | arena |
+CHECK: | activations |
 CHECK: arena of bf16 over f32: 0.{{[0-9]+}}
 """
 

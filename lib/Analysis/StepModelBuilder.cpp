@@ -8,7 +8,7 @@
 //
 // Numbers ops and values, finds collectives, and emits the instructions. What
 // is fused is in StepModelKernels.cpp, what memory is held in
-// StepModelMemory.cpp.
+// StepModelMemory.cpp, calls of parts of the step in StepModelCalls.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace mpcomm;
 using mpcomm::detail::countBytes;
 
 FailureOr<StepModel> StepBuilder::run() {
-  if (failed(number()))
+  if (failed(number()) || failed(findCalls()))
     return failure();
   formKernels();
   costOps();

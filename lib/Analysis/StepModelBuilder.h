@@ -21,8 +21,10 @@ namespace mpcomm {
 
 class StepBuilder {
 public:
-  StepBuilder(mlir::FunctionOpInterface function, const CostModel &model)
-      : model(model) {
+  /// `caller` models the function that calls this one, if any.
+  StepBuilder(mlir::FunctionOpInterface function, const CostModel &model,
+              const StepBuilder *caller = nullptr)
+      : model(model), caller(caller) {
     step.function = function;
   }
 
@@ -45,7 +47,18 @@ private:
     int owner; // value
   };
 
+  /// What a call of a part of the step takes.
+  struct Part {
+    double seconds = 0;
+    int64_t bytes = 0; // that live no longer than the call
+  };
+
   llvm::LogicalResult number();
+  llvm::LogicalResult findCalls();
+  llvm::LogicalResult modelPart(mlir::Operation *call,
+                                mlir::FunctionOpInterface function);
+  /// The part that an op calls; null where it calls none.
+  const Part *getPart(int op) const;
   void formKernels();
   void joinKernels(int op);
   int findKernel(int kernel);
@@ -65,6 +78,7 @@ private:
   void addBuffers(int op);
   void addCollectiveBuffers(CollectiveOpInterface op, int position,
                             llvm::SmallVectorImpl<int> &ids);
+  void addCallBuffers(int op);
   void addDonations();
   void emitInstructions();
   void linkCollectives();
@@ -77,7 +91,10 @@ private:
   }
 
   const CostModel &model;
+  const StepBuilder *caller;
   StepModel step;
+  llvm::DenseMap<mlir::Operation *, Part> parts;  // by function
+  llvm::DenseMap<int, mlir::Operation *> callees; // by op
 
   // By op.
   std::vector<mlir::Operation *> ops;

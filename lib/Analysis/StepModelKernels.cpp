@@ -210,6 +210,10 @@ void StepBuilder::costOps() {
     Operation *current = ops[op];
     if (isView[op] || isa<CollectiveOpInterface, AsyncOp, AwaitOp>(current))
       continue;
+    if (const Part *part = getPart(op)) {
+      step.seconds[op] = part->seconds;
+      continue;
+    }
     if (!isStreamed[op]) {
       step.seconds[op] = model.getSeconds(current);
       continue;

@@ -74,6 +74,11 @@ void StepBuilder::addBuffers(int op) {
     if (future >= 0 && def[future] >= 0 && collectiveOf[def[future]] >= 0)
       return assign(resultBuffers[collectiveOf[def[future]]]);
   }
+  if (const Part *part = getPart(op)) {
+    addCallBuffers(op);
+    buffers.push_back({part->bytes, getSlot(op), getSlot(op), -1});
+    return;
+  }
   // What an op without operands and without cost gives is there before the
   // step: a constant, or memory that whoever writes it counts.
   if (auto cost = dyn_cast<CostOpInterface>(current))

@@ -144,6 +144,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "what pays";
     return failure();
   }
+  if (microBatches < 1) {
+    reason = "expected at least 1 micro-batch";
+    return failure();
+  }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
     reason = "expected sizes of at least 0 bytes";
     return failure();
@@ -185,6 +189,12 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (options.batchNorm == BatchNormStatistics::Sync)
     passes.addPass(createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
+  // Behind the reductions, which then run once a step.
+  if (options.microBatches > 1) {
+    AccumulateGradientsPassOptions accumulate;
+    accumulate.microBatches = options.microBatches;
+    passes.addPass(createAccumulateGradientsPass(accumulate));
+  }
 
   // What need not travel is not worth a bucket.
   SimplifyCollectivesPassOptions simplify;

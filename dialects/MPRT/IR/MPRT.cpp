@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "OpHelpers.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -85,54 +86,11 @@ Value mpcomm::mprt::getViewRoot(Value buffer) {
 }
 
 //===----------------------------------------------------------------------===//
-// What ops in destination style have in common
-//===----------------------------------------------------------------------===//
-
-/// Operands are all tensors or all buffers; results mirror tensor outputs.
-static LogicalResult verifyDestinationStyle(Operation *op, ValueRange inputs,
-                                            ValueRange outputs) {
-  bool tensors = false, buffers = false;
-  for (Value operand : op->getOperands())
-    (isa<TensorType>(operand.getType()) ? tensors : buffers) = true;
-  if (tensors && buffers)
-    return op->emitOpError("expects operands that are all tensors or all "
-                           "buffers");
-  if (!tensors && op->getNumResults())
-    return op->emitOpError("expects no results on buffers");
-  if (tensors && !llvm::equal(outputs.getTypes(), op->getResultTypes()))
-    return op->emitOpError("expects results of its outputs' types");
-  return success();
-}
-
-using Effects =
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
-
-/// Buffers among `operands` are read, written or both; tensors have no effect.
-static void addEffects(MutableOperandRange operands, bool read, bool write,
-                       Effects &effects) {
-  for (OpOperand &operand : operands) {
-    if (!isa<MemRefType>(operand.get().getType()))
-      continue;
-    if (read)
-      effects.emplace_back(MemoryEffects::Read::get(), &operand,
-                           SideEffects::DefaultResource::get());
-    if (write)
-      effects.emplace_back(MemoryEffects::Write::get(), &operand,
-                           SideEffects::DefaultResource::get());
-  }
-}
-
-static void addEffects(OpOperand &operand, bool read, bool write,
-                       Effects &effects) {
-  addEffects(MutableOperandRange(operand), read, write, effects);
-}
-
-//===----------------------------------------------------------------------===//
 // LaunchOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult LaunchOp::verify() {
-  return verifyDestinationStyle(*this, getInputs(), getOutputs()); // C1, C2
+  return verifyDestinationStyle(*this, getOutputs()); // C1, C2
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -198,8 +156,7 @@ static FailureOr<CollectiveKind> verifyKind(Operation *op, StringRef kind,
 LogicalResult StartOp::verify() {
   FailureOr<CollectiveKind> kind =
       verifyKind(*this, getKind(), getReduction()); // start C1
-  if (failed(kind) ||
-      failed(verifyDestinationStyle(*this, getInputs(), getOutputs()))) // C2
+  if (failed(kind) || failed(verifyDestinationStyle(*this, getOutputs()))) // C2
     return failure();
   if (isNegative({getEvent(), getId(), getCommunicator(), getPeer() + 1}))
     return emitOpError("expects numbers that are not negative"); // start C4
@@ -259,7 +216,7 @@ LogicalResult mprt::AwaitOp::verify() {
   if (getInputs().size() > 1) // await C2
     return emitOpError() << "expects at most one input, got "
                          << getInputs().size();
-  return verifyDestinationStyle(*this, getInputs(), getOutputs()); // await C1
+  return verifyDestinationStyle(*this, getOutputs()); // await C1
 }
 
 void mprt::AwaitOp::getEffects(Effects &effects) {

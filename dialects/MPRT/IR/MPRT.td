@@ -98,6 +98,67 @@ def MPRT_LaunchOp : MPRT_Op<"launch", [
   let hasVerifier = 1;
 }
 
+def MPRT_CallOp : MPRT_Op<"call", [
+    AttrSizedOperandSegments, DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "runs a part of the step";
+  let description = [{
+    A part is a private function of the module, which is compiled once however
+    often it is called: the forward or the backward pass of a stage for each of
+    its micro-batches. It takes the inputs as its arguments that donate no
+    buffer, in their order, and makes output i its result i, in place where an
+    argument donates its buffer to that result: the output is then that
+    argument.
+
+    On buffers, `scratch` is where the part keeps what lives no longer than the
+    call: as many bytes as its `mprt.arena_bytes` say.
+
+    Example: with `func.func private @part(%x, %sum {mpcomm.donated = 0}) -> (sum, y)`
+    ```mlir
+    %r:2 = mprt.call @part ins(%x : tensor<4xf32>) outs(%sum, %init : tensor<4xf32>, tensor<f32>)
+        -> (tensor<4xf32>, tensor<f32>)
+    mprt.call @part ins(%a : memref<4xf32>) outs(%b, %c : memref<4xf32>, memref<f32>)
+        scratch(%s : memref<1024xi8>)
+    ```
+
+    Constraints:
+    - C1: operands are all tensors or all buffers; with `scratch`, buffers.
+    - C2: on tensors, results have the outputs' types; on buffers there are none.
+    - C3: the symbol is a private function that is no kernel; its arguments and
+      results are those that the inputs and outputs stand for, of the same
+      shapes and elements.
+
+    Made by `convert-mpcomm-to-mprt` of `func.call`; gone by
+    `convert-mprt-to-llvm`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee,
+                       Variadic<MPRT_TensorOrBuffer>:$inputs,
+                       Variadic<MPRT_TensorOrBuffer>:$outputs,
+                       Optional<MPRT_Buffer>:$scratch);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $callee (`ins` `(` $inputs^ `:` type($inputs) `)`)?
+    (`outs` `(` $outputs^ `:` type($outputs) `)`)?
+    (`scratch` `(` $scratch^ `:` type($scratch) `)`)? attr-dict
+    (`->` `(` type($results)^ `)`)?
+  }];
+  let builders = [OpBuilder<(ins "::mlir::FlatSymbolRefAttr":$callee,
+                                 "::mlir::ValueRange":$inputs,
+                                 "::mlir::ValueRange":$outputs)>];
+  let extraClassDeclaration = [{
+    // As in mprt.launch.
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      auto [start, size] = getODSOperandIndexAndLength(1);
+      return ::mlir::MutableOperandRange(getOperation(), start, size);
+    }
+    /// Its operands in the order of the arguments of `part`, the function that
+    /// it calls; null for scratch that it lacks.
+    ::llvm::SmallVector<::mlir::Value> getArguments(const PartSignature &part);
+  }];
+  let hasVerifier = 1;
+}
+
 /// A collective, or its end, in destination style on tensors or buffers.
 class MPRT_CommunicationOp<string mnemonic>
     : MPRT_Op<mnemonic, [

@@ -74,6 +74,7 @@ void mpcomm::mprt::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPRTDialect *) {
     LaunchOp::attachInterface<InPlaceModel<LaunchOp>>(*context);
+    CallOp::attachInterface<InPlaceModel<CallOp>>(*context);
     WindowOp::attachInterface<InPlaceModel<WindowOp>>(*context);
     StartOp::attachInterface<InPlaceModel<StartOp>>(*context);
     AwaitOp::attachInterface<InPlaceModel<AwaitOp>>(*context);

@@ -73,6 +73,11 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "check-gradients",
       llvm::cl::desc("Tell which parameters had gradients that are not finite"),
       llvm::cl::init(false)};
+  Option<int64_t> microBatches{
+      *this, "micro-batches",
+      llvm::cl::desc("Batches of a rank in a step, whose gradients are added "
+                     "up"),
+      llvm::cl::init(1)};
   Option<std::string> profileFile{
       *this, "profile-file",
       llvm::cl::desc("Measured times of ops, which replace the cluster's"),

@@ -138,4 +138,63 @@ def SyncBatchNormPass : Pass<"mpcomm-sync-batch-norm", "::mlir::ModuleOp"> {
                            "::mpcomm::MPCommDialect"];
 }
 
+def AccumulateGradientsPass
+    : Pass<"mpcomm-accumulate-gradients", "::mlir::ModuleOp"> {
+  let summary = "Makes a step of several micro-batches, of which the gradients "
+                "are added up";
+  let description = [{
+    Each batch argument of `@train_step` becomes `micro-batches` times as long.
+    The forward and the backward pass, which is what lies in front of the first
+    collective or optimizer op, become the private function
+    `@train_step.micro_batch`, which `@train_step` calls for each micro-batch
+    but the last; that one stays where it is, so that collectives of its
+    gradients overlap with its backward pass. Collectives and updates run once.
+
+    Of what collectives and updates need of a micro-batch, gradients and the
+    loss, they get the mean over the micro-batches: a sum in f32, divided behind
+    an all_reduce in f32, and before a narrower one. What an all_reduce takes
+    the maximum of, they get the maximum of. State that is not updated by an
+    optimizer op (running statistics) goes from one micro-batch to the next.
+    Role `rng`: micro-batch i takes the argument with i added to its last word.
+
+    Assumes: Form 1 or 3; gradients and the loss are means over the samples of a
+    micro-batch.
+
+    Guarantees: the same form. It is an error if `@train_step` has no batch, if
+    the batch is needed behind a collective (batch norms that communicate), or
+    if a result of another role than loss or state is made of a micro-batch.
+
+    Numerics: reassociating: the mean of a whole batch is the mean of the means
+    of its parts.
+
+    Example: with `micro-batches=4`
+    ```mlir
+    func.func @train_step(%w: tensor<4xf32>, %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>}, ...)
+      %g = <forward and backward pass of %w and %x>
+      %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    func.func private @train_step.micro_batch(%w: tensor<4xf32>, %x: tensor<8x4xf32>, %sum: tensor<4xf32> {mpcomm.donated = 0 : i64}) -> tensor<4xf32>
+    func.func @train_step(%w: tensor<4xf32>, %x: tensor<32x4xf32> {mpcomm.role = #mpcomm.role<batch>}, ...)
+      %s1 = call @train_step.micro_batch(%w, <samples 0 to 7>, <zeros>)
+      %s2 = call @train_step.micro_batch(%w, <samples 8 to 15>, %s1)
+      %s3 = call @train_step.micro_batch(%w, <samples 16 to 23>, %s2)
+      %g = <forward and backward pass of %w and samples 24 to 31>
+      %s4 = arith.addf %s3, %g : tensor<4xf32>
+      %r = mpcomm.all_reduce(%s4) on @mesh axes ["dp"] mean : tensor<4xf32>
+      %m = arith.mulf %r, <0.25> : tensor<4xf32>
+    ```
+
+    Counts (analysis remark `Accumulated`): micro-batches, sums, their bytes.
+  }];
+  let options = [
+    Option<"microBatches", "micro-batches", "int64_t", "1",
+           "Micro-batches of a step">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 #endif // MPCOMM_TRANSFORMS_PARALLELIZEPASSES

@@ -47,6 +47,7 @@ public:
 
 private:
   LogicalResult lowerFunction(func::FuncOp function);
+  LogicalResult lowerCall(func::CallOp op);
   FailureOr<SmallVector<Started>> start(OpBuilder &builder,
                                         CollectiveOpInterface op);
   SmallVector<Value> await(OpBuilder &builder, Location loc,
@@ -366,11 +367,54 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
+// Calls of parts
+//===----------------------------------------------------------------------===//
+
+/// A call of a private function: results that an argument donates its buffer to
+/// are made in the operand that stands for it.
+LogicalResult Lowering::lowerCall(func::CallOp op) {
+  auto part = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      op, op.getCalleeAttr());
+  if (!part || part.isExternal() || !part.isPrivate())
+    return op.emitOpError() << "expects " << op.getCalleeAttr()
+                            << " to be a private function with a body";
+  FailureOr<mprt::PartSignature> signature = mprt::getPartSignature(part);
+  if (failed(signature))
+    return op.emitOpError("calls a function whose signature is not known");
+  OpBuilder builder(op);
+  SmallVector<Value> inputs, outputs(op.getNumResults());
+  for (auto [operand, role] : llvm::zip(op.getOperands(), signature->arguments))
+    if (role.kind == mprt::PartSignature::Output)
+      outputs[role.index] = operand;
+    else
+      inputs.push_back(operand);
+  for (auto [output, type] : llvm::zip(outputs, op.getResultTypes())) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !tensor.hasStaticShape())
+      return op.emitOpError()
+             << "expects ranked tensors of static shape, got " << type;
+    if (!output)
+      output = tensor::EmptyOp::create(builder, op.getLoc(), tensor.getShape(),
+                                       tensor.getElementType());
+  }
+  auto call = mprt::CallOp::create(builder, op.getLoc(), op.getCalleeAttr(),
+                                   inputs, outputs);
+  op.replaceAllUsesWith(call.getResults());
+  op.erase();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // A function, a module
 //===----------------------------------------------------------------------===//
 
 LogicalResult Lowering::lowerFunction(func::FuncOp function) {
   SmallVector<Operation *> ops;
+  SmallVector<func::CallOp> calls;
+  function.walk([&](func::CallOp op) { calls.push_back(op); });
+  for (func::CallOp op : calls)
+    if (failed(lowerCall(op)))
+      return failure();
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<AsyncOp>(op)) {
       ops.push_back(op);

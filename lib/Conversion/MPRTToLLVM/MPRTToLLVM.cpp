@@ -8,7 +8,9 @@
 //
 // A function on planned buffers becomes a flat list of runtime calls. Every
 // buffer is an argument, a global or the arena, plus a constant offset, so an
-// operand is one pointer computed once; no memref descriptor is ever built.
+// operand is one pointer computed once; no memref descriptor is ever built. A
+// part of the step, a private function, has the same form and is called with a
+// list of pointers of its own; its arena is scratch of the caller.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,7 +62,9 @@ private:
   FailureOr<Address> resolve(Value buffer, Operation *user);
   FailureOr<Value> pointerTo(Value buffer, Operation *user);
   LogicalResult lower(Operation *op);
+  LogicalResult fillSlots(Operation *op, ArrayRef<Value> buffers);
   LogicalResult lowerLaunch(mprt::LaunchOp op);
+  LogicalResult lowerCall(mprt::CallOp op);
   LogicalResult lowerStart(mprt::StartOp op);
   FailureOr<int64_t> bucketCount(mprt::StartOp op);
   Value constant(Type type, int64_t value);
@@ -233,16 +237,55 @@ LLVM::LLVMFuncOp EntryPoint::declare(StringRef callee, ArrayRef<Type> types) {
   return declared;
 }
 
-LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
-  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    FailureOr<Value> address = pointerTo(operand, op);
+/// Writes the addresses of `buffers`, operands of `op`, where a callee reads
+/// them.
+LogicalResult EntryPoint::fillSlots(Operation *op, ArrayRef<Value> buffers) {
+  for (auto [i, buffer] : llvm::enumerate(buffers)) {
+    FailureOr<Value> address = pointerTo(buffer, op);
     if (failed(address))
       return failure();
     Value slot =
-        LLVM::GEPOp::create(builder, op.getLoc(), pointer, pointer, slots,
+        LLVM::GEPOp::create(builder, op->getLoc(), pointer, pointer, slots,
                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
-    LLVM::StoreOp::create(builder, op.getLoc(), *address, slot);
+    LLVM::StoreOp::create(builder, op->getLoc(), *address, slot);
   }
+  return success();
+}
+
+/// The symbol of the function that `function` becomes.
+static std::string entryName(StringRef function) {
+  return ("mpcomm_" + function).str();
+}
+
+/// A part reads all of its list before it fills one of its own.
+LogicalResult EntryPoint::lowerCall(mprt::CallOp op) {
+  auto part = symbols.lookup<func::FuncOp>(op.getCallee());
+  FailureOr<mprt::PartSignature> signature = mprt::getPartSignature(part);
+  if (failed(signature) ||
+      (part->hasAttr(mprt::kArenaBytesAttr) && !op.getScratch()))
+    return op.emitOpError("expects scratch: run mpcomm-plan-memory first");
+  for (Value operand : op->getOperands())
+    if (!mprt::isContiguous(cast<MemRefType>(operand.getType())))
+      return op.emitOpError("expects contiguous buffers: run "
+                            "mpcomm-plan-memory first");
+  SmallVector<Value> arguments = op.getArguments(*signature);
+  Value scratch = LLVM::ZeroOp::create(builder, op.getLoc(), pointer);
+  if (op.getScratch()) {
+    arguments.pop_back();
+    FailureOr<Value> address = pointerTo(op.getScratch(), op);
+    if (failed(address))
+      return failure();
+    scratch = *address;
+  }
+  if (failed(fillSlots(op, arguments)))
+    return failure();
+  call(entryName(op.getCallee()), {slots, scratch});
+  return success();
+}
+
+LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
+  if (failed(fillSlots(op, llvm::to_vector(op->getOperands()))))
+    return failure();
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
                        addressOf(descriptors.kernel(op)), slots});
   return success();
@@ -371,6 +414,8 @@ LogicalResult EntryPoint::lower(Operation *op) {
     }
   if (auto launch = dyn_cast<mprt::LaunchOp>(op))
     return lowerLaunch(launch);
+  if (auto call = dyn_cast<mprt::CallOp>(op))
+    return lowerCall(call);
   if (auto start = dyn_cast<mprt::StartOp>(op))
     return lowerStart(start);
   if (auto await = dyn_cast<mprt::AwaitOp>(op)) {
@@ -421,22 +466,29 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
     if (!isa<MemRefType>(type))
       return function.emitOpError() << "expects buffers, got " << type;
   Location loc = function.getLoc();
-  std::string entry = ("mpcomm_" + function.getSymName()).str();
-  if (symbols.lookup(entry))
+  std::string entry = entryName(function.getSymName());
+  // A call that came first has declared it.
+  auto lowered = symbols.lookup<LLVM::LLVMFuncOp>(entry);
+  if (symbols.lookup(entry) &&
+      !(function.isPrivate() && lowered && lowered.isExternal()))
     return function.emitOpError()
            << "cannot have entry point '" << entry << "': the name is taken";
-  OpBuilder top(function);
-  auto lowered = LLVM::LLVMFuncOp::create(
-      top, loc, entry,
-      LLVM::LLVMFunctionType::get(i32, {pointer, pointer, pointer}));
-  symbols.insert(lowered);
+  if (!lowered) {
+    OpBuilder top(function);
+    lowered = LLVM::LLVMFuncOp::create(
+        top, loc, entry,
+        LLVM::LLVMFunctionType::get(i32, {pointer, pointer, pointer}));
+    symbols.insert(lowered);
+  }
+  if (function.isPrivate())
+    lowered.setLinkage(LLVM::Linkage::Internal);
   Block *body = lowered.addEntryBlock(builder);
   context = body->getArgument(0);
   builder.setInsertionPointToStart(body);
 
   Block &source = function.getBody().front();
   for (Operation &op : source)
-    if (isa<mprt::LaunchOp>(op))
+    if (isa<mprt::LaunchOp, mprt::CallOp>(op))
       maxOperands = std::max<int64_t>(maxOperands, op.getNumOperands());
   if (maxOperands)
     slots = LLVM::AllocaOp::create(builder, loc, pointer, pointer,
@@ -460,6 +512,11 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
   Value result =
       LLVM::CallOp::create(builder, loc, status, context).getResult();
   LLVM::ReturnOp::create(builder, loc, result);
+  if (function.isPrivate()) {
+    if (collectives.empty())
+      return success();
+    return function.emitOpError("is a part of a step: it cannot communicate");
+  }
   return manifest.addFunction(function, entry, events, std::move(collectives));
 }
 

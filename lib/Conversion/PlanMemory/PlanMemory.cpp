@@ -10,7 +10,8 @@
 // so that what computes a gradient writes it where it travels from. Then every
 // allocation gets an offset in the arena by its lifetime, which runs from the
 // first use of any view of it to the last. What the arena holds when it is
-// fullest is noted, for reports.
+// fullest is noted, for reports. A part of the step is planned before the
+// functions that call it: its arena is scratch of theirs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,6 +62,8 @@ private:
   void formBucket(mprt::StartOp op);
   Value ownBuffer(mprt::StartOp op, unsigned index,
                   llvm::DenseSet<Value> &taken);
+  void makeContiguous(mprt::CallOp op, OpOperand &operand);
+  LogicalResult addScratch();
   LogicalResult place();
   DictionaryAttr
   getParts(const llvm::MapVector<Value, ArenaProblem::Buffer> &lives);
@@ -231,6 +234,45 @@ DictionaryAttr FunctionPlanner::getParts(
   return builder.getDictionaryAttr(parts);
 }
 
+/// A part takes buffers without gaps: one that has some is copied.
+void FunctionPlanner::makeContiguous(mprt::CallOp op, OpOperand &operand) {
+  auto type = cast<MemRefType>(operand.get().getType());
+  if (mprt::isContiguous(type))
+    return;
+  Value buffer = operand.get();
+  builder.setInsertionPoint(op);
+  Value own = memref::AllocOp::create(
+      builder, op.getLoc(),
+      MemRefType::get(type.getShape(), type.getElementType()));
+  memref::CopyOp::create(builder, op.getLoc(), buffer, own);
+  operand.set(own);
+  if (!op.isDpsInit(&operand))
+    return;
+  builder.setInsertionPointAfter(op);
+  memref::CopyOp::create(builder, op.getLoc(), own, buffer);
+}
+
+/// Gives each call of a part as much of the arena as the part needs.
+LogicalResult FunctionPlanner::addScratch() {
+  SmallVector<mprt::CallOp> calls;
+  function.walk([&](mprt::CallOp op) { calls.push_back(op); });
+  for (mprt::CallOp op : calls) {
+    auto part = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        op, op.getCalleeAttr());
+    auto bytes = part->getAttrOfType<IntegerAttr>(mprt::kArenaBytesAttr);
+    if (!bytes)
+      return op.emitOpError("calls a function that calls it");
+    for (OpOperand &operand : op->getOpOperands())
+      makeContiguous(op, operand);
+    builder.setInsertionPoint(op);
+    Value scratch = memref::AllocOp::create(
+        builder, op.getLoc(),
+        MemRefType::get({bytes.getInt()}, builder.getI8Type()));
+    op.getScratchMutable().assign(scratch);
+  }
+  return success();
+}
+
 LogicalResult FunctionPlanner::place() {
   Block &body = function.getBody().front();
   llvm::MapVector<Value, ArenaProblem::Buffer> lives;
@@ -299,7 +341,7 @@ LogicalResult FunctionPlanner::place() {
 }
 
 LogicalResult FunctionPlanner::run() {
-  if (failed(check()))
+  if (failed(check()) || failed(addScratch()))
     return failure();
   kinds = getBufferKinds(function);
   for (auto alloc : function.getBody().front().getOps<memref::AllocOp>())
@@ -313,10 +355,27 @@ namespace {
 struct PlanMemory : public mpcomm::impl::PlanMemoryPassBase<PlanMemory> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
-        if (failed(FunctionPlanner(function).run()))
-          return signalPassFailure();
+      if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr) &&
+          failed(plan(function)))
+        return signalPassFailure();
   }
+
+private:
+  /// Plans what `function` calls, then itself, each once.
+  LogicalResult plan(func::FuncOp function) {
+    if (!planned.insert(function).second)
+      return success();
+    WalkResult result = function.walk([&](mprt::CallOp op) {
+      auto part = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+          op, op.getCalleeAttr());
+      return WalkResult(plan(part));
+    });
+    if (result.wasInterrupted())
+      return failure();
+    return FunctionPlanner(function).run();
+  }
+
+  llvm::DenseSet<Operation *> planned;
 };
 
 } // namespace

@@ -68,3 +68,34 @@ func.func @calls(%a: memref<64xf32>, %b: memref<64xf32>) {
   mprt.zero %a : memref<64xf32>
   return
 }
+
+func.func private @part(%x: tensor<4xf32>, %sum: tensor<4xf32> {mpcomm.donated = 0 : i64}) -> (tensor<4xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<f32>
+  return %x, %c : tensor<4xf32>, tensor<f32>
+}
+// CHECK-LABEL: func.func @call_tensors
+func.func @call_tensors(%x: tensor<4xf32>, %sum: tensor<4xf32>, %init: tensor<f32>) -> (tensor<4xf32>, tensor<f32>) {
+  // CHECK: mprt.call @part ins(%{{.*}} : tensor<4xf32>) outs(%{{.*}}, %{{.*}} : tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  %r:2 = mprt.call @part ins(%x : tensor<4xf32>) outs(%sum, %init : tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  return %r#0, %r#1 : tensor<4xf32>, tensor<f32>
+}
+
+// The same on buffers, with 64 bytes of scratch.
+func.func private @part_on_buffers(%x: memref<4xf32>, %sum: memref<4xf32> {mprt.update}, %y: memref<f32>, %arena: memref<64xi8>)
+    attributes {mprt.arena_bytes = 64 : i64, mprt.results = [{type = tensor<4xf32>, argument = 1 : i64}, {type = tensor<f32>, argument = -1 : i64}]} {
+  return
+}
+// CHECK-LABEL: func.func @call_buffers
+func.func @call_buffers(%x: memref<4xf32>, %sum: memref<4xf32>, %y: memref<f32>, %s: memref<64xi8>) {
+  // CHECK: mprt.call @part_on_buffers ins(%{{.*}} : memref<4xf32>) outs(%{{.*}}, %{{.*}} : memref<4xf32>, memref<f32>) scratch(%{{.*}} : memref<64xi8>)
+  mprt.call @part_on_buffers ins(%x : memref<4xf32>) outs(%sum, %y : memref<4xf32>, memref<f32>) scratch(%s : memref<64xi8>)
+  return
+}
+
+func.func private @nothing() { return }
+// CHECK-LABEL: func.func @call_nothing
+func.func @call_nothing() {
+  // CHECK: mprt.call @nothing
+  mprt.call @nothing
+  return
+}

@@ -20,6 +20,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "mpcomm/Dialect/MPRT/IR/MPRTDialect.h.inc"
@@ -53,6 +54,23 @@ std::optional<int64_t> spanOf(mlir::MemRefType type);
 
 /// The buffer that `buffer` is a view of, or itself.
 mlir::Value getViewRoot(mlir::Value buffer);
+
+/// What a call of a part, a function that mprt.call runs, consists of.
+struct PartSignature {
+  enum Kind { Input, Output, Scratch };
+  /// What an argument of the part is to its calls.
+  struct Operand {
+    Kind kind;
+    unsigned index = 0; // of the call's inputs or outputs
+  };
+  llvm::SmallVector<mlir::Type> inputs, outputs;
+  llvm::SmallVector<Operand> arguments;
+};
+
+/// Reads the signature of a part on tensors, or on buffers: then from its
+/// kResultsAttr, and it fails where that is malformed. Time: arguments times
+/// results.
+mlir::FailureOr<PartSignature> getPartSignature(mlir::FunctionOpInterface part);
 
 /// Lets one-shot bufferization see launches and collectives.
 void registerBufferizableOpInterfaceExternalModels(

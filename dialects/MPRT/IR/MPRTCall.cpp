@@ -1,0 +1,187 @@
+//===- MPRTCall.cpp - parts of a step, and their calls --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A part is a function, first on tensors and then on buffers; what a call of it
+// has to look like is read off its signature in either form.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpHelpers.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+
+using namespace mlir;
+using namespace mpcomm;
+using namespace mpcomm::mprt;
+
+/// The result that argument `i` of a function on tensors donates its buffer to;
+/// -1 where none.
+static int64_t resultDonatedTo(FunctionOpInterface part, unsigned i) {
+  auto donated = part.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr);
+  if (!donated || donated.getInt() < 0 ||
+      donated.getInt() >= part.getNumResults() ||
+      part.getResultTypes()[donated.getInt()] != part.getArgumentTypes()[i])
+    return -1;
+  return donated.getInt();
+}
+
+/// For each result, the argument that holds it; of a function on tensors, those
+/// that nothing donates come behind all arguments.
+static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface part) {
+  SmallVector<int64_t> holders;
+  auto results = part->getAttrOfType<ArrayAttr>(kResultsAttr);
+  int64_t numArguments = part.getNumArguments();
+  if (!results) {
+    holders.assign(part.getNumResults(), -1);
+    for (int64_t i = 0; i < numArguments; ++i)
+      if (int64_t result = resultDonatedTo(part, i); result >= 0)
+        holders[result] = i;
+    for (int64_t &holder : holders)
+      if (holder < 0)
+        holder = numArguments++;
+    return holders;
+  }
+  int64_t numNew = 0;
+  for (Attribute entry : results) {
+    auto attrs = dyn_cast<DictionaryAttr>(entry);
+    auto argument =
+        attrs ? attrs.getAs<IntegerAttr>(kResultArgument) : IntegerAttr();
+    if (!argument)
+      return failure();
+    holders.push_back(argument.getInt());
+    numNew += argument.getInt() < 0;
+  }
+  int64_t next =
+      numArguments - numNew - (part->hasAttr(kArenaBytesAttr) ? 1 : 0);
+  for (int64_t &holder : holders)
+    if (holder < 0)
+      holder = next++;
+  for (int64_t holder : holders)
+    if (holder < 0 || holder >= numArguments)
+      return failure();
+  return holders;
+}
+
+FailureOr<PartSignature>
+mpcomm::mprt::getPartSignature(FunctionOpInterface part) {
+  FailureOr<SmallVector<int64_t>> holders = findHolders(part);
+  if (failed(holders))
+    return failure();
+  PartSignature signature;
+  unsigned numArguments = part.getNumArguments();
+  bool hasArena = part->hasAttr(kArenaBytesAttr) && numArguments;
+  signature.outputs.resize(holders->size());
+  for (auto [result, holder] : llvm::enumerate(*holders))
+    signature.outputs[result] = holder < numArguments
+                                    ? part.getArgumentTypes()[holder]
+                                    : part.getResultTypes()[result];
+  for (unsigned i = 0; i < numArguments; ++i) {
+    auto *result = llvm::find(*holders, int64_t(i));
+    PartSignature::Operand operand;
+    if (hasArena && i + 1 == numArguments) {
+      operand.kind = PartSignature::Scratch;
+    } else if (result != holders->end()) {
+      operand.kind = PartSignature::Output;
+      operand.index = result - holders->begin();
+    } else {
+      operand.kind = PartSignature::Input;
+      operand.index = signature.inputs.size();
+      signature.inputs.push_back(part.getArgumentTypes()[i]);
+    }
+    signature.arguments.push_back(operand);
+  }
+  return signature;
+}
+
+//===----------------------------------------------------------------------===//
+// CallOp
+//===----------------------------------------------------------------------===//
+
+void CallOp::build(OpBuilder &builder, OperationState &state,
+                   FlatSymbolRefAttr callee, ValueRange inputs,
+                   ValueRange outputs) {
+  SmallVector<Type> results;
+  for (Type type : outputs.getTypes())
+    if (isa<TensorType>(type))
+      results.push_back(type);
+  build(builder, state, results, callee, inputs, outputs, /*scratch=*/Value());
+}
+
+LogicalResult CallOp::verify() {
+  return verifyDestinationStyle(*this, getOutputs()); // C1, C2
+}
+
+static LogicalResult verifyOperands(CallOp op, ValueRange operands,
+                                    ArrayRef<Type> expected, StringRef what) {
+  if (operands.size() != expected.size())
+    return op.emitOpError()
+           << "has " << operands.size() << " " << what << "s, but "
+           << op.getCalleeAttr() << " takes " << expected.size();
+  for (auto [i, pair] : llvm::enumerate(llvm::zip(operands, expected))) {
+    auto [operand, type] = pair;
+    auto from = cast<ShapedType>(operand.getType());
+    auto to = dyn_cast<ShapedType>(type);
+    if (!to || to.getShape() != from.getShape() ||
+        to.getElementType() != from.getElementType())
+      return op.emitOpError()
+             << "has " << what << " #" << i << " of type " << from << ", but "
+             << op.getCalleeAttr() << " takes " << type;
+  }
+  return success();
+}
+
+LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto part = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getCalleeAttr());
+  if (!part || part->hasAttr(kKernelAttr) || part.isExternal() ||
+      SymbolTable::getSymbolVisibility(part) !=
+          SymbolTable::Visibility::Private) // C3
+    return emitOpError() << "expects " << getCalleeAttr()
+                         << " to be a private function with a body that is no "
+                            "kernel";
+  FailureOr<PartSignature> signature = getPartSignature(part);
+  if (failed(signature))
+    return emitOpError() << "expects " << getCalleeAttr()
+                         << " to say where its results are";
+  if (failed(verifyOperands(*this, getInputs(), signature->inputs, "input")) ||
+      failed(verifyOperands(*this, getOutputs(), signature->outputs, "output")))
+    return failure();
+  auto arena = part->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
+  auto scratch =
+      getScratch() ? cast<MemRefType>(getScratch().getType()) : MemRefType();
+  if (scratch && (!arena || !scratch.getElementType().isInteger(8) ||
+                  scratch.getNumElements() < arena.getInt()))
+    return emitOpError() << "has scratch of type " << scratch << ", but "
+                         << getCalleeAttr() << " needs "
+                         << (arena ? arena.getInt() : 0) << " bytes";
+  return success();
+}
+
+void CallOp::getEffects(Effects &effects) {
+  addEffects(getInputsMutable(), true, false, effects);
+  addEffects(getOutputsMutable(), true, true, effects);
+  addEffects(getScratchMutable(), false, true, effects);
+}
+
+SmallVector<Value> CallOp::getArguments(const PartSignature &part) {
+  SmallVector<Value> arguments;
+  for (PartSignature::Operand operand : part.arguments)
+    switch (operand.kind) {
+    case PartSignature::Input:
+      arguments.push_back(getInputs()[operand.index]);
+      break;
+    case PartSignature::Output:
+      arguments.push_back(getOutputs()[operand.index]);
+      break;
+    case PartSignature::Scratch:
+      arguments.push_back(getScratch());
+      break;
+    }
+  return arguments;
+}

@@ -1,0 +1,69 @@
+// A part is a function of the program's own, in no manifest; a call gives it the
+// addresses of its arguments, in their order, and scratch.
+
+// RUN: mpcomm-opt %s --convert-mprt-to-llvm -split-input-file -verify-diagnostics | FileCheck %s
+
+// CHECK: llvm.mlir.global {{.*}} @mpcomm_manifest
+// CHECK-NOT: mpcomm_part
+// CHECK: llvm.func internal @mpcomm_part(%{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr) -> i32
+// CHECK-LABEL: llvm.func @mpcomm_step(
+// CHECK-SAME: %[[CTX:[a-z0-9]+]]: !llvm.ptr, %[[ARGS:[a-z0-9]+]]: !llvm.ptr, %[[ARENA:[a-z0-9]+]]: !llvm.ptr)
+// CHECK: %[[SLOTS:.*]] = llvm.alloca
+// CHECK: %[[A0:.*]] = llvm.getelementptr %[[ARGS]][0]
+// CHECK: %[[X:.*]] = llvm.load %[[A0]]
+// CHECK: %[[A1:.*]] = llvm.getelementptr %[[ARGS]][1]
+// CHECK: %[[SUM:.*]] = llvm.load %[[A1]]
+// CHECK: %[[A2:.*]] = llvm.getelementptr %[[ARGS]][2]
+// CHECK: %[[Y:.*]] = llvm.load %[[A2]]
+// CHECK: %[[SCRATCH:.*]] = llvm.getelementptr %[[ARENA]][64]
+// CHECK: %[[S0:.*]] = llvm.getelementptr %[[SLOTS]][0]
+// CHECK: llvm.store %[[SUM]], %[[S0]]
+// CHECK: %[[S1:.*]] = llvm.getelementptr %[[SLOTS]][1]
+// CHECK: llvm.store %[[X]], %[[S1]]
+// CHECK: %[[S2:.*]] = llvm.getelementptr %[[SLOTS]][2]
+// CHECK: llvm.store %[[Y]], %[[S2]]
+// CHECK: llvm.call @mpcomm_part(%[[CTX]], %[[SLOTS]], %[[SCRATCH]])
+func.func @step(%x: memref<4xf32>, %sum: memref<4xf32> {mprt.update}, %y: memref<f32>, %arena: memref<128xi8>)
+    attributes {mprt.arena_bytes = 128 : i64, mprt.bucket_bytes = 0 : i64, mprt.results = [{type = tensor<4xf32>, argument = 1 : i64}, {type = tensor<f32>, argument = -1 : i64}]} {
+  %c = arith.constant 64 : index
+  %s = memref.view %arena[%c][] : memref<128xi8> to memref<64xi8>
+  mprt.call @part ins(%x : memref<4xf32>) outs(%y, %sum : memref<f32>, memref<4xf32>) scratch(%s : memref<64xi8>)
+  return
+}
+func.func private @part(%sum: memref<4xf32> {mprt.update}, %x: memref<4xf32>, %y: memref<f32>, %arena: memref<64xi8>)
+    attributes {mprt.arena_bytes = 64 : i64, mprt.bucket_bytes = 0 : i64, mprt.results = [{type = tensor<f32>, argument = -1 : i64}, {type = tensor<4xf32>, argument = 0 : i64}]} {
+  mprt.copy %x, %sum : memref<4xf32>, memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @step(%x: memref<4x4xf32>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  %a = memref.subview %x[0, 0] [4, 2] [1, 1] : memref<4x4xf32> to memref<4x2xf32, strided<[4, 1]>>
+  // expected-error @+1 {{expects contiguous buffers: run mpcomm-plan-memory first}}
+  mprt.call @part ins(%a : memref<4x2xf32, strided<[4, 1]>>)
+  return
+}
+func.func private @part(%x: memref<4x2xf32>) attributes {mprt.results = []} {
+  return
+}
+
+// -----
+
+func.func @step(%arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @+1 {{expects scratch: run mpcomm-plan-memory first}}
+  mprt.call @part
+  return
+}
+func.func private @part(%arena: memref<64xi8>) attributes {mprt.arena_bytes = 64 : i64, mprt.results = []} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{is a part of a step: it cannot communicate}}
+func.func private @part(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  mprt.start "all_reduce" "mean" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<4xf32>)
+  mprt.await event = 0 ins() outs(%x : memref<4xf32>)
+  return
+}

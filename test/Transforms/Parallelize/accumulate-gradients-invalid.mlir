@@ -1,0 +1,62 @@
+// What cannot be cut into micro-batches says why.
+
+// RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=2 -split-input-file -verify-diagnostics
+// RUN: not mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=0 -split-input-file 2>&1 | FileCheck %s
+// CHECK: expected a number of micro-batches in [1, 1048576], got 0
+
+// expected-error @+1 {{has no argument of role batch to cut into micro-batches}}
+func.func @train_step(%w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{has argument #0 'x' of type 'tensor<f32>', expected a ranked tensor of static shape with samples along its first dimension}}
+func.func @train_step(%x: tensor<f32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"}) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{makes result #0 'own' in the micro-batch, expected a loss or state there}}
+func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<output>, mpcomm.name = "own"}) {
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{makes result #0 'b' in the micro-batch, expected an argument that donates its buffer to it, to hand it to the next}}
+func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"}) {
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// A batch norm that communicates: the rest of the pass is behind a collective.
+mpcomm.mesh @mesh <["dp" = 2]>
+// expected-error @+1 {{needs argument #0 'x' behind a collective or an update, expected all of the forward and backward pass in front of them}}
+func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %s = mpcomm.reduce sum %x, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  %r = mpcomm.all_reduce(%s) on @mesh axes ["dp"] mean : tensor<f32>
+  %b = mpcomm.broadcast_in_dim %r, dims = [] : (tensor<f32>) -> tensor<4xf32>
+  // expected-note @+1 {{it is used here}}
+  %y = arith.subf %x, %b : tensor<4xf32>
+  %loss = mpcomm.reduce sum %y, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %s = mpcomm.reduce sum %x, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  // expected-error @+1 {{reduces a value of the micro-batch, expected a sum, a mean or a maximum}}
+  %r = mpcomm.all_reduce(%s) on @mesh axes ["dp"] prod : tensor<f32>
+  return %r : tensor<f32>
+}

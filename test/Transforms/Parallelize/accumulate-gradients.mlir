@@ -1,0 +1,135 @@
+// A step of four micro-batches: three calls of the forward and backward pass,
+// the last one in place; sums, one division behind the reduction.
+
+// RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=1 -split-input-file \
+// RUN:   | FileCheck %s --check-prefix=ONE
+// RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file \
+// RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=REMARK
+
+// ONE-NOT: func.func private
+// ONE-NOT: call
+
+// Two sums: 4 * 2 * 4 + 4 bytes.
+// REMARK: Accumulated{{.*}} | bytes=36, microBatches=4, sums=2
+
+// CHECK-LABEL: mpcomm.mesh
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// CHECK: func.func private @train_step.micro_batch(
+// CHECK-SAME:   %[[X:[a-z0-9]+]]: tensor<8x4xf32>, %[[DY:[a-z0-9]+]]: tensor<8x2xf32>,
+// CHECK-SAME:   %[[SL:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 0 : i64},
+// CHECK-SAME:   %[[SG:[a-z0-9]+]]: tensor<4x2xf32> {mpcomm.donated = 1 : i64})
+// CHECK-SAME:   -> (tensor<f32>, tensor<4x2xf32>)
+// CHECK-NEXT: %[[PL:.*]] = mpcomm.reduce sum %[[DY]]
+// CHECK-NEXT: %[[PG:.*]] = mpcomm.dot_general %[[X]], %[[DY]]
+// CHECK-NEXT: %[[L1:.*]] = arith.addf %[[SL]], %[[PL]] : tensor<f32>
+// CHECK-NEXT: %[[G1:.*]] = arith.addf %[[SG]], %[[PG]] : tensor<4x2xf32>
+// CHECK-NEXT: return %[[L1]], %[[G1]]
+
+// CHECK-LABEL: func.func @train_step(
+// CHECK-SAME: %{{[a-z0-9]+}}: tensor<32x4xf32> {{{[^}]*}}role<batch>}
+// CHECK-SAME: %{{[a-z0-9]+}}: tensor<32x2xf32>
+// CHECK: mpcomm.slice %{{.*}}, starts = [0, 0], limits = [8, 4]
+// CHECK: %[[C0:.*]]:2 = call @train_step.micro_batch(
+// CHECK: mpcomm.slice %{{.*}}, starts = [8, 0], limits = [16, 4]
+// CHECK: %[[C1:.*]]:2 = call @train_step.micro_batch(%{{.*}}, %{{.*}}, %[[C0]]#0, %[[C0]]#1)
+// CHECK: %[[C2:.*]]:2 = call @train_step.micro_batch(%{{.*}}, %{{.*}}, %[[C1]]#0, %[[C1]]#1)
+// CHECK: %[[XL:.*]] = mpcomm.slice %{{.*}}, starts = [24, 0], limits = [32, 4]
+// CHECK: %[[DYL:.*]] = mpcomm.slice %{{.*}}, starts = [24, 0], limits = [32, 2]
+// CHECK: %[[L:.*]] = mpcomm.reduce sum %[[DYL]]
+// CHECK: %[[LS:.*]] = arith.addf %[[C2]]#0, %[[L]]
+// CHECK: %[[LR:.*]] = mpcomm.all_reduce(%[[LS]])
+// CHECK: %[[LM:.*]] = arith.mulf %[[LR]], %{{.*}} : tensor<f32>
+// CHECK: %[[G:.*]] = mpcomm.dot_general %[[XL]], %[[DYL]]
+// CHECK: %[[GS:.*]] = arith.addf %[[C2]]#1, %[[G]]
+// CHECK: %[[GR:.*]] = mpcomm.all_reduce(%[[GS]])
+// CHECK: %[[SHARE:.*]] = arith.constant dense<2.500000e-01> : tensor<4x2xf32>
+// CHECK: %[[GM:.*]] = arith.mulf %[[GR]], %[[SHARE]]
+// CHECK: %[[W:.*]] = mpcomm.sgd_update %{{.*}}, %[[GM]],
+// CHECK: return %[[LM]], %[[W]]
+func.func @train_step(
+    %w: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 0.1 : f32},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"},
+    %dy: tensor<8x2xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "dy"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %loss = mpcomm.reduce sum %dy, dims = [0, 1] : (tensor<8x2xf32>) -> tensor<f32>
+  %l = mpcomm.all_reduce(%loss) on @mesh axes ["dp"] mean : tensor<f32>
+  %g = mpcomm.dot_general %x, %dy, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+  %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4x2xf32>
+  %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+  return %l, %w1 : tensor<f32>, tensor<4x2xf32>
+}
+
+// -----
+
+// A gradient that is narrowed is summed as it was before; what it travels in
+// gets the mean, which a format of 16 bits can hold.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK: %[[G:.*]] = mpcomm.dot_general
+// CHECK: arith.addf %{{.*}}, %[[G]] : tensor<4x2xf32>
+// CHECK-LABEL: func.func @train_step(
+// CHECK: %[[S:.*]] = arith.addf %{{.*}} : tensor<4x2xf32>
+// CHECK: %[[M:.*]] = arith.mulf %[[S]], %{{.*}} : tensor<4x2xf32>
+// CHECK: %[[N:.*]] = arith.truncf %[[M]] : tensor<4x2xf32> to tensor<4x2xbf16>
+// CHECK: mpcomm.all_reduce(%[[N]])
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %w: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 0 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 0.1 : f32},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"},
+    %dy: tensor<8x2xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "dy"})
+    -> (tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %g = mpcomm.dot_general %x, %dy, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+  %n = arith.truncf %g : tensor<4x2xf32> to tensor<4x2xbf16>
+  %r = mpcomm.all_reduce(%n) on @mesh axes ["dp"] mean accumulate f32 : tensor<4x2xbf16>
+  %e = arith.extf %r : tensor<4x2xbf16> to tensor<4x2xf32>
+  %w1 = mpcomm.sgd_update %w, %e, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+  %loss = mpcomm.reduce sum %dy, dims = [0, 1] : (tensor<8x2xf32>) -> tensor<f32>
+  return %w1, %loss : tensor<4x2xf32>, tensor<f32>
+}
+
+// -----
+
+// Running statistics go from one to the next, the seed is another each time, and
+// of a maximum there is the maximum.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-SAME: %[[SEED:[a-z0-9]+]]: tensor<2xi32>
+// CHECK-SAME: %[[TOP:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 0 : i64}
+// CHECK-SAME: %[[SUM:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 1 : i64}
+// CHECK-SAME: %[[MEAN:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 2 : i64}
+// CHECK: mpcomm.dropout %{{.*}}, %[[SEED]]
+// CHECK: %[[NEW:.*]] = arith.addf %[[MEAN]],
+// CHECK: arith.maximumf %[[TOP]],
+// CHECK: return %{{.*}}, %{{.*}}, %[[NEW]]
+// CHECK-LABEL: func.func @train_step(
+// CHECK-SAME: %[[SEED:[a-z0-9]+]]: tensor<2xi32>
+// CHECK-SAME: %[[MEAN:[a-z0-9]+]]: tensor<f32>
+// CHECK: dense<0xFF800000>
+// CHECK: call @train_step.micro_batch(%{{.*}}, %[[SEED]], %{{.*}}, %{{.*}}, %[[MEAN]])
+// CHECK: %[[STEP:.*]] = arith.constant dense<[0, 1]> : tensor<2xi32>
+// CHECK: %[[SEED1:.*]] = arith.addi %[[SEED]], %[[STEP]]
+// CHECK: call @train_step.micro_batch(%{{.*}}, %[[SEED1]],
+// CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] max : tensor<f32>
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %seed: tensor<2xi32> {mpcomm.role = #mpcomm.role<rng>, mpcomm.name = "seed"},
+    %m: tensor<f32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "mean", mpcomm.donated = 1 : i64},
+    %x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "mean"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "top"}) {
+  %d = mpcomm.dropout %x, %seed, p = 0.5, id = 0 : (tensor<8xf32>, tensor<2xi32>) -> tensor<8xf32>
+  %loss = mpcomm.reduce sum %d, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  %m1 = arith.addf %m, %loss : tensor<f32>
+  %a = mpcomm.all_reduce(%m1) on @mesh axes ["dp"] mean : tensor<f32>
+  %top = mpcomm.reduce max %d, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  %t = mpcomm.all_reduce(%top) on @mesh axes ["dp"] max : tensor<f32>
+  return %loss, %a, %t : tensor<f32>, tensor<f32>, tensor<f32>
+}

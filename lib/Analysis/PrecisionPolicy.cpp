@@ -136,11 +136,13 @@ static void readOp(StringRef name, const json::Value &value, StringRef path,
 }
 
 static void readParameter(StringRef pattern, const json::Value &value,
-                          StringRef path, PrecisionPolicy &policy,
-                          std::string &error) {
+                          StringRef path, MLIRContext *context,
+                          PrecisionPolicy &policy, std::string &error) {
   std::optional<StringRef> text = value.getAsString();
   if (text != "low" && text != "full")
     return ObjectReader::fail(error, path, "low or full", value);
+  // A compiled pattern refers to its text.
+  pattern = StringAttr::get(context, pattern).getValue();
   llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
   if (!glob) {
     std::string why = llvm::toString(glob.takeError());
@@ -190,7 +192,7 @@ mpcomm::parsePrecisionPolicy(StringRef text, StringRef file,
         forEachSorted(
             "parameters",
             [&](StringRef name, const json::Value &value, StringRef path) {
-              readParameter(name, value, path, policy, error);
+              readParameter(name, value, path, context, policy, error);
             });
       });
   if (failure)

@@ -23,6 +23,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <deque>
 #include <new>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -100,11 +101,18 @@ static void expectError(Rank &rank, const Error &error, mprt_status status,
                 std::string("expected '") + word + "' in: " + error.message());
 }
 
+/// A descriptor outlives the context, and with it the body of a case.
+static const mprt_collective &keep(const mprt_collective &collective) {
+  static std::deque<mprt_collective> kept;
+  return kept.emplace_back(collective);
+}
+
 /// Runs `collective` and expects it to fail with `status`, with all of `words`
 /// in the message.
-static void expectFailure(Rank &rank, const mprt_collective &collective,
+static void expectFailure(Rank &rank, const mprt_collective &passed,
                           mprt_status status,
                           std::initializer_list<const char *> words) {
+  const mprt_collective &collective = keep(passed);
   double begin = seconds();
   void *data = rank.arenaBuffer();
   Error error = rank.owner().run(collective, data, data);
@@ -162,7 +170,7 @@ static unsigned wrongMessageBody(Rank &rank) {
     return rank.numFailures();
   }
   // The send itself may have gone before rank 1 tells what is wrong.
-  if (Error error = rank.owner().run(c, rank.arenaBuffer(), nullptr)) {
+  if (Error error = rank.owner().run(keep(c), rank.arenaBuffer(), nullptr)) {
     expectError(rank, error, MPRT_MISMATCH, {"rank 1", "11 x f32"});
     return rank.numFailures();
   }
@@ -181,7 +189,7 @@ static unsigned timeoutBody(Rank &rank) {
   // What happens to one while the other is not there yet is another case.
   waitForArrivals(rank, numRanks);
   double begin = seconds();
-  Error error = rank.owner().run(sum(count, "grads"), rank.arenaBuffer(),
+  Error error = rank.owner().run(keep(sum(count, "grads")), rank.arenaBuffer(),
                                  rank.arenaBuffer());
   double took = seconds() - begin;
   bool first = error.status() == MPRT_TIMEOUT;
@@ -202,7 +210,7 @@ static unsigned timeoutBody(Rank &rank) {
 
 static unsigned deathBody(Rank &rank) {
   rank.begin("death");
-  if (rank.owner().run(sum(count, "first"), rank.arenaBuffer(),
+  if (rank.owner().run(keep(sum(count, "first")), rank.arenaBuffer(),
                        rank.arenaBuffer()))
     rank.fail("the first collective failed");
   arrive();

@@ -208,7 +208,8 @@ mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
  * until an event recorded after it on that stream has been waited for. Every
  * rank of a communicator enqueues the same collectives in the same order.
  * Buffers inside the arena are reduced without staging where the
- * communicator can. */
+ * communicator can. The descriptor outlives the context: after an error the
+ * stream, and traces at any time, may still read it. */
 mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
                                 const mprt_collective *collective,
                                 const void *send, void *recv);

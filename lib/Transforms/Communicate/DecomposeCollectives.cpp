@@ -225,14 +225,15 @@ void Decomposer::rewrite(const Candidate &candidate) {
   Type wire = getWireElement(op);
   SmallVector<Attribute> innerAxes, outerAxes;
   int64_t inner = 1;
-  for (Attribute axis : llvm::reverse(getAxes(op))) {
+  SmallVector<Attribute> axes = getAxes(op);
+  for (Attribute axis : llvm::reverse(axes)) {
     bool isInner = inner < candidate.inside;
     if (isInner)
       inner *= getMesh(op)
                    .getAxisSize(cast<StringAttr>(axis).getValue())
                    .value_or(1);
-    auto &axes = isInner ? innerAxes : outerAxes;
-    axes.insert(axes.begin(), axis);
+    auto &side = isInner ? innerAxes : outerAxes;
+    side.insert(side.begin(), axis);
   }
   ArrayAttr inside = builder.getArrayAttr(innerAxes);
   ArrayAttr across = builder.getArrayAttr(outerAxes);

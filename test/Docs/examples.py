@@ -16,6 +16,14 @@ VALUE = r"%[A-Za-z_]\w*"
 PREAMBLE = """
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func private @gelu(tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32> attributes {mpcomm.kernel}
+func.func private @part(%x: tensor<4xf32>, %sum: tensor<4xf32> {mpcomm.donated = 0 : i64}) -> (tensor<4xf32>, tensor<f32>) {
+  %y = arith.constant dense<0.0> : tensor<f32>
+  return %sum, %y : tensor<4xf32>, tensor<f32>
+}
+func.func private @planned(%x: memref<4xf32>, %sum: memref<4xf32>, %y: memref<f32>, %arena: memref<1024xi8>) attributes {
+  mprt.arena_bytes = 1024 : i64, mprt.results = [{type = tensor<4xf32>, argument = 1 : i64}, {type = tensor<f32>, argument = -1 : i64}]} {
+  return
+}
 """
 
 

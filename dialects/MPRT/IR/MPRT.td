@@ -114,11 +114,12 @@ def MPRT_CallOp : MPRT_Op<"call", [
     On buffers, `scratch` is where the part keeps what lives no longer than the
     call: as many bytes as its `mprt.arena_bytes` say.
 
-    Example: with `func.func private @part(%x, %sum {mpcomm.donated = 0}) -> (sum, y)`
+    Example: with `func.func private @part(%x, %sum {mpcomm.donated = 0}) -> (sum, y)`,
+    and `@planned`, the same on buffers
     ```mlir
     %r:2 = mprt.call @part ins(%x : tensor<4xf32>) outs(%sum, %init : tensor<4xf32>, tensor<f32>)
         -> (tensor<4xf32>, tensor<f32>)
-    mprt.call @part ins(%a : memref<4xf32>) outs(%b, %c : memref<4xf32>, memref<f32>)
+    mprt.call @planned ins(%a : memref<4xf32>) outs(%b, %c : memref<4xf32>, memref<f32>)
         scratch(%s : memref<1024xi8>)
     ```
 

@@ -18,6 +18,7 @@
 
 #include "mpcomm/Analysis/RankVariance.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Analysis/StepSignature.h"
 
@@ -106,6 +107,41 @@ bool RankVariance::visitOptimizer(OptimizerOpInterface op) {
   return varies && markResults(op);
 }
 
+/// The function that `op` calls, if it has a body of one block and takes the
+/// operands as its arguments; else null.
+static FunctionOpInterface getCallee(Operation *op) {
+  auto call = dyn_cast<CallOpInterface>(op);
+  auto callee =
+      call ? dyn_cast_or_null<FunctionOpInterface>(call.resolveCallable())
+           : FunctionOpInterface();
+  if (!callee || callee.isExternal() ||
+      !callee.getFunctionBody().hasOneBlock() ||
+      callee.getNumArguments() != op->getNumOperands())
+    return nullptr;
+  Block &body = callee.getFunctionBody().front();
+  if (body.empty() || !body.back().hasTrait<OpTrait::ReturnLike>() ||
+      body.back().getNumOperands() != op->getNumResults())
+    return nullptr;
+  return callee;
+}
+
+/// An argument varies if it does in one of the calls; a result of a call if
+/// what the function returns then does. The function is walked anew only where
+/// that can tell more.
+bool RankVariance::visitCall(Operation *call, FunctionOpInterface callee) {
+  Block &body = callee.getFunctionBody().front();
+  bool changed = followed.insert(callee).second;
+  for (auto [operand, argument] :
+       llvm::zip(call->getOperands(), body.getArguments()))
+    changed |= varies(operand) && mark(argument);
+  if (changed)
+    visitRegion(callee.getFunctionBody());
+  for (auto [result, returned] :
+       llvm::zip(call->getResults(), body.back().getOperands()))
+    changed |= varies(returned) && mark(result);
+  return changed;
+}
+
 bool RankVariance::visit(Operation *op) {
   if (auto collective = dyn_cast<CollectiveOpInterface>(op))
     return visitCollective(collective);
@@ -121,6 +157,8 @@ bool RankVariance::visit(Operation *op) {
     return (anyVaries(yield.getOperands()) && mark(async.getFuture())) ||
            changed;
   }
+  if (FunctionOpInterface callee = getCallee(op); callee && callee != function)
+    return visitCall(op, callee);
   bool operandVaries = anyVaries(op->getOperands());
   if (auto dependent = dyn_cast<RankDependentOpInterface>(op))
     operandVaries |=

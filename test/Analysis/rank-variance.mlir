@@ -123,3 +123,21 @@ func.func @blocks(%p: tensor<i1>, %b: tensor<i1> {mpcomm.role = #mpcomm.role<bat
 ^exit:
   return
 }
+
+// A function that is called is followed: a result varies if what it comes from
+// does, in this call or another.
+func.func private @part(%b: tensor<4xf32>, %n: tensor<i64>) -> (tensor<i64>, tensor<4xf32>) {
+  %0 = arith.addi %n, %n : tensor<i64>
+  %1 = arith.addf %b, %b : tensor<4xf32>
+  return %0, %1 : tensor<i64>, tensor<4xf32>
+}
+func.func @follows(%n: tensor<i64>, %p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  %0:2 = call @part(%p, %n) : (tensor<4xf32>, tensor<i64>) -> (tensor<i64>, tensor<4xf32>)
+  %1 = arith.addf %0#1, %0#1 : tensor<4xf32>
+  // expected-remark@+1 {{varies, from argument #2}}
+  %2:2 = call @part(%b, %0#0) : (tensor<4xf32>, tensor<i64>) -> (tensor<i64>, tensor<4xf32>)
+  %3 = arith.addi %2#0, %2#0 : tensor<i64>
+  // expected-remark@+1 {{varies, from argument #2}}
+  %4 = arith.addf %2#1, %2#1 : tensor<4xf32>
+  return
+}

@@ -171,6 +171,8 @@ int main(int argc, char **argv) {
   registerAllToLLVMIRTranslations(registry);
   mpcomm::registerAllDialects(registry);
   MLIRContext context(registry);
+  // An error names its place; the op after some passes says less to a user.
+  context.printOpOnDiagnostic(false);
 
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context);

@@ -32,7 +32,8 @@ namespace mpcomm {
 /// - results of any other op with an operand, or a value used in one of its
 ///   regions, that may differ, or with effects that are not known.
 ///
-/// An op with regions is iterated to a fixed point. Linear in the number of ops
+/// A function of one block that is called is followed, for all of its calls
+/// together. An op with regions is iterated to a fixed point. Linear in the number of ops
 /// for straight-line code; each level of loops may double it.
 class RankVariance {
 public:
@@ -72,6 +73,7 @@ private:
   bool visit(mlir::Operation *op);
   bool visitCollective(CollectiveOpInterface op);
   bool visitOptimizer(OptimizerOpInterface op);
+  bool visitCall(mlir::Operation *call, mlir::FunctionOpInterface callee);
   bool visitRegion(mlir::Region &region);
   bool anyVaries(mlir::ValueRange values) const;
   bool dependsOnVaryingScalar(mlir::Operation *op) const;
@@ -81,6 +83,7 @@ private:
   Gradients gradients;
   llvm::DenseSet<mlir::Value> varying;
   llvm::SetVector<OptimizerOpInterface> optimizers;
+  llvm::DenseSet<mlir::Operation *> followed; // functions that are called
 };
 
 } // namespace mpcomm

@@ -2,6 +2,9 @@
 // the last one in place; sums, one division behind the reduction.
 
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file | FileCheck %s
+// What is alike on all ranks stays so, through the calls.
+// RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file \
+// RUN:   --mpcomm-verify-rank-programs -o /dev/null
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=1 -split-input-file \
 // RUN:   | FileCheck %s --check-prefix=ONE
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file \
@@ -91,7 +94,8 @@ func.func @train_step(
   %e = arith.extf %r : tensor<4x2xbf16> to tensor<4x2xf32>
   %w1 = mpcomm.sgd_update %w, %e, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
   %loss = mpcomm.reduce sum %dy, dims = [0, 1] : (tensor<8x2xf32>) -> tensor<f32>
-  return %w1, %loss : tensor<4x2xf32>, tensor<f32>
+  %l = mpcomm.all_reduce(%loss) on @mesh axes ["dp"] mean : tensor<f32>
+  return %w1, %l : tensor<4x2xf32>, tensor<f32>
 }
 
 // -----
@@ -101,18 +105,18 @@ func.func @train_step(
 
 // CHECK-LABEL: func.func private @train_step.micro_batch(
 // CHECK-SAME: %[[SEED:[a-z0-9]+]]: tensor<2xi32>
-// CHECK-SAME: %[[TOP:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 0 : i64}
-// CHECK-SAME: %[[SUM:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 1 : i64}
+// CHECK-SAME: %[[SUM:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 0 : i64}
+// CHECK-SAME: %[[TOP:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 1 : i64}
 // CHECK-SAME: %[[MEAN:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 2 : i64}
 // CHECK: mpcomm.dropout %{{.*}}, %[[SEED]]
 // CHECK: %[[NEW:.*]] = arith.addf %[[MEAN]],
 // CHECK: arith.maximumf %[[TOP]],
-// CHECK: return %{{.*}}, %{{.*}}, %[[NEW]]
+// CHECK: return %{{.*}}, %{{.*}}, %[[NEW]], %{{.*}}
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: %[[SEED:[a-z0-9]+]]: tensor<2xi32>
 // CHECK-SAME: %[[MEAN:[a-z0-9]+]]: tensor<f32>
 // CHECK: dense<0xFF800000>
-// CHECK: call @train_step.micro_batch(%{{.*}}, %[[SEED]], %{{.*}}, %{{.*}}, %[[MEAN]])
+// CHECK: call @train_step.micro_batch(%{{.*}}, %[[SEED]], %{{.*}}, %{{.*}}, %[[MEAN]], %{{.*}})
 // CHECK: %[[STEP:.*]] = arith.constant dense<[0, 1]> : tensor<2xi32>
 // CHECK: %[[SEED1:.*]] = arith.addi %[[SEED]], %[[STEP]]
 // CHECK: call @train_step.micro_batch(%{{.*}}, %[[SEED1]],
@@ -121,15 +125,20 @@ mpcomm.mesh @mesh <["dp" = 2]>
 func.func @train_step(
     %seed: tensor<2xi32> {mpcomm.role = #mpcomm.role<rng>, mpcomm.name = "seed"},
     %m: tensor<f32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "mean", mpcomm.donated = 1 : i64},
+    %k: tensor<i64> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "count", mpcomm.donated = 3 : i64},
     %x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
         tensor<f32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "mean"},
-        tensor<f32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "top"}) {
+        tensor<f32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "top"},
+        tensor<i64> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "count"}) {
   %d = mpcomm.dropout %x, %seed, p = 0.5, id = 0 : (tensor<8xf32>, tensor<2xi32>) -> tensor<8xf32>
-  %loss = mpcomm.reduce sum %d, dims = [0] : (tensor<8xf32>) -> tensor<f32>
-  %m1 = arith.addf %m, %loss : tensor<f32>
+  %own = mpcomm.reduce sum %d, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  %loss = mpcomm.all_reduce(%own) on @mesh axes ["dp"] mean : tensor<f32>
+  %m1 = arith.addf %m, %own : tensor<f32>
   %a = mpcomm.all_reduce(%m1) on @mesh axes ["dp"] mean : tensor<f32>
   %top = mpcomm.reduce max %d, dims = [0] : (tensor<8xf32>) -> tensor<f32>
   %t = mpcomm.all_reduce(%top) on @mesh axes ["dp"] max : tensor<f32>
-  return %loss, %a, %t : tensor<f32>, tensor<f32>, tensor<f32>
+  %one = arith.constant dense<1> : tensor<i64>
+  %k1 = arith.addi %k, %one : tensor<i64>
+  return %loss, %a, %t, %k1 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>
 }

@@ -141,6 +141,15 @@ def measured(function, *args):
     return result
 
 
+def in_turns(jobs, rounds):
+    """Runs jobs (name, function, arguments) in rounds, every other one backwards."""
+    runs = {name: [] for name, _, _ in jobs}
+    for k in range(rounds):
+        for name, function, args in jobs if k % 2 == 0 else jobs[::-1]:
+            runs[name].append(measured(function, *args))
+    return runs
+
+
 def median(runs, key):
     return statistics.median(r[key] for r in runs)
 
@@ -214,11 +223,7 @@ def main():
             if not a.peer_only:
                 stem, program = prepare(model, folder, a)
                 jobs.append(("mpcomm", run_ours, (stem, program, steps, a)))
-            runs = {name: [] for name, _, _ in jobs}
-            for k in range(a.rounds):
-                for name, function, args in jobs if k % 2 == 0 else jobs[::-1]:
-                    runs[name].append(measured(function, *args))
-            everything[model] = runs
+            runs = everything[model] = in_turns(jobs, a.rounds)
             if a.peer_only:
                 for name, rs in runs.items():
                     print(model, name, [round(r["ms"], 3) for r in rs],

@@ -183,11 +183,7 @@ def main():
             jobs = [("DDP " + c, ddp.run_peer, (model, workload, steps, c, a)) for c in configs]
             jobs += [(form, ddp.run_ours, (stem, f"{stem}.{form}.so", steps, a))
                      for form in a.forms]
-            runs = {name: [] for name, _, _ in jobs}
-            for k in range(a.rounds):
-                for name, function, args in jobs if k % 2 == 0 else jobs[::-1]:
-                    runs[name].append(ddp.measured(function, *args))
-            everything[model] = runs
+            runs = everything[model] = ddp.in_turns(jobs, a.rounds)
             show(model, runs, a)
             good &= compare(model, runs, a)
             if a.roofline:

@@ -278,10 +278,7 @@ def main():
                             for c in a.configs.split(",") if c]
                     jobs += [(form, bench.ours, (model, ranks, steps, form)) for form in a.forms]
                     jobs.append(("alone", bench.alone, (model, ranks, steps)))
-                    runs = {name: [] for name, _, _ in jobs}
-                    for k in range(a.rounds):
-                        for name, function, args in jobs if k % 2 == 0 else jobs[::-1]:
-                            runs[name].append(ddp.measured(function, *args))
+                    runs = ddp.in_turns(jobs, a.rounds)
                     title = f"{model}, {ranks} ranks, {rate}"
                     result = compare(title, runs)
                     ratios(result)

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "OpHelpers.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
@@ -137,8 +138,8 @@ static LogicalResult verifyOperands(CallOp op, ValueRange operands,
 }
 
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto part = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
-      *this, getCalleeAttr());
+  auto part =
+      symbols.lookupNearestSymbolFrom<func::FuncOp>(*this, getCalleeAttr());
   if (!part || part->hasAttr(kKernelAttr) || part.isExternal() ||
       SymbolTable::getSymbolVisibility(part) !=
           SymbolTable::Visibility::Private) // C3

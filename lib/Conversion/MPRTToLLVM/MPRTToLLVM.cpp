@@ -488,8 +488,8 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
 
   Block &source = function.getBody().front();
   for (Operation &op : source)
-    if (isa<mprt::LaunchOp, mprt::CallOp>(op))
-      maxOperands = std::max<int64_t>(maxOperands, op.getNumOperands());
+    if (isa<mprt::LaunchOp, mprt::CallOp>(op)) // a list even of nothing
+      maxOperands = std::max<int64_t>({maxOperands, op.getNumOperands(), 1});
   if (maxOperands)
     slots = LLVM::AllocaOp::create(builder, loc, pointer, pointer,
                                    constant(i64, maxOperands));

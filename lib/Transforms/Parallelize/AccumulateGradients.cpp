@@ -62,7 +62,7 @@ public:
   int64_t getBytes() const { return bytes; }
 
 private:
-  LogicalResult findTail();
+  void findTail();
   LogicalResult findState();
   LogicalResult findSums();
   LogicalResult addSum(OpOperand &use);
@@ -98,7 +98,7 @@ private:
 
 /// The terminator counts as an op of the tail: what it returns leaves the
 /// micro-batch.
-LogicalResult Accumulator::findTail() {
+void Accumulator::findTail() {
   for (Operation &op : body) {
     bool ends = isa<OptimizerOpInterface, CollectiveOpInterface, AsyncOp>(op) ||
                 op.hasTrait<OpTrait::IsTerminator>();
@@ -115,7 +115,6 @@ LogicalResult Accumulator::findTail() {
     if (ends)
       tail.insert(&op);
   }
-  return success();
 }
 
 /// A batch that is used behind the first collective belongs to a forward or
@@ -123,13 +122,21 @@ LogicalResult Accumulator::findTail() {
 LogicalResult Accumulator::checkBatch() {
   for (BlockArgument argument : body.getArguments()) {
     std::optional<Role> role = getArgumentRole(step, argument.getArgNumber());
-    if (role == Role::Rng)
-      seeds.push_back(argument);
-    if (role != Role::Batch)
+    if (role != Role::Batch && role != Role::Rng)
       continue;
-    batches.push_back(argument);
     std::string what = describeArgument(step, argument.getArgNumber());
     auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (role == Role::Rng) {
+      if (!type || !type.hasStaticShape() ||
+          !isa<IntegerType>(type.getElementType()))
+        return step.emitOpError()
+               << "has " << what << " of type " << argument.getType()
+               << ", expected a ranked tensor of integers of static shape, to "
+                  "make a seed of each micro-batch";
+      seeds.push_back(argument);
+      continue;
+    }
+    batches.push_back(argument);
     if (!type || !type.hasStaticShape() || type.getRank() == 0)
       return step.emitOpError()
              << "has " << what << " of type " << argument.getType()
@@ -181,6 +188,12 @@ LogicalResult Accumulator::findState() {
              << "makes " << describeResult(step, index)
              << " in the micro-batch, expected an argument that donates its "
                 "buffer to it, to hand it to the next";
+    if (argument->getType() != value.getType())
+      return step.emitOpError()
+             << "makes " << describeResult(step, index) << " of type "
+             << value.getType() << " in the micro-batch, expected that of "
+             << describeArgument(step, argument->getArgNumber())
+             << ", which it takes the place of";
     states.push_back({*argument, value});
   }
   return success();
@@ -201,10 +214,11 @@ LogicalResult Accumulator::addSum(OpOperand &use) {
     return reduce.emitOpError("reduces a value of the micro-batch, expected a "
                               "sum, a mean or a maximum");
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !isa<FloatType>(type.getElementType()))
+  if (!type || !type.hasStaticShape() || !isa<FloatType>(type.getElementType()))
     return use.getOwner()->emitOpError()
            << "uses a value of type " << value.getType()
-           << " of the micro-batch, expected floats, of which there is a mean";
+           << " of the micro-batch, expected floats of static shape, of which "
+              "there is a mean";
   Sum sum;
   sum.value = value;
   if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner()))
@@ -308,12 +322,12 @@ func::FuncOp Accumulator::createPart() {
     results.push_back(state.before.getType());
   llvm::append_range(inputs, results);
 
-  builder.setInsertionPoint(step);
   auto function = func::FuncOp::create(
-      builder, step.getLoc(), (step.getName() + ".micro_batch").str(),
+      step.getLoc(), (step.getName() + ".micro_batch").str(),
       builder.getFunctionType(inputs, results));
   function.setPrivate();
-  SymbolTable(step->getParentOfType<ModuleOp>()).insert(function);
+  SymbolTable(step->getParentOfType<ModuleOp>())
+      .insert(function, Block::iterator(step));
   for (unsigned i = 0; i < results.size(); ++i)
     function.setArgAttr(firstDonor + i, kDonatedAttr,
                         builder.getI64IntegerAttr(i));
@@ -474,8 +488,8 @@ LogicalResult Accumulator::run() {
   if (!step.getFunctionBody().hasOneBlock() ||
       !isa<func::ReturnOp>(body.getTerminator()))
     return step.emitOpError("expects a body of one block that returns");
-  if (failed(findTail()) || failed(checkBatch()) || failed(findState()) ||
-      failed(findSums()))
+  findTail();
+  if (failed(checkBatch()) || failed(findState()) || failed(findSums()))
     return failure();
   collectPart();
   func::FuncOp function = createPart();

@@ -67,3 +67,18 @@ func.func private @part(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mpr
   mprt.await event = 0 ins() outs(%x : memref<4xf32>)
   return
 }
+
+// -----
+
+// A part that takes nothing gets a list all the same.
+// CHECK: llvm.func internal @mpcomm_nothing
+// CHECK: llvm.func @mpcomm_calls_nothing
+// CHECK: %[[LIST:.*]] = llvm.alloca
+// CHECK: llvm.call @mpcomm_nothing(%{{.*}}, %[[LIST]], %{{.*}})
+func.func @calls_nothing(%arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  mprt.call @nothing
+  return
+}
+func.func private @nothing() attributes {mprt.results = []} {
+  return
+}

@@ -60,3 +60,20 @@ func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpco
   %r = mpcomm.all_reduce(%s) on @mesh axes ["dp"] prod : tensor<f32>
   return %r : tensor<f32>
 }
+
+// -----
+
+// expected-error @+1 {{has argument #0 'seed' of type 'tensor<2xf32>', expected a ranked tensor of integers of static shape, to make a seed of each micro-batch}}
+func.func @train_step(%s: tensor<2xf32> {mpcomm.role = #mpcomm.role<rng>, mpcomm.name = "seed"},
+                      %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"}) {
+  return
+}
+
+// -----
+
+func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<?xf32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %y = tensor.cast %x : tensor<4xf32> to tensor<?xf32>
+  // expected-error @+1 {{uses a value of type 'tensor<?xf32>' of the micro-batch, expected floats of static shape}}
+  return %y : tensor<?xf32>
+}

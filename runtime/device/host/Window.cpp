@@ -175,18 +175,13 @@ static void setDense(mprt_window_desc &d) {
 }
 
 //===----------------------------------------------------------------------===//
-// Built-in pools and convolutions
+// Pools and built-in convolutions
 //===----------------------------------------------------------------------===//
 
-MPRT_DECLARE_VARIANTS(mprt_pool_f32, Pool)
-MPRT_DECLARE_VARIANTS(mprt_pool_f64, Pool)
+MPRT_DECLARE_VARIANTS(mprt_pool, Pool)
 
-void mprt::host::poolF32(const Pool &pool) {
-  MPRT_CALL_VARIANT(mprt_pool_f32, pool);
-}
-
-void mprt::host::poolF64(const Pool &pool) {
-  MPRT_CALL_VARIANT(mprt_pool_f64, pool);
+void mprt::host::runPool(const Pool &pool) {
+  MPRT_CALL_VARIANT(mprt_pool, pool);
 }
 
 template <typename T>
@@ -200,12 +195,6 @@ static T *grow(std::vector<double> &scratch, int64_t elements) {
 template <typename T>
 Error Window::runBuiltin(const mprt_window_desc &d, const T *a, const T *b,
                          T *c) {
-  if (!isConvolution(d)) {
-    Pool pool = {&d, a, b, c,
-                 grow<T>(scratch[0], int64_t(poolScratchElements(d)))};
-    (sizeof(T) == 8 ? poolF64 : poolF32)(pool);
-    return {};
-  }
   if (!workspace)
     workspace.reset(std::aligned_alloc(64, builtinWorkspaceBytes));
   if (!workspace)
@@ -314,6 +303,12 @@ Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
       return error;
   }
 #endif
+  if (!isConvolution(d)) {
+    constexpr size_t line = 64;
+    char *rows = grow<char>(scratch[0], int64_t(poolScratchBytes(d) + line));
+    runPool({&d, a, b, c, rows + -reinterpret_cast<uintptr_t>(rows) % line});
+    return {};
+  }
   if (isHalf(d.type))
     return runConverted(d, a, b, c);
   if (d.type == MPRT_F64)
@@ -339,5 +334,5 @@ Expected<const char *> Window::describePlan(const mprt_window_desc &d) {
       return "oneDNN";
   }
 #endif
-  return isHalf(d.type) ? "converted" : "built-in";
+  return isConvolution(d) && isHalf(d.type) ? "converted" : "built-in";
 }

@@ -14,8 +14,7 @@
 
 namespace mprt::host {
 
-/// A pool, its operands and scratch for poolScratchElements(desc) elements of
-/// its type.
+/// A pool, its operands and scratch of poolScratchBytes(desc).
 struct Pool {
   const mprt_window_desc *desc;
   const void *a, *b;
@@ -23,13 +22,16 @@ struct Pool {
   void *scratch;
 };
 
-/// A row of channels, twice, and the plane of one sample.
-inline size_t poolScratchElements(const mprt_window_desc &desc) {
-  return size_t(desc.input[1]) * size_t(2 + desc.input[2] * desc.input[3]);
+/// Rows of sums, as many as a window covers.
+inline size_t poolScratchBytes(const mprt_window_desc &desc) {
+  int64_t rows =
+      desc.window[0] < desc.input[2] ? desc.window[0] : desc.input[2];
+  return size_t(rows * desc.input[3] * desc.input[1]) *
+         (desc.type == MPRT_F64 ? 8 : 4);
 }
 
-void poolF32(const Pool &pool);
-void poolF64(const Pool &pool);
+/// Pools of f64, f32, f16 and bf16; the latter are summed in f32.
+void runPool(const Pool &pool);
 
 } // namespace mprt::host
 

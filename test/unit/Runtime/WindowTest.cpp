@@ -266,6 +266,8 @@ const Geometry pools[] = {
     {1, 16, 0, 6, 6, {2, 2}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, 1},
     {1, 3, 0, 7, 7, {2, 3}, {3, 3}, {0, 0}, {1, 2}, {1, 1}, 1},
     {1, 2, 0, 5, 5, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}, 1},
+    // Blocks of channels of each length: 64, 16, 4, 1.
+    {2, 85, 0, 6, 5, {3, 2}, {2, 1}, {1, 1}, {1, 0}, {1, 1}, 1},
 };
 
 TEST_F(WindowTest, Convolutions) {
@@ -300,18 +302,58 @@ TEST_F(WindowTest, Pools) {
 
 TEST_F(WindowTest, NanIsTheGreatest) {
   Window window;
-  Geometry g = {1, 1, 1, 1, 4, {1, 4}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, 1};
-  describe(MPRT_MAX_POOL, MPRT_F32, g, First);
-  float x[] = {1, NAN, NAN, 2}, y = 0, dy = 3, dx[4];
-  ASSERT_FALSE(window.run(desc, x, nullptr, &y));
-  EXPECT_TRUE(std::isnan(y));
-  describe(MPRT_MAX_POOL_GRAD, MPRT_F32, g, First);
-  ASSERT_FALSE(window.run(desc, &dy, x, dx));
-  // As PyTorch: of several, the last.
-  EXPECT_EQ(dx[0], 0);
-  EXPECT_EQ(dx[1], 0);
-  EXPECT_EQ(dx[2], 3);
-  EXPECT_EQ(dx[3], 0);
+  // One channel, and a block of 64 of which each third has no NaN.
+  for (int64_t channels : {1, 64})
+    for (uint8_t type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16}) {
+      Geometry g = {1,      channels, 0,      1,      4, {1, 4},
+                    {1, 1}, {0, 0},   {0, 0}, {1, 1}, 1};
+      const double values[] = {1, NAN, NAN, 2};
+      auto hasNan = [](size_t c) { return c % 3 != 2; };
+      size_t count = size_t(channels);
+      Elements x(type, 4 * count), y(type, count), dy(type, count),
+          dx(type, 4 * count);
+      for (size_t c = 0; c < count; ++c) {
+        dy.set(c, 3);
+        for (size_t w = 0; w < 4; ++w)
+          x.set(w * count + c,
+                std::isnan(values[w]) && !hasNan(c) ? 0 : values[w]);
+      }
+      describe(MPRT_MAX_POOL, type, g, Last);
+      ASSERT_FALSE(window.run(desc, x.bytes.data(), nullptr, y.bytes.data()));
+      describe(MPRT_MAX_POOL_GRAD, type, g, Last);
+      ASSERT_FALSE(
+          window.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
+      for (size_t c = 0; c < count; ++c) {
+        if (hasNan(c))
+          EXPECT_TRUE(std::isnan(y.get(c))) << c;
+        else
+          EXPECT_EQ(y.get(c), 2) << c;
+        // As PyTorch: of several, the last.
+        for (size_t w = 0; w < 4; ++w)
+          EXPECT_EQ(dx.get(w * count + c), w == (hasNan(c) ? 2u : 3u) ? 3 : 0)
+              << c << " " << w << " of type " << int(type);
+      }
+    }
+}
+
+/// Sums of 16-bit gradients are rounded once: nine windows give 1 each, and 2^8
+/// or 2^11 of one more is what a sum in the type itself would not grow from.
+TEST_F(WindowTest, SixteenBitsAreSummedInMore) {
+  Window window;
+  Geometry g = {1, 64, 0, 3, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1};
+  for (uint8_t type : {MPRT_F16, MPRT_BF16}) {
+    describe(MPRT_MAX_POOL_GRAD, type, g, Last);
+    double large = type == MPRT_F16 ? 2048 : 256;
+    Elements x(type, 9 * 64), dy(type, 9 * 64), dx(type, 9 * 64);
+    for (size_t i = 0; i < 9 * 64; ++i) {
+      x.set(i, i / 64 == 4); // the greatest of all windows is in the middle
+      dy.set(i, i < 64 ? large : 1);
+    }
+    ASSERT_FALSE(
+        window.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
+    for (size_t i = 0; i < 9 * 64; ++i)
+      EXPECT_EQ(dx.get(i), i / 64 == 4 ? large + 8 : 0) << i;
+  }
 }
 
 TEST_F(WindowTest, EmptyBatch) {
@@ -366,6 +408,8 @@ TEST_F(WindowTest, Plans) {
     describe(kind, MPRT_F32, convolutions[1], First);
     EXPECT_STREQ(*window.describePlan(desc), library ? "oneDNN" : "built-in");
   }
+  describe(MPRT_MAX_POOL_GRAD, MPRT_BF16, pools[0], Last);
+  EXPECT_STREQ(*window.describePlan(desc), "built-in");
 }
 
 TEST_F(WindowTest, Flops) {

@@ -128,10 +128,13 @@ static void readOp(StringRef name, const json::Value &value, StringRef path,
   if (!precision)
     return ObjectReader::fail(error, path, "low, full, widest or indifferent",
                               value);
-  if (known->hasInterface<OptimizerOpInterface>() &&
-      *precision != PrecisionClass::Full)
+  bool isUpdate = known->hasInterface<OptimizerOpInterface>() ||
+                  name == UpdateLossScaleOp::getOperationName() ||
+                  name == UpdateFp8ScaleOp::getOperationName();
+  if (isUpdate && *precision != PrecisionClass::Full)
     return ObjectReader::fail(
-        error, path, "full, as for all that updates parameters", value);
+        error, path, "full, as for all that updates parameters or scales",
+        value);
   policy.ops[name.str()] = *precision;
 }
 

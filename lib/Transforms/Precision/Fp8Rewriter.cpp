@@ -75,7 +75,8 @@ static double getLargest(FloatType format) {
 //===----------------------------------------------------------------------===//
 
 /// The tensor whose elements `value` has in another order or type, and the
-/// movements from it to `value`, the last first.
+/// movements from it to `value`, the last first. Of a movement that is repeated
+/// for the backward pass, that of the forward pass.
 Value Fp8Rewriter::getRoot(Value value,
                            SmallVectorImpl<Operation *> &path) const {
   while (Operation *op = value.getDefiningOp()) {
@@ -87,7 +88,13 @@ Value Fp8Rewriter::getRoot(Value value,
       break;
     value = op->getOperand(0);
   }
-  return value;
+  return graph.getOriginal(value);
+}
+
+/// Whether the backward pass makes it.
+bool Fp8Rewriter::isGradient(Value root) const {
+  Operation *maker = root.getDefiningOp();
+  return maker && !graph.isForward(maker) && !activations.contains(root);
 }
 
 /// Current scaling: as mpcomm.update_fp8_scale with a history of this step
@@ -114,20 +121,19 @@ FailureOr<Fp8Rewriter::Stored *> Fp8Rewriter::getStored(Value root,
   std::unique_ptr<Stored> &entry = stored[root];
   if (entry)
     return entry.get();
-  Operation *maker = root.getDefiningOp();
-  bool isGradient = maker && !graph.isForward(maker);
   MLIRContext *context = function.getContext();
-  FloatType format = isGradient ? FloatType(Float8E5M2Type::get(context))
+  bool ofBackward = isGradient(root);
+  FloatType format = ofBackward ? FloatType(Float8E5M2Type::get(context))
                                 : FloatType(Float8E4M3FNType::get(context));
   B b(root.getLoc(), context);
-  if (maker)
+  if (Operation *maker = root.getDefiningOp())
     b.setInsertionPointAfter(maker);
   else
     b.setInsertionPoint(first);
   Value exact = convert(b, root, b.getF32Type());
   Value amax = findAmax(b, exact), scale;
   if (recipe.isDelayed) {
-    FailureOr<Value> added = state.addScale(state.nameOf(root, isGradient));
+    FailureOr<Value> added = state.addScale(state.nameOf(root, ofBackward));
     if (failed(added))
       return failure();
     scale = *added;
@@ -190,6 +196,8 @@ LogicalResult Fp8Rewriter::rewrite(Operation *product) {
   Value value = convert(b, result, b.getF32Type());
   for (Value factor : factors)
     value = multiply(b, value, factor);
+  if (graph.isForward(product))
+    activations.insert(value);
   value = convert(b, value, element);
   result.replaceUsesWithIf(value, [&](OpOperand &use) {
     Operation *user = use.getOwner();

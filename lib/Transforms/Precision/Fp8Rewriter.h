@@ -49,6 +49,7 @@ private:
 
   mlir::Value getRoot(mlir::Value value,
                       llvm::SmallVectorImpl<mlir::Operation *> &path) const;
+  bool isGradient(mlir::Value root) const;
   mlir::FailureOr<Stored *> getStored(mlir::Value root, mlir::Operation *first);
   mlir::Value chooseScale(mlir::ImplicitLocOpBuilder &builder, mlir::Value amax,
                           mlir::FloatType format) const;
@@ -60,6 +61,8 @@ private:
   const Fp8Recipe &recipe;
   const PrecisionGraph &graph;
   Fp8State state;
+  /// What products of the forward pass give, times the factors.
+  llvm::DenseSet<mlir::Value> activations;
   llvm::MapVector<mlir::Value, std::unique_ptr<Stored>> stored;
 };
 

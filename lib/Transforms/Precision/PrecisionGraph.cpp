@@ -102,6 +102,7 @@ void PrecisionGraph::repeatMovements() {
     }
     OpBuilder builder(first);
     Operation *again = builder.clone(*op);
+    originals[again->getResult(0)] = result;
     for (OpOperand *use : uses)
       use->set(again->getResult(0));
   }
@@ -195,9 +196,11 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
                              << "', expected \"low\" or \"full\", got "
                              << op->getAttr(kPrecisionAttr);
   auto model = dyn_cast<PrecisionOpInterface>(op);
-  bool isFree = model && op->getNumRegions() == 0 && isAllF32(op) &&
-                !isa<OptimizerOpInterface>(op) && isMemoryEffectFree(op) &&
-                !op->hasTrait<OpTrait::IsTerminator>() && !makesFloats(op);
+  bool isFree =
+      model && op->getNumRegions() == 0 && isAllF32(op) &&
+      !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp>(op) &&
+      isMemoryEffectFree(op) && !op->hasTrait<OpTrait::IsTerminator>() &&
+      !makesFloats(op);
   if (attribute && attribute.getValue() == "low" && !isFree)
     return op->emitOpError()
            << "has '" << kPrecisionAttr

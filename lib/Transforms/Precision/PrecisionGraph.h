@@ -66,6 +66,12 @@ public:
   bool contains(mlir::Value value) const { return numbers.contains(value); }
   /// Whether `op` is part of what computes the loss.
   bool isForward(mlir::Operation *op) const { return forward.contains(op); }
+  /// The value of the forward pass that `value` repeats for the backward pass,
+  /// or `value`.
+  mlir::Value getOriginal(mlir::Value value) const {
+    mlir::Value original = originals.lookup(value);
+    return original ? original : value;
+  }
 
   const CastProblem &getProblem() const { return problem; }
   /// The node of an op of the body.
@@ -99,6 +105,7 @@ private:
   llvm::DenseMap<mlir::Operation *, CastClass> classes;
   llvm::DenseMap<mlir::Operation *, int> nodes;
   llvm::DenseMap<mlir::Value, int> numbers, stores;
+  llvm::DenseMap<mlir::Value, mlir::Value> originals;
   CastProblem problem;
 };
 

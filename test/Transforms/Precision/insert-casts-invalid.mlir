@@ -22,6 +22,7 @@
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/op.json" 2>&1 | FileCheck %s --check-prefix=OP
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/class.json" 2>&1 | FileCheck %s --check-prefix=CLASS
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/update.json" 2>&1 | FileCheck %s --check-prefix=UPDATE
+// RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/scale.json" 2>&1 | FileCheck %s --check-prefix=SCALE
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/parameter.json" 2>&1 | FileCheck %s --check-prefix=PARAMETER
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/word.json" 2>&1 | FileCheck %s --check-prefix=WORD
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/glob.json" 2>&1 | FileCheck %s --check-prefix=GLOB
@@ -47,7 +48,8 @@
 // POLICY: policy.json: policy: expected none, bf16, f16 or fp8, got "bf15"
 // OP: op.json: ops.mpcomm.softmx: expected the name of an op with a precision, as 'mpcomm.softmax'
 // CLASS: class.json: ops.mpcomm.softmax: expected low, full, widest or indifferent, got "high"
-// UPDATE: update.json: ops.mpcomm.sgd_update: expected full, as for all that updates parameters, got "low"
+// UPDATE: update.json: ops.mpcomm.sgd_update: expected full, as for all that updates parameters or scales, got "low"
+// SCALE: scale.json: ops.mpcomm.update_loss_scale: expected full, as for all that updates parameters or scales, got "indifferent"
 // PARAMETER: error: 'func.func' op has no parameter that matches 'haed.*' of the precision policy, expected at least one
 // WORD: word.json: parameters.w: expected low or full, got "half"
 // GLOB: glob.json: parameters.[: expected a pattern of names
@@ -74,6 +76,8 @@
 {"schema": "mpcomm-precision-1", "ops": {"mpcomm.softmax": "high"}}
 //--- update.json
 {"schema": "mpcomm-precision-1", "ops": {"mpcomm.sgd_update": "low"}}
+//--- scale.json
+{"schema": "mpcomm-precision-1", "ops": {"mpcomm.update_loss_scale": "indifferent"}}
 //--- parameter.json
 {"schema": "mpcomm-precision-1", "policy": "bf16", "parameters": {"haed.*": "full"}}
 //--- word.json
@@ -164,5 +168,16 @@ func.func @train_step(%w: tensor<f32> {mpcomm.role = #mpcomm.role<parameter>, mp
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
   // expected-error@+1 {{has 'mpcomm.precision' "low", expected it on a pure op without regions that reads and makes tensors of f32 and updates nothing}}
   %l = arith.sitofp %i {mpcomm.precision = "low"} : tensor<i64> to tensor<f32>
+  return %l : tensor<f32>
+}
+
+// -----
+
+func.func @train_step(%h: tensor<4xf32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "h"},
+                      %s: tensor<f32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "s"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  // expected-error@+1 {{has 'mpcomm.precision' "low", expected it on a pure op without regions that reads and makes tensors of f32 and updates nothing}}
+  %n, %l = mpcomm.update_fp8_scale %h, %s, %s, format = f8E4M3FN, margin = 0 {mpcomm.precision = "low"}
+      : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
   return %l : tensor<f32>
 }

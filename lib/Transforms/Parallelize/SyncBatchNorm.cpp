@@ -71,6 +71,13 @@ static Value makeSplat(ImplicitLocOpBuilder &b, Value like, double value) {
                                 b.getFloatAttr(type.getElementType(), value)));
 }
 
+/// The value before it was stored in fewer bits.
+static Value getExact(Value value) {
+  while (isa_and_nonnull<arith::ExtFOp, arith::TruncFOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
 FailureOr<int64_t> SyncBatchNorm::countRanks() {
   auto meshOp = dyn_cast_or_null<MeshOp>(
       SymbolTable::lookupSymbolIn(getOperation(), mesh));
@@ -159,7 +166,7 @@ void SyncBatchNorm::rewriteTraining(BatchNormTrainingOp op) {
 }
 
 void SyncBatchNorm::rewriteGrad(BatchNormGradOp op) {
-  auto found = synced.find(op.getMean());
+  auto found = synced.find(getExact(op.getMean()));
   if (found == synced.end())
     return;
   const Statistics &all = found->second;

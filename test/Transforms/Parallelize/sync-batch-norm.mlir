@@ -9,6 +9,12 @@
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-sync-batch-norm \
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=REMARK
+// Statistics that are stored in 16 bits until the backward pass are the same.
+// RUN: sed -e 's/@train_step/@other/;s/@stored/@train_step/' %s \
+// RUN:   | mpcomm-opt --mpcomm-data-parallel="size=2" --mpcomm-sync-batch-norm \
+// RUN:     --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=STORED
+// STORED: SyncBatchNorm{{.*}}Function=train_step | Backward=1, {{.*}}Forward=1
 // RUN: not mpcomm-opt %s --mpcomm-sync-batch-norm 2>&1 | FileCheck %s --check-prefix=MESH
 
 // ONE-NOT: all_reduce
@@ -62,4 +68,18 @@ func.func @train_step(
   %beta1 = mpcomm.sgd_update %beta, %dbeta, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   // CHECK: return %{{.*}}, %{{.*}}, %[[U]], %[[Y]], %[[ALL]]
   return %gamma1, %beta1, %unbiased, %y, %dx : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+func.func @stored(
+    %gamma: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "gamma"},
+    %beta: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "beta"},
+    %x: tensor<1x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<1x4xf32> {mpcomm.role = #mpcomm.role<output>, mpcomm.name = "dx"}) {
+  %y, %mean, %variance = mpcomm.batch_norm_training %x, %gamma, %beta, eps = 1.0e-05, feature_dim = 1
+      : (tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>)
+  %low = arith.truncf %mean : tensor<4xf32> to tensor<4xbf16>
+  %high = arith.extf %low : tensor<4xbf16> to tensor<4xf32>
+  %dx, %dgamma, %dbeta = mpcomm.batch_norm_grad %y, %x, %gamma, %high, %variance, eps = 1.0e-05, feature_dim = 1
+      : (tensor<1x4xf32>, tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<1x4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %dx : tensor<1x4xf32>
 }

@@ -103,13 +103,22 @@ ArrayRef<llvm::BitVector> KindFinder::getDependences(mprt::LaunchOp op) {
   return all;
 }
 
+/// Nothing is said of buffers whose size is not known.
+static bool isStaticBuffer(Value value) {
+  auto type = dyn_cast<MemRefType>(value.getType());
+  return type && type.hasStaticShape();
+}
+
 void KindFinder::addFlows(Operation &op) {
   auto add = [&](Value written, ValueRange reads) {
+    Value root = mprt::getViewRoot(written);
+    if (!isStaticBuffer(root))
+      return;
     Flow &flow = flows.emplace_back();
-    flow.written = mprt::getViewRoot(written);
+    flow.written = root;
     for (Value value : reads)
-      if (isa<MemRefType>(value.getType()))
-        flow.reads.push_back(mprt::getViewRoot(value));
+      if (Value from = mprt::getViewRoot(value); isStaticBuffer(from))
+        flow.reads.push_back(from);
   };
   if (auto launch = dyn_cast<mprt::LaunchOp>(op)) {
     ArrayRef<llvm::BitVector> needed = getDependences(launch);
@@ -174,8 +183,10 @@ void KindFinder::markForward() {
       own.push_back(numOwn);
     numOwn += argument < 0;
   }
-  for (unsigned i : own)
-    needed.insert(step.getArgument(step.getNumArguments() - numOwn + i));
+  // By hand there may be fewer.
+  if (numOwn <= step.getNumArguments())
+    for (unsigned i : own)
+      needed.insert(step.getArgument(step.getNumArguments() - numOwn + i));
   for (Flow &flow : llvm::reverse(flows)) {
     flow.isForward = needed.contains(flow.written);
     if (flow.isForward)

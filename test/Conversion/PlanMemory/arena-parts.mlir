@@ -102,3 +102,18 @@ func.func private @first(tensor<10xf32>, tensor<16xf32>) -> tensor<16xf32> attri
 func.func private @loss(tensor<16xf32>, tensor<f32>) -> tensor<f32> attributes {mpcomm.kernel}
 func.func private @gradient(tensor<16xf32>, tensor<10xf32>) -> tensor<10xf32> attributes {mpcomm.kernel}
 func.func private @update(tensor<10xf32>, tensor<10xf32>) -> tensor<10xf32> attributes {mpcomm.kernel}
+
+// -----
+
+// Written by hand: results of their own that no argument stands for, and buffers
+// whose size is not known.
+// CHECK-LABEL: func.func @by_hand
+// CHECK-SAME: mprt.arena_parts = {activations = 0 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 64 : i64}
+func.func @by_hand(%x: memref<*xf32>)
+    attributes {mprt.results = [{argument = -1 : i64, mpcomm.role = #mpcomm.role<loss>, type = tensor<f32>},
+                                {argument = -1 : i64, type = tensor<f32>}]} {
+  %a = memref.alloc() : memref<16xf32>
+  memref.copy %x, %a : memref<*xf32> to memref<16xf32>
+  memref.copy %a, %x : memref<16xf32> to memref<*xf32>
+  return
+}

@@ -96,10 +96,11 @@ LogicalResult ScaleLoss::checkOptions(func::FuncOp step) {
   auto error = [&](const Twine &what) {
     return step.emitOpError() << "cannot scale the loss: expected " << what;
   };
-  auto isPositive = [](double x) { return x > 0 && std::isfinite(x); };
+  // Of what is smaller than the least, f32 does not hold the inverse.
+  constexpr double least = std::numeric_limits<float>::min();
   constexpr double most = std::numeric_limits<float>::max();
-  if (!isPositive(initialScale) || initialScale > most)
-    return error("a positive 'scale' that f32 holds");
+  if (!(initialScale >= least) || !(initialScale <= most))
+    return error("a 'scale' from 2^-126 to what f32 holds");
   if (!(clipNorm >= 0) || !std::isfinite(clipNorm))
     return error("a 'clip-norm' that is not negative");
   if (chosen != LossScaling::Dynamic)

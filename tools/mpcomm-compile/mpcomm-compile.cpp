@@ -81,6 +81,10 @@ static int fail(const llvm::Twine &message) {
 /// an older program stays whole.
 static int write(const Options &options, mpcomm::CodeGen &codeGen,
                  ModuleOp module) {
+  llvm::sys::fs::file_status status;
+  if (!llvm::sys::fs::status(options.output, status) &&
+      !llvm::sys::fs::is_regular_file(status))
+    return fail("cannot write '" + options.output + "': not a regular file");
   llvm::SmallString<128> temporary(options.output);
   temporary += ".tmp%%%%%%";
   int descriptor;

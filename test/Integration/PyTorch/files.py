@@ -72,3 +72,13 @@ try:
 except ValueError as error:
     assert "two outputs go to this file" in str(error), error
 assert sorted(os.listdir(folder)) == before
+
+# What is no regular file stays what it is.
+pipe = os.path.join(folder, "pipe")
+os.mkfifo(pipe)
+try:
+    program.write(pipe, os.path.join(folder, "other"))
+    raise SystemExit("a pipe was written")
+except ValueError as error:
+    assert "not a regular file" in str(error), error
+assert sorted(os.listdir(folder)) == sorted([*before, "pipe"])

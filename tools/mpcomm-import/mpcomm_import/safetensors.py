@@ -71,9 +71,11 @@ def save(path, tensors, metadata=None):
 def write_files(files):
     """`write(file)` for each (path, write): all to temporary names first, then
     renamed; on an error none of the paths is touched and nothing else left.
-    ValueError where two of them are one file."""
+    ValueError where two of them are one file, or one is no regular file."""
     staged, seen = [], {}
     for path, _ in files:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ValueError(f"{os.fspath(path)}: cannot write: not a regular file")
         first = seen.setdefault(os.path.realpath(path), path)
         if first is not path:
             raise ValueError(f"{os.fspath(path)}: two outputs go to this file")

@@ -408,6 +408,20 @@ TEST_F(WindowTest, Plans) {
     describe(kind, MPRT_F32, convolutions[1], First);
     EXPECT_STREQ(*window.describePlan(desc), library ? "oneDNN" : "built-in");
   }
+  // 64 positions for 32 channels: the gradient of a 16-bit filter alone.
+  Geometry twice = convolutions[1];
+  twice.batch = 4;
+  for (uint8_t kind = MPRT_CONVOLUTION; kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+       ++kind)
+    for (uint8_t type : {MPRT_F32, MPRT_BF16}) {
+      describe(kind, type, twice, Last);
+      bool product = kind == MPRT_CONVOLUTION_FILTER_GRAD && type == MPRT_BF16;
+      EXPECT_STREQ(*window.describePlan(desc), product   ? "product"
+                                               : library ? "oneDNN"
+                                               : type == MPRT_BF16
+                                                   ? "converted"
+                                                   : "built-in");
+    }
   describe(MPRT_MAX_POOL_GRAD, MPRT_BF16, pools[0], Last);
   EXPECT_STREQ(*window.describePlan(desc), "built-in");
 }

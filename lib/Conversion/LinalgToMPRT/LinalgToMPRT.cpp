@@ -67,9 +67,8 @@ static Value offsetBuffer(OpBuilder &builder, Location loc, Value buffer,
 }
 
 LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
-  FailureOr<linalg::ContractionDimensions> kinds =
-      linalg::inferContractionDims(op);
-  if (failed(kinds) && !isa<linalg::ContractOp>(op))
+  // By what it computes, too, not by its indices alone.
+  if (!isa<linalg::ContractOp>(op) && !linalg::isaContractionOpInterface(op))
     return op->emitOpError("is no contraction: it should be in a kernel");
   SmallVector<int64_t> sizes = op.getStaticLoopRanges();
   if (llvm::is_contained(sizes, ShapedType::kDynamic))

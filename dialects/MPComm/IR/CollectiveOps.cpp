@@ -9,6 +9,7 @@
 #include "InferError.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -55,6 +56,52 @@ std::optional<int64_t> MeshOp::getAxisSize(StringRef name) {
     if (cast<StringAttr>(axis).getValue() == name)
       return size;
   return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// ProgramOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ProgramOp::verify() {
+  if (getFunctions().empty()) // program C2
+    return emitOpError("expects at least one function");
+  return detail::verifyAxes(*this, getAxes()); // program C1
+}
+
+LogicalResult ProgramOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr());
+  if (!mesh)
+    return emitOpError() << "names " << getMeshAttr()
+                         << ", which is not an mpcomm.mesh";
+  int64_t ranks = 1;
+  for (Attribute axis : getAxes()) {
+    std::optional<int64_t> size =
+        mesh.getAxisSize(cast<StringAttr>(axis).getValue());
+    if (!size) // program C1
+      return emitOpError() << "names axis " << axis << ", which mesh "
+                           << getMeshAttr() << " does not have";
+    ranks *= *size;
+  }
+  if (static_cast<int64_t>(getFunctions().size()) != ranks) // program C2
+    return emitOpError() << "has " << getFunctions().size()
+                         << " functions, expected " << ranks
+                         << ", one for each rank along its axes";
+  llvm::SmallPtrSet<Attribute, 8> seen;
+  for (auto other : (*this)->getParentOfType<ModuleOp>().getOps<ProgramOp>())
+    if (other != *this)
+      seen.insert_range(other.getFunctions());
+  for (Attribute name : getFunctions()) { // program C3
+    auto symbol = cast<FlatSymbolRefAttr>(name);
+    auto function =
+        symbols.lookupNearestSymbolFrom<FunctionOpInterface>(*this, symbol);
+    if (!function || !function.isPublic())
+      return emitOpError() << "runs " << symbol
+                           << ", which is not a public function";
+    if (seen.contains(name))
+      return emitOpError() << "runs " << symbol
+                           << ", which another program runs too";
+  }
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -58,6 +58,51 @@ def MPComm_MeshOp : MPComm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
   let hasVerifier = 1;
 }
 
+def MPComm_ProgramOp : MPComm_Op<"program", [
+    Symbol, HasParent<"::mlir::ModuleOp">,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "which function each rank runs";
+  let description = [{
+    Ranks with coordinate i on the axes, counted row-major over them in the
+    order given, run function i. Ranks that differ in other axes only run the
+    same one. The program's name is what users ask for: `train_step`,
+    `evaluate`.
+
+    Example: two stages of a pipeline
+    ```mlir
+    module {
+      mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+      mpcomm.program @train_step on @mesh axes ["pp"] runs [@train_step.stage0, @train_step.stage1]
+      func.func @train_step.stage0() { return }
+      func.func @train_step.stage1() { return }
+    }
+    ```
+
+    Constraints:
+    - C1: the axes are not empty, differ, and belong to the mesh.
+    - C2: there are as many functions as ranks along the axes.
+    - C3: each symbol is a public function of the module, and no function is
+      run by two programs.
+
+    Made by hand or by `mpcomm-schedule-pipeline`; stays to the end.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes,
+                       TypedArrayAttrBase<FlatSymbolRefAttr,
+                                          "functions">:$functions);
+  let assemblyFormat = [{
+    $sym_name `on` $mesh `axes` $axes `runs` $functions attr-dict
+  }];
+  let extraClassDeclaration = [{
+    /// The function of a program.
+    ::llvm::StringRef getFunctionName(unsigned index) {
+      return ::llvm::cast<::mlir::FlatSymbolRefAttr>(getFunctions()[index])
+          .getValue();
+    }
+  }];
+  let hasVerifier = 1;
+}
+
 class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
     : MPComm_Op<mnemonic, !listconcat(traits, [
           MemoryEffects<[MemWrite<MPComm_CommunicatorResource>]>,
@@ -328,49 +373,57 @@ def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
 def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
   let summary = "gives a value to one rank of the group";
   let description = [{
-    Pairs with the `mpcomm.recv` of that rank: the n-th send to a rank meets
-    the n-th receive from it.
+    Pairs with the `mpcomm.recv` of that rank: the n-th send to a rank on a
+    channel meets the n-th receive from it. Ops on different channels of a group
+    do not wait for one another.
 
     Example:
     ```mlir
     mpcomm.send(%x) on @mesh axes ["pp"] to = 1 : tensor<4xf32>
+    mpcomm.send(%x) on @mesh axes ["pp"] to = 1 channel = 2 : tensor<4xf32>
     ```
 
     Constraints:
     - C1: `to` is a rank of the group.
     - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the channel is not negative and fits 16 bits.
 
     Gone by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrArrayAttr:$axes, I64Attr:$to);
+                       StrArrayAttr:$axes, I64Attr:$to,
+                       DefaultValuedAttr<I64Attr, "0">:$channel);
   let assemblyFormat = [{
-    `(` $input `)` `on` $mesh `axes` $axes `to` `=` $to attr-dict `:`
-    type($input)
+    `(` $input `)` `on` $mesh `axes` $axes `to` `=` $to
+    (`channel` `=` $channel^)? attr-dict `:` type($input)
   }];
 }
 
 def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
   let summary = "takes a value from one rank of the group";
   let description = [{
-    Pairs with the `mpcomm.send` of that rank.
+    Pairs with the `mpcomm.send` of that rank on the same channel.
 
     Example:
     ```mlir
     %r = mpcomm.recv on @mesh axes ["pp"] from = 0 : tensor<4xf32>
+    %c = mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 2 : tensor<4xf32>
     ```
 
     Constraints:
     - C1: `from` is a rank of the group.
     - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the channel is not negative and fits 16 bits.
 
     Gone by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
-                       I64Attr:$from);
+                       I64Attr:$from,
+                       DefaultValuedAttr<I64Attr, "0">:$channel);
   let results = (outs MPComm_Tensor:$result);
   let assemblyFormat = [{
-    `on` $mesh `axes` $axes `from` `=` $from attr-dict `:` type($result)
+    `on` $mesh `axes` $axes `from` `=` $from (`channel` `=` $channel^)?
+    attr-dict `:` type($result)
   }];
 }
 

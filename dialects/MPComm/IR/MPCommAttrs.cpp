@@ -177,6 +177,23 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
              << "' to be an i64 of at least -1, got " << attr.getValue();
     return success();
   }
+  if (attr.getName() == kStageAttr) {
+    auto stage = dyn_cast<IntegerAttr>(attr.getValue());
+    if (!stage || !stage.getType().isSignlessInteger(64) ||
+        stage.getInt() < 0 || stage.getInt() > INT16_MAX)
+      return op->emitOpError()
+             << "expects '" << kStageAttr << "' to be an i64 from 0 to "
+             << INT16_MAX << ", got " << attr.getValue();
+    return success();
+  }
+  if (attr.getName() == kTagAttr) {
+    auto tag = dyn_cast<StringAttr>(attr.getValue());
+    if (!tag || tag.empty())
+      return op->emitOpError() << "expects '" << kTagAttr
+                               << "' to be a non-empty string, got "
+                               << attr.getValue();
+    return success();
+  }
   if (attr.getName() != getClusterAttrName())
     return success();
   if (!isa<ModuleOp>(op))

@@ -37,6 +37,13 @@ def MPComm_Dialect : Dialect {
       lie in [lo, hi);
     - `mpcomm.targets`: the batch argument that holds this output's labels.
 
+    On an op:
+    - `mpcomm.stage = N`: the stage of a pipeline that it is in, or has to be
+      in, counted along the data;
+    - `mpcomm.tag = "F0.1"`, of a collective: what it carries, the same for all
+      ranks that take part. Of one group and channel, collectives that meet have
+      the same tag or none.
+
     On a module, `mpcomm.cluster` says what it is compiled for
     (`#mpcomm.cluster<…>`).
   }];

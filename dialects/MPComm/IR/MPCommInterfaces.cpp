@@ -98,6 +98,11 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
   auto collective = cast<CollectiveOpInterface>(op);
   if (failed(verifyAxes(op, collective.getAxesAttr())))
     return failure();
+  int64_t channel = collective.getChannel();
+  if (channel < 0 || channel > UINT16_MAX) // send C3, recv C3
+    return op->emitOpError()
+           << "expects a channel from 0 to " << UINT16_MAX << ", got "
+           << channel;
   Type wire = collective.getWireType();
   Type accumulate = collective.getAccumulateType();
   for (auto [type, name] :

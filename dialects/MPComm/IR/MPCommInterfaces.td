@@ -80,6 +80,10 @@ def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       operands' own.}],
       "::mlir::Type", "getAccumulateType", (ins), [{}],
       [{ return ::mlir::Type(); }]>,
+    InterfaceMethod<[{Which of the group's communicators: collectives of one
+      meet in the order in which they start, those of several do not wait for
+      one another.}],
+      "int64_t", "getChannel", (ins), [{}], [{ return 0; }]>,
     InterfaceMethod<"Bytes of payload that this rank contributes or receives.",
       "int64_t", "getPayloadBytes", (ins), [{}],
       [{ return ::mpcomm::detail::countPayloadBytes($_op); }]>,

@@ -360,6 +360,15 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
   StringRef name = attr.getName();
   if (name == kCommunicatorsAttr)
     return verifyCommunicators(op, attr);
+  if (name == kChannelsAttr) {
+    auto channels = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+    if (!isa<ModuleOp>(op) || !channels ||
+        llvm::any_of(channels.asArrayRef(),
+                     [](int64_t c) { return c < 0 || c > UINT16_MAX; }))
+      return emitAttrError(op, attr,
+                           "an array of i64 from 0 to 65535, on a module");
+    return success();
+  }
   if (name == kResultsAttr)
     return verifyResults(op, attr);
   if (name == kMeshAttr) {

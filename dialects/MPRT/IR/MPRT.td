@@ -31,6 +31,8 @@ def MPRT_Dialect : Dialect {
     Attributes that the dialect gives a meaning on other ops:
     - `mprt.communicators`, on a module: for each communicator, the list of mesh
       axes that it spans;
+    - `mprt.channels`, on a module: the channel of each of these communicators,
+      which tells those of the same axes apart (all 0 where it is missing);
     - `mprt.mesh`, on a module: the mesh of those axes;
     - `mprt.results`, on a function on buffers: a dictionary for each result of
       the step, with its `type`, its `argument` (-1: a further argument that

@@ -398,6 +398,32 @@ func.func @send_c2_twice(%x: tensor<8x4xf32>) {
 // -----
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @send_c3(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a channel from 0 to 65535, got -1}}
+  mpcomm.send(%x) on @mesh axes ["pp"] to = 0 channel = -1 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @tag(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects 'mpcomm.tag' to be a non-empty string, got ""}}
+  mpcomm.send(%x) on @mesh axes ["pp"] to = 0 {mpcomm.tag = ""} : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @stage(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects 'mpcomm.stage' to be an i64 from 0 to 32767, got -1 : i64}}
+  %0 = mpcomm.transpose %x, dims = [1, 0] {mpcomm.stage = -1 : i64} : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @recv_c1() {
   // expected-error @below {{expects 'from' to be one of the 2 ranks of the group, got 2}}
   %0 = mpcomm.recv on @mesh axes ["dp"] from = 2 : tensor<8x4xf32>
@@ -419,6 +445,15 @@ mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @recv_c2_twice() {
   // expected-error @below {{names mesh axis "dp" twice}}
   %0 = mpcomm.recv on @mesh axes ["dp", "dp"] from = 0 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @recv_c3() {
+  // expected-error @below {{expects a channel from 0 to 65535, got 65536}}
+  %0 = mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 65536 : tensor<8x4xf32>
   return
 }
 
@@ -533,3 +568,61 @@ func.func @yield_parent() {
   // expected-error @below {{expects parent op 'mpcomm.async'}}
   mpcomm.yield
 }
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @program_c1() {
+  return
+}
+// expected-error @below {{names axis "tp", which mesh @mesh does not have}}
+mpcomm.program @train_step on @mesh axes ["tp"] runs [@program_c1]
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @program_c1_twice() {
+  return
+}
+// expected-error @below {{names mesh axis "pp" twice}}
+mpcomm.program @train_step on @mesh axes ["pp", "pp"] runs [@program_c1_twice]
+
+// -----
+
+func.func @program_c1_mesh() {
+  return
+}
+// expected-error @below {{names @mesh, which is not an mpcomm.mesh}}
+mpcomm.program @train_step on @mesh axes ["pp"] runs [@program_c1_mesh]
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @program_c2() {
+  return
+}
+// expected-error @below {{has 1 functions, expected 4, one for each rank along its axes}}
+mpcomm.program @train_step on @mesh axes ["pp", "dp"] runs [@program_c2]
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+// expected-error @below {{expects at least one function}}
+mpcomm.program @program_c2_none on @mesh axes ["pp", "dp"] runs []
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func private @program_c3()
+// expected-error @below {{runs @program_c3, which is not a public function}}
+mpcomm.program @train_step on @mesh axes ["pp"] runs [@program_c3, @program_c3]
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @program_c3_shared() {
+  return
+}
+// expected-error @below {{runs @program_c3_shared, which another program runs too}}
+mpcomm.program @evaluate on @mesh axes ["pp"] runs [@program_c3_shared, @program_c3_shared]
+mpcomm.program @train_step on @mesh axes ["pp"] runs [@program_c3_shared, @program_c3_shared]

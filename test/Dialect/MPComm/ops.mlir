@@ -8,6 +8,19 @@
 // CHECK: mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 
+// CHECK: mpcomm.program @step on @mesh axes ["pp"] runs [@stage0, @stage1]
+mpcomm.program @step on @mesh axes ["pp"] runs [@stage0, @stage1]
+// CHECK: mpcomm.send(%{{.*}}) on @mesh axes ["pp"] to = 1 channel = 2 {mpcomm.tag = "F0.e0"} : tensor<4xf32>
+func.func @stage0(%x: tensor<4xf32>) {
+  mpcomm.send(%x) on @mesh axes ["pp"] to = 1 channel = 2 {mpcomm.tag = "F0.e0"} : tensor<4xf32>
+  return
+}
+// CHECK: mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 2 {mpcomm.tag = "F0.e0"} : tensor<4xf32>
+func.func @stage1() -> tensor<4xf32> {
+  %0 = mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 2 {mpcomm.tag = "F0.e0"} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
 // CHECK-LABEL: func.func private @roles
 // CHECK-SAME: mpcomm.donated = 1 : i64, mpcomm.name = "w", mpcomm.role = #mpcomm.role<parameter>
 // CHECK-SAME: mpcomm.role = #mpcomm.role<optimizer_state>

@@ -43,6 +43,8 @@ inline constexpr llvm::StringLiteral kDefaultAttr = "mpcomm.default";
 inline constexpr llvm::StringLiteral kCopyOfAttr = "mpcomm.copy_of";
 inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
 inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
+inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
+inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 
 /// Marks a loop that adds rows of one tensor to rows of another, and the kernel
 /// made of it: the index whose rows are left out, or -1.

@@ -32,6 +32,7 @@ inline constexpr llvm::StringLiteral kKernelAttr = "mpcomm.kernel";
 
 /// Attributes of Form 5, which MPRT.td explains.
 inline constexpr llvm::StringLiteral kCommunicatorsAttr = "mprt.communicators";
+inline constexpr llvm::StringLiteral kChannelsAttr = "mprt.channels";
 inline constexpr llvm::StringLiteral kMeshAttr = "mprt.mesh";
 inline constexpr llvm::StringLiteral kResultsAttr = "mprt.results";
 inline constexpr llvm::StringLiteral kUpdateAttr = "mprt.update";

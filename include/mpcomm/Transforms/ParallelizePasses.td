@@ -197,4 +197,150 @@ def AccumulateGradientsPass
                            "::mpcomm::MPCommDialect"];
 }
 
+def PartitionPipelinePass
+    : Pass<"mpcomm-partition-pipeline", "::mlir::ModuleOp"> {
+  let summary = "Says for each op of a step which pipeline stage it is in";
+  let description = [{
+    Tells the forward from the backward pass of `@train_step` by what the loss
+    depends on, and cuts the forward pass, in its order, into stages: so that
+    the slowest stage, with the backward ops that go with it, is as fast as can
+    be; among equals, so that the fewest bytes cross boundaries. This is solved
+    exactly. Each backward op goes to the stage that keeps what it reads. Ops
+    carry their stage as `mpcomm.stage`; `mpcomm-schedule-pipeline` makes the
+    programs.
+
+    What a user says is kept to: `mpcomm.stage` on an op of the forward pass,
+    and `boundaries`, of which `h.3.*=1` puts what reads parameters of such
+    names into stage 1. A parameter that ops of several stages read is held by
+    each of them.
+
+    Movement and widening of one value, and what does not depend on the batch,
+    has no stage: it is made where it is needed.
+
+    Assumes: Form 1 or 3, with a loss.
+
+    Guarantees: the same form; nothing but attributes changes. It is an error if
+    there is no cut with as many stages as asked for (fewer ops, given stages
+    that contradict each other, too little memory), and if a stage has no
+    parameters.
+
+    Numerics: exact.
+
+    Example: with `stages=2`
+    ```mlir
+    %h = mpcomm.dot_general %x, %w0, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+    %y = mpcomm.dot_general %h, %w1, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+    ```
+    becomes
+    ```mlir
+    %h = mpcomm.dot_general %x, %w0, contracting_dims = [1] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+    %y = mpcomm.dot_general %h, %w1, contracting_dims = [1] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+    ```
+
+    Counts (analysis remarks): `Partitioned` with stages, forward ops,
+    microseconds of the slowest stage and the least there can be, balance
+    (slowest over mean), what binds it (compute, transfer, memory, constraint),
+    bytes that cross boundaries, the greatest peak, tied parameters; `Stage`,
+    for each, with its ops, microseconds and bytes.
+  }];
+  let options = [
+    Option<"stages", "stages", "int64_t", "1",
+           "Stages, those of all chunks of a rank counted">,
+    Option<"microBatches", "micro-batches", "int64_t", "1",
+           "Micro-batches of a step: how many may be under way in a stage">,
+    Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
+    ListOption<"boundaries", "boundaries", "std::string",
+               "Stages of ops by names of parameters: PATTERN=STAGE,...">,
+    Option<"memoryBytes", "memory-bytes", "int64_t", "0",
+           "Most bytes of a stage; 0: no limit">,
+    Option<"tolerance", "tolerance", "double", "0.0",
+           "Share by which the slowest stage may be slower where that saves "
+           "bytes at boundaries">,
+    MPComm_ClusterOption,
+    MPComm_ProfileOption
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def SchedulePipelinePass
+    : Pass<"mpcomm-schedule-pipeline", "::mlir::ModuleOp"> {
+  let summary = "Makes of a step in stages the program of each rank of a "
+                "pipeline";
+  let description = [{
+    A step takes `micro-batches` batches. What a stage does with one of them
+    becomes private functions, its forward and its backward pass (in two, where
+    the schedule says so: gradients of inputs, and of weights); a rank's program
+    calls them in the order of a schedule. Activations and their gradients
+    travel by asynchronous sends and receives, a channel for each edge and
+    direction; the receives of an action start as the one ahead of it begins. A
+    program of the module, `mpcomm.program`, says which function each rank runs.
+    The mesh gets the axis, as its first.
+
+    Gradients are added up over the micro-batches, divided as
+    `mpcomm-accumulate-gradients` does, and reduced and applied once. Of a
+    parameter that several ranks hold, each rank's gradients are exchanged and
+    added up in the order of ranks: copies stay alike. What all gradients have
+    in common, that one is not finite, and their norm, is that of all stages.
+    The loss is known to all ranks. `@evaluate` is cut along.
+
+    Schedules: gpipe, 1f1b, interleaved (1F1B), zb-h1 and zb-v, as in
+    docs/Design/PipelineSchedules.md; auto chooses by the cost model, or
+    searches for a better order; a file gives one in the textual form of that
+    page, which is verified first.
+
+    Assumes: Form 1 or 3 in which the ops of `@train_step` carry
+    `mpcomm.stage`, as `mpcomm-partition-pipeline` leaves it; gradients and the
+    loss are means over the samples of a micro-batch.
+
+    Guarantees: Form 3, with asynchronous sends and receives. It is an error if
+    a schedule does not fit, if there are fewer micro-batches than ranks, if a
+    gradient would travel up the stages, or if the step has results other than a
+    loss and state.
+
+    Numerics: reassociating: the mean of a whole batch is the mean of the means
+    of its parts, and a tied parameter's gradient is the sum of those of its
+    uses.
+
+    Example: with `ranks=2 micro-batches=4 schedule=1f1b`
+    ```mlir
+    func.func @train_step(%w0: tensor<4x4xf32>, %w1: tensor<4x4xf32>, %x: tensor<8x4xf32>, ...)
+    ```
+    becomes
+    ```mlir
+    mpcomm.program @train_step on @mesh axes ["pp"] runs [@train_step.rank0, @train_step.rank1]
+    func.func private @train_step.stage0.forward(%w0: tensor<4x4xf32>, %x: tensor<8x4xf32>, ...)
+    func.func private @train_step.stage0.backward(...)
+    func.func @train_step.rank0(%w0: tensor<4x4xf32>, %x: tensor<32x4xf32>, ...)
+      %h = call @train_step.stage0.forward(%w0, <samples 0 to 7>)
+      %f = mpcomm.async { mpcomm.send(%h) on @mesh axes ["pp"] to = 1 channel = 1 {mpcomm.tag = "F0.e0.v0"} : tensor<8x4xf32> ... }
+      ...
+    ```
+
+    Counts (analysis remarks): `Pipelined` with ranks, stages, micro-batches,
+    channels, buffers of a channel, bytes that a step sends, microseconds and
+    bubble share by the cost model; `Chosen` for schedule=auto, with the lower
+    bound and whether it is proven that none is faster.
+  }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1", "Ranks of the pipeline">,
+    Option<"microBatches", "micro-batches", "int64_t", "1",
+           "Micro-batches of a step">,
+    Option<"schedule", "schedule", "std::string", "\"1f1b\"",
+           "auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v">,
+    Option<"scheduleFile", "schedule-file", "std::string", "\"\"",
+           "File with a schedule, which takes the place of `schedule`">,
+    Option<"axis", "axis", "std::string", "\"pp\"",
+           "Mesh axis of the pipeline's ranks">,
+    Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
+    Option<"memoryBytes", "memory-bytes", "int64_t", "0",
+           "Most bytes of activations of a rank (auto); 0: no limit">,
+    MPComm_ClusterOption,
+    MPComm_ProfileOption
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 #endif // MPCOMM_TRANSFORMS_PARALLELIZEPASSES

@@ -142,3 +142,35 @@ func.func @train_step(
   %k1 = arith.addi %k, %one : tensor<i64>
   return %loss, %a, %t, %k1 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>
 }
+
+// -----
+
+// The scale of an 8-bit operand is updated once, from the greatest magnitude in
+// any micro-batch, whether ranks then meet over it or not.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-NOT: mpcomm.update_fp8_scale
+// CHECK: arith.maximumf
+// CHECK-LABEL: func.func @train_step(
+// CHECK-SAME: %[[H:[a-z0-9]+]]: tensor<4xf32>
+// CHECK-SAME: %[[S:[a-z0-9]+]]: tensor<f32>
+// CHECK: %[[A:.*]] = arith.maximumf
+// CHECK: %[[H1:.*]], %[[S1:.*]] = mpcomm.update_fp8_scale %[[H]], %[[S]], %[[A]]
+// CHECK-NOT: mpcomm.update_fp8_scale
+// CHECK: return %{{.*}}, %[[H1]], %[[S1]]
+func.func @train_step(
+    %h: tensor<4xf32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "x.fp8.amax_history", mpcomm.donated = 1 : i64},
+    %s: tensor<f32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "x.fp8.scale", mpcomm.donated = 2 : i64},
+    %x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "x.fp8.amax_history"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "x.fp8.scale"}) {
+  %b = mpcomm.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<8xf32>
+  %q = arith.mulf %x, %b : tensor<8xf32>
+  %loss = mpcomm.reduce sum %q, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  %m = math.absf %x : tensor<8xf32>
+  %a = mpcomm.reduce max %m, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  %h1, %s1 = mpcomm.update_fp8_scale %h, %s, %a, format = f8E4M3FN, margin = 0
+      : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  return %loss, %h1, %s1 : tensor<f32>, tensor<4xf32>, tensor<f32>
+}

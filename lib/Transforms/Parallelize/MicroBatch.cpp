@@ -1,0 +1,312 @@
+//===- MicroBatch.cpp - what a step does with a part of its batch ---------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Parallelize/MicroBatch.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+//===----------------------------------------------------------------------===//
+// What is added up
+//===----------------------------------------------------------------------===//
+
+RankedTensorType MicroBatchSum::getTotalType() const {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getElementTypeBitWidth() >= 32)
+    return type;
+  return type.clone(Float32Type::get(type.getContext()));
+}
+
+Value MicroBatchSum::makeStart(OpBuilder &builder, Location loc) const {
+  RankedTensorType type = getTotalType();
+  auto element = cast<FloatType>(type.getElementType());
+  const llvm::fltSemantics &format = element.getFloatSemantics();
+  Attribute start = builder.getFloatAttr(
+      element, isMaximum ? APFloat::getInf(format, /*Negative=*/true)
+                         : APFloat::getZero(format));
+  auto scalar = arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(type.clone(ArrayRef<int64_t>()), start));
+  return BroadcastInDimOp::create(builder, loc, type, scalar,
+                                  ArrayRef<int64_t>());
+}
+
+Value MicroBatchSum::combine(OpBuilder &builder, Value total,
+                             Value more) const {
+  if (isMaximum)
+    return arith::MaximumFOp::create(builder, more.getLoc(), total, more);
+  return arith::AddFOp::create(builder, more.getLoc(), total, more);
+}
+
+//===----------------------------------------------------------------------===//
+// What a micro-batch is
+//===----------------------------------------------------------------------===//
+
+/// The terminator counts as an op of the tail: what it returns leaves the
+/// micro-batch. Scales of 8-bit operands are those of a step, whatever it is
+/// cut into: they are updated once.
+void MicroBatch::findTail() {
+  for (Operation &op : *body) {
+    bool ends = isa<OptimizerOpInterface, CollectiveOpInterface, AsyncOp,
+                    UpdateFp8ScaleOp>(op) ||
+                op.hasTrait<OpTrait::IsTerminator>();
+    for (Value operand : op.getOperands())
+      if (Operation *def = operand.getDefiningOp())
+        ends |= tail.contains(def);
+    if (op.getNumRegions())
+      op.walk([&](Operation *nested) {
+        ends |= isa<CollectiveOpInterface>(nested);
+        for (Value operand : nested->getOperands())
+          if (Operation *def = operand.getDefiningOp())
+            ends |= tail.contains(def);
+      });
+    if (ends)
+      tail.insert(&op);
+  }
+}
+
+/// A batch that is used behind the first collective belongs to a forward or
+/// backward pass that communicates, which a micro-batch cannot.
+LogicalResult MicroBatch::checkBatch() {
+  for (BlockArgument argument : body->getArguments()) {
+    std::optional<Role> role = getArgumentRole(step, argument.getArgNumber());
+    if (role != Role::Batch && role != Role::Rng)
+      continue;
+    std::string what = describeArgument(step, argument.getArgNumber());
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (role == Role::Rng) {
+      if (!type || !type.hasStaticShape() ||
+          !isa<IntegerType>(type.getElementType()))
+        return step.emitOpError()
+               << "has " << what << " of type " << argument.getType()
+               << ", expected a ranked tensor of integers of static shape, to "
+                  "make a seed of each micro-batch";
+      seeds.push_back(argument);
+      continue;
+    }
+    batches.push_back(argument);
+    if (!type || !type.hasStaticShape() || type.getRank() == 0)
+      return step.emitOpError()
+             << "has " << what << " of type " << argument.getType()
+             << ", expected a ranked tensor of static shape with samples along "
+                "its first dimension";
+    if (type.getDimSize(0) > INT64_MAX / count)
+      return step.emitOpError() << "has " << what << " of "
+                                << type.getDimSize(0) << " samples, too many "
+                                << "for " << count << " micro-batches";
+    for (Operation *user : argument.getUsers())
+      if (isTail(body->findAncestorOpInBlock(*user))) {
+        InFlightDiagnostic diag = step.emitOpError()
+                                  << "needs " << what
+                                  << " behind a collective or an update, "
+                                     "expected all of the forward and backward "
+                                     "pass in front of them";
+        diag.attachNote(user->getLoc()) << "it is used here";
+        return diag;
+      }
+  }
+  if (batches.empty())
+    return step.emitOpError("has no argument of role batch to cut into "
+                            "micro-batches");
+  return success();
+}
+
+void MicroBatch::findVarying() {
+  varying.insert(batches.begin(), batches.end());
+  varying.insert(seeds.begin(), seeds.end());
+  for (Operation &op : *body) {
+    bool varies = false;
+    op.walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands())
+        varies |= varying.contains(operand);
+    });
+    if (varies)
+      varying.insert(op.getResults().begin(), op.getResults().end());
+  }
+}
+
+/// State that a micro-batch computes without an update: running statistics. It
+/// may be reduced behind the micro-batch.
+LogicalResult MicroBatch::findState() {
+  auto exit = cast<func::ReturnOp>(body->getTerminator());
+  for (OpOperand &use : exit->getOpOperands()) {
+    unsigned index = use.getOperandNumber();
+    std::optional<Role> role = getResultRole(step, index);
+    if (!role || !isStateRole(*role))
+      continue;
+    Value value = use.get();
+    for (auto reduce = value.getDefiningOp<AllReduceOp>();
+         reduce && reduce.getReduction() != Reduction::Max;
+         reduce = value.getDefiningOp<AllReduceOp>())
+      value = reduce.getInputs()[cast<OpResult>(value).getResultNumber()];
+    Operation *def = value.getDefiningOp();
+    if (!def || isTail(def) || sumOf.contains(value))
+      continue;
+    // What counts steps, not batches, an update of it does once.
+    if (role != Role::Buffer && !varying.contains(value))
+      continue;
+    auto *argument = llvm::find_if(body->getArguments(), [&](BlockArgument a) {
+      return getDonation(step, a.getArgNumber()) == int64_t(index);
+    });
+    if (argument == body->getArguments().end())
+      return step.emitOpError()
+             << "makes " << describeResult(step, index)
+             << " in the micro-batch, expected an argument that donates its "
+                "buffer to it, to hand it to the next";
+    if (argument->getType() != value.getType())
+      return step.emitOpError()
+             << "makes " << describeResult(step, index) << " of type "
+             << value.getType() << " in the micro-batch, expected that of "
+             << describeArgument(step, argument->getArgNumber())
+             << ", which it takes the place of";
+    states.push_back({*argument, value});
+  }
+  return success();
+}
+
+/// The mean over the micro-batches takes the place of `use`.
+LogicalResult MicroBatch::addSum(OpOperand &use) {
+  Value value = use.get();
+  auto [known, isNew] = sumOf.try_emplace(value, sums.size());
+  if (!isNew) {
+    sums[known->second].uses.push_back(&use);
+    return success();
+  }
+  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner());
+      reduce && reduce.getReduction() != Reduction::Sum &&
+      reduce.getReduction() != Reduction::Mean &&
+      reduce.getReduction() != Reduction::Max)
+    return reduce.emitOpError("reduces a value of the micro-batch, expected a "
+                              "sum, a mean or a maximum");
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || !isa<FloatType>(type.getElementType()))
+    return use.getOwner()->emitOpError()
+           << "uses a value of type " << value.getType()
+           << " of the micro-batch, expected floats of static shape, of which "
+              "there is a mean";
+  MicroBatchSum sum;
+  sum.value = value;
+  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner()))
+    sum.isMaximum = reduce.getReduction() == Reduction::Max;
+  else
+    sum.isMaximum = isa<UpdateFp8ScaleOp>(use.getOwner());
+  if (auto narrow = value.getDefiningOp<arith::TruncFOp>()) {
+    sum.narrowed = narrow;
+    sum.value = narrow.getIn();
+  }
+  sum.uses.push_back(&use);
+  sums.push_back(std::move(sum));
+  return success();
+}
+
+LogicalResult MicroBatch::findSums() {
+  llvm::DenseSet<Value> isState;
+  for (const MicroBatchState &state : states)
+    isState.insert(state.after);
+  for (Operation &op : *body) {
+    if (!isTail(&op))
+      continue;
+    for (OpOperand &use : op.getOpOperands()) {
+      Operation *def = use.get().getDefiningOp();
+      if (!def || isTail(def) || isState.contains(use.get()))
+        continue;
+      if (!varying.contains(use.get())) // alike for all micro-batches
+        continue;
+      if (isa<func::ReturnOp>(op)) {
+        unsigned index = use.getOperandNumber();
+        if (getResultRole(step, index) != Role::Loss)
+          return step.emitOpError()
+                 << "makes " << describeResult(step, index)
+                 << " in the micro-batch, expected a loss or state there";
+      }
+      if (failed(addSum(use)))
+        return failure();
+    }
+  }
+  return success();
+}
+
+FailureOr<MicroBatch> MicroBatch::get(func::FuncOp step, int64_t count) {
+  if (!step.getFunctionBody().hasOneBlock() ||
+      !isa<func::ReturnOp>(step.getFunctionBody().front().getTerminator()))
+    return step.emitOpError("expects a body of one block that returns");
+  MicroBatch found(step, count);
+  found.findTail();
+  if (failed(found.checkBatch()))
+    return failure();
+  found.findVarying();
+  if (failed(found.findState()) || failed(found.findSums()))
+    return failure();
+  return found;
+}
+
+//===----------------------------------------------------------------------===//
+// What each micro-batch takes
+//===----------------------------------------------------------------------===//
+
+Value mpcomm::sliceMicroBatch(OpBuilder &builder, Value batch, int64_t index,
+                              int64_t count) {
+  auto type = cast<RankedTensorType>(batch.getType());
+  int64_t samples = type.getDimSize(0) / count;
+  SmallVector<int64_t> starts(type.getRank(), 0), limits(type.getShape()),
+      strides(type.getRank(), 1), shape(type.getShape());
+  starts[0] = index * samples;
+  limits[0] = starts[0] + samples;
+  shape[0] = samples;
+  return SliceOp::create(builder, batch.getLoc(), type.clone(shape), batch,
+                         starts, limits, strides);
+}
+
+/// The words of a counter-based generator's key may be any.
+Value mpcomm::seedMicroBatch(OpBuilder &builder, Value seed, int64_t index) {
+  auto type = cast<RankedTensorType>(seed.getType());
+  if (index == 0)
+    return seed;
+  SmallVector<APInt> words(type.getNumElements(),
+                           APInt(type.getElementTypeBitWidth(), 0));
+  if (!words.empty())
+    words.back() = APInt(type.getElementTypeBitWidth(), index);
+  Value shift = arith::ConstantOp::create(builder, seed.getLoc(),
+                                          DenseElementsAttr::get(type, words));
+  return arith::AddIOp::create(builder, seed.getLoc(), seed, shift);
+}
+
+static Value divide(OpBuilder &builder, Location loc, Value total,
+                    int64_t count) {
+  if (count == 1)
+    return total;
+  auto type = cast<RankedTensorType>(total.getType());
+  Value share = arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(
+          type, builder.getFloatAttr(type.getElementType(), 1.0 / count)));
+  return arith::MulFOp::create(builder, loc, total, share);
+}
+
+void mpcomm::useMean(OpBuilder &builder, const MicroBatchSum &sum,
+                     ArrayRef<OpOperand *> uses, Value total, int64_t count) {
+  Location loc = total.getLoc();
+  Type type = sum.uses.front()->get().getType();
+  auto reduce = dyn_cast<AllReduceOp>(uses.front()->getOwner());
+  bool isLinear = reduce && !sum.isMaximum;
+  if (!sum.narrowed && uses.size() == 1 && isLinear &&
+      type == total.getType()) {
+    uses.front()->set(total);
+    Value reduced = reduce->getResult(uses.front()->getOperandNumber());
+    builder.setInsertionPointAfter(reduce);
+    Value mean = divide(builder, loc, reduced, count);
+    if (mean != reduced)
+      reduced.replaceAllUsesExcept(mean, mean.getDefiningOp());
+    return;
+  }
+  Value mean = sum.isMaximum ? total : divide(builder, loc, total, count);
+  mean = castFloat(builder, loc, mean, getElementTypeOrSelf(type));
+  for (OpOperand *use : uses)
+    use->set(mean);
+}

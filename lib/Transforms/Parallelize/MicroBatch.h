@@ -1,0 +1,97 @@
+//===- MicroBatch.h - what a step does with a part of its batch -*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A step is run on a part of its batch up to the first collective or update,
+// the tail; what the tail needs of that is added up over the parts. Here is
+// found what that is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_MICROBATCH_H
+#define MPCOMM_TRANSFORMS_PARALLELIZE_MICROBATCH_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace mpcomm {
+
+/// A value of the micro-batch that the tail needs as its mean, a gradient or
+/// the loss, or as its maximum.
+struct MicroBatchSum {
+  mlir::Value value; // what is added up
+  bool isMaximum = false;
+  /// The value is narrowed before it is used: here, from `value`.
+  mlir::arith::TruncFOp narrowed;
+  llvm::SmallVector<mlir::OpOperand *> uses; // in the tail
+
+  /// In which it is added up: f32 or wider.
+  mlir::RankedTensorType getTotalType() const;
+  /// What its total starts from.
+  mlir::Value makeStart(mlir::OpBuilder &builder, mlir::Location loc) const;
+  /// The total with one more value, which has its type.
+  mlir::Value combine(mlir::OpBuilder &builder, mlir::Value total,
+                      mlir::Value value) const;
+};
+
+/// State that each micro-batch takes from the one before.
+struct MicroBatchState {
+  mlir::BlockArgument before;
+  mlir::Value after;
+};
+
+struct MicroBatch {
+  /// Finds out about a step whose body is one block. Fails, with an error,
+  /// where a micro-batch would not stand for itself. Time: linear.
+  static mlir::FailureOr<MicroBatch> get(mlir::func::FuncOp step,
+                                         int64_t count);
+
+  bool isTail(mlir::Operation *op) const { return tail.contains(op); }
+
+  mlir::func::FuncOp step;
+  int64_t count = 1; ///< micro-batches of a step
+  llvm::SmallVector<mlir::BlockArgument> batches, seeds;
+  llvm::SmallVector<MicroBatchState> states;
+  llvm::SmallVector<MicroBatchSum> sums;
+
+private:
+  explicit MicroBatch(mlir::func::FuncOp step, int64_t count)
+      : step(step), count(count), body(&step.getFunctionBody().front()) {}
+  void findTail();
+  void findVarying();
+  mlir::LogicalResult checkBatch();
+  mlir::LogicalResult findState();
+  mlir::LogicalResult findSums();
+  mlir::LogicalResult addSum(mlir::OpOperand &use);
+
+  mlir::Block *body;
+  /// Collectives, updates, and what depends on them.
+  llvm::DenseSet<mlir::Operation *> tail;
+  /// What depends on the batch or on seeds.
+  llvm::DenseSet<mlir::Value> varying;
+  llvm::DenseMap<mlir::Value, unsigned> sumOf; // by the value that is used
+};
+
+/// Samples of micro-batch `index` of `count`, of a batch that has all of them.
+mlir::Value sliceMicroBatch(mlir::OpBuilder &builder, mlir::Value batch,
+                            int64_t index, int64_t count);
+/// A seed of its own for micro-batch `index`.
+mlir::Value seedMicroBatch(mlir::OpBuilder &builder, mlir::Value seed,
+                           int64_t index);
+/// Has `uses`, which stand for those of `sum` in the tail, take the mean of
+/// what `total` has added up over `count` micro-batches: divided behind a
+/// reduction in f32 that is the only use (what is summed then travels from
+/// where it was added up), else before.
+void useMean(mlir::OpBuilder &builder, const MicroBatchSum &sum,
+             llvm::ArrayRef<mlir::OpOperand *> uses, mlir::Value total,
+             int64_t count);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_TRANSFORMS_PARALLELIZE_MICROBATCH_H

@@ -1,0 +1,326 @@
+//===- SchedulePipeline.cpp - programs of a pipeline's ranks --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// From a step whose ops say which stage they are in, and a schedule, to one
+// program a rank.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/Model.h"
+#include "Parallelize/StageProgram.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Scheduling/PipelineScheduling.h"
+#include "mpcomm/Transforms/Passes.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_SCHEDULEPIPELINEPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-schedule-pipeline"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+struct SchedulePipeline
+    : public mpcomm::impl::SchedulePipelinePassBase<SchedulePipeline> {
+  using SchedulePipelinePassBase::SchedulePipelinePassBase;
+
+  void runOnOperation() override {
+    auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
+    if (!step || step.isExternal()) {
+      getOperation().emitError()
+          << "expected a function @" << kTrainStep << " with a body";
+      return signalPassFailure();
+    }
+    if (failed(schedulePipeline(step)))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult schedulePipeline(func::FuncOp step);
+  FailureOr<MeshOp> extendMesh(int64_t ranks);
+  FailureOr<PipelineSchedule> choose(StageParts &parts, int64_t ranks);
+  FailureOr<PipelineSchedule> readFile(int64_t ranks, int stages);
+  FailureOr<PipelineCandidate> measure(StageParts &parts,
+                                       const PipelineSchedule &shape);
+  void explain(func::FuncOp step, StageParts &parts,
+               const PipelineSchedule &schedule);
+  void addProgram(StringRef name, ArrayRef<func::FuncOp> functions,
+                  const PipelineMesh &mesh, func::FuncOp replaced);
+};
+
+} // namespace
+
+/// The pipeline's axis comes first: ranks of one stage are neighbours.
+FailureOr<MeshOp> SchedulePipeline::extendMesh(int64_t ranks) {
+  ModuleOp module = getOperation();
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  Operation *symbol = SymbolTable::lookupSymbolIn(module, mesh);
+  if (!symbol)
+    return MeshOp::create(builder, module.getLoc(), builder.getStringAttr(mesh),
+                          builder.getStrArrayAttr({StringRef(axis)}),
+                          builder.getDenseI64ArrayAttr({ranks}));
+  auto meshOp = dyn_cast<MeshOp>(symbol);
+  if (!meshOp)
+    return symbol->emitError() << "@" << mesh << " is not a mesh, expected "
+                               << "'mpcomm.mesh' or no such symbol";
+  if (std::optional<int64_t> present = meshOp.getAxisSize(axis)) {
+    if (*present != ranks)
+      return meshOp.emitError() << "has " << *present << " ranks along '"
+                                << axis << "', expected " << ranks;
+    return meshOp;
+  }
+  if (meshOp.getNumRanks() > INT32_MAX / ranks)
+    return meshOp.emitError() << "would have more ranks than 32 bits count "
+                              << "with " << ranks << " along '" << axis << "'";
+  SmallVector<Attribute> names{builder.getStringAttr(axis)};
+  SmallVector<int64_t> sizes{ranks};
+  llvm::append_range(names, meshOp.getAxisNames());
+  llvm::append_range(sizes, meshOp.getAxisSizes());
+  meshOp.setAxisNamesAttr(builder.getArrayAttr(names));
+  meshOp.setAxisSizes(sizes);
+  return meshOp;
+}
+
+FailureOr<PipelineSchedule> SchedulePipeline::readFile(int64_t ranks,
+                                                       int stages) {
+  auto fail = [&](const Twine &what) {
+    getOperation().emitError() << scheduleFile << ": " << what;
+    return failure();
+  };
+  auto file = llvm::MemoryBuffer::getFile(scheduleFile, /*IsText=*/true);
+  if (!file)
+    return fail(file.getError().message());
+  PipelineScheduleOr read = parsePipelineSchedule((*file)->getBuffer().str());
+  if (!read.error.empty())
+    return fail(read.error);
+  const PipelineSchedule &schedule = read.schedule;
+  if (schedule.stages != ranks || schedule.virtualStages() != stages)
+    return fail("schedules " + Twine(schedule.virtualStages()) + " stages on " +
+                Twine(schedule.stages) + " ranks, expected " + Twine(stages) +
+                " on " + Twine(ranks));
+  if (schedule.microbatches != microBatches)
+    return fail("schedules " + Twine(schedule.microbatches) +
+                " micro-batches, expected " + Twine(int64_t(microBatches)));
+  if (std::string wrong = schedule.verify(); !wrong.empty())
+    return fail(wrong);
+  return schedule;
+}
+
+/// What the stages' actions take and keep, by the cost model.
+FailureOr<PipelineCandidate>
+SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
+  FailureOr<CostModel> model =
+      getCostModel(getOperation(), cluster, profileFile);
+  if (failed(model))
+    return failure();
+  FailureOr<StepModel> step =
+      StepModel::get(parts.getGraph().getMicroBatch().step, *model);
+  if (failed(step))
+    return failure();
+  PipelineCandidate found;
+  found.microbatches = shape.microbatches;
+  found.chunks = shape.chunks;
+  found.placement = shape.placement;
+  auto seconds = [&](int stage, PipelineActionKind kind) {
+    double sum = 0;
+    for (Operation *op : parts.getOps(stage, kind))
+      sum += step->getSeconds(op);
+    return sum;
+  };
+  SmallVector<int64_t, 1> sizes{std::max<int64_t>(shape.stages, 2)};
+  bool spans = true;
+  CollectiveCost cost = model->getCollective(
+      CollectiveKind::Send, getGroupShape(model->getCluster(), sizes, spans));
+  auto transfer = [&](int edge, bool isBackward) {
+    int64_t bytes = 0;
+    for (Value value : parts.getCrossing(edge, isBackward))
+      bytes += mpcomm::detail::countBytes(value.getType());
+    return bytes == 0 || shape.isLocal(edge) ? 0 : cost.at(bytes);
+  };
+  for (int s = 0; s < parts.getNumStages(); ++s) {
+    found.costs.stages.push_back(
+        {seconds(s, PipelineActionKind::Forward),
+         seconds(s, PipelineActionKind::InputBackward),
+         seconds(s, PipelineActionKind::WeightBackward)});
+    int64_t kept = 0;
+    for (Value value : parts.getPart(s, PipelineActionKind::Forward).outgoing)
+      kept += mpcomm::detail::countBytes(value.getType());
+    found.memory.activations.push_back(std::max<int64_t>(kept, 1));
+    if (s + 1 < parts.getNumStages()) {
+      found.costs.forwardTransfer.push_back(transfer(s, false));
+      found.costs.backwardTransfer.push_back(transfer(s, true));
+    }
+  }
+  return found;
+}
+
+FailureOr<PipelineSchedule> SchedulePipeline::choose(StageParts &parts,
+                                                     int64_t ranks) {
+  int stages = parts.getNumStages();
+  if (!scheduleFile.empty())
+    return readFile(ranks, stages);
+  auto fail = [&](const Twine &what) {
+    getOperation().emitError() << what;
+    return failure();
+  };
+  if (microBatches < ranks)
+    return fail("expected at least as many micro-batches as ranks of the "
+                "pipeline, " +
+                Twine(ranks) + ", got " + Twine(int64_t(microBatches)));
+  int chunks = static_cast<int>(stages / ranks);
+  if (schedule != "auto") {
+    std::optional<PipelineKind> kind = parsePipelineKind(schedule);
+    if (!kind)
+      return fail("cannot schedule '" + schedule +
+                  "', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v");
+    PipelineScheduleOr made = makePipelineSchedule(
+        *kind, static_cast<int>(ranks), static_cast<int>(microBatches), chunks);
+    if (!made.error.empty())
+      return fail(Twine("schedule ") + schedule + ": " + made.error);
+    return made.schedule;
+  }
+  PipelineProblem problem;
+  problem.stages = static_cast<int>(ranks);
+  SmallVector<PipelinePlacement, 2> placements{PipelinePlacement::Loop};
+  if (chunks == 2)
+    placements.push_back(PipelinePlacement::V);
+  for (PipelinePlacement placement : placements) {
+    PipelineSchedule shape;
+    shape.stages = static_cast<int>(ranks);
+    shape.chunks = chunks;
+    shape.microbatches = static_cast<int>(microBatches);
+    shape.placement = placement;
+    FailureOr<PipelineCandidate> candidate = measure(parts, shape);
+    if (failed(candidate))
+      return failure();
+    if (memoryBytes > 0)
+      candidate->memory.limits.assign(ranks, memoryBytes);
+    problem.candidates.push_back(std::move(*candidate));
+  }
+  PipelineChoice choice = choosePipelineSchedule(problem);
+  if (!choice.error.empty())
+    return fail(choice.error);
+  func::FuncOp step = parts.getGraph().getMicroBatch().step;
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("Chosen")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("schedule", choice.name)
+      << remark::metric(
+             "us", llvm::formatv("{0:F1}", choice.timing.seconds * 1e6).str())
+      << remark::metric("boundUs",
+                        llvm::formatv("{0:F1}", choice.lowerBound * 1e6).str())
+      << remark::metric("proven", choice.proven ? "yes" : "no");
+  return choice.schedule;
+}
+
+void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
+                               const PipelineSchedule &chosen) {
+  int64_t sent = 0;
+  for (int edge = 0; edge + 1 < parts.getNumStages(); ++edge)
+    for (bool isBackward : {false, true})
+      for (Value value : parts.getCrossing(edge, isBackward))
+        if (!chosen.isLocal(edge))
+          sent += mpcomm::detail::countBytes(value.getType());
+  FailureOr<PipelineCandidate> costs = measure(parts, chosen);
+  double bubble = 0, seconds = 0;
+  if (succeeded(costs)) {
+    PipelineTiming timing = timePipeline(chosen, costs->costs, costs->memory);
+    bubble = timing.bubbleShare;
+    seconds = timing.seconds;
+  }
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("Pipelined")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("ranks", chosen.stages)
+      << remark::metric("stages", parts.getNumStages())
+      << remark::metric("microBatches", chosen.microbatches)
+      << remark::metric("channels", chosen.channels())
+      << remark::metric("buffers", chosen.messageBuffers())
+      << remark::metric("sentBytes", sent * chosen.microbatches)
+      << remark::metric("us", llvm::formatv("{0:F1}", seconds * 1e6).str())
+      << remark::metric("bubble", llvm::formatv("{0:F3}", bubble).str());
+}
+
+void SchedulePipeline::addProgram(StringRef name,
+                                  ArrayRef<func::FuncOp> functions,
+                                  const PipelineMesh &mesh,
+                                  func::FuncOp replaced) {
+  OpBuilder builder(replaced);
+  Location loc = replaced.getLoc();
+  SmallVector<Attribute> symbols;
+  for (func::FuncOp function : functions)
+    symbols.push_back(FlatSymbolRefAttr::get(function));
+  std::string symbol = name.str();
+  Operation *first = functions.front();
+  replaced.erase();
+  builder.setInsertionPoint(first);
+  ProgramOp::create(builder, loc, builder.getStringAttr(symbol), mesh.mesh,
+                    mesh.axes, builder.getArrayAttr(symbols));
+}
+
+LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
+  ModuleOp module = getOperation();
+  if (microBatches < 1 || microBatches > (1 << 20))
+    return module.emitError()
+           << "expected a number of micro-batches in [1, " << (1 << 20)
+           << "], got " << int64_t(microBatches);
+  if (ranks < 1 || ranks > INT16_MAX)
+    return module.emitError() << "expected a number of ranks in [1, "
+                              << INT16_MAX << "], got " << int64_t(ranks);
+  if (axis.empty() || mesh.empty())
+    return module.emitError("expected names of the axis and of the mesh that "
+                            "are not empty");
+  FailureOr<MicroBatch> micro = MicroBatch::get(step, microBatches);
+  if (failed(micro))
+    return failure();
+  FailureOr<StageGraph> graph = StageGraph::get(*micro);
+  if (failed(graph))
+    return failure();
+  int64_t stages = 0;
+  for (Operation *op : graph->getForward())
+    if (auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr))
+      stages = std::max(stages, stage.getInt() + 1);
+  if (stages % ranks != 0 || stages == 0)
+    return step.emitOpError()
+           << "has ops in " << stages << " stages, expected as many on each of "
+           << int64_t(ranks) << " ranks";
+  FailureOr<StageParts> parts =
+      StageParts::get(*graph, static_cast<int>(stages));
+  if (failed(parts))
+    return failure();
+  FailureOr<PipelineSchedule> chosen = choose(*parts, ranks);
+  if (failed(chosen))
+    return failure();
+  FailureOr<MeshOp> meshOp = extendMesh(ranks);
+  if (failed(meshOp))
+    return failure();
+  explain(step, *parts, *chosen);
+  Builder builder(&getContext());
+  PipelineMesh pipeline{FlatSymbolRefAttr::get(*meshOp),
+                        builder.getStrArrayAttr({StringRef(axis)})};
+  auto programs = buildStagePrograms(*parts, *chosen, pipeline);
+  if (failed(programs))
+    return failure();
+  auto evaluate = module.lookupSymbol<func::FuncOp>(kEvaluate);
+  if (evaluate && !evaluate.isExternal()) {
+    auto evaluations =
+        buildEvaluatePrograms(evaluate, *parts, *chosen, pipeline);
+    if (failed(evaluations))
+      return failure();
+    addProgram(kEvaluate, *evaluations, pipeline, evaluate);
+  }
+  addProgram(kTrainStep, *programs, pipeline, step);
+  return success();
+}

@@ -1,0 +1,302 @@
+//===- StageGraph.cpp - forward and backward pass of a step ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Parallelize/StageGraph.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// Calls `callback` on each value that `op` and its regions take from the
+/// block that `op` is in.
+static void forEachOperand(Operation *op, function_ref<void(Value)> callback) {
+  op->walk([&](Operation *nested) {
+    for (Value operand : nested->getOperands())
+      if (operand.getParentBlock() == op->getBlock())
+        callback(operand);
+  });
+}
+
+/// Movement and widening of one value cost less than to keep or send what they
+/// make: products and kernels read through them.
+static bool isMovement(Operation *op) {
+  return isa<ReshapeOp, TransposeOp, BroadcastInDimOp, arith::ExtFOp>(op);
+}
+
+Value mpcomm::getHandedOn(OpOperand &use) {
+  Operation *op = use.getOwner();
+  if (isa<AllReduceOp, UnscaleOp, ClipByGlobalNormOp>(op))
+    return use.getOperandNumber() < op->getNumResults()
+               ? op->getResult(use.getOperandNumber())
+               : Value();
+  return op->getNumResults() == 1 ? op->getResult(0) : Value();
+}
+
+//===----------------------------------------------------------------------===//
+// Which pass
+//===----------------------------------------------------------------------===//
+
+LogicalResult StageGraph::findLoss() {
+  func::FuncOp step = micro->step;
+  auto exit = step.getFunctionBody().front().getTerminator();
+  for (OpOperand &use : exit->getOpOperands()) {
+    if (getResultRole(step, use.getOperandNumber()) != Role::Loss)
+      continue;
+    Value value = use.get();
+    for (auto reduce = value.getDefiningOp<AllReduceOp>(); reduce;
+         reduce = value.getDefiningOp<AllReduceOp>())
+      value = reduce.getInputs()[cast<OpResult>(value).getResultNumber()];
+    for (auto [i, sum] : llvm::enumerate(micro->sums))
+      for (OpOperand *sumUse : sum.uses)
+        if (sumUse->get() == value) {
+          loss = i;
+          return success();
+        }
+    return step.emitOpError()
+           << "computes " << describeResult(step, use.getOperandNumber())
+           << " behind a collective or an update, or of no batch, expected it "
+              "of the micro-batch, to tell the forward pass by it";
+  }
+  return step.emitOpError("has no result of role loss, expected one to tell "
+                          "the forward pass by");
+}
+
+void StageGraph::classify() {
+  func::FuncOp step = micro->step;
+  Block &body = step.getFunctionBody().front();
+  llvm::DenseSet<Value> varying(micro->batches.begin(), micro->batches.end());
+  varying.insert(micro->seeds.begin(), micro->seeds.end());
+  for (const MicroBatchState &state : micro->states)
+    varying.insert(state.before);
+  // What the loss depends on; and what a gradient depends on.
+  llvm::DenseSet<Operation *> ofLoss, ofSum;
+  auto mark = [&](llvm::DenseSet<Operation *> &set, Value value) {
+    if (Operation *def = value.getDefiningOp())
+      set.insert(def);
+  };
+  mark(ofLoss, micro->sums[loss].value);
+  for (auto [i, sum] : llvm::enumerate(micro->sums))
+    if (i != loss && !sum.isMaximum)
+      mark(ofSum, sum.value);
+  for (Operation &op : llvm::reverse(body)) {
+    if (ofLoss.contains(&op))
+      forEachOperand(&op, [&](Value v) { mark(ofLoss, v); });
+    if (ofSum.contains(&op))
+      forEachOperand(&op, [&](Value v) { mark(ofSum, v); });
+  }
+  for (Operation &op : body) {
+    if (micro->isTail(&op)) {
+      passes[&op] = StepPass::Tail;
+      continue;
+    }
+    bool varies = false, below = false;
+    forEachOperand(&op, [&](Value v) {
+      varies |= varying.contains(v);
+      SetVector<Value> roots;
+      getRoots(v, roots);
+      for (Value root : roots)
+        if (Operation *def = root.getDefiningOp())
+          below |= passes.lookup(def) == StepPass::Backward;
+    });
+    if (varies)
+      varying.insert(op.getResults().begin(), op.getResults().end());
+    if ((!varies || isMovement(&op)) && isMemoryEffectFree(&op)) {
+      passes[&op] = StepPass::Repeated;
+    } else if (ofLoss.contains(&op)) {
+      passes[&op] = StepPass::Forward;
+      forward.push_back(&op);
+    } else if (!ofSum.contains(&op) && !below) {
+      passes[&op] = StepPass::Forward;
+      asides.push_back(&op);
+    } else {
+      passes[&op] = StepPass::Backward;
+      backward.push_back(&op);
+    }
+  }
+}
+
+void StageGraph::getRoots(Value value, SetVector<Value> &roots) const {
+  SmallVector<Value> worklist{value};
+  llvm::DenseSet<Value> seen;
+  while (!worklist.empty()) {
+    Value next = worklist.pop_back_val();
+    Operation *def = next.getDefiningOp();
+    if (!seen.insert(next).second)
+      continue;
+    if (!def || passes.lookup(def) != StepPass::Repeated) {
+      roots.insert(next);
+      continue;
+    }
+    forEachOperand(def, [&](Value operand) { worklist.push_back(operand); });
+  }
+}
+
+SetVector<Value> StageGraph::getOperandRoots(Operation *op) const {
+  SetVector<Value> roots;
+  forEachOperand(op, [&](Value operand) { getRoots(operand, roots); });
+  return roots;
+}
+
+//===----------------------------------------------------------------------===//
+// Where along the forward pass
+//===----------------------------------------------------------------------===//
+
+/// The last position at which all that the op reads is there.
+void StageGraph::numberBackward(Operation *op) {
+  int last = static_cast<int>(forward.size()) - 1;
+  for (Value root : getOperandRoots(op)) {
+    Operation *def = root.getDefiningOp();
+    if (def && getPass(def) == StepPass::Backward)
+      last = std::min(last, positions.lookup(def));
+    else if (auto reader = lastReader.find(root); reader != lastReader.end())
+      last = std::min(last, reader->second);
+  }
+  positions[op] = last;
+}
+
+void StageGraph::number() {
+  for (auto [i, op] : llvm::enumerate(forward)) {
+    positions[op] = i;
+    for (Value result : op->getResults())
+      lastReader[result] = i;
+    for (Value root : getOperandRoots(op)) {
+      auto argument = dyn_cast<BlockArgument>(root);
+      bool isParameter =
+          argument && getArgumentRole(micro->step, argument.getArgNumber()) ==
+                          Role::Parameter;
+      if (!argument || isParameter)
+        lastReader[root] = i;
+    }
+  }
+  for (Operation *op : asides) {
+    int first = 0;
+    for (Value root : getOperandRoots(op))
+      if (Operation *def = root.getDefiningOp())
+        first = std::max(first, positions.lookup(def));
+    positions[op] = first;
+  }
+  // What only serves to make state anew stands where that is made.
+  for (Operation *op : llvm::reverse(asides))
+    for (Value root : getOperandRoots(op))
+      if (Operation *def = root.getDefiningOp();
+          def && llvm::is_contained(asides, def))
+        positions[def] = std::max(positions[def], positions.lookup(op));
+  for (Operation *op : asides)
+    for (Value result : op->getResults())
+      lastReader[result] = positions.lookup(op);
+  for (Operation *op : backward)
+    numberBackward(op);
+}
+
+/// The parameter that the update of a gradient changes.
+static BlockArgument findParameter(func::FuncOp step,
+                                   const MicroBatchSum &sum) {
+  SmallVector<OpOperand *> worklist(sum.uses);
+  llvm::DenseSet<Operation *> seen;
+  while (!worklist.empty()) {
+    OpOperand *use = worklist.pop_back_val();
+    Operation *op = use->getOwner();
+    if (isa<OptimizerOpInterface>(op))
+      for (Value operand : op->getOperands())
+        if (auto argument = dyn_cast<BlockArgument>(operand))
+          if (getArgumentRole(step, argument.getArgNumber()) == Role::Parameter)
+            return argument;
+    Value next = getHandedOn(*use);
+    if (!next || !seen.insert(op).second)
+      continue;
+    for (OpOperand &further : next.getUses())
+      worklist.push_back(&further);
+  }
+  return BlockArgument();
+}
+
+/// A sum of gradients comes apart where its parts are made for different uses
+/// of a parameter; each is pulled down to the use that it can reach, so that
+/// it is made where the parameter is.
+void StageGraph::findLeaves() {
+  llvm::DenseMap<Value, SmallVector<int>> users; // of parameters, ascending
+  for (auto [i, op] : llvm::enumerate(forward))
+    for (Value root : getOperandRoots(op))
+      if (isa<BlockArgument>(root))
+        users[root].push_back(i);
+  leaves.resize(micro->sums.size());
+  for (auto [i, sum] : llvm::enumerate(micro->sums)) {
+    parameters.push_back(findParameter(micro->step, sum));
+    SmallVector<Value> worklist{sum.value};
+    while (!worklist.empty()) {
+      Value value = worklist.pop_back_val();
+      auto add = value.getDefiningOp<arith::AddFOp>();
+      bool isSum = add && parameters[i] && getPass(add) == StepPass::Backward &&
+                   (value == sum.value || value.hasOneUse());
+      if (isSum) {
+        worklist.push_back(add.getRhs());
+        worklist.push_back(add.getLhs());
+        continue;
+      }
+      GradientLeaf leaf{value, static_cast<int>(forward.size()) - 1};
+      SetVector<Value> roots;
+      getRoots(value, roots);
+      for (Value root : roots)
+        if (Operation *def = root.getDefiningOp())
+          leaf.position = std::min(leaf.position, positions.lookup(def));
+      if (i == loss)
+        leaf.position = positions.lookup(sum.value.getDefiningOp());
+      ArrayRef<int> uses = users[parameters[i]];
+      auto behind = llvm::upper_bound(uses, leaf.position);
+      Operation *def = value.getDefiningOp();
+      if (behind != uses.begin()) {
+        leaf.position = *std::prev(behind);
+        if (def && getPass(def) == StepPass::Backward)
+          positions[def] = std::min(positions[def], leaf.position);
+      }
+      leaves[i].push_back(leaf);
+    }
+  }
+}
+
+/// From the last op to the first: how many sums depend on each.
+void StageGraph::findReached() {
+  auto add = [&](Value value, int what) {
+    SetVector<Value> roots;
+    getRoots(value, roots);
+    for (Value root : roots)
+      if (Operation *def = root.getDefiningOp()) {
+        int &known = reached[def];
+        known = known == kNone || known == what ? what : kMany;
+      }
+  };
+  for (unsigned i = 0; i < micro->sums.size(); ++i)
+    for (const GradientLeaf &leaf : leaves[i])
+      add(leaf.value, 1 + static_cast<int>(i));
+  for (Operation *op : llvm::reverse(backward))
+    if (int what = reached.lookup(op); what != kNone)
+      for (Value root : getOperandRoots(op))
+        add(root, what);
+}
+
+FailureOr<StageGraph> StageGraph::get(const MicroBatch &micro) {
+  StageGraph graph(micro);
+  if (failed(graph.findLoss()))
+    return failure();
+  graph.classify();
+  func::FuncOp step = micro.step;
+  if (graph.forward.empty())
+    return step.emitOpError("has a loss that no op makes of the batch, "
+                            "expected a forward pass");
+  graph.number();
+  graph.findLeaves();
+  // What reads what was pulled down comes with it.
+  for (Operation *op : graph.backward) {
+    int pulled = graph.positions.lookup(op);
+    graph.numberBackward(op);
+    graph.positions[op] = std::min(pulled, graph.positions.lookup(op));
+  }
+  graph.findReached();
+  return graph;
+}

@@ -1,0 +1,425 @@
+//===- StageParts.cpp - what a stage does with a micro-batch --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Parallelize/StageParts.h"
+#include "Parallelize/StageClone.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+//===----------------------------------------------------------------------===//
+// Stages of ops, and what crosses them
+//===----------------------------------------------------------------------===//
+
+LogicalResult StageParts::readStages() {
+  auto read = [&](Operation *op) -> LogicalResult {
+    auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr);
+    if (!stage || stage.getInt() >= stages)
+      return op->emitOpError()
+             << "has no '" << kStageAttr << "' below " << stages
+             << ", expected one of each op of the forward and backward pass: "
+                "run mpcomm-partition-pipeline";
+    stageOf[op] = static_cast<int>(stage.getInt());
+    for (Value root : graph->getOperandRoots(op))
+      if (isa<BlockArgument>(root) &&
+          !llvm::is_contained(readers[root], stage.getInt()))
+        readers[root].push_back(static_cast<int>(stage.getInt()));
+    return success();
+  };
+  for (ArrayRef<Operation *> ops :
+       {graph->getForward(), graph->getAsides(), graph->getBackward()})
+    for (Operation *op : ops)
+      if (failed(read(op)))
+        return failure();
+  return success();
+}
+
+/// Leaves that several stages make are added up behind the micro-batches; the
+/// ops that did so go.
+void StageParts::placeLeaves() {
+  for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i) {
+    std::vector<Leaf> found;
+    for (const GradientLeaf &leaf : graph->getLeaves(i)) {
+      SetVector<Value> roots;
+      graph->getRoots(leaf.value, roots);
+      Leaf placed{i, leaf.value, 0, false, true};
+      Operation *last = nullptr;
+      for (Value root : roots)
+        if (Operation *def = root.getDefiningOp())
+          if (!last || last->isBeforeInBlock(def))
+            last = def;
+      if (last) {
+        placed.stage = getStage(last);
+        placed.isForward = graph->getPass(last) == StepPass::Forward;
+        placed.isInput = inputOps.contains(last);
+      }
+      found.push_back(placed);
+    }
+    const MicroBatchSum &sum = graph->getMicroBatch().sums[i];
+    bool isOne = llvm::all_of(found, [&](const Leaf &leaf) {
+      return leaf.stage == found.front().stage &&
+             leaf.isInput == found.front().isInput &&
+             leaf.isForward == found.front().isForward;
+    });
+    if (found.size() == 1 || !isOne) {
+      llvm::append_range(leaves, found);
+      if (found.size() > 1) { // the ops between the sum and its leaves
+        SmallVector<Value> worklist{sum.value};
+        while (!worklist.empty()) {
+          Value value = worklist.pop_back_val();
+          bool isLeaf = llvm::any_of(
+              found, [&](const Leaf &leaf) { return leaf.value == value; });
+          if (isLeaf)
+            continue;
+          split.insert(value.getDefiningOp());
+          llvm::append_range(worklist, value.getDefiningOp()->getOperands());
+        }
+      }
+      continue;
+    }
+    Leaf whole = found.front();
+    whole.value = sum.value;
+    leaves.push_back(whole);
+  }
+}
+
+/// The order of values at an edge is that of their definition.
+LogicalResult StageParts::findCrossings() {
+  llvm::DenseMap<Value, std::pair<int, int>> reach; // lowest, highest user
+  auto visit = [&](Operation *user) -> LogicalResult {
+    int at = getStage(user);
+    bool isForward = graph->getPass(user) == StepPass::Forward;
+    for (Value root : graph->getOperandRoots(user)) {
+      Operation *def = root.getDefiningOp();
+      if (!def)
+        continue;
+      bool isGradient = graph->getPass(def) == StepPass::Backward;
+      int from = getStage(def);
+      if ((isForward && at < from) || (isGradient && at > from)) {
+        InFlightDiagnostic diag =
+            user->emitOpError()
+            << "in stage " << at << " reads what stage " << from
+            << " makes, expected values of the forward pass to go up the "
+               "stages and gradients down";
+        diag.attachNote(def->getLoc()) << "it is made here";
+        return diag;
+      }
+      auto [it, isNew] = reach.try_emplace(root, at, at);
+      it->second.first = std::min(it->second.first, at);
+      it->second.second = std::max(it->second.second, at);
+    }
+    return success();
+  };
+  for (ArrayRef<Operation *> ops :
+       {graph->getForward(), graph->getAsides(), graph->getBackward()})
+    for (Operation *op : ops)
+      if (!split.contains(op) && failed(visit(op)))
+        return failure();
+  for (ArrayRef<Operation *> ops :
+       {graph->getForward(), graph->getAsides(), graph->getBackward()})
+    for (Operation *op : ops)
+      for (Value result : op->getResults()) {
+        auto found = reach.find(result);
+        if (found == reach.end())
+          continue;
+        auto [lowest, highest] = found->second;
+        for (int edge = getStage(op); edge < highest; ++edge)
+          ahead[edge].push_back(result);
+        for (int edge = getStage(op) - 1; edge >= lowest; --edge)
+          back[edge].push_back(result);
+      }
+  return success();
+}
+
+/// I is what lower stages wait for, and what gradients of several parameters
+/// depend on: the rest, gradients of weights, can wait.
+void StageParts::splitBackward() {
+  for (Operation *op : llvm::reverse(graph->getBackward())) {
+    if (graph->isInputGradient(op))
+      inputOps.insert(op);
+    for (Value root : graph->getOperandRoots(op)) {
+      Operation *def = root.getDefiningOp();
+      if (!def || graph->getPass(def) != StepPass::Backward)
+        continue;
+      if (getStage(def) > getStage(op) || inputOps.contains(op))
+        inputOps.insert(def);
+    }
+  }
+}
+
+/// A state is read and made by one stage's forward or by its backward pass.
+LogicalResult StageParts::placeStates() {
+  for (const MicroBatchState &state : graph->getMicroBatch().states) {
+    SetVector<Value> roots;
+    graph->getRoots(state.after, roots);
+    Operation *made = nullptr;
+    for (Value root : roots)
+      if (Operation *def = root.getDefiningOp();
+          def && (!made || made->isBeforeInBlock(def)))
+        made = def;
+    if (!made) { // of itself alone: a counter
+      stateStage.push_back(0);
+      if (!readers[state.before].empty())
+        stateStage.back() = readers[state.before].front();
+      continue;
+    }
+    stateStage.push_back(getStage(made));
+    auto check = [&](Operation *op) -> LogicalResult {
+      if (!graph->getOperandRoots(op).contains(state.before))
+        return success();
+      if (getStage(op) == getStage(made) &&
+          graph->getPass(op) == graph->getPass(made) &&
+          inputOps.contains(op) == inputOps.contains(made))
+        return success();
+      InFlightDiagnostic diag =
+          op->emitOpError()
+          << "reads "
+          << describeArgument(graph->getMicroBatch().step,
+                              state.before.getArgNumber())
+          << ", which each micro-batch hands on, in another pass than the one "
+             "that makes it anew, expected both in one";
+      diag.attachNote(made->getLoc()) << "it is made here";
+      return diag;
+    };
+    for (ArrayRef<Operation *> ops :
+         {graph->getForward(), graph->getAsides(), graph->getBackward()})
+      for (Operation *op : ops)
+        if (failed(check(op)))
+          return failure();
+  }
+  return success();
+}
+
+FailureOr<StageParts> StageParts::get(const StageGraph &graph, int stages) {
+  StageParts parts(graph, stages);
+  if (failed(parts.readStages()))
+    return failure();
+  parts.splitBackward();
+  parts.placeLeaves();
+  if (failed(parts.findCrossings()) || failed(parts.placeStates()))
+    return failure();
+  return parts;
+}
+
+std::vector<int> StageParts::getContributors(unsigned sum) const {
+  std::vector<int> found;
+  for (const Leaf &leaf : leaves)
+    if (leaf.sum == sum && !llvm::is_contained(found, leaf.stage))
+      found.push_back(leaf.stage);
+  llvm::sort(found);
+  return found;
+}
+
+ArrayRef<int> StageParts::getReaders(BlockArgument argument) const {
+  auto found = readers.find(argument);
+  return found == readers.end() ? ArrayRef<int>() : found->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+static bool hasKind(bool isForward, bool isInput, PipelineActionKind kind) {
+  switch (kind) {
+  case PipelineActionKind::Forward:
+    return isForward;
+  case PipelineActionKind::Backward:
+    return !isForward;
+  case PipelineActionKind::InputBackward:
+    return !isForward && isInput;
+  case PipelineActionKind::WeightBackward:
+    return !isForward && !isInput;
+  }
+  return false;
+}
+
+bool StageParts::isIn(Operation *op, int stage, PipelineActionKind kind) const {
+  StepPass pass = graph->getPass(op);
+  return (pass == StepPass::Forward || pass == StepPass::Backward) &&
+         !split.contains(op) && getStage(op) == stage &&
+         hasKind(pass == StepPass::Forward, inputOps.contains(op), kind);
+}
+
+std::vector<Operation *> StageParts::getOps(int stage,
+                                            PipelineActionKind kind) const {
+  std::vector<Operation *> ops;
+  func::FuncOp step = graph->getMicroBatch().step;
+  for (Operation &op : step.getFunctionBody().front())
+    if (isIn(&op, stage, kind))
+      ops.push_back(&op);
+  return ops;
+}
+
+void StageParts::addSums(StagePart &part, int stage, PipelineActionKind kind) {
+  const MicroBatch &micro = graph->getMicroBatch();
+  for (unsigned i = 0; i < micro.sums.size(); ++i)
+    for (const Leaf &leaf : leaves)
+      if (leaf.sum == i && leaf.stage == stage &&
+          hasKind(leaf.isForward, leaf.isInput, kind)) {
+        part.sums.push_back(i);
+        break;
+      }
+  for (auto [i, state] : llvm::enumerate(micro.states)) {
+    SetVector<Value> roots;
+    graph->getRoots(state.after, roots);
+    bool isMade = false, isAlone = true;
+    for (Value root : roots)
+      if (Operation *def = root.getDefiningOp()) {
+        isAlone = false;
+        isMade |= isIn(def, stage, kind);
+      }
+    if (isAlone)
+      isMade = stateStage[i] == stage && kind == PipelineActionKind::Forward;
+    if (isMade)
+      part.states.push_back(i);
+  }
+}
+
+/// What the part's ops take from outside of it, and what others take of it.
+void StageParts::addBoundary(StagePart &part, int stage,
+                             PipelineActionKind kind) {
+  const MicroBatch &micro = graph->getMicroBatch();
+  SetVector<Value> needed;
+  std::vector<Operation *> ops = getOps(stage, kind);
+  for (Operation *op : ops)
+    needed.insert_range(graph->getOperandRoots(op));
+  for (unsigned i : part.sums)
+    for (const Leaf &leaf : leaves)
+      if (leaf.sum == i && leaf.stage == stage &&
+          hasKind(leaf.isForward, leaf.isInput, kind))
+        graph->getRoots(leaf.value, needed);
+  for (unsigned i : part.states)
+    graph->getRoots(micro.states[i].after, needed);
+  for (unsigned i : part.states)
+    needed.remove(micro.states[i].before);
+  SmallVector<BlockArgument> arguments;
+  for (Value value : needed) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (argument)
+      arguments.push_back(argument);
+    else if (!isIn(value.getDefiningOp(), stage, kind))
+      part.incoming.push_back(value);
+  }
+  llvm::sort(arguments, [](BlockArgument a, BlockArgument b) {
+    return a.getArgNumber() < b.getArgNumber();
+  });
+  for (BlockArgument argument : arguments) {
+    if (llvm::is_contained(micro.batches, argument))
+      part.batches.push_back(argument);
+    else if (llvm::is_contained(micro.seeds, argument))
+      part.seeds.push_back(argument);
+    else
+      part.captured.push_back(argument);
+  }
+  // Results that an op outside reads, through repeated ops or not.
+  llvm::DenseSet<Value> own, taken;
+  for (Operation *op : ops)
+    own.insert(op->getResults().begin(), op->getResults().end());
+  auto take = [&](Value root) {
+    if (own.contains(root))
+      taken.insert(root);
+  };
+  for (ArrayRef<Operation *> others :
+       {graph->getForward(), graph->getAsides(), graph->getBackward()})
+    for (Operation *other : others)
+      if (!split.contains(other) && !isIn(other, stage, kind))
+        llvm::for_each(graph->getOperandRoots(other), take);
+  for (const Leaf &leaf : leaves)
+    if (leaf.stage != stage || !hasKind(leaf.isForward, leaf.isInput, kind)) {
+      SetVector<Value> roots;
+      graph->getRoots(leaf.value, roots);
+      llvm::for_each(roots, take);
+    }
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
+      if (taken.contains(result))
+        part.outgoing.push_back(result);
+}
+
+func::FuncOp StageParts::outline(const StagePart &part, int stage,
+                                 PipelineActionKind kind) {
+  const MicroBatch &micro = graph->getMicroBatch();
+  func::FuncOp step = micro.step;
+  OpBuilder builder(step.getContext());
+  SmallVector<Value> values;
+  llvm::append_range(values, part.captured);
+  llvm::append_range(values, part.batches);
+  llvm::append_range(values, part.seeds);
+  llvm::append_range(values, part.incoming);
+  SmallVector<Type> inputs, results;
+  for (Value value : values)
+    inputs.push_back(value.getType());
+  for (unsigned i : part.sums)
+    results.push_back(micro.sums[i].getTotalType());
+  for (unsigned i : part.states)
+    results.push_back(micro.states[i].before.getType());
+  unsigned firstDonor = inputs.size(), numDonors = results.size();
+  llvm::append_range(inputs, results);
+  for (Value value : part.outgoing)
+    results.push_back(value.getType());
+
+  StringRef name = kind == PipelineActionKind::Forward    ? "forward"
+                   : kind == PipelineActionKind::Backward ? "backward"
+                   : kind == PipelineActionKind::InputBackward
+                       ? "input_backward"
+                       : "weight_backward";
+  auto function = func::FuncOp::create(
+      step.getLoc(),
+      (step.getName() + ".stage" + Twine(stage) + "." + name).str(),
+      builder.getFunctionType(inputs, results));
+  function.setPrivate();
+  SymbolTable(step->getParentOfType<ModuleOp>())
+      .insert(function, Block::iterator(step));
+  for (unsigned i = 0; i < numDonors; ++i)
+    function.setArgAttr(firstDonor + i, kDonatedAttr,
+                        builder.getI64IntegerAttr(i));
+  Block *block = function.addEntryBlock();
+  IRMapping mapping;
+  mapping.map(values, block->getArguments().take_front(firstDonor));
+  for (auto [i, state] : llvm::enumerate(part.states))
+    mapping.map(micro.states[state].before,
+                block->getArgument(firstDonor + part.sums.size() + i));
+  builder.setInsertionPointToStart(block);
+  for (Operation *op : getOps(stage, kind))
+    cloneWithOperands(builder, op, mapping)->removeAttr(kStageAttr);
+  SmallVector<Value> returned;
+  for (auto [i, index] : llvm::enumerate(part.sums)) {
+    const MicroBatchSum &sum = micro.sums[index];
+    Value total = block->getArgument(firstDonor + i);
+    for (const Leaf &leaf : leaves) {
+      if (leaf.sum != index || leaf.stage != stage ||
+          !hasKind(leaf.isForward, leaf.isInput, kind))
+        continue;
+      Value value = cloneValue(builder, leaf.value, mapping);
+      value = castFloat(builder, value.getLoc(), value,
+                        getElementTypeOrSelf(total.getType()));
+      total = sum.combine(builder, total, value);
+    }
+    returned.push_back(total);
+  }
+  for (unsigned i : part.states)
+    returned.push_back(cloneValue(builder, micro.states[i].after, mapping));
+  for (Value value : part.outgoing)
+    returned.push_back(mapping.lookup(value));
+  func::ReturnOp::create(builder, step.getLoc(), returned);
+  return function;
+}
+
+const StagePart &StageParts::getPart(int stage, PipelineActionKind kind) {
+  auto [it, isNew] = parts.try_emplace({stage, kind});
+  StagePart &part = it->second;
+  if (isNew) {
+    addSums(part, stage, kind);
+    addBoundary(part, stage, kind);
+    // What makes nothing need not run.
+    if (part.sums.size() + part.states.size() + part.outgoing.size() > 0)
+      part.function = outline(part, stage, kind);
+  }
+  return part;
+}

@@ -1,0 +1,100 @@
+//===- StageParts.h - what a stage does with a micro-batch ------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// From a step whose ops say which stage they are in to one function for each
+// stage's forward and backward pass of a micro-batch, and to the values that
+// travel between stages. Design: docs/Design/Pipelines.md.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H
+#define MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H
+
+#include "Parallelize/StageGraph.h"
+#include "mpcomm/Scheduling/PipelineSchedule.h"
+#include <map>
+
+namespace mpcomm {
+
+/// The function of an action on a stage, and what it takes and gives, as
+/// values of the step: operands in the order of the members up to `states`,
+/// results in the order `sums`, `states`, `outgoing`. What is added up and
+/// state is updated in place.
+struct StagePart {
+  mlir::func::FuncOp function; // null where there is nothing to do
+  llvm::SmallVector<mlir::BlockArgument> captured, batches, seeds;
+  llvm::SmallVector<mlir::Value> incoming;
+  llvm::SmallVector<unsigned> sums, states; // by index in MicroBatch
+  llvm::SmallVector<mlir::Value> outgoing;
+};
+
+class StageParts {
+public:
+  /// `stages`: as many as ops say there are. Fails, with an error, where an op
+  /// has no stage, or values would travel the wrong way.
+  static mlir::FailureOr<StageParts> get(const StageGraph &graph, int stages);
+
+  const StageGraph &getGraph() const { return *graph; }
+  int getNumStages() const { return stages; }
+  int getStage(mlir::Operation *op) const { return stageOf.lookup(op); }
+
+  /// The values that cross from stage `edge` to the next in the forward pass,
+  /// or back in the backward pass, in an order of both sides.
+  llvm::ArrayRef<mlir::Value> getCrossing(int edge, bool isBackward) const {
+    return (isBackward ? back : ahead)[edge];
+  }
+  /// The function, made when it is first asked for.
+  const StagePart &getPart(int stage, PipelineActionKind kind);
+  /// The ops of an action on a stage, in the order of the step.
+  std::vector<mlir::Operation *> getOps(int stage,
+                                        PipelineActionKind kind) const;
+  /// The stages that make a leaf of a sum; its only one for others.
+  std::vector<int> getContributors(unsigned sum) const;
+  /// The stage whose parts hand on a state.
+  int getStateStage(unsigned state) const { return stateStage[state]; }
+  /// The stages whose ops read an argument.
+  llvm::ArrayRef<int> getReaders(mlir::BlockArgument argument) const;
+
+private:
+  StageParts(const StageGraph &graph, int stages)
+      : graph(&graph), stages(stages), ahead(stages), back(stages) {}
+  mlir::LogicalResult readStages();
+  mlir::LogicalResult findCrossings();
+  mlir::LogicalResult placeStates();
+  void splitBackward();
+  void placeLeaves();
+  bool isIn(mlir::Operation *op, int stage, PipelineActionKind kind) const;
+  void addBoundary(StagePart &part, int stage, PipelineActionKind kind);
+  void addSums(StagePart &part, int stage, PipelineActionKind kind);
+  mlir::func::FuncOp outline(const StagePart &part, int stage,
+                             PipelineActionKind kind);
+
+  /// A leaf, as a sum of those of a sum that an action makes.
+  struct Leaf {
+    unsigned sum;
+    mlir::Value value;
+    int stage;
+    bool isForward, isInput;
+  };
+
+  const StageGraph *graph;
+  int stages;
+  llvm::DenseMap<mlir::Operation *, int> stageOf;
+  std::vector<std::vector<mlir::Value>> ahead, back; // by edge
+  llvm::DenseSet<mlir::Operation *> inputOps; // of the backward pass: in I
+  /// Ops that only add leaves up that several stages make.
+  llvm::DenseSet<mlir::Operation *> split;
+  std::vector<Leaf> leaves;
+  std::vector<int> stateStage;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> readers;
+  std::map<std::pair<int, PipelineActionKind>, StagePart> parts;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H

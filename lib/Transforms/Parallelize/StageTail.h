@@ -1,0 +1,59 @@
+//===- StageTail.h - collectives and updates of a rank ----------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What follows the micro-batches, cut down to what one rank of a pipeline has:
+// its gradients, its state. What all gradients have in common, the flag of
+// those that are not finite and their norm, is put together over the ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H
+#define MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H
+
+#include "Parallelize/StageProgram.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mpcomm {
+
+/// What one rank has of a step.
+struct TailPlan {
+  int rank = 0;
+  /// In the order of the step: arguments, and results by index, the loss among
+  /// them.
+  llvm::SmallVector<mlir::BlockArgument> arguments;
+  llvm::SmallVector<int64_t> results;
+  /// Sums that the rank's parts add to; and those that it needs, by the ranks
+  /// that add to them and that need them.
+  llvm::SmallVector<unsigned> ownSums;
+  struct Shared {
+    unsigned sum = 0;
+    llvm::SmallVector<int> contributors, residents; // ascending ranks
+  };
+  std::vector<Shared> sums;
+  /// The rank that makes the loss.
+  int lossRank = 0;
+  /// Ops of the tail that the rank runs.
+  llvm::DenseSet<mlir::Operation *> ops;
+  /// Operands of scalings of many gradients that the rank has not: by use.
+  llvm::DenseSet<mlir::OpOperand *> dropped;
+};
+
+mlir::FailureOr<TailPlan> planTail(StageParts &parts,
+                                   const PipelineSchedule &schedule, int rank);
+
+/// Emits it, and the return, at the builder's place.
+mlir::LogicalResult
+emitTail(mlir::OpBuilder &builder, const StageParts &parts,
+         const TailPlan &plan, const PipelineMesh &mesh,
+         const PipelineSchedule &schedule, mlir::IRMapping mapping,
+         const llvm::DenseMap<unsigned, mlir::Value> &totals,
+         const llvm::DenseMap<unsigned, mlir::Value> &states);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H

@@ -155,6 +155,14 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   return ranks;
 }
 
+/// Adds a pass that makes, moves or changes communication, and the proof that
+/// no rank can hang after it. The proof costs little, and names the pass that
+/// is to blame.
+static void addProved(OpPassManager &passes, std::unique_ptr<Pass> pass) {
+  passes.addPass(std::move(pass));
+  passes.addPass(createVerifyCommunicationPass());
+}
+
 void mpcomm::buildGraphPipeline(OpPassManager &passes,
                                 const CompileOptions &options, int64_t ranks) {
   // What comes in is checked before anything relies on it.
@@ -184,25 +192,25 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   dataParallel.wire =
       isScaledWire(options.wire) ? "f32" : options.wire.getValue();
   dataParallel.averaging = options.averaging;
-  passes.addPass(createDataParallelPass(dataParallel));
+  addProved(passes, createDataParallelPass(dataParallel));
   // On the mesh of the ranks that have different samples.
   if (options.batchNorm == BatchNormStatistics::Sync)
-    passes.addPass(createSyncBatchNormPass());
+    addProved(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
   // Behind the reductions, which then run once a step.
   if (options.microBatches > 1) {
     AccumulateGradientsPassOptions accumulate;
     accumulate.microBatches = options.microBatches;
-    passes.addPass(createAccumulateGradientsPass(accumulate));
+    addProved(passes, createAccumulateGradientsPass(accumulate));
   }
 
   // What need not travel is not worth a bucket.
   SimplifyCollectivesPassOptions simplify;
   simplify.numerics = options.numerics;
-  passes.addPass(createSimplifyCollectivesPass(simplify));
+  addProved(passes, createSimplifyCollectivesPass(simplify));
   MoveCastsPassOptions moveCasts;
   moveCasts.numerics = options.numerics;
-  passes.addPass(createMoveCastsPass(moveCasts));
+  addProved(passes, createMoveCastsPass(moveCasts));
 
   // Updates wait for gradients: below the backward pass they leave room for
   // the collectives to run.
@@ -221,14 +229,14 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     combine.compress = options.wire;
     combine.compressMinBytes = options.wireMinBytes;
   }
-  passes.addPass(createCombineCollectivesPass(combine));
+  addProved(passes, createCombineCollectivesPass(combine));
   if (isScaledWire(options.wire)) {
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;
     compress.cluster = options.cluster;
     compress.profileFile = options.profileFile;
-    passes.addPass(createCompressCollectivesPass(compress));
+    addProved(passes, createCompressCollectivesPass(compress));
   }
   // How a bucket travels depends on its size. The parts of what is decomposed
   // wait for one another: only a schedule hides them.
@@ -237,15 +245,15 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     decompose.cluster = options.cluster;
     decompose.profileFile = options.profileFile;
     decompose.numerics = options.numerics;
-    passes.addPass(createDecomposeCollectivesPass(decompose));
+    addProved(passes, createDecomposeCollectivesPass(decompose));
   }
-  passes.addPass(createMakeAsyncPass());
+  addProved(passes, createMakeAsyncPass());
   if (options.overlap) {
     ScheduleOverlapPassOptions overlap;
     overlap.cluster = options.cluster;
     overlap.profileFile = options.profileFile;
     overlap.memoryBytes = options.memoryBytes;
-    passes.addPass(createScheduleOverlapPass(overlap));
+    addProved(passes, createScheduleOverlapPass(overlap));
   }
   passes.addPass(createVerifyScheduledProgramsPass());
   // Of what remains, somebody may want to know why.
@@ -269,7 +277,7 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
   passes.addPass(createBufferizeStepPass());
   passes.addPass(createPlanMemoryPass());
   // After the plan, which may copy into and out of buckets.
-  passes.addPass(createConvertLinalgToMPRTPass());
+  addProved(passes, createConvertLinalgToMPRTPass());
 }
 
 void mpcomm::buildProgramPipeline(OpPassManager &passes,

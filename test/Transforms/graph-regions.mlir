@@ -10,8 +10,11 @@
 // RUN:   | FileCheck %s --check-prefix=FORM1
 // RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-rank-programs -o /dev/null
 // RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-scheduled-programs -o /dev/null
+// RUN: not mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-communication -o /dev/null 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=PROOF
 // RUN: mpcomm-opt %s --canonicalize -allow-unregistered-dialect | FileCheck %s --check-prefix=CANONICAL
 
+// PROOF: error: 'mpcomm.all_reduce' communicates under 'builtin.module', expected it where it is known how often it runs
 // FORM1: error: 'func.func' op is public, expected @train_step and @evaluate alone to be so
 // CHECK-LABEL: func.func @graph
 // ASYNC-LABEL: func.func @graph

@@ -115,4 +115,59 @@ def VerifyScheduledProgramsPass
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def VerifyCommunicationPass
+    : Pass<"mpcomm-verify-communication", "::mlir::ModuleOp"> {
+  let summary = "Proves that no rank can hang, and that all that meets matches";
+  let description = [{
+    Takes the programs of all ranks: those of each `mpcomm.program`, and each
+    other public function that communicates, which all ranks run. Reads Forms 3
+    and 4 (collectives, alone or in `mpcomm.async`) and Form 5 (`mprt.start`).
+    Parts are read where they are called, as often as they are; so are loops
+    whose number of turns is a constant.
+
+    Assumes: IR that passes its verifiers.
+
+    Guarantees, where it succeeds, of every execution: each rank comes to its
+    end; the ranks that take part in a collective agree on its kind, count,
+    element type, wire type, accumulation type, reduction, root and
+    `mpcomm.tag`, and on its tensors where it has several; each send meets its
+    recv, of the same count, type and tag. The model of the runtime, and why
+    this holds, is in docs/Design/CommunicationProof.md. By default no message
+    is believed to be buffered.
+
+    Errors show the ranks that are at odds and their ops; of a deadlock each
+    rank of a cycle, the op at which it waits, and the op for which it does.
+    Communication is refused where it is not known how often it runs: under
+    conditions and in loops that depend on values, in functions of several
+    blocks, in what has no body.
+
+    Numerics: exact (changes nothing).
+
+    Example: refused, as rank 0 waits for rank 1 to receive, and rank 1 for rank
+    0:
+    ```mlir
+    mpcomm.program @swap on @mesh axes ["pp"] runs [@first, @second]
+    func.func @first(%x: tensor<4xf32>) -> tensor<4xf32> {
+      mpcomm.send(%x) on @mesh axes ["pp"] to = 1 : tensor<4xf32>
+      %r = mpcomm.recv on @mesh axes ["pp"] from = 1 : tensor<4xf32>
+      return %r : tensor<4xf32>
+    }
+    func.func @second(%x: tensor<4xf32>) -> tensor<4xf32> {
+      mpcomm.send(%x) on @mesh axes ["pp"] to = 0 : tensor<4xf32>
+      %r = mpcomm.recv on @mesh axes ["pp"] from = 0 : tensor<4xf32>
+      return %r : tensor<4xf32>
+    }
+    ```
+
+    Counts (analysis remark `Proved`, one for each program): ranks, those of
+    them that were told apart (cells), starts and awaits of one rank of each
+    cell (instructions), collectives of all distinct programs.
+  }];
+  let options = [
+    Option<"buffered", "buffered", "bool", "false",
+           "Sends end without their recv, as where each message fits a buffer">
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
 #endif // MPCOMM_TRANSFORMS_VERIFYPASSES

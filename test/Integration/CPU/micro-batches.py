@@ -43,7 +43,7 @@ def train(batch, micro_batches, ranks, precision):
         "--options", "micro-batches=%d precision=%s" % (micro_batches, precision))  # fmt: skip
     run(RUN, path("step.so"), "--np", ranks, "--weights", path("w"), "--data", path("d"),
         "--steps", STEPS, "--no-shuffle", "--log", path("log"), "--save-weights", path("out"),
-        "--quiet")  # fmt: skip
+        "--checkpoint", path("state"), "--quiet")  # fmt: skip
     with open(path("log")) as log:
         losses = [json.loads(line)["loss"] for line in log]
     with open(path("step.so"), "rb") as file:
@@ -78,11 +78,16 @@ def main():
             for name, values in weights.items():
                 near("%s, %s" % (what, name), parameters[name], values, unit)
             arenas.append(bytes_)
-        # Scales of 8-bit operands are state that goes from one to the next.
+        # The greatest magnitudes of a step are those of all its samples.
         if precision == "none":
-            losses, _, _ = train(BATCH // 2 // 4, 4, 2, "fp8")
-            if not losses[-1] < losses[0]:
-                sys.exit("it does not learn in 8 bits: %s" % losses)
+            histories = []
+            for ranks, count in (1, 1), (1, 4), (2, 4):
+                losses, _, _ = train(BATCH // ranks // count, count, ranks, "fp8")
+                if not losses[-1] < losses[0]:
+                    sys.exit("it does not learn in 8 bits: %s" % losses)
+                histories.append(read_tensors(path("state"))["x.fp8.amax_history"])
+            if histories[1:] != histories[:1] * 2 or not all(histories[0][:STEPS]):
+                sys.exit("other magnitudes: %s" % histories)
         # Eight micro-batches of 8 samples need less than one of 64.
         if precision == "none" and not arenas[1] < arena:
             sys.exit("8 micro-batches take %d bytes, one batch %d" % (arenas[1], arena))

@@ -215,6 +215,13 @@ LogicalResult ProgramReader::start(mprt::StartOp op) {
       communicatorOf(op, cast<ArrayAttr>(names[number]).getValue(), channel);
   if (failed(communicator))
     return failure();
+  // They would be two streams of the runtime, and are one of the model.
+  auto [same, isNew] = numbers.try_emplace(*communicator, number);
+  if (same->second != number)
+    return emitError(op.getLoc())
+           << "'mprt.start' names communicator " << number
+           << ", which has the axes and the channel of communicator "
+           << same->second;
   int64_t event = op.getEvent();
   if (auto it = events.find(event); it != events.end() && !it->second.awaited) {
     InFlightDiagnostic diag = emitError(op.getLoc())

@@ -100,6 +100,8 @@ private:
   MeshOp mesh;
   /// By axes and channel.
   std::map<std::pair<std::vector<int>, int64_t>, int> communicators;
+  /// Of Form 5: the module's numbers of the communicators.
+  llvm::DenseMap<int, int64_t> numbers;
 
   // Of the function that is being read:
   ProofProgram *program = nullptr;

@@ -192,3 +192,20 @@ module attributes {mprt.communicators = [["dp"]], mprt.mesh = @mesh} {
     return
   }
 }
+
+// -----
+
+// Streams of their own, that the model takes for one.
+module attributes {mprt.communicators = [["dp"], ["dp"]], mprt.mesh = @mesh} {
+  mpcomm.mesh @mesh <["dp" = 2]>
+  mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
+  func.func @first() {
+    mprt.start "barrier" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs()
+    return
+  }
+  func.func @second() {
+    // expected-error@+1 {{'mprt.start' names communicator 1, which has the axes and the channel of communicator 0}}
+    mprt.start "barrier" "" id = 0 communicator = 1 event = 0 peer = -1 accumulate f32 ins() outs()
+    return
+  }
+}

@@ -37,6 +37,7 @@ namespace cl = llvm::cl;
 
 namespace {
 
+enum class From { Graph, Programs };
 enum class Emit { Program, Object, LLVM, MLIR };
 
 struct Options {
@@ -56,6 +57,13 @@ struct Options {
   cl::opt<std::string> cpu{"cpu", cl::init("native"), cl::value_desc("name"),
                            cl::desc("Processor to generate code for"),
                            cl::cat(category)};
+  cl::opt<From> from{
+      "from", cl::init(From::Graph), cl::desc("What the input is"),
+      cl::values(clEnumValN(From::Graph, "graph", "a training graph (default)"),
+                 clEnumValN(From::Programs, "programs",
+                            "scheduled rank programs: what mpcomm-opt "
+                            "--mpcomm-graph makes, or somebody wrote")),
+      cl::cat(category)};
   cl::opt<Emit> emit{
       "emit", cl::init(Emit::Program), cl::desc("What to write"),
       cl::values(clEnumValN(Emit::Program, "so", "a program file (default)"),
@@ -196,8 +204,17 @@ int main(int argc, char **argv) {
   std::string reason;
   if (failed(applyPassManagerCLOptions(passes)))
     return 1;
-  if (failed(mpcomm::buildCompilePipeline(passes, compile, reason)))
-    return fail(reason);
+  if (options.from == From::Graph) {
+    if (failed(mpcomm::buildCompilePipeline(passes, compile, reason)))
+      return fail(reason);
+  } else {
+    if (options.np > 0)
+      return fail("expected no --np: rank programs have a mesh");
+    if (failed(compile.check(reason)))
+      return fail(reason);
+    mpcomm::buildLowerPipeline(passes, compile);
+    mpcomm::buildProgramPipeline(passes, compile);
+  }
   if (failed(passes.run(*module)))
     return fail("cannot compile '" + options.input + "'");
   if (options.report)

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Numbering.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
@@ -38,10 +39,10 @@ struct Started {
   std::function<Value(OpBuilder &, Location, Value)> finish; // may be null
 };
 
-/// Numbers collectives, events and communicators over a module.
+/// Lowers the collectives of a module; counts their events.
 class Lowering {
 public:
-  explicit Lowering(ModuleOp module) : module(module) {}
+  explicit Lowering(ModuleOp module) : module(module), numbering(module) {}
 
   LogicalResult run();
 
@@ -52,62 +53,34 @@ private:
                                         CollectiveOpInterface op);
   SmallVector<Value> await(OpBuilder &builder, Location loc,
                            ArrayRef<Started> started, unsigned numResults);
-  FailureOr<int64_t> communicatorOf(CollectiveOpInterface op);
   LogicalResult lowerRankDependent(OpBuilder &builder, Operation *op);
   Started startOne(OpBuilder &builder, CollectiveOpInterface op, int64_t comm,
                    int64_t peer, Value input, ValueRange outputs,
-                   Type accumulate);
+                   Type accumulate, unsigned part = 0);
 
   ModuleOp module;
-  SmallVector<ArrayAttr> communicators;
-  FlatSymbolRefAttr mesh;
-  int64_t nextId = 0, nextEvent = 0;
+  Numbering numbering;
+  int64_t nextEvent = 0;
 };
 
 } // namespace
 
-/// The axes of `op` in the order in which the mesh declares them.
-static ArrayAttr sortedAxes(CollectiveOpInterface op, MeshOp mesh) {
-  SmallVector<Attribute> axes;
-  for (Attribute axis : mesh.getAxisNames())
-    if (llvm::is_contained(op.getAxesAttr(), axis))
-      axes.push_back(axis);
-  return ArrayAttr::get(op->getContext(), axes);
-}
-
-FailureOr<int64_t> Lowering::communicatorOf(CollectiveOpInterface op) {
-  FlatSymbolRefAttr name = op.getMeshAttr();
-  if (mesh && mesh != name)
-    return op->emitOpError()
-           << "is on mesh " << name << ", but other collectives are on " << mesh
-           << ": a program runs on one mesh";
-  mesh = name;
-  auto meshOp = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name);
-  if (!meshOp)
-    return op->emitOpError()
-           << "names " << name << ", which is not an mpcomm.mesh";
-  ArrayAttr axes = sortedAxes(op, meshOp);
-  auto *found = llvm::find(communicators, axes);
-  if (found == communicators.end()) {
-    communicators.push_back(axes);
-    return communicators.size() - 1;
-  }
-  return found - communicators.begin();
-}
-
 Started Lowering::startOne(OpBuilder &builder, CollectiveOpInterface op,
                            int64_t comm, int64_t peer, Value input,
-                           ValueRange outputs, Type accumulate) {
+                           ValueRange outputs, Type accumulate, unsigned part) {
   std::string reduction;
   if (std::optional<Reduction> kind = op.getCollectiveReduction())
     reduction = stringifyReduction(*kind);
   SmallVector<Value> inputs;
   if (input)
     inputs.push_back(input);
-  auto startOp = mprt::StartOp::create(
-      builder, op->getLoc(), outputs.getTypes(),
-      stringifyCollectiveKind(op.getCollectiveKind()), reduction, nextId++,
-      comm, nextEvent, peer, accumulate, inputs, outputs);
+  auto startOp =
+      mprt::StartOp::create(builder, op->getLoc(), outputs.getTypes(),
+                            stringifyCollectiveKind(op.getCollectiveKind()),
+                            reduction, numbering.idOf(op, comm, part), comm,
+                            nextEvent, peer, accumulate, inputs, outputs);
+  if (Attribute tag = op->getAttr(kTagAttr))
+    startOp->setAttr(kTagAttr, tag);
   Started started;
   started.event = nextEvent++;
   started.input = input;
@@ -190,7 +163,7 @@ static LogicalResult checkSum(CollectiveOpInterface op, Type wire) {
 FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
                                                 CollectiveOpInterface op) {
   Location loc = op->getLoc();
-  FailureOr<int64_t> comm = communicatorOf(op);
+  FailureOr<int64_t> comm = numbering.communicatorOf(op);
   FailureOr<int64_t> group = op.getGroupSize();
   if (failed(comm))
     return failure();
@@ -213,7 +186,7 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
       for (unsigned i : slots)
         outputs.push_back(castFloat(builder, loc, op->getOperand(i), wire));
       Started started = startOne(builder, op, *comm, -1, {}, outputs,
-                                 accumulateType(op, wire));
+                                 accumulateType(op, wire), all.size());
       started.slots = slots;
       if (wire != type)
         started.finish = [type = type](OpBuilder &b, Location l, Value v) {
@@ -349,6 +322,8 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
   auto exchange = AllToAllOp::create(builder, loc, blocks.getType(), blocks,
                                      slice.getMeshAttr(), slice.getAxesAttr(),
                                      /*split_dim=*/front, /*concat_dim=*/front);
+  if (Attribute tag = op->getAttr(kTagAttr))
+    exchange->setAttr(kTagAttr, tag);
   auto started = start(builder, exchange);
   if (failed(started))
     return failure();
@@ -459,16 +434,12 @@ LogicalResult Lowering::lowerFunction(func::FuncOp function) {
 }
 
 LogicalResult Lowering::run() {
-  for (auto function : module.getOps<func::FuncOp>())
+  for (auto function : module.getOps<func::FuncOp>()) {
+    numbering.enter(function);
     if (failed(lowerFunction(function)))
       return failure();
-  MLIRContext *context = module.getContext();
-  module->setAttr(
-      mprt::kCommunicatorsAttr,
-      ArrayAttr::get(context, SmallVector<Attribute>(communicators.begin(),
-                                                     communicators.end())));
-  if (mesh)
-    module->setAttr(mprt::kMeshAttr, mesh);
+  }
+  numbering.note();
   return success();
 }
 

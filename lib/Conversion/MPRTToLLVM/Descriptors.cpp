@@ -82,6 +82,11 @@ StringRef mpcomm::manifestType(Type type) {
   }
 }
 
+StringRef mpcomm::nameOf(mprt::StartOp op) {
+  auto tag = op->getAttrOfType<StringAttr>(kTagAttr);
+  return tag ? tag.getValue() : op.getKind();
+}
+
 namespace {
 /// What a location names, each once, in order.
 struct Places {
@@ -330,7 +335,7 @@ FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,
   if (failed(element) || failed(accumulate))
     return op.emitOpError() << "has elements of type " << type
                             << ", which the runtime cannot communicate";
-  LLVM::GlobalOp name = string(op.getKind());
+  LLVM::GlobalOp name = string(nameOf(op));
   LLVM::GlobalOp place = string(note(op.getLoc()));
   // The enums of the dialect and of mprt.h count alike.
   return make("collective", op.getLoc(),

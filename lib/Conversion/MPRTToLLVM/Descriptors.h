@@ -34,6 +34,10 @@ llvm::StringRef manifestType(mlir::Type type);
 /// What a person reads of a location: the names in it, else file and line.
 std::string describe(mlir::Location loc);
 
+/// What a collective is called in traces and errors: its tag, which its peers
+/// have too, else its kind.
+llvm::StringRef nameOf(mprt::StartOp op);
+
 /// Texts, each once, in the order in which they came.
 using PlaceSet = llvm::SetVector<std::string, std::vector<std::string>,
                                  std::set<std::string>>;

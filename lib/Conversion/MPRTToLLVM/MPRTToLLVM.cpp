@@ -394,7 +394,7 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
       {"bytes", count * elementBytes(element)},
       {"communicator", op.getCommunicator()},
       {"tensors", static_cast<int64_t>(op.getOutputs().size())},
-      {"name", op.getKind().str()},
+      {"name", nameOf(op).str()},
       {"location", describe(op.getLoc())}});
   return success();
 }
@@ -554,6 +554,9 @@ struct ConvertMPRTToLLVM
       if (failed(
               EntryPoint(function, module, symbols, descriptors).run(manifest)))
         return signalPassFailure();
+    // The manifest has it, and the mesh.
+    for (auto program : llvm::make_early_inc_range(module.getOps<ProgramOp>()))
+      program.erase();
     for (func::FuncOp function : functions)
       symbols.erase(function);
     for (auto global :
@@ -569,8 +572,9 @@ struct ConvertMPRTToLLVM
     manifest.setLocations(descriptors.takeLocations());
     descriptors.string(manifest.str(), "mpcomm_manifest");
     for (auto mesh : llvm::make_early_inc_range(module.getOps<MeshOp>()))
-      mesh.erase(); // the manifest has it
+      mesh.erase();
     module->removeAttr(mprt::kCommunicatorsAttr);
+    module->removeAttr(mprt::kChannelsAttr);
     module->removeAttr(mprt::kMeshAttr);
   }
 };

@@ -26,7 +26,8 @@ static Array shapeOf(ShapedType type) {
   return shape;
 }
 
-Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
+Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features)
+    : module(module) {
   root["abi"] = MPRT_ABI_VERSION;
   root["producer"] = "mpcomm " MPCOMM_VERSION;
   root["program"] = module.getName().value_or("program");
@@ -50,15 +51,43 @@ Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features) {
     break;
   }
   root["mesh"] = std::move(mesh);
+  auto channels = module->getAttrOfType<DenseI64ArrayAttr>(mprt::kChannelsAttr);
   Array communicators;
   if (auto list = module->getAttrOfType<ArrayAttr>(mprt::kCommunicatorsAttr))
-    for (Attribute entry : list) {
+    for (auto [i, entry] : llvm::enumerate(list)) {
       Array axes;
       for (Attribute axis : cast<ArrayAttr>(entry))
         axes.push_back(cast<StringAttr>(axis).getValue());
-      communicators.push_back(Object{{"axes", std::move(axes)}});
+      Object communicator{{"axes", std::move(axes)}};
+      if (channels && i < size_t(channels.size()) && channels[i] != 0)
+        communicator["channel"] = channels[i];
+      communicators.push_back(std::move(communicator));
     }
   root["communicators"] = std::move(communicators);
+}
+
+std::pair<Array, std::string> Manifest::getRanks(func::FuncOp function) {
+  for (auto program : module.getOps<ProgramOp>()) {
+    auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(
+        program, program.getMeshAttr());
+    Array all;
+    for (auto [i, name] : llvm::enumerate(program.getFunctions())) {
+      if (cast<FlatSymbolRefAttr>(name).getAttr() != function.getSymNameAttr())
+        continue;
+      Object coordinates;
+      int64_t rest = i; // row-major over the program's axes
+      for (Attribute entry : llvm::reverse(program.getAxes())) {
+        StringRef axis = cast<StringAttr>(entry).getValue();
+        int64_t size = *mesh.getAxisSize(axis);
+        coordinates[axis] = rest % size;
+        rest /= size;
+      }
+      all.push_back(std::move(coordinates));
+    }
+    if (!all.empty())
+      return {std::move(all), program.getSymName().str()};
+  }
+  return {Array(), function.getSymName().str()};
 }
 
 LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
@@ -155,14 +184,18 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
     for (NamedAttribute part : parts)
       memory[part.getName().getValue()] =
           cast<IntegerAttr>(part.getValue()).getInt();
-  functions.push_back(Object{{"name", function.getSymName().str()},
-                             {"entry", entry.str()},
-                             {"arena_bytes", arena.getInt()},
-                             {"events", events},
-                             {"arguments", std::move(arguments)},
-                             {"results", std::move(resultList)},
-                             {"collectives", std::move(collectives)},
-                             {"memory", std::move(memory)}});
+  auto [coordinates, name] = getRanks(function);
+  Object entryPoint{{"name", name},
+                    {"entry", entry.str()},
+                    {"arena_bytes", arena.getInt()},
+                    {"events", events},
+                    {"arguments", std::move(arguments)},
+                    {"results", std::move(resultList)},
+                    {"collectives", std::move(collectives)},
+                    {"memory", std::move(memory)}};
+  if (!coordinates.empty())
+    entryPoint["coordinates"] = std::move(coordinates);
+  functions.push_back(std::move(entryPoint));
   return success();
 }
 

@@ -31,6 +31,12 @@ public:
   std::string str() const;
 
 private:
+  /// Coordinates of the ranks that run `function`, and the name of what they
+  /// run: no coordinates where all ranks do.
+  std::pair<llvm::json::Array, std::string>
+  getRanks(mlir::func::FuncOp function);
+
+  mlir::ModuleOp module;
   llvm::json::Object root;
   llvm::json::Array functions;
 };

@@ -37,15 +37,20 @@ mprt_status Context::State::fail(const Error &error) {
   return error.status();
 }
 
+std::string Context::State::describeOldest(uint32_t stream) const {
+  const StreamWork &work = streams[stream - 1]->oldest();
+  bool isCollective = work.kind == StreamWork::Collective;
+  std::string text = isCollective ? describe(*work.collective)
+                                  : "work on stream " + std::to_string(stream);
+  text += " on rank " + std::to_string(transport ? transport->rank() : 0);
+  if (isCollective && work.flight)
+    text += " (its collective " + std::to_string(work.flight) + ")";
+  return text;
+}
+
 Error Context::State::timeoutError(uint32_t stream, double seconds) const {
-  const Stream &queue = *streams[stream - 1];
-  const StreamWork &work = queue.oldest();
-  std::string what = work.kind == StreamWork::Collective
-                         ? describe(*work.collective)
-                         : "work on stream " + std::to_string(stream);
-  std::string peers = queue.communicator().describePeers();
-  return makeError(MPRT_TIMEOUT, what, " on rank ",
-                   transport ? transport->rank() : 0,
+  std::string peers = streams[stream - 1]->communicator().describePeers();
+  return makeError(MPRT_TIMEOUT, describeOldest(stream),
                    ": timed out: nothing moved for ", seconds, " s",
                    peers.empty() ? "" : "; ", peers);
 }
@@ -149,6 +154,7 @@ uint64_t Context::State::enqueueCollective(uint32_t stream,
   work.bytes = collective.kind == MPRT_BARRIER
                    ? 0
                    : collective.count * sizeOf(mprt_dtype(collective.type));
+  work.flight = flight->enqueue(collective, comm(stream).numCollectives() + 1);
   ++stats.collectives;
   stats.collectiveBytes += work.bytes;
   return enqueue(stream, work);
@@ -194,12 +200,8 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
         progressLocked();
         if (queue.reached(position) || failed())
           break;
-        const StreamWork &work = queue.oldest();
-        std::string what = work.kind == StreamWork::Collective
-                               ? describe(*work.collective) + " on rank "
-                               : "work on rank ";
-        fail(Error(failure->status(), what + std::to_string(transport->rank()) +
-                                          ": " + failure->message()));
+        fail(Error(failure->status(),
+                   describeOldest(stream) + ": " + failure->message()));
         break;
       }
     }
@@ -299,8 +301,10 @@ Context::create(const ContextOptions &options, Transport *transport,
   state->events.resize(options.events);
   if (options.traceCapacity)
     state->trace.enable(options.traceCapacity);
+  state->flight = std::make_unique<FlightRecorder>(options.flightCapacity);
   for (std::unique_ptr<Communicator> &communicator : communicators)
-    state->streams.push_back(std::make_unique<Stream>(std::move(communicator)));
+    state->streams.push_back(
+        std::make_unique<Stream>(std::move(communicator), *state->flight));
   State *raw = state.get();
   state->reachedOther = [raw](uint32_t stream, uint64_t position) {
     return raw->comm(stream).reached(position);
@@ -360,6 +364,10 @@ const Trace &Context::trace() const { return state->trace; }
 void Context::clearTrace() {
   auto guard = state->lock();
   state->trace.clear();
+}
+
+std::vector<FlightEntry> Context::flight() const {
+  return state->flight->entries();
 }
 
 bool Context::hasProgressThread() const { return state->threaded; }

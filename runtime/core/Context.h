@@ -10,7 +10,7 @@
 // stream of its own, a queue that is moved on by polls from the compute
 // stream's calls and in its waits, or by a progress thread.
 //
-// A context is used by one thread.
+// A context is used by one thread; its flight record may be read by any.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +19,7 @@
 
 #include "../comm/Transport.h"
 #include "Error.h"
+#include "Flight.h"
 #include "Stats.h"
 #include "Trace.h"
 
@@ -43,6 +44,8 @@ struct ContextOptions {
   ProgressMode progress = ProgressMode::Auto;
   /// Events that a trace keeps; 0: no trace.
   uint32_t traceCapacity = 0;
+  /// Collectives that the flight record keeps; 0: none.
+  uint32_t flightCapacity = 64;
 };
 
 class Context {
@@ -74,6 +77,10 @@ public:
   Stats stats() const;
   const Trace &trace() const;
   void clearTrace();
+
+  /// The last collectives and how far they came, oldest first. Any thread may
+  /// ask, at any time.
+  std::vector<FlightEntry> flight() const;
 
   /// Whether a thread makes the progress.
   bool hasProgressThread() const;

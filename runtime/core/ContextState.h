@@ -44,6 +44,7 @@ struct Context::State {
   std::string message;
 
   Trace trace;
+  std::unique_ptr<FlightRecorder> flight;
   Stats stats;
   host::Gemm gemm;
   host::Window window;
@@ -94,6 +95,8 @@ struct Context::State {
   /// Traces that the compute stream waited from `begin` to now; nothing where
   /// no trace is taken.
   void traceWait(uint32_t stream, uint64_t position, uint64_t begin);
+  /// The work that `stream` waits for, for messages.
+  std::string describeOldest(uint32_t stream) const;
   Error timeoutError(uint32_t stream, double seconds) const;
 
   bool isStream(uint32_t stream) const { return stream <= streams.size(); }

@@ -24,6 +24,7 @@ uint64_t Stream::push(const StreamWork &work) {
     ring = std::move(larger);
   }
   ring[pushed % ring.size()] = work;
+  collectivesPushed += work.kind == StreamWork::Collective;
   return ++pushed;
 }
 
@@ -31,8 +32,10 @@ void Stream::retire(Trace &trace, uint32_t number) {
   uint64_t position = retired.load(std::memory_order_relaxed) + 1;
   const StreamWork &work = at(position);
   std::optional<Communicator::Span> span;
-  if (work.kind == StreamWork::Collective)
+  if (work.kind == StreamWork::Collective) {
     span = comm->takeSpan();
+    flight.finish(work.flight, span ? span->begin : 0, span ? span->end : 0);
+  }
   if (trace.enabled()) {
     TraceEvent event{};
     event.stream = number;
@@ -90,6 +93,7 @@ Error Stream::issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
     case StreamWork::Collective:
       ++issued;
       moved = true;
+      flight.start(work.flight);
       if (Error error = comm->start(*work.collective, work.source, work.target))
         return error;
       continue;

@@ -20,6 +20,7 @@
 
 #include "../comm/Communicator.h"
 #include "Error.h"
+#include "Flight.h"
 #include "Trace.h"
 
 #include <atomic>
@@ -42,12 +43,15 @@ struct StreamWork {
   /// ns, when it was pushed and when it was issued; 0 without a trace.
   uint64_t queued = 0;
   uint64_t begin = 0;
+  /// Of a collective: its number in the flight record; 0 where none is kept.
+  uint64_t flight = 0;
 };
 
 class Stream {
 public:
-  explicit Stream(std::unique_ptr<Communicator> communicator)
-      : comm(std::move(communicator)), ring(64) {}
+  /// `flight` outlives the stream.
+  Stream(std::unique_ptr<Communicator> communicator, FlightRecorder &flight)
+      : comm(std::move(communicator)), flight(flight), ring(64) {}
 
   Communicator &communicator() { return *comm; }
   const Communicator &communicator() const { return *comm; }
@@ -56,6 +60,8 @@ public:
   uint64_t push(const StreamWork &work);
 
   uint64_t end() const { return pushed; }
+  /// Of what was pushed, the collectives.
+  uint64_t numCollectives() const { return collectivesPushed; }
   bool reached(uint64_t position) const {
     return retired.load(std::memory_order_acquire) >= position;
   }
@@ -86,9 +92,11 @@ private:
   void retire(Trace &trace, uint32_t number);
 
   std::unique_ptr<Communicator> comm;
+  FlightRecorder &flight;
   std::vector<StreamWork> ring;
   uint64_t pushed = 0, issued = 0;
   std::atomic<uint64_t> retired{0};
+  uint64_t collectivesPushed = 0;
   /// Of the communicator's finishedCount, how many are retired here.
   uint64_t collectivesRetired = 0;
 };

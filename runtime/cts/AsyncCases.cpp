@@ -7,6 +7,7 @@
 
 #include "Harness.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace mprt;
@@ -109,6 +110,46 @@ static void runTwoStreams(Rank &rank) {
   rank.expect(allEqual(b + 4, count - 4, 2 * m), "the half's sum is wrong");
 }
 
+/// Two communicators of one group: what waits on one holds up nothing on the
+/// other. Of each pair one rank posts its receive first, and the other rank
+/// sends only once it has received.
+static void runChannels(Rank &rank) {
+  if (rank.owner().error())
+    return;
+  unsigned self = rank.rank(0);
+  unsigned peer = self ^ 1u;
+  if (peer >= rank.size(0))
+    return;
+  rank.begin("two communicators of one group");
+  constexpr uint64_t count = 200000;
+  mprt_context *context = rank.context();
+  auto *sent = reinterpret_cast<float *>(rank.arenaBuffer());
+  float *received = sent + count;
+  std::fill_n(sent, count, float(self + 1));
+  memset(received, 0, count * sizeof(float));
+  auto between = [&](uint32_t id, mprt_collective_kind kind, uint32_t on) {
+    mprt_collective c = sumOf(id, on, count);
+    c.kind = uint8_t(kind);
+    c.peer = int32_t(peer);
+    return c;
+  };
+  // Even ranks send on the second, odd ones on the first.
+  uint32_t mine = self % 2 == 0 ? 2 : 0, theirs = 2 - mine;
+  mprt_collective receive = between(500, MPRT_RECV, theirs);
+  mprt_collective send = between(501, MPRT_SEND, mine);
+  mprt_collective_run(context, 1 + theirs, &receive, nullptr, received);
+  mprt_event_record(context, 1 + theirs, 0);
+  if (self % 2 == 1)
+    mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+  mprt_collective_run(context, 1 + mine, &send, sent, nullptr);
+  mprt_event_record(context, 1 + mine, 1);
+  mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 1);
+  mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+  if (rank.healthy())
+    rank.expect(allEqual(received, count, float(peer + 1)),
+                "the message is wrong");
+}
+
 static void addOne(void *const *args) {
   auto *data = static_cast<float *>(args[0]);
   for (unsigned i = 0; i < 1000; ++i)
@@ -175,6 +216,7 @@ void mprt::cts::runAsyncCases(Rank &rank) {
     for (unsigned step : {1, 3, 5, 7})
       runBuckets(rank, step, inArena);
   runTwoStreams(rank);
+  runChannels(rank);
   runManySteps(rank);
   runRepeats(rank);
 }

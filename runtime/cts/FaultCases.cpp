@@ -208,6 +208,32 @@ static unsigned timeoutBody(Rank &rank) {
   return rank.numFailures();
 }
 
+static unsigned crossedBody(Rank &rank) {
+  rank.begin("receives that wait for one another");
+  arrive();
+  if (rank.rank(0) == 2) { // leaves when the others are done
+    waitForArrivals(rank, numRanks + 2);
+    return rank.numFailures();
+  }
+  waitForArrivals(rank, numRanks);
+  unsigned peer = 1 - rank.rank(0);
+  const char *const calls[] = {"recv \"B0\" at model.py:12",
+                               "recv \"F0\" at model.py:12"};
+  mprt_collective c = sum(count, rank.rank(0) == 0 ? "B0" : "F0");
+  c.kind = MPRT_RECV;
+  c.peer = int32_t(peer);
+  Error error = rank.owner().run(keep(c), nullptr, rank.arenaBuffer());
+  bool first = error.status() == MPRT_TIMEOUT;
+  expectError(rank, error, first ? MPRT_TIMEOUT : MPRT_PEER_FAILED,
+              {calls[1 - peer], "(its collective 1)", "timed out"});
+  // The second is told by the first; over shared memory the first can see.
+  bool sees = std::string(rank.transport().name()) == "shm";
+  if (sees || !first)
+    expectError(rank, error, error.status(), {calls[peer]});
+  arrive();
+  return rank.numFailures();
+}
+
 static unsigned deathBody(Rank &rank) {
   rank.begin("death");
   if (rank.owner().run(keep(sum(count, "first")), rank.arenaBuffer(),
@@ -362,6 +388,7 @@ unsigned mprt::cts::runFaultCases(bool overGloo) {
       {"accumulation", longTimeout, accumulationBody, nullptr},
       {"wrong message", longTimeout, wrongMessageBody, nullptr},
       {"timeout", shortTimeout, timeoutBody, nullptr},
+      {"crossed", shortTimeout, crossedBody, nullptr},
       {"death", longTimeout, deathBody, nullptr, /*victim=*/1},
       {"left", longTimeout, leftBody, nullptr},
       {"marked", longTimeout, markedBody, markStopped},

@@ -22,7 +22,7 @@ Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
       half.push_back(r);
   }
   std::vector<std::unique_ptr<Communicator>> communicators;
-  for (const std::vector<unsigned> &group : {all, half}) {
+  for (const std::vector<unsigned> &group : {all, half, all}) {
     Expected<std::unique_ptr<Communicator>> made =
         transport.createCommunicator(group);
     if (!made)

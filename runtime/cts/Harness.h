@@ -26,7 +26,7 @@ namespace mprt::cts {
 class Rank {
 public:
   /// Makes the communicators and the context. Communicator 1 splits the world
-  /// into those of even and those of odd rank.
+  /// into those of even and those of odd rank; 2 is another one of the world.
   static Expected<std::unique_ptr<Rank>> create(Transport &transport,
                                                 const ContextOptions &options);
 
@@ -64,7 +64,7 @@ private:
 
   Transport &theTransport;
   std::unique_ptr<Context> theContext;
-  unsigned ranks[2] = {}, sizes[2] = {};
+  unsigned ranks[3] = {}, sizes[3] = {};
   uint8_t *arena = nullptr;
   std::string current;
   unsigned cases = 0, failures = 0;

@@ -40,16 +40,16 @@ Status Bench::prepare(uint64_t block) {
   if (block) {
     manifest.axes = {{"blocks", static_cast<int64_t>(ranks / block)},
                      {"block", static_cast<int64_t>(block)}};
-    manifest.communicators = {{0, 1}, {1}, {0}};
+    manifest.communicators = {{{0, 1}}, {{1}}, {{0}}};
     measured.push_back({1, block, index % block, insideLink});
     measured.push_back({2, ranks / block, index / block, acrossLink});
   } else if (ranks >= 4 && ranks % 2 == 0) {
     manifest.axes = {{"pairs", static_cast<int64_t>(ranks / 2)}, {"pair", 2}};
-    manifest.communicators = {{0, 1}, {1}};
+    manifest.communicators = {{{0, 1}}, {{1}}};
     measured.push_back({1, 2, index % 2, ""});
   } else {
     manifest.axes = {{"ranks", static_cast<int64_t>(ranks)}};
-    manifest.communicators = {{0}};
+    manifest.communicators = {{{0}}};
   }
   if (Status status = rank.createContext(manifest, /*events=*/1,
                                          /*traces=*/true);

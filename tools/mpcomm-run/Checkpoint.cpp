@@ -12,6 +12,7 @@
 #include "Checkpoint.h"
 
 #include "Job.h"
+#include "StateUnion.h"
 
 #include <charconv>
 #include <cmath>
@@ -99,7 +100,7 @@ mpcomm::run::readCheckpointInfo(const SafeTensors &file) {
   return info;
 }
 
-Status mpcomm::run::writeCheckpoint(const Job &job, uint64_t step) {
+Status mpcomm::run::writeCheckpoint(const Job &job, Rank &rank, uint64_t step) {
   std::map<std::string, std::string> metadata = {
       {"mpcomm.step", std::to_string(step)},
       {"mpcomm.seed", std::to_string(job.seed)},
@@ -107,25 +108,27 @@ Status mpcomm::run::writeCheckpoint(const Job &job, uint64_t step) {
       {"mpcomm.global_batch", std::to_string(job.globalBatch())},
       {"mpcomm.samples", std::to_string(job.data ? job.data->samples() : 0)},
       {"mpcomm.program", job.program->manifest().program}};
-  for (const ManifestArgument &argument : job.train->arguments) {
-    if (argument.role != Role::Hyperparameter)
-      continue;
+  auto addHyperparameter = [&](const ManifestArgument &argument) {
     if (argument.name != "lr") {
       metadata[std::string(hyperparameterPrefix) + argument.name] =
           exactly(job.hyperparameter(argument, step));
-      continue;
+      return;
     }
     metadata["mpcomm.lr"] = exactly(job.learningRate.base);
     metadata["mpcomm.lr_schedule"] = nameOf(job.learningRate.kind);
     metadata["mpcomm.lr_warmup"] = std::to_string(job.learningRate.warmup);
     metadata["mpcomm.lr_total"] = std::to_string(job.learningRate.total);
-  }
-  return writeSafetensors(job.options.checkpoint,
-                          job.state->tensors(/*optimizer=*/true), metadata);
+  };
+  for (const ManifestFunction *function : job.trainers)
+    for (const ManifestArgument &argument : function->arguments)
+      if (argument.role == Role::Hyperparameter)
+        addHyperparameter(argument);
+  return writeUnion(job.options.checkpoint, job, rank, /*optimizer=*/true,
+                    metadata);
 }
 
-Status mpcomm::run::writeWeights(const Job &job) {
-  return writeSafetensors(
-      job.options.saveWeights, job.state->tensors(/*optimizer=*/false),
+Status mpcomm::run::writeWeights(const Job &job, Rank &rank) {
+  return writeUnion(
+      job.options.saveWeights, job, rank, /*optimizer=*/false,
       {{"format", "pt"}, {"mpcomm.program", job.program->manifest().program}});
 }

@@ -8,8 +8,7 @@
 // A checkpoint is a safetensors file with all state of the program, and in its
 // metadata what else a run needs to continue: how many steps are done, the
 // seed, and the shape of the dataset, by which a resumed run notices that its
-// samples will come in another order. State is the same on all ranks; rank 0
-// writes it.
+// samples will come in another order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,6 +27,7 @@
 namespace mpcomm::run {
 
 struct Job;
+class Rank;
 
 struct CheckpointInfo {
   /// Steps done.
@@ -46,11 +46,12 @@ struct CheckpointInfo {
 /// The metadata of a checkpoint; fails where the file is none.
 Result<CheckpointInfo> readCheckpointInfo(const SafeTensors &file);
 
-/// Replaces `job.options.checkpoint` by the state after `step` steps.
-Status writeCheckpoint(const Job &job, uint64_t step);
+/// Replaces `job.options.checkpoint` by the state after `step` steps. All ranks
+/// call it, and it fails on all of them or on none.
+Status writeCheckpoint(const Job &job, Rank &rank, uint64_t step);
 
-/// Replaces `job.options.saveWeights` by parameters and buffers.
-Status writeWeights(const Job &job);
+/// The same for `job.options.saveWeights`, parameters and buffers.
+Status writeWeights(const Job &job, Rank &rank);
 
 } // namespace mpcomm::run
 

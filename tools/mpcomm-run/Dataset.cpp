@@ -37,43 +37,46 @@ size_t findOutside(DType type, const char *data, size_t count, int64_t low,
 
 } // namespace
 
-Result<Dataset> Dataset::open(const std::string &path,
-                              const ManifestFunction &function) {
+Status Dataset::addColumn(const ManifestArgument &argument) {
+  for (const Column &column : columns)
+    if (column.argument->name == argument.name)
+      return {};
+  const TensorEntry *entry = file.find(argument.name);
+  Shape sample(argument.shape.begin() + 1, argument.shape.end());
+  if (!entry)
+    return fail(path(), ": no tensor '", printable(argument.name),
+                "', expected samples of ", describe(argument.type, sample));
+  if (entry->type != argument.type || entry->shape.empty() ||
+      Shape(entry->shape.begin() + 1, entry->shape.end()) != sample)
+    return fail(path(), ": tensor '", printable(argument.name), "' is ",
+                describe(entry->type, entry->shape), ", expected samples of ",
+                describe(argument.type, sample), " behind a leading dimension");
+  auto samples = static_cast<uint64_t>(entry->shape[0]);
+  if (!columns.empty() && samples != sampleCount)
+    return fail(path(), ": tensor '", printable(argument.name), "' holds ",
+                samples, " samples, '", printable(columns[0].argument->name),
+                "' holds ", sampleCount);
+  sampleCount = samples;
+  columns.push_back(
+      {&argument, file.dataOf(*entry),
+       argument.bytes / static_cast<uint64_t>(argument.shape[0])});
+  return {};
+}
+
+Result<Dataset>
+Dataset::open(const std::string &path,
+              const std::vector<const ManifestFunction *> &functions) {
   Result<SafeTensors> opened = SafeTensors::open(path);
   if (opened.failed())
     return opened.status();
   Dataset dataset(opened.take());
-  bool first = true;
-  for (size_t i = 0; i < function.arguments.size(); ++i) {
-    const ManifestArgument &argument = function.arguments[i];
-    if (argument.role != Role::Batch)
-      continue;
-    const TensorEntry *entry = dataset.file.find(argument.name);
-    Shape sample(argument.shape.begin() + 1, argument.shape.end());
-    Shape expected = argument.shape;
-    if (!entry)
-      return fail(path, ": no tensor '", printable(argument.name),
-                  "', expected samples of ", describe(argument.type, sample));
-    if (entry->type != argument.type || entry->shape.empty() ||
-        Shape(entry->shape.begin() + 1, entry->shape.end()) != sample)
-      return fail(path, ": tensor '", printable(argument.name), "' is ",
-                  describe(entry->type, entry->shape), ", expected samples of ",
-                  describe(argument.type, sample),
-                  " behind a leading dimension");
-    uint64_t samples = static_cast<uint64_t>(entry->shape[0]);
-    if (!first && samples != dataset.sampleCount)
-      return fail(path, ": tensor '", printable(argument.name), "' holds ",
-                  samples, " samples, '",
-                  printable(dataset.columns[0].argument->name), "' holds ",
-                  dataset.sampleCount);
-    first = false;
-    dataset.sampleCount = samples;
-    dataset.columns.push_back(
-        {&argument, i, dataset.file.dataOf(*entry),
-         argument.bytes / static_cast<uint64_t>(argument.shape[0])});
-  }
-  if (first)
-    return fail(path, ": function '", function.name,
+  for (const ManifestFunction *function : functions)
+    for (const ManifestArgument &argument : function->arguments)
+      if (argument.role == Role::Batch)
+        if (Status status = dataset.addColumn(argument); status.failed())
+          return status;
+  if (dataset.columns.empty())
+    return fail(path, ": function '", functions[0]->name,
                 "' takes no batch, so it needs no data");
   return dataset;
 }
@@ -124,8 +127,16 @@ Status Dataset::validate(bool allowNonFinite) const {
 
 void Dataset::gather(std::span<const uint64_t> indices, State &state,
                      const Binding &binding) {
+  const std::vector<ManifestArgument> &arguments = binding.function->arguments;
   for (const Column &column : columns) {
-    char *target = state.slot(binding.arguments[column.argumentIndex]).data;
+    auto found = std::find_if(arguments.begin(), arguments.end(),
+                              [&](const ManifestArgument &argument) {
+                                return argument.name == column.argument->name;
+                              });
+    if (found == arguments.end())
+      continue; // another stage's
+    char *target =
+        state.slot(binding.arguments[found - arguments.begin()]).data;
     for (uint64_t index : indices) {
       std::memcpy(target, column.data + index * column.sampleBytes,
                   column.sampleBytes);

@@ -8,6 +8,8 @@
 // A dataset is a safetensors file with one tensor for each batch argument, of
 // the argument's type and shape but for the leading dimension, which counts
 // samples. It stays in the page cache; batches are gathered out of the mapping.
+// Where ranks run several functions of one name, each of them takes what its
+// own has as arguments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +27,12 @@ namespace mpcomm::run {
 
 class Dataset {
 public:
-  /// Opens `path` for the batch arguments of `function`, which must outlive
-  /// the dataset. Checks types and shapes, not yet the values.
-  static Result<Dataset> open(const std::string &path,
-                              const ManifestFunction &function);
+  /// Opens `path` for the batch arguments of `functions`, all of one name,
+  /// which must outlive the dataset. Checks types and shapes, not yet the
+  /// values.
+  static Result<Dataset>
+  open(const std::string &path,
+       const std::vector<const ManifestFunction *> &functions);
 
   uint64_t samples() const { return sampleCount; }
   const std::string &path() const { return file.path(); }
@@ -40,7 +44,7 @@ public:
   Status validate(bool allowNonFinite) const;
 
   /// Copies the samples `indices` into the batch slots of `binding`, which
-  /// belongs to the function the dataset was opened for.
+  /// belongs to one of the functions that the dataset was opened for.
   void gather(std::span<const uint64_t> indices, State &state,
               const Binding &binding);
 
@@ -49,11 +53,11 @@ private:
 
   struct Column {
     const ManifestArgument *argument;
-    size_t argumentIndex;
     const char *data;
     uint64_t sampleBytes;
   };
 
+  Status addColumn(const ManifestArgument &argument);
   Status validateColumn(const Column &column, bool allowNonFinite) const;
 
   SafeTensors file;

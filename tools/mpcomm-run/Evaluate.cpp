@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Each rank evaluates its slice of each global batch, in the order of the file;
-// sums and counts meet at the end. Samples that do not fill a global batch are
-// left out, and that is said.
+// Each data rank evaluates its slice of each global batch, in the order of the
+// file; sums and counts of all ranks meet at the end: of those that share their
+// samples, all that have a loss have the same one, and one counts labels.
+// Samples that do not fill a global batch are left out, and that is said.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,17 +55,18 @@ void countCorrect(const ManifestTensor &output, const char *rows,
 Status Trainer::evaluate(Report &report) {
   const ManifestFunction &function = *job.evaluate;
   Binding &binding = job.state->bindingOf(function);
-  Sampler order(job.evalData->samples(), function.batchSize(), job.ranks,
+  Sampler order(job.evalData->samples(), batchSizeOf(job.evaluators),
+                job.dataRanks,
                 /*seed=*/0, /*shuffle=*/false);
   const ManifestResult *loss = function.resultOf(Role::Loss);
   Tally mine;
   for (uint64_t step = 0; step < order.stepsPerEpoch(); ++step) {
-    job.evalData->gather(order.indices(step, rank.index()), *job.state,
+    job.evalData->gather(order.indices(step, job.dataRank), *job.state,
                          binding);
     setScalars(binding, step);
     if (Status status = call(binding); status.failed())
       return status;
-    ++mine.batches;
+    mine.batches += loss != nullptr;
     for (size_t i = 0; i < function.results.size(); ++i) {
       const ManifestResult &result = function.results[i];
       const char *data = job.state->slot(binding.results[i]).data;
@@ -93,7 +95,7 @@ Status Trainer::evaluate(Report &report) {
   EvaluationSummary summary;
   summary.dropped = order.remainder();
   summary.samples = job.evalData->samples() - summary.dropped;
-  summary.hasLoss = loss != nullptr;
+  summary.hasLoss = sum.batches > 0;
   summary.loss = sum.lossSum / static_cast<double>(sum.batches);
   summary.labels = sum.labels;
   summary.correct = sum.correct;

@@ -16,6 +16,7 @@
 #include "Sampler.h"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 using namespace mpcomm::run;
@@ -27,33 +28,48 @@ Status chooseFunctions(Job &job) {
   const Options &options = job.options;
   bool trains = !(options.steps == 0u || options.epochs == 0u);
   if (trains) {
-    job.train = manifest.find("train_step");
-    if (!job.train)
+    job.trainers = manifest.findAll("train_step");
+    if (job.trainers.empty())
       return fail(job.program->path(), ": no function 'train_step'; --steps 0 "
                                        "--evaluate evaluates only");
-    if (!job.train->resultOf(Role::Loss))
-      return fail(job.program->path(),
-                  ": function 'train_step' has no result of role loss");
+    for (const ManifestFunction *function : job.trainers)
+      if (!function->resultOf(Role::Loss))
+        return fail(job.program->path(),
+                    ": function 'train_step' has no result of role loss",
+                    function->coordinates.empty()
+                        ? ""
+                        : " (entry '" + printable(function->entry) + "')");
   }
   if (options.evaluate) {
-    job.evaluate = manifest.find("evaluate");
-    if (!job.evaluate)
+    job.evaluators = manifest.findAll("evaluate");
+    if (job.evaluators.empty())
       return fail(job.program->path(),
                   ": no function 'evaluate', which --evaluate needs");
-    if (job.evaluate->batchSize() == 0)
+    if (batchSizeOf(job.evaluators) == 0)
       return fail(job.program->path(), ": function 'evaluate' takes no batch");
   }
-  if (!job.train && !job.evaluate)
+  if (job.trainers.empty() && job.evaluators.empty())
     return fail("nothing to do: --steps 0 without --evaluate");
   return {};
 }
 
+/// Those of all ranks.
 std::vector<const ManifestFunction *> functionsOf(const Job &job) {
+  std::vector<const ManifestFunction *> functions = job.trainers;
+  functions.insert(functions.end(), job.evaluators.begin(),
+                   job.evaluators.end());
+  return functions;
+}
+
+/// Those of `rank`.
+std::vector<const ManifestFunction *> functionsOf(const Job &job,
+                                                  uint64_t rank) {
+  const Manifest &manifest = job.program->manifest();
   std::vector<const ManifestFunction *> functions;
-  if (job.train)
-    functions.push_back(job.train);
-  if (job.evaluate)
-    functions.push_back(job.evaluate);
+  if (!job.trainers.empty())
+    functions.push_back(manifest.find("train_step", rank));
+  if (!job.evaluators.empty())
+    functions.push_back(manifest.find("evaluate", rank));
   return functions;
 }
 
@@ -77,7 +93,7 @@ Status checkHyperparameters(Job &job) {
   bool shapesLr = job.options.lr || job.options.lrWarmup.value_or(0) ||
                   job.options.lrSchedule.value_or(DecayKind::Constant) !=
                       DecayKind::Constant;
-  if (job.train && shapesLr && !known.count("lr"))
+  if (!job.trainers.empty() && shapesLr && !known.count("lr"))
     return unknown("lr");
   for (const auto &[name, hasDefault] : known)
     if (!hasDefault && !job.options.hyperparameters.count(name) &&
@@ -87,21 +103,44 @@ Status checkHyperparameters(Job &job) {
   return {};
 }
 
+/// The ranks whose functions are different from those of ranks before them.
+std::vector<uint64_t> findDifferentRanks(const Job &job) {
+  const Manifest &manifest = job.program->manifest();
+  std::set<std::pair<const void *, const void *>> seen;
+  std::vector<uint64_t> different;
+  for (uint64_t rank = 0; rank < job.ranks; ++rank)
+    if (seen.insert({manifest.find("train_step", rank),
+                     manifest.find("evaluate", rank)})
+            .second)
+      different.push_back(rank);
+  return different;
+}
+
+/// Opens the weights file, and checks it for each rank's state in turn.
 Status openWeights(Job &job) {
   const Options &options = job.options;
   bool resumes = !options.resume.empty();
   const std::string &path = resumes ? options.resume : options.weights;
-  if (path.empty()) {
-    if (job.state->needsWeights())
+  if (!path.empty()) {
+    Result<SafeTensors> file = SafeTensors::open(path);
+    if (file.failed())
+      return file.status();
+    job.weights.emplace(file.take());
+  }
+  for (uint64_t rank : findDifferentRanks(job)) {
+    Result<State> state = State::create(functionsOf(job, rank));
+    if (state.failed())
+      return state.status();
+    if (path.empty() && state->needsWeights())
       return fail("the program has parameters: --weights FILE or --resume "
                   "FILE gives them");
-    return {};
+    if (path.empty())
+      continue;
+    if (Status status = state->check(*job.weights, /*complete=*/resumes);
+        status.failed())
+      return status;
   }
-  Result<SafeTensors> file = SafeTensors::open(path);
-  if (file.failed())
-    return file.status();
-  job.weights.emplace(file.take());
-  return job.state->check(*job.weights, /*complete=*/resumes);
+  return {};
 }
 
 /// What the options leave open goes on as in the run that is resumed; where
@@ -146,9 +185,7 @@ Status adoptCheckpoint(Job &job) {
             number);
       set[name] = *option;
     }
-  const ManifestArgument *lr =
-      job.train ? job.train->argumentOf("lr") : nullptr;
-  if (!lr || lr->role != Role::Hyperparameter)
+  if (!job.learningRateArgument())
     return {};
   // --set lr= is --lr.
   if (auto set = options.hyperparameters.find("lr");
@@ -165,32 +202,35 @@ Status adoptCheckpoint(Job &job) {
 
 Status openData(Job &job) {
   const Options &options = job.options;
-  auto open = [&](const std::string &path, const ManifestFunction &function,
+  auto open = [&](const std::string &path,
+                  const std::vector<const ManifestFunction *> &functions,
                   const char *option,
                   std::optional<Dataset> &dataset) -> Status {
+    const std::string &name = functions[0]->name;
     if (path.empty())
-      return fail("function '", function.name, "' takes a batch: ", option,
+      return fail("function '", name, "' takes a batch: ", option,
                   " FILE gives the samples");
-    Result<Dataset> opened = Dataset::open(path, function);
+    Result<Dataset> opened = Dataset::open(path, functions);
     if (opened.failed())
       return opened.status();
     dataset.emplace(opened.take());
-    uint64_t global = static_cast<uint64_t>(function.batchSize()) * job.ranks;
-    if (dataset->samples() < global)
+    uint64_t batch = batchSizeOf(functions);
+    if (dataset->samples() < batch * job.dataRanks)
       return fail(path, ": ", dataset->samples(), " samples, but one step of '",
-                  function.name, "' takes ", global, " (", job.ranks,
-                  " ranks of ", function.batchSize(), ")");
+                  name, "' takes ", batch * job.dataRanks, " (", job.dataRanks,
+                  job.dataRanks == job.ranks ? " ranks of " : " data ranks of ",
+                  batch, ")");
     return dataset->validate(options.allowNonFinite);
   };
-  if (job.train && job.train->batchSize() > 0)
-    if (Status status = open(options.data, *job.train, "--data", job.data);
+  if (batchSizeOf(job.trainers) > 0)
+    if (Status status = open(options.data, job.trainers, "--data", job.data);
         status.failed())
       return status;
-  if (!job.evaluate)
+  if (job.evaluators.empty())
     return {};
   const std::string &path =
       options.evalData.empty() ? options.data : options.evalData;
-  return open(path, *job.evaluate, "--eval-data", job.evalData);
+  return open(path, job.evaluators, "--eval-data", job.evalData);
 }
 
 Status planSteps(Job &job) {
@@ -210,7 +250,7 @@ Status planSteps(Job &job) {
           options.resume + ": written with another dataset, global batch or "
                            "order; samples will not continue where it stopped");
   }
-  if (!job.train) {
+  if (job.trainers.empty()) {
     job.lastStep = job.firstStep;
     return {};
   }
@@ -231,8 +271,7 @@ void planLearningRate(Job &job) {
   job.learningRate.kind = job.options.lrSchedule.value_or(DecayKind::Constant);
   job.learningRate.warmup = job.options.lrWarmup.value_or(0);
   job.learningRate.total = job.lastStep;
-  const ManifestArgument *lr =
-      job.train ? job.train->argumentOf("lr") : nullptr;
+  const ManifestArgument *lr = job.learningRateArgument();
   auto set = job.options.hyperparameters.find("lr");
   if (job.options.lr)
     job.learningRate.base = *job.options.lr;
@@ -250,36 +289,67 @@ void planLearningRate(Job &job) {
 
 } // namespace
 
+uint64_t mpcomm::run::batchSizeOf(
+    const std::vector<const ManifestFunction *> &functions) {
+  int64_t samples = 0; // some have no batch; those that have one agree
+  for (const ManifestFunction *function : functions)
+    samples = std::max(samples, function->batchSize());
+  return static_cast<uint64_t>(samples);
+}
+
+Status Job::becomeRank(uint64_t rank) {
+  const Manifest &manifest = program->manifest();
+  dataRank = manifest.dataRankOf(rank);
+  train = trainers.empty() ? nullptr : manifest.find("train_step", rank);
+  evaluate = evaluators.empty() ? nullptr : manifest.find("evaluate", rank);
+  Result<State> made = State::create(functionsOf(*this, rank));
+  if (made.failed())
+    return made.status();
+  state.emplace(made.take());
+  state->storeDefaults();
+  return {};
+}
+
 uint64_t Job::arenaBytes() const {
   uint64_t bytes = 0;
-  for (const ManifestFunction *function : functionsOf(*this))
-    bytes = std::max(bytes, function->arenaBytes);
+  for (const ManifestFunction *function : {train, evaluate})
+    if (function)
+      bytes = std::max(bytes, function->arenaBytes);
   return bytes;
 }
 
 uint32_t Job::events() const {
   uint32_t count = 0;
-  for (const ManifestFunction *function : functionsOf(*this))
-    count = std::max(count, function->events);
+  for (const ManifestFunction *function : {train, evaluate})
+    if (function)
+      count = std::max(count, function->events);
   return count;
 }
 
-uint64_t Job::globalBatch() const {
-  return train ? static_cast<uint64_t>(train->batchSize()) * ranks : 0;
-}
+uint64_t Job::globalBatch() const { return batchSizeOf(trainers) * dataRanks; }
 
 std::string Job::describe() const {
   std::string text = printable(program->manifest().program.empty()
                                    ? program->path()
                                    : program->manifest().program);
   text += ": " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
-  if (train && lastStep > firstStep)
+  if (dataRanks != ranks)
+    text += " (" + program->manifest().describeMesh() + ")";
+  if (!trainers.empty() && lastStep > firstStep)
     text += ", steps " + std::to_string(firstStep + 1) + " to " +
             std::to_string(lastStep) +
             (data ? ", global batch " + std::to_string(globalBatch()) + " of " +
                         std::to_string(data->samples()) + " samples"
                   : "");
   return text;
+}
+
+const ManifestArgument *Job::learningRateArgument() const {
+  for (const ManifestFunction *function : trainers)
+    if (const ManifestArgument *lr = function->argumentOf("lr"))
+      if (lr->role == Role::Hyperparameter)
+        return lr;
+  return nullptr;
 }
 
 double Job::hyperparameter(const ManifestArgument &argument,
@@ -299,6 +369,7 @@ Result<Job> mpcomm::run::prepareJob(const Options &options,
   job.options = options;
   job.program = std::move(program);
   job.ranks = ranks;
+  job.dataRanks = job.program->manifest().dataRanks();
   const Manifest &manifest = job.program->manifest();
   if (static_cast<uint64_t>(manifest.ranks()) != ranks)
     return fail(job.program->path(), ": compiled for ", manifest.ranks(),
@@ -309,10 +380,6 @@ Result<Job> mpcomm::run::prepareJob(const Options &options,
                 "'");
   if (Status status = chooseFunctions(job); status.failed())
     return status;
-  Result<State> state = State::create(functionsOf(job));
-  if (state.failed())
-    return state.status();
-  job.state.emplace(state.take());
   for (Status (*check)(Job &) : {openWeights, adoptCheckpoint,
                                  checkHyperparameters, openData, planSteps})
     if (Status status = check(job); status.failed())

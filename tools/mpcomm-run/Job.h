@@ -29,15 +29,22 @@ struct Job {
   Options options;
   std::unique_ptr<Program> program;
   uint64_t ranks = 1;
+  /// Ranks that differ in their samples.
+  uint64_t dataRanks = 1;
 
-  /// The functions that will run; null where they will not.
+  /// The functions that will run, on any rank; empty where they will not.
+  std::vector<const ManifestFunction *> trainers, evaluators;
+
+  /// Of this rank, from `becomeRank` on: which of the data ranks it is, the
+  /// functions that it will run (null where it will not), and their buffers.
+  uint64_t dataRank = 0;
   const ManifestFunction *train = nullptr;
   const ManifestFunction *evaluate = nullptr;
+  std::optional<State> state;
 
   std::optional<Dataset> data, evalData;
   /// Weights, or the checkpoint that is resumed.
   std::optional<SafeTensors> weights;
-  std::optional<State> state;
 
   /// What the checkpoint says that is resumed.
   std::optional<CheckpointInfo> resumed;
@@ -50,20 +57,28 @@ struct Job {
   /// Something to tell the user that is no error.
   std::vector<std::string> warnings;
 
-  /// Bytes of scratch that the functions need.
+  /// Makes this the job of `rank`.
+  Status becomeRank(uint64_t rank);
+
+  /// Bytes of scratch that this rank's functions need.
   uint64_t arenaBytes() const;
-  /// Events that the functions number.
+  /// Events that this rank's functions number.
   uint32_t events() const;
   /// Samples of all ranks in one training step.
   uint64_t globalBatch() const;
   /// One line that names the program, the ranks and the steps.
   std::string describe() const;
+  /// The hyperparameter `lr` of training, or null.
+  const ManifestArgument *learningRateArgument() const;
   /// Value of the hyperparameter `argument` at `step`.
   double hyperparameter(const ManifestArgument &argument, uint64_t step) const;
 };
 
+/// Samples that a data rank takes in one call of `functions`, all of one name.
+uint64_t batchSizeOf(const std::vector<const ManifestFunction *> &functions);
+
 /// Checks `program` against the number of ranks and against the options, and
-/// opens all files. Reads the datasets once.
+/// opens all files. Reads the datasets once. Whose job it is, is left open.
 Result<Job> prepareJob(const Options &options, std::unique_ptr<Program> program,
                        uint64_t ranks);
 

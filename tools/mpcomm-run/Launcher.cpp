@@ -12,6 +12,7 @@
 
 #include "Launcher.h"
 
+#include "FlightLog.h"
 #include "OutputFile.h"
 #include "StopSignals.h"
 
@@ -115,8 +116,12 @@ std::optional<int> Launch::start(uint64_t rank, pid_t parent) {
 
 void Launch::stopSoon() {
   exitStatus = exitStatus ? exitStatus : 1;
-  if (!killDeadline)
-    killDeadline = Clock::now() + secondsOf(launchGraceSeconds);
+  if (killDeadline)
+    return;
+  killDeadline = Clock::now() + secondsOf(launchGraceSeconds);
+  // Those that hang elsewhere would not write theirs.
+  if (plan.recordsFlights)
+    killAll(flightSignal);
 }
 
 void Launch::killAll(int signal) {
@@ -213,6 +218,8 @@ int Launch::run() {
       exitStatus = 128 + signal;
       killDeadline = Clock::now();
     }
+    if (plan.recordsFlights && takeFlightSignal())
+      killAll(flightSignal);
     reap();
     checkStarted();
     if (killDeadline && Clock::now() >= *killDeadline)

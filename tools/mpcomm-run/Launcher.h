@@ -46,6 +46,8 @@ struct LaunchPlan {
   /// Files that a rank may leave behind when it is killed: the temporary
   /// names of these paths are removed.
   std::vector<std::string> writtenFiles;
+  /// Whether ranks write flight records when they get the signal for it.
+  bool recordsFlights = false;
 };
 
 /// Seconds that ranks have to stop by themselves once one of them has failed.

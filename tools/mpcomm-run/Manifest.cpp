@@ -111,6 +111,17 @@ public:
     return member.value.get<double>();
   }
 
+  /// The names of an object's members.
+  std::vector<std::string> keys() const {
+    std::vector<std::string> names;
+    if (!value.is_object())
+      report("expected an object");
+    else
+      for (const auto &item : value.items())
+        names.push_back(item.key());
+    return names;
+  }
+
   /// The elements of the array `key`; none where it is missing.
   std::vector<Reader> list(const char *key, bool required = true) const {
     std::vector<Reader> items;
@@ -293,10 +304,42 @@ void checkTargets(const Reader &reader, const ManifestFunction &function) {
   }
 }
 
-ManifestFunction parseFunction(const Reader &reader) {
+/// Index of the mesh axis `name`; an error, and nothing, where there is none.
+std::optional<size_t> findAxis(const Reader &reader, const std::string &name,
+                               const Manifest &manifest) {
+  for (size_t i = 0; i < manifest.axes.size(); ++i)
+    if (manifest.axes[i].name == name)
+      return i;
+  reader.report("no mesh axis '" + printable(name) + "'");
+  return std::nullopt;
+}
+
+/// `{"pp": 0}`: on each axis that it names, a coordinate.
+ManifestCoordinates parseCoordinates(const Reader &reader,
+                                     const Manifest &manifest) {
+  ManifestCoordinates coordinates;
+  for (const std::string &name : reader.keys()) {
+    std::optional<size_t> axis = findAxis(reader, name, manifest);
+    uint64_t at = reader.natural(name.c_str());
+    if (!axis)
+      continue;
+    if (at >= static_cast<uint64_t>(manifest.axes[*axis].size))
+      reader.report("there is no rank " + std::to_string(at) + " along '" +
+                    printable(name) + "', which has " +
+                    std::to_string(manifest.axes[*axis].size));
+    coordinates[*axis] = static_cast<int64_t>(at);
+  }
+  if (coordinates.empty())
+    reader.report("expected a coordinate on at least one mesh axis");
+  return coordinates;
+}
+
+ManifestFunction parseFunction(const Reader &reader, const Manifest &manifest) {
   ManifestFunction function;
   function.name = reader.text("name");
   function.entry = reader.text("entry");
+  for (const Reader &item : reader.list("coordinates", /*required=*/false))
+    function.coordinates.push_back(parseCoordinates(item, manifest));
   function.arenaBytes = reader.natural("arena_bytes");
   uint64_t events = reader.natural("events");
   if (events > (1u << 24))
@@ -371,17 +414,13 @@ void parseMesh(const Reader &reader, Manifest &manifest) {
 void parseCommunicators(const Reader &reader, Manifest &manifest) {
   for (const Reader &item : reader.list("communicators", false)) {
     std::set<size_t> spanned;
-    for (const Reader &name : item.list("axes")) {
-      std::string wanted = name.string();
-      auto found = std::find_if(
-          manifest.axes.begin(), manifest.axes.end(),
-          [&](const ManifestAxis &axis) { return axis.name == wanted; });
-      if (found == manifest.axes.end())
-        name.report("no mesh axis '" + printable(wanted) + "'");
-      else
-        spanned.insert(found - manifest.axes.begin());
-    }
-    manifest.communicators.emplace_back(spanned.begin(), spanned.end());
+    for (const Reader &name : item.list("axes"))
+      if (std::optional<size_t> axis = findAxis(name, name.string(), manifest))
+        spanned.insert(*axis);
+    ManifestCommunicator communicator;
+    communicator.axes.assign(spanned.begin(), spanned.end());
+    communicator.channel = item.natural("channel", /*required=*/false);
+    manifest.communicators.push_back(std::move(communicator));
   }
 }
 
@@ -391,28 +430,6 @@ void parseLocations(const Reader &reader, Manifest &manifest) {
     for (const Reader &place : item.list("places"))
       places.push_back(place.string());
   }
-}
-
-/// The same state or batch argument of two functions has one type.
-void checkAcrossFunctions(const Reader &reader, const Manifest &manifest) {
-  for (const ManifestFunction &a : manifest.functions)
-    for (const ManifestArgument &argument : a.arguments)
-      for (const ManifestFunction &b : manifest.functions) {
-        const ManifestArgument *other = b.argumentOf(argument.name);
-        if (!other || &b == &a)
-          continue;
-        // A batch may be of another size in another function.
-        Shape x = argument.shape, y = other->shape;
-        if (argument.role == Role::Batch && !x.empty() && !y.empty())
-          x[0] = y[0] = 0;
-        if (other->role != argument.role || other->type != argument.type ||
-            x != y)
-          reader.report("'" + printable(argument.name) + "' is " +
-                        describe(argument.type, argument.shape) + " in '" +
-                        a.name + "' and " +
-                        describe(other->type, other->shape) + " in '" + b.name +
-                        "', or its role differs");
-      }
 }
 
 } // namespace
@@ -443,28 +460,6 @@ ManifestFunction::argumentOf(const std::string &name) const {
   return nullptr;
 }
 
-int64_t Manifest::ranks() const {
-  int64_t product = 1;
-  for (const ManifestAxis &axis : axes)
-    product *= axis.size;
-  return product;
-}
-
-const ManifestFunction *Manifest::find(const std::string &name) const {
-  for (const ManifestFunction &function : functions)
-    if (function.name == name)
-      return &function;
-  return nullptr;
-}
-
-std::string Manifest::describeMesh() const {
-  std::string text;
-  for (const ManifestAxis &axis : axes)
-    text += (text.empty() ? "" : " x ") + axis.name + ":" +
-            std::to_string(axis.size);
-  return text.empty() ? "no mesh" : text;
-}
-
 Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded())
@@ -485,16 +480,13 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
   parseMesh(reader, manifest);
   parseCommunicators(reader, manifest);
   parseLocations(reader, manifest);
-  std::set<std::string> names;
-  for (const Reader &item : reader.list("functions")) {
-    manifest.functions.push_back(parseFunction(item));
-    if (!names.insert(manifest.functions.back().name).second)
-      item.report("a second function '" +
-                  printable(manifest.functions.back().name) + "'");
-  }
+  for (const Reader &item : reader.list("functions"))
+    manifest.functions.push_back(parseFunction(item, manifest));
   if (manifest.functions.empty())
     reader.report("no functions");
-  checkAcrossFunctions(reader, manifest);
+  if (std::string conflict; error.empty())
+    if (conflict = findConflict(manifest); !conflict.empty())
+      reader.report(conflict);
   if (!error.empty())
     return Status::failure(error);
   return manifest;

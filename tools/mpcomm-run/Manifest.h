@@ -81,8 +81,14 @@ struct ManifestCollective {
   uint64_t bytes = 0;
 };
 
+/// Where ranks are: coordinates on some of the mesh axes, by their index. The
+/// ranks are all that are there, wherever they are on the other axes.
+using ManifestCoordinates = std::map<size_t, int64_t>;
+
 struct ManifestFunction {
   std::string name, entry;
+  /// Who runs it; empty where all ranks do.
+  std::vector<ManifestCoordinates> coordinates;
   uint64_t arenaBytes = 0;
   uint32_t events = 0;
   std::vector<ManifestArgument> arguments;
@@ -106,22 +112,45 @@ struct ManifestAxis {
   int64_t size = 1;
 };
 
+struct ManifestCommunicator {
+  /// Indices of the mesh axes that it spans, ascending.
+  std::vector<size_t> axes;
+  /// Tells communicators of the same axes apart.
+  uint64_t channel = 0;
+  bool operator==(const ManifestCommunicator &) const = default;
+};
+
 struct Manifest {
   uint64_t abi = 0;
   std::string producer, program, device, cpu;
   std::vector<std::string> features;
   std::vector<ManifestAxis> axes;
-  /// Per communicator, the indices of the mesh axes that it spans, ascending.
-  std::vector<std::vector<size_t>> communicators;
+  std::vector<ManifestCommunicator> communicators;
   std::vector<ManifestFunction> functions;
   ManifestPlaces places;
 
   /// Product of the mesh axes; 1 without a mesh.
   int64_t ranks() const;
-  const ManifestFunction *find(const std::string &name) const;
+  /// Those that any rank runs under that name, in order.
+  std::vector<const ManifestFunction *> findAll(const std::string &name) const;
+  /// What `rank` runs under that name, or null.
+  const ManifestFunction *find(const std::string &name, uint64_t rank) const;
+
+  /// Ranks that differ on axes by which functions are chosen share their
+  /// samples: they are one data rank, numbered row-major over the other axes.
+  uint64_t dataRanks() const;
+  uint64_t dataRankOf(uint64_t rank) const;
+
   /// `dp:2 x tp:2`, for messages.
   std::string describeMesh() const;
+  /// `rank 3 (pp:1 x dp:1)`, for messages.
+  std::string describeRank(uint64_t rank) const;
 };
+
+/// What keeps the functions of a manifest from being run together: ranks for
+/// which there is none or several of a name, arguments of one name that differ.
+/// Empty where nothing does.
+std::string findConflict(const Manifest &manifest);
 
 /// The most ranks that a mesh may have.
 inline constexpr int64_t maxRanks = 4096;

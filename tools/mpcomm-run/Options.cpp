@@ -216,6 +216,13 @@ const std::vector<Group> &optionTable() {
             "median seconds of each kernel, product and collective, which\n"
             "the compiler takes by profile-file=",
             text(&O::profile)},
+           {"flight-record", "FOLDER",
+            "where a rank fails, and on SIGUSR1, each rank writes its last\n"
+            "collectives, and how far they came, to FOLDER/rank-N.json",
+            text(&O::flightRecord)},
+           {"flight-collectives", "N",
+            "how many collectives that are (default 64)",
+            natural(&O::flightCollectives, 1, 1 << 20)},
            {"quiet", nullptr, "print errors only", flag(&O::quiet)},
        }},
       {"Numbers that are not finite",

@@ -51,6 +51,9 @@ struct Options {
   uint64_t logEvery = 10;
   std::string log, trace, timeline, profile;
   bool quiet = false;
+  /// Folder of the flight records, and how many collectives each keeps.
+  std::string flightRecord;
+  uint64_t flightCollectives = 64;
   bool checkNumerics = false, allowNonFinite = false;
 
   /// Measure instead of training, for about so long.

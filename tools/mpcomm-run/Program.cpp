@@ -171,7 +171,7 @@ Result<Program> Program::load(const std::string &path) {
     void *entry = dlsym(handle, function.entry.c_str());
     if (!entry)
       return missing(function.entry);
-    program.entries[function.name] = reinterpret_cast<mprt_entry>(entry);
+    program.entries[function.entry] = reinterpret_cast<mprt_entry>(entry);
   }
   return program;
 }

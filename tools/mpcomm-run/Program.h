@@ -39,7 +39,7 @@ public:
   /// FNV-1a of the file. Ranks compare it before they start.
   uint64_t digest() const { return hash; }
   mprt_entry entryOf(const ManifestFunction &function) const {
-    return entries.at(function.name);
+    return entries.at(function.entry);
   }
 
 private:

@@ -55,13 +55,14 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
 }
 
 Status Rank::createContext(const Manifest &manifest, uint32_t events,
-                           bool traces) {
+                           bool traces, uint32_t flights) {
   std::vector<unsigned> sizes;
   for (const ManifestAxis &axis : manifest.axes)
     sizes.push_back(static_cast<unsigned>(axis.size));
   std::vector<std::unique_ptr<mprt::Communicator>> communicators;
-  for (const std::vector<size_t> &axes : manifest.communicators) {
-    std::vector<unsigned> spanned(axes.begin(), axes.end());
+  // Those of one group and several channels are several.
+  for (const ManifestCommunicator &wanted : manifest.communicators) {
+    std::vector<unsigned> spanned(wanted.axes.begin(), wanted.axes.end());
     auto communicator = transport->createCommunicator(
         mprt::groupOf(sizes, spanned, transport->rank()));
     if (!communicator)
@@ -72,6 +73,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   options.events = events;
   options.timeoutSeconds = timeout;
   options.traceCapacity = traces ? traceCapacity : 0;
+  options.flightCapacity = flights;
   auto context =
       mprt::Context::create(options, transport.get(), std::move(communicators));
   if (!context)
@@ -88,19 +90,55 @@ Result<void *> Rank::allocateArena(uint64_t bytes) {
   return *memory;
 }
 
-Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
+Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
+                  void *receive, uint64_t bytes) {
   *meeting = mprt_collective{};
   meeting->id = meetingId;
-  meeting->kind = MPRT_ALL_GATHER;
+  meeting->kind = static_cast<uint8_t>(kind);
   meeting->type = MPRT_U8;
   meeting->accumulate = MPRT_U8;
-  meeting->peer = -1;
+  meeting->peer = peer;
   meeting->count = bytes;
-  meeting->name = "meeting of all ranks";
+  meeting->name =
+      kind == MPRT_ALL_GATHER ? "meeting of all ranks" : "state for a file";
   meeting->location = "mpcomm-run";
-  if (mprt::Error error = control->run(*meeting, mine, all))
+  if (mprt::Error error = control->run(*meeting, send, receive))
     return fail(error.message());
   return {};
+}
+
+Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
+  return meet(MPRT_ALL_GATHER, -1, mine, all, bytes);
+}
+
+Status Rank::send(uint64_t to, const void *data, uint64_t bytes) {
+  return meet(MPRT_SEND, static_cast<int32_t>(to), data, nullptr, bytes);
+}
+
+Status Rank::receive(uint64_t from, void *data, uint64_t bytes) {
+  return meet(MPRT_RECV, static_cast<int32_t>(from), nullptr, data, bytes);
+}
+
+Result<std::vector<std::string>> Rank::gatherText(const std::string &mine) {
+  uint64_t bytes = mine.size();
+  std::vector<uint64_t> all(size());
+  if (Status status = gather(&bytes, all.data(), sizeof(bytes));
+      status.failed())
+    return status;
+  std::vector<std::string> texts(size());
+  texts[index()] = mine;
+  for (uint64_t from = 1; from < size(); ++from) {
+    Status status;
+    if (all[from] && index() == 0) {
+      texts[from].resize(all[from]);
+      status = receive(from, texts[from].data(), all[from]);
+    } else if (all[from] && index() == from) {
+      status = send(0, mine.data(), bytes);
+    }
+    if (status.failed())
+      return status;
+  }
+  return texts;
 }
 
 Status Rank::agree(const Status &mine) {

@@ -38,8 +38,10 @@ public:
   uint64_t size() const { return transport->size(); }
 
   /// Makes the context that programs of `manifest` run in, with `events`
-  /// events. All ranks call it with the same program.
-  Status createContext(const Manifest &manifest, uint32_t events, bool traces);
+  /// events. All ranks call it with the same program. `flights` is how many
+  /// collectives the flight record keeps.
+  Status createContext(const Manifest &manifest, uint32_t events, bool traces,
+                       uint32_t flights = 64);
   mprt_context *context() const { return program->handle(); }
 
   /// Zeroed scratch that the communicators can reach, aligned to 64 bytes.
@@ -47,6 +49,14 @@ public:
 
   /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
   Status gather(const void *mine, void *all, uint64_t bytes);
+
+  /// Gives `bytes` at `data` to rank `to`, which receives as many from this
+  /// one; both wait for it.
+  Status send(uint64_t to, const void *data, uint64_t bytes);
+  Status receive(uint64_t from, void *data, uint64_t bytes);
+
+  /// Every rank's text, on rank 0; elsewhere this rank's alone.
+  Result<std::vector<std::string>> gatherText(const std::string &mine);
 
   /// Succeeds where all ranks came with a success. Of those that came with a
   /// failure the first gets it back; all others fail without a message.
@@ -68,6 +78,9 @@ public:
   uint64_t droppedEvents() const { return program->trace().dropped(); }
   void clearTrace() { program->clearTrace(); }
 
+  /// The program's last collectives. Any thread may ask.
+  std::vector<mprt::FlightEntry> flight() const { return program->flight(); }
+
   /// "shm", "mpi" or "gloo".
   const char *backend() const { return transport->name(); }
   /// Ranks on this machine, as far as is known.
@@ -83,11 +96,15 @@ public:
 private:
   Rank() = default;
 
+  /// Runs a collective outside of any program, of bytes.
+  Status meet(mprt_collective_kind kind, int32_t peer, const void *send,
+              void *receive, uint64_t bytes);
+
   // In this order: contexts go before what they stand on.
   std::unique_ptr<mprt::Transport> transport;
   std::unique_ptr<mprt::Context> control, program;
   double timeout = 0;
-  /// The collective of `gather`; the runtime may keep a pointer to it.
+  /// The collective of `meet`; the runtime may keep a pointer to it.
   std::unique_ptr<mprt_collective> meeting;
 };
 

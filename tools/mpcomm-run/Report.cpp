@@ -96,6 +96,33 @@ std::string lossScaleText(const LossScaleRecord &record) {
   return text;
 }
 
+std::string keptText(const MemoryUse &use) {
+  return "arena " + sizeText(use.arena) + ", parameters " +
+         sizeText(use.parameters) + ", optimizer state " +
+         sizeText(use.optimizerState);
+}
+
+/// The most that any rank takes, and each rank's peak; also what it keeps,
+/// where that is not the same on all.
+void printMemory(const std::vector<MemoryUse> &memory) {
+  MemoryUse most;
+  bool alike = true;
+  for (const MemoryUse &use : memory) {
+    most.peakResident = std::max(most.peakResident, use.peakResident);
+    most.arena = std::max(most.arena, use.arena);
+    most.parameters = std::max(most.parameters, use.parameters);
+    most.optimizerState = std::max(most.optimizerState, use.optimizerState);
+    alike &= use.keepsAsMuchAs(memory[0]);
+  }
+  std::printf("%s peak %s, %s\n",
+              alike ? "memory a rank         " : "memory a rank, at most",
+              sizeText(most.peakResident).c_str(), keptText(most).c_str());
+  for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
+    std::printf("  peak of rank %-3zu     %s%s\n", rank,
+                sizeText(memory[rank].peakResident).c_str(),
+                alike ? "" : (", " + keptText(memory[rank])).c_str());
+}
+
 } // namespace
 
 Result<Report> Report::create(const Options &options, bool active,
@@ -204,17 +231,7 @@ void Report::finish(const std::vector<MemoryUse> &memory,
   std::printf("ms per step (median)   %.3f\n", step);
   std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
               percent(wait, step));
-  uint64_t peak = 0;
-  for (const MemoryUse &use : memory)
-    peak = std::max(peak, use.peakResident);
-  std::printf("memory a rank          peak %s, arena %s, parameters %s, "
-              "optimizer state %s\n",
-              sizeText(peak).c_str(), sizeText(memory[0].arena).c_str(),
-              sizeText(memory[0].parameters).c_str(),
-              sizeText(memory[0].optimizerState).c_str());
-  for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
-    std::printf("  peak of rank %-3zu     %s\n", rank,
-                sizeText(memory[rank].peakResident).c_str());
+  printMemory(memory);
   flush();
 }
 

@@ -44,6 +44,12 @@ struct StepRecord {
 struct MemoryUse {
   uint64_t peakResident = 0;
   uint64_t arena = 0, parameters = 0, optimizerState = 0;
+
+  /// Whether another rank keeps as much, whatever its peak was.
+  bool keepsAsMuchAs(const MemoryUse &other) const {
+    return arena == other.arena && parameters == other.parameters &&
+           optimizerState == other.optimizerState;
+  }
 };
 
 struct EvaluationSummary {

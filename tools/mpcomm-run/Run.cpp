@@ -15,6 +15,7 @@
 
 #include "Calibrate.h"
 #include "Files.h"
+#include "FlightLog.h"
 #include "Launcher.h"
 #include "StopSignals.h"
 #include "Trainer.h"
@@ -85,11 +86,19 @@ int conclude(Rank &rank, const Status &status) {
 int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
   Status status = rank.agreeOnProgram(job.program->digest());
   if (status.ok())
-    status = rank.createContext(job.program->manifest(), job.events(),
-                                job.options.traces());
+    status = rank.agree(job.becomeRank(rank.index()));
+  if (status.ok())
+    status = rank.createContext(
+        job.program->manifest(), job.events(), job.options.traces(),
+        static_cast<uint32_t>(job.options.flightCollectives));
   if (status.ok()) {
+    std::optional<FlightLog> flight;
+    if (!job.options.flightRecord.empty())
+      flight.emplace(job.options.flightRecord, job.program->manifest(), rank);
     Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
     status = trainer.run();
+    if (status.failed() && flight)
+      flight->fail(status.message());
   }
   return conclude(rank, status);
 }
@@ -216,6 +225,7 @@ int launchRanks(
       meeting->world->markDead(static_cast<unsigned>(rank), reason);
   };
   plan.writtenFiles = replacedFiles(options);
+  plan.recordsFlights = !options.flightRecord.empty();
   plan.body = [&](uint64_t index, RankPosition &position) {
     return body(*meeting, index, position);
   };
@@ -263,6 +273,8 @@ int mpcomm::run::runHere(const Options &options, const Fault &fault) {
   if (job.failed())
     return reportAndFail(job.message());
   if (Status status = probeOutputs(options); status.failed())
+    return reportAndFail(status.message());
+  if (Status status = makeFlightFolder(options.flightRecord); status.failed())
     return reportAndFail(status.message());
   auto live = [&](const Meeting &meeting, uint64_t index,
                   RankPosition &position) {
@@ -322,6 +334,8 @@ int mpcomm::run::runDistributed(const Options &options,
   // Rank 0 writes them.
   if (mine.ok() && rank->index() == 0)
     mine = probeOutputs(options);
+  if (mine.ok())
+    mine = makeFlightFolder(options.flightRecord);
 
   int result = 1;
   if (Status all = rank->agree(mine); all.failed()) {

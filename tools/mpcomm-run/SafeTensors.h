@@ -22,6 +22,7 @@
 #include "DType.h"
 #include "Status.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -96,13 +97,32 @@ Status parseSafetensorsHeader(const std::string &what, std::string_view header,
                               std::map<std::string, TensorEntry> &tensors,
                               std::map<std::string, std::string> &metadata);
 
-/// A tensor to be written. `data` stays the caller's.
+/// Takes the next bytes of a tensor.
+using TensorSink = std::function<Status(const void *data, uint64_t bytes)>;
+
+/// A tensor to be written. `data` stays the caller's. Where there is a
+/// `produce`, it is called instead when it is the tensor's turn, and gives the
+/// sink all of its bytes in order.
 struct TensorToWrite {
   std::string name;
   DType type;
   Shape shape;
-  const void *data;
+  const void *data = nullptr;
+  std::function<Status(const TensorSink &)> produce = nullptr;
 };
+
+/// Brings tensors, of whatever description has a `type`, into the order in
+/// which they stand in a file: by falling element size, so that each lies
+/// aligned, else as they were.
+template <typename Tensor> void sortForFile(std::vector<Tensor> &tensors) {
+  std::vector<Tensor> sorted;
+  sorted.reserve(tensors.size());
+  for (size_t size : {8, 4, 2, 1})
+    for (Tensor &tensor : tensors)
+      if (sizeOf(tensor.type) == size)
+        sorted.push_back(std::move(tensor));
+  tensors = std::move(sorted);
+}
 
 /// Writes `path` as an OutputFile: it holds either all of the new contents or
 /// what it held before.

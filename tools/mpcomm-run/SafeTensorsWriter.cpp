@@ -18,8 +18,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-
 using namespace mpcomm::run;
 
 namespace {
@@ -29,7 +27,7 @@ std::string quoted(const std::string &text) {
                                    nlohmann::json::error_handler_t::replace);
 }
 
-std::string makeHeader(const std::vector<const TensorToWrite *> &order,
+std::string makeHeader(const std::vector<TensorToWrite> &order,
                        const std::map<std::string, std::string> &metadata) {
   std::string header = "{";
   if (!metadata.empty()) {
@@ -42,15 +40,15 @@ std::string makeHeader(const std::vector<const TensorToWrite *> &order,
     header += "}";
   }
   uint64_t at = 0;
-  for (const TensorToWrite *tensor : order) {
+  for (const TensorToWrite &tensor : order) {
     if (header.size() > 1)
       header += ",";
-    uint64_t bytes = *bytesOf(tensor->type, tensor->shape);
-    header += quoted(tensor->name) + ":{\"dtype\":\"";
-    header += safetensorsNameOf(tensor->type);
+    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+    header += quoted(tensor.name) + ":{\"dtype\":\"";
+    header += safetensorsNameOf(tensor.type);
     header += "\",\"shape\":[";
-    for (size_t i = 0; i < tensor->shape.size(); ++i)
-      header += (i ? "," : "") + std::to_string(tensor->shape[i]);
+    for (size_t i = 0; i < tensor.shape.size(); ++i)
+      header += (i ? "," : "") + std::to_string(tensor.shape[i]);
     header += "],\"data_offsets\":[" + std::to_string(at) + "," +
               std::to_string(at + bytes) + "]}";
     at += bytes;
@@ -65,14 +63,8 @@ std::string makeHeader(const std::vector<const TensorToWrite *> &order,
 Status mpcomm::run::writeSafetensors(
     const std::string &path, const std::vector<TensorToWrite> &tensors,
     const std::map<std::string, std::string> &metadata) {
-  std::vector<const TensorToWrite *> order;
-  for (const TensorToWrite &tensor : tensors)
-    order.push_back(&tensor);
-  std::sort(order.begin(), order.end(),
-            [](const TensorToWrite *a, const TensorToWrite *b) {
-              size_t x = sizeOf(a->type), y = sizeOf(b->type);
-              return x != y ? x > y : a < b;
-            });
+  std::vector<TensorToWrite> order = tensors;
+  sortForFile(order);
   std::string header = makeHeader(order, metadata);
   if (header.size() > maxSafetensorsHeader)
     return fail(path, ": header of ", header.size(), " bytes, the limit is ",
@@ -88,10 +80,15 @@ Status mpcomm::run::writeSafetensors(
     return status;
   if (Status status = file.write(header.data(), header.size()); status.failed())
     return status;
-  for (const TensorToWrite *tensor : order)
-    if (Status status =
-            file.write(tensor->data, *bytesOf(tensor->type, tensor->shape));
-        status.failed())
+  TensorSink sink = [&](const void *data, uint64_t bytes) {
+    return file.write(data, bytes);
+  };
+  for (const TensorToWrite &tensor : order) {
+    Status status =
+        tensor.produce ? tensor.produce(sink)
+                       : sink(tensor.data, *bytesOf(tensor.type, tensor.shape));
+    if (status.failed())
       return status;
+  }
   return file.commit();
 }

@@ -87,12 +87,15 @@ State::create(const std::vector<const ManifestFunction *> &functions) {
     madvise(memory, state.memoryBytes, MADV_HUGEPAGE);
   for (size_t i = 0; i < state.slots.size(); ++i)
     state.slots[i].data = state.memory + offsets[i];
-  for (Slot &slot : state.slots)
+  state.refresh();
+  return state;
+}
+
+void State::storeDefaults() {
+  for (Slot &slot : slots)
     if (slot.defaultValue)
       for (uint64_t i = 0; i < slot.elements; ++i)
         storeNumber(slot.type, slot.data, i, *slot.defaultValue);
-  state.refresh();
-  return state;
 }
 
 State::State(State &&other) noexcept { *this = std::move(other); }

@@ -54,6 +54,9 @@ public:
   State &operator=(const State &) = delete;
   ~State();
 
+  /// Gives state with a default its values.
+  void storeDefaults();
+
   /// The binding of a function given to `create`.
   Binding &bindingOf(const ManifestFunction &function);
   Slot &slot(size_t index) { return slots[index]; }

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <set>
 
 using namespace mpcomm::run;
 
@@ -79,20 +80,22 @@ double overlap(uint64_t begin, uint64_t end,
 
 } // namespace
 
-std::string mpcomm::run::renderTimeline(const std::vector<StepSpan> &steps,
+StepSpan mpcomm::run::medianStep(std::vector<StepSpan> steps) {
+  if (steps.empty())
+    return {};
+  std::sort(steps.begin(), steps.end(),
+            [](const StepSpan &a, const StepSpan &b) {
+              return a.end - a.begin < b.end - b.begin;
+            });
+  return steps[steps.size() / 2];
+}
+
+std::string mpcomm::run::renderTimeline(const StepSpan &step,
+                                        const StepSpan &base,
                                         const std::vector<TraceEvent> &events,
                                         const StepsOrigin &origin) {
-  StepSpan step;
-  if (!steps.empty()) {
-    std::vector<StepSpan> sorted = steps;
-    std::sort(sorted.begin(), sorted.end(),
-              [](const StepSpan &a, const StepSpan &b) {
-                return a.end - a.begin < b.end - b.begin;
-              });
-    step = sorted[sorted.size() / 2];
-  }
   auto seconds = [&](uint64_t time) {
-    return static_cast<double>(std::max(time, step.begin) - step.begin) * 1e-9;
+    return static_cast<double>(std::max(time, base.begin) - base.begin) * 1e-9;
   };
   std::vector<const TraceEvent *> compute, collectives;
   std::map<uint32_t, std::vector<const TraceEvent *>> waits, streams;
@@ -158,19 +161,47 @@ std::string mpcomm::run::renderTimeline(const std::vector<StepSpan> &steps,
     std::string name = stream == MPRT_COMPUTE_STREAM
                            ? "compute"
                            : "communicator " + std::to_string(stream - 1);
-    rendered.push_back({{"name", name}, {"rank", 0}, {"events", track}});
+    rendered.push_back(
+        {{"name", name}, {"rank", origin.rank}, {"events", track}});
   }
   return dump({{"schema", "mpcomm-timeline-1"},
                {"name", origin.program},
                {"kind", "measured"},
                {"cluster", origin.backend},
                {"ranks", origin.ranks},
-               {"seconds", seconds(step.end)},
+               {"seconds", seconds(base.end)},
                {"compute", computed},
                {"exposed", exposed},
                {"streams", rendered},
                {"collectives", described},
                {"memory", Json::array()}});
+}
+
+std::string
+mpcomm::run::mergeTimelines(const std::vector<std::string> &timelines) {
+  Json merged;
+  for (const std::string &text : timelines) {
+    Json timeline = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!timeline.is_object())
+      continue;
+    if (merged.is_null()) {
+      merged = timeline;
+      continue;
+    }
+    // Collectives are numbered over the whole.
+    size_t before = merged["collectives"].size();
+    for (Json &collective : timeline["collectives"]) {
+      collective["id"] = collective["id"].get<size_t>() + before;
+      merged["collectives"].push_back(collective);
+    }
+    for (Json &stream : timeline["streams"]) {
+      for (Json &event : stream["events"])
+        if (event.contains("flow"))
+          event["flow"] = event["flow"].get<size_t>() + before;
+      merged["streams"].push_back(stream);
+    }
+  }
+  return dump(merged);
 }
 
 //===----------------------------------------------------------------------===//
@@ -231,4 +262,25 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
                {"ranks", origin.ranks},
                {"steps", steps.size()},
                {"entries", entries}});
+}
+
+std::string
+mpcomm::run::mergeProfiles(const std::vector<std::string> &profiles) {
+  Json merged;
+  std::set<std::pair<std::string, std::string>> known; // op, locations
+  for (const std::string &text : profiles) {
+    Json profile = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!profile.is_object())
+      continue;
+    Json entries = profile["entries"];
+    if (merged.is_null()) {
+      merged = profile;
+      merged["entries"] = Json::array();
+    }
+    for (const Json &entry : entries)
+      if (known.insert({entry.value("op", ""), entry["locations"].dump()})
+              .second)
+        merged["entries"].push_back(entry);
+  }
+  return dump(merged);
 }

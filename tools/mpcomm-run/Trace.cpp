@@ -56,10 +56,13 @@ std::string streamName(uint32_t stream, const Manifest &manifest) {
   std::string name = "communicator " + std::to_string(stream - 1);
   if (stream - 1 >= manifest.communicators.size())
     return name;
-  std::string axes;
-  for (size_t axis : manifest.communicators[stream - 1])
-    axes += (axes.empty() ? "" : ", ") + manifest.axes[axis].name;
-  return name + " (" + axes + ")";
+  const ManifestCommunicator &communicator = manifest.communicators[stream - 1];
+  std::string text;
+  for (size_t axis : communicator.axes)
+    text += (text.empty() ? "" : ", ") + manifest.axes[axis].name;
+  if (communicator.channel)
+    text += ", channel " + std::to_string(communicator.channel);
+  return name + " (" + text + ")";
 }
 
 /// The lines that name the process and its tracks.

@@ -43,8 +43,8 @@ Status Trainer::prepare() {
     return memory.status();
   arena = *memory;
   if (job.data)
-    sampler.emplace(job.data->samples(), job.train->batchSize(), job.ranks,
-                    job.seed, job.options.shuffle);
+    sampler.emplace(job.data->samples(), batchSizeOf(job.trainers),
+                    job.dataRanks, job.seed, job.options.shuffle);
   return {};
 }
 
@@ -57,9 +57,9 @@ void Trainer::setScalars(Binding &binding, uint64_t step) {
       storeNumber(argument.type, data, 0, job.hyperparameter(argument, step));
     if (argument.role != Role::Rng)
       continue;
-    // A function of seed, step and rank: needs no place in a checkpoint.
+    // A function of seed, step and samples: needs no place in a checkpoint.
     SplitMix64 mixed(job.seed);
-    SplitMix64 generator(mixed.next() ^ (step * job.ranks + rank.index()));
+    SplitMix64 generator(mixed.next() ^ (step * job.dataRanks + job.dataRank));
     for (uint64_t at = 0; at < argument.bytes; at += sizeof(uint64_t)) {
       uint64_t word = generator.next();
       std::memcpy(data + at, &word,
@@ -99,6 +99,41 @@ Status Trainer::checkState(uint64_t step) const {
   return {};
 }
 
+Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
+  auto checks = [](const ManifestFunction *function) {
+    return std::any_of(function->results.begin(), function->results.end(),
+                       [](const ManifestResult &result) {
+                         return result.name == "nonfinite";
+                       });
+  };
+  if (job.dataRanks == job.ranks ||
+      std::none_of(job.trainers.begin(), job.trainers.end(), checks))
+    return {};
+  auto found = static_cast<uint8_t>(!parameters.empty());
+  std::vector<uint8_t> any(rank.size());
+  if (Status status = rank.gather(&found, any.data(), 1); status.failed())
+    return status;
+  if (std::all_of(any.begin(), any.end(), [](uint8_t f) { return f == 0; }))
+    return {};
+  std::string mine;
+  for (const std::string &name : parameters)
+    mine += name + '\0';
+  Result<std::vector<std::string>> all =
+      rank.gatherText(job.dataRank == 0 ? mine : std::string());
+  if (all.failed())
+    return all.status();
+  for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)
+    for (size_t at = 0; at < (*all)[r].size();) {
+      std::string name = (*all)[r].c_str() + at;
+      at += name.size() + 1;
+      // Stages that share a parameter find the same.
+      if (std::find(parameters.begin(), parameters.end(), name) ==
+          parameters.end())
+        parameters.push_back(std::move(name));
+    }
+  return {};
+}
+
 Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
@@ -106,7 +141,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (position)
     position->store(step + 1, std::memory_order_relaxed);
   if (sampler) {
-    job.data->gather(sampler->indices(step, rank.index()), *job.state, binding);
+    job.data->gather(sampler->indices(step, job.dataRank), *job.state, binding);
     record.epoch = sampler->epochOf(step);
   }
   setScalars(binding, step);
@@ -122,20 +157,16 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   record.exposedMilliseconds = 1e3 * (rank.exposedSeconds() - exposedBefore);
   const Slot &loss = job.state->slot(lossSlot);
   record.loss = loadFloat(loss.type, loss.data, 0);
-  record.hasLr = job.train->argumentOf("lr") != nullptr;
+  record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
   record.lossScale = lossScale.read(*job.state);
+  if (Status status = gatherNonFinite(record.lossScale.nonFinite);
+      status.failed())
+    return status;
   if (job.options.checkNumerics)
     if (Status status = checkState(step + 1); status.failed())
       return status;
   return checkLoss(step + 1, record.loss);
-}
-
-Status Trainer::checkpoint(uint64_t step) {
-  Status mine;
-  if (rank.index() == 0)
-    mine = writeCheckpoint(job, step);
-  return rank.agree(mine);
 }
 
 Status Trainer::train(Report &report) {
@@ -154,15 +185,16 @@ Status Trainer::train(Report &report) {
     if (Status status = report.step(record); status.failed())
       return status;
     if (every && (step + 1) % every == 0 && step + 1 < job.lastStep)
-      if (Status status = checkpoint(step + 1); status.failed())
+      if (Status status = writeCheckpoint(job, rank, step + 1); status.failed())
         return status;
   }
   if (!job.options.checkpoint.empty())
-    if (Status status = checkpoint(job.lastStep); status.failed())
+    if (Status status = writeCheckpoint(job, rank, job.lastStep);
+        status.failed())
       return status;
   if (job.options.saveWeights.empty())
     return {};
-  return rank.agree(rank.index() == 0 ? writeWeights(job) : Status());
+  return writeWeights(job, rank);
 }
 
 Status Trainer::finish(Report &report) {
@@ -180,25 +212,77 @@ Status Trainer::finish(Report &report) {
   return {};
 }
 
+Status Trainer::writeSteps() {
+  const Options &options = job.options;
+  std::vector<TraceEvent> events;
+  std::vector<StepSpan> steps;
+  // One rank of each stage; where there are none, rank 0.
+  bool shows = job.dataRank == 0;
+  if (shows) {
+    events = rank.traceEvents();
+    steps = completeSteps(spans, events, rank.droppedEvents());
+  }
+  const std::string &name = job.program->manifest().program;
+  StepsOrigin origin{name.empty() ? job.program->path() : name, rank.backend(),
+                     job.ranks, job.program->manifest().places, rank.index()};
+  // Rank 0 writes what all have made.
+  auto write = [&](const std::string &path, const std::string &mine,
+                   auto merge) -> Status {
+    Result<std::vector<std::string>> all = rank.gatherText(mine);
+    if (all.failed())
+      return all.status();
+    return rank.agree(rank.index() == 0 ? writeText(path, merge(*all))
+                                        : Status());
+  };
+  if (!options.timeline.empty()) {
+    Result<std::pair<StepSpan, StepSpan>> step = chooseStep(medianStep(steps));
+    if (step.failed())
+      return step.status();
+    std::string mine;
+    if (shows)
+      mine = renderTimeline(step->first, step->second, events, origin);
+    if (Status status = write(options.timeline, mine, mergeTimelines);
+        status.failed())
+      return status;
+  }
+  if (options.profile.empty())
+    return {};
+  return write(options.profile,
+               shows ? renderProfile(steps, events, origin) : "",
+               mergeProfiles);
+}
+
+Result<std::pair<StepSpan, StepSpan>>
+Trainer::chooseStep(const StepSpan &median) {
+  // Rank 0's choice, by its number.
+  uint64_t number = 0;
+  while (number < spans.size() && spans[number].begin != median.begin)
+    ++number;
+  std::vector<uint64_t> numbers(rank.size());
+  if (Status status = rank.gather(&number, numbers.data(), sizeof(number));
+      status.failed())
+    return status;
+  StepSpan own = numbers[0] < spans.size() ? spans[numbers[0]] : StepSpan();
+  std::vector<StepSpan> all(rank.size());
+  if (Status status = rank.gather(&own, all.data(), sizeof(own));
+      status.failed())
+    return status;
+  StepSpan base = own;
+  // Other machines have other clocks.
+  if (rank.localRanks() == rank.size())
+    for (uint64_t r = 0; r < rank.size(); ++r)
+      if (job.program->manifest().dataRankOf(r) == 0) {
+        base.begin = std::min(base.begin, all[r].begin);
+        base.end = std::max(base.end, all[r].end);
+      }
+  return std::make_pair(own, base);
+}
+
 Status Trainer::writeTraces() {
   const Options &options = job.options;
-  Status mine;
-  if (rank.index() == 0 &&
-      (!options.timeline.empty() || !options.profile.empty())) {
-    std::vector<TraceEvent> events = rank.traceEvents();
-    std::vector<StepSpan> steps =
-        completeSteps(spans, events, rank.droppedEvents());
-    const std::string &name = job.program->manifest().program;
-    StepsOrigin origin{name.empty() ? job.program->path() : name,
-                       rank.backend(), job.ranks,
-                       job.program->manifest().places};
-    if (!options.timeline.empty())
-      mine = writeText(options.timeline, renderTimeline(steps, events, origin));
-    if (!options.profile.empty() && mine.ok())
-      mine = writeText(options.profile, renderProfile(steps, events, origin));
-  }
-  if (Status status = rank.agree(mine); status.failed())
-    return status;
+  if (!options.timeline.empty() || !options.profile.empty())
+    if (Status status = writeSteps(); status.failed())
+      return status;
   if (options.trace.empty())
     return {};
   return writeTrace(options.trace, job.program->manifest(), rank);

@@ -40,13 +40,19 @@ private:
   Status prepare();
   Status train(Report &report);
   Status trainStep(uint64_t step, StepRecord &record);
+  /// Of stages, each knows of its own gradients: rank 0 learns of all.
+  Status gatherNonFinite(std::vector<std::string> &parameters);
   Status checkLoss(uint64_t step, double loss) const;
   Status checkState(uint64_t step) const;
-  Status checkpoint(uint64_t step);
   Status evaluate(Report &report);
   Status finish(Report &report);
   /// Writes what --trace, --timeline and --profile ask for.
   Status writeTraces();
+  /// What --timeline and --profile ask for.
+  Status writeSteps();
+  /// Where the step that rank 0 shows, `median` there, lies on this rank's
+  /// clock; and from where to where it goes on all that are shown.
+  Result<std::pair<StepSpan, StepSpan>> chooseStep(const StepSpan &median);
 
   /// Calls `function` with its current buffers.
   Status call(Binding &binding);

@@ -12,6 +12,7 @@
 
 #include "Environment.h"
 #include "Files.h"
+#include "FlightLog.h"
 #include "Launcher.h"
 #include "Run.h"
 
@@ -86,6 +87,8 @@ int main(int argc, char **argv) {
     return 2;
   }
   setSignals();
+  if (!options->flightRecord.empty())
+    holdFlightSignal();
   bool distributed = options->comm == CommKind::Mpi ||
                      (options->comm != CommKind::Shm && launched->has_value());
   return distributed ? runDistributed(*options, *launched, *fault)

@@ -31,6 +31,13 @@ std::string mprt::mpi::nameRanks(const std::vector<unsigned> &ranks) {
   return text;
 }
 
+/// What goes from one rank to another.
+static constexpr int dataTag = 0, cardTag = 1;
+
+static bool isPaired(const mprt_collective &call) {
+  return call.kind == MPRT_SEND || call.kind == MPRT_RECV;
+}
+
 /// Elements travel as numbers of their size; what they mean matters to
 /// reductions alone.
 static MPI_Datatype typeOf(uint8_t type) {
@@ -128,8 +135,8 @@ Error MpiCommunicator::start(const mprt_collective &collective,
   op.call = &collective;
   op.send = static_cast<const uint8_t *>(send);
   op.recv = static_cast<uint8_t *>(recv);
-  bool between = collective.kind == MPRT_SEND || collective.kind == MPRT_RECV;
-  op.comm = between ? pointToPoint : collectiveComms[collectives++ % depth];
+  op.comm = isPaired(collective) ? pointToPoint
+                                 : collectiveComms[collectives++ % depth];
   op.step = Operation::Waiting;
   ++inFlight;
   return {};
@@ -141,18 +148,60 @@ Error MpiCommunicator::postCheck(Operation &op) {
   Card &mine = op.cards[size()];
   mine = {Signature(call), CallWords(call)};
   op.step = Operation::Checking;
-  int code = MPI_Iallgather(&mine, sizeof(Card), MPI_BYTE, op.cards.data(),
-                            sizeof(Card), MPI_BYTE, op.comm, &op.request);
+  int code;
+  if (call.kind == MPRT_SEND)
+    code = MPI_Isend(&mine, sizeof(Card), MPI_BYTE, call.peer, cardTag, op.comm,
+                     &op.request);
+  else if (call.kind == MPRT_RECV)
+    code = MPI_Irecv(&op.cards[size_t(call.peer)], sizeof(Card), MPI_BYTE,
+                     call.peer, cardTag, op.comm, &op.request);
+  else
+    code = MPI_Iallgather(&mine, sizeof(Card), MPI_BYTE, op.cards.data(),
+                          sizeof(Card), MPI_BYTE, op.comm, &op.request);
   return code ? mpiError(describe(call), code) : Error();
 }
 
 Error MpiCommunicator::checkCards(const Operation &op) const {
+  const Signature &mine = op.cards[size()].signature;
+  if (op.call->kind == MPRT_SEND)
+    return {};
+  if (op.call->kind == MPRT_RECV) {
+    auto peer = size_t(op.call->peer);
+    const Card &theirs = op.cards[peer];
+    return theirs.signature.carriesSame(mine)
+               ? Error()
+               : makeMismatch(*op.call, group[groupRank], group[peer],
+                              theirs.signature, theirs.words);
+  }
   for (unsigned r = 0; r < size(); ++r)
-    if (const Card &theirs = op.cards[r];
-        !(theirs.signature == op.cards[size()].signature))
+    if (const Card &theirs = op.cards[r]; !(theirs.signature == mine))
       return makeMismatch(*op.call, group[groupRank], group[r],
                           theirs.signature, theirs.words);
   return {};
+}
+
+Error MpiCommunicator::checkMessage(const Operation &op, int code,
+                                    const MPI_Status &status) const {
+  const mprt_collective &call = *op.call;
+  int kind = MPI_SUCCESS, count = 0;
+  if (code)
+    MPI_Error_class(code, &kind);
+  bool isLonger = kind == MPI_ERR_TRUNCATE;
+  if (!code)
+    MPI_Get_count(&status, typeOf(call.type), &count);
+  bool waitedForData = call.kind == MPRT_RECV && op.step == Operation::First;
+  if (waitedForData && (isLonger || (!code && count != int(call.count))))
+    return makeError(
+        MPRT_MISMATCH, describe(call), " on rank ", group[groupRank],
+        ": ranks call different collectives: rank ", group[groupRank],
+        " calls ", Signature(call).describe(), ", rank ",
+        group[size_t(call.peer)], " sends ",
+        isLonger ? std::string("more") : std::to_string(count) + " elements",
+        "; MPRT_CHECK=1 says from where");
+  return code ? mpiError(describe(call) + " on rank " +
+                             std::to_string(group[groupRank]),
+                         code)
+              : Error();
 }
 
 Error MpiCommunicator::post(Operation &op) {
@@ -251,10 +300,12 @@ Error MpiCommunicator::postMoving(Operation &op) {
     code = MPI_Ibcast(op.recv, count, type, call.peer, op.comm, &op.request);
     break;
   case MPRT_SEND:
-    code = MPI_Isend(op.send, count, type, call.peer, 0, op.comm, &op.request);
+    code = MPI_Isend(op.send, count, type, call.peer, dataTag, op.comm,
+                     &op.request);
     break;
   case MPRT_RECV:
-    code = MPI_Irecv(op.recv, count, type, call.peer, 0, op.comm, &op.request);
+    code = MPI_Irecv(op.recv, count, type, call.peer, dataTag, op.comm,
+                     &op.request);
     break;
   default:
     code = MPI_Ibarrier(op.comm, &op.request);
@@ -330,20 +381,24 @@ Error MpiCommunicator::progress(bool &moved) {
     if (op.step == Operation::Done)
       continue;
     if (op.step == Operation::Waiting) {
-      if (age > 0 && overlaps(operation(0), op))
+      const Operation &first = operation(0);
+      if (age > 0 && overlaps(first, op))
         continue;
-      bool between = op.call->kind == MPRT_SEND || op.call->kind == MPRT_RECV;
-      if (Error error = checks && !between ? postCheck(op) : post(op))
+      // Data come in the order of their cards.
+      if (age > 0 && isPaired(*op.call) && first.step == Operation::Checking &&
+          isPaired(*first.call))
+        continue;
+      if (Error error = checks ? postCheck(op) : post(op))
         return error;
       moved = true;
     }
     int done = 0;
-    if (int code = MPI_Test(&op.request, &done, MPI_STATUS_IGNORE))
-      return mpiError(describe(*op.call) + " on rank " +
-                          std::to_string(group[groupRank]),
-                      code);
-    if (!done)
+    MPI_Status status;
+    int code = MPI_Test(&op.request, &done, &status);
+    if (!code && !done)
       continue;
+    if (Error error = checkMessage(op, code, status))
+      return error;
     moved = true;
     if (Error error = continueWith(op))
       return error;
@@ -362,7 +417,7 @@ std::string MpiCommunicator::describePeers() const {
   if (inFlight == 0)
     return "";
   const mprt_collective &call = *operations[oldest].call;
-  if (call.kind == MPRT_SEND || call.kind == MPRT_RECV)
+  if (isPaired(call))
     return "waits for " + nameRanks({group[size_t(call.peer)]});
   std::vector<unsigned> others = group;
   others.erase(others.begin() + groupRank);

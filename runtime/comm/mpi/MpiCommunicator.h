@@ -9,7 +9,8 @@
 // work between them; progress() is MPI_Test. Two collectives may be in flight,
 // each on a duplicate of the communicator of its own, so that the order of MPI
 // calls is the same on every rank whatever the timing; the second waits where
-// its buffers overlap the first's.
+// its buffers overlap the first's. Messages between two ranks are counted when
+// they come; where collectives are checked, a card goes before each.
 //
 // What MPI cannot reduce as it should (16-bit floats with sums in f32, floats
 // with sums in double, minima of floats with NaN, 8- and 16-bit integers that
@@ -85,6 +86,9 @@ private:
   Error post(Operation &op);
   Error postCheck(Operation &op);
   Error checkCards(const Operation &op) const;
+  /// Whether a message that came is the one that was waited for.
+  Error checkMessage(const Operation &op, int code,
+                     const MPI_Status &status) const;
   Error postAllReduce(Operation &op);
   Error postReduceScatter(Operation &op);
   Error postMoving(Operation &op);

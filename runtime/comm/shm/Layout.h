@@ -90,8 +90,18 @@ struct alignas(64) Channel {
   alignas(64) uint8_t data[2][channelBytes];
 };
 
+/// What a rank has called, for the messages of peers.
+struct Called {
+  Signature signature;
+  uint32_t text;
+};
+
 /// One rank's side of one communicator.
 struct Member {
+  /// Calls so far, sends and receives among them; the last is
+  /// lastCalls[calls % 2].
+  alignas(128) std::atomic<uint64_t> calls;
+  Called lastCalls[2];
   /// Number of the last collective posted, and its posting:
   /// postings[posted % 2].
   alignas(128) std::atomic<uint64_t> posted;

@@ -46,6 +46,12 @@ uint32_t ShmCommunicator::publishText() {
   return index;
 }
 
+void ShmCommunicator::publishCall() {
+  uint64_t next = self().calls.load(std::memory_order_relaxed) + 1;
+  self().lastCalls[next % 2] = {Signature(*call), publishText()};
+  self().calls.store(next, std::memory_order_release);
+}
+
 void ShmCommunicator::describePosting(Posting &posting) {
   posting.signature = Signature(*call);
   posting.send = send;
@@ -71,6 +77,7 @@ Error ShmCommunicator::start(const mprt_collective &collective,
     reduceFunction =
         findReduce(mprt_dtype(call->type), mprt_dtype(call->accumulate),
                    mprt_reduction(call->reduction));
+  publishCall();
   if (call->kind == MPRT_SEND) {
     startSend();
     return {};
@@ -224,10 +231,14 @@ void ShmCommunicator::runInline() {
 // Words
 //===----------------------------------------------------------------------===//
 
-std::string ShmCommunicator::theirText(unsigned peer,
-                                       const Signature &signature,
-                                       uint32_t text) const {
-  return describe(signature, member(peer).texts[text % numTexts]);
+std::string ShmCommunicator::lastCallOf(unsigned peer) const {
+  const Member &theirs = member(peer);
+  uint64_t calls = theirs.calls.load(std::memory_order_acquire);
+  if (calls == 0)
+    return "has called no collective here yet";
+  const Called &last = theirs.lastCalls[calls % 2];
+  return "last called " +
+         describe(last.signature, theirs.texts[last.text % numTexts]);
 }
 
 Error ShmCommunicator::mismatch(unsigned peer, const Signature &theirs,
@@ -270,30 +281,25 @@ std::vector<unsigned> ShmCommunicator::waitingFor() const {
 std::string ShmCommunicator::describePeers() const {
   std::vector<unsigned> missing = waitingFor();
   bool arriving = phase == Phase::Arriving;
+  bool isPaired = phase == Phase::Sending || phase == Phase::Receiving;
   std::string present, absent;
   size_t next = 0;
   for (unsigned r = 0; r < size(); ++r) {
     unsigned world = group[r];
     if (next == missing.size() || missing[next] != world) {
-      bool involved = phase != Phase::Sending && phase != Phase::Receiving;
-      if (involved || r == groupRank)
+      if (!isPaired || r == groupRank)
         present += (present.empty() ? "" : ", ") + std::to_string(world);
       continue;
     }
     ++next;
     absent += (absent.empty() ? "" : ", ") + std::to_string(world);
-    const Member &m = member(r);
-    uint64_t posted = m.posted.load(std::memory_order_acquire);
-    if (segment.rank(world).state.load(std::memory_order_acquire) ==
-        RankState::Absent)
+    bool isAbsent = segment.rank(world).state.load(std::memory_order_acquire) ==
+                    RankState::Absent;
+    // Who is in the middle of the same one has nothing else to tell.
+    if (isAbsent)
       absent += " (has not started)";
-    else if (arriving && posted == 0)
-      absent += " (has called no collective here yet)";
-    else if (arriving) {
-      const Posting &last = m.postings[posted % 2];
-      absent +=
-          " (last called " + theirText(r, last.signature, last.text) + ")";
-    }
+    else if (arriving || isPaired)
+      absent += " (" + lastCallOf(r) + ")";
   }
   return "ranks that arrived: " + present +
          (arriving ? "; ranks that did not arrive: "

@@ -70,10 +70,11 @@ private:
   /// Fills `posting` for the current collective.
   void describePosting(Posting &posting);
   uint32_t publishText();
+  /// Lets peers know what this rank calls now.
+  void publishCall();
   Error mismatch(unsigned peer, const Signature &theirs, uint32_t text) const;
-  /// The name and place of what `peer` posted, as it published them.
-  std::string theirText(unsigned peer, const Signature &signature,
-                        uint32_t text) const;
+  /// The name and place of what `peer` has called last.
+  std::string lastCallOf(unsigned peer) const;
 
   /// Whether every member's `counter` is at least `value`.
   bool allReached(Counter counter, uint64_t value) const;

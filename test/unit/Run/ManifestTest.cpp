@@ -56,8 +56,10 @@ TEST(Manifest, ReadsAllFields) {
   EXPECT_EQ(manifest->ranks(), 6);
   EXPECT_EQ(manifest->describeMesh(), "pp:2 x dp:3");
   EXPECT_EQ(manifest->communicators,
-            (std::vector<std::vector<size_t>>{{1}, {0, 1}}));
-  const ManifestFunction *function = manifest->find("train_step");
+            (std::vector<ManifestCommunicator>{{{1}}, {{0, 1}}}));
+  EXPECT_EQ(manifest->dataRanks(), 6u);
+  EXPECT_EQ(manifest->dataRankOf(4), 4u);
+  const ManifestFunction *function = manifest->find("train_step", 5);
   ASSERT_TRUE(function);
   EXPECT_EQ(function->batchSize(), 4);
   EXPECT_EQ(function->arguments[0].bytes, 24u);
@@ -69,6 +71,38 @@ TEST(Manifest, ReadsAllFields) {
   EXPECT_EQ(function->results[2].targets, "y");
   EXPECT_EQ(function->resultOf(Role::Loss), &function->results[0]);
   EXPECT_EQ(function->collectives[0].id, 3u);
+}
+
+TEST(Manifest, StagesShareSamples) {
+  // Two stages along pp, which is the outer axis: ranks 0 to 2 and 3 to 5.
+  std::string staged = text;
+  std::string function =
+      staged.substr(staged.find("{\"name\": \"train_step\""));
+  function = function.substr(0, function.rfind("]}") + 2);
+  auto place = [&](std::string stage, const char *coordinates) {
+    std::string entry = "\"arena_bytes\"";
+    return stage.replace(stage.find(entry), entry.size(),
+                         std::string("\"coordinates\": ") + coordinates + ", " +
+                             entry);
+  };
+  staged.replace(staged.find(function), function.size(),
+                 place(function, "[{\"pp\": 0}]") + ", " +
+                     place(function, "[{\"pp\": 1}]"));
+  std::string channel = "{\"axes\": [\"dp\"]}";
+  staged.replace(staged.find(channel), channel.size(),
+                 "{\"axes\": [\"dp\"], \"channel\": 3}");
+  Result<Manifest> manifest = parseManifest(staged);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  EXPECT_EQ(manifest->communicators[0], (ManifestCommunicator{{1}, 3}));
+  EXPECT_EQ(manifest->findAll("train_step").size(), 2u);
+  EXPECT_EQ(manifest->dataRanks(), 3u);
+  for (uint64_t rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(manifest->dataRankOf(rank), rank % 3);
+    EXPECT_EQ(manifest->find("train_step", rank),
+              &manifest->functions[rank / 3]);
+  }
+  EXPECT_EQ(manifest->find("evaluate", 0), nullptr);
+  EXPECT_EQ(manifest->describeRank(4), "rank 4 (pp:1 x dp:1)");
 }
 
 TEST(Manifest, MissingOrMistypedFields) {

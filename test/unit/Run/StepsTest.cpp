@@ -75,7 +75,8 @@ TEST(Steps, TimelineCountsHiddenAndExposed) {
   std::vector<TraceEvent> events = {event("kernel", 500, 900),
                                     event("kernel", 1000, 2400), wait,
                                     collective, event("kernel", 3000, 4000)};
-  std::string text = renderTimeline({{500, 4500}}, events, {"p", "gloo", 2});
+  std::string text =
+      renderTimeline({500, 4500}, {500, 4500}, events, {"p", "gloo", 2});
   // The number behind a key, in ns.
   auto number = [&](const std::string &key) {
     size_t at = text.find("\"" + key + "\": ");
@@ -90,4 +91,37 @@ TEST(Steps, TimelineCountsHiddenAndExposed) {
   EXPECT_NEAR(number("hidden"), 1400, 1e-3);
   // Of the step and of the collective alike.
   EXPECT_NEAR(number("exposed"), 500, 1e-3);
+}
+
+TEST(Steps, MergesTheRanksOfStages) {
+  mprt_collective call{};
+  call.kind = MPRT_SEND;
+  TraceEvent sent = event("collective", 1000, 3000);
+  sent.stream = 1;
+  sent.collective = &call;
+  TraceEvent other = event("kernel", 1500, 1900);
+  other.location = "b/mul";
+  StepsOrigin first{"p", "shm", 2}, second{"p", "shm", 2, {}, 1};
+  StepSpan step{1000, 5000};
+  std::string text = mergeTimelines(
+      {renderTimeline(step, step, {sent}, first), "",
+       renderTimeline({1200, 4000}, step, {other, sent}, second),
+       renderTimeline({900, 4000}, step, {other, sent}, second)});
+  text.erase(std::remove_if(text.begin(), text.end(), ::isspace), text.end());
+  // Of the second rank, what began before its step is not of it.
+  EXPECT_NE(text.find("\"rank\":1,\"events\":[{\"name\":\"kernel\","
+                      "\"location\":\"b/mul\",\"begin\":5."),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\"id\":1,"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"flow\":1"), std::string::npos) << text;
+  EXPECT_EQ(text.find("\"id\":2,"), std::string::npos) << text;
+
+  std::string profile =
+      mergeProfiles({renderProfile({{0, 10000}}, {sent}, first),
+                     renderProfile({{0, 10000}}, {sent, other}, second)});
+  size_t at = profile.find("mpcomm.send");
+  EXPECT_NE(at, std::string::npos);
+  EXPECT_EQ(profile.find("mpcomm.send", at + 1), std::string::npos) << profile;
+  EXPECT_NE(profile.find("b/mul"), std::string::npos) << profile;
 }

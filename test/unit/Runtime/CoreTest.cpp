@@ -7,6 +7,7 @@
 
 #include "comm/Reduce.h"
 #include "core/DType.h"
+#include "core/Flight.h"
 #include "core/Mesh.h"
 #include "core/Trace.h"
 
@@ -54,6 +55,44 @@ TEST(MeshTest, GroupsAreRowMajor) {
   EXPECT_EQ(groupOf(mesh, {0, 1}, 5).size(), 8u);
   EXPECT_EQ(groupOf(mesh, {}, 5), (std::vector<unsigned>{5}));
   EXPECT_EQ(groupOf({2, 3, 2}, {0, 2}, 3), (std::vector<unsigned>{2, 3, 8, 9}));
+}
+
+TEST(FlightTest, KeepsTheLastAndHowFarTheyCame) {
+  FlightRecorder flight(3);
+  mprt_collective call{};
+  for (uint32_t id = 1; id <= 5; ++id) {
+    call.id = id;
+    EXPECT_EQ(flight.enqueue(call, id + 10), id);
+  }
+  flight.start(4);
+  flight.start(5);
+  flight.finish(5);
+  flight.finish(4, 123, 456); // known better by the communicator
+  flight.start(2);            // no longer kept
+  flight.finish(6);           // not called yet
+  std::vector<FlightEntry> entries = flight.entries();
+  ASSERT_EQ(entries.size(), 3u);
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(entries[i].number, i + 3);
+    EXPECT_EQ(entries[i].collective.id, i + 3);
+    EXPECT_EQ(entries[i].place, i + 13);
+    EXPECT_NE(entries[i].enqueued, 0u);
+  }
+  EXPECT_STREQ(stateOf(entries[0]), "enqueued");
+  EXPECT_EQ(entries[0].started, 0u);
+  EXPECT_EQ(entries[1].started, 123u);
+  EXPECT_EQ(entries[1].done, 456u);
+  EXPECT_STREQ(stateOf(entries[2]), "done");
+  EXPECT_LE(entries[2].enqueued, entries[2].started);
+  EXPECT_LE(entries[2].started, entries[2].done);
+}
+
+TEST(FlightTest, KeepsNothingWhereNothingIsAskedFor) {
+  FlightRecorder flight(0);
+  EXPECT_EQ(flight.enqueue(mprt_collective{}, 1), 0u);
+  flight.start(0);
+  flight.finish(0);
+  EXPECT_TRUE(flight.entries().empty());
 }
 
 TEST(TraceTest, KeepsTheNewest) {

@@ -94,18 +94,55 @@ static bool isScaledWire(StringRef wire) {
   return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2";
 }
 
+namespace {
+struct MeshSizes {
+  int64_t pp = 1, dp = 1;
+};
+} // namespace
+
+/// `pp:P,dp:N`, either of them left out, but not both; nothing where malformed.
+static std::optional<MeshSizes> parseMesh(StringRef text) {
+  MeshSizes sizes;
+  auto [first, second] = text.split(',');
+  auto parse = [](StringRef part, StringRef name, int64_t &size) {
+    auto [axis, number] = part.split(':');
+    return axis == name && !number.getAsInteger(10, size) && size >= 1 &&
+           size <= INT32_MAX;
+  };
+  bool ok = second.empty() && !text.ends_with(",")
+                ? parse(first, "dp", sizes.dp) || parse(first, "pp", sizes.pp)
+                : parse(first, "pp", sizes.pp) && parse(second, "dp", sizes.dp);
+  if (!ok || sizes.pp * sizes.dp > INT32_MAX)
+    return std::nullopt;
+  return sizes;
+}
+
+int64_t CompileOptions::getPipelineRanks() const {
+  std::optional<MeshSizes> sizes = parseMesh(mesh);
+  return sizes ? sizes->pp : 1;
+}
+
+/// Stages on each rank of a pipeline.
+static int64_t countChunks(const CompileOptions &options) {
+  if (options.chunks > 0)
+    return options.chunks;
+  bool isDouble =
+      options.schedule == "interleaved" || options.schedule == "zb-v";
+  return isDouble && options.scheduleFile.empty() ? 2 : 1;
+}
+
 FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (target != "cpu") {
     reason = "cannot compile for target '" + target + "': expected cpu";
     return failure();
   }
-  auto [axis, size] = StringRef(mesh).split(':');
-  int64_t ranks;
-  if (axis != "dp" || size.getAsInteger(10, ranks) || ranks < 1) {
-    reason =
-        "cannot compile for mesh '" + mesh + "': expected dp:N with N >= 1";
+  std::optional<MeshSizes> sizes = parseMesh(mesh);
+  if (!sizes) {
+    reason = "cannot compile for mesh '" + mesh +
+             "': expected dp:N or pp:P,dp:N with N and P >= 1";
     return failure();
   }
+  int64_t ranks = sizes->dp;
   std::string expected;
   if (!precision.empty() && !isPolicyValue("policy", precision, expected)) {
     reason = "cannot compile for precision '" + precision + "': expected " +
@@ -146,6 +183,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   }
   if (microBatches < 1) {
     reason = "expected at least 1 micro-batch";
+    return failure();
+  }
+  if (chunks < 0 || chunks > INT16_MAX) {
+    reason = "expected 0 to 32767 chunks";
     return failure();
   }
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
@@ -198,7 +239,25 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     addProved(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
   // Behind the reductions, which then run once a step.
-  if (options.microBatches > 1) {
+  if (StringRef(options.mesh).starts_with("pp:")) {
+    int64_t pipelineRanks = options.getPipelineRanks();
+    PartitionPipelinePassOptions partition;
+    partition.stages = pipelineRanks * countChunks(options);
+    partition.microBatches = options.microBatches;
+    partition.cluster = options.cluster;
+    partition.profileFile = options.profileFile;
+    partition.memoryBytes = options.memoryBytes;
+    llvm::append_range(partition.boundaries, options.boundaries);
+    passes.addPass(createPartitionPipelinePass(partition));
+    SchedulePipelinePassOptions pipeline;
+    pipeline.ranks = pipelineRanks;
+    pipeline.microBatches = options.microBatches;
+    pipeline.schedule = options.schedule;
+    pipeline.scheduleFile = options.scheduleFile;
+    pipeline.cluster = options.cluster;
+    pipeline.profileFile = options.profileFile;
+    addProved(passes, createSchedulePipelinePass(pipeline));
+  } else if (options.microBatches > 1) {
     AccumulateGradientsPassOptions accumulate;
     accumulate.microBatches = options.microBatches;
     addProved(passes, createAccumulateGradientsPass(accumulate));

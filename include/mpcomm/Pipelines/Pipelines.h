@@ -22,8 +22,28 @@ enum class BatchNormStatistics { Local, Sync };
 struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> mesh{
       *this, "mesh",
-      llvm::cl::desc("Ranks as axis:size, as in dp:4; dp is data parallelism"),
+      llvm::cl::desc("Ranks: dp:N with different samples, or pp:P,dp:N for "
+                     "pipelines of P stages, N of them"),
       llvm::cl::init("dp:1")};
+  Option<std::string> schedule{
+      *this, "schedule",
+      llvm::cl::desc("Order of a pipeline's micro-batches: auto, gpipe, 1f1b, "
+                     "interleaved, zb-h1 or zb-v"),
+      llvm::cl::init("1f1b")};
+  Option<std::string> scheduleFile{
+      *this, "schedule-file",
+      llvm::cl::desc("File with a pipeline's schedule, which takes the place "
+                     "of `schedule`"),
+      llvm::cl::init("")};
+  Option<int64_t> chunks{
+      *this, "chunks",
+      llvm::cl::desc("Stages of a pipeline on each rank; 0: 2 for interleaved "
+                     "and zb-v, else 1"),
+      llvm::cl::init(0)};
+  ListOption<std::string> boundaries{
+      *this, "boundaries",
+      llvm::cl::desc(
+          "Stages of ops by names of parameters: PATTERN=STAGE,...")};
   Option<std::string> target{*this, "target",
                              llvm::cl::desc("Device to compile for: cpu"),
                              llvm::cl::init("cpu")};
@@ -182,6 +202,9 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "features",
       llvm::cl::desc("Processor features that the program needs"),
       llvm::cl::init("")};
+
+  /// Ranks of each pipeline, by `mesh`, which check() has approved.
+  int64_t getPipelineRanks() const;
 
   /// The size of axis dp; failure, with a reason, where `mesh` or `target`
   /// cannot be compiled for.

@@ -64,6 +64,16 @@ private:
       remark::missed(function.getLoc(), named("LeftAlone"))
           << remark::reason("{0}", why);
     };
+    // Ranks that run other functions rely on the order of this one.
+    bool isStage = function
+                       ->walk([](Operation *op) {
+                         return isa<SendOp, RecvOp>(op)
+                                    ? WalkResult::interrupt()
+                                    : WalkResult::advance();
+                       })
+                       .wasInterrupted();
+    if (isStage)
+      return leaveAlone("sends and receives are in the order of a schedule");
     std::string why;
     std::optional<StepModel> step = getStepModel(function, model, why);
     if (!step)

@@ -126,8 +126,13 @@ def ConvertMPCommToMPRTPass
 
     Guarantees: no collective, `mpcomm.async` or `mpcomm.await` is left; each
     became an `mprt.start` where it was and an `mprt.await` where it was awaited
-    (at once, for a synchronous one). Collectives are numbered in program order.
-    The module carries `mprt.communicators`, one list of axes per communicator.
+    (at once, for a synchronous one). Collectives are numbered in program order;
+    what ranks that run different functions of an `mpcomm.program` do together
+    has one number in all of them, by its `mpcomm.tag`, which stays on the start,
+    or its place among the untagged on its communicator.
+    The module carries `mprt.communicators`, one list of axes per communicator,
+    and `mprt.channels` where there are channels other than 0: each list and
+    channel is a communicator.
     An all_reduce of several element types becomes one start per type. Wire
     types other than the operands' are cast before and after. Gathers and
     scatters along inner dimensions transpose so that what travels is

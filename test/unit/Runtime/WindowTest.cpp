@@ -336,24 +336,26 @@ TEST_F(WindowTest, NanIsTheGreatest) {
     }
 }
 
-/// Sums of 16-bit gradients are rounded once: nine windows give 1 each, and 2^8
-/// or 2^11 of one more is what a sum in the type itself would not grow from.
+/// Sums of 16-bit gradients are rounded once, to nearest, ties to even: one
+/// window gives 2^8 or 2^11, from where on the type has even numbers only, and
+/// some of the others 1 each.
 TEST_F(WindowTest, SixteenBitsAreSummedInMore) {
   Window window;
   Geometry g = {1, 64, 0, 3, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1};
-  for (uint8_t type : {MPRT_F16, MPRT_BF16}) {
-    describe(MPRT_MAX_POOL_GRAD, type, g, Last);
-    double large = type == MPRT_F16 ? 2048 : 256;
-    Elements x(type, 9 * 64), dy(type, 9 * 64), dx(type, 9 * 64);
-    for (size_t i = 0; i < 9 * 64; ++i) {
-      x.set(i, i / 64 == 4); // the greatest of all windows is in the middle
-      dy.set(i, i < 64 ? large : 1);
+  for (uint8_t type : {MPRT_F16, MPRT_BF16})
+    for (auto [ones, more] : {std::pair(1, 0), {2, 2}, {3, 4}, {8, 8}}) {
+      describe(MPRT_MAX_POOL_GRAD, type, g, Last);
+      double large = type == MPRT_F16 ? 2048 : 256;
+      Elements x(type, 9 * 64), dy(type, 9 * 64), dx(type, 9 * 64);
+      for (size_t i = 0; i < 9 * 64; ++i) {
+        x.set(i, i / 64 == 4); // the greatest of all windows is in the middle
+        dy.set(i, i < 64 ? large : i / 64 <= size_t(ones));
+      }
+      ASSERT_FALSE(
+          window.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
+      for (size_t i = 0; i < 9 * 64; ++i)
+        EXPECT_EQ(dx.get(i), i / 64 == 4 ? large + more : 0) << ones;
     }
-    ASSERT_FALSE(
-        window.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
-    for (size_t i = 0; i < 9 * 64; ++i)
-      EXPECT_EQ(dx.get(i), i / 64 == 4 ? large + 8 : 0) << i;
-  }
 }
 
 TEST_F(WindowTest, EmptyBatch) {

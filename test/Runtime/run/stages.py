@@ -18,6 +18,11 @@ from stages import *
 TOLERANCE = 6e-4
 
 
+def read_bytes(name):
+    with open(name, "rb") as file:
+        return file.read()
+
+
 def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 
@@ -81,13 +86,13 @@ class Stages(StageTest):
 
     def test_stages_that_disagree(self):
         build_stages("loose.so", staged(), LOOSE_STEP=1)
-        old = open(write_tensors("kept", weights()), "rb").read()
+        old = read_bytes(write_tensors("kept", weights()))
         self.fails(
             "tensor 'step' is not the same on ranks 0 and 1, which both hold it",
             path("loose.so"), "--weights", self.weights, "--data", self.data,
             "--steps", 2, "--checkpoint", path("kept"), "--quiet",
         )  # fmt: skip
-        self.assertEqual(open(path("kept"), "rb").read(), old)
+        self.assertEqual(read_bytes(path("kept")), old)
 
     def test_checkpoint_that_cannot_be_written(self):
         # The file may not be as long as its header. (Ranks need a longer one to share memory.)
@@ -98,6 +103,28 @@ class Stages(StageTest):
         self.assertEqual(outcome.code, 1, str(outcome))
         self.assertRegex(outcome.err, r"^mpcomm-run: error: .*big.*File too large; the file of that name is as it was before\n$")
         self.assertFalse(os.path.exists(path("big")))
+
+    def test_a_large_part_of_another_stage(self):
+        # It travels in more than one block, and the file may end in any of them.
+        count = 700001
+        program = build_stages("heavy.so", staged(ballast=count), BALLAST=1)
+        ballast = [float(i % 4099) for i in range(count)]
+        heavy = write_tensors("heavy", {**weights(), "ballast": ("F32", [count], ballast)})
+        for comm in "shm", "gloo":
+            self.succeeds(
+                program, "--weights", heavy, "--data", self.data, "--steps", 2, "--quiet",
+                "--comm", comm, "--checkpoint", path("whole"),
+            )  # fmt: skip
+            self.assertEqual(read_tensors("whole")[0]["ballast"], ballast)
+        for limit in 1000, 1 << 20, 2500000:
+            outcome = run(
+                program, "--weights", heavy, "--data", self.data, "--steps", 2, "--quiet",
+                "--comm", "gloo", "--checkpoint", path("part"),
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+            )  # fmt: skip
+            self.assertEqual(outcome.code, 1, str(outcome))
+            self.assertEqual(outcome.err.count("File too large"), 1, str(outcome))
+            self.assertFalse(os.path.exists(path("part")))
 
     def test_evaluation(self):
         out = self.succeeds(

@@ -12,6 +12,7 @@
 |*                                                                            *|
 |* Macros: ABI, MANIFEST_FILE, BATCH (samples of a data rank), MICRO          *|
 |* (micro-batches), SINGLE, LOOSE_STEP (stage 1 counts steps differently),    *|
+|* BALLAST (1: stage 1 has a large buffer, after y; else 0),                  *|
 |* FLAGS (both say which gradients are not finite: that of b in step 2),      *|
 |* FORWARD_COUNT (what stage 1 expects to receive), SWAPPED (stage 1 receives *|
 |* on the channel of the way back).                                           *|
@@ -24,6 +25,9 @@
 #define PART (BATCH / MICRO)
 #ifndef FORWARD_COUNT
 #define FORWARD_COUNT PART
+#endif
+#ifndef BALLAST
+#define BALLAST 0
 #endif
 #ifdef SWAPPED
 #define RECEIVE_ON 1
@@ -172,7 +176,7 @@ int32_t first(mprt_context *ctx, void *const *args, void *memory) {
   return mprt_status_of(ctx);
 }
 
-/* b, b.momentum, step, scale, lr, y; loss */
+/* b, b.momentum, step, scale, lr, y, perhaps ballast; loss */
 int32_t second(mprt_context *ctx, void *const *args, void *memory) {
   struct arena *arena = memory;
   float *bucket = arena->bucket;
@@ -187,8 +191,8 @@ int32_t second(mprt_context *ctx, void *const *args, void *memory) {
   }
   start(ctx, &reduceSecond, 2 * MICRO, bucket, bucket);
   await(ctx, 2 * MICRO);
-  *(float *)args[6] = bucket[1];
-  start(ctx, &shareLoss, 2 * MICRO + 1, args[6], args[6]);
+  *(float *)args[6 + BALLAST] = bucket[1];
+  start(ctx, &shareLoss, 2 * MICRO + 1, args[6 + BALLAST], args[6 + BALLAST]);
   for (uint32_t m = 0; m < MICRO; ++m)
     await(ctx, MICRO + m);
   await(ctx, 2 * MICRO + 1);
@@ -200,7 +204,7 @@ int32_t second(mprt_context *ctx, void *const *args, void *memory) {
 #endif
   *(float *)args[2] += 1;
 #ifdef FLAGS
-  *(float *)args[7] = *(float *)args[2] == 2;
+  *(float *)args[7 + BALLAST] = *(float *)args[2] == 2;
 #endif
   return mprt_status_of(ctx);
 }

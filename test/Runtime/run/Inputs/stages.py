@@ -57,8 +57,9 @@ def batches(batch):
     return x, y, argument("label", "batch", [batch], range=[0, 2])
 
 
-def staged(dp=1, batch=16, micro=2, flags=False):
-    """The manifest of two stages."""
+def staged(dp=1, batch=16, micro=2, flags=False, ballast=0):
+    """The manifest of two stages, the second with a buffer of so many floats."""
+    load = [argument("ballast", "buffer", [ballast])] if ballast else []
     own = [LOSS] + ([result("nonfinite", "output", [1])] if flags else [])
     x, y, label = batches(batch)
     output = result("output", "output", [batch, 2], targets="label")
@@ -82,7 +83,7 @@ def staged(dp=1, batch=16, micro=2, flags=False):
                 "train_step", "first", [W, W_MOMENTUM, STEP, SCALE, LR, x], own, **first, **more
             ),
             function(
-                "train_step", "second", [B, B_MOMENTUM, STEP, SCALE, LR, y], own, **second, **more
+                "train_step", "second", [B, B_MOMENTUM, STEP, SCALE, LR, y] + load, own, **second, **more
             ),
             function("evaluate", "evaluate_first", [fixed(W), x], [LOSS], **first, **more),
             function(

@@ -43,7 +43,9 @@ public:
 private:
   FailureOr<PrecisionPolicy> findPolicy();
   LogicalResult checkPatterns(func::FuncOp step, const PrecisionPolicy &policy);
-  LogicalResult decideCompute(func::FuncOp step, StepPrecision &precision);
+  FailureOr<bool> decideCompute(func::FuncOp step,
+                                const StepPrecision &precision,
+                                const PrecisionGraph &graph);
   LogicalResult quantize(func::FuncOp step, const StepPrecision &precision,
                          const PrecisionGraph &graph);
   void remarkCasts(func::FuncOp step, const PrecisionGraph &graph,
@@ -116,14 +118,106 @@ LogicalResult InsertCasts::checkPatterns(func::FuncOp step,
   return success();
 }
 
-/// Products run in the narrow type where the cluster knows it and is not slower
-/// at it.
-LogicalResult InsertCasts::decideCompute(func::FuncOp step,
-                                         StepPrecision &precision) {
+//===----------------------------------------------------------------------===//
+// Products: narrow or not
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Seconds of a step, as far as the type of products decides on them.
+class ComputeTime {
+public:
+  ComputeTime(const PrecisionGraph &graph, func::FuncOp step,
+              const DeviceModel &device, double lowRate)
+      : graph(graph), device(device), lowRate(lowRate),
+        isProduct(graph.getProblem().ops.size()),
+        isParameter(graph.getProblem().values.size()) {
+    for (Operation *op : graph.getProducts())
+      isProduct[graph.getNode(op)] = true;
+    for (BlockArgument argument : step.getArguments())
+      if (getArgumentRole(step, argument.getArgNumber()) == Role::Parameter &&
+          graph.contains(argument))
+        isParameter[graph.getValue(argument)] = true;
+  }
+
+  /// Products by the roofline; casts, and what kernels write for products and
+  /// read of them. Time: linear in the problem.
+  double predict(const CastProblem &problem) const {
+    CastPlan plan = placeCasts(problem);
+    double seconds = 0;
+    for (Operation *op : graph.getProducts())
+      seconds += getSeconds(op, plan.isLow[graph.getNode(op)]);
+    for (auto [number, value] : llvm::enumerate(problem.values))
+      seconds += getSeconds(value, isParameter[number], plan);
+    return seconds;
+  }
+
+private:
+  double getSeconds(Operation *product, bool isLow) const {
+    auto cost = dyn_cast<CostOpInterface>(product);
+    if (!cost)
+      return 0;
+    double bytes = double(cost.getBytesRead()) + double(cost.getBytesWritten());
+    return std::max(double(cost.getFlops()) /
+                        (isLow ? lowRate : device.flops.at("f32")),
+                    move(bytes, isLow));
+  }
+
+  double getSeconds(const CastProblem::Value &value, bool isParameter,
+                    const CastPlan &plan) const {
+    bool comesIn = value.producer < 0;
+    bool isLow = comesIn ? value.isLow : plan.isLow[value.producer];
+    bool isOfProduct = !comesIn && isProduct[value.producer];
+    bool isCast = false, isCastByKernel = isParameter, isReadByKernel = false;
+    bool forms[2] = {}; // in f32, narrow: what products read
+    for (int op : value.consumers) {
+      bool differs = plan.isLow[op] != isLow;
+      isCast |= differs;
+      isReadByKernel |= !isProduct[op];
+      isCastByKernel |= differs && !isProduct[op];
+      if (isProduct[op])
+        forms[plan.isLow[op]] = true;
+    }
+    double bytes = double(value.bytes), seconds = 0;
+    if (isCast) {
+      auto vector = device.flops.find("vector");
+      seconds += bytes / sizeof(float) /
+                 (vector == device.flops.end() ? device.flops.at("f32")
+                                               : vector->second);
+      if (isParameter) // the update writes both
+        seconds += move(bytes, true);
+      else if ((comesIn || isOfProduct) && !isCastByKernel)
+        seconds += move(bytes, false) + move(bytes, true) + device.launch;
+    }
+    if (isOfProduct && isReadByKernel)
+      seconds += move(bytes, isLow);
+    if (!isOfProduct && !comesIn)
+      for (bool form : {false, true})
+        seconds += forms[form] ? move(bytes, form) : 0;
+    return seconds;
+  }
+
+  /// To or from memory, what has `bytes` in f32.
+  double move(double bytes, bool isLow) const {
+    return bytes / (isLow ? 2 : 1) / device.memoryBandwidth;
+  }
+
+  const PrecisionGraph &graph;
+  const DeviceModel &device;
+  double lowRate;
+  std::vector<bool> isProduct, isParameter;
+};
+
+} // namespace
+
+/// Whether products run in the narrow type: where the cluster knows it, is not
+/// slower at it, and the step with its casts is not predicted to be.
+FailureOr<bool> InsertCasts::decideCompute(func::FuncOp step,
+                                           const StepPrecision &precision,
+                                           const PrecisionGraph &graph) {
   const std::string &compute = precision.policy.compute;
-  precision.computeLow = compute != "full";
   if (compute != "auto")
-    return success();
+    return compute != "full";
   FailureOr<Cluster> found = findCluster(getOperation(), cluster);
   if (failed(found))
     return failure();
@@ -132,15 +226,31 @@ LogicalResult InsertCasts::decideCompute(func::FuncOp step,
   const auto &flops = found->device.flops;
   auto rate = flops.find(type);
   double f32 = flops.at("f32"), low = rate == flops.end() ? 0 : rate->second;
-  precision.computeLow = low >= f32;
+  bool isLow = low >= f32;
+  double lowSeconds = 0, fullSeconds = 0;
+  if (isLow) {
+    ComputeTime time(graph, step, found->device, low);
+    lowSeconds = time.predict(graph.getProblem());
+    fullSeconds = time.predict(graph.getFullProblem());
+    isLow = lowSeconds <= fullSeconds;
+  }
+  auto nanoseconds = [](double seconds) {
+    return int64_t(std::min(seconds, 1e9) * 1e9);
+  };
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("Compute")
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
-      << remark::metric("type", precision.computeLow ? StringRef(type) : "f32")
+      << remark::metric("type", isLow ? StringRef(type) : "f32")
       << remark::metric("gigaflops", int64_t(low / 1e9))
-      << remark::metric("gigaflopsF32", int64_t(f32 / 1e9));
-  return success();
+      << remark::metric("gigaflopsF32", int64_t(f32 / 1e9))
+      << remark::metric("nanoseconds", nanoseconds(lowSeconds))
+      << remark::metric("nanosecondsF32", nanoseconds(fullSeconds));
+  return isLow;
 }
+
+//===----------------------------------------------------------------------===//
+// Remarks
+//===----------------------------------------------------------------------===//
 
 /// Casts that each use by itself would have, and that each value would have if
 /// ops that may run in either type ran in f32.
@@ -219,13 +329,17 @@ void InsertCasts::runOnOperation() {
     precision.fp8 = {precision.policy.fp8.scaling == "delayed",
                      precision.policy.fp8.history.value_or(16),
                      precision.policy.fp8.margin.value_or(0)};
-  if (failed(checkPatterns(step, precision.policy)) ||
-      failed(decideCompute(step, precision)))
+  if (failed(checkPatterns(step, precision.policy)))
     return signalPassFailure();
 
   PrecisionGraph graph(step, precision);
   if (failed(graph.build()))
     return signalPassFailure();
+  FailureOr<bool> computesLow = decideCompute(step, precision, graph);
+  if (failed(computesLow))
+    return signalPassFailure();
+  if (!*computesLow)
+    graph.keepProductsFull();
   CastPlan plan = placeCasts(graph.getProblem());
   CastRewriter rewriter(step, precision, graph, plan);
   if (failed(rewriter.run()))

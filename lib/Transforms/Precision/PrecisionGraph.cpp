@@ -257,7 +257,6 @@ void PrecisionGraph::keepParametersFull() {
 }
 
 LogicalResult PrecisionGraph::findClasses() {
-  SmallVector<Operation *> products; // by their own class
   for (Operation &op : body) {
     bool isOwn;
     FailureOr<CastClass> found = getClass(&op, isOwn);
@@ -273,10 +272,17 @@ LogicalResult PrecisionGraph::findClasses() {
       if (precisionClass == CastClass::Low && isBilinear(op) &&
           llvm::all_of(op->getOperands(), isSubject))
         quantized.insert(op);
-  if (!precision.computeLow)
-    for (Operation *op : products)
-      classes[op] = CastClass::Full;
+  llvm::erase_if(products, [&](Operation *op) {
+    return classes.lookup(op) != CastClass::Low;
+  });
   return success();
+}
+
+CastProblem PrecisionGraph::getFullProblem() const {
+  CastProblem result = problem;
+  for (Operation *op : products)
+    result.ops[getNode(op)] = CastClass::Full;
+  return result;
 }
 
 /// Vectors of parameters, such as biases, follow what they are added to. Other

@@ -42,8 +42,6 @@ struct Fp8Recipe {
 struct StepPrecision {
   PrecisionPolicy policy;
   mlir::FloatType low;
-  /// Whether products run in the narrow type.
-  bool computeLow = true;
   /// Whether activations and gradients are stored in it.
   bool storeActivations = true, storeGradients = true;
   /// What products read goes through 8 bits.
@@ -80,6 +78,12 @@ public:
   /// one and `use` comes later.
   int getValue(mlir::OpOperand &use) const;
   int getValue(mlir::Value value) const { return numbers.lookup(value); }
+  /// Ops that run narrow by their own class alone.
+  llvm::ArrayRef<mlir::Operation *> getProducts() const { return products; }
+  /// The problem with those in f32.
+  CastProblem getFullProblem() const;
+  /// Has them run in f32, of a graph that is built.
+  void keepProductsFull() { problem = getFullProblem(); }
   /// Number of values that are stored before they are read.
   int64_t getNumStored() const { return stores.size(); }
   /// Whether `op` is a product that reads both operands from 8 bits, which are
@@ -102,6 +106,7 @@ private:
   mlir::Block &body;
   const StepPrecision &precision;
   llvm::DenseSet<mlir::Operation *> forward, quantized;
+  llvm::SmallVector<mlir::Operation *> products;
   llvm::DenseMap<mlir::Operation *, CastClass> classes;
   llvm::DenseMap<mlir::Operation *, int> nodes;
   llvm::DenseMap<mlir::Value, int> numbers, stores;

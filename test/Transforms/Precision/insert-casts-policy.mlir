@@ -47,12 +47,12 @@
 // EXACT: %[[DF:.*]] = arith.extf %[[D]]
 // EXACT: mpcomm.sgd_update %{{.*}}, %[[DF]]
 
-// FAST: Compute{{.*}} | gigaflops=200, gigaflopsF32=100, type=bf16
+// FAST: Compute{{.*}} | gigaflops=200, gigaflopsF32=100, nanoseconds={{[0-9]+}}, nanosecondsF32={{[0-9]+}}, type=bf16
 // FAST: mpcomm.dot_general {{.*}} -> tensor<4x4xbf16>
-// SLOW: Compute{{.*}} | gigaflops=80, gigaflopsF32=100, type=f32
+// SLOW: Compute{{.*}} | gigaflops=80, gigaflopsF32=100, nanoseconds=0, nanosecondsF32=0, type=f32
 // SLOW: mpcomm.dot_general {{.*}} -> tensor<4x4xf32>
 // A type without a rate is not taken for a fast one.
-// UNKNOWN: Compute{{.*}} | gigaflops=0, gigaflopsF32=100, type=f32
+// UNKNOWN: Compute{{.*}} | gigaflops=0, gigaflopsF32=100, nanoseconds=0, nanosecondsF32=0, type=f32
 
 //--- policy.json
 {

@@ -29,7 +29,7 @@ public:
   func::FuncOp build(int rank);
 
 private:
-  llvm::ArrayRef<int> stagesOf(BlockArgument argument) const;
+  const std::vector<int> &stagesOf(BlockArgument argument);
   void runStage(OpBuilder &builder, int stage, IRMapping &mapping);
 
   func::FuncOp evaluate;
@@ -40,21 +40,23 @@ private:
   /// Of each op, and of each value that crosses to a later stage.
   llvm::DenseMap<Operation *, int> stageOf;
   std::vector<SmallVector<Value>> crossing; // by edge
+  llvm::DenseMap<Value, std::vector<int>> holders;
 };
 
 } // namespace
 
 /// The stages that hold an argument of this name in training; none: all.
-ArrayRef<int> Evaluation::stagesOf(BlockArgument argument) const {
+const std::vector<int> &Evaluation::stagesOf(BlockArgument argument) {
+  auto [it, isNew] = holders.try_emplace(argument);
   std::optional<Role> role = getArgumentRole(evaluate, argument.getArgNumber());
-  if (!role || !isStateRole(*role))
-    return {};
+  if (!isNew || !role || !isStateRole(*role))
+    return it->second;
   StringRef name = mpcomm::getArgumentName(evaluate, argument.getArgNumber());
   func::FuncOp step = parts.getGraph().getMicroBatch().step;
   for (BlockArgument other : step.getArguments())
     if (mpcomm::getArgumentName(step, other.getArgNumber()) == name)
-      return parts.getReaders(other);
-  return {};
+      it->second = parts.getHolders(other);
+  return it->second;
 }
 
 LogicalResult Evaluation::place() {

@@ -221,6 +221,24 @@ ArrayRef<int> StageParts::getReaders(BlockArgument argument) const {
   return found == readers.end() ? ArrayRef<int>() : found->second;
 }
 
+std::vector<int> StageParts::getHolders(BlockArgument argument) const {
+  func::FuncOp step = graph->getMicroBatch().step;
+  std::vector<int> found(getReaders(argument));
+  StringRef name = mpcomm::getArgumentName(step, argument.getArgNumber());
+  for (BlockArgument other : step.getArguments()) {
+    auto source =
+        step.getArgAttrOfType<StringAttr>(other.getArgNumber(), kCopyOfAttr);
+    if (source && !name.empty() && source.getValue() == name)
+      llvm::append_range(found, getReaders(other));
+  }
+  for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i)
+    if (graph->getParameter(i) == argument)
+      llvm::append_range(found, getContributors(i));
+  llvm::sort(found);
+  found.erase(llvm::unique(found), found.end());
+  return found;
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//

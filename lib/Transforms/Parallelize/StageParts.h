@@ -59,6 +59,9 @@ public:
   int getStateStage(unsigned state) const { return stateStage[state]; }
   /// The stages whose ops read an argument.
   llvm::ArrayRef<int> getReaders(mlir::BlockArgument argument) const;
+  /// The stages that have an argument: those that read it or a copy of it in
+  /// other types, and those that make a gradient of it. Ascending.
+  std::vector<int> getHolders(mlir::BlockArgument argument) const;
 
 private:
   StageParts(const StageGraph &graph, int stages)

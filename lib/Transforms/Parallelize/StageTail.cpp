@@ -84,7 +84,7 @@ void Planner::findSums() {
     std::vector<int> stages = parts.getContributors(i);
     contributors.push_back(ranksOf(stages));
     if (BlockArgument parameter = graph.getParameter(i))
-      llvm::append_range(stages, parts.getReaders(parameter));
+      llvm::append_range(stages, parts.getHolders(parameter));
     residents.push_back(ranksOf(stages));
     if (llvm::is_contained(contributors[i], rank))
       plan.ownSums.push_back(i);

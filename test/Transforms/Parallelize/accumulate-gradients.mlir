@@ -174,3 +174,28 @@ func.func @train_step(
       : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
   return %loss, %h1, %s1 : tensor<f32>, tensor<4xf32>, tensor<f32>
 }
+      : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  return %loss, %h1, %s1 : tensor<f32>, tensor<4xf32>, tensor<f32>
+}
+
+// -----
+
+// An optimizer counts steps, not micro-batches.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-NOT: arith.addi
+// CHECK-LABEL: func.func @train_step(
+// CHECK-SAME: tensor<i64>
+// CHECK: %[[K1:.*]] = arith.addi
+// CHECK-NOT: arith.addi
+// CHECK: return %{{.*}}, %[[K1]] : tensor<f32>, tensor<i64>
+func.func @train_step(
+    %k: tensor<i64> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "step", mpcomm.donated = 1 : i64},
+    %x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<i64> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "step"}) {
+  %one = arith.constant dense<1> : tensor<i64>
+  %k1 = arith.addi %k, %one : tensor<i64>
+  %loss = mpcomm.reduce sum %x, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  return %loss, %k1 : tensor<f32>, tensor<i64>
+}

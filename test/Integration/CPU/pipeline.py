@@ -1,0 +1,140 @@
+# REQUIRES: torch, compiler
+# RUN: %python %s %mpcomm-import %mpcomm-compile %mpcomm-run %t.dir
+#
+# A pipeline of 2 and 4 stages, alone and with data parallelism, under each
+# schedule, trains as one rank does on the same batch.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A perceptron, a network with running statistics, and one with tied weights."""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import read_tensors, run
+
+IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
+STEPS, BATCH, MICRO = 4, 8, 4
+SCHEDULES = "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "auto"
+
+HEAD = """
+import torch, torch.nn as nn, torch.nn.functional as F
+import mpcomm_import as mi
+"""
+
+# Eight layers, so that four ranks may have two stages each; SGD with momentum.
+PERCEPTRON = HEAD + """
+def workload():
+    torch.manual_seed(1)
+    layers = [m for _ in range(7) for m in (nn.Tanh(), nn.Linear(20, 20))]
+    model = nn.Sequential(nn.Linear(6, 20), *layers)
+    x, y = torch.randn(256, 6), torch.randint(0, 20, (256,))
+    return mi.Workload(model=model, loss=F.cross_entropy, dataset={"x": x, "y": y}, batch=8,
+                       optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+"""
+
+# Running statistics go from one micro-batch to the next.
+NORMED = HEAD + """
+def workload():
+    torch.manual_seed(2)
+    def block(i, o): return [nn.Conv2d(i, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
+    model = nn.Sequential(*block(1, 4), *block(4, 4), *block(4, 4), *block(4, 8), *block(8, 8),
+                          *block(8, 8), nn.Flatten(), nn.Linear(8 * 16, 5), nn.Linear(5, 5))
+    x, y = torch.randn(256, 1, 4, 4), torch.randint(0, 5, (256,))
+    return mi.Workload(model=model, loss=F.cross_entropy, dataset={"x": x, "y": y},
+                       optimizer=torch.optim.SGD(model.parameters(), lr=0.05), batch=8)
+"""
+
+# The first and the last stage share a table; AdamW counts steps.
+TIED = HEAD + """
+class Block(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(d), nn.Linear(d, 2 * d), nn.Linear(2 * d, d)
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+class Model(nn.Module):
+    def __init__(self, words=24, d=16):
+        super().__init__()
+        self.table = nn.Embedding(words, d)
+        self.blocks = nn.Sequential(*[Block(d) for _ in range(4)])
+        self.head = nn.Linear(d, words, bias=False)
+        self.head.weight = self.table.weight
+    def forward(self, x):
+        return self.head(self.blocks(self.table(x)))
+
+def workload():
+    torch.manual_seed(3)
+    model = Model()
+    x, y = torch.randint(0, 24, (256, 5)), torch.randint(0, 24, (256, 5))
+    return mi.Workload(model=model, loss=lambda o, t: F.cross_entropy(o.flatten(0, 1), t.flatten()),
+                       dataset={"x": x, "y": y}, optimizer=torch.optim.AdamW(model.parameters(), lr=0.01),
+                       batch=8)
+"""
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def train(name, ranks, options):
+    """Losses, and what the ranks have in the end."""
+    run(COMPILE, path(name + ".mlir"), "-o", path("step.so"), "--options", options)
+    run(RUN, path("step.so"), "--np", ranks, "--weights", path(name + ".w"), "--data", path(name + ".d"),
+        "--steps", STEPS, "--no-shuffle", "--log", path("log"), "--checkpoint", path("state"),
+        "--quiet", "--timeout", 60)  # fmt: skip
+    with open(path("log")) as log:
+        losses = [json.loads(line)["loss"] for line in log]
+    return losses, read_tensors(path("state"))
+
+
+def compare(what, ours, one, unit):
+    """Equal where unit is 0. Else gradients are sums of BATCH * MICRO terms a
+    rank, in another order: n u of the sum of magnitudes in each step, which
+    STEPS steps hand on; AdamW divides a gradient by its own size, so that its
+    relative error is that of a step of size lr."""
+    bound = 2 * STEPS * BATCH * MICRO * unit
+    (losses, state), (whole, expected) = ours, one
+    if len(losses) != STEPS or not set(state) == set(expected):
+        sys.exit("%s: %d losses, %s" % (what, len(losses), set(state) ^ set(expected)))
+    pairs = [("loss", losses, whole)] + [(k, state[k], expected[k]) for k in sorted(state)]
+    for name, values, others in pairs:
+        for a, b in zip(values, others):
+            if not abs(a - b) <= bound * max(1, abs(b)):
+                sys.exit("%s, %s: %r and %r are further apart than %g" % (what, name, a, b, bound))
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    unit = 2.0**-24
+    for name, text in ("perceptron", PERCEPTRON), ("normed", NORMED), ("tied", TIED):
+        with open(path(name + ".py"), "w") as file:
+            file.write(text)
+        run(IMPORT, path(name + ".py"), "-o", path(name + ".mlir"), "--weights", path(name + ".w"),
+            "--data", path(name + ".d"))  # fmt: skip
+        one = train(name, 1, "mesh=dp:1 micro-batches=%d" % MICRO)
+        before = read_tensors(path(name + ".w"))
+        moved = [k for k in before if any(abs(a - b) > 1e-4 for a, b in zip(before[k], one[1][k]))]
+        if len(moved) != len(before):
+            sys.exit("%s does not train %s" % (name, set(before) - set(moved)))
+        for stages in 2, 4:
+            for schedule in SCHEDULES:
+                what = "%s, %d stages, %s" % (name, stages, schedule)
+                options = "mesh=pp:%d micro-batches=%d schedule=%s" % (stages, MICRO, schedule)
+                # Only tied weights are added up in another order.
+                compare(what, train(name, stages, options), one, unit if name == "tied" else 0)
+        two = train(name, 2, "mesh=dp:2 micro-batches=%d" % MICRO)
+        both = train(name, 4, "mesh=pp:2,dp:2 micro-batches=%d" % MICRO)
+        compare(name + ", 2 stages on 2 ranks", both, two, unit)
+    # Everything that gradients have in common crosses stages.
+    for options in "clip-norm=0.1", "precision=bf16", "precision=f16 clip-norm=0.5":
+        one = train("tied", 1, "mesh=dp:1 micro-batches=%d %s" % (MICRO, options))
+        ours = train("tied", 2, "mesh=pp:2 micro-batches=%d %s" % (MICRO, options))
+        short = 2.0**-8 if "bf16" in options else 2.0**-11 if "f16" in options else unit
+        compare("tied, " + options, ours, one, short)
+
+
+main()

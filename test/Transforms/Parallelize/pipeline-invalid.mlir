@@ -1,0 +1,74 @@
+// Stages that values cannot follow, and steps that have no micro-batches.
+
+// RUN: mpcomm-opt %s --split-input-file --verify-diagnostics --mpcomm-schedule-pipeline="ranks=2 micro-batches=2"
+
+func.func @train_step(
+    %w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  // expected-note @below {{it is made here}}
+  %y = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  // expected-error @below {{in stage 0 reads what stage 1 makes, expected values of the forward pass to go up the stages and gradients down}}
+  %loss = mpcomm.reduce sum %y, dims = [0, 1] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  %dw = mpcomm.dot_general %x, %y, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %n = mpcomm.sgd_update %w, %dw, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %loss, %n : tensor<f32>, tensor<4x4xf32>
+}
+
+// -----
+
+func.func @train_step(
+    %w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %y = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %loss = mpcomm.reduce sum %y, dims = [0, 1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  // expected-error @below {{has no 'mpcomm.stage' below 2, expected one of each op of the forward and backward pass: run mpcomm-partition-pipeline}}
+  %dw = mpcomm.dot_general %x, %y, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %n = mpcomm.sgd_update %w, %dw, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %loss, %n : tensor<f32>, tensor<4x4xf32>
+}
+
+// -----
+
+// expected-error @below {{has argument #0 'x' of type 'tensor<?x4xf32>', expected a ranked tensor of static shape with samples along its first dimension}}
+func.func @train_step(
+    %x: tensor<?x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %loss = arith.constant dense<0.0> : tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// expected-error @below {{has no result of role loss, expected one to tell the forward pass by}}
+func.func @train_step(
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{gives result #1 'nonfinite', expected a loss or state: nobody has the gradients of all stages}}
+func.func @train_step(
+    %w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 2 : i64},
+    %v: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "v", mpcomm.donated = 3 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<output>, mpcomm.name = "nonfinite"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "v"}) {
+  %y = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %z = mpcomm.dot_general %y, %v, contracting_dims = [1] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %loss = mpcomm.reduce sum %z, dims = [0, 1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  %dv = mpcomm.dot_general %y, %z, contracting_dims = [0] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %dw = mpcomm.dot_general %x, %z, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %n = mpcomm.sgd_update %w, %dw, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  %m = mpcomm.sgd_update %v, %dv, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %loss, %n, %n, %m : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
+}

@@ -174,9 +174,6 @@ func.func @train_step(
       : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
   return %loss, %h1, %s1 : tensor<f32>, tensor<4xf32>, tensor<f32>
 }
-      : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
-  return %loss, %h1, %s1 : tensor<f32>, tensor<4xf32>, tensor<f32>
-}
 
 // -----
 

@@ -10,6 +10,12 @@
 // rows (any others), or over everything. One that mixes the first two becomes
 // two: columns first.
 //
+// A column has several sums at a time, which are added up at the end; rows are
+// added one after the other, and the rounding error of a sum of n of them grows
+// like sqrt(n) (Higham and Mary, "A new approach to probabilistic rounding
+// error analysis", 2019). Gradients of the biases of convolutions have as many
+// rows as there are pixels in the batch: so many are added in f64.
+//
 //===----------------------------------------------------------------------===//
 
 #include "LinalgBuilder.h"
@@ -17,6 +23,9 @@
 
 using namespace mlir;
 using namespace mpcomm;
+
+/// The most rows that are added in f32: to within about 2^-24 * 64.
+static constexpr int64_t kMaxRowsInF32 = 4096;
 
 namespace {
 
@@ -35,14 +44,14 @@ struct LowerReduce : public OpRewritePattern<ReduceOp> {
       reduced[d] = true;
     if (!llvm::is_contained(reduced, true))
       return rewriter.notifyMatchFailure(op, "reduces nothing");
-    auto identity = [](ImplicitLocOpBuilder &, ArrayRef<Value> v) {
-      return v[0];
+    auto widen = [&](ImplicitLocOpBuilder &b, ArrayRef<Value> v) {
+      return castFloat(b, b.getLoc(), v[0], sumType);
     };
     auto reduceOver = [&](ArrayRef<bool> dims) {
       LinalgBuilder linalg(rewriter, loc,
                            cast<RankedTensorType>(value.getType()).getShape());
       value = linalg.reduce(op.getReduction(), {linalg.full(value)}, dims,
-                            sumType, identity);
+                            sumType, widen);
     };
     size_t lead = reduced.size(); // dimensions before the trailing reduced ones
     while (lead > 0 && reduced[lead - 1])
@@ -59,8 +68,16 @@ struct LowerReduce : public OpRewritePattern<ReduceOp> {
       reduceOver(last);
       reduced.resize(lead);
     }
-    if (llvm::is_contained(reduced, true))
+    if (llvm::is_contained(reduced, true)) {
+      int64_t rows = 1;
+      for (auto [d, size] :
+           llvm::enumerate(cast<RankedTensorType>(value.getType()).getShape()))
+        rows *= reduced[d] ? size : 1;
+      if (op.getReduction() == Reduction::Sum && !reduced.back() &&
+          rows > kMaxRowsInF32 && sumType.isF32())
+        sumType = rewriter.getF64Type();
       reduceOver(reduced);
+    }
     rewriter.replaceOp(op, castTensor(rewriter, loc, value, element));
     return success();
   }

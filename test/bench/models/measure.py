@@ -14,9 +14,14 @@ three ways that differ in the order of their sums alone (DDP on 2 ranks, and two
 slices of each batch in one process, in the opposite order, with oneDNN and without).
 Their largest distance from one another up to the step behind step s is the spread
 S[s]; ours has to be within 8 S[s] + 2 u sqrt(n) |L[s]| of DDP's, u = 2^-24 and n the
-samples of a batch: 4 as in parity.py, for sums that are also blocked otherwise, and
-twice that for a distance from DDP rather than from the exact losses. (Some of these
-networks would take hours in f64.)
+samples of a batch. (The exact losses would take some of these networks hours in f64.)
+The multiple: ours is a fourth way, with errors like those of the other three. Where
+these are four draws of one normal distribution, the fourth is further than eight times
+the range of three from the first of them with a probability of 0.57 % (two million
+draws; 2.3 % for four times), as rare as what parity.py lets through; where one step
+does not outweigh all others S is the largest of several, and it is rarer still (0.01 %
+for two alike). Mistakes are hundreds of S. The second term is the rounding of the two
+losses themselves, as there.
 
 Networks with batch norms and few samples to a rank amplify rounding hundredfold a
 step, and after five steps PyTorch's own losses differ in the first digit: there the

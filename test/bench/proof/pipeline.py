@@ -105,3 +105,20 @@ def make_problem(schedule, replicas, elements, parameters):
     mesh = [("pp", schedule.stages), ("dp", replicas)]
     runs = ["stage%d" % (r // replicas) for r in range(schedule.stages * replicas)]
     return Problem(mesh, functions, runs)
+
+
+def make_ring(size, rounds, elements):
+    """Each rank gives to the next one and takes from the one before, the last one
+    to the first; channels by the parity of the sender, for an even size."""
+    functions = {}
+    for rank in range(size):
+        program = functions["rank%d" % rank] = Program()
+        for turn in range(rounds):
+            started = [
+                program.start(Op(kind, ["pp"], [(elements, "f32")], peer=(rank + step) % size,
+                                 channel=1 + sender % 2, tag="turn%d.from%d" % (turn, sender)))
+                for kind, step, sender in (("recv", -1, (rank - 1) % size), ("send", 1, rank))
+            ]  # fmt: skip
+            for key in started:
+                program.wait(key)
+    return Problem([("pp", size)], functions, ["rank%d" % r for r in range(size)])

@@ -178,15 +178,19 @@ def read_form_5(text, name):
 
 
 def read(text, name="train_step"):
-    """A problem of the functions of an mpcomm.program on all axes, or else of the
-    one function @name, which all ranks run."""
+    """A problem of the functions of the mpcomm.program of that name, or else of the
+    function, which all ranks run."""
     mesh = [(axis, int(size)) for axis, size in
             re.findall(r'"([^"]+)" = (\d+)', re.search(r"mpcomm\.mesh @\w+ <\[(.*?)\]>", text).group(1))]  # fmt: skip
-    ranks = 1
-    for _, size in mesh:
-        ranks *= size
-    program = re.search(r"mpcomm\.program .* runs \[(.*)\]", text)
-    runs = re.findall(r"@([\w.]+)", program.group(1)) if program else [name] * ranks
+    program = re.search(r"mpcomm\.program @%s on @\w+ axes \[(.*?)\] runs \[(.*?)\]" % name, text)
+    runs = []
+    for at in itertools.product(*[range(size) for _, size in mesh]):
+        runs.append(name)
+        if program:
+            index, at = 0, dict(zip(dict(mesh), at))
+            for axis in re.findall(r'"([^"]+)"', program.group(1)):
+                index = index * dict(mesh)[axis] + at[axis]
+            runs[-1] = re.findall(r"@([\w.]+)", program.group(2))[index]
     form = 5 if "mprt.start" in text else 4
     functions = {f: read_form_5(text, f) if form == 5 else read_forms_3_4(text, mesh, f) for f in dict.fromkeys(runs)}
     return Problem(mesh, functions, runs, form)

@@ -285,8 +285,8 @@ public:
   TailEmitter(OpBuilder &builder, const StageParts &parts, const TailPlan &plan,
               const PipelineMesh &mesh, const PipelineSchedule &schedule,
               IRMapping &mapping)
-      : builder(builder), parts(parts), micro(parts.getGraph().getMicroBatch()),
-        plan(plan), mesh(mesh), schedule(schedule), mapping(mapping) {}
+      : builder(builder), micro(parts.getGraph().getMicroBatch()), plan(plan),
+        mesh(mesh), schedule(schedule), mapping(mapping) {}
   void exchange(const llvm::DenseMap<unsigned, Value> &totals);
   void emit(const llvm::DenseMap<unsigned, Value> &states);
 
@@ -302,7 +302,6 @@ private:
   void noteUses(Operation *op, Operation *made, ArrayRef<unsigned> operands);
 
   OpBuilder &builder;
-  const StageParts &parts;
   const MicroBatch &micro;
   const TailPlan &plan;
   const PipelineMesh &mesh;

@@ -249,6 +249,13 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     partition.memoryBytes = options.memoryBytes;
     llvm::append_range(partition.boundaries, options.boundaries);
     passes.addPass(createPartitionPipelinePass(partition));
+    if (options.recompute != Recomputation::None) {
+      RecomputePassOptions recompute;
+      recompute.policy = options.recompute;
+      recompute.cluster = options.cluster;
+      recompute.profileFile = options.profileFile;
+      passes.addPass(createRecomputePass(recompute));
+    }
     SchedulePipelinePassOptions pipeline;
     pipeline.ranks = pipelineRanks;
     pipeline.microBatches = options.microBatches;

@@ -47,6 +47,16 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> target{*this, "target",
                              llvm::cl::desc("Device to compile for: cpu"),
                              llvm::cl::init("cpu")};
+  Option<Recomputation> recompute{
+      *this, "recompute",
+      llvm::cl::desc("What a pipeline's stages make again in their backward "
+                     "pass instead of keeping it"),
+      llvm::cl::init(Recomputation::None),
+      llvm::cl::values(clEnumValN(Recomputation::None, "none", "nothing"),
+                       clEnumValN(Recomputation::Selective, "selective",
+                                  "all but products and convolutions"),
+                       clEnumValN(Recomputation::Stage, "stage",
+                                  "all that the stage does not receive"))};
   Option<std::string> cluster{
       *this, "cluster",
       llvm::cl::desc("What decisions are weighed for: a preset or a JSON file; "

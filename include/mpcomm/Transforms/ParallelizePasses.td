@@ -262,6 +262,55 @@ def PartitionPipelinePass
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
+  let summary = "Has stages make activations again instead of keeping them";
+  let description = [{
+    What the backward pass of a stage reads of its own forward pass is made
+    again in front of it: the ops in between are copied, and the originals'
+    results are kept no longer than their own pass. With `policy=stage` a stage
+    keeps what it receives; with `selective` also the results of products and
+    convolutions, which cost most to make again for what they take. State is not
+    made again, and a seed gives the same mask twice.
+
+    Assumes: Form 1 or 3 in which the ops of `@train_step` carry
+    `mpcomm.stage`.
+
+    Guarantees: the same form. Later passes must not merge the copies with the
+    originals: `mpcomm-schedule-pipeline` puts them into functions of their own.
+
+    Numerics: exact: the same ops on the same values.
+
+    Example: with `policy=stage`
+    ```mlir
+    %t = math.tanh %h {mpcomm.stage = 0 : i64} : tensor<8x4xf32>
+    %dw = mpcomm.dot_general %t, %dy, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+    ```
+    becomes
+    ```mlir
+    %t = math.tanh %h {mpcomm.stage = 0 : i64} : tensor<8x4xf32>
+    %u = math.tanh %h {mpcomm.stage = 0 : i64} : tensor<8x4xf32>
+    %dw = mpcomm.dot_general %u, %dy, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+    ```
+
+    Counts (analysis remark `Recomputed`, one a stage): ops copied, bytes of
+    what is not kept, microseconds of the copies by the cost model.
+  }];
+  let options = [
+    Option<"policy", "policy", "::mpcomm::Recomputation",
+           "::mpcomm::Recomputation::None", "What is made again",
+           [{::llvm::cl::values(
+      clEnumValN(::mpcomm::Recomputation::None, "none", "nothing"),
+      clEnumValN(::mpcomm::Recomputation::Selective, "selective",
+                 "all but products and convolutions"),
+      clEnumValN(::mpcomm::Recomputation::Stage, "stage",
+                 "all that the stage does not receive")
+    )}]>,
+    MPComm_ClusterOption,
+    MPComm_ProfileOption
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
 def SchedulePipelinePass
     : Pass<"mpcomm-schedule-pipeline", "::mlir::ModuleOp"> {
   let summary = "Makes of a step in stages the program of each rank of a "

@@ -49,6 +49,15 @@ enum class Averaging {
   Before
 };
 
+/// What a stage's backward pass makes again of its forward pass.
+enum class Recomputation {
+  None,
+  /// All but products, which cost most for what they keep.
+  Selective,
+  /// All: only what the stage receives is kept.
+  Stage
+};
+
 /// How the gradient of the loss is scaled.
 enum class LossScaling {
   /// Dynamic where the precision is f16, else none.

@@ -129,6 +129,14 @@ def main():
         two = train(name, 2, "mesh=dp:2 micro-batches=%d" % MICRO)
         both = train(name, 4, "mesh=pp:2,dp:2 micro-batches=%d" % MICRO)
         compare(name + ", 2 stages on 2 ranks", both, two, unit)
+    # What is made again is what was kept, but for how kernels fuse.
+    for name in "normed", "tied":
+        one = train(name, 1, "mesh=dp:1 micro-batches=%d" % MICRO)
+        for policy in "selective", "stage":
+            for stages, schedule in (2, "1f1b"), (4, "zb-h1"):
+                ours = train(name, stages, "mesh=pp:%d micro-batches=%d schedule=%s recompute=%s"
+                             % (stages, MICRO, schedule, policy))  # fmt: skip
+                compare("%s, %d stages, recompute=%s" % (name, stages, policy), ours, one, unit)
     # Everything that gradients have in common crosses stages.
     for options in "clip-norm=0.1", "precision=bf16", "precision=f16 clip-norm=0.5":
         one = train("tied", 1, "mesh=dp:1 micro-batches=%d %s" % (MICRO, options))

@@ -141,8 +141,9 @@ def main():
     for options in "clip-norm=0.1", "precision=bf16", "precision=f16 clip-norm=0.5":
         one = train("tied", 1, "mesh=dp:1 micro-batches=%d %s" % (MICRO, options))
         ours = train("tied", 2, "mesh=pp:2 micro-batches=%d %s" % (MICRO, options))
-        short = 2.0**-8 if "bf16" in options else 2.0**-11 if "f16" in options else unit
-        compare("tied, " + options, ours, one, short)
+        # In 16 bits too: what is added up in another order, gradients over
+        # micro-batches and uses, is so in f32, and so is the state compared.
+        compare("tied, " + options, ours, one, unit)
 
 
 main()

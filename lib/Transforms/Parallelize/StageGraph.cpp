@@ -29,9 +29,13 @@ static bool isMovement(Operation *op) {
   return isa<ReshapeOp, TransposeOp, BroadcastInDimOp, arith::ExtFOp>(op);
 }
 
+bool mpcomm::isPerGradient(Operation *op) {
+  return isa<AllReduceOp, UnscaleOp, ClipByGlobalNormOp>(op);
+}
+
 Value mpcomm::getHandedOn(OpOperand &use) {
   Operation *op = use.getOwner();
-  if (isa<AllReduceOp, UnscaleOp, ClipByGlobalNormOp>(op))
+  if (isPerGradient(op))
     return use.getOperandNumber() < op->getNumResults()
                ? op->getResult(use.getOperandNumber())
                : Value();

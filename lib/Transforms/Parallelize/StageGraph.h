@@ -104,6 +104,10 @@ private:
   unsigned loss = 0;
 };
 
+/// Collectives and scalings of many gradients, which hand each of their first
+/// operands on alone, as the result of its number.
+bool isPerGradient(mlir::Operation *op);
+
 /// The gradient that operand `index` of a tail op hands on alone, as a result:
 /// collectives and scalings of many gradients give one for each.
 mlir::Value getHandedOn(mlir::OpOperand &use);

@@ -17,11 +17,6 @@ using namespace mpcomm;
 // What a rank has
 //===----------------------------------------------------------------------===//
 
-/// Ops that hand each of many gradients on alone.
-static bool isPerGradient(Operation *op) {
-  return isa<AllReduceOp, UnscaleOp, ClipByGlobalNormOp>(op);
-}
-
 /// How many operands of such an op it hands on.
 static unsigned countHandedOn(Operation *op) {
   if (isa<AllReduceOp>(op))

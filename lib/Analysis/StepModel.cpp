@@ -61,18 +61,8 @@ int StepModel::getLastUse(Value value) const {
   return number < 0 ? -1 : lastUses[number];
 }
 
-SimProblem StepModel::buildSimProblem(const CostModel &model) const {
-  const Cluster &cluster = model.getCluster();
-  SimProblem problem;
-  problem.computeRateUnderComm = cluster.computeRateUnderComm;
-  problem.commRateUnderCompute = cluster.commRateUnderCompute;
-  for (const LinkLevel &link : cluster.links)
-    problem.links.push_back({link.contends});
-  for (size_t i = 0; i < communicators.size(); ++i)
-    problem.communicators.push_back({{0}});
-
+SimProgram StepModel::buildSimProgram() const {
   SimProgram program;
-  program.multiplicity = ranks;
   program.staticBytes = staticBytes;
   program.instructions.reserve(instructions.size());
   for (const StepInstruction &instruction : instructions) {
@@ -110,6 +100,19 @@ SimProblem StepModel::buildSimProblem(const CostModel &model) const {
         op->hasAttr(kUserCapAttr) || collective.op->hasAttr(kUserCapAttr);
     program.collectives.push_back(simulated);
   }
-  problem.classes.push_back(std::move(program));
+  return program;
+}
+
+SimProblem StepModel::buildSimProblem(const CostModel &model) const {
+  const Cluster &cluster = model.getCluster();
+  SimProblem problem;
+  problem.computeRateUnderComm = cluster.computeRateUnderComm;
+  problem.commRateUnderCompute = cluster.commRateUnderCompute;
+  for (const LinkLevel &link : cluster.links)
+    problem.links.push_back({link.contends});
+  for (size_t i = 0; i < communicators.size(); ++i)
+    problem.communicators.push_back({{0}});
+  problem.classes.push_back(buildSimProgram());
+  problem.classes.back().multiplicity = ranks;
   return problem;
 }

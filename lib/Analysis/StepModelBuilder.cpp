@@ -145,7 +145,8 @@ LogicalResult StepBuilder::number() {
 
 FailureOr<unsigned> StepBuilder::getCommunicator(CollectiveOpInterface op) {
   for (auto [i, known] : llvm::enumerate(step.communicators))
-    if (known.mesh == op.getMeshAttr() && known.axes == op.getAxesAttr())
+    if (known.mesh == op.getMeshAttr() && known.axes == op.getAxesAttr() &&
+        known.channel == op.getChannel())
       return static_cast<unsigned>(i);
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   if (failed(shape))
@@ -156,7 +157,7 @@ FailureOr<unsigned> StepBuilder::getCommunicator(CollectiveOpInterface op) {
   step.ranks = std::max(step.ranks, mesh.getNumRanks());
   // The same axes in another order are the same ranks.
   auto isSame = [&](const StepCommunicator &known) {
-    return known.mesh == op.getMeshAttr() &&
+    return known.mesh == op.getMeshAttr() && known.channel == op.getChannel() &&
            known.axes.size() == op.getAxesAttr().size() &&
            llvm::all_of(op.getAxesAttr(), [&](Attribute axis) {
              return llvm::is_contained(known.axes, axis);
@@ -165,7 +166,8 @@ FailureOr<unsigned> StepBuilder::getCommunicator(CollectiveOpInterface op) {
   auto found = llvm::find_if(step.communicators, isSame);
   if (found != step.communicators.end())
     return static_cast<unsigned>(found - step.communicators.begin());
-  step.communicators.push_back({op.getMeshAttr(), op.getAxesAttr(), *shape});
+  step.communicators.push_back(
+      {op.getMeshAttr(), op.getAxesAttr(), op.getChannel(), *shape});
   return static_cast<unsigned>(step.communicators.size() - 1);
 }
 

@@ -69,6 +69,9 @@ public:
     out += ']';
   }
 
+  /// What comes next is the value.
+  void open(const char *key) { name(key); }
+
 private:
   void name(const char *key) {
     if (!first)
@@ -91,11 +94,39 @@ static void write(const Timeline::Event &event, std::string &out) {
   object.add("end", event.end);
   if (event.flow >= 0)
     object.add("flow", event.flow);
+  if (!event.action.empty()) {
+    object.add("action", event.action);
+    object.add("stage", event.stage);
+  }
+}
+
+static void write(const Timeline::Program &program, std::string &out) {
+  Object object(out);
+  object.add("name", program.name);
+  object.add("rank", program.rank);
+  object.add("ranks", program.ranks);
+  object.add("seconds", program.seconds);
+  object.add("compute", program.compute);
+  object.add("exposed", program.exposed);
+  object.add("peak_bytes", program.peakBytes);
+}
+
+static void write(const Timeline::Pipeline &pipeline, std::string &out) {
+  Object object(out);
+  object.add("schedule", pipeline.schedule);
+  object.add("ranks", pipeline.ranks);
+  object.add("stages", pipeline.stages);
+  object.add("microbatches", pipeline.microbatches);
+  object.add("bubble", pipeline.bubble);
+  if (pipeline.formula >= 0)
+    object.add("formula", pipeline.formula);
 }
 
 static void write(const Timeline::Collective &collective, std::string &out) {
   Object object(out);
   object.add("id", collective.id);
+  if (collective.rank > 0)
+    object.add("rank", collective.rank);
   object.add("name", collective.name);
   object.add("location", collective.location);
   object.add("bytes", collective.bytes);
@@ -124,6 +155,13 @@ std::string mpcomm::toJson(const Timeline &timeline) {
     object.add("compute", timeline.compute);
     object.add("exposed", timeline.exposed);
     object.add("peak_bytes", timeline.peakBytes);
+    if (!timeline.programs.empty())
+      object.add("programs", timeline.programs,
+                 [&](const auto &program) { write(program, out); });
+    if (timeline.pipeline) {
+      object.open("pipeline");
+      write(*timeline.pipeline, out);
+    }
     object.add("streams", timeline.streams, [&](const auto &stream) {
       Object object(out);
       object.add("name", stream.name);

@@ -46,24 +46,47 @@ static std::string describe(const StepModel &model, int instruction) {
 }
 
 static std::string getDetail(const StepModel &model,
-                             const SimCollectiveResult &seen) {
+                             const SimCollectiveResult &seen, int64_t base) {
   switch (seen.reason) {
   case SimReason::Dependency:
     if (seen.reasonIndex >= 0)
       return describe(model, seen.reasonIndex) + " needs it";
     return "";
   case SimReason::StreamOrder:
-    return "behind collective " + std::to_string(seen.reasonIndex) +
+    return "behind collective " + std::to_string(base + seen.reasonIndex) +
            " on its communicator";
   default:
     return "";
   }
 }
 
-static void addStreams(const StepModel &model, const SimClassResult &seen,
-                       Timeline &timeline) {
+namespace {
+/// Writes down what the ranks of one class do. Ids of its collectives begin at
+/// `base`.
+class ClassWriter {
+public:
+  ClassWriter(const StepModel &model, const SimClassResult &seen, int64_t rank,
+              Timeline &timeline)
+      : model(model), seen(seen), rank(rank), timeline(timeline),
+        base(int64_t(timeline.collectives.size())) {}
+
+  void addCompute();
+  void addCommunicators();
+  void addCollectives();
+
+private:
+  const StepModel &model;
+  const SimClassResult &seen;
+  int64_t rank;
+  Timeline &timeline;
+  int64_t base;
+};
+} // namespace
+
+void ClassWriter::addCompute() {
   Timeline::Stream &compute = timeline.streams.emplace_back();
   compute.name = "compute";
+  compute.rank = rank;
   llvm::ArrayRef<StepInstruction> instructions = model.getInstructions();
   for (auto [i, instruction] : llvm::enumerate(instructions)) {
     if (seen.end[i] <= seen.begin[i])
@@ -73,15 +96,27 @@ static void addStreams(const StepModel &model, const SimClassResult &seen,
     event.location = getPlace(instruction.op->getLoc());
     event.begin = seen.begin[i];
     event.end = seen.end[i];
-    event.flow = instruction.collective;
+    if (instruction.collective >= 0)
+      event.flow = base + instruction.collective;
+    if (auto action = getStageAction(instruction.op);
+        action && instruction.kind == StepInstruction::Kind::Compute) {
+      event.action = action->action.str(/*chunks=*/1);
+      event.stage = action->stage;
+    }
   }
+}
+
+void ClassWriter::addCommunicators() {
   llvm::StringSet<> names = {"compute"};
   for (auto [c, communicator] : llvm::enumerate(model.getCommunicators())) {
     std::vector<std::string> axes;
     for (Attribute axis : communicator.axes)
       axes.push_back(cast<StringAttr>(axis).str());
     Timeline::Stream &stream = timeline.streams.emplace_back();
+    stream.rank = rank;
     stream.name = llvm::join(axes, ",");
+    if (communicator.channel != 0)
+      stream.name += ":" + std::to_string(communicator.channel);
     if (!names.insert(stream.name).second)
       stream.name += "#" + std::to_string(c);
     for (auto [k, collective] : llvm::enumerate(model.getCollectives())) {
@@ -92,25 +127,17 @@ static void addStreams(const StepModel &model, const SimClassResult &seen,
       event.location = getPlace(collective.op->getLoc());
       event.begin = seen.collectives[k].start;
       event.end = seen.collectives[k].end;
-      event.flow = int64_t(k);
+      event.flow = base + int64_t(k);
     }
   }
 }
 
-Timeline mpcomm::makeTimeline(const StepModel &model, const SimResult &result) {
-  const SimClassResult &seen = result.classes[0];
-  Timeline timeline;
-  timeline.seconds = result.seconds;
-  timeline.lowerBound = result.lowerBound;
-  timeline.compute = seen.compute + seen.slowdown;
-  timeline.exposed = seen.exposed;
-  timeline.peakBytes = seen.peakBytes;
-  timeline.memory = seen.memory;
-  addStreams(model, seen, timeline);
+void ClassWriter::addCollectives() {
   for (auto [k, made] : llvm::enumerate(model.getCollectives())) {
     const SimCollectiveResult &one = seen.collectives[k];
     Timeline::Collective &collective = timeline.collectives.emplace_back();
-    collective.id = int64_t(k);
+    collective.id = base + int64_t(k);
+    collective.rank = rank;
     collective.name = getName(made.op);
     collective.location = getPlace(made.op->getLoc());
     collective.bytes = made.bytes;
@@ -122,7 +149,56 @@ Timeline mpcomm::makeTimeline(const StepModel &model, const SimResult &result) {
     collective.hidden = one.hidden;
     collective.exposed = one.exposed;
     collective.reason = toString(one.reason);
-    collective.detail = getDetail(model, one);
+    collective.detail = getDetail(model, one, base);
+  }
+}
+
+static Timeline::Program describeClass(const ProgramModel::Class &made,
+                                       const SimClassResult &seen) {
+  Timeline::Program program;
+  program.name = mlir::FunctionOpInterface(made.function).getName().str();
+  program.rank = made.firstRank;
+  program.ranks = made.ranks;
+  program.seconds = seen.seconds;
+  program.compute = seen.compute + seen.slowdown;
+  program.exposed = seen.exposed;
+  program.peakBytes = seen.peakBytes;
+  return program;
+}
+
+Timeline mpcomm::makeTimeline(const ProgramModel &program,
+                              const SimResult &result) {
+  Timeline timeline;
+  timeline.seconds = result.seconds;
+  timeline.lowerBound = result.lowerBound;
+  llvm::ArrayRef<ProgramModel::Class> classes = program.getClasses();
+  for (auto [c, made] : llvm::enumerate(classes)) {
+    const SimClassResult &seen = result.classes[c];
+    timeline.compute +=
+        (seen.compute + seen.slowdown) / static_cast<double>(classes.size());
+    if (seen.peakBytes > timeline.peakBytes || c == 0) {
+      timeline.peakBytes = seen.peakBytes;
+      timeline.memory = seen.memory;
+    }
+    ClassWriter writer(program.getStep(c), seen, made.firstRank, timeline);
+    writer.addCompute();
+    writer.addCommunicators();
+    writer.addCollectives();
+    if (classes.size() > 1)
+      timeline.programs.push_back(describeClass(made, seen));
+  }
+  // Of one class the simulator's own sum: a difference would round.
+  timeline.exposed = classes.size() == 1
+                         ? result.classes[0].exposed
+                         : std::max(0.0, timeline.seconds - timeline.compute);
+  if (auto figures = getPipelineFigures(program, result)) {
+    Timeline::Pipeline &pipeline = timeline.pipeline.emplace();
+    pipeline.schedule = program.getSchedule().str();
+    pipeline.ranks = figures->ranks;
+    pipeline.stages = figures->stages;
+    pipeline.microbatches = figures->microbatches;
+    pipeline.bubble = figures->bubble;
+    pipeline.formula = figures->formula.value_or(-1);
   }
   return timeline;
 }

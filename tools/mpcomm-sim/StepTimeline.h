@@ -9,15 +9,16 @@
 #ifndef MPCOMM_TOOLS_MPCOMM_SIM_STEPTIMELINE_H
 #define MPCOMM_TOOLS_MPCOMM_SIM_STEPTIMELINE_H
 
-#include "mpcomm/Analysis/StepModel.h"
+#include "mpcomm/Analysis/ProgramModel.h"
 #include "mpcomm/Scheduling/Timeline.h"
 
 namespace mpcomm {
 
-/// What `result`, the simulation of `model`, says of the ops of the step.
-Timeline makeTimeline(const StepModel &model, const SimResult &result);
+/// What `result`, the simulation of `program`, says of the ops of the step.
+Timeline makeTimeline(const ProgramModel &program, const SimResult &result);
 
-/// The timeline as a table: what the step takes, and a line a collective.
+/// The timeline as a table: what the step takes, a line for each of several
+/// programs, and a line a collective.
 void printTable(const Timeline &timeline, llvm::raw_ostream &os);
 
 } // namespace mpcomm

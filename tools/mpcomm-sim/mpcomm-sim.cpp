@@ -63,7 +63,8 @@ struct Options {
       cl::cat(category)};
   cl::opt<std::string> function{
       "function", cl::value_desc("name"),
-      cl::desc("Function to simulate, if there are several"),
+      cl::desc("Function or mpcomm.program to simulate, if there are "
+               "several; else 'train_step'"),
       cl::cat(category)};
   cl::opt<std::string> profile{
       "profile-file", cl::value_desc("file.json"),
@@ -139,6 +140,11 @@ static LogicalResult resizeMesh(ModuleOp module, int64_t ranks) {
     auto collective = dyn_cast<CollectiveOpInterface>(op);
     if (!collective)
       return isa<AllSliceOp>(op);
+    // What stays within other axes sees no difference.
+    if (llvm::none_of(collective.getAxesAttr(), [](Attribute name) {
+          return cast<StringAttr>(name).getValue() == "dp";
+        }))
+      return false;
     CollectiveKind kind = collective.getCollectiveKind();
     return kind != CollectiveKind::AllReduce &&
            kind != CollectiveKind::Broadcast && kind != CollectiveKind::Barrier;
@@ -160,25 +166,34 @@ static LogicalResult resizeMesh(ModuleOp module, int64_t ranks) {
   return mlir::verify(mesh);
 }
 
-static FunctionOpInterface findFunction(ModuleOp module, StringRef name) {
-  if (name.empty())
-    if (auto step = module.lookupSymbol<FunctionOpInterface>(kTrainStep))
-      if (!step.isExternal())
-        return step;
-  FunctionOpInterface found;
+/// The program or the function of that name, of the step without a name; else
+/// the only function with a body.
+static Operation *findStep(ModuleOp module, StringRef name) {
+  Operation *named =
+      module.lookupSymbol(name.empty() ? StringRef(kTrainStep) : name);
+  if (isa_and_nonnull<ProgramOp>(named))
+    return named;
+  auto function = dyn_cast_or_null<FunctionOpInterface>(named);
+  if (function && !function.isExternal())
+    return function;
+  if (!name.empty()) {
+    module.emitError("expects a function or an mpcomm.program '")
+        << name << "'";
+    return nullptr;
+  }
+  Operation *found = nullptr;
   for (auto function : module.getOps<FunctionOpInterface>()) {
-    if (function.isExternal() || (!name.empty() && function.getName() != name))
+    if (function.isExternal())
       continue;
     if (found) {
       function.emitError("cannot choose the function to simulate: expects one, "
                          "or --function");
-      return {};
+      return nullptr;
     }
     found = function;
   }
   if (!found)
-    module.emitError("expects a function ")
-        << (name.empty() ? "with a body" : "'" + name + "'");
+    module.emitError("expects a function with a body");
   return found;
 }
 
@@ -252,9 +267,9 @@ static int run(const Options &options, ModuleOp module) {
     return fail("cannot make rank programs of '" + options.input + "'");
   if (options.ranks > 0 && failed(resizeMesh(module, options.ranks)))
     return 1;
-  FunctionOpInterface function = findFunction(module, options.function);
+  Operation *step = findStep(module, options.function);
   FailureOr<Cluster> cluster = findCluster(module, options.cluster);
-  if (!function || failed(cluster))
+  if (!step || failed(cluster))
     return 1;
   std::optional<Profile> profile;
   if (!options.profile.empty()) {
@@ -264,7 +279,7 @@ static int run(const Options &options, ModuleOp module) {
     profile = std::move(*loaded);
   }
   CostModel costs(*cluster, std::move(profile));
-  FailureOr<StepModel> model = StepModel::get(function, costs);
+  FailureOr<ProgramModel> model = ProgramModel::get(step, costs);
   if (failed(model))
     return 1;
   SimProblem problem = model->buildSimProblem(costs);
@@ -280,11 +295,18 @@ static int run(const Options &options, ModuleOp module) {
   timeline.cluster = cluster->name;
   timeline.ranks = countRanks(module);
   printTable(timeline, llvm::outs());
-  if (const auto &coverage = model->getProfileCoverage())
+  if (const auto &coverage = model->getStep(0).getProfileCoverage();
+      coverage && model->getClasses().size() == 1)
     printCoverage(*coverage);
-  if (options.backend == Backend::SimGrid &&
-      compareWithSimGrid(options, *model, *cluster, problem, timeline.ranks))
-    return 1;
+  if (options.backend == Backend::SimGrid) {
+    if (model->getClasses().size() > 1)
+      return fail(
+          "--backend=simgrid: expected one program for all ranks, got " +
+          llvm::Twine(model->getClasses().size()));
+    if (compareWithSimGrid(options, model->getStep(0), *cluster, problem,
+                           timeline.ranks))
+      return 1;
+  }
   return options.json.empty() ? 0 : writeJson(timeline, options.json);
 }
 

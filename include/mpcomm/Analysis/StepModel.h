@@ -23,6 +23,7 @@
 namespace mpcomm {
 
 struct SimProblem; // mpcomm/Scheduling/Simulator.h
+struct SimProgram;
 
 /// Unit attributes that a pass leaves on what it has moved or formed, for the
 /// explanation: a memory bound delayed the start of this mpcomm.async, or
@@ -55,10 +56,11 @@ struct StepCollective {
   double getSeconds() const { return latency + transfer; }
 };
 
-/// Ranks that differ along some axes of a mesh.
+/// Ranks that differ along some axes of a mesh, and one of their channels.
 struct StepCommunicator {
   mlir::FlatSymbolRefAttr mesh;
   mlir::ArrayAttr axes;
+  int64_t channel = 0;
   GroupShape shape;
 };
 
@@ -132,6 +134,9 @@ public:
     return coverage;
   }
 
+  /// Ranks of the mesh that it communicates on, 1 where it does not.
+  int64_t getNumRanks() const { return ranks; }
+
   /// Seconds of all compute.
   double getComputeSeconds() const { return computeSeconds; }
   /// Bytes of the arguments, which stay through the step.
@@ -142,6 +147,9 @@ public:
   /// All ranks run this step: one class. SimInstruction i is instruction i, and
   /// SimCollective i collective i.
   SimProblem buildSimProblem(const CostModel &model) const;
+  /// The class alone; communicators are those of getCommunicators, links the
+  /// cluster's levels. ProgramModel.h joins the classes of several programs.
+  SimProgram buildSimProgram() const;
 
 private:
   friend class StepBuilder;

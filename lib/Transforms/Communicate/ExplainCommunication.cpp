@@ -15,6 +15,7 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator.h"
 #include "mpcomm/Transforms/Passes.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_EXPLAINCOMMUNICATIONPASS
@@ -39,6 +40,11 @@ static std::string describe(Operation *op) {
   return text;
 }
 
+/// A share of 1, for remarks.
+static std::string toShare(double share) {
+  return llvm::formatv("{0:F3}", share).str();
+}
+
 namespace {
 
 struct ExplainCommunication
@@ -51,47 +57,87 @@ struct ExplainCommunication
         getCostModel(getOperation(), cluster, profileFile);
     if (failed(model))
       return signalPassFailure();
+    // Programs that meet are simulated together.
+    llvm::DenseSet<Operation *> mapped;
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      for (Attribute name : program.getFunctions())
+        mapped.insert(SymbolTable::lookupNearestSymbolFrom(
+            program, cast<FlatSymbolRefAttr>(name)));
+      explain(program, *model);
+    }
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       bool communicates = function
                               ->walk([](CollectiveOpInterface) {
                                 return WalkResult::interrupt();
                               })
                               .wasInterrupted();
-      if (communicates)
+      if (communicates && !mapped.contains(function))
         explain(function, *model);
     });
   }
 
 private:
-  void explain(FunctionOpInterface function, const CostModel &model) {
-    auto named = [&](StringRef name) {
-      return remark::RemarkOpts::name(name)
-          .category(DEBUG_TYPE)
-          .function(function.getName());
-    };
-    auto summary = remark::analysis(function.getLoc(), named("Step"));
+  /// Explains an mpcomm.program, or a function that all ranks run.
+  void explain(Operation *symbol, const CostModel &model) {
+    StringRef name = SymbolTable::getSymbolName(symbol).getValue();
+    auto summary = remark::analysis(
+        symbol->getLoc(),
+        remark::RemarkOpts::name("Step").category(DEBUG_TYPE).function(name));
     if (!summary)
       return; // nobody listens
     std::string why;
-    std::optional<StepModel> step = getStepModel(function, model, why);
+    std::optional<ProgramModel> program = getProgramModel(symbol, model, why);
     SimResult result;
-    if (step) {
-      result = simulate(step->buildSimProblem(model));
+    if (program) {
+      result = simulate(program->buildSimProblem(model));
       why = result.error;
     }
     if (!why.empty()) {
       summary << remark::reason("not simulated: {0}", why);
       return;
     }
-    const SimClassResult &rank = result.classes.front();
+    summary << remark::metric("step_us", toMicros(result.seconds));
+    if (isa<FunctionOpInterface>(symbol)) {
+      explainCollectives(program->getStep(0), result.classes.front());
+      explainRank(summary, result.classes.front());
+    } else {
+      explainRanks(*program, result);
+      if (auto figures = getPipelineFigures(*program, result))
+        summary << remark::metric("bubble", toShare(figures->bubble));
+    }
+    summary << remark::metric("bound_us", toMicros(result.lowerBound));
+  }
+
+  static void explainRank(mlir::remark::detail::InFlightRemark &remark,
+                          const SimClassResult &rank) {
+    remark << remark::metric("compute_us", toMicros(rank.compute))
+           << remark::metric("exposed_us", toMicros(rank.exposed))
+           << remark::metric("peak_bytes", rank.peakBytes);
+  }
+
+  /// A remark for each function of a program: places that run one are alike.
+  void explainRanks(const ProgramModel &program, const SimResult &result) {
+    llvm::DenseSet<Operation *> done;
+    for (auto [i, rank] : llvm::enumerate(result.classes)) {
+      FunctionOpInterface function = program.getClasses()[i].function;
+      if (!done.insert(function).second)
+        continue;
+      auto summary = remark::analysis(function.getLoc(),
+                                      remark::RemarkOpts::name("Rank")
+                                          .category(DEBUG_TYPE)
+                                          .function(function.getName()));
+      explainRank(summary, rank);
+      explainCollectives(program.getStep(i), rank);
+    }
+  }
+
+  void explainCollectives(const StepModel &step, const SimClassResult &rank) {
+    auto options = remark::RemarkOpts::name("Communication")
+                       .category(DEBUG_TYPE)
+                       .function(step.getFunction().getName());
     for (auto [collective, times] :
-         llvm::zip_equal(step->getCollectives(), rank.collectives))
-      explain(collective, times, *step, named("Communication"));
-    summary << remark::metric("step_us", toMicros(result.seconds))
-            << remark::metric("compute_us", toMicros(rank.compute))
-            << remark::metric("exposed_us", toMicros(rank.exposed))
-            << remark::metric("bound_us", toMicros(result.lowerBound))
-            << remark::metric("peak_bytes", rank.peakBytes);
+         llvm::zip_equal(step.getCollectives(), rank.collectives))
+      explain(collective, times, step, options);
   }
 
   void explain(const StepCollective &collective,

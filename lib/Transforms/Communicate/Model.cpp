@@ -30,18 +30,31 @@ FailureOr<CostModel> mpcomm::getCostModel(ModuleOp module, StringRef cluster,
   return CostModel(std::move(*found), std::move(profile));
 }
 
-std::optional<StepModel> mpcomm::getStepModel(FunctionOpInterface function,
-                                              const CostModel &model,
-                                              std::string &why) {
-  ScopedDiagnosticHandler handler(function.getContext(),
+/// What `Model` makes of an op; nothing, with the reason, where it cannot.
+template <typename Model, typename Op>
+static std::optional<Model> getQuietly(Op op, const CostModel &model,
+                                       std::string &why) {
+  ScopedDiagnosticHandler handler(op->getContext(),
                                   [&](Diagnostic &diagnostic) {
                                     why = diagnostic.str();
                                     return success();
                                   });
-  FailureOr<StepModel> step = StepModel::get(function, model);
-  if (failed(step))
+  FailureOr<Model> made = Model::get(op, model);
+  if (failed(made))
     return std::nullopt;
-  return std::move(*step);
+  return std::move(*made);
+}
+
+std::optional<StepModel> mpcomm::getStepModel(FunctionOpInterface function,
+                                              const CostModel &model,
+                                              std::string &why) {
+  return getQuietly<StepModel>(function, model, why);
+}
+
+std::optional<ProgramModel> mpcomm::getProgramModel(Operation *symbol,
+                                                    const CostModel &model,
+                                                    std::string &why) {
+  return getQuietly<ProgramModel>(symbol, model, why);
 }
 
 std::optional<CollectiveCost> mpcomm::getTwoLevelCost(const CostModel &model,

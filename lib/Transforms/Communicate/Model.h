@@ -15,7 +15,7 @@
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H
 
 #include "Communicate/WireFormat.h"
-#include "mpcomm/Analysis/StepModel.h"
+#include "mpcomm/Analysis/ProgramModel.h"
 
 namespace mpcomm {
 
@@ -30,6 +30,11 @@ llvm::FailureOr<CostModel> getCostModel(mlir::ModuleOp module,
 /// diagnostic, where it cannot be read.
 std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,
                                       const CostModel &model, std::string &why);
+
+/// The same of an mpcomm.program, or of a function that all ranks run.
+std::optional<ProgramModel> getProgramModel(mlir::Operation *symbol,
+                                            const CostModel &model,
+                                            std::string &why);
 
 /// What an all_reduce over groups of `shape` takes as a reduce_scatter inside
 /// the blocks of level `level`, an all_reduce across them and an all_gather

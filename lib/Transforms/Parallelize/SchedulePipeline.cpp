@@ -15,6 +15,7 @@
 #include "Parallelize/StageProgram.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/ProgramModel.h"
 #include "mpcomm/Scheduling/PipelineScheduling.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -31,6 +32,12 @@ using namespace mlir;
 using namespace mpcomm;
 
 namespace {
+
+/// A schedule, and what it is called: by PipelineKind, `searched` or `file`.
+struct NamedSchedule {
+  PipelineSchedule schedule;
+  std::string name;
+};
 
 struct SchedulePipeline
     : public mpcomm::impl::SchedulePipelinePassBase<SchedulePipeline> {
@@ -50,14 +57,14 @@ struct SchedulePipeline
 private:
   LogicalResult schedulePipeline(func::FuncOp step);
   FailureOr<MeshOp> extendMesh(int64_t ranks);
-  FailureOr<PipelineSchedule> choose(StageParts &parts, int64_t ranks);
+  FailureOr<NamedSchedule> choose(StageParts &parts, int64_t ranks);
   FailureOr<PipelineSchedule> readFile(int64_t ranks, int stages);
   FailureOr<PipelineCandidate> measure(StageParts &parts,
                                        const PipelineSchedule &shape);
   void explain(func::FuncOp step, StageParts &parts,
                const PipelineSchedule &schedule);
-  void addProgram(StringRef name, ArrayRef<func::FuncOp> functions,
-                  const PipelineMesh &mesh, func::FuncOp replaced);
+  ProgramOp addProgram(StringRef name, ArrayRef<func::FuncOp> functions,
+                       const PipelineMesh &mesh, func::FuncOp replaced);
 };
 
 } // namespace
@@ -166,11 +173,15 @@ SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
   return found;
 }
 
-FailureOr<PipelineSchedule> SchedulePipeline::choose(StageParts &parts,
-                                                     int64_t ranks) {
+FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
+                                                  int64_t ranks) {
   int stages = parts.getNumStages();
-  if (!scheduleFile.empty())
-    return readFile(ranks, stages);
+  if (!scheduleFile.empty()) {
+    FailureOr<PipelineSchedule> read = readFile(ranks, stages);
+    if (failed(read))
+      return failure();
+    return NamedSchedule{std::move(*read), "file"};
+  }
   auto fail = [&](const Twine &what) {
     getOperation().emitError() << what;
     return failure();
@@ -189,7 +200,7 @@ FailureOr<PipelineSchedule> SchedulePipeline::choose(StageParts &parts,
         *kind, static_cast<int>(ranks), static_cast<int>(microBatches), chunks);
     if (!made.error.empty())
       return fail(Twine("schedule ") + schedule + ": " + made.error);
-    return made.schedule;
+    return NamedSchedule{std::move(made.schedule), schedule};
   }
   PipelineProblem problem;
   problem.stages = static_cast<int>(ranks);
@@ -222,7 +233,7 @@ FailureOr<PipelineSchedule> SchedulePipeline::choose(StageParts &parts,
       << remark::metric("boundUs",
                         llvm::formatv("{0:F1}", choice.lowerBound * 1e6).str())
       << remark::metric("proven", choice.proven ? "yes" : "no");
-  return choice.schedule;
+  return NamedSchedule{std::move(choice.schedule), std::move(choice.name)};
 }
 
 void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
@@ -253,10 +264,10 @@ void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
       << remark::metric("bubble", llvm::formatv("{0:F3}", bubble).str());
 }
 
-void SchedulePipeline::addProgram(StringRef name,
-                                  ArrayRef<func::FuncOp> functions,
-                                  const PipelineMesh &mesh,
-                                  func::FuncOp replaced) {
+ProgramOp SchedulePipeline::addProgram(StringRef name,
+                                       ArrayRef<func::FuncOp> functions,
+                                       const PipelineMesh &mesh,
+                                       func::FuncOp replaced) {
   OpBuilder builder(replaced);
   Location loc = replaced.getLoc();
   SmallVector<Attribute> symbols;
@@ -266,8 +277,8 @@ void SchedulePipeline::addProgram(StringRef name,
   Operation *first = functions.front();
   replaced.erase();
   builder.setInsertionPoint(first);
-  ProgramOp::create(builder, loc, builder.getStringAttr(symbol), mesh.mesh,
-                    mesh.axes, builder.getArrayAttr(symbols));
+  return ProgramOp::create(builder, loc, builder.getStringAttr(symbol),
+                           mesh.mesh, mesh.axes, builder.getArrayAttr(symbols));
 }
 
 LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
@@ -300,27 +311,29 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
       StageParts::get(*graph, static_cast<int>(stages));
   if (failed(parts))
     return failure();
-  FailureOr<PipelineSchedule> chosen = choose(*parts, ranks);
-  if (failed(chosen))
+  FailureOr<NamedSchedule> named = choose(*parts, ranks);
+  if (failed(named))
     return failure();
+  const PipelineSchedule &chosen = named->schedule;
   FailureOr<MeshOp> meshOp = extendMesh(ranks);
   if (failed(meshOp))
     return failure();
-  explain(step, *parts, *chosen);
+  explain(step, *parts, chosen);
   Builder builder(&getContext());
   PipelineMesh pipeline{FlatSymbolRefAttr::get(*meshOp),
                         builder.getStrArrayAttr({StringRef(axis)})};
-  auto programs = buildStagePrograms(*parts, *chosen, pipeline);
+  auto programs = buildStagePrograms(*parts, chosen, pipeline);
   if (failed(programs))
     return failure();
   auto evaluate = module.lookupSymbol<func::FuncOp>(kEvaluate);
   if (evaluate && !evaluate.isExternal()) {
     auto evaluations =
-        buildEvaluatePrograms(evaluate, *parts, *chosen, pipeline);
+        buildEvaluatePrograms(evaluate, *parts, chosen, pipeline);
     if (failed(evaluations))
       return failure();
     addProgram(kEvaluate, *evaluations, pipeline, evaluate);
   }
-  addProgram(kTrainStep, *programs, pipeline, step);
+  addProgram(kTrainStep, *programs, pipeline, step)
+      ->setAttr(kScheduleAttr, builder.getStringAttr(named->name));
   return success();
 }

@@ -8,6 +8,7 @@
 
 #include "Parallelize/StageProgram.h"
 #include "Parallelize/StageTail.h"
+#include "mpcomm/Analysis/ProgramModel.h"
 #include <deque>
 
 using namespace mlir;
@@ -216,6 +217,7 @@ void ProgramBuilder::call(const PipelineAction &action, int stage) {
     operands.push_back(states.lookup(state));
   func::FuncOp callee = part.function;
   auto call = func::CallOp::create(builder, callee.getLoc(), callee, operands);
+  setStageAction(call, action, stage);
   unsigned next = 0;
   for (unsigned sum : part.sums)
     totals[sum] = call.getResult(next++);

@@ -105,6 +105,15 @@ edit(["streams", 1], 7, "streams[1]: expected an object, found 7")
 edit(["streams", 1, "rank"], -1, "streams[1].rank: expected an integer from 0 to")
 edit(["streams", 1, "name"], "compute",
      "streams[1]: expected a name and rank of its own, found those of streams[0]")
+edit(["streams", 0, "events", 0, "action"], "X1", "streams[0].events[0].action: expected F, "
+     "B, I or W and the number of a micro-batch, found \"X1\"")
+edit(["streams", 0, "events", 0, "action"], "F1",
+     "streams[0].events[0].stage: expected a value, found nothing")
+edit(["pipeline"], [], "pipeline: expected an object, found a list")
+edit(["pipeline"], {"ranks": 2, "stages": 2, "microbatches": 4, "bubble": 1.5},
+     "pipeline.bubble: expected a share from 0 to 1, found 1.5")
+edit(["pipeline"], {"ranks": 0}, "pipeline.ranks: expected an integer from 1 to 32768")
+edit(["programs"], [{"name": "a"}], "programs[0].rank: expected a value, found nothing")
 edit(["streams", 0, "events", 2, "name"], ...,
      "streams[0].events[2].name: expected a value, found nothing")
 edit(["streams", 0, "events", 0, "end"], -0.5,

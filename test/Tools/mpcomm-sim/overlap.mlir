@@ -49,7 +49,7 @@
 
 // PIPELINE: cannot make rank programs
 // CLUSTER: error: cannot read 'none'
-// FUNCTION: expects a function 'f'
+// FUNCTION: expects a function or an mpcomm.program 'f'
 // GATHER: has types that depend on the number of ranks, which --ranks cannot change
 // RANKS: mpcomm-sim: error: expected --ranks of at least 1
 // WRITE: mpcomm-sim: error: cannot write '{{.*}}x.json'

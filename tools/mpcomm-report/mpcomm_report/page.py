@@ -14,6 +14,7 @@ import base64
 import hashlib
 import os
 
+from . import pipeline
 from .drawing import Drawing, escape
 from .summary import above, duration, heading, pairs, percent, reasons, size, words
 
@@ -76,7 +77,12 @@ def sentence(t):
         size(sum(c.bytes for c in t.collectives)),
         "takes" if len(t.collectives) == 1 else "take", duration(whole), duration(hidden),
         percent(hidden, whole))]
-    if t.exposed:
+    if t.exposed and t.programs:
+        parts.append("For %s of the %s step (%s), on average, a rank computes nothing: it "
+                     "waits for another rank or for communication." % (
+                         duration(t.exposed), duration(t.seconds),
+                         percent(t.exposed, t.seconds)))
+    elif t.exposed:
         parts.append("For %s of the %s step (%s) the rank computes nothing because it "
                      "waits for communication." % (
                          duration(t.exposed), duration(t.seconds),
@@ -164,6 +170,25 @@ def table(t, other):
             len(t.collectives), head, rows(t, other))
 
 
+def programs(t, several):
+    """A line for each of several programs."""
+    if not t.programs:
+        return ""
+    head = "".join("<th%s>%s</th>" % (' class="t"' if left else "", name)
+                   for name, left in (("program", 1), ("first rank", 0), ("ranks", 0),
+                                      ("step", 0), ("computing", 0), ("waiting", 0),
+                                      ("peak memory", 0)))
+    body = "".join(
+        '<tr><td class="t">%s</td><td>%d</td><td>%d</td><td>%s</td><td>%s</td><td>%s'
+        "</td><td>%s</td></tr>" % (
+            escape(p.name), p.rank, p.ranks, escape(duration(p.seconds)),
+            escape(duration(p.compute)), escape(duration(p.exposed)),
+            escape(size(p.peak_bytes))) for p in t.programs)
+    return '<section><h2>%s</h2><div class="scroll"><table><thead><tr>%s</tr></thead>' \
+        "<tbody>%s</tbody></table></div></section>" % (
+            escape("The programs" + (", " + t.label if several else "")), head, body)
+
+
 LEGEND = [
     ("c", "computing"), ("m", "communicating, hidden under computation"),
     ("x", "communicating, exposed"), ("w", "waiting: the rank computes nothing"),
@@ -189,6 +214,9 @@ def page(timelines):
     explained = "".join("%s%s" % (
         "<h3>%s</h3>" % escape(t.label.capitalize()) if several else "", why(t))
         for t in timelines)
+    pipelines = "".join(pipeline.section(
+        t, escape, "The pipeline" + (", " + t.label if several else ""))
+        for t in timelines)
     return """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -204,6 +232,7 @@ style-src 'unsafe-inline'; script-src 'sha256-%s'">
 <header><h1>One training step of %s</h1><p class="sub">%s</p></header>
 <section class="cards">%s</section>
 <section class="say">%s</section>
+%s%s
 <section><h2>What happens when</h2>
 <p class="legend">%s</p>
 <div id="tools"></div>
@@ -217,6 +246,7 @@ into a collective.</footer>
 </html>
 """ % (digest, escape("%s: a training step" % first.name), resource("page.css"),
        escape(first.name), escape("; ".join(heading(t) for t in timelines)),
-       cards(timelines), text, legend, chart, joined, explained,
+       cards(timelines), text, pipelines,
+       "".join(programs(t, several) for t in timelines), legend, chart, joined, explained,
        "".join(table(*p) for p in pairs(timelines)),
        escape(" and ".join(t.file for t in timelines)), script)

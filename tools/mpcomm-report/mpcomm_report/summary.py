@@ -80,6 +80,33 @@ def above(t):
     return "%.1f %% %s" % (100 * abs(over), "above" if over > -5e-4 else "below")
 
 
+def describe_pipeline(t):
+    """The pipeline in words."""
+    p = t.pipeline
+    text = "%d stages on %d %s, %d %s" % (
+        p.stages, p.ranks, "rank" if p.ranks == 1 else "ranks", p.microbatches,
+        "micro-batch" if p.microbatches == 1 else "micro-batches")
+    if p.schedule:
+        text += ", schedule " + plain(p.schedule)
+    text += ": bubble %s" % percent(p.bubble, 1)
+    if p.formula is not None:
+        text += ", %s by the formula for stages that all take as long" % percent(
+            p.formula, 1)
+    return text
+
+
+def programs(t):
+    """Lines of several programs."""
+    if not t.programs:
+        return []
+    rows = [["program", "rank", "ranks", "step µs", "compute µs", "exposed µs",
+             "peak memory"]]
+    rows += [[plain(p.name), str(p.rank), str(p.ranks), micro(p.seconds),
+              micro(p.compute), micro(p.exposed), size(p.peak_bytes)]
+             for p in t.programs]
+    return [""] + columns(rows, {0})
+
+
 def micro(seconds):
     return "%.1f" % (seconds * 1e6)
 
@@ -91,6 +118,9 @@ def table(timelines):
     for t in timelines:
         lines.append(plain(heading(t)))
         lines.append("  " + "   ".join("%s %s" % p for p in overview(t)))
+        if t.pipeline:
+            lines.append("  " + describe_pipeline(t))
+        lines += programs(t)
     if len(timelines) == 2:
         a, b = timelines
         lines.append("%s against %s: step %+.1f %%, exposed %s against %s" % (
@@ -167,11 +197,13 @@ def facts(timelines):
             "over_lower_bound":
                 round(t.seconds / t.lower_bound - 1, 9) if t.lower_bound else None,
             "peak_bytes": t.peak_bytes, "communication": t.communication,
+            "pipeline": vars(t.pipeline) if t.pipeline else None,
+            "programs": [vars(p) for p in t.programs],
             "reasons": [{"reason": reason or None, "exposed": seconds,
                          "collectives": [c.id for c in group]}
                         for reason, seconds, group, _ in reasons(t)],
             "collectives": [{
-                "id": c.id, "name": c.name, "location": c.location, "bytes": c.bytes,
+                "id": c.id, "rank": c.rank, "name": c.name, "location": c.location, "bytes": c.bytes,
                 "tensors": c.tensors, "seconds": c.seconds, "hidden": c.hidden,
                 "exposed": c.exposed, "reason": c.reason or None, "detail": c.detail,
             } for c in t.collectives]})

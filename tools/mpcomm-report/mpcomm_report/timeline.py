@@ -14,10 +14,12 @@ Times are seconds since the begin of the step, sizes are bytes of one rank.
 
 import json
 import math
+import re
 
 SCHEMA = "mpcomm-timeline-1"
 MOST_SECONDS = 1e9
 MOST_BYTES = 2 ** 63 - 1
+ACTION = re.compile("[FBIW][0-9]{1,8}")
 
 # Reasons, as mpcomm::toString(SimReason) prints them, in the words of the report.
 REASONS = {
@@ -41,6 +43,12 @@ class Event:
         self.begin, self.end = o.interval("begin", "end")
         flow = o.integer("flow", -1, low=-1)
         self.flow = None if flow == -1 else flow
+        self.action, self.stage = o.text("action", ""), None
+        if self.action:
+            if not ACTION.fullmatch(self.action):
+                o.fail("action", "F, B, I or W and the number of a micro-batch",
+                       self.action)
+            self.stage = o.integer("stage", high=2 ** 15)
 
 
 class Stream:
@@ -60,7 +68,7 @@ class Collective:
     computed while the collective ran, and seconds it stood still for it."""
 
     def __init__(self, o, measured):
-        self.id = o.integer("id")
+        self.id, self.rank = o.integer("id"), o.integer("rank", 0, high=2 ** 31)
         self.name, self.location = o.text("name"), o.text("location", "")
         self.bytes, self.tensors = o.integer("bytes"), o.integer("tensors", 1)
         self.ready, self.awaited = o.time("ready"), o.time("awaited")
@@ -73,6 +81,30 @@ class Collective:
     @property
     def seconds(self):
         return self.end - self.start
+
+
+class Program:
+    """What ranks do that run one program, where there are several."""
+
+    def __init__(self, o):
+        self.name = o.text("name")
+        self.rank = o.integer("rank", high=2 ** 31)
+        self.ranks = o.integer("ranks", low=1, high=2 ** 31)
+        self.seconds, self.compute = o.time("seconds"), o.time("compute")
+        self.exposed, self.peak_bytes = o.time("exposed"), o.integer("peak_bytes")
+
+
+class Pipeline:
+    """`bubble`: idle share of the ranks up to the last pass of a micro-batch; `formula`:
+    that of the closed form for equal stages, where there is one."""
+
+    def __init__(self, o):
+        self.schedule = o.text("schedule", "")
+        self.ranks = o.integer("ranks", low=1, high=2 ** 15)
+        self.stages = o.integer("stages", low=1, high=2 ** 15)
+        self.microbatches = o.integer("microbatches", low=1, high=2 ** 24)
+        self.bubble = o.share("bubble")
+        self.formula = o.share("formula") if "formula" in o.value else None
 
 
 class Timeline:
@@ -90,6 +122,8 @@ class Timeline:
         # No run can tell its own lower bound, nor need it have counted memory.
         self.lower_bound = o.time("lower_bound", None if measured else ...)
         self.peak_bytes = o.integer("peak_bytes", None if measured else ...)
+        self.programs = [Program(p) for p in o.objects("programs", [])]
+        self.pipeline = Pipeline(o.object("pipeline")) if "pipeline" in o.value else None
         self.streams = [Stream(s) for s in o.objects("streams")]
         self.collectives = [Collective(c, measured) for c in o.objects("collectives")]
         self.memory = o.curve("memory")
@@ -186,16 +220,26 @@ class Node:
             self.fail(end, "a time not before '%s' (%.9g)" % (begin, first), last)
         return first, last
 
-    def list(self, key):
+    def share(self, key):
         value = self.get(key, ...)
+        if not is_time(value) or value > 1:
+            self.fail(key, "a share from 0 to 1", value)
+        return float(value)
+
+    def object(self, key):
+        return Node(self.file, self.path + ("." if self.path else "") + key,
+                    self.get(key, ...))
+
+    def list(self, key, default=...):
+        value = self.get(key, default)
         if not isinstance(value, list):
             self.fail(key, "a list", value)
         return value
 
-    def objects(self, key):
+    def objects(self, key, default=...):
         prefix = self.path + "." if self.path else ""
         return [Node(self.file, "%s%s[%d]" % (prefix, key, i), v)
-                for i, v in enumerate(self.list(key))]
+                for i, v in enumerate(self.list(key, default))]
 
     def curve(self, key):
         points, before = [], 0.0

@@ -140,6 +140,8 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (!sizes) {
     reason = "cannot compile for mesh '" + mesh +
              "': expected dp:N or pp:P,dp:N with N and P >= 1";
+    if (StringRef(mesh).starts_with("auto:"))
+      reason += "; mpcomm-compile chooses for auto:N";
     return failure();
   }
   int64_t ranks = sizes->dp;

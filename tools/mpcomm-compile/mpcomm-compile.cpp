@@ -21,7 +21,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mpcomm/InitAllDialects.h"
-#include "mpcomm/Pipelines/Pipelines.h"
+#include "mpcomm/Pipelines/Layout.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
@@ -42,8 +42,11 @@ enum class Emit { Program, Object, LLVM, MLIR };
 
 struct Options {
   cl::OptionCategory category{"mpcomm-compile options"};
-  cl::opt<std::string> input{cl::Positional, cl::Required,
-                             cl::desc("<step.mlir>"), cl::cat(category)};
+  cl::list<std::string> inputs{
+      cl::Positional, cl::OneOrMore, cl::value_desc("step.mlir"),
+      cl::desc("<step.mlir>; with mesh=auto:N several, imported with batches "
+               "of several sizes"),
+      cl::cat(category)};
   cl::opt<std::string> output{"o", cl::Required, cl::value_desc("file"),
                               cl::desc("File to write"), cl::cat(category)};
   cl::opt<int> np{"np", cl::init(0), cl::value_desc("N"),
@@ -143,6 +146,70 @@ static int write(const Options &options, mpcomm::CodeGen &codeGen,
   return done();
 }
 
+/// The module in a file, with a name; null after an error.
+static OwningOpRef<ModuleOp>
+read(const std::string &input, llvm::SourceMgr &sources, MLIRContext &context) {
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &message);
+  if (!file) {
+    fail(message);
+    return nullptr;
+  }
+  // Each file by itself: the parser reads a manager's first.
+  llvm::SourceMgr own;
+  own.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBuffer(file->getMemBufferRef()), llvm::SMLoc());
+  // Diagnostics of later passes show lines of it.
+  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(own, &context);
+  if (!module)
+    fail("cannot read '" + input + "'");
+  else if (!module->getName())
+    module->setName(llvm::sys::path::stem(input));
+  return module;
+}
+
+/// Which graph to compile; mesh=auto:N also sets what it leaves open.
+static FailureOr<size_t> choose(const Options &options,
+                                mpcomm::CompileOptions &compile,
+                                ArrayRef<OwningOpRef<ModuleOp>> modules) {
+  auto refuse = [](const llvm::Twine &message) {
+    fail(message);
+    return failure();
+  };
+  int64_t ranks;
+  if (!mpcomm::isAutoMesh(compile.mesh, ranks)) {
+    if (compile.globalBatch != 0)
+      return refuse("expected mesh=auto:N with global-batch");
+    if (modules.size() > 1)
+      return refuse("expected one graph, or mesh=auto:N to choose among " +
+                    llvm::Twine(modules.size()));
+    return size_t(0);
+  }
+  if (options.from != From::Graph)
+    return refuse("expected a training graph with mesh=auto:N");
+  if (ranks == 0)
+    return refuse("mesh '" + compile.mesh + "': expected 1 to 32767 ranks");
+  if (compile.globalBatch < 0 || compile.microBatches < 1)
+    return refuse("expected a global-batch of at least 0 samples and at least "
+                  "1 micro-batch");
+  SmallVector<ModuleOp> graphs;
+  for (const OwningOpRef<ModuleOp> &module : modules)
+    graphs.push_back(module.get());
+  mpcomm::LayoutChoice choice = mpcomm::chooseLayout(graphs, compile, ranks);
+  if (!choice.error.empty())
+    return refuse(choice.error);
+  if (choice.chosen < 0) {
+    mpcomm::printChoice(choice, llvm::errs());
+    return refuse("no layout of " + llvm::Twine(ranks) + " ranks can be taken");
+  }
+  if (options.report)
+    mpcomm::printChoice(choice, llvm::outs());
+  const mpcomm::Layout &layout = choice.layouts[choice.chosen];
+  mpcomm::applyLayout(layout, compile);
+  return size_t(layout.graph);
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   registerMLIRContextCLOptions();
@@ -188,17 +255,16 @@ int main(int argc, char **argv) {
 
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context);
-  std::string message;
-  std::unique_ptr<llvm::MemoryBuffer> file =
-      openInputFile(options.input, &message);
-  if (!file)
-    return fail(message);
-  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
-  if (!module)
-    return fail("cannot read '" + options.input + "'");
-  if (!module->getName())
-    module->setName(llvm::sys::path::stem(options.input));
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  for (const std::string &input : options.inputs) {
+    modules.push_back(read(input, sources, context));
+    if (!modules.back())
+      return 1;
+  }
+  FailureOr<size_t> chosen = choose(options, compile, modules);
+  if (failed(chosen))
+    return 1;
+  OwningOpRef<ModuleOp> &module = modules[*chosen];
 
   PassManager passes(&context);
   std::string reason;
@@ -216,7 +282,7 @@ int main(int argc, char **argv) {
     mpcomm::buildProgramPipeline(passes, compile);
   }
   if (failed(passes.run(*module)))
-    return fail("cannot compile '" + options.input + "'");
+    return fail("cannot compile '" + options.inputs[*chosen] + "'");
   if (options.report)
     mpcomm::printReport(*module, llvm::outs());
   return write(options, *codeGen, *module);

@@ -23,7 +23,8 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> mesh{
       *this, "mesh",
       llvm::cl::desc("Ranks: dp:N with different samples, or pp:P,dp:N for "
-                     "pipelines of P stages, N of them"),
+                     "pipelines of P stages, N of them; mpcomm-compile also "
+                     "takes auto:N, and chooses"),
       llvm::cl::init("dp:1")};
   Option<std::string> schedule{
       *this, "schedule",
@@ -108,6 +109,11 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::desc("Batches of a rank in a step, whose gradients are added "
                      "up"),
       llvm::cl::init(1)};
+  Option<int64_t> globalBatch{
+      *this, "global-batch",
+      llvm::cl::desc("With mesh=auto:N, samples of a step; 0: those of "
+                     "`micro-batches` batches on each rank"),
+      llvm::cl::init(0)};
   Option<std::string> profileFile{
       *this, "profile-file",
       llvm::cl::desc("Measured times of ops, which replace the cluster's"),

@@ -28,7 +28,7 @@ struct Timeline {
     int64_t flow = -1;
     /// Of a pass of a micro-batch on a virtual stage of a pipeline: F, B, I or
     /// W and the micro-batch's number, as F0, and the stage.
-    std::string action;
+    std::string action = "";
     int64_t stage = -1;
   };
   struct Stream {

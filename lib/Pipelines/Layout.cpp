@@ -1,0 +1,256 @@
+//===- Layout.cpp - how to spread a step over ranks -----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Nothing is estimated apart: a layout's figures are those of the programs that
+// it would run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Pipelines/Layout.h"
+#include "mpcomm/Analysis/ClusterAttr.h"
+#include "mpcomm/Analysis/ProgramModel.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Scheduling/Simulator.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+bool mpcomm::isAutoMesh(StringRef mesh, int64_t &ranks) {
+  ranks = 0;
+  if (!mesh.consume_front("auto:"))
+    return false;
+  if (mesh.getAsInteger(10, ranks) || ranks < 1 || ranks > INT16_MAX)
+    ranks = 0;
+  return true;
+}
+
+std::string Layout::getMesh() const {
+  std::string data = "dp:" + std::to_string(dataRanks);
+  return pipelineRanks == 1
+             ? data
+             : "pp:" + std::to_string(pipelineRanks) + "," + data;
+}
+
+void mpcomm::applyLayout(const Layout &layout, CompileOptions &options) {
+  options.mesh = layout.getMesh();
+  options.microBatches = layout.microBatches;
+  if (layout.pipelineRanks == 1)
+    return;
+  options.chunks = layout.chunks;
+  if (!options.schedule.hasValue())
+    options.schedule = "auto";
+}
+
+/// Samples of a batch of a graph; 0 where it has none.
+static int64_t countSamples(ModuleOp graph) {
+  auto step = graph.lookupSymbol<FunctionOpInterface>(kTrainStep);
+  if (!step || step.isExternal())
+    return 0;
+  for (auto [i, type] : llvm::enumerate(step.getArgumentTypes())) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (getArgumentRole(step, i) == Role::Batch && tensor &&
+        tensor.getRank() > 0 && !tensor.isDynamicDim(0))
+      return tensor.getDimSize(0);
+  }
+  return 0;
+}
+
+/// What a rank hands to the network, rings taken for granted.
+static double countSent(const StepModel &step) {
+  double sent = 0;
+  for (const StepCollective &collective : step.getCollectives()) {
+    double bytes = static_cast<double>(collective.bytes);
+    auto ranks = static_cast<double>(
+        step.getCommunicators()[collective.communicator].shape.ranks);
+    CollectiveOpInterface op = collective.op;
+    if (isa<RecvOp>(*op))
+      continue;
+    bool isTwice = op.getCollectiveKind() == CollectiveKind::AllReduce;
+    sent += isa<SendOp>(*op) ? bytes
+                             : (isTwice ? 2 : 1) * (ranks - 1) / ranks * bytes;
+  }
+  return sent;
+}
+
+/// Compiles and simulates one layout.
+static void evaluate(ModuleOp graph, const CompileOptions &given,
+                     Layout &layout) {
+  std::string firstError;
+  ScopedDiagnosticHandler handler(
+      graph.getContext(), [&](Diagnostic &diagnostic) {
+        if (firstError.empty() &&
+            diagnostic.getSeverity() == DiagnosticSeverity::Error)
+          firstError = diagnostic.str();
+        return success();
+      });
+  auto fail = [&](const Twine &why) {
+    layout.error = firstError.empty() ? why.str() : firstError;
+  };
+  CompileOptions options;
+  options.copyOptionValuesFrom(given);
+  applyLayout(layout, options);
+  std::string reason;
+  FailureOr<int64_t> dataRanks = options.check(reason);
+  if (failed(dataRanks))
+    return fail(reason);
+  OwningOpRef<ModuleOp> module = graph.clone();
+  PassManager passes(graph.getContext());
+  buildGraphPipeline(passes, options, *dataRanks);
+  if (failed(passes.run(*module)))
+    return fail("cannot be compiled");
+  FailureOr<Cluster> cluster = findCluster(*module, options.cluster);
+  if (failed(cluster))
+    return fail("has no cluster");
+  std::optional<Profile> profile;
+  if (!options.profileFile.empty()) {
+    llvm::Expected<Profile> loaded = loadProfile(options.profileFile);
+    if (!loaded)
+      return fail(llvm::toString(loaded.takeError()));
+    profile = std::move(*loaded);
+  }
+  CostModel costs(*cluster, std::move(profile));
+  FailureOr<ProgramModel> program =
+      ProgramModel::get(module->lookupSymbol(kTrainStep), costs);
+  if (failed(program))
+    return fail("cannot be simulated");
+  SimResult result = simulate(program->buildSimProblem(costs));
+  if (!result.error.empty())
+    return fail(result.error);
+  layout.seconds = result.seconds;
+  layout.schedule = program->getSchedule().str();
+  for (auto [c, seen] : llvm::enumerate(result.classes)) {
+    layout.compute += (seen.compute + seen.slowdown) /
+                      static_cast<double>(result.classes.size());
+    layout.peakBytes = std::max(layout.peakBytes, seen.peakBytes);
+    layout.sentBytes = std::max(
+        layout.sentBytes, static_cast<int64_t>(countSent(program->getStep(c))));
+  }
+  int64_t limit = cluster->device.memoryBytes;
+  if (options.memoryBytes > 0)
+    limit = std::min<int64_t>(limit, options.memoryBytes);
+  if (layout.peakBytes > limit)
+    fail("needs " + Twine(layout.peakBytes) + " bytes on a rank, which has " +
+         Twine(limit));
+}
+
+LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
+                                  const CompileOptions &options,
+                                  int64_t ranks) {
+  LayoutChoice choice;
+  SmallVector<int64_t> samples;
+  for (ModuleOp graph : graphs) {
+    samples.push_back(countSamples(graph));
+    if (samples.back() == 0) {
+      choice.error = "expected a graph with a batch whose first dimension is "
+                     "its samples, to choose a mesh";
+      return choice;
+    }
+  }
+  choice.samples = options.globalBatch;
+  if (choice.samples == 0)
+    choice.samples = options.microBatches * ranks * samples.front();
+  for (auto [g, graph] : llvm::enumerate(graphs))
+    for (int64_t pipeline = 1; pipeline <= ranks; ++pipeline) {
+      if (ranks % pipeline != 0)
+        continue;
+      // Two stages on a rank halve the bubble, and double what is sent.
+      int64_t most = pipeline == 1 || !options.scheduleFile.empty() ? 1 : 2;
+      for (int64_t chunks = 1; chunks <= most; ++chunks) {
+        Layout &layout = choice.layouts.emplace_back();
+        layout.graph = static_cast<unsigned>(g);
+        layout.pipelineRanks = pipeline;
+        layout.dataRanks = ranks / pipeline;
+        layout.chunks = chunks;
+        if (pipeline > 1 && options.chunks > 0) {
+          layout.chunks = options.chunks;
+          most = 1;
+        }
+        int64_t whole = layout.dataRanks * samples[g];
+        layout.microBatches = choice.samples / whole;
+        if (layout.microBatches * whole != choice.samples)
+          layout.error = "its micro-batches have " + std::to_string(whole) +
+                         " samples together, of which the step's " +
+                         std::to_string(choice.samples) + " are no multiple";
+        else if (layout.microBatches < pipeline)
+          layout.error = "has " + std::to_string(layout.microBatches) +
+                         " micro-batches for " + std::to_string(pipeline) +
+                         " ranks of a pipeline";
+        else
+          evaluate(graph, options, layout);
+        if (layout.error.empty() &&
+            (choice.chosen < 0 ||
+             layout.seconds < choice.layouts[choice.chosen].seconds))
+          choice.chosen = static_cast<int>(choice.layouts.size()) - 1;
+      }
+    }
+  return choice;
+}
+
+//===----------------------------------------------------------------------===//
+// Printing
+//===----------------------------------------------------------------------===//
+
+static double milli(double seconds) { return seconds * 1e3; }
+
+static double mega(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+/// The fastest of the layouts with another mesh than the chosen one's; null if
+/// there is none.
+static const Layout *findNext(const LayoutChoice &choice) {
+  const Layout *next = nullptr;
+  std::string mesh = choice.layouts[choice.chosen].getMesh();
+  for (const Layout &layout : choice.layouts)
+    if (layout.error.empty() && layout.getMesh() != mesh &&
+        (!next || layout.seconds < next->seconds))
+      next = &layout;
+  return next;
+}
+
+static void explain(const LayoutChoice &choice, llvm::raw_ostream &os) {
+  const Layout &best = choice.layouts[choice.chosen];
+  os << "mesh=" << best.getMesh() << " is chosen";
+  const Layout *next = findNext(choice);
+  if (!next) {
+    os << ": no other mesh can be taken\n";
+    return;
+  }
+  os << llvm::format(": %.3f of the step of ", best.seconds / next->seconds)
+     << next->getMesh()
+     << llvm::format(". A rank computes %.3f against %.3f ms, waits %.3f "
+                     "against %.3f ms, and sends %.3f against %.3f MB\n",
+                     milli(best.compute), milli(next->compute),
+                     milli(best.seconds - best.compute),
+                     milli(next->seconds - next->compute), mega(best.sentBytes),
+                     mega(next->sentBytes));
+}
+
+void mpcomm::printChoice(const LayoutChoice &choice, llvm::raw_ostream &os) {
+  os << "layouts for " << choice.samples << " samples a step\n"
+     << "  graph  mesh          chunks  micro-batches  schedule         step "
+        "ms   compute ms      wait ms      sent MB      peak MB\n";
+  for (auto [i, layout] : llvm::enumerate(choice.layouts)) {
+    os << (static_cast<int>(i) == choice.chosen ? "* " : "  ")
+       << llvm::format("%5u  %-12s %7lld %14lld  %-12s", layout.graph,
+                       layout.getMesh().c_str(),
+                       static_cast<long long>(layout.chunks),
+                       static_cast<long long>(layout.microBatches),
+                       layout.schedule.c_str());
+    if (layout.error.empty() || layout.seconds > 0)
+      os << llvm::format(" %12.3f %12.3f %12.3f %12.3f %12.3f",
+                         milli(layout.seconds), milli(layout.compute),
+                         milli(layout.seconds - layout.compute),
+                         mega(layout.sentBytes), mega(layout.peakBytes));
+    if (!layout.error.empty())
+      os << "  cannot be taken: " << layout.error;
+    os << "\n";
+  }
+  if (choice.chosen >= 0)
+    explain(choice, os);
+}

@@ -1,4 +1,4 @@
-# ===- pipeline.py - pipelines or data parallelism over slow links ---------=== #
+# ===- layouts.py - pipelines or data parallelism over slow links ----------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.

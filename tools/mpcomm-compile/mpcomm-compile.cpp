@@ -22,6 +22,7 @@
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mpcomm/InitAllDialects.h"
 #include "mpcomm/Pipelines/Layout.h"
+#include "mpcomm/Transforms/Passes.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
@@ -278,6 +279,8 @@ int main(int argc, char **argv) {
       return fail("expected no --np: rank programs have a mesh");
     if (failed(compile.check(reason)))
       return fail(reason);
+    // Nobody has looked at programs that are written by hand.
+    passes.addPass(mpcomm::createVerifyCommunicationPass());
     mpcomm::buildLowerPipeline(passes, compile);
     mpcomm::buildProgramPipeline(passes, compile);
   }

@@ -27,12 +27,12 @@ module {
 
   // CHECK-LABEL: func.func @stage1
   func.func @stage1(%g: tensor<3xf32>, %l: tensor<f32>) -> (tensor<3xf32>, tensor<f32>) {
-    // CHECK: mprt.start "all_reduce" "sum" id = [[L]] communicator = 3
-    %s = mpcomm.all_reduce(%l) on @mesh axes ["pp"] sum : tensor<f32>
     // CHECK: mprt.start "recv" "" id = [[F]] communicator = 0 {{.*}} peer = 0
     %f = mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 1 {mpcomm.tag = "F0"} : tensor<4xf32>
     // CHECK: mprt.start "send" "" id = [[B]] communicator = 1
     mpcomm.send(%f) on @mesh axes ["pp"] to = 0 channel = 2 {mpcomm.tag = "B0"} : tensor<4xf32>
+    // CHECK: mprt.start "all_reduce" "sum" id = [[L]] communicator = 3
+    %s = mpcomm.all_reduce(%l) on @mesh axes ["pp"] sum : tensor<f32>
     // CHECK-NOT: id = [[G]] communicator
     // CHECK: mprt.start "all_reduce" "mean" id = {{[0-9]+}} communicator = 2
     %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<3xf32>

@@ -21,6 +21,8 @@ using namespace mpcomm;
 /// What one rank may execute: more than that is taken for a loop that is not
 /// meant to be written out.
 static constexpr size_t maxInstructions = size_t(1) << 22;
+/// How many ops may be looked at for that, those of loops and calls each time.
+static constexpr size_t maxVisited = size_t(1) << 24;
 
 //===----------------------------------------------------------------------===//
 // Who communicates
@@ -347,6 +349,12 @@ LogicalResult ProgramReader::readRegions(Operation *op) {
 }
 
 LogicalResult ProgramReader::readOp(Operation *op) {
+  if (++visited > maxVisited)
+    return emitError(op->getLoc())
+           << "'" << op->getName()
+           << "' stands under loops and calls that run too often, expected a "
+              "program of at most "
+           << maxVisited << " ops, each time that they run";
   if (speakers.roleOf(op) == Speakers::Silent)
     return op->getNumRegions() ? readRegions(op) : success();
   if (auto async = dyn_cast<AsyncOp>(op)) {
@@ -404,6 +412,7 @@ LogicalResult ProgramReader::read(FunctionOpInterface function) {
   source->function = function;
   futures.clear();
   events.clear();
+  visited = 0;
   if (!speakers.contains(function))
     return success();
   return readBody(function);

@@ -107,6 +107,7 @@ private:
   ProofProgram *program = nullptr;
   CommunicationSource *source = nullptr;
   int call = -1;
+  size_t visited = 0; // ops so far
   llvm::SmallVector<mlir::Operation *> running;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int>> futures;
   /// The op whose end an event marks, until it is awaited or marked again.

@@ -174,3 +174,21 @@ func.func @meshes() {
   mpcomm.barrier on @one axes ["dp"]
   return
 }
+
+// -----
+
+// Turns that only find out that there is nothing to do are too many, too.
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @idle(%x: tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = arith.constant 4000000000 : index
+  %never = arith.constant false
+  // expected-error@+1 {{stands under loops and calls that run too often, expected a program of at most 16777216 ops, each time that they run}}
+  scf.for %i = %c0 to %n step %c1 {
+    scf.if %never {
+      mpcomm.barrier on @mesh axes ["dp"]
+    }
+  }
+  return
+}

@@ -15,6 +15,14 @@
 using namespace mlir;
 using namespace mpcomm;
 
+func::FuncOp mpcomm::getTrainStep(ModuleOp module) {
+  auto step = module.lookupSymbol<func::FuncOp>(kTrainStep);
+  if (step && !step.isExternal())
+    return step;
+  module.emitError() << "expected a function @" << kTrainStep << " with a body";
+  return func::FuncOp();
+}
+
 void mpcomm::forEachFunction(
     ModuleOp module, llvm::function_ref<void(FunctionOpInterface)> callback) {
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {

@@ -16,6 +16,7 @@
 #ifndef MPCOMM_ANALYSIS_STEPSIGNATURE_H
 #define MPCOMM_ANALYSIS_STEPSIGNATURE_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
@@ -27,6 +28,10 @@ namespace mpcomm {
 /// The functions that Form 1 knows by name.
 inline constexpr llvm::StringLiteral kTrainStep = "train_step";
 inline constexpr llvm::StringLiteral kEvaluate = "evaluate";
+
+/// The module's `@train_step`; null, with an error, where it has none with a
+/// body.
+mlir::func::FuncOp getTrainStep(mlir::ModuleOp module);
 
 /// Calls `callback` on each function of the module, and of modules in it,
 /// without a walk through their bodies.

@@ -229,12 +229,9 @@ struct AccumulateGradients
           << "], got " << int64_t(microBatches);
       return signalPassFailure();
     }
-    auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
-    if (!step || step.isExternal()) {
-      getOperation().emitError()
-          << "expected a function @" << kTrainStep << " with a body";
+    func::FuncOp step = getTrainStep(getOperation());
+    if (!step)
       return signalPassFailure();
-    }
     if (microBatches == 1)
       return markAllAnalysesPreserved();
     FailureOr<MicroBatch> micro = MicroBatch::get(step, microBatches);

@@ -331,12 +331,9 @@ void DataParallel::runOnOperation() {
   lastInserted.clear();
   gradients = gradientBytes = alike = buffers = 0;
 
-  auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
-  if (!step || step.isExternal()) {
-    getOperation().emitError()
-        << "expected a function @" << kTrainStep << " with a body";
+  func::FuncOp step = getTrainStep(getOperation());
+  if (!step)
     return signalPassFailure();
-  }
   FailureOr<MeshOp> meshOp = getOrCreateMesh();
   if (failed(meshOp))
     return signalPassFailure();

@@ -36,12 +36,9 @@ struct PartitionPipeline
   using PartitionPipelinePassBase::PartitionPipelinePassBase;
 
   void runOnOperation() override {
-    auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
-    if (!step || step.isExternal()) {
-      getOperation().emitError()
-          << "expected a function @" << kTrainStep << " with a body";
+    func::FuncOp step = getTrainStep(getOperation());
+    if (!step)
       return signalPassFailure();
-    }
     if (failed(checkOptions()) || failed(partition(step)))
       signalPassFailure();
   }

@@ -65,12 +65,9 @@ struct Recompute : public mpcomm::impl::RecomputePassBase<Recompute> {
   using RecomputePassBase::RecomputePassBase;
 
   void runOnOperation() override {
-    auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
-    if (!step || step.isExternal()) {
-      getOperation().emitError()
-          << "expected a function @" << kTrainStep << " with a body";
+    func::FuncOp step = getTrainStep(getOperation());
+    if (!step)
       return signalPassFailure();
-    }
     if (policy == Recomputation::None)
       return markAllAnalysesPreserved();
     if (failed(recompute(step)))

@@ -44,12 +44,9 @@ struct SchedulePipeline
   using SchedulePipelinePassBase::SchedulePipelinePassBase;
 
   void runOnOperation() override {
-    auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
-    if (!step || step.isExternal()) {
-      getOperation().emitError()
-          << "expected a function @" << kTrainStep << " with a body";
+    func::FuncOp step = getTrainStep(getOperation());
+    if (!step)
       return signalPassFailure();
-    }
     if (failed(schedulePipeline(step)))
       signalPassFailure();
   }

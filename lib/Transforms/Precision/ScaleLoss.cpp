@@ -350,12 +350,9 @@ void ScaleLoss::runOnOperation() {
     return signalPassFailure();
   if (chosen == LossScaling::None && clipNorm == 0 && !checkGradients)
     return markAllAnalysesPreserved();
-  auto step = getOperation().lookupSymbol<func::FuncOp>(kTrainStep);
-  if (!step || step.isExternal()) {
-    getOperation().emitError()
-        << "expected a function @" << kTrainStep << " with a body";
+  func::FuncOp step = getTrainStep(getOperation());
+  if (!step)
     return signalPassFailure();
-  }
   if (failed(checkOptions(step)) || failed(checkStep(step)))
     return signalPassFailure();
   gradients = collectGradients(step);

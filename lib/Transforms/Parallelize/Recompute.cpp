@@ -83,21 +83,12 @@ private:
 /// The ops that make `value` of what is kept, its repeated ops with them.
 void StageRecomputer::collect(Value value,
                               llvm::SetVector<Operation *> &again) {
-  SmallVector<Value> worklist{value};
-  llvm::DenseSet<Value> seen;
-  while (!worklist.empty()) {
-    Value next = worklist.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    SetVector<Value> roots;
-    graph.getRoots(next, roots);
-    for (Value root : roots) {
-      Operation *def = root.getDefiningOp();
-      if (!isAgain(def) || !again.insert(def))
-        continue;
-      for (Value operand : graph.getOperandRoots(def))
-        worklist.push_back(operand);
-    }
+  SetVector<Value> roots;
+  graph.getRoots(value, roots);
+  for (unsigned i = 0; i < roots.size(); ++i) {
+    Operation *def = roots[i].getDefiningOp();
+    if (isAgain(def) && again.insert(def))
+      roots.insert_range(graph.getOperandRoots(def));
   }
 }
 
@@ -139,20 +130,23 @@ void StageRecomputer::run() {
       return root.getDefiningOp() && again.contains(root.getDefiningOp());
     });
   };
-  std::function<Value(Value)> copyOf = [&](Value value) -> Value {
+  std::function<Value(Value)> copyOf;
+  auto mapOperands = [&](Operation *op) {
+    forEachOperand(
+        op, [&](OpOperand &use) { mapping.map(use.get(), copyOf(use.get())); });
+  };
+  copyOf = [&](Value value) -> Value {
     if (Value known = mapping.lookupOrNull(value))
       return known;
     Operation *def = value.getDefiningOp();
     if (!def || again.contains(def) || !dependsOnCopies(value))
       return value;
-    for (Value operand : def->getOperands())
-      mapping.map(operand, copyOf(operand));
+    mapOperands(def);
     builder.clone(*def, mapping);
     return mapping.lookup(value);
   };
   for (Operation *op : ordered) {
-    for (Value operand : op->getOperands())
-      mapping.map(operand, copyOf(operand));
+    mapOperands(op);
     builder.clone(*op, mapping);
     ++ops;
     copied.push_back(op);
@@ -161,9 +155,10 @@ void StageRecomputer::run() {
     if (op->isBeforeInBlock(first))
       continue;
     builder.setInsertionPoint(op);
-    for (OpOperand &operand : op->getOpOperands())
-      if (dependsOnCopies(operand.get()))
-        operand.set(copyOf(operand.get()));
+    forEachOperand(op, [&](OpOperand &use) {
+      if (dependsOnCopies(use.get()))
+        use.set(copyOf(use.get()));
+    });
   }
 }
 

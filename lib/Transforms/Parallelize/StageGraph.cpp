@@ -13,18 +13,19 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// Calls `callback` on each value that `op` and its regions take from the
-/// block that `op` is in.
-static void forEachOperand(Operation *op, function_ref<void(Value)> callback) {
+void mpcomm::forEachOperand(Operation *op,
+                            function_ref<void(OpOperand &)> callback) {
+  Block *block = op->getBlock();
   op->walk([&](Operation *nested) {
-    for (Value operand : nested->getOperands())
-      if (operand.getParentBlock() == op->getBlock())
+    for (OpOperand &operand : nested->getOpOperands())
+      if (operand.get().getParentBlock() == block)
         callback(operand);
   });
 }
 
 /// Movement and widening of one value cost less than to keep or send what they
-/// make: products and kernels read through them.
+/// make: products and kernels read through them. They compute nothing, and what
+/// they make is no smaller than what they take.
 static bool isMovement(Operation *op) {
   return isa<ReshapeOp, TransposeOp, BroadcastInDimOp, arith::ExtFOp>(op);
 }
@@ -90,9 +91,9 @@ void StageGraph::classify() {
       mark(ofSum, sum.value);
   for (Operation &op : llvm::reverse(body)) {
     if (ofLoss.contains(&op))
-      forEachOperand(&op, [&](Value v) { mark(ofLoss, v); });
+      forEachOperand(&op, [&](OpOperand &use) { mark(ofLoss, use.get()); });
     if (ofSum.contains(&op))
-      forEachOperand(&op, [&](Value v) { mark(ofSum, v); });
+      forEachOperand(&op, [&](OpOperand &use) { mark(ofSum, use.get()); });
   }
   for (Operation &op : body) {
     if (micro->isTail(&op)) {
@@ -100,10 +101,10 @@ void StageGraph::classify() {
       continue;
     }
     bool varies = false, below = false;
-    forEachOperand(&op, [&](Value v) {
-      varies |= varying.contains(v);
+    forEachOperand(&op, [&](OpOperand &use) {
+      varies |= varying.contains(use.get());
       SetVector<Value> roots;
-      getRoots(v, roots);
+      getRoots(use.get(), roots);
       for (Value root : roots)
         if (Operation *def = root.getDefiningOp())
           below |= passes.lookup(def) == StepPass::Backward;
@@ -126,24 +127,20 @@ void StageGraph::classify() {
 }
 
 void StageGraph::getRoots(Value value, SetVector<Value> &roots) const {
-  SmallVector<Value> worklist{value};
-  llvm::DenseSet<Value> seen;
-  while (!worklist.empty()) {
-    Value next = worklist.pop_back_val();
-    Operation *def = next.getDefiningOp();
-    if (!seen.insert(next).second)
-      continue;
-    if (!def || passes.lookup(def) != StepPass::Repeated) {
-      roots.insert(next);
-      continue;
-    }
-    forEachOperand(def, [&](Value operand) { worklist.push_back(operand); });
+  llvm::SmallSetVector<Value, 4> visited;
+  visited.insert(value);
+  for (unsigned i = 0; i < visited.size(); ++i) {
+    Operation *def = visited[i].getDefiningOp();
+    if (!def || passes.lookup(def) != StepPass::Repeated)
+      roots.insert(visited[i]);
+    else
+      forEachOperand(def, [&](OpOperand &use) { visited.insert(use.get()); });
   }
 }
 
 SetVector<Value> StageGraph::getOperandRoots(Operation *op) const {
   SetVector<Value> roots;
-  forEachOperand(op, [&](Value operand) { getRoots(operand, roots); });
+  forEachOperand(op, [&](OpOperand &use) { getRoots(use.get(), roots); });
   return roots;
 }
 

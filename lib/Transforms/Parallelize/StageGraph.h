@@ -109,6 +109,11 @@ private:
 bool isPerGradient(mlir::Operation *op);
 
 /// The gradient that operand `index` of a tail op hands on alone, as a result:
+/// Calls `callback` on each use, by `op` or in its regions, of a value of the
+/// block that `op` is in.
+void forEachOperand(mlir::Operation *op,
+                    llvm::function_ref<void(mlir::OpOperand &)> callback);
+
 /// collectives and scalings of many gradients give one for each.
 mlir::Value getHandedOn(mlir::OpOperand &use);
 

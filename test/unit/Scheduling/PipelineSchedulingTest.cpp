@@ -261,6 +261,55 @@ TEST(PipelineScheduling, NeverWorseThanTheLiterature) {
   EXPECT_GT(better * 2, count);
 }
 
+/// The best schedule of the literature that fits a candidate, found here.
+static double timeLiterature(const PipelineProblem &problem) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const PipelineCandidate &is : problem.candidates)
+    for (PipelineKind kind :
+         {PipelineKind::GPipe, PipelineKind::OneFOneB,
+          PipelineKind::Interleaved, PipelineKind::ZBH1, PipelineKind::ZBV}) {
+      PipelineScheduleOr made = makePipelineSchedule(
+          kind, problem.stages, is.microbatches, is.chunks);
+      bool fits = made.error.empty() &&
+                  (is.chunks == 1 || made.schedule.placement == is.placement);
+      if (fits && made.schedule.verify(is.memory).empty())
+        best = std::min(best, timePipeline(made.schedule, is.costs).seconds);
+    }
+  return best;
+}
+
+/// All p from 2 to 16 and m from p to 4 p, every stage's costs drawn alone: one
+/// chunk, two in a loop and two in a V, in turn.
+TEST(PipelineScheduling, NeverWorseOnUpTo16Ranks) {
+  int count = 0, better = 0, only = 0;
+  PipelineOptions options;
+  options.stepLimit = 1 << 8;
+  options.improveLimit = 1 << 12;
+  for (int p = 2; p <= 16; ++p)
+    for (int m = p; m <= 4 * p; ++m, ++count) {
+      SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
+      PipelineRandom random(1000 * p + m);
+      PipelineProblem problem;
+      problem.stages = p;
+      problem.candidates = {random.candidate(
+          p, m, count % 3 == 0 ? 1 : 2,
+          count % 3 == 2 ? PipelinePlacement::V : PipelinePlacement::Loop)};
+      PipelineChoice choice = choosePipelineSchedule(problem, options);
+      checkChoice(problem, choice);
+      if (HasFatalFailure())
+        return;
+      double best = timeLiterature(problem);
+      ASSERT_LE(choice.timing.seconds, best * (1 + 1e-9));
+      better += choice.timing.seconds < best * (1 - 1e-9);
+      only += best > 1e300;
+    }
+  std::printf("of %d: %d better than the literature (%d where none of it fits "
+              "memory)\n",
+              count, better, only);
+  EXPECT_EQ(count, 420);
+  EXPECT_GT(better * 2, count);
+}
+
 /// Where steps suffice, the search is exact; without it, lists and moves are
 /// mostly as good, and never better.
 TEST(PipelineScheduling, NoStepsAgainstMany) {

@@ -241,7 +241,9 @@ def PartitionPipelinePass
     microseconds of the slowest stage and the least there can be, balance
     (slowest over mean), what binds it (compute, transfer, memory, constraint),
     bytes that cross boundaries, the greatest peak, tied parameters; `Stage`,
-    for each, with its ops, microseconds and bytes.
+    for each, with its ops, microseconds and bytes; with `explain-ops` also `Op`,
+    for each op of the forward pass, with what a stage of it alone would be: its
+    picoseconds, those of its backward parts with them, and bytes.
   }];
   let options = [
     Option<"stages", "stages", "int64_t", "1",
@@ -256,6 +258,8 @@ def PartitionPipelinePass
     Option<"tolerance", "tolerance", "double", "0.0",
            "Share by which the slowest stage may be slower where that saves "
            "bytes at boundaries">,
+    Option<"explainOps", "explain-ops", "bool", "false",
+           "A remark of each op of the forward pass: what stages are weighed by">,
     MPComm_ClusterOption,
     MPComm_ProfileOption
   ];

@@ -18,6 +18,7 @@
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
+#include <cmath>
 
 namespace mpcomm {
 #define GEN_PASS_DEF_PARTITIONPIPELINEPASS
@@ -57,6 +58,7 @@ private:
   void annotate(const StageGraph &graph, const std::vector<int> &stages);
   void explain(const StageGraph &graph, const StagePartitionProblem &problem,
                const StagePartition &found);
+  void explainEachOp(const StageGraph &graph, StagePartitionProblem problem);
 };
 
 } // namespace
@@ -268,6 +270,32 @@ void PartitionPipeline::explain(const StageGraph &graph,
         << remark::metric("returnedBytes", stage.returnedBytes);
 }
 
+/// What each op would be as a stage.
+void PartitionPipeline::explainEachOp(const StageGraph &graph,
+                                      StagePartitionProblem problem) {
+  func::FuncOp step = graph.getMicroBatch().step;
+  std::vector<bool> reads = readsParameters(graph);
+  int n = static_cast<int>(problem.ops.size());
+  StagePartition apart;
+  for (int i = 0; i < n; ++i)
+    apart.stages.push_back({.begin = i, .end = i + 1});
+  problem.stages.resize(n);
+  apart.evaluate(problem);
+  for (auto [i, stage] : llvm::enumerate(apart.stages))
+    remark::analysis(graph.getForward()[i]->getLoc(),
+                     remark::RemarkOpts::name("Op")
+                         .category(DEBUG_TYPE)
+                         .function(step.getName()))
+        << remark::metric("op", int64_t(i))
+        << remark::metric("ps",
+                          int64_t(std::llround(stage.computeSeconds * 1e12)))
+        << remark::metric("parameters", reads[i] ? "yes" : "no")
+        << remark::metric("parameterBytes", stage.parameterBytes)
+        << remark::metric("activationBytes", stage.activationBytes)
+        << remark::metric("sentBytes", stage.sentBytes)
+        << remark::metric("returnedBytes", stage.returnedBytes);
+}
+
 LogicalResult PartitionPipeline::partition(func::FuncOp step) {
   FailureOr<MicroBatch> micro = MicroBatch::get(step, microBatches);
   if (failed(micro))
@@ -292,5 +320,7 @@ LogicalResult PartitionPipeline::partition(func::FuncOp step) {
     return failure();
   annotate(*graph, found->stageOfOp());
   explain(*graph, problem, *found);
+  if (explainOps)
+    explainEachOp(*graph, problem);
   return success();
 }

@@ -37,6 +37,16 @@
 // RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule-file=%t.right" \
 // RUN:   --mpcomm-verify-communication | FileCheck %s --check-prefix=USER
 
+// RUN: mpcomm-opt %s -o /dev/null --mpcomm-partition-pipeline="stages=2 explain-ops=true cluster=%S/../../Analysis/Inputs/round.json" \
+// RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=OPS
+
+// The product and the gradient of its weight, each 320 bytes and the launch;
+// tanh alone has no backward part, as its derivative can be with the next.
+// OPS: Op | {{.*}} activationBytes=0, op=0, parameterBytes=128, parameters=yes, ps=840000, returnedBytes=0, sentBytes=128
+// OPS: Op | {{.*}} op=1, parameterBytes=0, parameters=no, ps=356000, returnedBytes=128, sentBytes=128
+// OPS: op=4
+// OPS-NOT: Op |
+
 // MANY: cannot be cut into 9 stages: expected at most as many stages as ops, got 9 stages of 5 ops
 // NONE: expected a number of stages in [1, 32767], got 0
 // BARE: has no parameters in stage {{[0-3]}} of 4, expected each stage to train some

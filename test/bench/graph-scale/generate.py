@@ -9,7 +9,8 @@
 """Prints the training step of a GPT (forward, backward, AdamW) as a training
 graph of about --ops operations: tiny tensors, as many blocks as it takes. The
 updates stand at the end, as a PyTorch step has them, or (--updates=inline)
-right behind their gradients.
+right behind their gradients. With --layers it has so many blocks, each head of the
+attention apart from the others; --gpt3 gives it the sizes of the 175-billion one.
 
 A step of one block passes the gates and gets its 16 gradients averaged:
 RUN: %python %s --ops=1 | mpcomm-opt --mpcomm-verify-training-graph \
@@ -23,17 +24,30 @@ RUN: %python %s --ops=1000 --updates=inline > %t
 RUN: mpcomm-opt --mpcomm-verify-training-graph -o /dev/null %t
 RUN: grep -c " = \\(mpcomm\\|arith\\)" %t | FileCheck %s --check-prefix=SIZE
 SIZE: {{^(9[5-9].|10[0-4].)$}}
+
+Heads apart from one another are a graph too:
+RUN: %python %s --layers=2 --heads=3 | mpcomm-opt --mpcomm-verify-training-graph \
+RUN:   | grep -c mpcomm.softmax_grad | FileCheck %s --check-prefix=HEADS
+HEADS: {{^6$}}
 """
 
 import argparse
 import sys
 
-B, T, H, D, V = 2, 4, 2, 8, 16  # batch, sequence, heads, width, vocabulary
-N, HD = B * T, D // H
-
-
 def tensor(*shape, dtype="f32"):
     return "tensor<" + "".join("%dx" % d for d in shape) + dtype + ">"
+
+
+def set_sizes(batch, tokens, heads, width, words):
+    """Of batch, sequence, heads, width and vocabulary."""
+    global B, T, H, D, V, N, HD, HEADS, SCORES
+    B, T, H, D, V = batch, tokens, heads, width, words
+    N, HD = B * T, D // H
+    HEADS, SCORES = tensor(B, H, T, HD), tensor(B, H, T, T)
+
+
+set_sizes(2, 4, 2, 8, 16)
+BATCH = "batching_dims = [0, 1] x [0, 1], "
 
 
 class Graph:
@@ -130,11 +144,6 @@ class Graph:
         ]
 
 
-HEADS = tensor(B, H, T, HD)
-SCORES = tensor(B, H, T, T)
-BATCH = "batching_dims = [0, 1] x [0, 1], "
-
-
 class Block:
     """One transformer block: forward keeps what backward uses."""
 
@@ -165,7 +174,17 @@ class Block:
         g = self.g
         self.x = x
         self.h1, self.m1, self.r1 = g.norm(x, self.w("ln1.weight"), self.w("ln1.bias"))
-        qkv = self.linear(self.h1, "qkv", 3 * D)
+        self.mixed = self.attend(self.linear(self.h1, "qkv", 3 * D))
+        self.x1 = g.add(x, self.linear(self.mixed, "proj", D))
+        self.h2, self.m2, self.r2 = g.norm(
+            self.x1, self.w("ln2.weight"), self.w("ln2.bias")
+        )
+        self.f = self.linear(self.h2, "fc", 4 * D)
+        self.act = g.same("mpcomm.gelu {0}", self.f)
+        return g.add(self.x1, self.linear(self.act, "out", D))
+
+    def attend(self, qkv):
+        g = self.g
         self.heads = []
         for i in range(3):
             part = g.functional(
@@ -188,14 +207,7 @@ class Block:
         )
         self.weights = g.same("mpcomm.softmax {0}, dim = 3", scores)
         mixed = g.dot(self.weights, v, (3, 2), HEADS, BATCH)
-        self.mixed = g.reshape(g.transpose(mixed, tensor(B, T, H, HD)), N, D)
-        self.x1 = g.add(x, self.linear(self.mixed, "proj", D))
-        self.h2, self.m2, self.r2 = g.norm(
-            self.x1, self.w("ln2.weight"), self.w("ln2.bias")
-        )
-        self.f = self.linear(self.h2, "fc", 4 * D)
-        self.act = g.same("mpcomm.gelu {0}", self.f)
-        return g.add(self.x1, self.linear(self.act, "out", D))
+        return g.reshape(g.transpose(mixed, tensor(B, T, H, HD)), N, D)
 
     def linear_grad(self, x, name, dy):
         """Gradients of weight and bias are noted; returns that of x."""
@@ -218,7 +230,12 @@ class Block:
         d = g.same("mpcomm.gelu_grad {0}, {1}", d, self.f)
         d = self.linear_grad(self.h2, "fc", d)
         dx1 = g.add(dy, self.norm_grad(d, self.x1, self.m2, self.r2, "ln2"))
-        d = self.linear_grad(self.mixed, "proj", dx1)
+        d = self.attend_grad(self.linear_grad(self.mixed, "proj", dx1))
+        d = self.linear_grad(self.h1, "qkv", d)
+        return g.add(dx1, self.norm_grad(d, self.x, self.m1, self.r1, "ln1"))
+
+    def attend_grad(self, d):
+        g = self.g
         d = g.transpose(g.reshape(d, B, T, H, HD), HEADS)
         q, k, v = self.heads
         dweights = g.dot(d, v, (3, 3), SCORES, BATCH)
@@ -238,11 +255,71 @@ class Block:
             g.reshape(g.transpose(part, tensor(B, T, H, HD)), N, D)
             for part in (dq, dk, dv)
         ]
-        d = g.functional(
+        return g.functional(
             "mpcomm.concatenate {0}, {1}, {2}, dim = 1", parts, tensor(N, 3 * D)
         )
-        d = self.linear_grad(self.h1, "qkv", d)
-        return g.add(dx1, self.norm_grad(d, self.x, self.m1, self.r1, "ln1"))
+
+
+class BlockOfHeads(Block):
+    """The same, but that attention is written head by head."""
+
+    def attend(self, qkv):
+        g, self.kept, mixed = self.g, [], []
+        head, scores = tensor(B, T, HD), tensor(B, T, T)
+        for h in range(H):
+            q, k, v = (
+                self.columns(qkv, (part * H + h) * HD, head) for part in range(3)
+            )
+            s = g.dot(q, k, (2, 2), scores, "batching_dims = [0] x [0], ")
+            s = g.same("arith.mulf {0}, {1}", s, g.constant("0.5", scores))
+            s = self.masked(s, "-1.0e+30")
+            weights = g.same("mpcomm.softmax {0}, dim = 2", s)
+            y = g.dot(weights, v, (2, 1), head, "batching_dims = [0] x [0], ")
+            mixed.append(g.reshape(y, N, HD))
+            self.kept.append((q, k, v, weights))
+        return self.side_by_side(mixed, D)
+
+    def attend_grad(self, d):
+        g, parts = self.g, [[], [], []]
+        head, scores = tensor(B, T, HD), tensor(B, T, T)
+        batch = "batching_dims = [0] x [0], "
+        for h, (q, k, v, weights) in enumerate(self.kept):
+            dy = self.columns(d, h * HD, head)
+            ds = g.dot(dy, v, (2, 2), scores, batch)
+            dv = g.dot(weights, dy, (1, 1), head, batch)
+            ds = g.same("mpcomm.softmax_grad {0}, {1}, dim = 2", ds, weights)
+            ds = self.masked(ds, "0.0")
+            ds = g.same("arith.mulf {0}, {1}", ds, g.constant("0.5", scores))
+            dq = g.dot(ds, k, (2, 1), head, batch)
+            dk = g.dot(ds, q, (1, 1), head, batch)
+            for part, gradient in zip(parts, (dq, dk, dv)):
+                part.append(g.reshape(gradient, N, HD))
+        return self.side_by_side(sum(parts, []), 3 * D)
+
+    def columns(self, x, start, head):
+        """HD columns of x as a head."""
+        part = self.g.functional(
+            "mpcomm.slice {0}, starts = [0, %d], limits = [%d, %d], strides = [1, 1]"
+            % (start, N, start + HD),
+            [x],
+            tensor(N, HD),
+        )
+        return self.g.functional("mpcomm.reshape {0}", [part], head)
+
+    def masked(self, scores, value):
+        g, type_ = self.g, self.g.types[scores]
+        fill = g.constant(value, type_)
+        return g.emit(
+            "arith.select {0}, {1}, {2} : %s, %s" % (g.types[self.mask], type_),
+            [self.mask, fill, scores],
+            [type_],
+        )
+
+    def side_by_side(self, parts, width):
+        names = ", ".join("{%d}" % i for i in range(len(parts)))
+        return self.g.functional(
+            "mpcomm.concatenate %s, dim = 1" % names, parts, tensor(N, width)
+        )
 
 
 def update(g, parameter, gradient):
@@ -267,8 +344,8 @@ def emit_update(g, parameter, gradient):
         g.results.append((argument, result))
 
 
-def step(ops, inline):
-    """The whole graph."""
+def step(ops, inline, layers=0):
+    """The whole graph; with `layers` of so many blocks, heads apart."""
     g = Graph()
     g.inline = inline
     mask = g.argument("buffer", "mask", tensor(T, T, dtype="i1"))
@@ -286,17 +363,19 @@ def step(ops, inline):
     g.step = g.add(count, one)
     g.results.append((count, g.step))
 
+    block = BlockOfHeads if layers else Block
+    shape = [B, T, T] if layers else [B, H, T, T]
     mask = g.functional(
-        "mpcomm.broadcast_in_dim {0}, dims = [2, 3]",
+        "mpcomm.broadcast_in_dim {0}, dims = %s" % list(range(len(shape)))[-2:],
         [mask],
-        tensor(B, H, T, T, dtype="i1"),
+        tensor(*shape, dtype="i1"),
     )
     h = g.functional("mpcomm.embedding {0}, {1}", [table[0], x], tensor(B, T, D))
     h = g.reshape(h, N, D)
     blocks = []
     per_block, rest = 81, 19
-    for i in range(max(1, round((ops - rest) / per_block))):
-        blocks.append(Block(g, i, mask))
+    for i in range(layers or max(1, round((ops - rest) / per_block))):
+        blocks.append(block(g, i, mask))
         h = blocks[-1].forward(h)
     hn, mean, rstd = g.norm(h, norm[0][0], norm[1][0])
     logits = g.dot(hn, head[0], (1, 0), tensor(N, V))
@@ -317,8 +396,8 @@ def step(ops, inline):
     d, dgamma, dbeta = g.norm_grad(d, h, mean, rstd, norm[0][0])
     update(g, norm[0], dgamma)
     update(g, norm[1], dbeta)
-    for block in reversed(blocks):
-        d = block.backward(d)
+    for each in reversed(blocks):
+        d = each.backward(d)
     d = g.reshape(d, B, T, D)
     d = g.functional("mpcomm.embedding_grad {0}, {1}", [d, x], tensor(V, D))
     update(g, table, d)
@@ -356,10 +435,16 @@ def write(g, loss, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--ops", type=int, default=1000)
+    parser.add_argument("--layers", type=int, default=0, help="blocks, heads apart")
+    parser.add_argument("--heads", type=int, default=2, help="of 4 columns each")
+    parser.add_argument("--gpt3", action="store_true", help="GPT-3's sizes")
     parser.add_argument("--updates", choices=["end", "inline"], default="end")
     parser.add_argument("-o", "--output", help="file (default: standard output)")
     args = parser.parse_args()
-    g, loss = step(args.ops, args.updates == "inline")
+    set_sizes(2, 4, args.heads, 4 * args.heads, 16)
+    if args.gpt3:
+        set_sizes(1, 2048, 96, 12288, 50257)
+    g, loss = step(args.ops, args.updates == "inline", args.layers)
     if args.output:
         with open(args.output, "w", encoding="ascii") as out:
             write(g, loss, out)

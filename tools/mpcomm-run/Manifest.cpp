@@ -426,9 +426,13 @@ void parseCommunicators(const Reader &reader, Manifest &manifest) {
 
 void parseLocations(const Reader &reader, Manifest &manifest) {
   for (const Reader &item : reader.list("locations", false)) {
-    std::vector<std::string> &places = manifest.places[item.text("text")];
+    ManifestPlaces::mapped_type &known = manifest.places[item.text("text")];
     for (const Reader &place : item.list("places"))
-      places.push_back(place.string());
+      known.places.push_back(place.string());
+    if (item.has("runs"))
+      known.runs = item.natural("runs");
+    if (known.runs < 1)
+      return item.report("runs is 0, expected 1 or more");
   }
 }
 

@@ -104,8 +104,12 @@ struct ManifestFunction {
   const ManifestArgument *argumentOf(const std::string &name) const;
 };
 
-/// All places of each location that stands for several, by its text.
-using ManifestPlaces = std::map<std::string, std::vector<std::string>>;
+/// Of a location, by its text.
+struct ManifestLocation {
+  std::vector<std::string> places; ///< all that it stands for
+  uint64_t runs = 1;               ///< how often a step runs what is there
+};
+using ManifestPlaces = std::map<std::string, ManifestLocation>;
 
 struct ManifestAxis {
   std::string name;

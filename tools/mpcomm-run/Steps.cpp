@@ -214,12 +214,12 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
   // Events by op and location, in the order in which the first step has them.
   struct Call {
     std::string op;
-    std::vector<std::string> places;
+    ManifestLocation location;
     std::vector<double> seconds; // a step
   };
   auto placesOf = [&](const std::string &location) {
     auto known = origin.places.find(location);
-    return known == origin.places.end() ? std::vector<std::string>{location}
+    return known == origin.places.end() ? ManifestLocation{{location}}
                                         : known->second;
   };
   std::vector<Call> calls;
@@ -244,16 +244,20 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
       if (isNew)
         calls.push_back({op, placesOf(event.location),
                          std::vector<double>(steps.size(), 0)});
+      // Messages count all: each has its own op in a step.
+      if (isNew && event.collective)
+        calls.back().location.runs = 1;
       calls[place->second].seconds[s] +=
           static_cast<double>(event.endNanoseconds - event.beginNanoseconds) *
           1e-9;
     }
   Json entries = Json::array();
   for (const Call &call : calls) {
-    Json entry = {{"locations", call.places}};
+    Json entry = {{"locations", call.location.places}};
     if (!call.op.empty())
       entry["op"] = call.op;
-    entry["seconds"] = medianOf(call.seconds);
+    entry["seconds"] =
+        medianOf(call.seconds) / static_cast<double>(call.location.runs);
     entries.push_back(entry);
   }
   return dump({{"schema", "mpcomm-profile-1"},

@@ -63,7 +63,8 @@ std::string mergeTimelines(const std::vector<std::string> &timelines);
 
 /// Renders the median over the steps of the seconds that each kernel, product
 /// and collective took, by all places of its location; calls with the same name
-/// and location count together.
+/// and location count together. Of what is called for each micro-batch, those
+/// of one: a model of the step has it once.
 std::string renderProfile(const std::vector<StepSpan> &steps,
                           const std::vector<TraceEvent> &events,
                           const StepsOrigin &origin);

@@ -135,19 +135,26 @@ Descriptors::Descriptors(SymbolTable &symbols)
 std::string Descriptors::note(Location loc) {
   Places places(loc);
   std::string text = ::describe(places);
-  PlaceSet &all = locations[text];
+  Noted &all = locations[text];
   for (StringRef name : places.names)
-    all.insert(name.str());
-  all.insert(places.lines.begin(), places.lines.end());
+    all.places.insert(name.str());
+  all.places.insert(places.lines.begin(), places.lines.end());
+  all.runs = std::max(all.runs, runs);
   return text;
 }
 
 llvm::json::Array Descriptors::takeLocations() {
   llvm::json::Array result;
-  for (auto &[text, places] : locations)
-    if (places.size() > 1)
-      result.push_back(llvm::json::Object{
-          {"text", text}, {"places", llvm::json::Array(places.takeVector())}});
+  for (auto &[text, noted] : locations) {
+    if (noted.places.size() < 2 && noted.runs == 1)
+      continue;
+    llvm::json::Object made{
+        {"text", text},
+        {"places", llvm::json::Array(noted.places.takeVector())}};
+    if (noted.runs > 1)
+      made["runs"] = noted.runs;
+    result.push_back(std::move(made));
+  }
   locations.clear();
   return result;
 }

@@ -59,8 +59,11 @@ public:
   collective(mprt::StartOp op, mlir::Type type, int64_t count);
   /// A constant string, with its terminating zero.
   mlir::LLVM::GlobalOp string(llvm::StringRef value, llvm::StringRef name = {});
-  /// All places of each location of a descriptor that has several, for the
-  /// manifest: what a descriptor says of it is for messages, and short.
+  /// How often a step runs what descriptors are made for from now on.
+  void setRuns(int64_t runs) { this->runs = runs; }
+  /// All places of each location of a descriptor that has several or runs more
+  /// than once a step, for the manifest: what a descriptor says of it is for
+  /// messages, and short.
   llvm::json::Array takeLocations();
 
 private:
@@ -93,8 +96,13 @@ private:
   mlir::OpBuilder builder;
   mlir::Operation *last = nullptr; // global or declaration that was made here
   llvm::StringMap<mlir::LLVM::GlobalOp> strings, kernels;
+  struct Noted {
+    PlaceSet places;
+    int64_t runs = 1;
+  };
   /// By what describe() says of them.
-  std::map<std::string, PlaceSet> locations;
+  std::map<std::string, Noted> locations;
+  int64_t runs = 1;
   int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0, nextWindow = 0;
 };
 

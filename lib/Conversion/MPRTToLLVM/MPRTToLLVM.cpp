@@ -533,6 +533,27 @@ static LogicalResult checkNames(ModuleOp module) {
   return success();
 }
 
+/// How often a step runs each part: as often as it calls it, and once more
+/// where it does the last micro-batch itself, which it does if it has products
+/// (those of a pipeline's rank are all in parts).
+static llvm::StringMap<int64_t> countRuns(ArrayRef<func::FuncOp> functions) {
+  llvm::StringMap<int64_t> runs;
+  for (func::FuncOp function : functions) {
+    llvm::StringMap<int64_t> calls;
+    bool hasProducts = false;
+    function.walk([&](Operation *op) {
+      if (auto call = dyn_cast<mprt::CallOp>(op))
+        ++calls[call.getCallee()];
+      hasProducts |= isa<mprt::GemmOp, mprt::WindowOp>(op);
+    });
+    for (auto &part : calls) {
+      int64_t &most = runs[part.getKey()];
+      most = std::max(most, part.getValue() + hasProducts);
+    }
+  }
+  return runs;
+}
+
 namespace {
 
 struct ConvertMPRTToLLVM
@@ -550,10 +571,14 @@ struct ConvertMPRTToLLVM
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
         functions.push_back(function);
-    for (func::FuncOp function : functions)
+    llvm::StringMap<int64_t> runs = countRuns(functions);
+    for (func::FuncOp function : functions) {
+      descriptors.setRuns(
+          std::max<int64_t>(runs.lookup(function.getName()), 1));
       if (failed(
               EntryPoint(function, module, symbols, descriptors).run(manifest)))
         return signalPassFailure();
+    }
     // The manifest has it, and the mesh.
     for (auto program : llvm::make_early_inc_range(module.getOps<ProgramOp>()))
       program.erase();

@@ -27,7 +27,7 @@ TEST(Steps, ProfileNamesAllPlaces) {
   TraceEvent fused = event("kernel", 5, 9);
   fused.location = "a, b, c and 1 more";
   std::vector<TraceEvent> events = {event("kernel", 1, 2), fused};
-  StepsOrigin origin{"p", "shm", 2, {{fused.location, {"a", "b", "c", "d"}}}};
+  StepsOrigin origin{"p", "shm", 2, {{fused.location, {{"a", "b", "c", "d"}}}}};
   std::string text = renderProfile({{0, 10}}, events, origin);
   text.erase(std::remove_if(text.begin(), text.end(), ::isspace), text.end());
   EXPECT_NE(text.find("\"locations\":[\"a/add\"]"), std::string::npos) << text;
@@ -59,6 +59,22 @@ TEST(Steps, ProfileIsTheMedianOfSums) {
   EXPECT_NE(text.find("\"seconds\": 2e-08"), std::string::npos) << text;
   EXPECT_NE(text.find("\"op\": \"mpcomm.dot_general\""), std::string::npos);
   EXPECT_EQ(text.find("wait"), std::string::npos);
+}
+
+/// A kernel that is called for each of four micro-batches, and a message.
+TEST(Steps, ProfileIsOfOneMicroBatch) {
+  std::vector<TraceEvent> events;
+  mprt_collective send{};
+  send.kind = MPRT_SEND;
+  for (uint64_t k = 0; k < 4; ++k) {
+    events.push_back(event("kernel", 10 * k, 10 * k + 5));
+    events.push_back(event("collective", 10 * k + 6, 10 * k + 7));
+    events.back().collective = &send;
+  }
+  StepsOrigin origin{"p", "shm", 2, {{"a/add", {{"a/add"}, 4}}}};
+  std::string text = renderProfile({{0, 100}}, events, origin);
+  EXPECT_NE(text.find("\"seconds\": 5e-09"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"seconds\": 4e-09"), std::string::npos) << text;
 }
 
 TEST(Steps, TimelineCountsHiddenAndExposed) {

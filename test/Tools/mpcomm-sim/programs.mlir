@@ -6,6 +6,12 @@
 // RUN: FileCheck %s --check-prefix=JSON < %t/two.json
 // RUN: mpcomm-report %t/two.json --html %t/two.html | FileCheck %s --check-prefix=REPORT
 // RUN: FileCheck %s --check-prefix=HTML < %t/two.html
+// RUN: mpcomm-report %t/two.json --svg %t/two.svg > /dev/null
+// RUN: FileCheck %s --check-prefix=HTML < %t/two.svg
+// RUN: %python -c "import sys, xml.dom.minidom as m; m.parse(sys.argv[1])" %t/two.svg
+// RUN: not grep -q 'var(' %t/two.svg
+// RUN: mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --function=alone --json %t/alone.json > /dev/null
+// RUN: not mpcomm-report %t/alone.json --svg %t/alone.svg 2>&1 | FileCheck %s --check-prefix=FLAT
 // RUN: mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --ranks=6 | FileCheck %s --check-prefix=SIX
 // RUN: not mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --ranks=5 2>&1 | FileCheck %s --check-prefix=FIVE
 // RUN: mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --function=alone | FileCheck %s --check-prefix=ALONE
@@ -42,11 +48,13 @@
 // JSON: {"name": "compute", "rank": 2, "events": [
 
 // REPORT: 2 stages on 2 ranks, 2 micro-batches, schedule gpipe: bubble 57.2 %, 33.3 % by the formula
-// HTML: <svg class="pipeline"
+// HTML: <svg xmlns="http://www.w3.org/2000/svg" class="pipeline"
 // HTML: <rect class="pf" x="132.000"
 // HTML: F0: forward of micro-batch 0, stage 0
 // HTML: <rect class="bubble"
 // HTML: B0: backward of micro-batch 0, stage 1
+
+// FLAT: mpcomm-report: error: {{.*}}alone.json: expected a pipeline's passes, to draw them with --svg
 
 // SIX: step on 6 ranks of round
 // SIX: 3 3 24040.0 12000.0 12040.0

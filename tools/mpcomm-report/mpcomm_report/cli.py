@@ -18,7 +18,8 @@ import stat
 import sys
 import tempfile
 
-from . import page, perfetto, summary
+from . import page, perfetto, pipeline, summary
+from .drawing import escape
 from .timeline import ReportError, read
 
 VERSION = "mpcomm-report 0.1.0"
@@ -31,6 +32,8 @@ def parser():
                    help="timeline (JSON, schema mpcomm-timeline-1); one or two")
     p.add_argument("--json", action="store_true", help="print JSON, not the table")
     p.add_argument("--html", metavar="OUT", help="write one self-contained page")
+    p.add_argument("--svg", metavar="OUT",
+                   help="write the diagram of a pipeline, the first one's, alone")
     p.add_argument("--perfetto", metavar="OUT",
                    help="write a trace for ui.perfetto.dev or chrome://tracing")
     p.add_argument("--version", action="version", version=VERSION)
@@ -76,17 +79,29 @@ def write_all(outputs):
             os.unlink(temporary)
 
 
+def pipeline_svg(timelines):
+    for t in timelines:
+        if t.pipeline and pipeline.passes_of(t):
+            return pipeline.standalone(t, escape, page.resource("page.css"))
+    raise ReportError("%s: expected a pipeline's passes, to draw them with --svg"
+                      % timelines[0].file)
+
+
 def run(arguments):
     if len(arguments.timelines) > 2:
         raise ReportError("expected one or two timelines, found %d"
                           % len(arguments.timelines))
-    if arguments.html and arguments.html == arguments.perfetto:
-        raise ReportError("%s: named for two outputs" % arguments.html)
+    named = [p for p in (arguments.html, arguments.svg, arguments.perfetto) if p]
+    for path in named:
+        if named.count(path) > 1:
+            raise ReportError("%s: named for two outputs" % path)
     timelines = [read(path) for path in arguments.timelines]
     timelines.sort(key=lambda t: t.kind != "simulated")
     outputs = []
     if arguments.html:
         outputs.append((arguments.html, page.page(timelines)))
+    if arguments.svg:
+        outputs.append((arguments.svg, pipeline_svg(timelines)))
     if arguments.perfetto:
         outputs.append((arguments.perfetto, json.dumps(perfetto.trace(timelines))))
     if arguments.json:

@@ -9,12 +9,17 @@
 them the bubbles, hatched.
 """
 
+import re
+
 from .summary import describe_pipeline, duration, percent
 
 LEFT, WIDTH, RIGHT = 132, 968, 100
 ROW, GAP, TOP, FOOT = 26, 6, 6, 24
 LETTER = 6.3  # width of a letter of a label
 MOST_PASSES = 20000  # of one diagram
+# What of the page's style a diagram needs.
+STYLE = re.compile(r"^(svg text|svg \.small|svg \.lp|\.p[fbiw] |\.bubble|rect\.hatch|line\.hatch"
+                   r"|svg\.pipeline rect)")
 
 PASSES = {"F": ("pf", "forward"), "B": ("pb", "backward"),
           "I": ("pi", "backward to the inputs"), "W": ("pw", "backward to the weights")}
@@ -95,11 +100,14 @@ class Diagram:
                           "lp", shown)
                 break
 
-    def svg(self):
+    def svg(self, head=""):
+        """`head` goes into the element's front."""
         y = TOP
         for rank, passes in self.ranks.items():
             self.text(LEFT - 10, y + ROW // 2 + 4, "lane", "rank %d" % rank, "end")
             for begin, end in bubbles(passes, self.end):
+                if self.x(end) - self.x(begin) < 0.1:
+                    continue  # nobody would see it
                 self.rect("bubble", begin, end, y, "bubble of " + duration(end - begin))
             for p in passes:
                 self.draw_pass(p, y)
@@ -110,12 +118,13 @@ class Diagram:
         self.text(LEFT, y + 12, "small", "0")
         self.text(LEFT + WIDTH, y + 12, "small", duration(self.end))
         return (
-            '<svg class="pipeline" role="img" aria-label="the pipeline: ranks by time" '
-            'viewBox="0 0 %d %d"><defs><pattern id="hatch" width="6" height="6" '
+            '<svg xmlns="http://www.w3.org/2000/svg" class="pipeline" role="img" '
+            'aria-label="the pipeline: ranks by time" viewBox="0 0 %d %d">%s'
+            '<defs><pattern id="hatch" width="6" height="6" '
             'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
             '<rect class="hatch" width="6" height="6"/>'
             '<line class="hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>\n%s\n'
-            "</svg>" % (LEFT + WIDTH + RIGHT, y + FOOT, "\n".join(self.parts)))
+            "</svg>" % (LEFT + WIDTH + RIGHT, y + FOOT, head, "\n".join(self.parts)))
 
 
 def section(t, escape, title):
@@ -135,3 +144,13 @@ def section(t, escape, title):
             legend, Diagram(t, escape).svg())
     return "<section><h2>%s</h2><p>%s.</p>%s</section>" % (
         escape(title), escape(describe_pipeline(t)), picture)
+
+
+def standalone(t, escape, css):
+    """The diagram as a file of its own, in the page's light colours: not every program
+    that reads SVG knows variables of CSS."""
+    light = dict(re.findall(r"(--\w+): (#\w+)", css.split("@media")[0]))
+    rules = re.findall(r"^[^@\n{]+\{[^{}]*\}|(?<=\} )[^@\n{]+\{[^{}]*\}", css, re.M)
+    style = "\n".join(rule for rule in rules if STYLE.match(rule))
+    style = re.sub(r"var\((--\w+)\)", lambda m: light[m[1]], style)
+    return Diagram(t, escape).svg("<style>%s</style>" % style) + "\n"

@@ -122,7 +122,12 @@ def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<"The operands that are gradients.",
-      "::llvm::SmallVector<::mlir::OpOperand *>", "getGradientOperands">
+      "::llvm::SmallVector<::mlir::OpOperand *>", "getGradientOperands">,
+    InterfaceMethod<[{The result that is this gradient, scaled, and depends on
+      the other gradients at most by what they all have in common; null where
+      the op does not hand it on.}],
+      "::mlir::OpResult", "getHandedOn", (ins "::mlir::OpOperand &":$gradient),
+      [{}], [{ return ::mlir::OpResult(); }]>
   ];
 }
 

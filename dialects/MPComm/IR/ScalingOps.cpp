@@ -26,6 +26,13 @@ static SmallVector<OpOperand *> collect(MutableOperandRange operands) {
   return list;
 }
 
+/// Each gradient leaves as the result of its number.
+static OpResult handOn(Operation *op, OpOperand &gradient,
+                       MutableOperandRange gradients) {
+  unsigned index = gradient.getOperandNumber();
+  return index < gradients.size() ? op->getResult(index) : OpResult();
+}
+
 //===----------------------------------------------------------------------===//
 // UnscaleOp
 //===----------------------------------------------------------------------===//
@@ -54,6 +61,29 @@ SmallVector<OpOperand *> UnscaleOp::getGradientOperands() {
   return collect(getGradsMutable());
 }
 
+OpResult UnscaleOp::getHandedOn(OpOperand &gradient) {
+  return handOn(*this, gradient, getGradsMutable());
+}
+
+//===----------------------------------------------------------------------===//
+// SquaredNormOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SquaredNormOp::inferReturnTypes(MLIRContext *context,
+                                              std::optional<Location> location,
+                                              Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  if (adaptor.getGrads().empty()) // squared_norm C1
+    return inferError(location, "squared_norm",
+                      "expects at least one gradient");
+  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
+  return success();
+}
+
+SmallVector<OpOperand *> SquaredNormOp::getGradientOperands() {
+  return collect(getGradsMutable());
+}
+
 //===----------------------------------------------------------------------===//
 // ClipByGlobalNormOp
 //===----------------------------------------------------------------------===//
@@ -69,6 +99,9 @@ LogicalResult ClipByGlobalNormOp::inferReturnTypes(
     return inferError(location, "clip_by_global_norm",
                       "expects a positive finite 'max_norm', got ",
                       adaptor.getMaxNormAttr());
+  if (Value given = adaptor.getGivenNorm(); given && !isF32(given))
+    return inferError(location, "clip_by_global_norm", // clip_by_global_norm C3
+                      "expects a norm of f32, got ", given.getType());
   llvm::append_range(types, TypeRange(adaptor.getGrads()));
   types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
   return success();
@@ -76,6 +109,10 @@ LogicalResult ClipByGlobalNormOp::inferReturnTypes(
 
 SmallVector<OpOperand *> ClipByGlobalNormOp::getGradientOperands() {
   return collect(getGradsMutable());
+}
+
+OpResult ClipByGlobalNormOp::getHandedOn(OpOperand &gradient) {
+  return handOn(*this, gradient, getGradsMutable());
 }
 
 //===----------------------------------------------------------------------===//

@@ -22,7 +22,8 @@ def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "Full", [{
     for (::mlir::Value gradient : getGrads())
       elements += ::mpcomm::detail::countElements(gradient.getType());
     return ::mpcomm::detail::multiplySaturated(2, elements);}],
-    [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
+    [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface,
+                               ["getHandedOn"]>]> {
   let summary = "gradients of a scaled loss, divided by the scale and checked";
   let description = [{
     u = grad * (1 / scale) for each gradient, in f32 where the gradient is
@@ -61,19 +62,53 @@ def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "Full", [{
   }];
 }
 
+def MPComm_SquaredNormOp
+    : MPComm_InferredOp<"squared_norm", "Full", [{
+    int64_t elements = 0;
+    for (::mlir::Value gradient : getGrads())
+      elements += ::mpcomm::detail::countElements(gradient.getType());
+    return ::mpcomm::detail::multiplySaturated(2, elements);}],
+    [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
+  let summary = "sum of squares of gradients";
+  let description = [{
+    The sum of squares of all elements of all gradients, in f32, as
+    `mpcomm.clip_by_global_norm` takes it: what a rank adds to the norm where
+    gradients are spread over ranks.
+
+    Example:
+    ```mlir
+    %s = mpcomm.squared_norm(%g0, %g1)
+        : (tensor<64x10xf32>, tensor<10xf32>) -> tensor<f32>
+    ```
+
+    Constraints:
+    - C1: there is at least one gradient.
+
+    Made by `mpcomm-schedule-pipeline`; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins Variadic<MPComm_FloatTensor>:$grads);
+  let results = (outs MPComm_ScalarTensor:$squares);
+  let assemblyFormat = [{
+    `(` $grads `)` attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 def MPComm_ClipByGlobalNormOp
     : MPComm_InferredOp<"clip_by_global_norm", "Full", [{
     int64_t elements = 0;
     for (::mlir::Value gradient : getGrads())
       elements += ::mpcomm::detail::countElements(gradient.getType());
     return ::mpcomm::detail::multiplySaturated(3, elements);}],
-    [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
+    [AttrSizedOperandSegments,
+     DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface,
+                               ["getHandedOn"]>]> {
   let summary = "gradients scaled down to a greatest norm over all of them";
   let description = [{
     norm = sqrt(sum of squares of all elements of all gradients);
     c = grad * min(1, max_norm / (norm + 1e-6)) for each gradient. As
     torch.nn.utils.clip_grad_norm_ with the 2-norm. A norm that is not a number
-    makes every result NaN.
+    makes every result NaN. Where other ranks have gradients as well, the norm
+    is given: that of all of them.
 
     The op takes gradients of the whole batch, as `mpcomm.unscale` does.
 
@@ -82,19 +117,25 @@ def MPComm_ClipByGlobalNormOp
     %c0, %c1, %norm = mpcomm.clip_by_global_norm(%g0, %g1) max_norm = 1.0
         : (tensor<64x10xf32>, tensor<10xf32>)
         -> (tensor<64x10xf32>, tensor<10xf32>, tensor<f32>)
+    %d0, %same = mpcomm.clip_by_global_norm(%g0) norm = %n, max_norm = 1.0
+        : (tensor<64x10xf32>, tensor<f32>) -> (tensor<64x10xf32>, tensor<f32>)
     ```
 
     Constraints:
     - C1: there is at least one gradient.
     - C2: `max_norm` is positive and finite.
+    - C3: a norm that is given is of type f32.
 
     Made by `mpcomm-scale-loss`; gone by `convert-mpcomm-to-linalg`.
   }];
-  let arguments = (ins Variadic<MPComm_FloatTensor>:$grads, F64Attr:$max_norm);
+  let arguments = (ins Variadic<MPComm_FloatTensor>:$grads,
+                       Optional<MPComm_ScalarTensor>:$given_norm,
+                       F64Attr:$max_norm);
   let results = (outs Variadic<MPComm_FloatTensor>:$clipped,
                       MPComm_FloatTensor:$norm);
   let assemblyFormat = [{
-    `(` $grads `)` `max_norm` `=` custom<PlainF64>($max_norm) attr-dict `:`
+    `(` $grads `)` (`norm` `=` $given_norm^ `,`)?
+    `max_norm` `=` custom<PlainF64>($max_norm) attr-dict `:`
     functional-type(operands, results)
   }];
 }

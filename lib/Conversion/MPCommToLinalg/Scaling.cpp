@@ -125,6 +125,12 @@ struct LowerClip : public OpRewritePattern<ClipByGlobalNormOp> {
                                 PatternRewriter &rewriter) const override;
 };
 
+struct LowerSquaredNorm : public OpRewritePattern<SquaredNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SquaredNormOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
 struct LowerUpdateLossScale : public OpRewritePattern<UpdateLossScaleOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(UpdateLossScaleOp op,
@@ -173,11 +179,11 @@ LogicalResult LowerUnscale::matchAndRewrite(UnscaleOp op,
   return success();
 }
 
-LogicalResult LowerClip::matchAndRewrite(ClipByGlobalNormOp op,
-                                         PatternRewriter &rewriter) const {
-  Location loc = markOrigin(op);
+/// The sums of squares of each gradient.
+static SmallVector<Value> sumSquares(PatternRewriter &rewriter, Location loc,
+                                     ValueRange gradients) {
   SmallVector<Value> squares;
-  for (Value gradient : op.getGrads()) {
+  for (Value gradient : gradients) {
     // Of a gradient that is unscaled, what it is unscaled from: that is in
     // memory, and its kernel looks for what is not finite already.
     SmallVector<Value> factors;
@@ -197,10 +203,29 @@ LogicalResult LowerClip::matchAndRewrite(ClipByGlobalNormOp op,
           return s.mul(x, x);
         }));
   }
+  return squares;
+}
+
+LogicalResult
+LowerSquaredNorm::matchAndRewrite(SquaredNormOp op,
+                                  PatternRewriter &rewriter) const {
+  Location loc = markOrigin(op);
+  rewriter.replaceOp(op, addUp(rewriter, loc,
+                               sumSquares(rewriter, loc, op.getGrads()),
+                               [](Scalars &, Value sum) { return sum; }));
+  return success();
+}
+
+LogicalResult LowerClip::matchAndRewrite(ClipByGlobalNormOp op,
+                                         PatternRewriter &rewriter) const {
+  Location loc = markOrigin(op);
+  Value norm = op.getGivenNorm();
+  if (!norm)
+    norm = addUp(rewriter, loc, sumSquares(rewriter, loc, op.getGrads()),
+                 [](Scalars &s, Value sum) {
+                   return Value(math::SqrtOp::create(s.b, sum));
+                 });
   double maximum = op.getMaxNorm().convertToDouble();
-  Value norm = addUp(rewriter, loc, squares, [](Scalars &s, Value sum) {
-    return Value(math::SqrtOp::create(s.b, sum));
-  });
   LinalgBuilder scalar(rewriter, loc, {});
   Value factor = scalar.map(
       {scalar.full(norm)}, rewriter.getF32Type(), [&](B &b, Values v) -> Value {
@@ -312,7 +337,6 @@ LowerUpdateFp8Scale::matchAndRewrite(UpdateFp8ScaleOp op,
 }
 
 void mpcomm::populateScalingToLinalgPatterns(RewritePatternSet &patterns) {
-  patterns
-      .add<LowerUnscale, LowerClip, LowerUpdateLossScale, LowerUpdateFp8Scale>(
-          patterns.getContext());
+  patterns.add<LowerUnscale, LowerSquaredNorm, LowerClip, LowerUpdateLossScale,
+               LowerUpdateFp8Scale>(patterns.getContext());
 }

@@ -27,19 +27,37 @@ void mpcomm::forEachOperand(Operation *op,
 /// make: products and kernels read through them. They compute nothing, and what
 /// they make is no smaller than what they take.
 static bool isMovement(Operation *op) {
-  return isa<ReshapeOp, TransposeOp, BroadcastInDimOp, arith::ExtFOp>(op);
+  auto cost = dyn_cast<CostOpInterface>(op);
+  return cost && op->getNumOperands() == 1 && op->getNumResults() == 1 &&
+         op->getNumRegions() == 0 && cost.getFlops() == 0 &&
+         cost.getBytesWritten() >= cost.getBytesRead();
+}
+
+/// The result that is the operand's gradient and no other's.
+static OpResult getOwnResult(OpOperand &use) {
+  Operation *op = use.getOwner();
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  if (collective && collective.getCollectiveKind() == CollectiveKind::AllReduce)
+    return op->getResult(use.getOperandNumber());
+  auto scaling = dyn_cast<OptimizerOpInterface>(op);
+  return scaling ? scaling.getHandedOn(use) : OpResult();
+}
+
+unsigned mpcomm::countHandedOn(Operation *op) {
+  MutableArrayRef<OpOperand> operands = op->getOpOperands();
+  return llvm::partition_point(
+             operands, [](OpOperand &use) { return getOwnResult(use); }) -
+         operands.begin();
 }
 
 bool mpcomm::isPerGradient(Operation *op) {
-  return isa<AllReduceOp, UnscaleOp, ClipByGlobalNormOp>(op);
+  return op->getNumOperands() > 0 && getOwnResult(op->getOpOperand(0));
 }
 
 Value mpcomm::getHandedOn(OpOperand &use) {
   Operation *op = use.getOwner();
   if (isPerGradient(op))
-    return use.getOperandNumber() < op->getNumResults()
-               ? op->getResult(use.getOperandNumber())
-               : Value();
+    return getOwnResult(use);
   return op->getNumResults() == 1 ? op->getResult(0) : Value();
 }
 

@@ -104,16 +104,18 @@ private:
   unsigned loss = 0;
 };
 
-/// Collectives and scalings of many gradients, which hand each of their first
-/// operands on alone, as the result of its number.
-bool isPerGradient(mlir::Operation *op);
-
-/// The gradient that operand `index` of a tail op hands on alone, as a result:
 /// Calls `callback` on each use, by `op` or in its regions, of a value of the
 /// block that `op` is in.
 void forEachOperand(mlir::Operation *op,
                     llvm::function_ref<void(mlir::OpOperand &)> callback);
 
+/// Collectives and scalings of many gradients, which hand each of their first
+/// operands on alone, as the result of its number.
+bool isPerGradient(mlir::Operation *op);
+/// How many operands such an op hands on.
+unsigned countHandedOn(mlir::Operation *op);
+
+/// The gradient that operand `index` of a tail op hands on alone, as a result:
 /// collectives and scalings of many gradients give one for each.
 mlir::Value getHandedOn(mlir::OpOperand &use);
 

@@ -17,13 +17,6 @@ using namespace mpcomm;
 // What a rank has
 //===----------------------------------------------------------------------===//
 
-/// How many operands of such an op it hands on.
-static unsigned countHandedOn(Operation *op) {
-  if (isa<AllReduceOp>(op))
-    return op->getNumOperands();
-  return op->getNumResults() - 1; // and the flag, or the norm
-}
-
 namespace {
 
 /// What a value of the tail is made of.
@@ -292,6 +285,7 @@ private:
   Value reduceOverStages(Value value, Reduction kind);
   void copy(Operation *op);
   void copyPart(Operation *op);
+  bool isFirstHolder(Value value) const;
   void clip(ClipByGlobalNormOp op);
   Value finishLoss(Value original);
   void noteUses(Operation *op, Operation *made, ArrayRef<unsigned> operands);
@@ -306,6 +300,8 @@ private:
   llvm::DenseMap<unsigned, Value> whole;
   llvm::DenseMap<unsigned, SmallVector<OpOperand *>> uses;
   llvm::DenseMap<OpOperand *, unsigned> sumOfUse;
+  /// By value that the tail has of a sum: the first rank that has it.
+  llvm::DenseMap<Value, int> firstHolder;
 };
 
 } // namespace
@@ -402,73 +398,68 @@ void TailEmitter::copyPart(Operation *op) {
   }
 }
 
-/// As mpcomm.clip_by_global_norm, of which the norm is that of all stages:
-/// what several ranks hold counts on the first of them.
+/// Whether the rank is the first of those that have the gradients that `value`
+/// is made of.
+bool TailEmitter::isFirstHolder(Value value) const {
+  SetVector<Value> visited;
+  visited.insert(value);
+  for (unsigned i = 0; i < visited.size(); ++i) {
+    Value next = visited[i];
+    Operation *def = next.getDefiningOp();
+    if (auto first = firstHolder.find(next); first != firstHolder.end()) {
+      if (first->second != plan.rank)
+        return false;
+    } else if (def && micro.isTail(def)) {
+      if (isPerGradient(def))
+        visited.insert(def->getOperand(cast<OpResult>(next).getResultNumber()));
+      else
+        visited.insert_range(def->getOperands());
+    }
+  }
+  return true;
+}
+
+/// The norm is that of all stages: what several ranks hold counts on the first
+/// of them.
 void TailEmitter::clip(ClipByGlobalNormOp op) {
   Location loc = op.getLoc();
-  auto scalar = cast<RankedTensorType>(op->getResults().back().getType());
-  auto element = cast<FloatType>(scalar.getElementType());
-  auto constant = [&](double value) -> Value {
-    return arith::ConstantOp::create(
-        builder, loc,
-        DenseElementsAttr::get(scalar, builder.getFloatAttr(element, value)));
-  };
-  Value squares = constant(0);
-  SmallVector<std::pair<unsigned, Value>> gradients;
-  for (OpOperand &use : op->getOpOperands()) {
+  SmallVector<Value> gradients, counted;
+  SmallVector<unsigned> indices, countedIndices;
+  for (OpOperand &use : op.getGradsMutable()) {
     if (plan.dropped.contains(&use))
       continue;
-    Value gradient = cloneValue(builder, use.get(), mapping);
-    gradients.push_back({use.getOperandNumber(), gradient});
-    // The op whose result it is was made of sums that it has.
-    bool isFirst = true;
-    SmallVector<Value> worklist{use.get()};
-    while (!worklist.empty()) {
-      Value value = worklist.pop_back_val();
-      for (const TailPlan::Shared &shared : plan.sums)
-        for (OpOperand *sumUse : micro.sums[shared.sum].uses)
-          if (sumUse->get() == value)
-            isFirst &= shared.residents.front() == plan.rank;
-      Operation *def = value.getDefiningOp();
-      if (!def || !micro.isTail(def))
-        continue;
-      if (isPerGradient(def))
-        worklist.push_back(
-            def->getOperand(cast<OpResult>(value).getResultNumber()));
-      else
-        llvm::append_range(worklist, def->getOperands());
-    }
-    if (!isFirst)
+    gradients.push_back(cloneValue(builder, use.get(), mapping));
+    indices.push_back(use.getOperandNumber());
+    if (!isFirstHolder(use.get()))
       continue;
-    auto type = cast<RankedTensorType>(gradient.getType());
-    auto product = arith::MulFOp::create(builder, loc, gradient, gradient);
-    noteUses(op, product, {use.getOperandNumber(), use.getOperandNumber()});
-    Value square = product;
-    if (type.getRank() > 0)
-      square = ReduceOp::create(
-          builder, loc, scalar, Reduction::Sum, square,
-          llvm::to_vector(llvm::seq<int64_t>(0, type.getRank())));
-    squares = arith::AddFOp::create(builder, loc, squares, square);
+    counted.push_back(gradients.back());
+    countedIndices.push_back(use.getOperandNumber());
+  }
+  Value squares;
+  if (counted.empty()) {
+    auto scalar = cast<RankedTensorType>(op.getNorm().getType());
+    squares = arith::ConstantOp::create(
+        builder, loc, cast<TypedAttr>(builder.getZeroAttr(scalar)));
+  } else {
+    auto own = SquaredNormOp::create(builder, loc, counted);
+    noteUses(op, own, countedIndices);
+    squares = own.getSquares();
   }
   squares = reduceOverStages(squares, Reduction::Sum);
   Value norm = math::SqrtOp::create(builder, loc, squares);
-  Value bound = arith::DivFOp::create(
-      builder, loc, constant(op.getMaxNorm().convertToDouble()),
-      arith::AddFOp::create(builder, loc, norm, constant(1e-6)));
-  Value factor = arith::MinimumFOp::create(builder, loc, bound, constant(1));
-  for (auto [index, gradient] : gradients) {
-    Value wide = BroadcastInDimOp::create(builder, loc, gradient.getType(),
-                                          factor, ArrayRef<int64_t>());
-    auto product = arith::MulFOp::create(builder, loc, gradient, wide);
-    mapping.map(op->getResult(index), product);
-    noteUses(op, product, {index});
-  }
-  mapping.map(op->getResults().back(), norm);
+  mapping.map(op.getNorm(), norm);
+  if (gradients.empty())
+    return;
+  auto made = ClipByGlobalNormOp::create(builder, loc, gradients, norm,
+                                         op.getMaxNormAttr());
+  noteUses(op, made, indices);
+  for (auto [index, value] : llvm::zip(indices, made.getClipped()))
+    mapping.map(op->getResult(index), value);
 }
 
 void TailEmitter::copy(Operation *op) {
   if (auto clipOp = dyn_cast<ClipByGlobalNormOp>(op);
-      clipOp && schedule.stages > 1)
+      clipOp && !clipOp.getGivenNorm() && schedule.stages > 1)
     return clip(clipOp);
   if (isPerGradient(op))
     return copyPart(op);
@@ -494,6 +485,7 @@ void TailEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
     for (OpOperand *use : micro.sums[shared.sum].uses) {
       mapping.map(use->get(), whole[shared.sum]);
       sumOfUse[use] = shared.sum;
+      firstHolder[use->get()] = shared.residents.front();
     }
   for (auto [index, value] : states)
     mapping.map(micro.states[index].after, value);

@@ -279,8 +279,9 @@ void ScaleLoss::prepareGradients(func::FuncOp step) {
     values = unscaled;
   }
   if (clipNorm > 0) {
-    auto clip = ClipByGlobalNormOp::create(builder, values,
-                                           builder.getF64FloatAttr(clipNorm));
+    auto clip =
+        ClipByGlobalNormOp::create(builder, values, /*given_norm=*/Value(),
+                                   builder.getF64FloatAttr(clipNorm));
     give(clip.getClipped());
   }
 }

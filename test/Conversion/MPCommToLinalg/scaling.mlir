@@ -42,6 +42,22 @@ func.func @step(%w: tensor<8x64xf32> {mpcomm.donated = 0 : i64}, %g: tensor<8x64
   return %new : tensor<8x64xf32>
 }
 
+// A norm that is given is not computed; squares are those of the gradients as
+// they come, in f32.
+// CHECK-LABEL: func.func @given_norm
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction"]{{.*}} ins(%{{.*}} : tensor<8x64xbf16>)
+// CHECK: arith.extf
+// CHECK: arith.mulf %{{.*}} : f32
+// CHECK-NOT: math.sqrt
+// CHECK-NOT: reduction
+// CHECK: arith.minimumf
+// CHECK: return
+func.func @given_norm(%g: tensor<8x64xbf16>, %n: tensor<f32>) -> (tensor<8x64xbf16>, tensor<f32>, tensor<f32>) {
+  %s = mpcomm.squared_norm(%g) : (tensor<8x64xbf16>) -> tensor<f32>
+  %c, %norm = mpcomm.clip_by_global_norm(%g) norm = %n, max_norm = 1.0 : (tensor<8x64xbf16>, tensor<f32>) -> (tensor<8x64xbf16>, tensor<f32>)
+  return %c, %norm, %s : tensor<8x64xbf16>, tensor<f32>, tensor<f32>
+}
+
 // A flag that nobody reads is not computed.
 // CHECK-LABEL: func.func @unchecked
 // CHECK-NOT: reduction

@@ -56,6 +56,24 @@ func.func @clip_by_global_norm_c2_infinite(%g: tensor<4xf32>) {
 
 // -----
 
+func.func @clip_by_global_norm_c3(%g: tensor<4xf32>, %n: tensor<f64>) {
+  // expected-error @below {{expects a norm of f32, got 'tensor<f64>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:2 = mpcomm.clip_by_global_norm(%g) norm = %n, max_norm = 1.0 : (tensor<4xf32>, tensor<f64>) -> (tensor<4xf32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @squared_norm_c1() {
+  // expected-error @below {{expects at least one gradient}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = mpcomm.squared_norm() : () -> tensor<f32>
+  return
+}
+
+// -----
+
 func.func @update_loss_scale_c1(%s: tensor<f32>, %n: tensor<i32>, %f: tensor<f16>) {
   // expected-error @below {{expects scale and found of f32, got 'tensor<f16>'}}
   // expected-error @below {{failed to infer returned types}}

@@ -20,6 +20,15 @@ func.func @clip(%a: tensor<8x4xf32>, %b: tensor<4xbf16>) -> (tensor<8x4xf32>, te
   return %c#0, %c#1, %c#2 : tensor<8x4xf32>, tensor<4xbf16>, tensor<f32>
 }
 
+// CHECK-LABEL: func.func @clip_to_norm
+func.func @clip_to_norm(%a: tensor<8x4xf32>, %b: tensor<4xbf16>) -> (tensor<8x4xf32>, tensor<f32>) {
+  // CHECK: %[[S:.*]] = mpcomm.squared_norm(%{{.*}}, %{{.*}}) : (tensor<8x4xf32>, tensor<4xbf16>) -> tensor<f32>
+  %s = mpcomm.squared_norm(%a, %b) : (tensor<8x4xf32>, tensor<4xbf16>) -> tensor<f32>
+  // CHECK: mpcomm.clip_by_global_norm(%{{.*}}) norm = %[[S]], max_norm = 1.{{0+e\+00}} : (tensor<8x4xf32>, tensor<f32>) -> (tensor<8x4xf32>, tensor<f32>)
+  %c:2 = mpcomm.clip_by_global_norm(%a) norm = %s, max_norm = 1.0 : (tensor<8x4xf32>, tensor<f32>) -> (tensor<8x4xf32>, tensor<f32>)
+  return %c#0, %c#1 : tensor<8x4xf32>, tensor<f32>
+}
+
 // CHECK-LABEL: func.func @scales
 func.func @scales(%s: tensor<f32>, %n: tensor<i32>, %h: tensor<16xf32>) -> (tensor<f32>, tensor<i32>, tensor<i32>, tensor<16xf32>, tensor<f32>) {
   // CHECK: mpcomm.update_loss_scale %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, growth = {{.*}}, backoff = {{.*}}, interval = 2000, min = {{.*}}, max = {{.*}}, hysteresis = 2 : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>, tensor<i32>)

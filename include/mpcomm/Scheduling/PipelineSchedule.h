@@ -126,6 +126,13 @@ struct PipelineSchedule {
   /// ranks, the last one has a channel of its own.
   int channels() const;
   int channelOf(int edge, bool backward) const;
+  /// Channels of what any two ranks exchange beside edges (gradients of a
+  /// parameter that both have): numbers from channels() on, twice as many as
+  /// ranks. Of a rank and a sum of two ranks modulo p there is one peer; the
+  /// direction chooses between two channels for each sum.
+  int exchangeChannelOf(int from, int to) const {
+    return channels() + 2 * ((from + to) % stages) + (from < to);
+  }
 
   /// Empty if the figures are in range (positive, 2^24 actions at most).
   std::string checkShape() const;

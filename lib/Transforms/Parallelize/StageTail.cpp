@@ -279,9 +279,6 @@ public:
   void emit(const llvm::DenseMap<unsigned, Value> &states);
 
 private:
-  int channelOf(int from, int to) const {
-    return 1 + schedule.channels() + from * schedule.stages + to;
-  }
   Value reduceOverStages(Value value, Reduction kind);
   void copy(Operation *op);
   void copyPart(Operation *op);
@@ -321,16 +318,18 @@ void TailEmitter::exchange(const llvm::DenseMap<unsigned, Value> &totals) {
     std::string tag = "tied" + std::to_string(shared.sum) + ".";
     for (int other : shared.residents)
       if (isOwn && other != plan.rank)
-        sends.push_back(startSend(builder, mesh, totals.lookup(shared.sum),
-                                  other, channelOf(plan.rank, other),
-                                  tag + Twine(plan.rank)));
+        sends.push_back(
+            startSend(builder, mesh, totals.lookup(shared.sum), other,
+                      schedule.exchangeChannelOf(plan.rank, other) + 1,
+                      tag + Twine(plan.rank)));
     for (int other : shared.contributors)
       if (other != plan.rank)
         receives.push_back(
             {shared.sum, other,
              startRecv(builder, mesh, micro.sums[shared.sum].value.getLoc(),
                        micro.sums[shared.sum].getTotalType(), other,
-                       channelOf(other, plan.rank), tag + Twine(other))});
+                       schedule.exchangeChannelOf(other, plan.rank) + 1,
+                       tag + Twine(other))});
   }
   std::map<std::pair<unsigned, int>, Value> arrived;
   for (const Waiting &waiting : receives)

@@ -92,6 +92,31 @@ TEST(PipelineSchedule, ChannelsHaveOnePeerAndDirection) {
   EXPECT_NE(line.channelOf(0, false), line.channelOf(0, true));
 }
 
+/// On a channel beside those of edges, too, a rank has one peer, to which it
+/// only sends or from which it only receives.
+TEST(PipelineSchedule, ExchangeChannels) {
+  for (int stages = 1; stages <= 9; ++stages) {
+    PipelineSchedule schedule;
+    schedule.stages = stages;
+    // By channel and rank: what it does there.
+    std::map<std::pair<int, int>, std::pair<int, bool>> roles;
+    for (int from = 0; from < stages; ++from)
+      for (int to = 0; to < stages; ++to) {
+        if (from == to)
+          continue;
+        int channel = schedule.exchangeChannelOf(from, to);
+        EXPECT_GE(channel, schedule.channels());
+        EXPECT_LT(channel, schedule.channels() + 2 * stages);
+        std::pair<int, bool> sends{to, true}, receives{from, false};
+        auto first = roles.try_emplace({channel, from}, sends).first;
+        auto second = roles.try_emplace({channel, to}, receives).first;
+        EXPECT_EQ(first->second, sends) << stages << " " << from << " " << to;
+        EXPECT_EQ(second->second, receives)
+            << stages << " " << from << " " << to;
+      }
+  }
+}
+
 TEST(PipelineSchedule, Messages) {
   std::vector<PipelineMessage> messages =
       two(2, "F0 F1 B0 B1", "F0 I0 F1 I1 W0 W1").messages();

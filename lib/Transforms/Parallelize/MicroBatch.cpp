@@ -53,19 +53,14 @@ Value MicroBatchSum::combine(OpBuilder &builder, Value total,
 /// cut into: they are updated once.
 void MicroBatch::findTail() {
   for (Operation &op : *body) {
-    bool ends = isa<OptimizerOpInterface, CollectiveOpInterface, AsyncOp,
-                    UpdateFp8ScaleOp>(op) ||
-                op.hasTrait<OpTrait::IsTerminator>();
-    for (Value operand : op.getOperands())
-      if (Operation *def = operand.getDefiningOp())
-        ends |= tail.contains(def);
-    if (op.getNumRegions())
-      op.walk([&](Operation *nested) {
-        ends |= isa<CollectiveOpInterface>(nested);
-        for (Value operand : nested->getOperands())
-          if (Operation *def = operand.getDefiningOp())
-            ends |= tail.contains(def);
-      });
+    bool ends = op.hasTrait<OpTrait::IsTerminator>();
+    op.walk([&](Operation *nested) {
+      ends |= isa<OptimizerOpInterface, CollectiveOpInterface, AsyncOp,
+                  UpdateFp8ScaleOp>(nested);
+      for (Value operand : nested->getOperands())
+        if (Operation *def = operand.getDefiningOp())
+          ends |= tail.contains(def);
+    });
     if (ends)
       tail.insert(&op);
   }
@@ -205,6 +200,28 @@ LogicalResult MicroBatch::addSum(OpOperand &use) {
   return success();
 }
 
+/// Means take the place of operands, not of what regions capture.
+LogicalResult MicroBatch::checkRegions(Operation *op) {
+  Operation *capturing = nullptr;
+  if (op->getNumRegions())
+    op->walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands())
+        if (nested != op && operand.getParentBlock() == body &&
+            varying.contains(operand) && operand.getDefiningOp() &&
+            !isTail(operand.getDefiningOp()) && !capturing)
+          capturing = nested;
+    });
+  if (!capturing)
+    return success();
+  InFlightDiagnostic diag = op->emitOpError()
+                            << "takes a value of the micro-batch into a "
+                               "region, expected collectives and updates in "
+                               "the body of @"
+                            << kTrainStep;
+  diag.attachNote(capturing->getLoc()) << "it is used here";
+  return diag;
+}
+
 LogicalResult MicroBatch::findSums() {
   llvm::DenseSet<Value> isState;
   for (const MicroBatchState &state : states)
@@ -212,6 +229,8 @@ LogicalResult MicroBatch::findSums() {
   for (Operation &op : *body) {
     if (!isTail(&op))
       continue;
+    if (failed(checkRegions(&op)))
+      return failure();
     for (OpOperand &use : op.getOpOperands()) {
       Operation *def = use.get().getDefiningOp();
       if (!def || isTail(def) || isState.contains(use.get()))

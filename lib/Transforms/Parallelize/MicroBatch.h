@@ -68,6 +68,7 @@ private:
   mlir::LogicalResult checkBatch();
   mlir::LogicalResult findState();
   mlir::LogicalResult findSums();
+  mlir::LogicalResult checkRegions(mlir::Operation *op);
   mlir::LogicalResult addSum(mlir::OpOperand &use);
 
   mlir::Block *body;

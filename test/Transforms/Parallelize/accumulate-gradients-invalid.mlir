@@ -77,3 +77,25 @@ func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpco
   // expected-error @+1 {{uses a value of type 'tensor<?xf32>' of the micro-batch, expected floats of static shape}}
   return %y : tensor<?xf32>
 }
+
+// -----
+
+// An update under a condition is one of the step, not of each micro-batch, and
+// takes a mean; it has to be where that can be given to it.
+func.func @train_step(%w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 0 : i64},
+                      %c: tensor<i1> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "c"},
+                      %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+                      %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %g = arith.mulf %x, %w : tensor<4xf32>
+  %t = arith.constant true
+  // expected-error @+1 {{takes a value of the micro-batch into a region, expected collectives and updates in the body of @train_step}}
+  %n = scf.if %t -> (tensor<4xf32>) {
+    // expected-note @+1 {{it is used here}}
+    %u = mpcomm.sgd_update %w, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    scf.yield %u : tensor<4xf32>
+  } else {
+    scf.yield %w : tensor<4xf32>
+  }
+  return %n : tensor<4xf32>
+}

@@ -263,6 +263,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     pipeline.microBatches = options.microBatches;
     pipeline.schedule = options.schedule;
     pipeline.scheduleFile = options.scheduleFile;
+    pipeline.memoryBytes = options.memoryBytes;
     pipeline.cluster = options.cluster;
     pipeline.profileFile = options.profileFile;
     addProved(passes, createSchedulePipelinePass(pipeline));

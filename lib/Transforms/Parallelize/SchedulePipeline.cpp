@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/Model.h"
+#include "Parallelize/StageProblem.h"
 #include "Parallelize/StageProgram.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
@@ -122,6 +123,38 @@ FailureOr<PipelineSchedule> SchedulePipeline::readFile(int64_t ranks,
   return schedule;
 }
 
+/// By rank, what is there all the time: state with what its update keeps, sums
+/// of gradients, and of each message two buffers at either end.
+static std::vector<int64_t> countFixedBytes(const StageParts &parts,
+                                            const PipelineSchedule &shape) {
+  using mpcomm::detail::countBytes;
+  const MicroBatch &micro = parts.getGraph().getMicroBatch();
+  func::FuncOp step = micro.step;
+  std::vector<int64_t> bytes(shape.stages);
+  auto add = [&](ArrayRef<int> stages, int64_t more) {
+    llvm::SmallDenseSet<int> ranks;
+    for (int stage : stages)
+      if (int rank = shape.rankOf(stage); ranks.insert(rank).second)
+        bytes[rank] += more;
+  };
+  llvm::DenseMap<BlockArgument, int64_t> optimizer = countOptimizerBytes(step);
+  for (BlockArgument argument : step.getArguments()) {
+    std::optional<Role> role = getArgumentRole(step, argument.getArgNumber());
+    if (role && isStateRole(*role))
+      add(parts.getHolders(argument),
+          countBytes(argument.getType()) + optimizer.lookup(argument));
+  }
+  for (auto [i, sum] : llvm::enumerate(micro.sums))
+    add(parts.getContributors(i), countBytes(sum.getTotalType()));
+  constexpr int64_t buffers = 2;
+  for (int edge = 0; edge + 1 < parts.getNumStages(); ++edge)
+    for (bool isBackward : {false, true})
+      for (Value value : parts.getCrossing(edge, isBackward))
+        if (!shape.isLocal(edge))
+          add({edge, edge + 1}, buffers * countBytes(value.getType()));
+  return bytes;
+}
+
 /// What the stages' actions take and keep, by the cost model.
 FailureOr<PipelineCandidate>
 SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
@@ -153,6 +186,7 @@ SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
       bytes += mpcomm::detail::countBytes(value.getType());
     return bytes == 0 || shape.isLocal(edge) ? 0 : cost.at(bytes);
   };
+  found.memory.fixed = countFixedBytes(parts, shape);
   for (int s = 0; s < parts.getNumStages(); ++s) {
     found.costs.stages.push_back(
         {seconds(s, PipelineActionKind::Forward),

@@ -16,6 +16,10 @@
 // RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2 boundaries=a*=2" 2>&1 | FileCheck %s --check-prefix=RULE
 // RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2 boundaries=a*=1,b*=0" 2>&1 | FileCheck %s --check-prefix=ORDER
 // RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2 memory-bytes=10" 2>&1 | FileCheck %s --check-prefix=MEMORY
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule=auto memory-bytes=771" 2>&1 | FileCheck %s --check-prefix=FULL
+// RUN: mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule=auto memory-bytes=772" | FileCheck %s --check-prefix=FITS
 // RUN: not mpcomm-opt %s --mpcomm-schedule-pipeline="ranks=1" 2>&1 | FileCheck %s --check-prefix=BEFORE
 // RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
 // RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=1" 2>&1 | FileCheck %s --check-prefix=FEW
@@ -54,6 +58,10 @@
 // RULE: cannot read 'a*=2', expected PATTERN=STAGE with a stage below 2
 // ORDER: cannot be cut into 2 stages: expected at least 1 ops before op 0 of stage 1, got 0
 // MEMORY: cannot be cut into 2 stages: expected {{[0-9]+}} bytes more memory
+// A weight and the sum of its gradients, 64 bytes each; two buffers of 128 for
+// what it sends and two for what it receives; one activation of 128; the loss.
+// FULL: no candidate fits the memory: rank 1 needs 772 for one micro-batch of candidate 0, expected at most 771
+// FITS: mpcomm.program @train_step
 // BEFORE: has ops in 0 stages, expected as many on each of 1 ranks
 // FEW: expected at least as many micro-batches as ranks of the pipeline, 2, got 1
 // RANKS: has ops in 2 stages, expected as many on each of 3 ranks

@@ -55,7 +55,7 @@ const std::vector<int> &Evaluation::stagesOf(BlockArgument argument) {
   func::FuncOp step = parts.getGraph().getMicroBatch().step;
   for (BlockArgument other : step.getArguments())
     if (mpcomm::getArgumentName(step, other.getArgNumber()) == name)
-      it->second = parts.getHolders(other);
+      it->second = parts.getHolders(other).vec();
   return it->second;
 }
 

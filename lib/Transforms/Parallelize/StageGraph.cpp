@@ -213,26 +213,46 @@ void StageGraph::number() {
     numberBackward(op);
 }
 
-/// The parameter that the update of a gradient changes.
-static BlockArgument findParameter(func::FuncOp step,
-                                   const MicroBatchSum &sum) {
+/// The parameters that updates of a gradient change.
+static SmallVector<BlockArgument, 1> findParameters(func::FuncOp step,
+                                                    const MicroBatchSum &sum) {
+  SmallVector<BlockArgument, 1> found;
   SmallVector<OpOperand *> worklist(sum.uses);
-  llvm::DenseSet<Operation *> seen;
+  llvm::DenseSet<Value> seen;
   while (!worklist.empty()) {
     OpOperand *use = worklist.pop_back_val();
     Operation *op = use->getOwner();
+    bool isUpdate = false;
     if (isa<OptimizerOpInterface>(op))
       for (Value operand : op->getOperands())
         if (auto argument = dyn_cast<BlockArgument>(operand))
-          if (getArgumentRole(step, argument.getArgNumber()) == Role::Parameter)
-            return argument;
-    Value next = getHandedOn(*use);
-    if (!next || !seen.insert(op).second)
+          if (getArgumentRole(step, argument.getArgNumber()) ==
+              Role::Parameter) {
+            isUpdate = true;
+            if (!llvm::is_contained(found, argument))
+              found.push_back(argument);
+          }
+    Value next = isUpdate ? Value() : getHandedOn(*use);
+    if (!next || !seen.insert(next).second)
       continue;
     for (OpOperand &further : next.getUses())
       worklist.push_back(&further);
   }
-  return BlockArgument();
+  return found;
+}
+
+/// Whether nothing but the tail reads a sum, as it is or narrowed: then what
+/// adds it up can go.
+static bool isOnlySummed(const MicroBatch &micro, Value sum) {
+  func::FuncOp step = micro.step;
+  Region &body = step.getFunctionBody();
+  auto isTail = [&](Operation *user) {
+    return micro.isTail(body.findAncestorOpInRegion(*user));
+  };
+  return llvm::all_of(sum.getUsers(), [&](Operation *user) {
+    return isTail(user) || (isa<arith::TruncFOp>(user) &&
+                            llvm::all_of(user->getUsers(), isTail));
+  });
 }
 
 /// A sum of gradients comes apart where its parts are made for different uses
@@ -244,14 +264,20 @@ void StageGraph::findLeaves() {
     for (Value root : getOperandRoots(op))
       if (isa<BlockArgument>(root))
         users[root].push_back(i);
+  llvm::DenseMap<Value, unsigned> sumsOf;
+  for (const MicroBatchSum &sum : micro->sums)
+    ++sumsOf[sum.value];
   leaves.resize(micro->sums.size());
   for (auto [i, sum] : llvm::enumerate(micro->sums)) {
-    parameters.push_back(findParameter(micro->step, sum));
+    parameters.push_back(findParameters(micro->step, sum));
+    BlockArgument parameter = getParameter(i);
+    bool comesApart = parameter && sumsOf.lookup(sum.value) == 1 &&
+                      isOnlySummed(*micro, sum.value);
     SmallVector<Value> worklist{sum.value};
     while (!worklist.empty()) {
       Value value = worklist.pop_back_val();
       auto add = value.getDefiningOp<arith::AddFOp>();
-      bool isSum = add && parameters[i] && getPass(add) == StepPass::Backward &&
+      bool isSum = add && comesApart && getPass(add) == StepPass::Backward &&
                    (value == sum.value || value.hasOneUse());
       if (isSum) {
         worklist.push_back(add.getRhs());
@@ -266,7 +292,7 @@ void StageGraph::findLeaves() {
           leaf.position = std::min(leaf.position, positions.lookup(def));
       if (i == loss)
         leaf.position = positions.lookup(sum.value.getDefiningOp());
-      ArrayRef<int> uses = users[parameters[i]];
+      ArrayRef<int> uses = users[parameter];
       auto behind = llvm::upper_bound(uses, leaf.position);
       Operation *def = value.getDefiningOp();
       if (behind != uses.begin()) {

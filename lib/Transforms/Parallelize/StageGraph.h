@@ -70,9 +70,14 @@ public:
   llvm::ArrayRef<GradientLeaf> getLeaves(unsigned sum) const {
     return leaves[sum];
   }
-  /// By sum: the parameter that it is the gradient of; null if it is of none.
-  mlir::BlockArgument getParameter(unsigned sum) const {
+  /// By sum: the parameters whose updates take it; and the one that it is the
+  /// gradient of, null if it is of none or several.
+  llvm::ArrayRef<mlir::BlockArgument> getParameters(unsigned sum) const {
     return parameters[sum];
+  }
+  mlir::BlockArgument getParameter(unsigned sum) const {
+    return parameters[sum].size() == 1 ? parameters[sum].front()
+                                       : mlir::BlockArgument();
   }
   /// Whether other stages' gradients wait for what the op makes: it reaches
   /// those of two parameters, not of one alone.
@@ -100,7 +105,7 @@ private:
   llvm::DenseMap<mlir::Value, int> lastReader;
   llvm::DenseMap<mlir::Operation *, int> reached;
   std::vector<llvm::SmallVector<GradientLeaf, 1>> leaves;
-  std::vector<mlir::BlockArgument> parameters;
+  std::vector<llvm::SmallVector<mlir::BlockArgument, 1>> parameters;
   unsigned loss = 0;
 };
 

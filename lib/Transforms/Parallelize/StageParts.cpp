@@ -9,6 +9,7 @@
 #include "Parallelize/StageParts.h"
 #include "Parallelize/StageClone.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -40,27 +41,31 @@ LogicalResult StageParts::readStages() {
   return success();
 }
 
+/// Where a value of the sum is made: by the action that makes its last root.
+StageParts::Leaf StageParts::placeLeaf(unsigned sum, Value value) const {
+  Leaf leaf{sum, value, 0, false, true};
+  SetVector<Value> roots;
+  graph->getRoots(value, roots);
+  Operation *last = nullptr;
+  for (Value root : roots)
+    if (Operation *def = root.getDefiningOp())
+      if (!last || last->isBeforeInBlock(def))
+        last = def;
+  if (last) {
+    leaf.stage = getStage(last);
+    leaf.isForward = graph->getPass(last) == StepPass::Forward;
+    leaf.isInput = inputOps.contains(last);
+  }
+  return leaf;
+}
+
 /// Leaves that several stages make are added up behind the micro-batches; the
 /// ops that did so go.
 void StageParts::placeLeaves() {
   for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i) {
     std::vector<Leaf> found;
-    for (const GradientLeaf &leaf : graph->getLeaves(i)) {
-      SetVector<Value> roots;
-      graph->getRoots(leaf.value, roots);
-      Leaf placed{i, leaf.value, 0, false, true};
-      Operation *last = nullptr;
-      for (Value root : roots)
-        if (Operation *def = root.getDefiningOp())
-          if (!last || last->isBeforeInBlock(def))
-            last = def;
-      if (last) {
-        placed.stage = getStage(last);
-        placed.isForward = graph->getPass(last) == StepPass::Forward;
-        placed.isInput = inputOps.contains(last);
-      }
-      found.push_back(placed);
-    }
+    for (const GradientLeaf &leaf : graph->getLeaves(i))
+      found.push_back(placeLeaf(i, leaf.value));
     const MicroBatchSum &sum = graph->getMicroBatch().sums[i];
     bool isOne = llvm::all_of(found, [&](const Leaf &leaf) {
       return leaf.stage == found.front().stage &&
@@ -70,6 +75,9 @@ void StageParts::placeLeaves() {
     if (found.size() == 1 || !isOne) {
       llvm::append_range(leaves, found);
       if (found.size() > 1) { // the ops between the sum and its leaves
+        for (Operation *user : sum.value.getUsers())
+          if (graph->getPass(user) == StepPass::Backward)
+            split.insert(user); // narrows it for the tail
         SmallVector<Value> worklist{sum.value};
         while (!worklist.empty()) {
           Value value = worklist.pop_back_val();
@@ -83,9 +91,8 @@ void StageParts::placeLeaves() {
       }
       continue;
     }
-    Leaf whole = found.front();
-    whole.value = sum.value;
-    leaves.push_back(whole);
+    // What adds up gradients of inputs can be among those of weights.
+    leaves.push_back(placeLeaf(i, sum.value));
   }
 }
 
@@ -204,6 +211,7 @@ FailureOr<StageParts> StageParts::get(const StageGraph &graph, int stages) {
   parts.placeLeaves();
   if (failed(parts.findCrossings()) || failed(parts.placeStates()))
     return failure();
+  parts.findHolders();
   return parts;
 }
 
@@ -221,22 +229,31 @@ ArrayRef<int> StageParts::getReaders(BlockArgument argument) const {
   return found == readers.end() ? ArrayRef<int>() : found->second;
 }
 
-std::vector<int> StageParts::getHolders(BlockArgument argument) const {
+void StageParts::findHolders() {
   func::FuncOp step = graph->getMicroBatch().step;
-  std::vector<int> found(getReaders(argument));
-  StringRef name = mpcomm::getArgumentName(step, argument.getArgNumber());
-  for (BlockArgument other : step.getArguments()) {
+  llvm::StringMap<BlockArgument> named;
+  for (BlockArgument argument : step.getArguments())
+    named[mpcomm::getArgumentName(step, argument.getArgNumber())] = argument;
+  for (BlockArgument argument : step.getArguments()) {
+    llvm::append_range(holders[argument], getReaders(argument));
     auto source =
-        step.getArgAttrOfType<StringAttr>(other.getArgNumber(), kCopyOfAttr);
-    if (source && !name.empty() && source.getValue() == name)
-      llvm::append_range(found, getReaders(other));
+        step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kCopyOfAttr);
+    if (source && !source.empty())
+      if (BlockArgument original = named.lookup(source.getValue()))
+        llvm::append_range(holders[original], getReaders(argument));
   }
   for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i)
-    if (graph->getParameter(i) == argument)
-      llvm::append_range(found, getContributors(i));
-  llvm::sort(found);
-  found.erase(llvm::unique(found), found.end());
-  return found;
+    for (BlockArgument parameter : graph->getParameters(i))
+      llvm::append_range(holders[parameter], getContributors(i));
+  for (auto &[argument, stages] : holders) {
+    llvm::sort(stages);
+    stages.erase(llvm::unique(stages), stages.end());
+  }
+}
+
+ArrayRef<int> StageParts::getHolders(BlockArgument argument) const {
+  auto found = holders.find(argument);
+  return found == holders.end() ? ArrayRef<int>() : found->second;
 }
 
 //===----------------------------------------------------------------------===//

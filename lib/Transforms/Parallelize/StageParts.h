@@ -61,22 +61,9 @@ public:
   llvm::ArrayRef<int> getReaders(mlir::BlockArgument argument) const;
   /// The stages that have an argument: those that read it or a copy of it in
   /// other types, and those that make a gradient of it. Ascending.
-  std::vector<int> getHolders(mlir::BlockArgument argument) const;
+  llvm::ArrayRef<int> getHolders(mlir::BlockArgument argument) const;
 
 private:
-  StageParts(const StageGraph &graph, int stages)
-      : graph(&graph), stages(stages), ahead(stages), back(stages) {}
-  mlir::LogicalResult readStages();
-  mlir::LogicalResult findCrossings();
-  mlir::LogicalResult placeStates();
-  void splitBackward();
-  void placeLeaves();
-  bool isIn(mlir::Operation *op, int stage, PipelineActionKind kind) const;
-  void addBoundary(StagePart &part, int stage, PipelineActionKind kind);
-  void addSums(StagePart &part, int stage, PipelineActionKind kind);
-  mlir::func::FuncOp outline(const StagePart &part, int stage,
-                             PipelineActionKind kind);
-
   /// A leaf, as a sum of those of a sum that an action makes.
   struct Leaf {
     unsigned sum;
@@ -84,6 +71,21 @@ private:
     int stage;
     bool isForward, isInput;
   };
+
+  StageParts(const StageGraph &graph, int stages)
+      : graph(&graph), stages(stages), ahead(stages), back(stages) {}
+  mlir::LogicalResult readStages();
+  mlir::LogicalResult findCrossings();
+  mlir::LogicalResult placeStates();
+  void splitBackward();
+  Leaf placeLeaf(unsigned sum, mlir::Value value) const;
+  void placeLeaves();
+  void findHolders();
+  bool isIn(mlir::Operation *op, int stage, PipelineActionKind kind) const;
+  void addBoundary(StagePart &part, int stage, PipelineActionKind kind);
+  void addSums(StagePart &part, int stage, PipelineActionKind kind);
+  mlir::func::FuncOp outline(const StagePart &part, int stage,
+                             PipelineActionKind kind);
 
   const StageGraph *graph;
   int stages;
@@ -94,7 +96,7 @@ private:
   llvm::DenseSet<mlir::Operation *> split;
   std::vector<Leaf> leaves;
   std::vector<int> stateStage;
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> readers;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> readers, holders;
   std::map<std::pair<int, PipelineActionKind>, StagePart> parts;
 };
 

@@ -42,6 +42,8 @@ private:
   void markOps();
   Slice sliceOf(Value value) const;
   bool isResident(const Slice &slice) const;
+  bool hasAll(const Slice &slice) const;
+  LogicalResult checkStale(const llvm::DenseSet<unsigned> &own) const;
 
   StageParts &parts;
   const MicroBatch &micro;
@@ -49,6 +51,7 @@ private:
   int rank;
   TailPlan plan;
   llvm::DenseMap<Value, unsigned> sumOf, stateOf;
+  std::vector<Slice> slices;                             // by result
   llvm::DenseSet<Value> needed;                          // arguments
   std::vector<SmallVector<int>> residents, contributors; // by sum
 };
@@ -64,25 +67,33 @@ SmallVector<int> Planner::ranksOf(ArrayRef<int> stages) const {
   return ranks;
 }
 
+/// Whoever reads a state has to make it anew, and needs the sums for that.
 void Planner::findSums() {
-  const StageGraph &graph = parts.getGraph();
+  func::FuncOp step = micro.step;
+  std::vector<std::vector<int>> stages;
   for (auto [i, sum] : llvm::enumerate(micro.sums)) {
     for (OpOperand *use : sum.uses)
       sumOf[use->get()] = i;
-    std::vector<int> stages = parts.getContributors(i);
-    contributors.push_back(ranksOf(stages));
-    if (BlockArgument parameter = graph.getParameter(i))
-      llvm::append_range(stages, parts.getHolders(parameter));
-    residents.push_back(ranksOf(stages));
-    if (llvm::is_contained(contributors[i], rank))
-      plan.ownSums.push_back(i);
-    if (llvm::is_contained(residents[i], rank))
-      plan.sums.push_back(
-          {static_cast<unsigned>(i), contributors[i], residents[i]});
+    stages.push_back(parts.getContributors(i));
+    contributors.push_back(ranksOf(stages.back()));
   }
   for (auto [i, state] : llvm::enumerate(micro.states))
     stateOf[state.after] = i;
-  plan.lossRank = contributors[graph.getLoss()].front();
+  auto exit = step.getFunctionBody().front().getTerminator();
+  for (Value value : exit->getOperands())
+    slices.push_back(sliceOf(value));
+  for (BlockArgument argument : step.getArguments())
+    if (auto result = getDonation(step, argument.getArgNumber()))
+      for (unsigned sum : slices[*result].sums)
+        llvm::append_range(stages[sum], parts.getHolders(argument));
+  for (unsigned i = 0; i < micro.sums.size(); ++i) {
+    residents.push_back(ranksOf(stages[i]));
+    if (llvm::is_contained(contributors[i], rank))
+      plan.ownSums.push_back(i);
+    if (llvm::is_contained(residents[i], rank))
+      plan.sums.push_back({i, contributors[i], residents[i]});
+  }
+  plan.lossRank = contributors[parts.getGraph().getLoss()].front();
 }
 
 /// What the rank's own parts read.
@@ -101,38 +112,25 @@ void Planner::addParts() {
 /// Flags and norms of all gradients belong to nobody: they end the slice.
 Slice Planner::sliceOf(Value value) const {
   Slice slice;
-  SmallVector<Value> worklist{value};
-  llvm::DenseSet<Value> seen;
-  while (!worklist.empty()) {
-    Value next = worklist.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
+  SetVector<Value> visited;
+  visited.insert(value);
+  for (unsigned i = 0; i < visited.size(); ++i) {
+    Value next = visited[i];
+    Operation *def = next.getDefiningOp();
     if (auto sum = sumOf.find(next); sum != sumOf.end()) {
       slice.sums.insert(sum->second);
-      continue;
-    }
-    if (auto state = stateOf.find(next); state != stateOf.end()) {
+    } else if (auto state = stateOf.find(next); state != stateOf.end()) {
       slice.states.insert(state->second);
-      continue;
-    }
-    Operation *def = next.getDefiningOp();
-    if (!def) {
+    } else if (!def) {
       slice.arguments.insert(next);
-      continue;
-    }
-    if (isPerGradient(def)) {
+    } else if (isPerGradient(def)) {
       unsigned index = cast<OpResult>(next).getResultNumber();
       if (index < countHandedOn(def))
-        worklist.push_back(def->getOperand(index));
-      for (Value operand : def->getOperands().drop_front(countHandedOn(def)))
-        worklist.push_back(operand);
-      continue;
+        visited.insert(def->getOperand(index));
+      visited.insert_range(def->getOperands().drop_front(countHandedOn(def)));
+    } else {
+      forEachOperand(def, [&](OpOperand &use) { visited.insert(use.get()); });
     }
-    def->walk([&](Operation *nested) {
-      for (Value operand : nested->getOperands())
-        if (operand.getParentBlock() == def->getBlock())
-          worklist.push_back(operand);
-    });
   }
   return slice;
 }
@@ -147,18 +145,40 @@ bool Planner::isResident(const Slice &slice) const {
   return false;
 }
 
+/// Nobody has the gradients, or the state, of all stages.
+bool Planner::hasAll(const Slice &slice) const {
+  return llvm::all_of(slice.sums,
+                      [&](unsigned sum) {
+                        return llvm::is_contained(residents[sum], rank);
+                      }) &&
+         llvm::all_of(slice.states, [&](unsigned state) {
+           return schedule.rankOf(parts.getStateStage(state)) == rank;
+         });
+}
+
+/// What a rank reads of the state it has to make anew.
+LogicalResult Planner::checkStale(const llvm::DenseSet<unsigned> &own) const {
+  func::FuncOp step = micro.step;
+  for (BlockArgument argument : step.getArguments()) {
+    std::optional<int64_t> result = getDonation(step, argument.getArgNumber());
+    if (result && needed.contains(argument) && !own.contains(*result))
+      return step.emitOpError()
+             << "has rank " << rank << " of the pipeline read "
+             << describeArgument(step, argument.getArgNumber())
+             << ", which others make anew, expected the stages that read it to "
+                "make the gradients of its update";
+  }
+  return success();
+}
+
 /// A result of gradients or of the micro-batches' state is made where those
 /// are; one of neither where its argument is needed, or by the first rank.
 LogicalResult Planner::ownResults() {
   func::FuncOp step = micro.step;
-  auto exit = step.getFunctionBody().front().getTerminator();
-  std::vector<Slice> slices;
   llvm::DenseMap<Value, unsigned> uses; // of arguments, by results
-  for (Value value : exit->getOperands()) {
-    slices.push_back(sliceOf(value));
-    for (Value argument : slices.back().arguments)
+  for (const Slice &slice : slices)
+    for (Value argument : slice.arguments)
       ++uses[argument];
-  }
   llvm::DenseMap<int64_t, BlockArgument> donors;
   for (BlockArgument argument : step.getArguments())
     if (auto result = getDonation(step, argument.getArgNumber()))
@@ -183,8 +203,14 @@ LogicalResult Planner::ownResults() {
              << "gives " << describeResult(step, i)
              << ", expected a loss or state: nobody has the gradients of all "
                 "stages";
-    if (isResident(slices[i]))
-      take(i);
+    if (!isResident(slices[i]))
+      continue;
+    if (!hasAll(slices[i]))
+      return step.emitOpError()
+             << "makes " << describeResult(step, i)
+             << " of gradients or state of several stages, expected those of "
+                "one: only norms and flags are put together";
+    take(i);
   }
   for (bool changed = true; changed;) {
     changed = false;
@@ -201,6 +227,8 @@ LogicalResult Planner::ownResults() {
       }
     }
   }
+  if (failed(checkStale(own)))
+    return failure();
   for (unsigned i = 0; i < slices.size(); ++i)
     if (own.contains(i))
       plan.results.push_back(i);

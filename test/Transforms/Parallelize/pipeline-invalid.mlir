@@ -72,3 +72,32 @@ func.func @train_step(
   %m = mpcomm.sgd_update %v, %dv, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
   return %loss, %n, %n, %m : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// -----
+
+// The sum of all gradients is state that nobody can make.
+mpcomm.mesh @mesh <["dp" = 2]>
+// expected-error @below {{makes result #3 'sum' of gradients or state of several stages, expected those of one: only norms and flags are put together}}
+func.func @train_step(
+    %w0: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0", mpcomm.donated = 1 : i64},
+    %w1: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w1", mpcomm.donated = 2 : i64},
+    %s: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "sum", mpcomm.donated = 3 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w1"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "sum"}) {
+  %h = mpcomm.dot_general %x, %w0, contracting_dims = [1] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %y = mpcomm.dot_general %h, %w1, contracting_dims = [1] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %loss = mpcomm.reduce sum %y, dims = [0, 1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  %dw1 = mpcomm.dot_general %h, %y, contracting_dims = [0] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %dh = mpcomm.dot_general %y, %w1, contracting_dims = [1] x [1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %dw0 = mpcomm.dot_general %x, %dh, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %r0 = mpcomm.all_reduce(%dw0) on @mesh axes ["dp"] mean : tensor<4x4xf32>
+  %r1 = mpcomm.all_reduce(%dw1) on @mesh axes ["dp"] mean : tensor<4x4xf32>
+  %t = arith.addf %r0, %r1 : tensor<4x4xf32>
+  %n0 = mpcomm.sgd_update %w0, %r0, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  %n1 = mpcomm.sgd_update %w1, %r1, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %loss, %n0, %n1, %t : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
+}

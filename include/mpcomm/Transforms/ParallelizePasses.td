@@ -282,7 +282,8 @@ def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
     Guarantees: the same form. Later passes must not merge the copies with the
     originals: `mpcomm-schedule-pipeline` puts them into functions of their own.
 
-    Numerics: exact: the same ops on the same values.
+    Numerics: exact: the same ops on the same values. Kernels may round them
+    otherwise: a product and a sum in one kernel are rounded once.
 
     Example: with `policy=stage`
     ```mlir
@@ -330,8 +331,9 @@ def SchedulePipelinePass
     The mesh gets the axis, as its first.
 
     Gradients are added up over the micro-batches, divided as
-    `mpcomm-accumulate-gradients` does, and reduced and applied once. Of a
-    parameter that several ranks hold, each rank's gradients are exchanged and
+    `mpcomm-accumulate-gradients` does, and reduced and applied once. Each
+    reduction that does not span the pipeline starts behind the action that adds
+    the last of what it reduces. Of a parameter that several ranks hold, each rank's gradients are exchanged and
     added up in the order of ranks: copies stay alike. What all gradients have
     in common, that one is not finite, and their norm, is that of all stages.
     The loss is known to all ranks. `@evaluate` is cut along.
@@ -386,7 +388,7 @@ def SchedulePipelinePass
            "Mesh axis of the pipeline's ranks">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes of activations of a rank (auto); 0: no limit">,
+           "Most bytes of a rank, by which auto chooses; 0: no limit">,
     MPComm_ClusterOption,
     MPComm_ProfileOption
   ];

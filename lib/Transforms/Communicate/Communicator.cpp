@@ -13,6 +13,7 @@
 #include "Communicate/Communicator.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -57,4 +58,17 @@ Operation *mpcomm::getFirstUse(Operation *op) {
       first = here;
   }
   return first;
+}
+
+Operation *mpcomm::getLatePlace(Operation *op) {
+  llvm::SmallPtrSet<Operation *, 8> users;
+  for (Operation *user : op->getUsers())
+    users.insert(op->getBlock()->findAncestorOpInBlock(*user));
+  bool isCut = false;
+  for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
+    if (users.contains(next))
+      return isCut ? next : nullptr;
+    isCut |= isOrderingPoint(next);
+  }
+  return nullptr;
 }

@@ -189,6 +189,8 @@ void CompressCollectives::rewrite(AllReduceOp op, const WireFormat &wire,
 
   Value shares = reshapeTo(builder, loc, row, {ranks, blocks, block});
   Encoded received = exchange(builder, op, wire.encode(builder, loc, shares));
+  if (Operation *late = getLatePlace(op))
+    builder.setInsertionPoint(late);
   auto shareType = RankedTensorType::get({blocks, block}, builder.getF32Type());
   Value sum = ReduceOp::create(builder, loc, shareType, Reduction::Sum,
                                wire.decode(builder, loc, received),

@@ -266,6 +266,8 @@ void Decomposer::rewrite(const Candidate &candidate) {
       builder, loc, blockType, row, op.getMeshAttr(), inside,
       op.getReductionAttr(), builder.getI64IntegerAttr(0), TypeAttr(),
       op.getAccumulateAttr());
+  if (Operation *late = getLatePlace(op))
+    builder.setInsertionPoint(late);
   auto reduced = AllReduceOp::create(builder, loc, scattered, op.getMeshAttr(),
                                      across, op.getReductionAttr(), TypeAttr(),
                                      op.getAccumulateAttr());

@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parallelize/StageClone.h"
-#include "Parallelize/StageProgram.h"
+#include "Parallelize/StageTail.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -211,6 +211,7 @@ func::FuncOp Evaluation::build(int rank) {
     returned.push_back(value);
   }
   func::ReturnOp::create(builder, exit->getLoc(), returned);
+  fixOrder(*block, mesh);
   return function;
 }
 

@@ -80,7 +80,7 @@ private:
 
   void createFunction(const TailPlan &plan);
   void run(int index);
-  void call(const PipelineAction &action, int stage);
+  Operation *call(const PipelineAction &action, int stage);
   void post(int index);
   void receive(int index);
   void send(int index);
@@ -107,6 +107,7 @@ private:
   /// Futures of receives, by message; of sends under way, by channel.
   std::map<const PipelineMessage *, SmallVector<Value>> posted;
   std::map<int, std::deque<SmallVector<Value>>> underway;
+  SmallVector<ActionEnd> ends;
 };
 
 } // namespace
@@ -195,10 +196,11 @@ void ProgramBuilder::handOver(const PipelineAction &action, int stage) {
     to[value] = from.lookup(value);
 }
 
-void ProgramBuilder::call(const PipelineAction &action, int stage) {
+/// The call; null where the action has nothing to do.
+Operation *ProgramBuilder::call(const PipelineAction &action, int stage) {
   const StagePart &part = parts.getPart(stage, action.kind);
   if (!part.function)
-    return;
+    return nullptr;
   Values &values = liveOf(stage, action.microbatch);
   SmallVector<Value> operands;
   for (Value argument : part.captured)
@@ -225,6 +227,7 @@ void ProgramBuilder::call(const PipelineAction &action, int stage) {
     states[state] = call.getResult(next++);
   for (Value value : part.outgoing)
     values[value] = call.getResult(next++);
+  return call;
 }
 
 /// What the next action needs is received while this one runs.
@@ -236,8 +239,10 @@ void ProgramBuilder::run(int index) {
   post(index + 1);
   receive(index);
   handOver(action, stage);
-  call(action, stage);
+  Operation *made = call(action, stage);
   send(index);
+  if (made)
+    ends.push_back({made, &builder.getBlock()->back()});
 }
 
 void ProgramBuilder::createFunction(const TailPlan &plan) {
@@ -295,6 +300,8 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const TailPlan &plan) {
   if (failed(emitTail(builder, parts, plan, mesh, schedule, arguments, totals,
                       states)))
     return failure();
+  startReductions(function.getFunctionBody().front(), mesh, ends);
+  fixOrder(function.getFunctionBody().front(), mesh);
   // A rank that has done its part still hands out what it has made.
   builder.setInsertionPoint(function.getFunctionBody().front().getTerminator());
   for (auto &[channel, queue] : underway)

@@ -54,6 +54,23 @@ emitTail(mlir::OpBuilder &builder, const StageParts &parts,
          const llvm::DenseMap<unsigned, mlir::Value> &totals,
          const llvm::DenseMap<unsigned, mlir::Value> &states);
 
+/// The call of an action in a rank's program, and the last op of the action.
+struct ActionEnd {
+  mlir::Operation *call = nullptr, *last = nullptr;
+};
+
+/// Moves each reduction of the tail that does not span the pipeline to behind
+/// the action that makes the last of what it reduces, with the ops in between.
+/// `actions`: those of the program, in order. Time: linear, but for ops that
+/// several reductions need.
+void startReductions(mlir::Block &body, const PipelineMesh &mesh,
+                     llvm::ArrayRef<ActionEnd> actions);
+
+/// Puts collectives along the pipeline into asyncs that are awaited at once:
+/// what other passes do to the programs of its ranks, each on its own, then
+/// leaves them in the order that all ranks share.
+void fixOrder(mlir::Block &body, const PipelineMesh &mesh);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H

@@ -102,10 +102,9 @@ PartitionPipeline::constrainByName(const StageGraph &graph, StringRef rule,
   bool isUsed = false;
   for (auto [i, op] : llvm::enumerate(graph.getForward()))
     for (Value root : graph.getOperandRoots(op)) {
-      auto argument = dyn_cast<BlockArgument>(root);
-      if (!argument ||
-          getArgumentRole(step, argument.getArgNumber()) != Role::Parameter ||
-          !glob->match(mpcomm::getArgumentName(step, argument.getArgNumber())))
+      BlockArgument parameter = graph.getReadParameter(root);
+      if (!parameter ||
+          !glob->match(mpcomm::getArgumentName(step, parameter.getArgNumber())))
         continue;
       isUsed = true;
       problem.ops[i].stage = stage;
@@ -168,17 +167,11 @@ void PartitionPipeline::setLink(func::FuncOp step, const CostModel &model,
 
 /// Whether each forward op reads a parameter.
 static std::vector<bool> readsParameters(const StageGraph &graph) {
-  func::FuncOp step = graph.getMicroBatch().step;
   std::vector<bool> reads;
-  for (Operation *op : graph.getForward()) {
-    bool has = false;
-    for (Value root : graph.getOperandRoots(op)) {
-      auto argument = dyn_cast<BlockArgument>(root);
-      has |= argument &&
-             getArgumentRole(step, argument.getArgNumber()) == Role::Parameter;
-    }
-    reads.push_back(has);
-  }
+  for (Operation *op : graph.getForward())
+    reads.push_back(llvm::any_of(graph.getOperandRoots(op), [&](Value root) {
+      return graph.getReadParameter(root);
+    }));
   return reads;
 }
 

@@ -9,6 +9,7 @@
 #include "Parallelize/StageGraph.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -64,6 +65,21 @@ Value mpcomm::getHandedOn(OpOperand &use) {
 //===----------------------------------------------------------------------===//
 // Which pass
 //===----------------------------------------------------------------------===//
+
+void StageGraph::findCopies() {
+  func::FuncOp step = micro->step;
+  llvm::StringMap<BlockArgument> named;
+  for (BlockArgument argument : step.getArguments())
+    if (getArgumentRole(step, argument.getArgNumber()) == Role::Parameter) {
+      named[mpcomm::getArgumentName(step, argument.getArgNumber())] = argument;
+      read[argument] = argument;
+    }
+  for (BlockArgument argument : step.getArguments())
+    if (auto source = step.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                        kCopyOfAttr))
+      if (BlockArgument parameter = named.lookup(source.getValue()))
+        read[argument] = parameter;
+}
 
 LogicalResult StageGraph::findLoss() {
   func::FuncOp step = micro->step;
@@ -185,11 +201,7 @@ void StageGraph::number() {
     for (Value result : op->getResults())
       lastReader[result] = i;
     for (Value root : getOperandRoots(op)) {
-      auto argument = dyn_cast<BlockArgument>(root);
-      bool isParameter =
-          argument && getArgumentRole(micro->step, argument.getArgNumber()) ==
-                          Role::Parameter;
-      if (!argument || isParameter)
+      if (!isa<BlockArgument>(root) || getReadParameter(root))
         lastReader[root] = i;
     }
   }
@@ -262,8 +274,8 @@ void StageGraph::findLeaves() {
   llvm::DenseMap<Value, SmallVector<int>> users; // of parameters, ascending
   for (auto [i, op] : llvm::enumerate(forward))
     for (Value root : getOperandRoots(op))
-      if (isa<BlockArgument>(root))
-        users[root].push_back(i);
+      if (BlockArgument parameter = getReadParameter(root))
+        users[parameter].push_back(i);
   llvm::DenseMap<Value, unsigned> sumsOf;
   for (const MicroBatchSum &sum : micro->sums)
     ++sumsOf[sum.value];
@@ -327,6 +339,7 @@ void StageGraph::findReached() {
 
 FailureOr<StageGraph> StageGraph::get(const MicroBatch &micro) {
   StageGraph graph(micro);
+  graph.findCopies();
   if (failed(graph.findLoss()))
     return failure();
   graph.classify();

@@ -64,6 +64,12 @@ public:
   /// The roots of all operands of `op`, those of its regions with them.
   llvm::SetVector<mlir::Value> getOperandRoots(mlir::Operation *op) const;
 
+  /// The parameter that a root is, or is a copy of in another type; null if it
+  /// is neither.
+  mlir::BlockArgument getReadParameter(mlir::Value root) const {
+    return read.lookup(root);
+  }
+
   /// The index of the loss among the micro-batch's sums.
   unsigned getLoss() const { return loss; }
   /// By sum: its value, or the leaves that it adds up.
@@ -87,6 +93,7 @@ public:
 
 private:
   explicit StageGraph(const MicroBatch &micro) : micro(&micro) {}
+  void findCopies();
   mlir::LogicalResult findLoss();
   void classify();
   void number();
@@ -104,6 +111,7 @@ private:
   /// it.
   llvm::DenseMap<mlir::Value, int> lastReader;
   llvm::DenseMap<mlir::Operation *, int> reached;
+  llvm::DenseMap<mlir::Value, mlir::BlockArgument> read;
   std::vector<llvm::SmallVector<GradientLeaf, 1>> leaves;
   std::vector<llvm::SmallVector<mlir::BlockArgument, 1>> parameters;
   unsigned loss = 0;

@@ -9,7 +9,6 @@
 #include "Parallelize/StageParts.h"
 #include "Parallelize/StageClone.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
-#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -231,16 +230,11 @@ ArrayRef<int> StageParts::getReaders(BlockArgument argument) const {
 
 void StageParts::findHolders() {
   func::FuncOp step = graph->getMicroBatch().step;
-  llvm::StringMap<BlockArgument> named;
-  for (BlockArgument argument : step.getArguments())
-    named[mpcomm::getArgumentName(step, argument.getArgNumber())] = argument;
   for (BlockArgument argument : step.getArguments()) {
     llvm::append_range(holders[argument], getReaders(argument));
-    auto source =
-        step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kCopyOfAttr);
-    if (source && !source.empty())
-      if (BlockArgument original = named.lookup(source.getValue()))
-        llvm::append_range(holders[original], getReaders(argument));
+    BlockArgument parameter = graph->getReadParameter(argument);
+    if (parameter && parameter != argument)
+      llvm::append_range(holders[parameter], getReaders(argument));
   }
   for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i)
     for (BlockArgument parameter : graph->getParameters(i))

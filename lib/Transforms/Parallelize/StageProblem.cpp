@@ -138,18 +138,24 @@ void ProblemBuilder::addParameters() {
   for (auto [i, sum] : llvm::enumerate(graph.getMicroBatch().sums))
     if (BlockArgument parameter = graph.getParameter(i))
       sums[parameter] += mpcomm::detail::countBytes(sum.getTotalType());
+  // A copy is where its parameter is.
+  llvm::MapVector<BlockArgument, StagePartitionProblem::Parameter> parameters;
   for (BlockArgument argument : function.getArguments()) {
-    auto found = readers.find(argument);
-    if (getArgumentRole(function, argument.getArgNumber()) != Role::Parameter ||
-        found == readers.end())
+    BlockArgument original = graph.getReadParameter(argument);
+    if (!original)
       continue;
-    StagePartitionProblem::Parameter parameter;
-    parameter.bytes = mpcomm::detail::countBytes(argument.getType()) +
-                      state.lookup(argument) + sums.lookup(argument);
-    parameter.users = found->second.consumers;
+    StagePartitionProblem::Parameter &parameter = parameters[original];
+    parameter.bytes += mpcomm::detail::countBytes(argument.getType()) +
+                       state.lookup(argument) + sums.lookup(argument);
+    auto found = readers.find(argument);
+    if (found == readers.end())
+      continue;
+    llvm::append_range(parameter.users, found->second.consumers);
     llvm::append_range(parameter.users, found->second.keepers);
-    problem.parameters.push_back(std::move(parameter));
   }
+  for (auto &[argument, parameter] : parameters)
+    if (!parameter.users.empty())
+      problem.parameters.push_back(std::move(parameter));
 }
 
 StagePartitionProblem ProblemBuilder::build(int stages) {

@@ -99,6 +99,8 @@ struct PipelineMessage {
   int channel = 0;
 };
 
+struct PipelineCosts;
+
 struct PipelineSchedule {
   /// p: ranks of the pipeline.
   int stages = 1;
@@ -152,6 +154,10 @@ struct PipelineSchedule {
   /// finds all buffers under way waits for the first. Of a schedule that
   /// verifies. Time: O(actions log actions).
   int messageBuffers() const;
+  /// The least number of them with which the step is no longer than with as
+  /// many as there are messages. Of a schedule that verifies, with costs that
+  /// check. Time: O(actions log actions).
+  int fastBuffers(const PipelineCosts &costs) const;
   /// By rank, the most that it holds at a time, `fixed` with it. A property of
   /// each rank's order alone. Time: O(actions).
   std::vector<int64_t> peaks(const PipelineMemory &memory = {}) const;

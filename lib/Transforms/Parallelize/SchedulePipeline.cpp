@@ -60,7 +60,8 @@ private:
   FailureOr<PipelineCandidate> measure(StageParts &parts,
                                        const PipelineSchedule &shape);
   void explain(func::FuncOp step, StageParts &parts,
-               const PipelineSchedule &schedule);
+               const PipelineSchedule &schedule, const PipelineCandidate &costs,
+               int buffers);
   ProgramOp addProgram(StringRef name, ArrayRef<func::FuncOp> functions,
                        const PipelineMesh &mesh, func::FuncOp replaced);
 };
@@ -268,20 +269,15 @@ FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
 }
 
 void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
-                               const PipelineSchedule &chosen) {
+                               const PipelineSchedule &chosen,
+                               const PipelineCandidate &costs, int buffers) {
   int64_t sent = 0;
   for (int edge = 0; edge + 1 < parts.getNumStages(); ++edge)
     for (bool isBackward : {false, true})
       for (Value value : parts.getCrossing(edge, isBackward))
         if (!chosen.isLocal(edge))
           sent += mpcomm::detail::countBytes(value.getType());
-  FailureOr<PipelineCandidate> costs = measure(parts, chosen);
-  double bubble = 0, seconds = 0;
-  if (succeeded(costs)) {
-    PipelineTiming timing = timePipeline(chosen, costs->costs, costs->memory);
-    bubble = timing.bubbleShare;
-    seconds = timing.seconds;
-  }
+  PipelineTiming timing = timePipeline(chosen, costs.costs, costs.memory);
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("Pipelined")
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
@@ -289,10 +285,12 @@ void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
       << remark::metric("stages", parts.getNumStages())
       << remark::metric("microBatches", chosen.microbatches)
       << remark::metric("channels", chosen.channels())
-      << remark::metric("buffers", chosen.messageBuffers())
+      << remark::metric("buffers", buffers)
       << remark::metric("sentBytes", sent * chosen.microbatches)
-      << remark::metric("us", llvm::formatv("{0:F1}", seconds * 1e6).str())
-      << remark::metric("bubble", llvm::formatv("{0:F3}", bubble).str());
+      << remark::metric("us",
+                        llvm::formatv("{0:F1}", timing.seconds * 1e6).str())
+      << remark::metric("bubble",
+                        llvm::formatv("{0:F3}", timing.bubbleShare).str());
 }
 
 ProgramOp SchedulePipeline::addProgram(StringRef name,
@@ -349,11 +347,16 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
   FailureOr<MeshOp> meshOp = extendMesh(ranks);
   if (failed(meshOp))
     return failure();
-  explain(step, *parts, chosen);
+  FailureOr<PipelineCandidate> costs = measure(*parts, chosen);
+  if (failed(costs))
+    return failure();
+  // Two, so that a rank can make the next message while one travels.
+  int buffers = std::max(2, chosen.fastBuffers(costs->costs));
+  explain(step, *parts, chosen, *costs, buffers);
   Builder builder(&getContext());
   PipelineMesh pipeline{FlatSymbolRefAttr::get(*meshOp),
                         builder.getStrArrayAttr({StringRef(axis)})};
-  auto programs = buildStagePrograms(*parts, chosen, pipeline);
+  auto programs = buildStagePrograms(*parts, chosen, buffers, pipeline);
   if (failed(programs))
     return failure();
   auto evaluate = module.lookupSymbol<func::FuncOp>(kEvaluate);

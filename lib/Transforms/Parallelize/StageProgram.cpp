@@ -313,9 +313,8 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const TailPlan &plan) {
 
 FailureOr<SmallVector<func::FuncOp>>
 mpcomm::buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,
-                           const PipelineMesh &mesh) {
+                           int buffers, const PipelineMesh &mesh) {
   std::vector<PipelineMessage> messages = schedule.messages();
-  int buffers = std::max(2, schedule.messageBuffers());
   // All parts first: what they take says which arguments a rank needs.
   for (int rank = 0; rank < schedule.stages; ++rank)
     for (const PipelineAction &action : schedule.ranks[rank])

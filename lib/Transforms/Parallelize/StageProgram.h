@@ -27,12 +27,13 @@ struct PipelineMesh {
 };
 
 /// Makes the programs of all ranks of `schedule`, which verifies, in front of
-/// the step, in the order of ranks. Fails, with an error, where what follows
-/// the micro-batches cannot be told apart by ranks. Time: linear in actions,
-/// and for each rank in the step.
+/// the step, in the order of ranks. On a channel a rank has at most `buffers`
+/// messages under way. Fails, with an error, where what follows the
+/// micro-batches cannot be told apart by ranks. Time: linear in actions, and
+/// for each rank in the step.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,
-                   const PipelineMesh &mesh);
+                   int buffers, const PipelineMesh &mesh);
 
 /// The same for `@evaluate`, in one pass over the stages: an op goes to the
 /// first stage that has its parameters and follows what it reads.

@@ -8,12 +8,15 @@
 //
 // The sends and recvs that a schedule implies, as ranks would run them, go
 // through the proof of communication, without any buffering: so the channels of
-// a schedule are enough of them, and the right ones.
+// a schedule are enough of them, and the right ones. Through the simulator,
+// they take as long as the schedule with as many buffers as it asks for, no
+// fewer.
 //
 //===----------------------------------------------------------------------===//
 
 #include "PipelineRandom.h"
 #include "mpcomm/Scheduling/CommunicationProof.h"
+#include "mpcomm/Scheduling/Simulator.h"
 #include <algorithm>
 #include <cstdio>
 #include <gtest/gtest.h>
@@ -166,4 +169,131 @@ TEST(PipelinePrograms, ParityOfEdgesHangsInAV) {
     EXPECT_EQ(prove(schedule, 1, true), "deadlock");
     EXPECT_EQ(prove(schedule, 4 * p, true), "deadlock");
   }
+}
+
+/// The same programs in time; a message travels from when both its send and its
+/// recv have started. Negative where they hang.
+static double simulatePrograms(const PipelineSchedule &schedule,
+                               const PipelineCosts &costs, int buffers) {
+  SimProblem problem;
+  problem.classes.resize(schedule.stages);
+  std::map<std::pair<int, int>, int> communicators; // by sender and channel
+  std::vector<std::map<int, PipelineMessage>> sends(schedule.stages), recvs;
+  recvs = sends;
+  for (const PipelineMessage &message : schedule.messages()) {
+    sends[message.sender][message.made] = message;
+    recvs[message.receiver][message.needed] = message;
+    std::pair<int, int> key = {message.sender, message.channel};
+    if (communicators.try_emplace(key, communicators.size()).second)
+      problem.communicators.push_back({{message.sender, message.receiver}});
+  }
+  for (int rank = 0; rank < schedule.stages; ++rank) {
+    SimProgram &program = problem.classes[rank];
+    auto add = [&](SimInstruction::Kind kind, double seconds, int collective) {
+      program.instructions.push_back({kind, seconds, collective});
+    };
+    auto start = [&](const PipelineMessage &message) {
+      SimCollective made;
+      made.communicator = communicators.at({message.sender, message.channel});
+      made.transfer = costs.transfer(message.edge, message.backward);
+      add(SimInstruction::Start, 0, int(program.collectives.size()));
+      program.collectives.push_back(made);
+      return int(program.collectives.size()) - 1;
+    };
+    std::map<int, int> posted;
+    std::map<int, std::vector<int>> onward;
+    auto post = [&](int position) {
+      if (auto at = recvs[rank].find(position); at != recvs[rank].end())
+        posted[position] = start(at->second);
+    };
+    post(0);
+    for (int i = 0; i < int(schedule.ranks[rank].size()); ++i) {
+      const PipelineAction &action = schedule.ranks[rank][i];
+      post(i + 1);
+      if (posted.count(i))
+        add(SimInstruction::Await, 0, posted[i]);
+      add(SimInstruction::Compute,
+          costs.seconds(action.kind, schedule.stageOf(rank, action.chunk)), -1);
+      auto at = sends[rank].find(i);
+      if (at == sends[rank].end())
+        continue;
+      std::vector<int> &before = onward[at->second.channel];
+      if (int(before.size()) >= buffers)
+        add(SimInstruction::Await, 0, before[before.size() - buffers]);
+      before.push_back(start(at->second));
+    }
+    add(SimInstruction::Compute, costs.afterOf(rank), -1);
+  }
+  EXPECT_EQ(problem.check(), "");
+  return simulateSeconds(problem);
+}
+
+/// As fast as with a buffer for each message, and not with one less. The sums
+/// are of whole numbers, and exact.
+static void compareTimes(const PipelineSchedule &schedule,
+                         const PipelineCosts &costs, int buffers) {
+  int all = schedule.microbatches * schedule.virtualStages();
+  double least = simulatePrograms(schedule, costs, all);
+  ASSERT_GT(least, 0);
+  ASSERT_EQ(simulatePrograms(schedule, costs, buffers), least);
+  if (buffers > 1) {
+    double seconds = simulatePrograms(schedule, costs, buffers - 1);
+    ASSERT_TRUE(seconds < 0 || seconds > least) << seconds;
+  }
+}
+
+/// Where messages take no time, the programs take what the schedule does: the
+/// literature's bubble. Interleaved, in groups of more than p, needs more
+/// buffers for that than not to hang.
+TEST(PipelinePrograms, LiteratureIsAsFastAsItsFormula) {
+  for (PipelineKind kind :
+       {PipelineKind::GPipe, PipelineKind::OneFOneB, PipelineKind::Interleaved,
+        PipelineKind::ZBH1, PipelineKind::ZBV}) {
+    int most = 0, count = 0;
+    bool two = kind == PipelineKind::Interleaved || kind == PipelineKind::ZBV;
+    for (int p = 2; p <= 8; ++p)
+      for (int m = p; m <= 4 * p; ++m, ++count) {
+        SCOPED_TRACE(std::string(pipelineKindName(kind)) +
+                     " p=" + std::to_string(p) + " m=" + std::to_string(m));
+        PipelineSchedule schedule =
+            makePipelineSchedule(kind, p, m, two ? 2 : 1).schedule;
+        PipelineCosts costs;
+        costs.stages.assign(schedule.virtualStages(), {1, 1, 1});
+        int buffers = schedule.fastBuffers(costs);
+        compareTimes(schedule, costs, buffers);
+        if (HasFatalFailure())
+          return;
+        ASSERT_EQ(simulatePrograms(schedule, costs, buffers),
+                  timePipeline(schedule, costs).seconds);
+        most = std::max(most, buffers);
+      }
+    std::printf("%s: %d schedules, at most %d buffers\n",
+                pipelineKindName(kind), count, most);
+    EXPECT_EQ(most, kind == PipelineKind::Interleaved ? 6 : 1);
+  }
+}
+
+TEST(PipelinePrograms, FastBuffersOfUnequalStages) {
+  int most = 0;
+  for (int seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineRandom random(seed);
+    PipelineProblem problem;
+    problem.stages = 2 + random.upTo(3);
+    problem.candidates = {random.candidate(
+        problem.stages, 1 + random.upTo(7), 1 + random.upTo(1),
+        random.oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop)};
+    PipelineOptions options;
+    options.stepLimit = 1 << 8;
+    options.improveLimit = 1 << 12;
+    PipelineSchedule schedule =
+        choosePipelineSchedule(problem, options).schedule;
+    const PipelineCosts &costs = problem.candidates[0].costs;
+    int buffers = schedule.fastBuffers(costs);
+    compareTimes(schedule, costs, buffers);
+    if (HasFatalFailure())
+      return;
+    most = std::max(most, buffers);
+  }
+  std::printf("at most %d buffers\n", most);
 }

@@ -98,3 +98,45 @@ func.func @train_step(
   return %loss, %n0, %n1, %k1 : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<i64>
 }
 }
+
+// -----
+
+// The scale of a tensor that two stages read follows from the greatest element
+// that one of them sees: both make it anew.
+// CHECK-LABEL: func.func @train_step.rank0(
+// CHECK: mpcomm.send({{.*}} {mpcomm.tag = "tied{{[0-9]}}.0"}
+// CHECK: update_fp8_scale
+// CHECK-LABEL: func.func @train_step.rank1(
+// CHECK: mpcomm.recv {{.*}} {mpcomm.tag = "tied{{[0-9]}}.0"}
+// CHECK: update_fp8_scale
+
+module {
+func.func @train_step(
+    %w0: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0", mpcomm.donated = 1 : i64},
+    %w1: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w1", mpcomm.donated = 2 : i64},
+    %s: tensor<f32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "scale", mpcomm.donated = 3 : i64},
+    %k: tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "history", mpcomm.donated = 4 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w1"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "scale"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "history"}) {
+  %b = mpcomm.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<8x4xf32>
+  %h = mpcomm.dot_general %x, %w0, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %m = math.absf %h : tensor<8x4xf32>
+  %amax = mpcomm.reduce max %m, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<f32>
+  %hs = arith.mulf %h, %b : tensor<8x4xf32>
+  %y = mpcomm.dot_general %hs, %w1, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %ys = arith.divf %y, %b : tensor<8x4xf32>
+  %loss = mpcomm.reduce sum %ys, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<f32>
+  %dw1 = mpcomm.dot_general %hs, %ys, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %dh = mpcomm.dot_general %ys, %w1, contracting_dims = [1] x [1] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %dw0 = mpcomm.dot_general %x, %dh, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %n0 = mpcomm.sgd_update %w0, %dw0, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  %n1 = mpcomm.sgd_update %w1, %dw1, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  %k1, %s1 = mpcomm.update_fp8_scale %k, %s, %amax, format = f8E4M3FN, margin = 0 : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  return %loss, %n0, %n1, %s1, %k1 : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>, tensor<4xf32>
+}
+}

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <string_view>
 
 using namespace mpcomm::run;
 
@@ -208,6 +209,22 @@ mpcomm::run::mergeTimelines(const std::vector<std::string> &timelines) {
 // Profile
 //===----------------------------------------------------------------------===//
 
+/// The op that a call of the runtime's is; empty for a kernel that the compiler
+/// has made of several.
+static std::string opOf(const TraceEvent &event) {
+  static const std::set<std::string_view> windows = {
+      "convolution",   "convolution_input_grad",
+      "max_pool",      "convolution_filter_grad",
+      "max_pool_grad", "avg_pool",
+      "avg_pool_grad"};
+  if (event.collective)
+    return std::string("mpcomm.") +
+           mprt::nameOf(mprt_collective_kind(event.collective->kind));
+  if (windows.count(event.name))
+    return std::string("mpcomm.") + event.name;
+  return isA(event, "gemm") ? "mpcomm.dot_general" : "";
+}
+
 std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
                                        const std::vector<TraceEvent> &events,
                                        const StepsOrigin &origin) {
@@ -229,16 +246,11 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
       if (event.beginNanoseconds < steps[s].begin ||
           event.endNanoseconds > steps[s].end || !*event.location)
         continue;
-      std::string op;
-      if (event.collective)
-        op = std::string("mpcomm.") +
-             mprt::nameOf(mprt_collective_kind(event.collective->kind));
-      else if (isA(event, "gemm"))
-        op = "mpcomm.dot_general";
-      else if (!isA(event, "kernel"))
+      bool isWork =
+          event.collective || isA(event, "gemm") || isA(event, "kernel");
+      if (!isWork || isA(event, "wait"))
         continue;
-      if (isA(event, "wait"))
-        continue;
+      std::string op = opOf(event);
       auto [place, isNew] =
           known.try_emplace({op, event.location}, calls.size());
       if (isNew)

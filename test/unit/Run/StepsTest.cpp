@@ -61,6 +61,25 @@ TEST(Steps, ProfileIsTheMedianOfSums) {
   EXPECT_EQ(text.find("wait"), std::string::npos);
 }
 
+/// Convolutions are products to a trace, and ops of their own to the compiler;
+/// pools are kernels.
+TEST(Steps, ProfileNamesConvolutions) {
+  std::vector<TraceEvent> events = {event("gemm", 0, 4), event("gemm", 4, 9),
+                                    event("kernel", 9, 11)};
+  events[0].name = "convolution_filter_grad";
+  events[1].name = "product";
+  events[2].name = "max_pool";
+  std::string text = renderProfile({{0, 20}}, events, {"p", "shm", 2});
+  auto has = [&](const std::string &op, const std::string &seconds) {
+    size_t at = text.find("\"op\": \"mpcomm." + op + "\"");
+    return at != std::string::npos && text.find("\"seconds\": " + seconds, at) <
+                                          text.find("\"op\"", at + 1);
+  };
+  EXPECT_TRUE(has("convolution_filter_grad", "4e-09")) << text;
+  EXPECT_TRUE(has("dot_general", "5e-09")) << text;
+  EXPECT_TRUE(has("max_pool", "2e-09")) << text;
+}
+
 /// A kernel that is called for each of four micro-batches, and a message.
 TEST(Steps, ProfileIsOfOneMicroBatch) {
   std::vector<TraceEvent> events;

@@ -16,6 +16,7 @@
 #include "mpcomm/Analysis/CostModel.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mpcomm/Analysis/ClusterAttr.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -172,4 +173,19 @@ double CostModel::getSeconds(Operation *op) const {
     if (std::optional<APInt> trips = loop.getStaticTripCount())
       seconds *= trips->roundToDouble(/*isSigned=*/false);
   return seconds;
+}
+
+FailureOr<CostModel> mpcomm::getCostModel(ModuleOp module, StringRef cluster,
+                                          StringRef profileFile) {
+  FailureOr<Cluster> found = findCluster(module, cluster);
+  if (failed(found))
+    return failure();
+  std::optional<Profile> profile;
+  if (!profileFile.empty()) {
+    llvm::Expected<Profile> loaded = loadProfile(profileFile);
+    if (!loaded)
+      return emitError(module.getLoc()) << llvm::toString(loaded.takeError());
+    profile = std::move(*loaded);
+  }
+  return CostModel(std::move(*found), std::move(profile));
 }

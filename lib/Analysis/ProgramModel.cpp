@@ -184,12 +184,7 @@ ProgramModel::getMeeting(size_t index, CollectiveOpInterface op) {
 
 SimProblem ProgramModel::buildSimProblem(const CostModel &model) const {
   const Cluster &cluster = model.getCluster();
-  SimProblem problem;
-  problem.computeRateUnderComm = cluster.computeRateUnderComm;
-  problem.commRateUnderCompute = cluster.commRateUnderCompute;
-  for (int direction = 0; direction < 2; ++direction)
-    for (const LinkLevel &link : cluster.links)
-      problem.links.push_back({link.contends});
+  SimProblem problem = makeSimProblem(cluster, /*duplex=*/true);
   for (const std::vector<int> &members : communicators) {
     SimCommunicator &made = problem.communicators.emplace_back();
     made.classes = members;

@@ -103,13 +103,18 @@ SimProgram StepModel::buildSimProgram() const {
   return program;
 }
 
-SimProblem StepModel::buildSimProblem(const CostModel &model) const {
-  const Cluster &cluster = model.getCluster();
+SimProblem mpcomm::makeSimProblem(const Cluster &cluster, bool duplex) {
   SimProblem problem;
   problem.computeRateUnderComm = cluster.computeRateUnderComm;
   problem.commRateUnderCompute = cluster.commRateUnderCompute;
-  for (const LinkLevel &link : cluster.links)
-    problem.links.push_back({link.contends});
+  for (int direction = 0; direction < (duplex ? 2 : 1); ++direction)
+    for (const LinkLevel &link : cluster.links)
+      problem.links.push_back({link.contends});
+  return problem;
+}
+
+SimProblem StepModel::buildSimProblem(const CostModel &model) const {
+  SimProblem problem = makeSimProblem(model.getCluster(), /*duplex=*/false);
   for (size_t i = 0; i < communicators.size(); ++i)
     problem.communicators.push_back({{0}});
   problem.classes.push_back(buildSimProgram());

@@ -12,7 +12,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Pipelines/Layout.h"
-#include "mpcomm/Analysis/ClusterAttr.h"
 #include "mpcomm/Analysis/ProgramModel.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator.h"
@@ -105,22 +104,15 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
   buildGraphPipeline(passes, options, *dataRanks);
   if (failed(passes.run(*module)))
     return fail("cannot be compiled");
-  FailureOr<Cluster> cluster = findCluster(*module, options.cluster);
-  if (failed(cluster))
+  FailureOr<CostModel> costs =
+      getCostModel(*module, options.cluster, options.profileFile);
+  if (failed(costs))
     return fail("has no cluster");
-  std::optional<Profile> profile;
-  if (!options.profileFile.empty()) {
-    llvm::Expected<Profile> loaded = loadProfile(options.profileFile);
-    if (!loaded)
-      return fail(llvm::toString(loaded.takeError()));
-    profile = std::move(*loaded);
-  }
-  CostModel costs(*cluster, std::move(profile));
   FailureOr<ProgramModel> program =
-      ProgramModel::get(module->lookupSymbol(kTrainStep), costs);
+      ProgramModel::get(module->lookupSymbol(kTrainStep), *costs);
   if (failed(program))
     return fail("cannot be simulated");
-  SimResult result = simulate(program->buildSimProblem(costs));
+  SimResult result = simulate(program->buildSimProblem(*costs));
   if (!result.error.empty())
     return fail(result.error);
   layout.seconds = result.seconds;
@@ -132,7 +124,7 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
     layout.sentBytes = std::max(
         layout.sentBytes, static_cast<int64_t>(countSent(program->getStep(c))));
   }
-  int64_t limit = cluster->device.memoryBytes;
+  int64_t limit = costs->getCluster().device.memoryBytes;
   if (options.memoryBytes > 0)
     limit = std::min<int64_t>(limit, options.memoryBytes);
   if (layout.peakBytes > limit)

@@ -22,7 +22,6 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "mpcomm/Analysis/ClusterAttr.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/InitAllDialects.h"
 #include "mpcomm/InitAllPasses.h"
@@ -268,21 +267,14 @@ static int run(const Options &options, ModuleOp module) {
   if (options.ranks > 0 && failed(resizeMesh(module, options.ranks)))
     return 1;
   Operation *step = findStep(module, options.function);
-  FailureOr<Cluster> cluster = findCluster(module, options.cluster);
-  if (!step || failed(cluster))
+  FailureOr<CostModel> costs =
+      getCostModel(module, options.cluster, options.profile);
+  if (!step || failed(costs))
     return 1;
-  std::optional<Profile> profile;
-  if (!options.profile.empty()) {
-    llvm::Expected<Profile> loaded = loadProfile(options.profile);
-    if (!loaded)
-      return fail(llvm::toString(loaded.takeError()));
-    profile = std::move(*loaded);
-  }
-  CostModel costs(*cluster, std::move(profile));
-  FailureOr<ProgramModel> model = ProgramModel::get(step, costs);
+  FailureOr<ProgramModel> model = ProgramModel::get(step, *costs);
   if (failed(model))
     return 1;
-  SimProblem problem = model->buildSimProblem(costs);
+  SimProblem problem = model->buildSimProblem(*costs);
   if (std::string error = problem.check(); !error.empty())
     return fail(error);
   SimResult result = simulate(problem);
@@ -292,7 +284,7 @@ static int run(const Options &options, ModuleOp module) {
   timeline.name = options.name;
   if (timeline.name.empty())
     timeline.name = llvm::sys::path::stem(options.input).str();
-  timeline.cluster = cluster->name;
+  timeline.cluster = costs->getCluster().name;
   timeline.ranks = countRanks(module);
   printTable(timeline, llvm::outs());
   if (const auto &coverage = model->getStep(0).getProfileCoverage();
@@ -303,8 +295,8 @@ static int run(const Options &options, ModuleOp module) {
       return fail(
           "--backend=simgrid: expected one program for all ranks, got " +
           llvm::Twine(model->getClasses().size()));
-    if (compareWithSimGrid(options, model->getStep(0), *cluster, problem,
-                           timeline.ranks))
+    if (compareWithSimGrid(options, model->getStep(0), costs->getCluster(),
+                           problem, timeline.ranks))
       return 1;
   }
   return options.json.empty() ? 0 : writeJson(timeline, options.json);

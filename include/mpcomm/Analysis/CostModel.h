@@ -132,6 +132,13 @@ private:
   unsigned algorithms; ///< set of 1 << CollectiveAlgorithm
 };
 
+/// The model of `cluster`, a preset's name or a file; of the module's
+/// `mpcomm.cluster` where that is empty; of the preset `local` without either.
+/// `profileFile` may be empty. Failure after an error at the module.
+llvm::FailureOr<CostModel> getCostModel(mlir::ModuleOp module,
+                                        llvm::StringRef cluster,
+                                        llvm::StringRef profileFile);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_ANALYSIS_COSTMODEL_H

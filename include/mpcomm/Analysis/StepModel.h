@@ -176,6 +176,11 @@ private:
   int64_t staticBytes = 0, peakBytes = 0;
 };
 
+/// A problem of no classes on the links and at the rates of a cluster. With
+/// `duplex`, every level has a port for each direction: those that receive are
+/// behind all that send.
+SimProblem makeSimProblem(const Cluster &cluster, bool duplex);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_ANALYSIS_STEPMODEL_H

@@ -9,26 +9,10 @@
 #include "Communicate/Model.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mpcomm/Analysis/ClusterAttr.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mpcomm;
-
-FailureOr<CostModel> mpcomm::getCostModel(ModuleOp module, StringRef cluster,
-                                          StringRef profileFile) {
-  FailureOr<Cluster> found = findCluster(module, cluster);
-  if (failed(found))
-    return failure();
-  std::optional<Profile> profile;
-  if (!profileFile.empty()) {
-    llvm::Expected<Profile> loaded = loadProfile(profileFile);
-    if (!loaded)
-      return emitError(module.getLoc()) << llvm::toString(loaded.takeError());
-    profile = std::move(*loaded);
-  }
-  return CostModel(std::move(*found), std::move(profile));
-}
 
 /// What `Model` makes of an op; nothing, with the reason, where it cannot.
 template <typename Model, typename Op>

@@ -19,13 +19,6 @@
 
 namespace mpcomm {
 
-/// The model of `cluster`, a preset's name or a file; of the module's
-/// `mpcomm.cluster` where that is empty; of the preset `local` without either.
-/// `profileFile` may be empty. Failure after an error at the module.
-llvm::FailureOr<CostModel> getCostModel(mlir::ModuleOp module,
-                                        llvm::StringRef cluster,
-                                        llvm::StringRef profileFile);
-
 /// The step of a function; nothing, with the reason in `why` and without a
 /// diagnostic, where it cannot be read.
 std::optional<StepModel> getStepModel(mlir::FunctionOpInterface function,

@@ -18,6 +18,7 @@
 #include "llvm/ADT/StringSwitch.h"
 #include <array>
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -231,9 +232,11 @@ std::optional<StageAction> mpcomm::getStageAction(Operation *op) {
           .Case("I", PipelineActionKind::InputBackward)
           .Case("W", PipelineActionKind::WeightBackward)
           .Default(std::nullopt);
-  if (!kind ||
-      tag.getValue().drop_front().getAsInteger(10, found.action.microbatch))
+  unsigned microbatch; // fewer than a schedule has at most
+  if (!kind || tag.getValue().drop_front().getAsInteger(10, microbatch) ||
+      microbatch >= (1u << 24))
     return std::nullopt;
+  found.action.microbatch = static_cast<int>(microbatch);
   found.action.kind = *kind;
   return found;
 }
@@ -244,7 +247,10 @@ mpcomm::getPipelineFigures(const ProgramModel &program,
   PipelineFigures figures;
   double busy = 0, end = 0;
   std::array<double, 4> seconds = {}; // by kind
+  // Places that run the same stages are pipelines beside one another.
+  std::set<std::set<int>> ranks;
   for (auto [c, seen] : llvm::enumerate(result.classes)) {
+    std::set<int> stages;
     for (auto [i, instruction] :
          llvm::enumerate(program.getStep(c).getInstructions())) {
       auto action = getStageAction(instruction.op);
@@ -252,24 +258,29 @@ mpcomm::getPipelineFigures(const ProgramModel &program,
         continue;
       double taken = seen.end[i] - seen.begin[i];
       busy += taken;
+      stages.insert(action->stage);
       seconds[static_cast<size_t>(action->action.kind)] += taken;
       end = std::max(end, seen.end[i]);
       figures.stages = std::max(figures.stages, action->stage + 1);
       figures.microbatches =
           std::max(figures.microbatches, action->action.microbatch + 1);
     }
+    if (!stages.empty())
+      ranks.insert(stages);
   }
   if (busy == 0)
     return std::nullopt;
-  figures.ranks = static_cast<int>(result.classes.size());
-  figures.bubble = 1 - busy / (end * figures.ranks);
+  figures.ranks = static_cast<int>(ranks.size());
+  auto places = static_cast<double>(result.classes.size());
+  figures.bubble = std::max(0.0, 1 - busy / (end * places));
   std::optional<PipelineKind> kind =
       parsePipelineKind(program.getSchedule().str());
   if (!kind || figures.stages % figures.ranks != 0)
     return figures;
   // Backward passes that are not split count as I alone: the formulas of the
   // schedules that do not split them know the sum only.
-  double passes = double(figures.stages) * figures.microbatches;
+  double passes =
+      double(figures.stages) * figures.microbatches * places / figures.ranks;
   double weight =
       seconds[static_cast<size_t>(PipelineActionKind::WeightBackward)];
   double forward = seconds[static_cast<size_t>(PipelineActionKind::Forward)];
@@ -277,6 +288,6 @@ mpcomm::getPipelineFigures(const ProgramModel &program,
   double idle = idleFormula(*kind, figures.ranks, figures.microbatches,
                             figures.stages / figures.ranks, forward / passes,
                             input / passes, weight / passes);
-  figures.formula = idle / (idle + busy / figures.ranks);
+  figures.formula = idle / (idle + busy / places);
   return figures;
 }

@@ -16,6 +16,7 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -71,11 +72,76 @@ static double countSent(const StepModel &step) {
     CollectiveOpInterface op = collective.op;
     if (isa<RecvOp>(*op))
       continue;
-    bool isTwice = op.getCollectiveKind() == CollectiveKind::AllReduce;
-    sent += isa<SendOp>(*op) ? bytes
-                             : (isTwice ? 2 : 1) * (ranks - 1) / ranks * bytes;
+    if (isa<SendOp>(*op)) {
+      sent += bytes;
+      continue;
+    }
+    // An all_gather's bytes are a share, those of others the whole.
+    double share = (ranks - 1) / ranks;
+    if (op.getCollectiveKind() == CollectiveKind::AllReduce)
+      share *= 2;
+    else if (op.getCollectiveKind() == CollectiveKind::AllGather)
+      share *= ranks;
+    sent += share * bytes;
   }
   return sent;
+}
+
+/// What of two graphs cannot be the same step with batches of two sizes; empty
+/// if they can.
+static std::string compareSteps(ModuleOp first, ModuleOp second) {
+  auto a = first.lookupSymbol<FunctionOpInterface>(kTrainStep);
+  auto b = second.lookupSymbol<FunctionOpInterface>(kTrainStep);
+  if (a.getNumArguments() != b.getNumArguments())
+    return std::to_string(b.getNumArguments()) + " arguments, expected " +
+           std::to_string(a.getNumArguments());
+  for (unsigned i = 0; i < a.getNumArguments(); ++i) {
+    std::optional<Role> role = getArgumentRole(a, i);
+    Type expected = a.getArgumentTypes()[i], found = b.getArgumentTypes()[i];
+    auto whole = dyn_cast<RankedTensorType>(expected);
+    auto other = dyn_cast<RankedTensorType>(found);
+    if (role == Role::Batch && whole && other && whole.getRank() > 0 &&
+        other.getRank() > 0) {
+      SmallVector<int64_t> shape(other.getShape());
+      shape[0] = whole.getDimSize(0);
+      found = other.clone(shape);
+    }
+    if (role == getArgumentRole(b, i) &&
+        getArgumentName(a, i) == getArgumentName(b, i) && found == expected)
+      continue;
+    std::string text;
+    llvm::raw_string_ostream(text)
+        << "argument #" << i << " '" << getArgumentName(b, i) << "' of type "
+        << b.getArgumentTypes()[i] << ", expected '" << getArgumentName(a, i)
+        << "' of type " << expected;
+    return text;
+  }
+  return "";
+}
+
+/// What is wrong with what every pipeline is given; empty where nothing is. It
+/// would leave data parallelism alone to be chosen.
+static std::string checkPipelines(const CompileOptions &options) {
+  if (!options.scheduleFile.empty()) {
+    auto file = llvm::MemoryBuffer::getFile(options.scheduleFile);
+    if (!file)
+      return options.scheduleFile + ": " + file.getError().message();
+    PipelineScheduleOr read = parsePipelineSchedule((*file)->getBuffer().str());
+    return read.error.empty() ? "" : options.scheduleFile + ": " + read.error;
+  }
+  if (options.schedule != "auto" &&
+      !parsePipelineKind(options.schedule.getValue()))
+    return "cannot schedule '" + options.schedule +
+           "', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v";
+  return "";
+}
+
+/// The chunks of a schedule file, which parses.
+static int64_t readChunks(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path);
+  return file
+             ? parsePipelineSchedule((*file)->getBuffer().str()).schedule.chunks
+             : 1;
 }
 
 /// Compiles and simulates one layout.
@@ -136,34 +202,57 @@ LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
                                   const CompileOptions &options,
                                   int64_t ranks) {
   LayoutChoice choice;
+  // What no layout could be compiled with is an error of all.
+  CompileOptions alone;
+  alone.copyOptionValuesFrom(options);
+  alone.mesh = "dp:1";
+  if (failed(alone.check(choice.error)))
+    return choice;
+  choice.error = checkPipelines(options);
+  if (!choice.error.empty())
+    return choice;
   SmallVector<int64_t> samples;
-  for (ModuleOp graph : graphs) {
+  for (auto [g, graph] : llvm::enumerate(graphs)) {
     samples.push_back(countSamples(graph));
     if (samples.back() == 0) {
       choice.error = "expected a graph with a batch whose first dimension is "
                      "its samples, to choose a mesh";
       return choice;
     }
+    std::string other = compareSteps(graphs.front(), graph);
+    if (!other.empty()) {
+      choice.error = "graph " + std::to_string(g) +
+                     " is another step than "
+                     "graph 0: it has " +
+                     other;
+      return choice;
+    }
   }
   choice.samples = options.globalBatch;
-  if (choice.samples == 0)
+  if (choice.samples == 0) {
+    if (options.microBatches > INT64_MAX / ranks / samples.front()) {
+      choice.error = "expected steps of at most 2^63 - 1 samples";
+      return choice;
+    }
     choice.samples = options.microBatches * ranks * samples.front();
+  }
+  int64_t given = options.chunks;
+  if (given == 0 && !options.scheduleFile.empty())
+    given = readChunks(options.scheduleFile);
   for (auto [g, graph] : llvm::enumerate(graphs))
     for (int64_t pipeline = 1; pipeline <= ranks; ++pipeline) {
       if (ranks % pipeline != 0)
         continue;
       // Two stages on a rank halve the bubble, and double what is sent.
-      int64_t most = pipeline == 1 || !options.scheduleFile.empty() ? 1 : 2;
+      int64_t most = pipeline == 1 || given > 0 ? 1 : 2;
       for (int64_t chunks = 1; chunks <= most; ++chunks) {
         Layout &layout = choice.layouts.emplace_back();
         layout.graph = static_cast<unsigned>(g);
         layout.pipelineRanks = pipeline;
         layout.dataRanks = ranks / pipeline;
         layout.chunks = chunks;
-        if (pipeline > 1 && options.chunks > 0) {
-          layout.chunks = options.chunks;
-          most = 1;
-        }
+        if (pipeline > 1 && given > 0)
+          layout.chunks = given;
         int64_t whole = layout.dataRanks * samples[g];
         layout.microBatches = choice.samples / whole;
         if (layout.microBatches * whole != choice.samples)

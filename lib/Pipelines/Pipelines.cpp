@@ -140,7 +140,7 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (!sizes) {
     reason = "cannot compile for mesh '" + mesh +
              "': expected dp:N or pp:P,dp:N with N and P >= 1";
-    if (StringRef(mesh).starts_with("auto:"))
+    if (StringRef(mesh).starts_with("auto"))
       reason += "; mpcomm-compile chooses for auto:N";
     return failure();
   }

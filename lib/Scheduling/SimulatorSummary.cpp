@@ -28,6 +28,8 @@ const char *mpcomm::toString(SimReason reason) {
     return "memory-bound";
   case SimReason::StreamOrder:
     return "stream-order";
+  case SimReason::LatePeer:
+    return "late-peer";
   case SimReason::BelowSaturatingSize:
     return "below-saturating-size";
   case SimReason::UserCap:
@@ -55,6 +57,12 @@ static void explain(const SimProgram &program, const Positions &position, int k,
     return; // rounding
   if (collective.memoryBound) {
     seen.reason = SimReason::MemoryBound;
+    return;
+  }
+  // Had all members been there when this one began to wait, half of it would
+  // be gone.
+  if (arrival - seen.awaited >= seen.exposed / 2) {
+    seen.reason = SimReason::LatePeer;
     return;
   }
   // Had it begun when it was ready, half of what is exposed would be gone.

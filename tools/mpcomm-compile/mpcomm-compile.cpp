@@ -223,7 +223,7 @@ int main(int argc, char **argv) {
       "mpcomm-compile: compiles a training step for N ranks\n\n"
       "  mpcomm-compile step.mlir -o step.so --np 2 --report\n\n"
       "Options of MLIR and LLVM that `mpcomm-opt --help` lists are taken too:\n"
-      "--mlir-print-ir-after-all, --mlir-timing, --remarks-filter, ...\n");
+      "--mlir-print-ir-after-all, --mlir-timing, ...\n");
 
   mpcomm::CompileOptions compile;
   std::string settings;
@@ -237,6 +237,9 @@ int main(int argc, char **argv) {
     return fail("expected -O0 to -O3, got -O" + llvm::Twine(options.level));
   if (options.np.getNumOccurrences() && options.np < 1)
     return fail("expected --np of at least 1");
+  int64_t autoRanks;
+  if (options.np > 0 && mpcomm::isAutoMesh(compile.mesh, autoRanks))
+    return fail("expected no --np with mesh=auto:N");
   if (options.np > 0)
     compile.mesh = "dp:" + std::to_string(options.np);
   auto codeGen = mpcomm::CodeGen::create(options.cpu, options.level);

@@ -20,6 +20,8 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
+#include <tuple>
 
 using namespace mpcomm::run;
 
@@ -120,6 +122,12 @@ std::string mpcomm::run::renderTimeline(const StepSpan &step,
     streams[event.stream].push_back(&event);
   }
 
+  // Numbered in the order of the program, which streams run abreast.
+  std::sort(collectives.begin(), collectives.end(),
+            [](const TraceEvent *a, const TraceEvent *b) {
+              return std::tie(a->queuedNanoseconds, a->stream, a->position) <
+                     std::tie(b->queuedNanoseconds, b->stream, b->position);
+            });
   std::map<const TraceEvent *, size_t> ids;
   Json described = Json::array();
   for (const TraceEvent *event : collectives) {
@@ -130,6 +138,7 @@ std::string mpcomm::run::renderTimeline(const StepSpan &step,
         awaited = std::min(awaited, wait->beginNanoseconds);
     ids[event] = ids.size();
     described.push_back({{"id", ids[event]},
+                         {"rank", origin.rank},
                          {"name", event->name},
                          {"location", event->location},
                          {"bytes", event->bytes},
@@ -181,10 +190,14 @@ std::string mpcomm::run::renderTimeline(const StepSpan &step,
 std::string
 mpcomm::run::mergeTimelines(const std::vector<std::string> &timelines) {
   Json merged;
+  double computed = 0, exposed = 0, count = 0;
   for (const std::string &text : timelines) {
     Json timeline = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!timeline.is_object())
       continue;
+    computed += timeline["compute"].get<double>();
+    exposed += timeline["exposed"].get<double>();
+    ++count;
     if (merged.is_null()) {
       merged = timeline;
       continue;
@@ -201,6 +214,11 @@ mpcomm::run::mergeTimelines(const std::vector<std::string> &timelines) {
           event["flow"] = event["flow"].get<size_t>() + before;
       merged["streams"].push_back(stream);
     }
+  }
+  // Of a step on several ranks the means.
+  if (count > 0) {
+    merged["compute"] = computed / count;
+    merged["exposed"] = exposed / count;
   }
   return dump(merged);
 }

@@ -115,13 +115,14 @@ enum class SimReason {
   Dependency,
   NothingToHideUnder,
   MemoryBound,
+  LatePeer,
   StreamOrder,
   BelowSaturatingSize,
   UserCap
 };
 
 /// "none", "dependency", "nothing-to-hide-under", "memory-bound",
-/// "stream-order", "below-saturating-size" or "user-cap".
+/// "late-peer", "stream-order", "below-saturating-size" or "user-cap".
 const char *toString(SimReason reason);
 
 /// A collective as one class saw it.

@@ -110,7 +110,8 @@ private:
 
   static void explainRank(mlir::remark::detail::InFlightRemark &remark,
                           const SimClassResult &rank) {
-    remark << remark::metric("compute_us", toMicros(rank.compute))
+    remark << remark::metric("compute_us",
+                             toMicros(rank.compute + rank.slowdown))
            << remark::metric("exposed_us", toMicros(rank.exposed))
            << remark::metric("peak_bytes", rank.peakBytes);
   }

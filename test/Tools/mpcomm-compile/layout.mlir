@@ -46,6 +46,25 @@
 // GLOBAL: mpcomm-compile: error: expected mesh=auto:N with global-batch
 // RUN: not %mpcomm-compile %t/none.mlir -o %t/x.so --options "mesh=auto:2" 2>&1 | FileCheck %s --check-prefix=BATCH
 // BATCH: mpcomm-compile: error: expected a graph with a batch whose first dimension is its samples
+// RUN: sed s/a.weight/c.weight/ %t/eight.mlir > %t/other.mlir
+// RUN: not %mpcomm-compile %t/four.mlir %t/other.mlir -o %t/x.so --options "mesh=auto:2 global-batch=32" 2>&1 | FileCheck %s --check-prefix=OTHER
+// OTHER: mpcomm-compile: error: graph 1 is another step than graph 0: it has argument #0 'c.weight' of type tensor<256x256xf32>, expected 'a.weight' of type tensor<256x256xf32>
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:2 schedule=none" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// SCHEDULE: mpcomm-compile: error: cannot schedule 'none', expected auto, gpipe
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:2 schedule-file=%t/none.txt" 2>&1 | FileCheck %s --check-prefix=FILE
+// FILE: mpcomm-compile: error: {{.*}}none.txt: No such file or directory
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:2 chunks=-1" 2>&1 | FileCheck %s --check-prefix=CHUNKS
+// CHUNKS: mpcomm-compile: error: expected 0 to 32767 chunks
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:2 micro-batches=9223372036854775807" 2>&1 | FileCheck %s --check-prefix=HUGE
+// HUGE: mpcomm-compile: error: expected steps of at most 2^63 - 1 samples
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --np=2 --options "mesh=auto:2" 2>&1 | FileCheck %s --check-prefix=NP
+// NP: mpcomm-compile: error: expected no --np with mesh=auto:N
+// A file's schedule says how many stages a rank has.
+// RUN: printf 'mpcomm-pipeline-1 stages=2 chunks=1 microbatches=8\n0: F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7\n1: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7\n' > %t/given.txt
+// RUN: %mpcomm-compile %t/four.mlir -o %t/x.so --report --options "mesh=auto:2 micro-batches=4 schedule-file=%t/given.txt cluster=%t/slow.json" | FileCheck %s --check-prefix=GIVEN
+// GIVEN: 0 dp:2
+// GIVEN-NEXT: {{^}}* 0 pp:2,dp:1 1 8 file
+// GIVEN-NEXT: is chosen
 // RUN: not mpcomm-opt %t/four.mlir --mpcomm-graph="mesh=auto:2" 2>&1 | FileCheck %s --check-prefix=OPT
 // OPT: cannot compile for mesh 'auto:2': expected dp:N or pp:P,dp:N {{.*}} mpcomm-compile chooses for auto:N
 

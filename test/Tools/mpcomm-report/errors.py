@@ -109,6 +109,8 @@ edit(["streams", 0, "events", 0, "action"], "X1", "streams[0].events[0].action: 
      "B, I or W and the number of a micro-batch, found \"X1\"")
 edit(["streams", 0, "events", 0, "action"], "F1",
      "streams[0].events[0].stage: expected a value, found nothing")
+edit(["streams", 0, "events", 0], {**good["streams"][0]["events"][0], "action": "F1", "stage": 2},
+     "streams[0].events: expected passes on stages of the pipeline, found one on stage 2")
 edit(["pipeline"], [], "pipeline: expected an object, found a list")
 edit(["pipeline"], {"ranks": 2, "stages": 2, "microbatches": 4, "bubble": 1.5},
      "pipeline.bubble: expected a share from 0 to 1, found 1.5")
@@ -132,8 +134,8 @@ edit(["collectives", 0, "hidden"], ..., "collectives[0].hidden: expected a value
 edit(["collectives", 1, "end"], 0.001,
      "collectives[1].end: expected a time not before 'start' (0.006), found 0.001")
 edit(["collectives", 1, "reason"], "bad luck", "collectives[1].reason: expected 'none', "
-     "'dependency', 'nothing-to-hide-under', 'memory-bound', 'stream-order', "
-     "'below-saturating-size' or 'user-cap', found \"bad luck\"")
+     "'dependency', 'nothing-to-hide-under', 'memory-bound', 'late-peer', "
+     "'stream-order', 'below-saturating-size' or 'user-cap', found \"bad luck\"")
 edit(["memory"], ..., "memory: expected a value, found nothing")
 edit(["memory", 2], [1], "memory[2]: expected a pair of time and bytes, found a list")
 edit(["memory", 2, 0], 0.001, "memory[2][0]: expected seconds, not before the point "

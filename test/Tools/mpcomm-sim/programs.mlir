@@ -37,6 +37,7 @@
 // CHECK-NEXT: 2 2 24040.0 12000.0 12040.0 {{[0-9]+}} second
 // CHECK: 0 0 send 4000000 1 2000.0 2000.0 6010.0
 // CHECK: 1 0 send 4000000 1 4000.0 6010.0 10020.0
+// CHECK: 2 0 recv 4000000 1 4000.0 16020.0 20030.0 4000.0 0.0 16030.0 late-peer
 // CHECK: 4 2 recv 4000000 1 0.0 2000.0 6010.0 0.0 0.0 6010.0
 
 // JSON: "programs": [
@@ -60,6 +61,17 @@
 // SIX: 3 3 24040.0 12000.0 12040.0
 // FIVE: cannot have 5 ranks: its other axes have 2
 // ALONE: compute 2000.0 us
+// Tags that name no pass make no pipeline, and so do places that run the same
+// stages no longer one.
+// RUN: sed 's/"[FB][01]"/"B-1"/' %t/step.mlir > %t/odd.mlir
+// RUN: mpcomm-sim %t/odd.mlir --cluster=%t/cluster.json | FileCheck %s --check-prefix=ODD
+// ODD: step 28040.0 us
+// ODD-NOT: bubble
+// RUN: sed 's/axes ."pp". runs .@first, @second./axes ["pp", "dp"] runs [@first, @first, @second, @second]/' %t/step.mlir > %t/twice.mlir
+// RUN: mpcomm-sim %t/twice.mlir --cluster=%t/cluster.json | FileCheck %s --check-prefix=TWICE
+// TWICE: step 28040.0 us
+// TWICE: bubble 57.20 % 33.33 % by the formula for equal stages
+// TWICE-NEXT: pipeline 2 stages on 2 ranks, 2 micro-batches, gpipe
 // NONE: expects a function or an mpcomm.program 'none'
 // Both receive first.
 // STUCK: mpcomm-sim: error: {{.*}}deadlock

@@ -183,8 +183,9 @@ TEST(Simulator, Pipeline) {
   SimResult result = simulate(problem);
   EXPECT_DOUBLE_EQ(result.seconds, forward + send + micro * forward);
   EXPECT_DOUBLE_EQ(result.classes[1].exposed, forward + send);
-  EXPECT_EQ(result.classes[1].collectives[0].reason, SimReason::Dependency);
-  EXPECT_EQ(result.classes[1].collectives[0].reasonIndex, 3);
+  // Of the 5 s, 3 pass before the first class has made what it sends.
+  EXPECT_EQ(result.classes[1].collectives[0].reason, SimReason::LatePeer);
+  EXPECT_EQ(result.classes[1].collectives[0].reasonIndex, -1);
 }
 
 /// n equal buckets, each t seconds, made every g < t seconds: the last ends at
@@ -244,6 +245,32 @@ TEST(Simulator, Reasons) {
   EXPECT_EQ(reason().reason, SimReason::MemoryBound);
   std::swap(program.instructions[3], program.instructions[4]);
   EXPECT_EQ(reason().reason, SimReason::None);
+}
+
+TEST(Simulator, WaitsForAPeer) {
+  // Class 1 waits from 0 on for what class 0 sends at 10 and 1 s later is
+  // there.
+  SimProblem problem;
+  problem.classes.resize(2);
+  problem.communicators = {{{0, 1}}};
+  problem.links = {{true}};
+  problem.classes[0].collectives = {collective(0, 0, 1)};
+  problem.classes[0].instructions = {compute(10), start(0), compute(5),
+                                     await(0)};
+  problem.classes[1].collectives = {collective(0, 0, 1)};
+  problem.classes[1].collectives[0].belowSaturatingSize = true;
+  problem.classes[1].instructions = {start(0), await(0), compute(1)};
+  SimResult result = simulate(problem);
+  EXPECT_EQ(result.classes[0].collectives[0].reason, SimReason::None);
+  EXPECT_DOUBLE_EQ(result.classes[1].collectives[0].exposed, 11);
+  EXPECT_EQ(result.classes[1].collectives[0].reason, SimReason::LatePeer);
+  EXPECT_STREQ(toString(SimReason::LatePeer), "late-peer");
+  // Ranks of its own class are never late.
+  problem.classes[0].instructions = {start(0), compute(1), await(0)};
+  problem.classes[0].collectives[0].transfer = 4;
+  result = simulate(problem);
+  EXPECT_EQ(result.classes[1].collectives[0].reason,
+            SimReason::BelowSaturatingSize);
 }
 
 TEST(Simulator, Deadlock) {

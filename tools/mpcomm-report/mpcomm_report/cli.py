@@ -82,6 +82,10 @@ def write_all(outputs):
 def pipeline_svg(timelines):
     for t in timelines:
         if t.pipeline and pipeline.passes_of(t):
+            if pipeline.count_passes(t) > pipeline.MOST_PASSES:
+                raise ReportError("%s: expected at most %d passes to draw with --svg, found"
+                                  " %d" % (t.file, pipeline.MOST_PASSES,
+                                           pipeline.count_passes(t)))
             return pipeline.standalone(t, escape, page.resource("page.css"))
     raise ReportError("%s: expected a pipeline's passes, to draw them with --svg"
                       % timelines[0].file)

@@ -287,6 +287,10 @@ class Drawing:
         self.y += 16
         order = sorted(range(len(t.streams)), key=lambda i: (
             t.streams[i].rank, not t.streams[i].computes, i))
+        if len(order) > MOST_LANES:  # what every rank computes goes before the rest
+            shown = sorted(order, key=lambda i: not t.streams[i].computes)[:MOST_LANES]
+            order = [i for i in order if i in shown] \
+                + [i for i in order if i not in shown]
         ranks = sorted({s.rank for s in t.streams})
         lanes, compute = {}, None
         for i in order[:MOST_LANES]:

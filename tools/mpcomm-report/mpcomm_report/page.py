@@ -133,10 +133,10 @@ def both(figure, c, twin, other):
 
 
 def rows(t, other):
-    twins = {c.id: c for c in other.collectives} if other else {}
+    twins = {c.key: c for c in other.collectives} if other else {}
     result = []
     for c in t.collectives[:MOST_ROWS]:
-        twin = twins.get(c.id)
+        twin = twins.get(c.key)
         reason = "-" if c.reason == "none" else escape(c.reason or "unknown")
         result.append(
             "<tr%s><td>%d</td><td class=\"t\">%s</td><td class=\"t\">%s</td><td>%s</td>"
@@ -239,7 +239,7 @@ style-src 'unsafe-inline'; script-src 'sha256-%s'">
 <div class="scroll">%s</div>%s</section>
 <section><h2>What is exposed, and why</h2>%s</section>
 <section>%s</section>
-<footer>Made by mpcomm-report from %s. Times are of one rank; sizes are what it sends \
+<footer>Made by mpcomm-report from %s. %s; sizes are what it sends \
 into a collective.</footer>
 <script>%s</script>
 </body>
@@ -249,4 +249,6 @@ into a collective.</footer>
        cards(timelines), text, pipelines,
        "".join(programs(t, several) for t in timelines), legend, chart, joined, explained,
        "".join(table(*p) for p in pairs(timelines)),
-       escape(" and ".join(t.file for t in timelines)), script)
+       escape(" and ".join(t.file for t in timelines)),
+       "Times of the step are means over the ranks" if any(t.programs for t in timelines)
+       else "Times are of one rank", script)

@@ -18,7 +18,7 @@ ROW, GAP, TOP, FOOT = 26, 6, 6, 24
 LETTER = 6.3  # width of a letter of a label
 MOST_PASSES = 20000  # of one diagram
 # What of the page's style a diagram needs.
-STYLE = re.compile(r"^(svg text|svg \.small|svg \.lp|\.p[fbiw] |\.bubble|rect\.hatch|line\.hatch"
+STYLE = re.compile(r"^(svg text|svg \.small|svg \.lp|\.p[fbiw] |rect\.hatch|line\.hatch"
                    r"|svg\.pipeline rect)")
 
 PASSES = {"F": ("pf", "forward"), "B": ("pb", "backward"),
@@ -45,6 +45,10 @@ def passes_of(t):
     return dict(sorted(ranks.items()))
 
 
+def count_passes(t):
+    return sum(1 for s in t.streams for e in s.events if e.action)
+
+
 def bubbles(passes, end):
     """The times up to `end` in which a rank has no pass."""
     result, last = [], 0.0
@@ -58,8 +62,9 @@ def bubbles(passes, end):
 
 
 class Diagram:
-    def __init__(self, t, escape):
-        self.escape, self.ranks = escape, passes_of(t)
+    def __init__(self, t, escape, name="hatch"):
+        """`name`: of the pattern of bubbles, one of its own on a page."""
+        self.escape, self.ranks, self.name = escape, passes_of(t), name
         # Of passes without length 1, lest something is divided by it.
         self.end = max(p.end for passes in self.ranks.values() for p in passes) or 1.0
         self.pipeline = t.pipeline
@@ -108,7 +113,8 @@ class Diagram:
             for begin, end in bubbles(passes, self.end):
                 if self.x(end) - self.x(begin) < 0.1:
                     continue  # nobody would see it
-                self.rect("bubble", begin, end, y, "bubble of " + duration(end - begin))
+                self.rect("bubble", begin, end, y, "bubble of " + duration(end - begin),
+                          ' fill="url(#%s)"' % self.name)
             for p in passes:
                 self.draw_pass(p, y)
             idle = sum(b - a for a, b in bubbles(passes, self.end))
@@ -120,11 +126,11 @@ class Diagram:
         return (
             '<svg xmlns="http://www.w3.org/2000/svg" class="pipeline" role="img" '
             'aria-label="the pipeline: ranks by time" viewBox="0 0 %d %d">%s'
-            '<defs><pattern id="hatch" width="6" height="6" '
+            '<defs><pattern id="%s" width="6" height="6" '
             'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
             '<rect class="hatch" width="6" height="6"/>'
             '<line class="hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>\n%s\n'
-            "</svg>" % (LEFT + WIDTH + RIGHT, y + FOOT, head, "\n".join(self.parts)))
+            "</svg>" % (LEFT + WIDTH + RIGHT, y + FOOT, head, self.name, "\n".join(self.parts)))
 
 
 def section(t, escape, title):
@@ -135,13 +141,13 @@ def section(t, escape, title):
     legend = "".join('<span class="key"><i class="%s"></i>%s %s</span>' % (
         PASSES[k][0], k, PASSES[k][1]) for k in PASSES if k in used)
     legend += '<span class="key"><i class="bubble"></i>bubble</span>'
-    count = sum(1 for s in t.streams for e in s.events if e.action)
+    count = count_passes(t)
     picture = '<p class="note">%d passes are too many to draw.</p>' % count
     if not used:
         picture = ""
     elif count <= MOST_PASSES:
         picture = '<p class="legend">%s</p><div class="scroll">%s</div>' % (
-            legend, Diagram(t, escape).svg())
+            legend, Diagram(t, escape, "hatch-" + t.label).svg())
     return "<section><h2>%s</h2><p>%s.</p>%s</section>" % (
         escape(title), escape(describe_pipeline(t)), picture)
 

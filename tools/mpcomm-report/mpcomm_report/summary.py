@@ -113,7 +113,7 @@ def micro(seconds):
 
 def table(timelines):
     """All of the report as text. Collectives of the second timeline stand beside those
-    of the first that have their id."""
+    of the first that come as early on their rank."""
     lines = []
     for t in timelines:
         lines.append(plain(heading(t)))
@@ -131,7 +131,7 @@ def table(timelines):
         if not t.collectives:
             lines += ["", "no collectives"]
             continue
-        twins = {c.id: c for c in other.collectives} if other else {}
+        twins = {c.key: c for c in other.collectives} if other else {}
         rows = [["#", "collective", "location", "bytes", "tensors", "predicted µs"
                  if t.kind == "simulated" else "measured µs"]]
         if other:
@@ -146,7 +146,7 @@ def table(timelines):
                 place = "…" + place[-39:]
             row = [str(c.id), plain(c.name), place, size(c.bytes),
                    str(c.tensors), micro(c.seconds)]
-            twin = twins.get(c.id)
+            twin = twins.get(c.key)
             if other:
                 row.append(micro(twin.seconds) if twin else "-")
             row += [micro(c.hidden), micro(c.exposed)]

@@ -27,6 +27,7 @@ REASONS = {
     "dependency": "the next computation needs its result",
     "nothing-to-hide-under": "no computation is left that could run beside it",
     "memory-bound": "the limit on memory made it start later or be awaited earlier",
+    "late-peer": "another rank got to it late: that rank computed, or waited itself",
     "stream-order": "it had to wait for the collective before it",
     "below-saturating-size": "it is too small to use the bandwidth of its link",
     "user-cap": "a limit that the user set gave it its size or place",
@@ -127,6 +128,11 @@ class Timeline:
         self.streams = [Stream(s) for s in o.objects("streams")]
         self.collectives = [Collective(c, measured) for c in o.objects("collectives")]
         self.memory = o.curve("memory")
+        # The same collective in another timeline: the k-th of its rank.
+        count = {}
+        for c in self.collectives:
+            c.key = c.rank, count.setdefault(c.rank, 0)
+            count[c.rank] += 1
         self.check(o)
 
     def check(self, o):
@@ -141,6 +147,10 @@ class Timeline:
                 raise o.error("streams[%d]" % i, "a name and rank of its own, found "
                               "those of streams[%d]" % seen[s.rank, s.name])
             for event in s.events:
+                if event.action and (not self.pipeline
+                                     or event.stage >= self.pipeline.stages):
+                    raise o.error("streams[%d].events" % i, "passes on stages of the "
+                                  "pipeline, found one on stage %d" % event.stage)
                 if event.flow is not None and event.flow not in places:
                     raise o.error("streams[%d].events" % i, "flows of collectives, "
                                   "found %d, which none has" % event.flow)

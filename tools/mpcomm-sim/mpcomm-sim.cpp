@@ -286,6 +286,9 @@ static int run(const Options &options, ModuleOp module) {
     timeline.name = llvm::sys::path::stem(options.input).str();
   timeline.cluster = costs->getCluster().name;
   timeline.ranks = countRanks(module);
+  // Before the table, of which a reader may have seen enough.
+  if (!options.json.empty() && writeJson(timeline, options.json))
+    return 1;
   printTable(timeline, llvm::outs());
   if (const auto &coverage = model->getStep(0).getProfileCoverage();
       coverage && model->getClasses().size() == 1)
@@ -299,7 +302,7 @@ static int run(const Options &options, ModuleOp module) {
                            problem, timeline.ranks))
       return 1;
   }
-  return options.json.empty() ? 0 : writeJson(timeline, options.json);
+  return 0;
 }
 
 int main(int argc, char **argv) {

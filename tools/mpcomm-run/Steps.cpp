@@ -21,7 +21,6 @@
 #include <set>
 #include <string_view>
 #include <tuple>
-#include <tuple>
 
 using namespace mpcomm::run;
 

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <numeric>
 #include <unistd.h>
 
@@ -102,8 +103,21 @@ Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
   meeting->name =
       kind == MPRT_ALL_GATHER ? "meeting of all ranks" : "state for a file";
   meeting->location = "mpcomm-run";
-  if (mprt::Error error = control->run(*meeting, send, receive))
+  uint64_t sent = send ? bytes : 0;
+  uint64_t received = receive ? bytes : 0;
+  if (kind == MPRT_ALL_GATHER)
+    received *= size();
+  auto staged = std::make_unique<uint8_t[]>(sent + received + 1);
+  if (sent)
+    std::memcpy(staged.get(), send, sent);
+  if (mprt::Error error =
+          control->run(*meeting, send ? staged.get() : nullptr,
+                       receive ? staged.get() + sent : nullptr)) {
+    retired.push_back(std::move(staged));
     return fail(error.message());
+  }
+  if (received)
+    std::memcpy(receive, staged.get() + sent, received);
   return {};
 }
 

@@ -100,12 +100,16 @@ private:
   Status meet(mprt_collective_kind kind, int32_t peer, const void *send,
               void *receive, uint64_t bytes);
 
-  // In this order: contexts go before what they stand on.
+  // In this order: contexts go before what they stand on, and before what
+  // their threads may have a hand on.
+  /// The collective of `meet`; the runtime may keep a pointer to it.
+  std::unique_ptr<mprt_collective> meeting;
+  /// Memory of meetings that failed: a communicator's thread may be at them
+  /// still.
+  std::vector<std::unique_ptr<uint8_t[]>> retired;
   std::unique_ptr<mprt::Transport> transport;
   std::unique_ptr<mprt::Context> control, program;
   double timeout = 0;
-  /// The collective of `meet`; the runtime may keep a pointer to it.
-  std::unique_ptr<mprt_collective> meeting;
 };
 
 } // namespace mpcomm::run

@@ -119,31 +119,6 @@ static std::string compareSteps(ModuleOp first, ModuleOp second) {
   return "";
 }
 
-/// What is wrong with what every pipeline is given; empty where nothing is. It
-/// would leave data parallelism alone to be chosen.
-static std::string checkPipelines(const CompileOptions &options) {
-  if (!options.scheduleFile.empty()) {
-    auto file = llvm::MemoryBuffer::getFile(options.scheduleFile);
-    if (!file)
-      return options.scheduleFile + ": " + file.getError().message();
-    PipelineScheduleOr read = parsePipelineSchedule((*file)->getBuffer().str());
-    return read.error.empty() ? "" : options.scheduleFile + ": " + read.error;
-  }
-  if (options.schedule != "auto" &&
-      !parsePipelineKind(options.schedule.getValue()))
-    return "cannot schedule '" + options.schedule +
-           "', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v";
-  return "";
-}
-
-/// The chunks of a schedule file, which parses.
-static int64_t readChunks(StringRef path) {
-  auto file = llvm::MemoryBuffer::getFile(path);
-  return file
-             ? parsePipelineSchedule((*file)->getBuffer().str()).schedule.chunks
-             : 1;
-}
-
 /// Compiles and simulates one layout.
 static void evaluate(ModuleOp graph, const CompileOptions &given,
                      Layout &layout) {
@@ -208,9 +183,21 @@ LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
   alone.mesh = "dp:1";
   if (failed(alone.check(choice.error)))
     return choice;
-  choice.error = checkPipelines(options);
-  if (!choice.error.empty())
-    return choice;
+  int64_t given = options.chunks;
+  if (!options.scheduleFile.empty()) {
+    auto file = llvm::MemoryBuffer::getFile(options.scheduleFile);
+    PipelineScheduleOr read;
+    if (file)
+      read = parsePipelineSchedule((*file)->getBuffer().str());
+    else
+      read.error = file.getError().message();
+    if (!read.error.empty()) {
+      choice.error = options.scheduleFile + ": " + read.error;
+      return choice;
+    }
+    if (given == 0)
+      given = read.schedule.chunks;
+  }
   SmallVector<int64_t> samples;
   for (auto [g, graph] : llvm::enumerate(graphs)) {
     samples.push_back(countSamples(graph));
@@ -236,9 +223,6 @@ LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
     }
     choice.samples = options.microBatches * ranks * samples.front();
   }
-  int64_t given = options.chunks;
-  if (given == 0 && !options.scheduleFile.empty())
-    given = readChunks(options.scheduleFile);
   for (auto [g, graph] : llvm::enumerate(graphs))
     for (int64_t pipeline = 1; pipeline <= ranks; ++pipeline) {
       if (ranks % pipeline != 0)

@@ -12,6 +12,7 @@
 #include "mpcomm/Analysis/PrecisionPolicy.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Scheduling/PipelineSchedule.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <limits>
@@ -185,6 +186,11 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   }
   if (microBatches < 1) {
     reason = "expected at least 1 micro-batch";
+    return failure();
+  }
+  if (schedule != "auto" && !parsePipelineKind(schedule.getValue())) {
+    reason = "cannot schedule '" + schedule +
+             "', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v";
     return failure();
   }
   if (chunks < 0 || chunks > INT16_MAX) {

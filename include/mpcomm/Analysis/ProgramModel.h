@@ -100,7 +100,10 @@ private:
 
 /// How a pipeline spent its step.
 struct PipelineFigures {
-  int ranks = 1, stages = 1, microbatches = 1;
+  /// Ranks of one pipeline: places that run the same stages are pipelines beside
+  /// one another.
+  int ranks = 1;
+  int stages = 1, microbatches = 1;
   /// Idle share of the ranks from the begin of the step to the end of the last
   /// pass of a micro-batch.
   double bubble = 0;

@@ -166,7 +166,12 @@ static void runManySteps(Rank &rank) {
   auto *data = reinterpret_cast<float *>(rank.arenaBuffer());
   unsigned size = rank.size(0);
   memset(data, 0, 1000 * sizeof(float));
-  mprt_kernel kernel{0, addOne, "add_one", "cts", 8000, 1000};
+  mprt_kernel kernel{};
+  kernel.fn = addOne;
+  kernel.name = "add_one";
+  kernel.location = "cts";
+  kernel.bytes = 8000;
+  kernel.flops = 1000;
   mprt_collective mean = sumOf(300, 0, 1000);
   mean.reduction = MPRT_MEAN;
   void *args[] = {data};

@@ -28,7 +28,7 @@ extern "C" {
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 2u
+#define MPRT_ABI_VERSION 3u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -85,9 +85,19 @@ typedef struct mprt_context mprt_context;
 #define MPRT_COMPUTE_STREAM 0u
 #define MPRT_COMM_STREAM(c) (1u + (c))
 
-/* A generated kernel. `fn` receives one pointer an operand, in the order of
- * the launch; all shapes are compiled in. Bytes and flops are what it moves
- * and computes once, for traces and reports. */
+/* A generated kernel. It receives one pointer an operand, in the order of the
+ * launch; all shapes are compiled in. Bytes and flops are what it moves and
+ * computes once, for traces and reports.
+ *
+ * Of a program for the host `fn` is the kernel, and what stands behind `flops`
+ * is 0. Of a program for a GPU `fn` is null, and `symbol` names the kernel in
+ * the program's images. It runs in blocks of `threads` threads (one dimension).
+ * Where `spreads` is 1 each block goes on with the next piece of work, gridDim.x
+ * blocks further, so that any grid does: the device takes as many blocks as it
+ * can run at a time, but not more than `blocks`. Where it is 0 the grid has
+ * `blocks` blocks. If `scratch_bytes` is not 0 the kernel has one pointer more,
+ * the last, to that many bytes that belong to the stream: what a launch leaves
+ * there is there for the next one on the stream. */
 typedef struct {
   uint32_t id;
   void (*fn)(void *const *args);
@@ -95,7 +105,23 @@ typedef struct {
   const char *location;
   uint64_t bytes;
   uint64_t flops;
+  const char *symbol;
+  uint32_t operands; /* pointers in `args` */
+  uint32_t threads;  /* of a block; a multiple of 32, at most 1024 */
+  uint64_t blocks;
+  uint32_t spreads;
+  uint32_t shared_bytes; /* dynamic shared memory of a block */
+  uint64_t scratch_bytes;
 } mprt_kernel;
+
+/* The kernels of a program for a GPU, for one chip: machine code, or PTX, which
+ * the driver compiles for chips that are newer. */
+typedef struct {
+  uint32_t chip;    /* 90 for sm_90 */
+  uint32_t is_text; /* 1: PTX, ended by a zero byte; 0: a cubin (ELF) */
+  const void *data;
+  uint64_t bytes;
+} mprt_image;
 
 /* The most batch dimensions that a mprt_gemm may carry. */
 #define MPRT_GEMM_MAX_BATCH 4
@@ -232,6 +258,8 @@ const char *mprt_message_of(const mprt_context *ctx);
 /* What a program exports (the names are looked up with dlsym):
  *   const uint32_t mpcomm_abi_version
  *   const char     mpcomm_manifest[]    JSON, see docs/Design/Manifest.md
+ *   const mprt_image mpcomm_images[]    of a program for a GPU: its kernels, for
+ *                                       each chip; one with chip 0 ends them
  *   one entry point of this type per function, named in the manifest. `args`:
  *   the buffers of the function's arguments in order, then those of the
  *   results that do not alias an argument. `arena`: arena_bytes of scratch,

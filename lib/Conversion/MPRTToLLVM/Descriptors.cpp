@@ -185,6 +185,10 @@ Descriptors::Field Descriptors::address(StringRef symbol) {
           {}};
 }
 
+Descriptors::Field Descriptors::null() {
+  return {LLVM::LLVMPointerType::get(builder.getContext()), {}, {}, {}};
+}
+
 LLVM::GlobalOp Descriptors::string(StringRef value, StringRef name) {
   LLVM::GlobalOp &global = strings[value];
   if (global && name.empty())
@@ -223,6 +227,8 @@ LLVM::GlobalOp Descriptors::make(StringRef base, Location loc,
     else if (field.symbol)
       element = LLVM::AddressOfOp::create(builder, loc, field.type,
                                           field.symbol.getValue());
+    else if (!field.value)
+      element = LLVM::ZeroOp::create(builder, loc, field.type);
     else
       element = LLVM::ConstantOp::create(builder, loc, field.type,
                                          cast<TypedAttr>(field.value));
@@ -257,7 +263,9 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
   return global = make("kernel", launch.getLoc(),
                        {number(32, nextKernel++), address(wrapper),
                         address(name.getSymName()), address(place.getSymName()),
-                        number(64, bytes), number(64, 0)});
+                        number(64, bytes), number(64, 0), null(), number(32, 0),
+                        number(32, 0), number(64, 0), number(32, 0),
+                        number(32, 0), number(64, 0)});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {

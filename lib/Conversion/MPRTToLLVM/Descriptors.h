@@ -72,13 +72,14 @@ private:
     mlir::Type type;
     mlir::Attribute value;              // an integer, or
     mlir::FlatSymbolRefAttr symbol;     // a symbol, or
-    llvm::SmallVector<int64_t, 4> list; // an array of i64
+    llvm::SmallVector<int64_t, 4> list; // an array of i64, or a null pointer
   };
   /// What describe() says of a location, whose places are kept.
   std::string note(mlir::Location loc);
   Field number(unsigned bits, int64_t value);
   Field array(llvm::ArrayRef<int64_t> values, size_t size);
   Field address(llvm::StringRef symbol);
+  Field null();
   mlir::LLVM::GlobalOp make(llvm::StringRef base, mlir::Location loc,
                             llvm::ArrayRef<Field> fields);
 

@@ -54,7 +54,12 @@ void increment(void *const *args) { ++*static_cast<int *>(args[0]); }
 
 TEST(ContextTest, RunsWithoutTransport) {
   auto context = Context::create({}, nullptr, {}).take();
-  mprt_kernel kernel{0, increment, "increment", "here", 4, 1};
+  mprt_kernel kernel{};
+  kernel.fn = increment;
+  kernel.name = "increment";
+  kernel.location = "here";
+  kernel.bytes = 4;
+  kernel.flops = 1;
   int value = 1;
   void *args[] = {&value};
   EXPECT_EQ(mprt_launch(context->handle(), 0, &kernel, args), MPRT_OK);
@@ -65,7 +70,12 @@ TEST(ContextTest, RunsWithoutTransport) {
 
 TEST(ContextTest, ErrorsAreSticky) {
   auto context = Context::create({}, nullptr, {}).take();
-  mprt_kernel kernel{0, increment, "increment", "here", 4, 1};
+  mprt_kernel kernel{};
+  kernel.fn = increment;
+  kernel.name = "increment";
+  kernel.location = "here";
+  kernel.bytes = 4;
+  kernel.flops = 1;
   int value = 1;
   void *args[] = {&value};
   EXPECT_EQ(mprt_launch(context->handle(), 3, &kernel, args),
@@ -189,7 +199,12 @@ TEST(ContextTest, TracesKernelsAndCollectives) {
   options.traceCapacity = 8;
   Alone alone(options);
   mprt_context *context = alone.context->handle();
-  mprt_kernel kernel{0, increment, "increment", "here", 4, 1};
+  mprt_kernel kernel{};
+  kernel.fn = increment;
+  kernel.name = "increment";
+  kernel.location = "here";
+  kernel.bytes = 4;
+  kernel.flops = 1;
   int value = 0;
   void *args[] = {&value};
   float data[4] = {};

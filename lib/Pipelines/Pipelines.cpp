@@ -133,8 +133,13 @@ static int64_t countChunks(const CompileOptions &options) {
 }
 
 FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
-  if (target != "cpu") {
-    reason = "cannot compile for target '" + target + "': expected cpu";
+  if (target != "cpu" && target != "cuda") {
+    reason =
+        "cannot compile for target '" + target + "': expected cpu or cuda";
+    return failure();
+  }
+  if (target == "cpu" && !chips.empty()) {
+    reason = "chip: expected only with target=cuda";
     return failure();
   }
   std::optional<MeshSizes> sizes = parseMesh(mesh);
@@ -357,6 +362,19 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
 
 void mpcomm::buildProgramPipeline(OpPassManager &passes,
                                   const CompileOptions &options) {
+  if (options.target == "cuda") {
+    passes.addPass(createGenerateGPUKernelsPass());
+    ConvertMPRTToLLVMPassOptions llvmOptions;
+    llvmOptions.device = "cuda";
+    llvmOptions.cpu = options.cpu;
+    llvmOptions.features = options.features;
+    passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
+    addGPULoweringPipeline(passes);
+    AssembleKernelsPassOptions assemble;
+    llvm::append_range(assemble.chips, options.chips);
+    passes.addPass(createAssembleKernelsPass(assemble));
+    return;
+  }
   passes.addPass(createGenerateKernelsPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;
   llvmOptions.cpu = options.cpu;

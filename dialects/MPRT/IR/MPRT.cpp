@@ -14,11 +14,13 @@
 #include "OpHelpers.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -27,7 +29,14 @@ using namespace mpcomm::mprt;
 
 #include "mpcomm/Dialect/MPRT/IR/MPRTDialect.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "mpcomm/Dialect/MPRT/IR/MPRTAttrs.cpp.inc"
+
 void MPRTDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "mpcomm/Dialect/MPRT/IR/MPRTAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "mpcomm/Dialect/MPRT/IR/MPRTOps.cpp.inc"
@@ -88,6 +97,21 @@ Value mpcomm::mprt::getViewRoot(Value buffer) {
 //===----------------------------------------------------------------------===//
 // LaunchOp
 //===----------------------------------------------------------------------===//
+
+LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t threads, int64_t blocks, bool,
+                               int64_t scratch) {
+  if (threads < 32 || threads > 1024 || threads % 32 != 0)
+    return emitError()
+           << "expected a multiple of 32 threads, at most 1024, got "
+           << threads;
+  if (blocks < 1 || blocks > INT32_MAX)
+    return emitError() << "expected 1 to 2147483647 blocks, got " << blocks;
+  if (scratch < 0)
+    return emitError() << "expected scratch of at least 0 bytes, got "
+                       << scratch;
+  return success();
+}
 
 LogicalResult LaunchOp::verify() {
   return verifyDestinationStyle(*this, getOutputs()); // C1, C2
@@ -374,6 +398,14 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
   if (name == kMeshAttr) {
     if (!isa<ModuleOp>(op) || !isa<FlatSymbolRefAttr>(attr.getValue()))
       return emitAttrError(op, attr, "the symbol of a mesh, on a module");
+    return success();
+  }
+  if (name == kGridAttr) {
+    auto kernel = dyn_cast<FunctionOpInterface>(op);
+    if (!kernel || !kernel.isExternal() || !op->hasAttr(kKernelAttr) ||
+        !isa<GridAttr>(attr.getValue()))
+      return emitAttrError(op, attr,
+                           "a #mprt.grid, on a kernel without a body");
     return success();
   }
   if (name == kArenaBytesAttr || name == kBucketBytesAttr) {

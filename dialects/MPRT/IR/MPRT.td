@@ -15,6 +15,7 @@
 #define MPRT_IR_MPRT
 
 include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
@@ -42,11 +43,32 @@ def MPRT_Dialect : Dialect {
     - `mprt.arena_bytes` and `mprt.bucket_bytes`, on a function: the size of its
       last argument, the arena, and how much of it are buckets;
     - `mprt.arena_parts`, on a function: bytes of the arena by what they hold,
-      when most of them are in use.
+      when most of them are in use;
+    - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: it is code for a
+      GPU, which the `gpu.module` named `mpcomm_kernels` has under its name.
   }];
   let cppNamespace = "::mpcomm::mprt";
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def MPRT_GridAttr : AttrDef<MPRT_Dialect, "Grid"> {
+  let mnemonic = "grid";
+  let summary = "How a kernel of a GPU is launched";
+  let description = [{
+    Blocks of `threads` threads (a multiple of 32, at most 1024). With `spreads`
+    each block goes on with the next piece of work, a grid further, so that any
+    grid does and `blocks` is the most that have work; without it there are
+    exactly `blocks`. `scratch` is the number of bytes that one more pointer,
+    the last, leads to; what a launch leaves there is there for the next.
+
+    Example: `#mprt.grid<threads = 256, blocks = 96, spreads = true, scratch = 0>`
+  }];
+  let parameters = (ins "int64_t":$threads, "int64_t":$blocks, "bool":$spreads,
+                        "int64_t":$scratch);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 class MPRT_Op<string mnemonic, list<Trait> traits = []>

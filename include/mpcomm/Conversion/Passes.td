@@ -89,6 +89,85 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
   ];
 }
 
+def GenerateGPUKernelsPass
+    : Pass<"mpcomm-generate-gpu-kernels", "::mlir::ModuleOp"> {
+  let summary = "Turns kernels of linalg ops into code for the threads of a GPU";
+  let description = [{
+    What `mpcomm-generate-kernels` does for a processor, for a GPU: replaces the
+    tensor form of each kernel by functions of a `gpu.module` named
+    `mpcomm_kernels`, one or more a kernel and layout of operands, and by
+    declarations with `mprt.grid`, which launches name.
+
+    *Assumes* what `mpcomm-generate-kernels` does.
+
+    *Guarantees*: each launch is replaced by one or more, in order, of kernels
+    with `mprt.grid` and the same operands. The functions' bodies are gpu, scf,
+    vector, memref, arith, math, and nvvm's votes and synchronisation of warps.
+    - Elementwise kernels: each thread takes chunks of columns, of 16 bytes of
+      the narrowest operand where columns and addresses allow, several in
+      flight; any grid will do.
+    - Kernels with reductions along rows: a group of threads has a row, 32 or
+      fewer, or a whole block; its columns stay in registers from one pass to
+      the next (longer rows are read again), so that memory is read once.
+      Reductions are shuffles within warps and one barrier across them.
+    - Sums over rows stay in registers while a block goes through its rows; what
+      blocks have is added up by a second kernel, `_sums`, in a fixed order.
+    - Scalars that a kernel reads and replaces are replaced by a kernel of their
+      own, `_scalars`.
+    - Kernels with `mpcomm.scatter_add` zero the destination; a second kernel,
+      `_rows`, adds, each block to rows of its own in the order of the ids.
+
+    *Numerics*: reassociating; the same bits for the same program, whatever the
+    device. Otherwise as `mpcomm-generate-kernels`.
+
+    Example: with `processors=132`
+    ```mlir
+    mprt.launch @scale ins(%x : memref<64xf32>) outs(%y : memref<64xf32>)
+    ```
+    stays, and names
+    ```mlir
+    func.func private @scale(memref<64xf32>, memref<64xf32>) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 256, blocks = 1, spreads = true, scratch = 0>}
+    ```
+  }];
+  let options = [
+    Option<"processors", "processors", "int64_t", "132",
+           "multiprocessors of the GPU, for which grids of sums are sized">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def AssembleKernelsPass : Pass<"mpcomm-assemble-kernels", "::mlir::ModuleOp"> {
+  let summary = "Assembles the kernels of a GPU into images";
+  let description = [{
+    Translates the `gpu.module` named `mpcomm_kernels`, which is in the LLVM
+    dialect by then, to PTX for each of `chip`, assembles it with `ptxas`, and
+    replaces it by the global `mpcomm_images` of mprt.h: machine code for each
+    chip and, for newer ones, the PTX of the last. Without `ptxas` there is PTX
+    alone, which drivers compile, and a warning says so. Where `ptxas` is: the
+    option, else `$CUDA_HOME/bin`, `/usr/local/cuda/bin`, `PATH`.
+
+    An analysis remark a kernel and chip tells registers, bytes spilled and
+    bytes of shared memory, as `ptxas` reports them.
+
+    A module without such kernels stays as it is.
+  }];
+  let options = [
+    ListOption<"chips", "chip", "std::string",
+               "chips to assemble for: sm_80, sm_90, sm_100 or others from "
+               "sm_75 on; none given: those three">,
+    Option<"ptxas", "ptxas", "std::string", "",
+           "the assembler; empty: as found, 'none': PTX alone">,
+    Option<"ptxDirectory", "ptx-directory", "std::string", "",
+           "a folder to leave the PTX of each chip in">
+  ];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def ExpandMathPass : Pass<"mpcomm-expand-math"> {
   let summary = "Expands math functions into arithmetic";
   let description = [{
@@ -385,6 +464,9 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     `mpcomm_manifest` are there. A start records an event on the compute stream
     for its communicator to wait for.
 
+    Kernels with `mprt.grid` are code for a GPU: their descriptors have that, and
+    their declarations are gone.
+
     Numerics: exact.
 
     Example:
@@ -397,6 +479,8 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     Counts: nothing.
   }];
   let options = [
+    Option<"device", "device", "std::string", "\"host\"",
+           "Device that the manifest names: host or cuda">,
     Option<"cpu", "cpu", "std::string", "\"\"",
            "Processor that the manifest names">,
     Option<"features", "features", "std::string", "\"\"",

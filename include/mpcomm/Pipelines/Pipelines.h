@@ -45,9 +45,15 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "boundaries",
       llvm::cl::desc(
           "Stages of ops by names of parameters: PATTERN=STAGE,...")};
-  Option<std::string> target{*this, "target",
-                             llvm::cl::desc("Device to compile for: cpu"),
-                             llvm::cl::init("cpu")};
+  Option<std::string> target{
+      *this, "target",
+      llvm::cl::desc("Device to compile for: cpu, or cuda for NVIDIA's GPUs"),
+      llvm::cl::init("cpu")};
+  ListOption<std::string> chips{
+      *this, "chip",
+      llvm::cl::desc("Of target cuda, the chips to assemble kernels for: "
+                     "sm_80, sm_90, sm_100 or others from sm_75 on; none "
+                     "given: those three")};
   Option<Recomputation> recompute{
       *this, "recompute",
       llvm::cl::desc("What a pipeline's stages make again in their backward "

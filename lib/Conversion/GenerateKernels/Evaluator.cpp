@@ -16,6 +16,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -29,12 +30,12 @@ static Value lookup(const LoadMemo &memo, const Access &access) {
 }
 
 Evaluator::Evaluator(const KernelModel &model, const Schedule &schedule,
-                     func::FuncOp function)
-    : code(function.getContext()), row(code), entry(code),
-      loc(function.getLoc()), model(model), schedule(schedule), top(code) {
-  Block &block = function.getBody().front();
+                     Block &block, ValueRange arguments)
+    : code(block.getParentOp()->getContext()), row(code), entry(code),
+      loc(block.getParentOp()->getLoc()), model(model), schedule(schedule),
+      top(code) {
   top.setInsertionPoint(block.getTerminator());
-  for (BlockArgument argument : block.getArguments()) {
+  for (Value argument : arguments) {
     auto type = cast<MemRefType>(argument.getType());
     int64_t span = *mprt::spanOf(type); // layouts have known strides
     auto flatType = MemRefType::get({span}, type.getElementType());
@@ -106,6 +107,22 @@ Value Evaluator::bufferIndex(Row &atRow, Chunk &chunk) {
                    chunk.start, 1);
 }
 
+llvm::MaybeAlign Evaluator::alignmentOf(const Access &access,
+                                        int64_t width) const {
+  if (model.alignments.empty())
+    return {};
+  uint64_t bytes =
+      memoryType(elementOf(access.argument)).getIntOrFloatBitWidth() / 8;
+  uint64_t known =
+      std::gcd(model.alignments[access.argument], access.offset * bytes);
+  for (auto [dim, stride] : llvm::enumerate(access.strides)) {
+    bool isColumn = static_cast<int>(dim) == model.column();
+    if (model.sizes[dim] > 1)
+      known = std::gcd(known, stride * bytes * (isColumn ? width : 1));
+  }
+  return llvm::MaybeAlign(known & -known);
+}
+
 Value Evaluator::loadTiled(const Access &access, Row &atRow, Chunk &chunk) {
   for (const auto &entry : *chunk.tiles)
     if (entry.first == access)
@@ -143,9 +160,10 @@ Value Evaluator::load(const Access &access, Row &atRow, Chunk *chunk) {
     if (chunk->tiles && Schedule::isTiled(model, access))
       raw = loadTiled(access, atRow, *chunk);
     else
-      raw = loadLanes(
-          code, loc, flat(access.argument), indexAt(access, atRow, *chunk),
-          access.strides[model.column()], chunk->width, chunk->mask);
+      raw = loadLanes(code, loc, flat(access.argument),
+                      indexAt(access, atRow, *chunk),
+                      access.strides[model.column()], chunk->width, chunk->mask,
+                      alignmentOf(access, chunk->width));
     Value value = fromMemory(code, loc, raw, element);
     memo.push_back({access, value});
     return value;

@@ -22,6 +22,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/Support/Alignment.h"
 
 namespace mpcomm::kernels {
 
@@ -58,8 +59,10 @@ struct Chunk {
 
 class Evaluator {
 public:
+  /// Emits in front of the terminator of `body`; `buffers` are the model's
+  /// arguments there.
   Evaluator(const KernelModel &model, const Schedule &schedule,
-            mlir::func::FuncOp function);
+            mlir::Block &body, mlir::ValueRange buffers);
 
   /// Where code of the present chunk goes; `row` and `entry` are where code
   /// before the loop over columns and before all loops goes.
@@ -96,6 +99,9 @@ public:
     return buffers.lookup(value);
   }
   mlir::Value bufferIndex(Row &row, Chunk &chunk);
+  /// Bytes that the address of `width` columns of an access is a multiple of,
+  /// as far as is known, where chunks start at multiples of their width.
+  llvm::MaybeAlign alignmentOf(const Access &access, int64_t width) const;
 
   const KernelModel &model;
   const Schedule &schedule;

@@ -62,7 +62,8 @@ public:
     if (auto vector = dyn_cast<VectorType>(type))
       return arith::ConstantOp::create(builder, loc,
                                        DenseElementsAttr::get(vector, value));
-    return arith::ConstantOp::create(builder, loc, llvm::cast<TypedAttr>(value));
+    return arith::ConstantOp::create(builder, loc,
+                                     llvm::cast<TypedAttr>(value));
   }
   Value integer(int64_t value) const {
     return constant(ints(), builder.getI32IntegerAttr(int32_t(value)));

@@ -15,6 +15,7 @@
 #include "KernelEmitter.h"
 #include "KernelModel.h"
 #include "LaneOps.h"
+#include "Launches.h"
 #include "Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -52,49 +53,6 @@ private:
   func::FuncOp generate(func::FuncOp kernel, ArrayRef<MemRefType> layouts);
 };
 } // namespace
-
-/// The strides of an empty buffer, which no type tells: row-major ones of the
-/// smallest buffer that holds it.
-static SmallVector<int64_t> stridesOfEmpty(ArrayRef<int64_t> shape) {
-  SmallVector<int64_t> strides(shape.size(), 1);
-  for (int64_t d = static_cast<int64_t>(shape.size()) - 2; d >= 0; --d)
-    strides[d] = strides[d + 1] * std::max<int64_t>(shape[d + 1], 1);
-  return strides;
-}
-
-/// The buffers of a launch as its kernel sees them: offset 0, same strides,
-/// bytes for i1.
-static FailureOr<SmallVector<MemRefType>> layoutsOf(LaunchOp launch) {
-  SmallVector<MemRefType> layouts;
-  for (auto [i, type] : llvm::enumerate(launch->getOperandTypes())) {
-    auto memref = dyn_cast<MemRefType>(type);
-    if (!memref)
-      return launch.emitOpError() << "has operand #" << i << " of type " << type
-                                  << ", expected a buffer";
-    SmallVector<int64_t> strides;
-    int64_t offset;
-    if (memref.getNumElements() == 0) {
-      strides = stridesOfEmpty(memref.getShape());
-      layouts.push_back(MemRefType::get(
-          memref.getShape(), memref.getElementType(),
-          StridedLayoutAttr::get(launch.getContext(), 0, strides)));
-      continue;
-    }
-    if (failed(memref.getStridesAndOffset(strides, offset)) ||
-        llvm::is_contained(strides, ShapedType::kDynamic) ||
-        llvm::any_of(strides, [](int64_t stride) { return stride < 0; }))
-      return launch.emitOpError() << "has operand #" << i << " of type " << type
-                                  << ", expected strides known and positive";
-    MemRefType plain =
-        MemRefType::get(memref.getShape(), memref.getElementType());
-    if (plain.getStridesAndOffset().first != strides)
-      plain = MemRefType::get(
-          memref.getShape(), memref.getElementType(),
-          StridedLayoutAttr::get(launch.getContext(), 0, strides));
-    layouts.push_back(plain);
-  }
-  return layouts;
-}
 
 func::FuncOp GenerateKernelsPass::generate(func::FuncOp kernel,
                                            ArrayRef<MemRefType> layouts) {
@@ -136,15 +94,9 @@ LogicalResult GenerateKernelsPass::specialise(func::FuncOp kernel,
   SmallVector<func::FuncOp> functions;
   SmallVector<std::pair<LaunchOp, func::FuncOp>> calls;
   for (LaunchOp launch : launches) {
-    FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch);
+    FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch, kernel);
     if (failed(layouts))
       return failure();
-    for (auto [i, layout, type] :
-         llvm::enumerate(*layouts, kernel.getArgumentTypes()))
-      if (layout.getElementType() != getElementTypeOrSelf(type))
-        return launch.emitOpError()
-               << "has operand #" << i << " of " << layout.getElementType()
-               << ", but the kernel takes " << getElementTypeOrSelf(type);
     std::vector<const void *> key;
     for (MemRefType layout : *layouts)
       key.push_back(layout.getAsOpaquePointer());
@@ -169,23 +121,6 @@ LogicalResult GenerateKernelsPass::specialise(func::FuncOp kernel,
   return success();
 }
 
-/// Kernels are erased: nothing but launches may name them.
-static LogicalResult checkUses(ModuleOp module, const SymbolTable &symbols,
-                               llvm::function_ref<bool(Operation *)> isKernel) {
-  auto uses = SymbolTable::getSymbolUses(&module.getBodyRegion());
-  if (!uses)
-    return success();
-  for (const SymbolTable::SymbolUse &use : *uses) {
-    Operation *named =
-        symbols.lookup(use.getSymbolRef().getRootReference().getValue());
-    if (named && !isa<LaunchOp>(use.getUser()) && isKernel(named))
-      return use.getUser()->emitOpError()
-             << "names kernel " << use.getSymbolRef()
-             << ", expected only mprt.launch to do so";
-  }
-  return success();
-}
-
 LogicalResult GenerateKernelsPass::initialize(MLIRContext *context) {
   if (llvm::isPowerOf2_32(vectorBits) && vectorBits >= 32 && vectorBits <= 4096)
     return success();
@@ -195,21 +130,12 @@ LogicalResult GenerateKernelsPass::initialize(MLIRContext *context) {
 }
 
 void GenerateKernelsPass::runOnOperation() {
-  ModuleOp module = getOperation();
-  SymbolTable symbols(module);
-  llvm::MapVector<Operation *, SmallVector<LaunchOp>> launches;
-  for (func::FuncOp function : module.getOps<func::FuncOp>())
-    if (function->hasAttr(mprt::kKernelAttr) && !function.isExternal())
-      launches[function];
-  if (failed(checkUses(module, symbols,
-                       [&](Operation *op) { return launches.contains(op); })))
+  SymbolTable symbols(getOperation());
+  FailureOr<LaunchesByKernel> launches =
+      collectLaunches(getOperation(), symbols);
+  if (failed(launches))
     return signalPassFailure();
-  module.walk([&](LaunchOp launch) {
-    if (Operation *kernel = symbols.lookup(launch.getKernel()))
-      if (auto it = launches.find(kernel); it != launches.end())
-        it->second.push_back(launch);
-  });
-  for (auto &[kernel, calls] : launches)
+  for (auto &[kernel, calls] : *launches)
     if (failed(specialise(cast<func::FuncOp>(kernel), calls, symbols)))
       return signalPassFailure();
 }

@@ -35,7 +35,9 @@ public:
   KernelEmitter(const KernelModel &model, const Schedule &schedule,
                 func::FuncOp function)
       : model(model), schedule(schedule), function(function),
-        eval(model, schedule, function), loc(function.getLoc()) {}
+        eval(model, schedule, function.getBody().front(),
+             function.getBody().front().getArguments()),
+        loc(function.getLoc()) {}
   LogicalResult run();
 
 private:

@@ -55,6 +55,9 @@ void registerKernelLoweringPipeline() {
   PassPipelineRegistration<>("mpcomm-kernels-to-llvm",
                              "Lowers generated kernels to the LLVM dialect",
                              addKernelLoweringPipeline);
+  PassPipelineRegistration<>("mpcomm-gpu-kernels-to-nvvm",
+                             "Lowers generated kernels of a GPU to NVVM",
+                             addGPULoweringPipeline);
 }
 
 } // namespace mpcomm

@@ -89,6 +89,9 @@ public:
 
   mutable mlir::func::FuncOp kernel; // a handle; not changed
   llvm::SmallVector<mlir::MemRefType> layouts;
+  /// Bytes that the address of each argument is a multiple of; empty where
+  /// nothing is known.
+  llvm::SmallVector<uint64_t> alignments;
   /// Sizes of the domain; the column is last. Empty: scalars only.
   llvm::SmallVector<int64_t> sizes;
   /// Per op, the dimension of the domain of each loop; -1: a loop of length 1.

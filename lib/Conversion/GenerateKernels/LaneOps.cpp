@@ -118,11 +118,13 @@ static Value laneOffsets(OpBuilder &b, Location loc, int64_t stride,
 }
 
 Value loadLanes(OpBuilder &b, Location loc, Value flat, Value index,
-                int64_t stride, int64_t width, Value mask) {
+                int64_t stride, int64_t width, Value mask,
+                llvm::MaybeAlign alignment) {
   Type element = cast<MemRefType>(flat.getType()).getElementType();
   auto type = VectorType::get({width}, element);
   if (stride == 1 && !mask)
-    return vector::LoadOp::create(b, loc, type, flat, index);
+    return vector::LoadOp::create(b, loc, type, flat, index,
+                                  /*nontemporal=*/false, alignment);
   Value zero = arith::ConstantOp::create(b, loc, zeroLike(b, type));
   if (stride == 1)
     return vector::MaskedLoadOp::create(b, loc, type, flat, index, mask, zero);
@@ -134,10 +136,12 @@ Value loadLanes(OpBuilder &b, Location loc, Value flat, Value index,
 }
 
 void storeLanes(OpBuilder &b, Location loc, Value flat, Value index,
-                int64_t stride, Value value, Value mask) {
+                int64_t stride, Value value, Value mask,
+                llvm::MaybeAlign alignment) {
   int64_t width = lanesOf(value);
   if (stride == 1 && !mask) {
-    vector::StoreOp::create(b, loc, value, flat, index);
+    vector::StoreOp::create(b, loc, value, flat, index, /*nontemporal=*/false,
+                            alignment);
     return;
   }
   if (stride == 1) {

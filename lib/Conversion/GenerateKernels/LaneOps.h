@@ -17,6 +17,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/Alignment.h"
 
 namespace mpcomm::kernels {
 
@@ -46,13 +47,14 @@ mlir::Value maskOf(mlir::OpBuilder &b, mlir::Location loc, int64_t active,
                    int64_t width);
 
 /// `width` elements of the flat buffer from `index` on, `stride` apart. `mask`
-/// may be null. The value is as in memory.
+/// may be null. The value is as in memory. `alignment` is that of the first
+/// element's address; what is not masked is then one access where that allows.
 mlir::Value loadLanes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value flat,
                       mlir::Value index, int64_t stride, int64_t width,
-                      mlir::Value mask);
+                      mlir::Value mask, llvm::MaybeAlign alignment = {});
 void storeLanes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value flat,
                 mlir::Value index, int64_t stride, mlir::Value value,
-                mlir::Value mask);
+                mlir::Value mask, llvm::MaybeAlign alignment = {});
 
 /// The columns of the square matrix whose rows are `rows`, by shuffles:
 /// n log2(n) of them for n rows of n lanes, n a power of two.

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ScatterAdd.h"
 #include "KernelEmitter.h"
 #include "LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,9 +24,7 @@ using namespace mlir;
 
 namespace mpcomm::kernels {
 
-/// Checks the types, which must be dy: [rows..., C], ids: [rows...] of
-/// integers, destination: [V, C], with dy and destination of one float type.
-static LogicalResult checkTypes(func::FuncOp kernel) {
+LogicalResult checkScatterAdd(func::FuncOp kernel) {
   auto fail = [&](const Twine &what) {
     return kernel.emitError()
            << "in kernel '" << kernel.getSymName() << "': " << what;
@@ -49,7 +48,7 @@ static LogicalResult checkTypes(func::FuncOp kernel) {
 
 LogicalResult emitScatterAdd(func::FuncOp tensorForm, int64_t skipped,
                              unsigned vectorBits, func::FuncOp function) {
-  if (failed(checkTypes(tensorForm)))
+  if (failed(checkScatterAdd(tensorForm)))
     return failure();
   Block &block = function.getBody().front();
   OpBuilder b(block.getTerminator());

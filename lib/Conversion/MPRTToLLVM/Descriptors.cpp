@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Descriptors.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPComm/IR/Windows.h"
@@ -248,9 +249,12 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
   LLVM::GlobalOp &global = kernels[key];
   if (global)
     return global;
+  auto kernel = symbols.lookup<func::FuncOp>(launch.getKernel());
+  auto grid = kernel ? kernel->getAttrOfType<mprt::GridAttr>(mprt::kGridAttr)
+                     : mprt::GridAttr();
   std::string wrapper = (launch.getKernel() + ".packed").str();
   auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  if (!symbols.lookup(wrapper)) {
+  if (!grid && !symbols.lookup(wrapper)) {
     moveToEnd();
     enter(LLVM::LLVMFuncOp::create(
         builder, launch.getLoc(), wrapper,
@@ -260,12 +264,19 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
   int64_t bytes = mpcomm::detail::countBytes(launch->getOperandTypes());
   LLVM::GlobalOp name = string(launch.getKernel());
   LLVM::GlobalOp place = string(location);
-  return global = make("kernel", launch.getLoc(),
-                       {number(32, nextKernel++), address(wrapper),
-                        address(name.getSymName()), address(place.getSymName()),
-                        number(64, bytes), number(64, 0), null(), number(32, 0),
-                        number(32, 0), number(64, 0), number(32, 0),
-                        number(32, 0), number(64, 0)});
+  Field symbol = grid ? address(name.getSymName()) : null();
+  if (grid)
+    scratchBytes = std::max(scratchBytes, grid.getScratch());
+  return global = make(
+             "kernel", launch.getLoc(),
+             {number(32, nextKernel++), grid ? null() : address(wrapper),
+              address(name.getSymName()), address(place.getSymName()),
+              number(64, bytes), number(64, 0), symbol,
+              number(32, grid ? launch->getNumOperands() : 0),
+              number(32, grid ? grid.getThreads() : 0),
+              number(64, grid ? grid.getBlocks() : 0),
+              number(32, grid && grid.getSpreads()), number(32, 0),
+              number(64, grid ? grid.getScratch() : 0)});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {

@@ -61,6 +61,8 @@ public:
   mlir::LLVM::GlobalOp string(llvm::StringRef value, llvm::StringRef name = {});
   /// How often a step runs what descriptors are made for from now on.
   void setRuns(int64_t runs) { this->runs = runs; }
+  /// Of the kernels of a GPU, the most scratch that one takes.
+  int64_t getScratchBytes() const { return scratchBytes; }
   /// All places of each location of a descriptor that has several or runs more
   /// than once a step, for the manifest: what a descriptor says of it is for
   /// messages, and short.
@@ -104,6 +106,7 @@ private:
   /// By what describe() says of them.
   std::map<std::string, Noted> locations;
   int64_t runs = 1;
+  int64_t scratchBytes = 0;
   int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0, nextWindow = 0;
 };
 

@@ -562,7 +562,7 @@ struct ConvertMPRTToLLVM
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    Manifest manifest(module, cpu, features);
+    Manifest manifest(module, device, cpu, features);
     if (failed(checkNames(module)))
       return signalPassFailure();
     SymbolTable symbols(module);
@@ -584,6 +584,10 @@ struct ConvertMPRTToLLVM
       program.erase();
     for (func::FuncOp function : functions)
       symbols.erase(function);
+    // The descriptors have them.
+    for (auto kernel : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (kernel->hasAttr(mprt::kGridAttr))
+        symbols.erase(kernel);
     for (auto global :
          llvm::make_early_inc_range(module.getOps<memref::GlobalOp>()))
       symbols.erase(global);
@@ -595,6 +599,8 @@ struct ConvertMPRTToLLVM
                            "mpcomm_abi_version",
                            builder.getI32IntegerAttr(MPRT_ABI_VERSION));
     manifest.setLocations(descriptors.takeLocations());
+    if (device != "host")
+      manifest.setScratch(descriptors.getScratchBytes());
     descriptors.string(manifest.str(), "mpcomm_manifest");
     for (auto mesh : llvm::make_early_inc_range(module.getOps<MeshOp>()))
       mesh.erase();

@@ -26,7 +26,8 @@ static Array shapeOf(ShapedType type) {
   return shape;
 }
 
-Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features)
+Manifest::Manifest(ModuleOp module, StringRef device, StringRef cpu,
+                   StringRef features)
     : module(module) {
   root["abi"] = MPRT_ABI_VERSION;
   root["producer"] = "mpcomm " MPCOMM_VERSION;
@@ -35,7 +36,7 @@ Manifest::Manifest(ModuleOp module, StringRef cpu, StringRef features)
   for (StringRef feature : llvm::split(features, ','))
     if (!feature.empty())
       featureList.push_back(feature.str());
-  root["target"] = Object{{"device", "host"},
+  root["target"] = Object{{"device", device.str()},
                           {"cpu", cpu.str()},
                           {"features", std::move(featureList)}};
   Object mesh{{"name", ""}, {"axes", Array()}};
@@ -201,6 +202,10 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
 
 void Manifest::setLocations(Array locations) {
   root["locations"] = std::move(locations);
+}
+
+void Manifest::setScratch(int64_t bytes) {
+  (*root.getObject("target"))["scratch_bytes"] = bytes;
 }
 
 std::string Manifest::str() const {

@@ -18,8 +18,8 @@ namespace mpcomm {
 /// Collects the manifest (docs/Design/Manifest.md) of a module's functions.
 class Manifest {
 public:
-  /// `features`: comma-separated, as in "+avx2,+fma".
-  Manifest(mlir::ModuleOp module, llvm::StringRef cpu,
+  /// `device`: host or cuda. `features`: comma-separated, as in "+avx2,+fma".
+  Manifest(mlir::ModuleOp module, llvm::StringRef device, llvm::StringRef cpu,
            llvm::StringRef features);
 
   /// Adds a bufferized function; `collectives` describes those it runs.
@@ -28,6 +28,8 @@ public:
                                   llvm::json::Array collectives);
   /// What Descriptors::takeLocations gives.
   void setLocations(llvm::json::Array locations);
+  /// The most scratch that a kernel of a GPU takes.
+  void setScratch(int64_t bytes);
   std::string str() const;
 
 private:

@@ -34,7 +34,12 @@ void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns);
 /// that are not kernels must be free of tensors by then.
 void addKernelLoweringPipeline(mlir::OpPassManager &passes);
 
-/// Registers that pipeline as `mpcomm-kernels-to-llvm`.
+/// From what `mpcomm-generate-gpu-kernels` makes to the NVVM and LLVM dialects,
+/// in the gpu.module that has the kernels. `passes` runs on the module.
+void addGPULoweringPipeline(mlir::OpPassManager &passes);
+
+/// Registers these pipelines as `mpcomm-kernels-to-llvm` and
+/// `mpcomm-gpu-kernels-to-nvvm`.
 void registerKernelLoweringPipeline();
 
 } // namespace mpcomm

@@ -25,6 +25,9 @@
 
 #include "mpcomm/Dialect/MPRT/IR/MPRTDialect.h.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "mpcomm/Dialect/MPRT/IR/MPRTAttrs.h.inc"
+
 namespace mpcomm::mprt {
 
 /// Marks a function as a kernel that mprt.launch runs.
@@ -40,6 +43,9 @@ inline constexpr llvm::StringLiteral kOverwriteAttr = "mprt.overwrite";
 inline constexpr llvm::StringLiteral kArenaBytesAttr = "mprt.arena_bytes";
 inline constexpr llvm::StringLiteral kBucketBytesAttr = "mprt.bucket_bytes";
 inline constexpr llvm::StringLiteral kArenaPartsAttr = "mprt.arena_parts";
+inline constexpr llvm::StringLiteral kGridAttr = "mprt.grid";
+/// The gpu.module that has the code of kernels with that attribute.
+inline constexpr llvm::StringLiteral kDeviceModule = "mpcomm_kernels";
 /// Entries of the dictionaries of kResultsAttr.
 inline constexpr llvm::StringLiteral kResultType = "type";
 inline constexpr llvm::StringLiteral kResultArgument = "argument";

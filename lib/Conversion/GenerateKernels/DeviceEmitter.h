@@ -1,0 +1,58 @@
+//===- DeviceEmitter.h - kernels for a GPU ----------------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Writes a kernel's code as functions of a gpu.module, as a DeviceSchedule
+// says.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CONVERSION_GENERATEKERNELS_DEVICEEMITTER_H
+#define MPCOMM_LIB_CONVERSION_GENERATEKERNELS_DEVICEEMITTER_H
+
+#include "DeviceSchedule.h"
+#include "KernelModel.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace mpcomm::kernels {
+
+/// One function of a GPU and how it is launched.
+struct DeviceKernel {
+  mlir::gpu::GPUFuncOp function;
+  int64_t threads = kWarp, blocks = 1;
+  bool spreads = false;
+  int64_t scratchBytes = 0;
+};
+
+/// Makes an empty kernel `name` at `b`, with a return, on buffers of `layouts`
+/// and, where `scratchBytes` is not 0, scratch behind them.
+DeviceKernel createDeviceKernel(mlir::OpBuilder &b, mlir::Location loc,
+                                llvm::StringRef name,
+                                llvm::ArrayRef<mlir::MemRefType> layouts,
+                                int64_t threads, int64_t scratchBytes);
+
+/// What runs one after the other in place of the kernel, each on all of its
+/// buffers: the kernel `name`, then where needed `name`_sums, which adds up
+/// what blocks have left in scratch, and `name`_scalars, which replaces scalars
+/// that the others read. The domain is not that of a scatter_add.
+llvm::SmallVector<DeviceKernel>
+emitDeviceKernels(const KernelModel &model, const DeviceSchedule &schedule,
+                  mlir::OpBuilder &b, llvm::StringRef name);
+
+/// The same for a kernel that adds rows to rows; see `mpcomm.scatter_add`.
+/// Fails, with an error, as the host's does.
+llvm::LogicalResult
+emitDeviceScatterAdd(mlir::func::FuncOp tensorForm, int64_t skipped,
+                     llvm::ArrayRef<mlir::MemRefType> layouts,
+                     llvm::ArrayRef<uint64_t> alignments,
+                     const DeviceLimits &limits, mlir::OpBuilder &b,
+                     llvm::StringRef name,
+                     llvm::SmallVectorImpl<DeviceKernel> &kernels);
+
+} // namespace mpcomm::kernels
+
+#endif // MPCOMM_LIB_CONVERSION_GENERATEKERNELS_DEVICEEMITTER_H

@@ -1,0 +1,199 @@
+//===- GenerateGPUKernels.cpp - linalg kernels to code for a GPU ----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The pass: functions of a gpu.module per kernel and layout of its operands, in
+// place of the kernel's tensor form.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DeviceEmitter.h"
+#include "DeviceSchedule.h"
+#include "LaneOps.h"
+#include "Launches.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include <map>
+
+#define DEBUG_TYPE "mpcomm-generate-gpu-kernels"
+
+using namespace mlir;
+
+namespace mpcomm {
+#define GEN_PASS_DEF_GENERATEGPUKERNELSPASS
+#include "mpcomm/Conversion/Passes.h.inc"
+
+namespace {
+using namespace kernels;
+using mprt::LaunchOp;
+
+struct GenerateGPUKernelsPass
+    : impl::GenerateGPUKernelsPassBase<GenerateGPUKernelsPass> {
+  using GenerateGPUKernelsPassBase::GenerateGPUKernelsPassBase;
+  LogicalResult initialize(MLIRContext *context) override;
+  void runOnOperation() override;
+
+private:
+  LogicalResult specialise(func::FuncOp kernel, ArrayRef<LaunchOp> launches,
+                           const Alignments &alignments, SymbolTable &symbols);
+  /// The functions for one list of layouts.
+  FailureOr<SmallVector<DeviceKernel>> generate(func::FuncOp kernel,
+                                                ArrayRef<MemRefType> layouts,
+                                                ArrayRef<uint64_t> alignments);
+
+  gpu::GPUModuleOp device;
+};
+} // namespace
+
+FailureOr<SmallVector<DeviceKernel>>
+GenerateGPUKernelsPass::generate(func::FuncOp kernel,
+                                 ArrayRef<MemRefType> layouts,
+                                 ArrayRef<uint64_t> alignments) {
+  DeviceLimits limits;
+  limits.processors = processors;
+  OpBuilder b(&getContext());
+  b.setInsertionPointToEnd(device.getBody());
+  StringRef name = kernel.getSymName();
+  SmallVector<DeviceKernel> kernels;
+  if (auto skipped = kernel->getAttrOfType<IntegerAttr>(kScatterAddAttr)) {
+    if (failed(emitDeviceScatterAdd(kernel, skipped.getInt(), layouts,
+                                    alignments, limits, b, name, kernels)))
+      return failure();
+    return kernels;
+  }
+  std::optional<KernelModel> model = KernelModel::build(kernel, layouts);
+  if (!model)
+    return failure();
+  model->alignments.assign(alignments.begin(), alignments.end());
+  splitColumns(*model, limits);
+  return emitDeviceKernels(*model, DeviceSchedule::compute(*model, limits), b,
+                           name);
+}
+
+/// What a launch needs to know of `kernel`, as a declaration beside the host's
+/// functions.
+static func::FuncOp declare(OpBuilder &b, func::FuncOp like,
+                            const DeviceKernel &kernel,
+                            ArrayRef<MemRefType> layouts) {
+  SmallVector<Type> arguments;
+  for (MemRefType layout : layouts)
+    arguments.push_back(MemRefType::get(layout.getShape(),
+                                        memoryType(layout.getElementType()),
+                                        layout.getLayout()));
+  gpu::GPUFuncOp code = kernel.function;
+  auto function =
+      func::FuncOp::create(b, like.getLoc(), code.getName(),
+                           FunctionType::get(b.getContext(), arguments, {}));
+  function.setPrivate();
+  function->setAttr(mprt::kKernelAttr, b.getUnitAttr());
+  function->setAttr(mprt::kGridAttr,
+                    mprt::GridAttr::get(b.getContext(), kernel.threads,
+                                        kernel.blocks, kernel.spreads,
+                                        kernel.scratchBytes));
+  return function;
+}
+
+LogicalResult GenerateGPUKernelsPass::specialise(func::FuncOp kernel,
+                                                 ArrayRef<LaunchOp> launches,
+                                                 const Alignments &alignments,
+                                                 SymbolTable &symbols) {
+  using Key = std::pair<std::vector<const void *>, std::vector<uint64_t>>;
+  struct Generated {
+    SmallVector<DeviceKernel> kernels;
+    SmallVector<MemRefType> layouts;
+    SmallVector<func::FuncOp> declarations;
+  };
+  std::map<Key, Generated> made;
+  SmallVector<Generated *> inOrder;
+  SmallVector<std::pair<LaunchOp, Generated *>> calls;
+  for (LaunchOp launch : launches) {
+    FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch, kernel);
+    if (failed(layouts))
+      return failure();
+    Key key;
+    for (auto [operand, layout] : llvm::zip(launch->getOperands(), *layouts)) {
+      key.first.push_back(layout.getAsOpaquePointer());
+      key.second.push_back(alignments.of(operand));
+    }
+    auto [entry, isNew] = made.try_emplace(key);
+    Generated &generated = entry->second;
+    if (isNew) {
+      FailureOr<SmallVector<DeviceKernel>> kernels =
+          generate(kernel, *layouts, key.second);
+      if (failed(kernels))
+        return failure();
+      generated.kernels = *kernels;
+      generated.layouts = *layouts;
+      inOrder.push_back(&generated);
+    }
+    calls.push_back({launch, &generated});
+  }
+  // The first takes the kernel's name, the others one of their own; code and
+  // declaration have the same.
+  OpBuilder b(kernel);
+  SmallVector<func::FuncOp> declarations;
+  for (Generated *generated : inOrder)
+    for (const DeviceKernel &code : generated->kernels) {
+      func::FuncOp declaration = declare(b, kernel, code, generated->layouts);
+      declaration->remove();
+      generated->declarations.push_back(declaration);
+      declarations.push_back(declaration);
+    }
+  Block::iterator place = std::next(kernel->getIterator());
+  symbols.erase(kernel);
+  for (func::FuncOp declaration : declarations)
+    symbols.insert(declaration, place);
+  for (Generated *generated : inOrder)
+    for (auto [code, declaration] :
+         llvm::zip(generated->kernels, generated->declarations))
+      code.function.setName(declaration.getSymName());
+  for (auto [launch, generated] : calls) {
+    b.setInsertionPoint(launch);
+    for (func::FuncOp declaration : generated->declarations) {
+      auto next = cast<LaunchOp>(b.clone(*launch));
+      next.setKernel(declaration.getSymName());
+    }
+    launch.erase();
+  }
+  return success();
+}
+
+LogicalResult GenerateGPUKernelsPass::initialize(MLIRContext *context) {
+  if (processors >= 1 && processors <= 4096)
+    return success();
+  return emitError(UnknownLoc::get(context))
+         << "expected 'processors' in [1, 4096], got " << processors.getValue();
+}
+
+void GenerateGPUKernelsPass::runOnOperation() {
+  SymbolTable symbols(getOperation());
+  FailureOr<LaunchesByKernel> launches =
+      collectLaunches(getOperation(), symbols);
+  if (failed(launches))
+    return signalPassFailure();
+  if (launches->empty())
+    return;
+  OpBuilder b = OpBuilder::atBlockEnd(getOperation().getBody());
+  device =
+      gpu::GPUModuleOp::create(b, getOperation().getLoc(), mprt::kDeviceModule);
+  device->remove();
+  symbols.insert(device, getOperation().getBody()->end());
+  Alignments alignments(getOperation());
+  for (auto &[kernel, calls] : *launches)
+    if (failed(
+            specialise(cast<func::FuncOp>(kernel), calls, alignments, symbols)))
+      return signalPassFailure();
+}
+
+} // namespace mpcomm

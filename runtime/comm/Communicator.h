@@ -26,6 +26,8 @@
 
 namespace mprt {
 
+class Device;
+
 class Communicator {
 public:
   /// `group`: the ranks of the world that take part, ascending; `rank`: the
@@ -50,6 +52,24 @@ public:
   /// Moves the started collectives on as far as is possible without waiting.
   /// Sets `moved` where anything happened.
   virtual Error progress(bool &moved) = 0;
+
+  /// Whether start() enqueues on a stream of a device, so that later work on
+  /// that stream comes after the collective, and buffers are of the device.
+  /// Such a one always accepts; progress() then tells only what is finished,
+  /// and whether anything went wrong, and never waits. While the device
+  /// captures, what is started is not counted as finished.
+  virtual bool isStreamOrdered() const { return false; }
+
+  /// Called once, before the first start() of a stream ordered communicator:
+  /// its collectives go to stream `stream` of `device`, which outlives it.
+  virtual Error bind(Device &device, uint32_t stream) {
+    (void)device, (void)stream;
+    return {};
+  }
+
+  /// The context has failed: what is on the stream ends soon, whether or not
+  /// the peers come. Any thread may call it, more than once.
+  virtual void abort() {}
 
   /// Whether collectives move on without calls of progress(), on a thread of
   /// the communicator's own. Then nobody needs to poll for them.

@@ -1,0 +1,155 @@
+//===- CudaGraph.cpp - graphs and marks of time on a GPU ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A capture begins on the compute stream; the communicators' streams fork from
+// it and are joined again at the end, whether or not the program used them. It
+// is of this thread alone: what other threads do at that time is not looked at.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../../core/Trace.h"
+#include "CudaDevice.h"
+
+using namespace mprt;
+using namespace mprt::cuda;
+
+namespace {
+
+class CudaGraph : public DeviceGraph {
+public:
+  CudaGraph(const Driver &driver, CUgraphExec executable, uint64_t nodeCount)
+      : driver(driver), executable(executable), nodeCount(nodeCount) {}
+  ~CudaGraph() override { driver.cuGraphExecDestroy(executable); }
+  uint64_t nodes() const override { return nodeCount; }
+
+  const Driver &driver;
+  CUgraphExec executable;
+  uint64_t nodeCount;
+};
+
+} // namespace
+
+Error CudaDevice::beginCapture() {
+  if (Error error = enter())
+    return error;
+  if (Error error = check(driver.cuStreamBeginCapture(
+                              streams[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                          "cuStreamBeginCapture"))
+    return error;
+  capturing = true;
+  Error failure =
+      check(driver.cuEventRecord(fork, streams[0]), "cuEventRecord");
+  for (uint32_t i = 1; i < programStreams() && !failure; ++i)
+    failure = check(driver.cuStreamWaitEvent(streams[i], fork, 0),
+                    "cuStreamWaitEvent");
+  if (failure)
+    (void)endCapture();
+  return failure;
+}
+
+Expected<std::unique_ptr<DeviceGraph>> CudaDevice::endCapture() {
+  Error failure;
+  for (uint32_t i = 1; i < programStreams() && !failure; ++i) {
+    failure = check(driver.cuEventRecord(fork, streams[i]), "cuEventRecord");
+    if (!failure)
+      failure = check(driver.cuStreamWaitEvent(streams[0], fork, 0),
+                      "cuStreamWaitEvent");
+  }
+  CUgraph graph = nullptr;
+  Error ended = check(driver.cuStreamEndCapture(streams[0], &graph),
+                      "cuStreamEndCapture");
+  capturing = false;
+  if (!failure)
+    failure = ended;
+  if (!failure && !graph)
+    failure = Error(MPRT_INTERNAL, "cuStreamEndCapture: there is no graph");
+  size_t count = 0;
+  CUgraphExec executable = nullptr;
+  if (!failure)
+    failure = check(driver.cuGraphGetNodes(graph, nullptr, &count),
+                    "cuGraphGetNodes");
+  if (!failure)
+    failure = check(driver.cuGraphInstantiateWithFlags(&executable, graph, 0),
+                    "cuGraphInstantiateWithFlags");
+  if (graph)
+    driver.cuGraphDestroy(graph);
+  if (failure)
+    return failure;
+  return std::unique_ptr<DeviceGraph>(
+      std::make_unique<CudaGraph>(driver, executable, count));
+}
+
+Error CudaDevice::launchGraph(DeviceGraph &graph) {
+  if (Error error = enter())
+    return error;
+  return check(driver.cuGraphLaunch(static_cast<CudaGraph &>(graph).executable,
+                                    streams[0]),
+               "cuGraphLaunch");
+}
+
+//===----------------------------------------------------------------------===//
+// Marks
+//===----------------------------------------------------------------------===//
+
+Expected<uint32_t> CudaDevice::mark(uint32_t stream) {
+  if (Error error = enter())
+    return error;
+  std::lock_guard<std::mutex> guard(markMutex);
+  if (marked == marks.size()) {
+    CUevent event = nullptr;
+    if (Error error = check(driver.cuEventCreate(&event, CU_EVENT_DEFAULT),
+                            "cuEventCreate"))
+      return error;
+    marks.push_back(event);
+  }
+  if (Error error = check(driver.cuEventRecord(marks[marked], streams[stream]),
+                          "cuEventRecord"))
+    return error;
+  return marked++;
+}
+
+Expected<uint64_t> CudaDevice::timeOf(uint32_t mark) {
+  if (Error error = enter())
+    return error;
+  std::lock_guard<std::mutex> guard(markMutex);
+  float milliseconds = 0;
+  if (Error error =
+          check(driver.cuEventElapsedTime(&milliseconds, base, marks[mark]),
+                "cuEventElapsedTime"))
+    return error;
+  return baseTime + uint64_t(int64_t(double(milliseconds) * 1e6));
+}
+
+Error CudaDevice::clearMarks() {
+  if (Error error = enter())
+    return error;
+  std::lock_guard<std::mutex> guard(markMutex);
+  marked = 0;
+  if (!base)
+    if (Error error = check(driver.cuEventCreate(&base, CU_EVENT_DEFAULT),
+                            "cuEventCreate"))
+      return error;
+  // The stream is idle, so that the event comes somewhere between the two
+  // looks at the clock; the closest pair of three, the last of which stays.
+  uint64_t closest = ~uint64_t(0), offset = 0;
+  for (int i = 0; i < 3; ++i) {
+    uint64_t before = nowNanoseconds();
+    if (Error error =
+            check(driver.cuEventRecord(base, streams[0]), "cuEventRecord"))
+      return error;
+    if (Error error =
+            check(driver.cuEventSynchronize(base), "cuEventSynchronize"))
+      return error;
+    uint64_t after = nowNanoseconds();
+    if (after - before < closest) {
+      closest = after - before;
+      offset = closest / 2;
+    }
+    baseTime = before + offset;
+  }
+  return {};
+}

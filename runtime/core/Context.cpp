@@ -8,9 +8,10 @@
 #include "Context.h"
 
 #include "../comm/Validate.h"
+#include "../device/Staged.h"
 #include "Backoff.h"
-#include "ContextState.h"
 #include "DType.h"
+#include "DeviceCalls.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -31,6 +32,11 @@ mprt_status Context::State::fail(const Error &error) {
     return status;
   message = error.message();
   status.store(error.status(), std::memory_order_release);
+  // A step that cannot be captured is run again.
+  if (device && device->isCapturing())
+    return error.status();
+  for (auto &stream : streams)
+    stream->communicator().abort();
   // What a peer told us it has told the others as well.
   if (transport && error.status() != MPRT_PEER_FAILED)
     transport->reportFailure(error);
@@ -126,34 +132,45 @@ uint64_t Context::State::enqueue(uint32_t stream, const StreamWork &work) {
   return position;
 }
 
+uint64_t mprt::payloadOf(const mprt_collective &collective) {
+  return collective.kind == MPRT_BARRIER
+             ? 0
+             : collective.count * sizeOf(mprt_dtype(collective.type));
+}
+
+Error Context::State::checkCollective(uint32_t stream,
+                                      const mprt_collective &collective,
+                                      const void *send,
+                                      const void *recv) const {
+  unsigned rank = transport ? transport->rank() : 0;
+  if (stream == MPRT_COMPUTE_STREAM || !isStream(stream) ||
+      stream != MPRT_COMM_STREAM(collective.communicator))
+    return makeError(MPRT_INVALID_ARGUMENT, describe(collective), " on rank ",
+                     rank, ": communicator ", collective.communicator,
+                     " has no stream ", stream, " (there are ", streams.size(),
+                     " communicators)");
+  const Communicator &communicator = streams[stream - 1]->communicator();
+  if (Error error = validateCollective(collective, communicator.size(),
+                                       communicator.rank(), send, recv))
+    return Error(error.status(),
+                 error.message() + " (rank " + std::to_string(rank) + ")");
+  return {};
+}
+
 uint64_t Context::State::enqueueCollective(uint32_t stream,
                                            const mprt_collective &collective,
                                            const void *send, void *recv) {
-  unsigned rank = transport ? transport->rank() : 0;
-  auto refuse = [&](const Error &error) -> uint64_t {
+  if (Error error = checkCollective(stream, collective, send, recv)) {
     auto guard = lock();
     fail(error);
     return 0;
-  };
-  if (stream == MPRT_COMPUTE_STREAM || !isStream(stream) ||
-      stream != MPRT_COMM_STREAM(collective.communicator))
-    return refuse(makeError(MPRT_INVALID_ARGUMENT, describe(collective),
-                            " on rank ", rank, ": communicator ",
-                            collective.communicator, " has no stream ", stream,
-                            " (there are ", streams.size(), " communicators)"));
-  Communicator &communicator = comm(stream).communicator();
-  if (Error error = validateCollective(collective, communicator.size(),
-                                       communicator.rank(), send, recv))
-    return refuse(Error(error.status(), error.message() + " (rank " +
-                                            std::to_string(rank) + ")"));
+  }
   StreamWork work{};
   work.kind = StreamWork::Collective;
   work.collective = &collective;
   work.source = send;
   work.target = recv;
-  work.bytes = collective.kind == MPRT_BARRIER
-                   ? 0
-                   : collective.count * sizeOf(mprt_dtype(collective.type));
+  work.bytes = payloadOf(collective);
   work.flight = flight->enqueue(collective, comm(stream).numCollectives() + 1);
   ++stats.collectives;
   stats.collectiveBytes += work.bytes;
@@ -222,7 +239,8 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
 
 void Context::State::traceWait(uint32_t stream, uint64_t position,
                                uint64_t begin) {
-  if (!trace.enabled())
+  // Of a device, when its stream waited is what counts.
+  if (!trace.enabled() || device)
     return;
   auto guard = lock();
   StreamWork waited{};
@@ -259,6 +277,8 @@ Context::~Context() {
     (void)synchronize();
 }
 
+Context::State::State() = default;
+
 Context::State::~State() {
   if (!thread.joinable())
     return;
@@ -283,6 +303,48 @@ static Expected<ProgressMode> progressMode(ProgressMode wanted) {
                    text, "'");
 }
 
+/// Gives the context a device's streams and events, and each communicator a way
+/// to its memory.
+static Error
+attachDevice(Context::State &state, Device &device,
+             std::vector<std::unique_ptr<Communicator>> &communicators) {
+  if (device.programStreams() < communicators.size() + 1)
+    return makeError(MPRT_INVALID_ARGUMENT, "the device has ",
+                     device.programStreams(), " streams, expected one and ",
+                     communicators.size(), " for communicators");
+  state.device = &device;
+  state.onDevice = std::make_unique<OnDevice>(device);
+  OnDevice &on = *state.onDevice;
+  for (size_t i = 0; i < communicators.size(); ++i) {
+    auto stream = MPRT_COMM_STREAM(uint32_t(i));
+    std::unique_ptr<Communicator> &communicator = communicators[i];
+    on.ordered.push_back(communicator->isStreamOrdered());
+    if (!on.ordered.back())
+      communicator = std::make_unique<StagedCommunicator>(
+          std::move(communicator), device, stream);
+    else if (Error error = communicator->bind(device, stream))
+      return error;
+  }
+  for (uint32_t i = 0; i < state.options.events; ++i) {
+    Expected<uint32_t> event = device.createEvent();
+    if (!event)
+      return event.error();
+    on.events.push_back(*event);
+    on.eventUses.resize(std::max<size_t>(on.eventUses.size(), *event + 1));
+  }
+  on.last.resize(communicators.size() + 1);
+  auto isSet = [](const char *name, const char *value) {
+    const char *text = getenv(name);
+    return text && !strcmp(text, value);
+  };
+  on.waitsForEach = isSet("MPRT_CUDA_SYNC", "1");
+  on.wantsGraphs =
+      !isSet("MPRT_GRAPH", "0") && !on.waitsForEach && !state.trace.enabled();
+  if (std::count(on.ordered.begin(), on.ordered.end(), false))
+    on.note = "its collectives go through the host";
+  return state.trace.enabled() ? device.clearMarks() : Error();
+}
+
 Expected<std::unique_ptr<Context>>
 Context::create(const ContextOptions &options, Transport *transport,
                 std::vector<std::unique_ptr<Communicator>> communicators) {
@@ -302,18 +364,27 @@ Context::create(const ContextOptions &options, Transport *transport,
   if (options.traceCapacity)
     state->trace.enable(options.traceCapacity);
   state->flight = std::make_unique<FlightRecorder>(options.flightCapacity);
+  if (options.device)
+    if (Error error = attachDevice(*state, *options.device, communicators))
+      return error;
   for (std::unique_ptr<Communicator> &communicator : communicators)
-    state->streams.push_back(
-        std::make_unique<Stream>(std::move(communicator), *state->flight));
+    state->streams.push_back(std::make_unique<Stream>(
+        std::move(communicator), *state->flight, options.device));
   State *raw = state.get();
   state->reachedOther = [raw](uint32_t stream, uint64_t position) {
-    return raw->comm(stream).reached(position);
+    return (raw->onDevice && raw->onDevice->isOrdered(stream)) ||
+           raw->comm(stream).reached(position);
   };
   bool spareCore = availableCores() > state->ranks;
   bool needsPolls = std::any_of(
       state->streams.begin(), state->streams.end(),
       [](const auto &s) { return !s->communicator().movesByItself(); });
-  if (!needsPolls && *mode == ProgressMode::Auto)
+  // What a device orders is started by the calling thread, where its place in
+  // the stream is.
+  bool isOrdered = std::any_of(
+      state->streams.begin(), state->streams.end(),
+      [](const auto &s) { return s->communicator().isStreamOrdered(); });
+  if ((!needsPolls && *mode == ProgressMode::Auto) || isOrdered)
     mode = ProgressMode::Poll;
   state->threaded =
       !state->streams.empty() &&
@@ -340,7 +411,24 @@ void Context::fail(const Error &error) {
     state->fail(error);
 }
 
+mprt_status Context::call(mprt_entry entry, void *const *buffers, size_t count,
+                          void *arena) {
+  if (!state->device)
+    return mprt_status(entry(handle(), buffers, arena));
+  return on_device::step(*state, entry, buffers, count, arena);
+}
+
+const std::string &Context::graphNote() const {
+  static const std::string none;
+  return state->onDevice && state->onDevice->wantsGraphs ? state->onDevice->note
+                                                         : none;
+}
+
 Error Context::synchronize() {
+  if (state->device) {
+    on_device::synchronize(*state);
+    return error();
+  }
   for (uint32_t i = 0; i < state->streams.size(); ++i)
     state->wait(MPRT_COMM_STREAM(i), state->streams[i]->end());
   return error();
@@ -351,6 +439,10 @@ Error Context::run(const mprt_collective &collective, const void *send,
   if (state->failed())
     return error();
   uint32_t stream = MPRT_COMM_STREAM(collective.communicator);
+  if (state->device)
+    return mprt_collective_run(handle(), stream, &collective, send, recv)
+               ? error()
+               : synchronize();
   if (uint64_t position =
           state->enqueueCollective(stream, collective, send, recv))
     state->wait(stream, position);

@@ -10,6 +10,9 @@
 // stream of its own, a queue that is moved on by polls from the compute
 // stream's calls and in its waits, or by a progress thread.
 //
+// With a device (device/Device.h) the calls enqueue on its streams instead, and
+// synchronize() tells what went wrong there.
+//
 // A context is used by one thread; its flight record may be read by any.
 //
 //===----------------------------------------------------------------------===//
@@ -27,6 +30,8 @@
 #include <vector>
 
 namespace mprt {
+
+class Device;
 
 /// Who moves collectives on while the program computes.
 enum class ProgressMode {
@@ -46,6 +51,10 @@ struct ContextOptions {
   uint32_t traceCapacity = 0;
   /// Collectives that the flight record keeps; 0: none.
   uint32_t flightCapacity = 64;
+  /// What computes; null: the host. It outlives the context, and has a stream
+  /// for each communicator. Those that are not ordered by its streams are
+  /// staged through the host.
+  Device *device = nullptr;
 };
 
 class Context {
@@ -61,6 +70,16 @@ public:
 
   /// What an entry point takes.
   mprt_context *handle();
+
+  /// Calls an entry point with `count` buffers. On a device the step is run as
+  /// a graph, once it was run call by call and where all of it can be: one
+  /// graph for each set of buffers. MPRT_GRAPH=0 in the environment keeps it
+  /// from that. What is enqueued may run on when this returns.
+  mprt_status call(mprt_entry entry, void *const *buffers, size_t count,
+                   void *arena);
+
+  /// Why steps are not run as graphs, where they would have been; else empty.
+  const std::string &graphNote() const;
 
   /// The first error, or success. Cheap on success.
   Error error() const;

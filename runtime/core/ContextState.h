@@ -6,13 +6,14 @@
 //===----------------------------------------------------------------------===//
 //
 // Private to core/: Context.cpp waits and makes progress, Entry.cpp is the C
-// ABI.
+// ABI, DeviceCalls.cpp and DeviceSteps.cpp are what they come to on a device.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUNTIME_CORE_CONTEXTSTATE_H
 #define MPCOMM_RUNTIME_CORE_CONTEXTSTATE_H
 
+#include "../device/Device.h"
 #include "../device/host/Gemm.h"
 #include "../device/host/Window.h"
 #include "Context.h"
@@ -25,6 +26,8 @@
 #include <thread>
 
 namespace mprt {
+
+struct OnDevice;
 
 struct Context::State {
   struct Event {
@@ -49,6 +52,10 @@ struct Context::State {
   host::Gemm gemm;
   host::Window window;
 
+  /// What computes, and what belongs to it; null: the host.
+  Device *device = nullptr;
+  std::unique_ptr<OnDevice> onDevice;
+
   /// Work pushed and not yet retired, on all streams.
   std::atomic<uint32_t> inFlight{0};
   /// Counts the turns in which something moved, so that waits see it.
@@ -62,6 +69,7 @@ struct Context::State {
   std::thread thread;
   bool stopping = false;
 
+  State();
   ~State();
 
   bool failed() const {
@@ -87,6 +95,8 @@ struct Context::State {
 
   /// Checks and enqueues; the position, or 0 after a failure.
   uint64_t enqueue(uint32_t stream, const StreamWork &work);
+  Error checkCollective(uint32_t stream, const mprt_collective &collective,
+                        const void *send, const void *recv) const;
   uint64_t enqueueCollective(uint32_t stream, const mprt_collective &collective,
                              const void *send, void *recv);
 
@@ -102,6 +112,9 @@ struct Context::State {
   bool isStream(uint32_t stream) const { return stream <= streams.size(); }
   Stream &comm(uint32_t stream) { return *streams[stream - 1]; }
 };
+
+/// What traces and totals count of a collective.
+uint64_t payloadOf(const mprt_collective &collective);
 
 /// The context behind a handle.
 inline Context::State &stateOf(mprt_context *context) {

@@ -5,15 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The host device: the compute stream is the calling thread, so that its work
-// is done when a call returns. Kernels and matrix products on a communication
-// stream run here too, after what was enqueued on that stream before. After
-// each kernel and product the communication streams are moved on.
+// On a device the calls are DeviceCalls.cpp's. On the host the compute stream
+// is the calling thread, so that its work is done when a call returns. Kernels
+// and matrix products on a communication stream run here too, after what was
+// enqueued on that stream before. After each kernel and product the
+// communication streams are moved on.
 //
 //===----------------------------------------------------------------------===//
 
-#include "ContextState.h"
 #include "DType.h"
+#include "DeviceCalls.h"
 
 #include <cstring>
 
@@ -54,15 +55,10 @@ private:
   uint64_t begin;
 };
 
-struct Work {
-  uint64_t bytes, flops;
-};
-
 } // namespace
 
-/// What a product reads and writes once (a broadcast operand counts once, C
-/// twice if it is added to), and computes.
-static Work workOf(const mprt_gemm_desc &d) {
+// A broadcast operand counts once, C twice if it is added to.
+Work mprt::workOf(const mprt_gemm_desc &d) {
   uint64_t m = d.m, n = d.n, k = d.k;
   uint64_t a = m * k, b = k * n, c = m * n, flops = 2 * m * n * k;
   for (uint32_t i = 0; i < d.batch_rank; ++i) {
@@ -76,6 +72,10 @@ static Work workOf(const mprt_gemm_desc &d) {
                    b * sizeOf(mprt_dtype(d.type_b)) +
                    c * sizeOf(mprt_dtype(d.type_c)) * (d.accumulate ? 2 : 1);
   return {bytes, flops};
+}
+
+Work mprt::workOf(const mprt_window_desc &desc) {
+  return {host::Window::countBytes(desc), host::Window::countFlops(desc)};
 }
 
 static mprt_status invalid(State &state, const char *call,
@@ -106,7 +106,11 @@ static bool reachEnd(State &state, const char *call, uint32_t stream) {
 mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
                         const mprt_kernel *kernel, void *const *args) {
   State &state = stateOf(ctx);
-  if (state.failed() || !reachEnd(state, "mprt_launch", stream))
+  if (state.failed())
+    return state.status;
+  if (state.device)
+    return on_device::launch(state, stream, *kernel, args);
+  if (!reachEnd(state, "mprt_launch", stream))
     return state.status;
   Span span(state);
   kernel->fn(args);
@@ -121,7 +125,11 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c) {
   State &state = stateOf(ctx);
-  if (state.failed() || !reachEnd(state, "mprt_gemm", stream))
+  if (state.failed())
+    return state.status;
+  if (state.device)
+    return on_device::gemm(state, stream, *desc, a, b, c);
+  if (!reachEnd(state, "mprt_gemm", stream))
     return state.status;
   Span span(state);
   if (Error error = state.gemm.run(*desc, a, b, c)) {
@@ -143,7 +151,11 @@ mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
                         const mprt_window_desc *desc, const void *a,
                         const void *b, void *c) {
   State &state = stateOf(ctx);
-  if (state.failed() || !reachEnd(state, "mprt_window", stream))
+  if (state.failed())
+    return state.status;
+  if (state.device)
+    return on_device::window(state, stream, *desc, a, b, c);
+  if (!reachEnd(state, "mprt_window", stream))
     return state.status;
   Span span(state);
   if (Error error = state.window.run(*desc, a, b, c)) {
@@ -155,9 +167,9 @@ mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
         error.message()));
   }
   bool isProduct = desc->kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+  Work work = workOf(*desc);
   span.end(isProduct ? TraceEvent::Gemm : TraceEvent::Kernel, stream,
-           desc->name, desc->location, host::Window::countBytes(*desc),
-           host::Window::countFlops(*desc),
+           desc->name, desc->location, work.bytes, work.flops,
            isProduct ? nameOf(mprt_dtype(desc->type)) : nullptr);
   ++(isProduct ? state.stats.gemms : state.stats.launches);
   state.poll();
@@ -171,9 +183,11 @@ static mprt_status move(State &state, const char *call, uint32_t stream,
     return state.status;
   if (bytes == 0)
     return MPRT_OK;
+  if (!state.isStream(stream))
+    return invalid(state, call, noStream(state, stream));
+  if (state.device)
+    return on_device::move(state, call, stream, dst, src, bytes);
   if (stream != MPRT_COMPUTE_STREAM) {
-    if (!state.isStream(stream))
-      return invalid(state, call, noStream(state, stream));
     StreamWork work{};
     work.kind = src ? StreamWork::Copy : StreamWork::Zero;
     work.source = src;
@@ -213,8 +227,11 @@ mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
                                 const mprt_collective *collective,
                                 const void *send, void *recv) {
   State &state = stateOf(ctx);
-  if (!state.failed())
-    state.enqueueCollective(stream, *collective, send, recv);
+  if (state.failed())
+    return state.status;
+  if (state.device)
+    return on_device::collective(state, stream, *collective, send, recv);
+  state.enqueueCollective(stream, *collective, send, recv);
   return state.status;
 }
 
@@ -234,6 +251,8 @@ mprt_status mprt_event_record(mprt_context *ctx, uint32_t stream,
   State &state = stateOf(ctx);
   if (state.failed() || !checkEvent(state, "mprt_event_record", stream, event))
     return state.status;
+  if (state.device)
+    return on_device::record(state, stream, event);
   uint64_t position =
       stream == MPRT_COMPUTE_STREAM ? 0 : state.comm(stream).end();
   state.events[event] = {true, stream, position};
@@ -249,6 +268,8 @@ mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
   if (!mark.recorded)
     return invalid(state, "mprt_stream_wait",
                    "event " + std::to_string(event) + " was never recorded");
+  if (state.device)
+    return on_device::wait(state, stream, event);
   // The compute stream is where this call is; within a stream there is order.
   if (mark.stream == MPRT_COMPUTE_STREAM || mark.stream == stream)
     return state.status;

@@ -28,6 +28,15 @@ struct Stats {
   uint64_t collectives = 0;
   /// Payload of the collectives: count x size of the type, on this rank.
   uint64_t collectiveBytes = 0;
+  /// Of a device: steps that were run call by call, what their calls put on its
+  /// streams, and the processor time that they took on the calling thread.
+  uint64_t eagerSteps = 0;
+  uint64_t eagerCalls = 0;
+  uint64_t eagerNanoseconds = 0;
+  /// The same of steps that were run as a graph, which is one call.
+  uint64_t graphSteps = 0;
+  uint64_t graphNodes = 0;
+  uint64_t graphNanoseconds = 0;
 
   /// What communication cost the compute stream: waited and progressed.
   double exposedSeconds() const {
@@ -42,6 +51,12 @@ struct Stats {
     d.gemms -= before.gemms;
     d.collectives -= before.collectives;
     d.collectiveBytes -= before.collectiveBytes;
+    d.eagerSteps -= before.eagerSteps;
+    d.eagerCalls -= before.eagerCalls;
+    d.eagerNanoseconds -= before.eagerNanoseconds;
+    d.graphSteps -= before.graphSteps;
+    d.graphNodes -= before.graphNodes;
+    d.graphNanoseconds -= before.graphNanoseconds;
     return d;
   }
 };

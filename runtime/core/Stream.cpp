@@ -8,6 +8,7 @@
 #include "Stream.h"
 
 #include "../comm/Validate.h"
+#include "../device/Device.h"
 #include "DType.h"
 
 #include <cstring>
@@ -36,7 +37,8 @@ void Stream::retire(Trace &trace, uint32_t number) {
     span = comm->takeSpan();
     flight.finish(work.flight, span ? span->begin : 0, span ? span->end : 0);
   }
-  if (trace.enabled()) {
+  // Of what a device orders, marks on its stream tell.
+  if (trace.enabled() && !comm->isStreamOrdered()) {
     TraceEvent event{};
     event.stream = number;
     event.location = "";
@@ -71,10 +73,32 @@ void Stream::retire(Trace &trace, uint32_t number) {
       event.kind = TraceEvent::Wait;
       event.name = "wait";
       break;
+    case StreamWork::Record:
+      break;
     }
-    trace.record(event);
+    if (work.kind != StreamWork::Record)
+      trace.record(event);
   }
   retired.store(position, std::memory_order_release);
+}
+
+Error Stream::issueOnDevice(const StreamWork &work, uint32_t number) {
+  switch (work.kind) {
+  case StreamWork::Collective:
+    break;
+  case StreamWork::Copy:
+    return device->copy(number, work.target, work.source, work.bytes,
+                        CopyKind::OnDevice);
+  case StreamWork::Zero:
+    return device->zero(number, work.target, work.bytes);
+  case StreamWork::Wait:
+    --*work.eventUses;
+    return device->wait(number, work.event);
+  case StreamWork::Record:
+    --*work.eventUses;
+    return device->record(number, work.event);
+  }
+  return {};
 }
 
 Error Stream::issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
@@ -102,12 +126,19 @@ Error Stream::issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
         return {};
       break;
     case StreamWork::Copy:
-      memcpy(work.target, work.source, work.bytes);
+      if (!device)
+        memcpy(work.target, work.source, work.bytes);
       break;
     case StreamWork::Zero:
-      memset(work.target, 0, work.bytes);
+      if (!device)
+        memset(work.target, 0, work.bytes);
+      break;
+    case StreamWork::Record:
       break;
     }
+    if (device)
+      if (Error error = issueOnDevice(work, number))
+        return error;
     ++issued;
     moved = true;
     retire(trace, number);

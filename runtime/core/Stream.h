@@ -11,7 +11,8 @@
 //   retired <= issued <= pushed
 //
 // Collectives are issued to the communicator as long as it accepts more; other
-// work is issued when all before it is retired, and retires at once.
+// work is issued when all before it is retired, and retires at once. Of a
+// device, that work is enqueued there when it is issued.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,8 +31,10 @@
 
 namespace mprt {
 
+class Device;
+
 struct StreamWork {
-  enum Kind : uint8_t { Collective, Copy, Zero, Wait };
+  enum Kind : uint8_t { Collective, Copy, Zero, Wait, Record };
   Kind kind;
   const mprt_collective *collective = nullptr;
   const void *source = nullptr;
@@ -40,6 +43,10 @@ struct StreamWork {
   /// Wait: until this stream has retired this position.
   uint32_t otherStream = 0;
   uint64_t otherPosition = 0;
+  /// Record, and Wait of a device: its event, and how many that are pushed and
+  /// not issued use it.
+  uint32_t event = 0;
+  uint32_t *eventUses = nullptr;
   /// ns, when it was pushed and when it was issued; 0 without a trace.
   uint64_t queued = 0;
   uint64_t begin = 0;
@@ -49,9 +56,11 @@ struct StreamWork {
 
 class Stream {
 public:
-  /// `flight` outlives the stream.
-  Stream(std::unique_ptr<Communicator> communicator, FlightRecorder &flight)
-      : comm(std::move(communicator)), flight(flight), ring(64) {}
+  /// `flight` outlives the stream, and `device`, which may be null.
+  Stream(std::unique_ptr<Communicator> communicator, FlightRecorder &flight,
+         Device *device = nullptr)
+      : comm(std::move(communicator)), flight(flight), device(device),
+        ring(64) {}
 
   Communicator &communicator() { return *comm; }
   const Communicator &communicator() const { return *comm; }
@@ -87,12 +96,15 @@ public:
                  Trace &trace, uint32_t number, bool &moved);
 
 private:
+  /// Enqueues work that is no collective on stream `number` of the device.
+  Error issueOnDevice(const StreamWork &work, uint32_t number);
   Error issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
               Trace &trace, uint32_t number, bool &moved);
   void retire(Trace &trace, uint32_t number);
 
   std::unique_ptr<Communicator> comm;
   FlightRecorder &flight;
+  Device *device;
   std::vector<StreamWork> ring;
   uint64_t pushed = 0, issued = 0;
   std::atomic<uint64_t> retired{0};

@@ -1,0 +1,282 @@
+//===- DeviceSteps.cpp - steps of a device as graphs, and their end -------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A step is captured by calling its entry point: a flat list of calls, the same
+// each time. It is first run as it is, so that libraries have chosen, loaded
+// and allocated whatever they want before a capture forbids that.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../comm/Validate.h"
+#include "Backoff.h"
+#include "DeviceCalls.h"
+
+#include <algorithm>
+#include <ctime>
+#include <tuple>
+
+using namespace mprt;
+
+using State = Context::State;
+
+/// Sets of buffers that are kept as graphs. State that a program returns in
+/// buffers of its own trades places with its arguments: two sets.
+static constexpr size_t maxGraphs = 8;
+
+static uint64_t threadNanoseconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return uint64_t(time.tv_sec) * 1000000000u + uint64_t(time.tv_nsec);
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+static mprt_status runEagerly(State &state, mprt_entry entry,
+                              void *const *buffers, void *arena) {
+  OnDevice &on = *state.onDevice;
+  uint64_t calls = on.calls, begin = threadNanoseconds();
+  uint64_t waited = state.stats.waitedNanoseconds;
+  auto status = mprt_status(
+      entry(reinterpret_cast<mprt_context *>(&state), buffers, arena));
+  // Where it waits for staged collectives it spins, which is no work.
+  if (waited == state.stats.waitedNanoseconds) {
+    ++state.stats.eagerSteps;
+    state.stats.eagerCalls += on.calls - calls;
+    state.stats.eagerNanoseconds += threadNanoseconds() - begin;
+  }
+  return status;
+}
+
+static mprt_status runGraph(State &state, OnDevice::Step &step) {
+  OnDevice &on = *state.onDevice;
+  uint64_t begin = threadNanoseconds();
+  for (const mprt_collective *collective : step.collectives) {
+    uint64_t number = state.flight->enqueue(*collective, 0);
+    state.flight->start(number);
+    on.flights.push_back(number);
+  }
+  if (Error error = on.device.launchGraph(*step.graph)) {
+    auto guard = state.lock();
+    return state.fail(error);
+  }
+  ++state.stats.graphSteps;
+  state.stats.graphNodes += step.graph->nodes();
+  state.stats.launches += step.stats.launches;
+  state.stats.gemms += step.stats.gemms;
+  state.stats.collectives += step.stats.collectives;
+  state.stats.collectiveBytes += step.stats.collectiveBytes;
+  state.stats.graphNanoseconds += threadNanoseconds() - begin;
+  return state.status;
+}
+
+/// Captures a step. What fails in it is no failure of the context: the step is
+/// run call by call then, and so are all that follow.
+static bool capture(State &state, mprt_entry entry, void *const *buffers,
+                    void *arena, OnDevice::Step &step) {
+  OnDevice &on = *state.onDevice;
+  Stats before = state.stats;
+  on.captured.clear();
+  if (Error error = on.device.beginCapture()) {
+    on.note = error.message();
+    return false;
+  }
+  (void)entry(reinterpret_cast<mprt_context *>(&state), buffers, arena);
+  Expected<std::unique_ptr<DeviceGraph>> graph = on.device.endCapture();
+  step.stats = state.stats - before;
+  state.stats = before;
+  if (state.failed()) {
+    on.note = state.message;
+    state.message.clear();
+    state.status.store(MPRT_OK, std::memory_order_release);
+    return false;
+  }
+  if (!graph) {
+    on.note = graph.error().message();
+    return false;
+  }
+  step.graph = graph.take();
+  step.collectives = on.captured;
+  return true;
+}
+
+mprt_status on_device::step(State &state, mprt_entry entry,
+                            void *const *buffers, size_t count, void *arena) {
+  OnDevice &on = *state.onDevice;
+  if (state.failed())
+    return state.status;
+  if (!on.wantsGraphs || !on.note.empty())
+    return runEagerly(state, entry, buffers, arena);
+  for (OnDevice::Step &step : on.steps)
+    if (step.entry == entry && step.buffers.size() == count + 1 &&
+        step.buffers.back() == arena &&
+        std::equal(buffers, buffers + count, step.buffers.begin()))
+      return runGraph(state, step);
+  if (std::find(on.known.begin(), on.known.end(), entry) == on.known.end()) {
+    on.known.push_back(entry);
+    return runEagerly(state, entry, buffers, arena);
+  }
+  if (on.steps.size() == maxGraphs) {
+    on.note = "the buffers change with each step: there are more than " +
+              std::to_string(maxGraphs) + " sets of them";
+    on.steps.clear();
+    return runEagerly(state, entry, buffers, arena);
+  }
+  OnDevice::Step step;
+  step.entry = entry;
+  step.buffers.assign(buffers, buffers + count);
+  step.buffers.push_back(arena);
+  if (!capture(state, entry, buffers, arena, step)) {
+    on.steps.clear();
+    return runEagerly(state, entry, buffers, arena);
+  }
+  on.steps.push_back(std::move(step));
+  return runGraph(state, on.steps.back());
+}
+
+//===----------------------------------------------------------------------===//
+// The end of a step
+//===----------------------------------------------------------------------===//
+
+/// What the device said of `stream`, with what is known of where.
+static Error describeLoss(State &state, uint32_t stream, const Error &error) {
+  OnDevice &on = *state.onDevice;
+  std::string last;
+  if (stream < on.last.size() && on.last[stream].call) {
+    const OnDevice::Last &given = on.last[stream];
+    last = std::string("; the last call on stream ") + std::to_string(stream) +
+           " was " + given.call + " \"" + (given.name ? given.name : "") +
+           "\" at " +
+           (given.location && *given.location ? given.location
+                                              : "an unknown location");
+  }
+  return makeError(error.status(), "rank ",
+                   state.transport ? state.transport->rank() : 0,
+                   ": the device stopped: ", error.message(), last,
+                   on.waitsForEach ? ""
+                                   : "; MPRT_CUDA_SYNC=1 tells which call "
+                                     "it was");
+}
+
+static Error describeTimeout(State &state) {
+  for (uint32_t i = 0; i < state.streams.size(); ++i)
+    if (!state.streams[i]->idle())
+      return state.timeoutError(MPRT_COMM_STREAM(i),
+                                state.options.timeoutSeconds);
+  return makeError(
+      MPRT_TIMEOUT, "rank ", state.transport ? state.transport->rank() : 0,
+      ": timed out: the device did nothing for ", state.options.timeoutSeconds,
+      " s, and a collective of the step may wait for a peer");
+}
+
+/// A failure of a peer that the device's collectives may wait for.
+static std::optional<Error> findFailedPeer(State &state) {
+  if (!state.transport)
+    return std::nullopt;
+  std::optional<Error> failure = state.transport->reportedFailure();
+  for (auto &stream : state.streams)
+    for (unsigned rank : stream->communicator().worldRanks())
+      if (!failure && rank != state.transport->rank() &&
+          stream->communicator().isStreamOrdered())
+        failure = state.transport->examineRank(rank);
+  return failure;
+}
+
+static void waitForStream(State &state, uint32_t stream) {
+  OnDevice &on = *state.onDevice;
+  Backoff backoff(state.ranks);
+  uint64_t begin = nowNanoseconds();
+  uint64_t seenMoves = state.moves.load(std::memory_order_relaxed);
+  auto timeout = uint64_t(state.options.timeoutSeconds * 1e9);
+  while (!state.failed()) {
+    Expected<bool> done = on.device.finished(stream);
+    if (!done) {
+      auto guard = state.lock();
+      state.fail(describeLoss(state, stream, done.error()));
+      return;
+    }
+    if (*done)
+      return;
+    if (!state.threaded)
+      state.progressLocked();
+    if (!backoff.pause())
+      continue;
+    if (std::optional<Error> failure = findFailedPeer(state)) {
+      // What is done by now is not lost to it.
+      if (done = on.device.finished(stream); done && *done)
+        return;
+      auto guard = state.lock();
+      state.fail(*failure);
+      return;
+    }
+    uint64_t moves = state.moves.load(std::memory_order_relaxed);
+    uint64_t now = nowNanoseconds();
+    if (moves != seenMoves)
+      begin = now;
+    seenMoves = moves;
+    // A program that talks to nobody may take as long as it likes.
+    if (state.transport && state.transport->size() > 1 &&
+        !state.streams.empty() && now - begin >= timeout) {
+      auto guard = state.lock();
+      state.fail(describeTimeout(state));
+    }
+  }
+}
+
+/// Traces what lay between marks; the device is idle.
+static Error traceTimed(State &state) {
+  OnDevice &on = *state.onDevice;
+  std::vector<TraceEvent> events;
+  for (OnDevice::Timed &timed : on.timed) {
+    Expected<uint64_t> begin = on.device.timeOf(timed.begin);
+    Expected<uint64_t> end =
+        begin ? on.device.timeOf(timed.end) : Expected<uint64_t>(begin.error());
+    if (!end)
+      return end.error();
+    timed.event.begin = *begin;
+    timed.event.end = std::max(*begin, *end);
+    events.push_back(timed.event);
+  }
+  on.timed.clear();
+  std::sort(events.begin(), events.end(),
+            [](const TraceEvent &a, const TraceEvent &b) {
+              return std::tie(a.end, a.begin) < std::tie(b.end, b.begin);
+            });
+  {
+    auto guard = state.lock();
+    for (const TraceEvent &event : events)
+      state.trace.record(event);
+  }
+  return on.device.clearMarks();
+}
+
+void on_device::synchronize(State &state) {
+  OnDevice &on = *state.onDevice;
+  // All that is queued comes to the device; of what the device orders, the
+  // queue learns when it is done there.
+  auto waitForQueues = [&](bool ordered) {
+    for (uint32_t i = 0; i < state.streams.size(); ++i)
+      if (on.ordered[i] == ordered)
+        state.wait(MPRT_COMM_STREAM(i), state.streams[i]->end());
+  };
+  waitForQueues(false);
+  for (uint32_t stream = 0; stream <= on.device.programStreams(); ++stream)
+    waitForStream(state, stream);
+  waitForQueues(true);
+  if (state.failed())
+    return;
+  for (uint64_t number : on.flights)
+    state.flight->finish(number);
+  on.flights.clear();
+  if (!state.trace.enabled())
+    return;
+  if (Error error = traceTimed(state)) {
+    auto guard = state.lock();
+    state.fail(error);
+  }
+}

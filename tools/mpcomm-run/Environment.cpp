@@ -56,3 +56,14 @@ Result<std::optional<LaunchedBy>> mpcomm::run::launcherFromEnvironment() {
   }
   return std::optional<LaunchedBy>();
 }
+
+std::optional<uint64_t> mpcomm::run::localRankFromEnvironment() {
+  for (const char *name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                           "PMI_LOCAL_RANK", "SLURM_LOCALID", "LOCAL_RANK"}) {
+    const char *text = std::getenv(name);
+    uint64_t value = 0;
+    if (text && parse(text, value))
+      return value;
+  }
+  return std::nullopt;
+}

@@ -16,6 +16,7 @@
 #include "Status.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace mpcomm::run {
@@ -29,6 +30,10 @@ struct LaunchedBy {
 /// The first launcher whose variables are set; nothing where there is none.
 /// Fails where they make no sense.
 Result<std::optional<LaunchedBy>> launcherFromEnvironment();
+
+/// Which of the ranks of its machine this is, where a launcher has said so;
+/// else nothing.
+std::optional<uint64_t> localRankFromEnvironment();
 
 } // namespace mpcomm::run
 

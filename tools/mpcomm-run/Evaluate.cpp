@@ -61,10 +61,12 @@ Status Trainer::evaluate(Report &report) {
   const ManifestResult *loss = function.resultOf(Role::Loss);
   Tally mine;
   for (uint64_t step = 0; step < order.stepsPerEpoch(); ++step) {
-    job.evalData->gather(order.indices(step, job.dataRank), *job.state,
-                         binding);
-    setScalars(binding, step);
+    if (Status status = feed(binding, &*job.evalData, &order, step);
+        status.failed())
+      return status;
     if (Status status = call(binding); status.failed())
+      return status;
+    if (Status status = fetch(binding.results); status.failed())
       return status;
     mine.batches += loss != nullptr;
     for (size_t i = 0; i < function.results.size(); ++i) {

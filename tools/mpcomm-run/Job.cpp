@@ -374,10 +374,12 @@ Result<Job> mpcomm::run::prepareJob(const Options &options,
   if (static_cast<uint64_t>(manifest.ranks()) != ranks)
     return fail(job.program->path(), ": compiled for ", manifest.ranks(),
                 " ranks (", manifest.describeMesh(), "), started with ", ranks);
-  if (!manifest.device.empty() && manifest.device != options.device)
-    return fail(job.program->path(), ": compiled for device '",
-                printable(manifest.device), "', running on '", options.device,
-                "'");
+  const std::string compiledFor =
+      manifest.device.empty() ? "host" : manifest.device;
+  if (options.device != "auto" && options.device != compiledFor)
+    return fail(job.program->path(), ": compiled for device '", compiledFor,
+                "', running on '", options.device,
+                "'; compile it for that device, or leave --device out");
   if (Status status = chooseFunctions(job); status.failed())
     return status;
   for (Status (*check)(Job &) : {openWeights, adoptCheckpoint,

@@ -43,6 +43,14 @@ void LossScaleWatch::attach(State &state, const ManifestFunction &function) {
   }
 }
 
+std::vector<size_t> LossScaleWatch::slots() const {
+  std::vector<size_t> all;
+  for (const std::optional<size_t> &slot : {scaleSlot, skippedSlot, flagsSlot})
+    if (slot)
+      all.push_back(*slot);
+  return all;
+}
+
 LossScaleRecord LossScaleWatch::read(State &state) {
   LossScaleRecord record;
   if (scaleSlot) {

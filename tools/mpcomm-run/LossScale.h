@@ -41,6 +41,9 @@ public:
   /// its present values: call it once the state is loaded.
   void attach(State &state, const ManifestFunction &function);
 
+  /// What `read` looks at.
+  std::vector<size_t> slots() const;
+
   /// To be called after each step.
   LossScaleRecord read(State &state);
 

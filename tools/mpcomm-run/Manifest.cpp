@@ -477,6 +477,10 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
   if (reader.has("target")) {
     Reader target = reader.at("target");
     manifest.device = target.text("device");
+    if (manifest.device != "host" && manifest.device != "cuda")
+      target.at("device").report("expected 'host' or 'cuda', found '" +
+                                 printable(manifest.device) + "'");
+    manifest.scratchBytes = target.natural("scratch_bytes", false);
     manifest.cpu = target.text("cpu", false);
     for (const Reader &feature : target.list("features", false))
       manifest.features.push_back(feature.string());

@@ -128,6 +128,8 @@ struct Manifest {
   uint64_t abi = 0;
   std::string producer, program, device, cpu;
   std::vector<std::string> features;
+  /// The greatest scratch that a kernel of a program for a GPU wants.
+  uint64_t scratchBytes = 0;
   std::vector<ManifestAxis> axes;
   std::vector<ManifestCommunicator> communicators;
   std::vector<ManifestFunction> functions;

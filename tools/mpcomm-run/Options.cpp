@@ -134,8 +134,12 @@ const std::vector<Group> &optionTable() {
                                         {"shm", CommKind::Shm},
                                         {"mpi", CommKind::Mpi},
                                         {"gloo", CommKind::Gloo}})},
-           {"device", "host", "device that computes",
-            choice<std::string>(&O::device, {{"host", "host"}})},
+           {"device", "auto|host|cuda",
+            "device that computes; auto is what the program is compiled for.\n"
+            "Ranks of one machine share its GPUs in turn",
+            choice<std::string>(
+                &O::device,
+                {{"auto", "auto"}, {"host", "host"}, {"cuda", "cuda"}})},
            {"timeout", "S",
             "seconds to wait for a rank that does not arrive (default 120)",
             real(&O::timeoutSeconds, true)},
@@ -301,6 +305,8 @@ Status checkTogether(const Options &options) {
     if (!options.program.empty())
       return fail("--calibrate runs no program, found '",
                   printable(options.program), "'");
+    if (options.device == "cuda")
+      return fail("--calibrate measures the host only, found --device cuda");
     return {};
   }
   if (options.calibrateBlock)

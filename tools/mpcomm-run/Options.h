@@ -32,7 +32,7 @@ struct Options {
 
   std::optional<uint64_t> ranks;
   CommKind comm = CommKind::Auto;
-  std::string device = "host";
+  std::string device = "auto";
   double timeoutSeconds = 120;
 
   std::string weights, data, evalData;

@@ -55,6 +55,21 @@ Status checkWhole(const std::string &path, int descriptor, uint64_t bytes) {
   return {};
 }
 
+/// Checks the table of images at `table`, of which the file says that it has
+/// `bytes` (0: it does not say).
+Status checkImages(const std::string &path, const mprt_image *table,
+                   uint64_t bytes) {
+  if (!bytes)
+    return {};
+  for (uint64_t i = 0; (i + 1) * sizeof(mprt_image) <= bytes; ++i) {
+    if (table[i].chip == 0)
+      return {};
+    if (!table[i].data || table[i].bytes == 0 || table[i].is_text > 1)
+      return fail(path, ": image ", i, " of symbol 'mpcomm_images' is empty");
+  }
+  return fail(path, ": symbol 'mpcomm_images' does not end with a chip 0");
+}
+
 /// Hashes the file, and refuses what is no ELF file before the loader sees it.
 Result<uint64_t> digestOf(const std::string &path) {
   int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -172,6 +187,16 @@ Result<Program> Program::load(const std::string &path) {
     if (!entry)
       return missing(function.entry);
     program.entries[function.entry] = reinterpret_cast<mprt_entry>(entry);
+  }
+  if (program.description.device == "cuda") {
+    void *images = dlsym(handle, "mpcomm_images");
+    if (!images)
+      return missing("mpcomm_images");
+    program.kernels = static_cast<const mprt_image *>(images);
+    if (Status status =
+            checkImages(path, program.kernels, sizeOfSymbol(images));
+        status.failed())
+      return status;
   }
   return program;
 }

@@ -38,6 +38,8 @@ public:
   const Manifest &manifest() const { return description; }
   /// FNV-1a of the file. Ranks compare it before they start.
   uint64_t digest() const { return hash; }
+  /// The kernels of a program for a GPU; else null.
+  const mprt_image *images() const { return kernels; }
   mprt_entry entryOf(const ManifestFunction &function) const {
     return entries.at(function.entry);
   }
@@ -46,6 +48,7 @@ private:
   std::string file;
   Manifest description;
   uint64_t hash = 0;
+  const mprt_image *kernels = nullptr;
   std::map<std::string, mprt_entry> entries;
 };
 

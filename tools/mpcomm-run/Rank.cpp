@@ -11,7 +11,10 @@
 
 #include "Rank.h"
 
+#include "Environment.h"
+
 #include "core/Mesh.h"
+#include "device/cuda/Cuda.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -55,6 +58,22 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
   return rank;
 }
 
+Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
+  if (manifest.device != "cuda")
+    return {};
+  mprt::CudaOptions options;
+  options.localRank = static_cast<unsigned>(
+      localRankFromEnvironment().value_or(index() % localRanks()));
+  options.communicators = static_cast<uint32_t>(manifest.communicators.size());
+  options.images = images;
+  options.scratchBytes = manifest.scratchBytes;
+  auto made = mprt::createCudaDevice(options);
+  if (!made)
+    return fail("--device cuda: ", made.error().message());
+  computes = made.take();
+  return {};
+}
+
 Status Rank::createContext(const Manifest &manifest, uint32_t events,
                            bool traces, uint32_t flights) {
   std::vector<unsigned> sizes;
@@ -75,6 +94,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   options.timeoutSeconds = timeout;
   options.traceCapacity = traces ? traceCapacity : 0;
   options.flightCapacity = flights;
+  options.device = computes.get();
   auto context =
       mprt::Context::create(options, transport.get(), std::move(communicators));
   if (!context)
@@ -84,7 +104,9 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
 }
 
 Result<void *> Rank::allocateArena(uint64_t bytes) {
-  auto memory = transport->allocate(std::max<uint64_t>(bytes, 64));
+  uint64_t wanted = std::max<uint64_t>(bytes, 64);
+  auto memory =
+      computes ? computes->allocate(wanted) : transport->allocate(wanted);
   if (!memory)
     return fail("rank ", index(), ": arena of ", bytes,
                 " bytes: ", memory.error().message());

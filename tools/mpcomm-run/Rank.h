@@ -21,6 +21,7 @@
 
 #include "comm/Transport.h"
 #include "core/Context.h"
+#include "device/Device.h"
 
 #include <memory>
 #include <vector>
@@ -37,14 +38,23 @@ public:
   uint64_t index() const { return transport->rank(); }
   uint64_t size() const { return transport->size(); }
 
+  /// Takes the device that programs of `manifest` compute on, where that is not
+  /// the host; `images` are the program's kernels.
+  Status openDevice(const Manifest &manifest, const mprt_image *images);
+  /// That device; null: the host.
+  mprt::Device *device() const { return computes.get(); }
+
   /// Makes the context that programs of `manifest` run in, with `events`
   /// events. All ranks call it with the same program. `flights` is how many
   /// collectives the flight record keeps.
   Status createContext(const Manifest &manifest, uint32_t events, bool traces,
                        uint32_t flights = 64);
   mprt_context *context() const { return program->handle(); }
+  /// The same, as the runtime has it.
+  mprt::Context &runtime() const { return *program; }
 
-  /// Zeroed scratch that the communicators can reach, aligned to 64 bytes.
+  /// Zeroed scratch that the communicators can reach, aligned to 64 bytes; the
+  /// device's where there is one.
   Result<void *> allocateArena(uint64_t bytes);
 
   /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
@@ -66,7 +76,8 @@ public:
   /// first rank that differs from rank 0.
   Status agreeOnProgram(uint64_t digest);
 
-  /// Seconds that communication has cost the compute stream so far.
+  /// Seconds that communication has cost the compute stream so far, on the
+  /// host.
   double exposedSeconds() const { return program->stats().exposedSeconds(); }
 
   /// The context's message after `function` returned `status`.
@@ -107,6 +118,7 @@ private:
   /// Memory of meetings that failed: a communicator's thread may be at them
   /// still.
   std::vector<std::unique_ptr<uint8_t[]>> retired;
+  std::unique_ptr<mprt::Device> computes;
   std::unique_ptr<mprt::Transport> transport;
   std::unique_ptr<mprt::Context> control, program;
   double timeout = 0;

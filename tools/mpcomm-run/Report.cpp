@@ -97,9 +97,26 @@ std::string lossScaleText(const LossScaleRecord &record) {
 }
 
 std::string keptText(const MemoryUse &use) {
-  return "arena " + sizeText(use.arena) + ", parameters " +
-         sizeText(use.parameters) + ", optimizer state " +
-         sizeText(use.optimizerState);
+  std::string text = "arena " + sizeText(use.arena) + ", parameters " +
+                     sizeText(use.parameters) + ", optimizer state " +
+                     sizeText(use.optimizerState);
+  if (use.device)
+    text += ", on the device in all " + sizeText(use.device);
+  return text;
+}
+
+void printHostCost(const HostCost &cost) {
+  if (cost.graphMicroseconds > 0)
+    std::printf("host time per step     %.1f us as a graph, %.1f us call by "
+                "call\n"
+                "launches per step      1 graph of %.0f nodes, %.0f calls "
+                "before\n",
+                cost.graphMicroseconds, cost.eagerMicroseconds, cost.nodes,
+                cost.calls);
+  else if (cost.eagerMicroseconds > 0)
+    std::printf("host time per step     %.1f us call by call\n"
+                "launches per step      %.0f calls\n",
+                cost.eagerMicroseconds, cost.calls);
 }
 
 /// The most that any rank takes, and each rank's peak; also what it keeps,
@@ -112,6 +129,7 @@ void printMemory(const std::vector<MemoryUse> &memory) {
     most.arena = std::max(most.arena, use.arena);
     most.parameters = std::max(most.parameters, use.parameters);
     most.optimizerState = std::max(most.optimizerState, use.optimizerState);
+    most.device = std::max(most.device, use.device);
     alike &= use.keepsAsMuchAs(memory[0]);
   }
   std::printf("%s peak %s, %s\n",
@@ -169,7 +187,8 @@ Status Report::step(const StepRecord &record) {
     firstLoss = record.loss;
   lastLoss = record.loss;
   times.push_back(static_cast<float>(record.milliseconds));
-  exposed.push_back(static_cast<float>(record.exposedMilliseconds));
+  if (record.exposedMilliseconds)
+    exposed.push_back(static_cast<float>(*record.exposedMilliseconds));
 
   if (log) {
     int put = std::fprintf(
@@ -180,7 +199,9 @@ Status Report::step(const StepRecord &record) {
         static_cast<unsigned long long>(record.epoch),
         jsonNumber(record.loss).c_str(),
         jsonNumber(record.milliseconds).c_str(),
-        jsonNumber(record.exposedMilliseconds).c_str(),
+        record.exposedMilliseconds
+            ? jsonNumber(*record.exposedMilliseconds).c_str()
+            : "null",
         record.hasLr ? ", \"lr\": " : "",
         record.hasLr ? jsonNumber(record.lr).c_str() : "",
         lossScaleFields(record.lossScale).c_str());
@@ -203,12 +224,15 @@ Status Report::step(const StepRecord &record) {
   }
   if (!prints || !due)
     return {};
-  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step  exposed %.1f %%%s%s",
+  char share[40] = "";
+  if (record.exposedMilliseconds)
+    std::snprintf(share, sizeof(share), "  exposed %.1f %%",
+                  percent(*record.exposedMilliseconds, record.milliseconds));
+  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step%s%s%s",
               inPlace ? "\r\033[K" : "",
               static_cast<unsigned long long>(record.step),
               static_cast<unsigned long long>(lastStep), record.loss,
-              record.milliseconds,
-              percent(record.exposedMilliseconds, record.milliseconds),
+              record.milliseconds, share,
               lossScaleText(record.lossScale).c_str(), inPlace ? "" : "\n");
   lineOpen = inPlace;
   flush();
@@ -216,7 +240,8 @@ Status Report::step(const StepRecord &record) {
 }
 
 void Report::finish(const std::vector<MemoryUse> &memory,
-                    std::optional<uint64_t> skipped) {
+                    std::optional<uint64_t> skipped,
+                    const std::optional<HostCost> &host) {
   if (!prints || times.empty())
     return;
   interrupt();
@@ -229,8 +254,11 @@ void Report::finish(const std::vector<MemoryUse> &memory,
   std::printf("loss first             %.6g\n", firstLoss);
   std::printf("loss last              %.6g\n", lastLoss);
   std::printf("ms per step (median)   %.3f\n", step);
-  std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
-              percent(wait, step));
+  if (!exposed.empty())
+    std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
+                percent(wait, step));
+  if (host)
+    printHostCost(*host);
   printMemory(memory);
   flush();
 }

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct StepRecord {
   double lr = 0;
   bool hasLr = false;
   double milliseconds = 0;
-  /// Time that compute waited for communication.
-  double exposedMilliseconds = 0;
+  /// Time that compute waited for communication, where it is known: the host
+  /// does not see what a device waits for.
+  std::optional<double> exposedMilliseconds;
   LossScaleRecord lossScale;
 };
 
@@ -44,12 +46,24 @@ struct StepRecord {
 struct MemoryUse {
   uint64_t peakResident = 0;
   uint64_t arena = 0, parameters = 0, optimizerState = 0;
+  /// Of a device, all that was taken of it; the above but `peakResident` lie
+  /// there.
+  uint64_t device = 0;
 
   /// Whether another rank keeps as much, whatever its peak was.
   bool keepsAsMuchAs(const MemoryUse &other) const {
     return arena == other.arena && parameters == other.parameters &&
-           optimizerState == other.optimizerState;
+           optimizerState == other.optimizerState && device == other.device;
   }
+};
+
+/// What a step cost the host, where a device computes.
+struct HostCost {
+  /// Processor time of the calling thread to enqueue a step; 0 where none was
+  /// run in that way.
+  double eagerMicroseconds = 0, graphMicroseconds = 0;
+  /// What the calls of a step put on streams, and what is in its graph.
+  double calls = 0, nodes = 0;
 };
 
 struct EvaluationSummary {
@@ -80,7 +94,8 @@ public:
   /// Table of the whole run. `memory` holds one entry a rank; `skipped` is the
   /// number of steps that left the parameters alone, where that is counted.
   void finish(const std::vector<MemoryUse> &memory,
-              std::optional<uint64_t> skipped);
+              std::optional<uint64_t> skipped,
+              const std::optional<HostCost> &host);
   void evaluation(const EvaluationSummary &summary);
   /// Ends a progress line that stands open, before an error is printed.
   void interrupt();

@@ -87,6 +87,9 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
   Status status = rank.agreeOnProgram(job.program->digest());
   if (status.ok())
     status = rank.agree(job.becomeRank(rank.index()));
+  const Manifest &manifest = job.program->manifest();
+  if (status.ok() && manifest.device == "cuda")
+    status = rank.agree(rank.openDevice(manifest, job.program->images()));
   if (status.ok())
     status = rank.createContext(
         job.program->manifest(), job.events(), job.options.traces(),

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Slots are aligned to 64 bytes, as kernels expect.
+// Slots are aligned to 64 bytes and more, as kernels expect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,8 @@ using namespace mpcomm::run;
 
 namespace {
 
-constexpr uint64_t alignment = 64;
+/// Of a device too: what its wide loads and its libraries ask for.
+constexpr uint64_t alignment = 256;
 constexpr uint64_t hugePageThreshold = 4 << 20;
 
 } // namespace
@@ -65,14 +66,19 @@ State::create(const std::vector<const ManifestFunction *> &functions) {
   for (const auto &[name, source] : copies)
     state.slots[byName.at(name)].copyOf = byName.at(source);
 
-  std::vector<uint64_t> offsets;
-  for (const Slot &slot : state.slots) {
-    offsets.push_back(state.memoryBytes);
-    uint64_t padded;
-    if (__builtin_add_overflow(slot.bytes, alignment - 1, &padded) ||
-        __builtin_add_overflow(state.memoryBytes, padded & -alignment,
-                               &state.memoryBytes))
-      return fail("buffers of the program overflow the address space");
+  for (bool inputs : {true, false}) {
+    for (Slot &slot : state.slots) {
+      if (isInput(slot.role) != inputs)
+        continue;
+      slot.offset = state.memoryBytes;
+      uint64_t padded;
+      if (__builtin_add_overflow(slot.bytes, alignment - 1, &padded) ||
+          __builtin_add_overflow(state.memoryBytes, padded & -alignment,
+                                 &state.memoryBytes))
+        return fail("buffers of the program overflow the address space");
+    }
+    if (inputs)
+      state.inputsEnd = state.memoryBytes;
   }
   state.memoryBytes = std::max(state.memoryBytes, alignment);
   void *memory = mmap(nullptr, state.memoryBytes, PROT_READ | PROT_WRITE,
@@ -85,8 +91,8 @@ State::create(const std::vector<const ManifestFunction *> &functions) {
   state.memory = static_cast<char *>(memory);
   if (state.memoryBytes >= hugePageThreshold)
     madvise(memory, state.memoryBytes, MADV_HUGEPAGE);
-  for (size_t i = 0; i < state.slots.size(); ++i)
-    state.slots[i].data = state.memory + offsets[i];
+  for (Slot &slot : state.slots)
+    slot.data = state.memory + slot.offset;
   state.refresh();
   return state;
 }
@@ -105,6 +111,7 @@ State &State::operator=(State &&other) noexcept {
   std::swap(bindings, other.bindings);
   std::swap(memory, other.memory);
   std::swap(memoryBytes, other.memoryBytes);
+  std::swap(inputsEnd, other.inputsEnd);
   return *this;
 }
 
@@ -128,14 +135,30 @@ uint64_t State::bytesOf(Role role) const {
 }
 
 void State::refresh() {
+  auto bufferOf = [this](size_t index) {
+    const Slot &slot = slots[index];
+    return slot.device ? slot.device : slot.data;
+  };
   for (Binding &binding : bindings) {
     binding.pointers.clear();
     for (size_t index : binding.arguments)
-      binding.pointers.push_back(slots[index].data);
+      binding.pointers.push_back(bufferOf(index));
     for (size_t i = 0; i < binding.results.size(); ++i)
       if (!binding.function->results[i].argument)
-        binding.pointers.push_back(slots[binding.results[i]].data);
+        binding.pointers.push_back(bufferOf(binding.results[i]));
   }
+}
+
+void State::useDevice(char *twins) {
+  for (Slot &slot : slots)
+    slot.device = twins + slot.offset;
+  refresh();
+}
+
+void State::useInputs(char *inputs) {
+  for (Slot &slot : slots)
+    if (isInput(slot.role))
+      slot.data = inputs + slot.offset;
 }
 
 void State::adoptResults(Binding &binding) {
@@ -150,6 +173,8 @@ void State::adoptResults(Binding &binding) {
           function.arguments[j].bytes == result.bytes) {
         std::swap(slots[binding.arguments[j]].data,
                   slots[binding.results[i]].data);
+        std::swap(slots[binding.arguments[j]].device,
+                  slots[binding.results[i]].device);
         traded = true;
       }
   }

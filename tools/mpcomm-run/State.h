@@ -8,7 +8,9 @@
 // Every argument, and every result that does not stand in an argument, has a
 // slot: a buffer with a name. Functions of one program share the slots of their
 // arguments by name, so that `evaluate` sees the parameters that `train_step`
-// has just updated. All slots lie in one mapping, made once.
+// has just updated. All slots lie in one mapping, made once; those that each
+// step gives anew come first. Where a device computes, each has a twin there
+// (DeviceState.h), which is what programs are given.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,11 +27,21 @@
 
 namespace mpcomm::run {
 
+/// Whether each step gives it anew.
+inline bool isInput(Role role) {
+  return role == Role::Batch || role == Role::Hyperparameter ||
+         role == Role::Rng;
+}
+
 struct Slot : ManifestTensor {
   std::optional<double> defaultValue;
   /// Slot of the parameter that it starts as a copy of.
   std::optional<size_t> copyOf;
+  /// On the host.
   char *data = nullptr;
+  /// Its twin on the device, or null.
+  char *device = nullptr;
+  uint64_t offset = 0;
 };
 
 /// One function with its slots. `arguments` and `results` run parallel to the
@@ -62,6 +74,15 @@ public:
   Slot &slot(size_t index) { return slots[index]; }
   const std::vector<Slot> &all() const { return slots; }
 
+  /// Bytes of all slots, and of those that each step gives anew, which come
+  /// first.
+  uint64_t bytes() const { return memoryBytes; }
+  uint64_t inputBytes() const { return inputsEnd; }
+  /// Programs are given the slots' twins, laid out alike at `memory`.
+  void useDevice(char *memory);
+  /// What a step is given is stored at `memory`, laid out alike.
+  void useInputs(char *memory);
+
   /// Bytes of all slots of that role, each counted once.
   uint64_t bytesOf(Role role) const;
 
@@ -93,7 +114,7 @@ private:
   std::vector<Slot> slots;
   std::vector<Binding> bindings;
   char *memory = nullptr;
-  uint64_t memoryBytes = 0;
+  uint64_t memoryBytes = 0, inputsEnd = 0;
 };
 
 } // namespace mpcomm::run

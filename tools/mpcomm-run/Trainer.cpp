@@ -42,6 +42,13 @@ Status Trainer::prepare() {
   if (memory.failed())
     return memory.status();
   arena = *memory;
+  if (mprt::Device *computes = rank.device()) {
+    Result<DeviceState> made =
+        DeviceState::create(*computes, rank.runtime(), *job.state);
+    if (made.failed())
+      return fail("rank ", rank.index(), ": ", made.message());
+    device.emplace(made.take());
+  }
   if (job.data)
     sampler.emplace(job.data->samples(), batchSizeOf(job.trainers),
                     job.dataRanks, job.seed, job.options.shuffle);
@@ -68,9 +75,31 @@ void Trainer::setScalars(Binding &binding, uint64_t step) {
   }
 }
 
+Status Trainer::feed(Binding &binding, Dataset *data, Sampler *order,
+                     uint64_t step) {
+  if (device)
+    device->beginInputs();
+  if (data && order)
+    data->gather(order->indices(step, job.dataRank), *job.state, binding);
+  setScalars(binding, step);
+  return device ? device->sendInputs() : Status();
+}
+
+Status Trainer::fetch(const std::vector<size_t> &slots) {
+  return device ? device->fetch(slots) : Status();
+}
+
+Status Trainer::fetchState() {
+  return device ? device->fetchState() : Status();
+}
+
 Status Trainer::call(Binding &binding) {
+  if (device)
+    if (Status status = device->placeInputs(); status.failed())
+      return status;
   mprt_entry entry = job.program->entryOf(*binding.function);
-  int32_t status = entry(rank.context(), binding.pointers.data(), arena);
+  int32_t status = rank.runtime().call(entry, binding.pointers.data(),
+                                       binding.pointers.size(), arena);
   if (status != MPRT_OK)
     return rank.describeFailure(binding.function->name, status);
   job.state->adoptResults(binding);
@@ -140,21 +169,32 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   double exposedBefore = rank.exposedSeconds();
   if (position)
     position->store(step + 1, std::memory_order_relaxed);
-  if (sampler) {
-    job.data->gather(sampler->indices(step, job.dataRank), *job.state, binding);
-    record.epoch = sampler->epochOf(step);
-  }
-  setScalars(binding, step);
+  Sampler *order = sampler ? &*sampler : nullptr;
+  Dataset *data = order ? &*job.data : nullptr;
+  if (order)
+    record.epoch = order->epochOf(step);
+  if (fed != step)
+    if (Status status = feed(binding, data, order, step); status.failed())
+      return status;
   maybeFail(fault, rank.index(), step + 1);
   uint64_t begin = mprt::nowNanoseconds();
   if (Status status = call(binding); status.failed())
+    return status;
+  // The next batch is gathered while the device is busy with this one.
+  if (device && step + 1 < job.lastStep) {
+    if (Status status = feed(binding, data, order, step + 1); status.failed())
+      return status;
+    fed = step + 1;
+  }
+  if (Status status = fetch(watched); status.failed())
     return status;
   if (job.options.traces())
     spans.push_back({begin, mprt::nowNanoseconds()});
 
   record.step = step + 1;
   record.milliseconds = millisecondsSince(start);
-  record.exposedMilliseconds = 1e3 * (rank.exposedSeconds() - exposedBefore);
+  if (!device)
+    record.exposedMilliseconds = 1e3 * (rank.exposedSeconds() - exposedBefore);
   const Slot &loss = job.state->slot(lossSlot);
   record.loss = loadFloat(loss.type, loss.data, 0);
   record.hasLr = job.learningRateArgument() != nullptr;
@@ -163,9 +203,12 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (Status status = gatherNonFinite(record.lossScale.nonFinite);
       status.failed())
     return status;
-  if (job.options.checkNumerics)
+  if (job.options.checkNumerics) {
+    if (Status status = fetchState(); status.failed())
+      return status;
     if (Status status = checkState(step + 1); status.failed())
       return status;
+  }
   return checkLoss(step + 1, record.loss);
 }
 
@@ -175,6 +218,13 @@ Status Trainer::train(Report &report) {
       job.state->bindingOf(function)
           .results[function.resultOf(Role::Loss) - function.results.data()];
   lossScale.attach(*job.state, function);
+  watched = lossScale.slots();
+  watched.push_back(lossSlot);
+  auto checkpoint = [&](uint64_t step) -> Status {
+    if (Status status = fetchState(); status.failed())
+      return status;
+    return writeCheckpoint(job, rank, step);
+  };
   uint64_t every = job.options.checkpointEvery;
   for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
     StepRecord record;
@@ -185,16 +235,34 @@ Status Trainer::train(Report &report) {
     if (Status status = report.step(record); status.failed())
       return status;
     if (every && (step + 1) % every == 0 && step + 1 < job.lastStep)
-      if (Status status = writeCheckpoint(job, rank, step + 1); status.failed())
+      if (Status status = checkpoint(step + 1); status.failed())
         return status;
   }
   if (!job.options.checkpoint.empty())
-    if (Status status = writeCheckpoint(job, rank, job.lastStep);
-        status.failed())
+    if (Status status = checkpoint(job.lastStep); status.failed())
       return status;
   if (job.options.saveWeights.empty())
     return {};
+  if (Status status = fetchState(); status.failed())
+    return status;
   return writeWeights(job, rank);
+}
+
+std::optional<HostCost> Trainer::hostCost() const {
+  if (!device)
+    return std::nullopt;
+  mprt::Stats stats = rank.runtime().stats();
+  auto average = [](uint64_t sum, uint64_t count) {
+    return count ? static_cast<double>(sum) / static_cast<double>(count) : 0;
+  };
+  HostCost cost;
+  cost.eagerMicroseconds =
+      1e-3 * average(stats.eagerNanoseconds, stats.eagerSteps);
+  cost.calls = average(stats.eagerCalls, stats.eagerSteps);
+  cost.graphMicroseconds =
+      1e-3 * average(stats.graphNanoseconds, stats.graphSteps);
+  cost.nodes = average(stats.graphNodes, stats.graphSteps);
+  return cost;
 }
 
 Status Trainer::finish(Report &report) {
@@ -204,11 +272,15 @@ Status Trainer::finish(Report &report) {
   mine.parameters =
       job.state->bytesOf(Role::Parameter) + job.state->bytesOf(Role::Buffer);
   mine.optimizerState = job.state->bytesOf(Role::OptimizerState);
+  if (rank.device())
+    mine.device = rank.device()->allocatedBytes();
   std::vector<MemoryUse> all(job.ranks);
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())
     return status;
-  report.finish(all, lossScale.skipped());
+  if (const std::string &why = rank.runtime().graphNote(); !why.empty())
+    report.note("note: steps run call by call, not as a graph: " + why);
+  report.finish(all, lossScale.skipped(), hostCost());
   return {};
 }
 

@@ -14,6 +14,7 @@
 #ifndef MPCOMM_RUN_TRAINER_H
 #define MPCOMM_RUN_TRAINER_H
 
+#include "DeviceState.h"
 #include "Fault.h"
 #include "Job.h"
 #include "Rank.h"
@@ -54,10 +55,19 @@ private:
   /// clock; and from where to where it goes on all that are shown.
   Result<std::pair<StepSpan, StepSpan>> chooseStep(const StepSpan &median);
 
-  /// Calls `function` with its current buffers.
+  /// Gives `function` what `step` has of its own: samples of `data` (may be
+  /// null) in the order of `order`, hyperparameters and random bits.
+  Status feed(Binding &binding, Dataset *data, Sampler *order, uint64_t step);
+  /// Calls `function` with its current buffers. On a device it may still run
+  /// when this returns, until `fetch`.
   Status call(Binding &binding);
+  /// Makes what a step has left in `slots` readable.
+  Status fetch(const std::vector<size_t> &slots);
+  /// The same for all state.
+  Status fetchState();
   /// Stores hyperparameters and random seeds for `step`.
   void setScalars(Binding &binding, uint64_t step);
+  std::optional<HostCost> hostCost() const;
 
   Job &job;
   Rank &rank;
@@ -65,7 +75,13 @@ private:
   std::atomic<uint64_t> *position;
   void *arena = nullptr;
   std::optional<Sampler> sampler;
+  /// Where a device computes.
+  std::optional<DeviceState> device;
+  /// The step that was fed already, while the one before it ran.
+  std::optional<uint64_t> fed;
   size_t lossSlot = 0;
+  /// What is read after each step.
+  std::vector<size_t> watched;
   LossScaleWatch lossScale;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;

@@ -1,0 +1,80 @@
+//===- FakeCuda.h - what tests ask of the fake CUDA driver ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// libcuda.so.1 of this folder is a test double of the CUDA driver: the names
+// and signatures of the real one, no GPU. README.md says what it does and which
+// environment variables it reads. Besides the driver's API it exports what is
+// declared here: hooks for tests and for the doubles of cuBLASLt and cuDNN, and
+// what emulated kernels call.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TEST_LIB_FAKECUDA_FAKECUDA_H
+#define MPCOMM_TEST_LIB_FAKECUDA_FAKECUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#pragma GCC visibility push(default)
+extern "C" {
+#endif
+
+//===----------------------------------------------------------------------===//
+// Tests
+//===----------------------------------------------------------------------===//
+
+/// Starts the random choices anew, as MPFAKE_SEED does.
+void mpfake_seed(uint64_t seed);
+/// Calls of the function so far.
+uint64_t mpfake_count(const char *name);
+/// As MPFAKE_FAIL: "name[:n[:code]]", several separated by commas. Calls are
+/// counted from here on. An empty text takes back what is pending.
+void mpfake_fail(const char *text);
+
+//===----------------------------------------------------------------------===//
+// Doubles of libraries
+//===----------------------------------------------------------------------===//
+
+/// Enqueues a call of `run` on a stream (a CUstream) as a kernel would be, into
+/// a graph where the stream is being captured. A result of `run` that is not 0
+/// becomes the context's error. `release`, if any, frees `data` once nothing
+/// can run it any more. Returns a CUresult.
+int mpfake_enqueue(void *stream, const char *name, int (*run)(void *),
+                   void *data, void (*release)(void *));
+/// Where enqueued code finds what a device pointer points to. Pointers that
+/// are not into device memory stay as they are.
+void *mpfake_device(const void *pointer);
+/// 1 if all bytes belong to one live allocation of a device, or to pinned host
+/// memory.
+int mpfake_covers(const void *pointer, size_t bytes);
+
+//===----------------------------------------------------------------------===//
+// Emulated kernels
+//===----------------------------------------------------------------------===//
+
+/// 0: thread of the block, 1: block, 2: threads of a block, 3: blocks of the
+/// grid, 4: lane of the warp.
+int32_t mpemu_index(int32_t which);
+/// Waits for all threads of the block.
+void mpemu_barrier(void);
+/// What lanes hand to each other, as shfl.sync does in segments of `width`
+/// lanes. 0: lane ^ offset, 1: lane - offset, 2: lane + offset, 3: lane
+/// `offset` of the segment. All lanes of the warp take part.
+uint32_t mpemu_shuffle(uint32_t mode, uint32_t value, uint32_t offset,
+                       uint32_t width);
+/// One bit a lane: whether its predicate is not 0.
+uint32_t mpemu_ballot(uint32_t predicate);
+/// The block's shared memory: the dynamic bytes of the launch and 227 KiB more.
+void *mpemu_shared(void);
+
+#ifdef __cplusplus
+} // extern "C"
+#pragma GCC visibility pop
+#endif
+
+#endif // MPCOMM_TEST_LIB_FAKECUDA_FAKECUDA_H

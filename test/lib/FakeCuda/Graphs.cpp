@@ -1,0 +1,218 @@
+//===- Graphs.cpp - captures and graphs of the fake driver ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "State.h"
+
+#include <algorithm>
+
+using namespace fake;
+
+static thread_local CUstreamCaptureMode threadMode =
+    CUstreamCaptureMode(CU_STREAM_CAPTURE_MODE_GLOBAL);
+
+CUresult fake::refuseWhileCapturing() {
+  bool refused = false;
+  for (const std::shared_ptr<Capture> &capture : state().captures) {
+    bool mine = capture->thread == std::this_thread::get_id();
+    bool forbids = false;
+    if (int(threadMode) != CU_STREAM_CAPTURE_MODE_RELAXED && mine)
+      forbids = int(capture->mode) != CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (int(threadMode) == CU_STREAM_CAPTURE_MODE_GLOBAL && !mine)
+      forbids = int(capture->mode) == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (forbids)
+      capture->invalid = refused = true;
+  }
+  return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+  FAKE_ENTER(cuThreadExchangeStreamCaptureMode, Nothing);
+  if (!mode || int(*mode) < 0 || int(*mode) > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::swap(*mode, threadMode);
+  return CUDA_SUCCESS;
+}
+
+//===----------------------------------------------------------------------===//
+// Capture
+//===----------------------------------------------------------------------===//
+
+CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
+  FAKE_ENTER(cuStreamBeginCapture_v2, Current);
+  std::shared_ptr<Stream> stream = findStream(entry, handle);
+  if (!stream)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (int(mode) < 0 || int(mode) > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (stream == entry.context->legacy)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->isCapturing())
+    return CUDA_ERROR_ILLEGAL_STATE;
+  auto capture = std::make_shared<Capture>();
+  capture->graph = std::make_shared<Graph>();
+  capture->graph->context = stream->context;
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  capture->origin = stream.get();
+  stream->end.capture = capture;
+  stream->end.tail.clear();
+  state().captures.push_back(capture);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
+  FAKE_ENTER(cuStreamIsCapturing, Current);
+  std::shared_ptr<Stream> stream = findStream(entry, handle);
+  if (!stream || !status)
+    return stream ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  int now = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (stream->isCapturing())
+    now = stream->end.capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  *status = CUstreamCaptureStatus(now);
+  return CUDA_SUCCESS;
+}
+
+/// Whether all that other streams did in the capture comes before the end of
+/// the stream that it began in.
+static bool isJoined(const Stream &origin) {
+  const Graph &graph = *origin.end.capture->graph;
+  std::vector<bool> before(graph.nodes.size());
+  for (size_t node : origin.end.tail)
+    before[node] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;)
+    if (before[i])
+      for (size_t node : graph.nodes[i].after)
+        before[node] = true;
+  for (const auto &[handle, other] : state().streams)
+    if (other->end.capture == origin.end.capture)
+      for (size_t node : other->end.tail)
+        if (!before[node])
+          return false;
+  return true;
+}
+
+CUresult cuStreamEndCapture(CUstream handle, CUgraph *graphHandle) {
+  FAKE_ENTER(cuStreamEndCapture, Current);
+  std::shared_ptr<Stream> stream = findStream(entry, handle);
+  if (!stream)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!graphHandle)
+    return CUDA_ERROR_INVALID_VALUE;
+  *graphHandle = nullptr;
+  std::shared_ptr<Capture> capture = stream->end.capture;
+  if (!capture)
+    return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin != stream.get()) {
+    capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
+  if (int(capture->mode) != CU_STREAM_CAPTURE_MODE_RELAXED &&
+      capture->thread != std::this_thread::get_id())
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  CUresult result = CUDA_SUCCESS;
+  if (capture->invalid)
+    result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  else if (!isJoined(*stream))
+    result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  capture->ended = true;
+  std::erase(state().captures, capture);
+  for (const auto &[other, object] : state().streams)
+    if (object->end.capture == capture) {
+      object->end.capture = nullptr;
+      object->end.tail.clear();
+    }
+  if (!result)
+    *graphHandle = static_cast<CUgraph>(state().graphs.add(capture->graph));
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count) {
+  FAKE_ENTER(cuGraphGetNodes, Current);
+  std::shared_ptr<Graph> graph = state().graphs.find(handle);
+  if (!graph)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!count)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; nodes && i < *count; ++i)
+    nodes[i] = i < graph->nodes.size() ? reinterpret_cast<CUgraphNode>(i + 1)
+                                       : nullptr;
+  if (!nodes || *count > graph->nodes.size())
+    *count = graph->nodes.size();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph handle,
+                                     unsigned long long flags) {
+  FAKE_ENTER(cuGraphInstantiateWithFlags, Current);
+  std::shared_ptr<Graph> graph = state().graphs.find(handle);
+  if (!graph)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!exec || flags > 15)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = refuseWhileCapturing())
+    return error;
+  auto made = std::make_shared<GraphExec>();
+  made->graph = graph;
+  *exec = static_cast<CUgraphExec>(state().execs.add(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphUpload(CUgraphExec handle, CUstream streamHandle) {
+  FAKE_ENTER(cuGraphUpload, Current);
+  return state().execs.find(handle) && findStream(entry, streamHandle)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuGraphLaunch(CUgraphExec handle, CUstream streamHandle) {
+  FAKE_ENTER(cuGraphLaunch, Current);
+  std::shared_ptr<GraphExec> exec = state().execs.find(handle);
+  std::shared_ptr<Stream> stream = findStream(entry, streamHandle);
+  if (!exec || !stream || exec->graph->context != stream->context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->isCapturing()) {
+    explain("a graph inside of a graph is not played");
+    stream->end.capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  // Nodes come after what is in the stream, and after the launch before.
+  Work begin, end;
+  begin.name = end.name = "cuGraphLaunch";
+  std::shared_ptr<Node> first;
+  if (CUresult error = enqueue(*stream, std::move(begin), &first))
+    return error;
+  const Graph &graph = *exec->graph;
+  std::vector<std::shared_ptr<Node>> nodes;
+  for (const Graph::GraphNode &node : graph.nodes) {
+    std::vector<std::shared_ptr<Node>> before = {first, exec->last};
+    for (size_t other : node.after)
+      before.push_back(nodes[other]);
+    nodes.push_back(
+        state().scheduler.add(*stream->context, node.group, node.work, before));
+  }
+  nodes.push_back(first);
+  exec->last = stream->end.node = state().scheduler.add(
+      *stream->context, stream->group,
+      std::make_shared<const Work>(std::move(end)), nodes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph handle) {
+  FAKE_ENTER(cuGraphDestroy, Current);
+  return state().graphs.erase(handle) ? CUDA_SUCCESS
+                                      : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec handle) {
+  FAKE_ENTER(cuGraphExecDestroy, Current);
+  return state().execs.erase(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

@@ -162,6 +162,20 @@ def build(name="toy.so", **macros):
     return target
 
 
+def build_cuda(name, **macros):
+    """Compiles the toy program for the fake CUDA driver."""
+    target, image = path(name), path(name + ".image")
+    batch = "-DBATCH=%s" % macros.get("BATCH", 8)
+    flags = ["-D%s=%s" % item for item in {"ABI": abi_version(), **macros}.items()]
+    command = [CC, "-shared", "-fPIC", "-O1", "-I" + INCLUDE]
+    kernels = os.path.join(INPUTS, "cuda-kernels.c")
+    subprocess.run([*command, kernels, "-o", image, batch], check=True)
+    flags += ['-DIMAGE="%s"' % image, "-DIMAGE_BYTES=%d" % os.path.getsize(image)]
+    source = os.path.join(INPUTS, "cuda-step.c")
+    subprocess.run([*command, source, "-o", target, *flags], check=True)
+    return target
+
+
 def free_port():
     """One that nobody listens on; below those that the system gives to whoever
     connects somewhere."""

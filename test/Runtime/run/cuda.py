@@ -1,0 +1,222 @@
+# RUN: env MPRT_CUDA_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcuda.so.1 \
+# RUN:   %python %s %mpcomm-run %cc %mprt_include %t.dir
+#
+# A program for a GPU on the fake CUDA driver: it trains as its twin does, on 1, 2
+# and 4 ranks that share a device, call by call and as a graph; state comes back
+# for checkpoints and evaluation; what fails is told in one line.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import ctypes
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+from toy import *
+
+# As in train.py.
+TOLERANCE = 6e-4
+os.environ["MPFAKE_MEMORY"] = "64M"
+
+
+class Environment:
+    """Variables of the environment for a while."""
+
+    def __init__(self, **variables):
+        self.variables = variables
+
+    def __enter__(self):
+        self.before = {name: os.environ.get(name) for name in self.variables}
+        os.environ.update({name: str(value) for name, value in self.variables.items()})
+
+    def __exit__(self, *_):
+        for name, value in self.before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+class Cuda(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.samples = Samples(103)
+        cls.data = cls.samples.write("d.safetensors")
+        cls.weights = write_tensors("w.safetensors", weights())
+        for ranks in 1, 2, 4:
+            build_cuda("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        build_cuda("alone.so", BATCH=16, NO_COMM=1)
+        build_cuda("loose.so", BATCH=16, NO_COMM=1, LOOSE_STATE=1)
+        build("host.so", BATCH=16)
+        cls.common = ["--weights", cls.weights, "--data", cls.data]
+
+    def train(self, program, *options):
+        outcome = self.succeeds(path(program), *self.common, "--log", path("log"), *options)
+        return log_of("log"), outcome
+
+    def compare(self, log, losses):
+        self.assertEqual([entry["step"] for entry in log], list(range(1, len(losses) + 1)))
+        for entry, loss in zip(log, losses):
+            self.assertAlmostEqual(entry["loss"], loss, delta=TOLERANCE)
+
+    def test_ranks_agree_with_the_twin(self):
+        losses, w, b = twin(self.samples, 16, 30, seed=5)
+        for ranks in 1, 2, 4:
+            for seed in 1, 2, 3:
+                for progress in "poll", "thread":
+                    with self.subTest(ranks=ranks, seed=seed, progress=progress):
+                        with Environment(MPFAKE_SEED=seed, MPRT_PROGRESS=progress):
+                            log, outcome = self.train("toy%d.so" % ranks, "--steps", 30, "--seed", 5,
+                                                      "--save-weights", path("out"))  # fmt: skip
+                        self.compare(log, losses)
+                        saved, _ = read_tensors("out")
+                        for got, expected in zip(saved["w"] + saved["b"], w + [b]):
+                            self.assertAlmostEqual(got, expected, delta=TOLERANCE)
+                        self.assertIn("its collectives go through the host", outcome.out)
+
+    def test_graph(self):
+        losses, _, _ = twin(self.samples, 16, 40)
+        for program in "alone.so", "loose.so":
+            for seed in 1, 2, 3, 4:
+                with self.subTest(program=program, seed=seed), Environment(MPFAKE_SEED=seed):
+                    log, outcome = self.train(program, "--steps", 40)
+                    self.compare(log, losses)
+                    # Zero, backward, copy, update; the bucket is not traded.
+                    self.assertRegex(outcome.out, r"launches per step +1 graph of 4 nodes, 4 calls before")
+                    self.assertRegex(outcome.out, r"host time per step +[\d.]+ us as a graph, [\d.]+ us call")
+                    self.assertNotIn("note:", outcome.out)
+
+    def test_graph_calls(self):
+        """One graph for each set of buffers, and one launch of it a step."""
+        for program, sets in ("alone.so", 1), ("loose.so", 2):
+            with Environment(MPFAKE_LOG=path("calls")):
+                self.train(program, "--steps", 20)
+            with open(path("calls")) as file:
+                calls = dict(line.split() for line in file)
+            os.remove(path("calls"))
+            self.assertEqual(int(calls["cuGraphInstantiateWithFlags"]), sets)
+            self.assertEqual(int(calls["cuGraphLaunch"]), 19)
+            # The eager step and the captured ones.
+            self.assertEqual(int(calls["cuLaunchKernel"]), 2 * (1 + sets))
+
+    def test_no_graph(self):
+        losses, _, _ = twin(self.samples, 16, 20)
+        with Environment(MPRT_GRAPH=0):
+            log, outcome = self.train("alone.so", "--steps", 20)
+        self.compare(log, losses)
+        self.assertRegex(outcome.out, r"launches per step +4 calls")
+        # A capture that fails is no failure.
+        with Environment(MPFAKE_FAIL="cuGraphInstantiateWithFlags:1:801"):
+            log, outcome = self.train("alone.so", "--steps", 20)
+        self.compare(log, losses)
+        self.assertRegex(outcome.out, r"note: .*not as a graph: cuGraphInstantiateWithFlags: CUDA_ERROR_NOT")
+
+    def test_checkpoint(self):
+        for program in "alone.so", "loose.so", "toy2.so":
+            with self.subTest(program=program):
+                whole, _ = self.train(program, "--steps", 12)
+                self.train(program, "--steps", 5, "--checkpoint", path("c"), "--checkpoint-every", 2)
+                self.succeeds(path(program), "--data", self.data, "--resume", path("c"), "--steps", 12,
+                              "--log", path("log"))  # fmt: skip
+                self.assertEqual([e["loss"] for e in log_of("log")], [e["loss"] for e in whole])
+
+    def test_evaluate(self):
+        on_device = self.succeeds(path("alone.so"), *self.common, "--steps", 20, "--evaluate").out
+        on_host = self.succeeds(path("host.so"), *self.common, "--steps", 20, "--evaluate").out
+        def find(text):
+            return re.search(r"top-1 accuracy.*", text).group(0)
+        self.assertEqual(find(on_device), find(on_host))
+        self.assertIn("evaluation loss", on_device)
+
+    def test_numbers_are_checked(self):
+        self.fails("the loss is", path("alone.so"), *self.common, "--steps", 300, "--lr", "1e30", lines=1)
+        self.fails("tensor 'w'", path("alone.so"), *self.common, "--steps", 300, "--lr", "1e38",
+                   "--check-numerics")  # fmt: skip
+
+    def test_memory_is_reported(self):
+        _, outcome = self.train("alone.so", "--steps", 2)
+        self.assertRegex(outcome.out, r"memory a rank .*, on the device in all \d")
+
+    def test_trace(self):
+        for program in "alone.so", "toy2.so":
+            with self.subTest(program=program):
+                self.train(program, "--steps", 4, "--trace", path("t"), "--timeline", path("tl"), "--profile",
+                           path("p"))  # fmt: skip
+                with open(path("t")) as file:
+                    events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
+                updates = [e for e in events if e["name"] == "update"]
+                backwards = [e for e in events if e["name"] == "backward"]
+                self.assertEqual((len(updates), len(backwards)), (4, 4))
+                for before, after in zip(backwards, updates):
+                    self.assertEqual(before["tid"], 0)
+                    self.assertLessEqual(before["ts"] + before["dur"], after["ts"] + after["dur"])
+                collectives = [e for e in events if e["cat"] == "collective"]
+                self.assertEqual([e["tid"] for e in collectives], [1] * (4 if program == "toy2.so" else 0))
+                waits = [e for e in events if e["cat"] == "wait"]
+                self.assertEqual(len(waits), len(collectives))
+                for collective, update in zip(collectives, updates):
+                    self.assertLess(collective["ts"], update["ts"] + update["dur"])
+                with open(path("p")) as file:
+                    profile = json.load(file)
+                self.assertIn("toy.mlir:9:3", json.dumps(profile))
+
+    def test_no_driver(self):
+        with Environment(MPRT_CUDA_LIBRARY="/nowhere/libcuda.so.1"):
+            for program in "alone.so", "toy4.so":
+                self.fails("--device cuda: no CUDA driver (/nowhere/libcuda.so.1: cannot open", path(program), *self.common)
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            with Environment(MPRT_CUDA_LIBRARY=""):
+                self.fails("--device cuda: no CUDA driver (libcuda.so.1: cannot open", path("alone.so"), *self.common)
+
+    def test_failures(self):
+        program = path("alone.so")
+        run_it = [program, *self.common, "--steps", 5]
+        with Environment(MPFAKE_DEVICES=0):
+            self.fails("--device cuda: no CUDA device: the driver finds none", *run_it)
+        with Environment(MPFAKE_CHIP=80):
+            self.fails("the program has no kernels for sm_80, only: sm_90, PTX for sm_100", *run_it)
+        with Environment(MPFAKE_FAIL="cuMemAlloc_v2:1"):
+            self.fails("of device memory", *run_it)
+        with Environment(MPFAKE_FAIL="cuLaunchKernel:2"):
+            self.fails('mprt_launch "update" at toy.mlir:9:3 on rank 0: cuLaunchKernel: CUDA_ERROR_UNKNOWN', *run_it)
+        with Environment(MPFAKE_FAIL="cuGraphLaunch:2"):
+            self.fails("cuGraphLaunch: CUDA_ERROR_UNKNOWN", *run_it)
+        self.fails('mprt_launch "backward" at toy.mlir:5:3 on rank 0: its symbol \'missing\' is not in the',
+                   build_cuda("symbol.so", BATCH=16, NO_COMM=1, SYMBOL='"missing"'), *self.common)  # fmt: skip
+        self.fails("it wants 4 bytes of scratch, but the manifest's scratch_bytes is only 0",
+                   build_cuda("scratch.so", BATCH=16, NO_COMM=1, SCRATCH=0), *self.common)  # fmt: skip
+        self.fails("arena of 1000000000000 bytes: no 1000.0 GB of device memory",
+                   build_cuda("arena.so", BATCH=16, NO_COMM=1, ARENA=1000000000000), *self.common)  # fmt: skip
+
+    def test_stray_writes(self):
+        program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=1)
+        outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
+        self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
+        with Environment(MPRT_CUDA_SYNC=1):
+            self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
+
+    def test_a_rank_dies(self):
+        for fault, message in [
+            ("kill:rank=1,step=3", "rank 1"),
+            ("stop:rank=1,step=5", "did not arrive: 1 (last called"),
+        ]:
+            with self.subTest(fault=fault):
+                outcome = self.fails(message, path("toy4.so"), *self.common, "--steps", 50, "--timeout", TIMEOUT,
+                                     fault=fault, lines=0)  # fmt: skip
+                self.assertLess(outcome.seconds, TIMEOUT + SLACK)
+
+    def test_devices(self):
+        self.fails("host.so: compiled for device 'host', running on 'cuda'", path("host.so"), *self.common,
+                   "--device", "cuda")  # fmt: skip
+        self.fails("alone.so: compiled for device 'cuda', running on 'host'", path("alone.so"), *self.common,
+                   "--device", "host")  # fmt: skip
+        self.succeeds(path("alone.so"), *self.common, "--device", "cuda", "--steps", 2)
+        self.succeeds(path("toy4.so"), *self.common, "--device", "auto", "--steps", 2)
+        with Environment(MPFAKE_DEVICES=3):
+            self.succeeds(path("toy4.so"), *self.common, "--steps", 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,685 @@
+//===- DeviceTest.cpp - a context on the CUDA device ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// On the fake driver, which runs everything as late as streams and events
+// allow, in another order under each seed: programs whose events order what has
+// to be ordered come to what they come to one call after the other.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaApi.h"
+#include "FakeCuda.h"
+
+#include "comm/shm/World.h"
+#include "core/Context.h"
+#include "device/Device.h"
+#include "device/cuda/Cuda.h"
+#include "device/cuda/Kernels.h"
+
+#include "gtest/gtest.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <thread>
+
+using namespace mprt;
+
+namespace {
+
+/// The file of FakeCudaKernels.cpp.
+const std::string &image() {
+  static const std::string bytes = [] {
+    setenv("MPRT_CUDA_LIBRARY", MPCOMM_FAKE_CUDA, 1);
+    std::ifstream file(MPCOMM_FAKE_CUDA_KERNELS, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  return bytes;
+}
+
+std::unique_ptr<Device> makeDevice(uint32_t communicators) {
+  static const mprt_image images[] = {{90, 0, image().data(), image().size()},
+                                      {}};
+  CudaOptions options;
+  options.communicators = communicators;
+  options.images = images;
+  auto device = createCudaDevice(options);
+  EXPECT_TRUE(device) << device.error().message();
+  return device ? device.take() : nullptr;
+}
+
+/// A communicator of one rank whose collectives are copies on the stream.
+class OrderedCopies : public Communicator {
+public:
+  explicit OrderedCopies(bool counts = true)
+      : Communicator({0}, 0), counts(counts) {}
+  bool isStreamOrdered() const override { return true; }
+  Error bind(Device &theDevice, uint32_t theStream) override {
+    device = &theDevice;
+    stream = theStream;
+    return {};
+  }
+  bool accepts() const override { return true; }
+  Error start(const mprt_collective &collective, const void *send,
+              void *recv) override {
+    if (!device->isCapturing())
+      ++started;
+    return device->copy(stream, recv, send, collective.count * 4,
+                        CopyKind::OnDevice);
+  }
+  Error progress(bool &moved) override {
+    if (device->isCapturing() || finished == started || !counts)
+      return {};
+    Expected<bool> done = device->finished(stream);
+    if (!done)
+      return done.error();
+    if (*done) {
+      finished = started;
+      moved = true;
+    }
+    return {};
+  }
+  void abort() override { aborted = true; }
+
+  Device *device = nullptr;
+  uint32_t stream = 0;
+  uint64_t started = 0;
+  bool counts;
+  std::atomic<bool> aborted{false};
+};
+
+mprt_kernel kernelOf(const char *symbol, uint32_t operands, uint32_t threads,
+                     uint64_t blocks) {
+  mprt_kernel kernel{};
+  kernel.name = kernel.symbol = symbol;
+  kernel.location = "test.mlir:1";
+  kernel.operands = operands;
+  kernel.threads = threads;
+  kernel.blocks = blocks;
+  return kernel;
+}
+
+constexpr uint32_t elements = 32;
+const mprt_kernel addKernel = kernelOf("add", 3, elements, 1);
+
+mprt_collective copyCollective(uint32_t communicator) {
+  mprt_collective collective{};
+  collective.kind = MPRT_ALL_REDUCE;
+  collective.type = collective.accumulate = MPRT_F32;
+  collective.communicator = communicator;
+  collective.peer = -1;
+  collective.count = elements;
+  collective.name = "sum";
+  collective.location = "test.mlir:2";
+  return collective;
+}
+const mprt_collective collectives[2] = {copyCollective(0), copyCollective(1)};
+
+//===----------------------------------------------------------------------===//
+// Random programs
+//===----------------------------------------------------------------------===//
+
+/// One thing to do, or an event.
+struct Op {
+  enum Kind { Add, Copy, Zero, Collective, Record, Wait } kind;
+  uint32_t stream;
+  /// Buffers: c = a + b, c = a, c = 0; or the event.
+  uint32_t a = 0, b = 0, c = 0;
+};
+
+constexpr uint32_t numBuffers = 6, maxEvents = 3, numStreams = 3;
+
+/// What one call after the other comes to.
+using Values = std::vector<float>;
+void runReference(const std::vector<Op> &ops, Values &values) {
+  for (const Op &op : ops) {
+    if (op.kind == Op::Add)
+      values[op.c] = values[op.a] + values[op.b];
+    if (op.kind == Op::Copy || op.kind == Op::Collective)
+      values[op.c] = values[op.a];
+    if (op.kind == Op::Zero)
+      values[op.c] = 0;
+  }
+}
+
+/// A program of random work, in which each piece waits for those on other
+/// streams that have touched its buffers, and for no more. Events are recorded
+/// right behind the work that is waited for, or later, and again as soon as
+/// they have been waited for.
+std::vector<Op> makeProgram(std::mt19937 &random, unsigned length,
+                            uint32_t numEvents, bool joins) {
+  std::vector<Op> ops;
+  auto pick = [&](uint32_t count) { return uint32_t(random() % count); };
+  // Of each buffer: by stream, the last piece of work there that touched it;
+  // and what each stream has waited for of each other.
+  uint64_t touched[numBuffers][numStreams] = {}, now[numStreams] = {},
+           seen[numStreams][numStreams] = {};
+  uint32_t nextEvent = 0;
+  for (unsigned i = 0; i < length; ++i) {
+    Op op;
+    op.stream = pick(numStreams);
+    op.a = pick(numBuffers), op.b = pick(numBuffers), op.c = pick(numBuffers);
+    uint32_t kind = pick(op.stream == 0 ? 3 : 5);
+    op.kind = Op::Kind(std::min<uint32_t>(kind, Op::Collective));
+    if (op.kind == Op::Add && (op.a == op.c || op.b == op.c))
+      op.kind = Op::Zero;
+    if (op.a == op.c)
+      op.kind = Op::Zero;
+    std::vector<uint32_t> uses = {op.c};
+    if (op.kind != Op::Zero)
+      uses.push_back(op.a);
+    if (op.kind == Op::Add)
+      uses.push_back(op.b);
+    for (uint32_t other = 0; other < numStreams; ++other) {
+      uint64_t last = 0;
+      for (uint32_t buffer : uses)
+        last = std::max(last, touched[buffer][other]);
+      if (other == op.stream || last <= seen[op.stream][other])
+        continue;
+      uint32_t event = nextEvent++ % numEvents;
+      ops.push_back({Op::Record, other, event});
+      ops.push_back({Op::Wait, op.stream, event});
+      // With that stream come those that it had waited for.
+      for (uint32_t third = 0; third < numStreams; ++third)
+        seen[op.stream][third] =
+            std::max(seen[op.stream][third], seen[other][third]);
+      seen[op.stream][other] = now[other];
+    }
+    ++now[op.stream];
+    seen[op.stream][op.stream] = now[op.stream];
+    for (uint32_t buffer : uses)
+      touched[buffer][op.stream] = now[op.stream];
+    ops.push_back(op);
+  }
+  // Whether at the end the compute stream has seen all.
+  for (uint32_t other = 1; other < numStreams && joins; ++other) {
+    uint32_t event = nextEvent++ % numEvents;
+    ops.push_back({Op::Record, other, event});
+    ops.push_back({Op::Wait, 0, event});
+  }
+  return ops;
+}
+
+const std::vector<Op> *entryOps = nullptr;
+
+/// The program as an entry point.
+int32_t enter(mprt_context *context, void *const *buffers, void *) {
+  for (const Op &op : *entryOps) {
+    void *add[] = {buffers[op.a], buffers[op.b], buffers[op.c]};
+    switch (op.kind) {
+    case Op::Add:
+      mprt_launch(context, op.stream, &addKernel, add);
+      break;
+    case Op::Copy:
+      mprt_copy(context, op.stream, buffers[op.c], buffers[op.a], elements * 4);
+      break;
+    case Op::Zero:
+      mprt_zero(context, op.stream, buffers[op.c], elements * 4);
+      break;
+    case Op::Collective:
+      mprt_collective_run(context, op.stream, &collectives[op.stream - 1],
+                          buffers[op.a], buffers[op.c]);
+      break;
+    case Op::Record:
+      mprt_event_record(context, op.stream, op.a);
+      break;
+    case Op::Wait:
+      mprt_stream_wait(context, op.stream, op.a);
+      break;
+    }
+  }
+  return mprt_status_of(context);
+}
+
+/// A device, a world of one rank, two communicators, buffers.
+struct OneRank {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<shm::World> world;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Context> context;
+  std::vector<void *> buffers;
+
+  explicit OneRank(int orderedFrom, ContextOptions options = {}) {
+    device = makeDevice(2);
+    world = shm::World::create(1, {}).take();
+    transport = world->join(0).take();
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (int i = 0; i < 2; ++i)
+      if (i >= orderedFrom)
+        communicators.push_back(std::make_unique<OrderedCopies>());
+      else
+        communicators.push_back(transport->createCommunicator({0}).take());
+    options.events = maxEvents;
+    options.device = device.get();
+    auto made =
+        Context::create(options, transport.get(), std::move(communicators));
+    EXPECT_TRUE(made) << made.error().message();
+    context = made.take();
+    for (uint32_t i = 0; i < numBuffers; ++i)
+      buffers.push_back(device->allocate(elements * 4).take());
+  }
+
+  void store(const Values &values) {
+    for (uint32_t i = 0; i < numBuffers; ++i) {
+      std::vector<float> all(elements, values[i]);
+      EXPECT_FALSE(device->upload(buffers[i], all.data(), elements * 4));
+    }
+  }
+  Values load() {
+    Values values;
+    for (void *buffer : buffers) {
+      std::vector<float> all(elements);
+      EXPECT_FALSE(device->download(all.data(), buffer, elements * 4));
+      for (float value : all)
+        EXPECT_EQ(value, all[0]);
+      values.push_back(all[0]);
+    }
+    return values;
+  }
+};
+
+/// Runs random programs `times` times each; 0: once.
+void checkRandomPrograms(int orderedFrom, ProgressMode progress, bool graphs) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    mpfake_seed(seed);
+    std::mt19937 random(seed);
+    ContextOptions options;
+    options.progress = progress;
+    OneRank setup(orderedFrom, options);
+    Values values = {1, 2, 3, 4, 5, 6};
+    setup.store(values);
+    std::vector<Op> ops = makeProgram(random, 10 + seed % 30,
+                                      1 + seed % maxEvents, seed % 2 == 0);
+    entryOps = &ops;
+    for (int step = 0; step < (graphs ? 4 : 2); ++step) {
+      runReference(ops, values);
+      // Sums grow; zero and copies keep them small enough to be exact.
+      EXPECT_EQ(setup.context->call(enter, setup.buffers.data(),
+                                    setup.buffers.size(), nullptr),
+                MPRT_OK);
+      Error error = setup.context->synchronize();
+      ASSERT_FALSE(error) << error.message();
+      ASSERT_EQ(setup.load(), values) << "step " << step;
+    }
+    EXPECT_EQ(setup.context->stats().graphSteps, graphs ? 3u : 0u);
+    EXPECT_EQ(setup.context->graphNote().empty(), graphs);
+  }
+}
+
+TEST(DeviceTest, StagedProgramsAreOrdered) {
+  checkRandomPrograms(2, ProgressMode::Poll, false);
+}
+
+TEST(DeviceTest, StagedProgramsAreOrderedWithAThread) {
+  checkRandomPrograms(2, ProgressMode::Thread, false);
+}
+
+TEST(DeviceTest, ProgramsWithBothKindsAreOrdered) {
+  checkRandomPrograms(1, ProgressMode::Auto, false);
+}
+
+TEST(DeviceTest, GraphsDoWhatTheCallsDo) {
+  checkRandomPrograms(0, ProgressMode::Auto, true);
+}
+
+/// Of the host, for one rank; its collectives end when they may.
+class HeldCommunicator : public Communicator {
+public:
+  HeldCommunicator() : Communicator({0}, 0) {}
+  bool accepts() const override { return true; }
+  Error start(const mprt_collective &collective, const void *send,
+              void *recv) override {
+    memcpy(recv, send, collective.count * 4);
+    ++started;
+    return {};
+  }
+  Error progress(bool &moved) override {
+    moved |= released && finished != started;
+    if (released)
+      finished = started;
+    return {};
+  }
+
+  std::atomic<uint64_t> started{0};
+  std::atomic<bool> released{false};
+};
+
+// An event may be recorded anew while a wait for what it marked before is still
+// in the queue of a stream, behind a collective.
+TEST(DeviceTest, QueuedWaitsKeepTheirMark) {
+  auto device = makeDevice(2);
+  auto held = std::make_unique<HeldCommunicator>();
+  HeldCommunicator *handle = held.get();
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.push_back(std::move(held));
+  communicators.push_back(std::make_unique<OrderedCopies>());
+  ContextOptions options;
+  options.events = 1;
+  options.device = device.get();
+  auto context =
+      Context::create(options, nullptr, std::move(communicators)).take();
+  mprt_context *ctx = context->handle();
+  std::vector<void *> buffers;
+  for (float value : {1, 2, 3, 4, 5}) {
+    std::vector<float> all(elements, value);
+    buffers.push_back(device->allocate(elements * 4).take());
+    ASSERT_FALSE(device->upload(buffers.back(), all.data(), elements * 4));
+  }
+  auto *gate = static_cast<std::atomic<uint32_t> *>(
+      device->allocatePinned(sizeof(std::atomic<uint32_t>)).take());
+  auto stream2 = static_cast<CUstream>(device->handleOf(2));
+  ASSERT_EQ(cuStreamWaitValue32_v2(stream2, CUdeviceptr(gate), 1,
+                                   CU_STREAM_WAIT_VALUE_GEQ),
+            CUDA_SUCCESS);
+  mprt_collective_run(ctx, 1, &collectives[0], buffers[0], buffers[1]);
+  void *sum[] = {buffers[2], buffers[3], buffers[4]};
+  mprt_launch(ctx, 2, &addKernel, sum);
+  mprt_event_record(ctx, 2, 0);
+  mprt_stream_wait(ctx, 1, 0);
+  mprt_copy(ctx, 1, buffers[2], buffers[4], elements * 4);
+  mprt_event_record(ctx, 0, 0);
+  mprt_stream_wait(ctx, 2, 0);
+  EXPECT_EQ(mprt_status_of(ctx), MPRT_OK);
+  handle->released = true;
+  // Each call moves the queue on, until all of it is on the device.
+  uint64_t begin = nowNanoseconds();
+  while (nowNanoseconds() - begin < 50'000'000) {
+    mprt_zero(ctx, 0, buffers[0], 4);
+    EXPECT_FALSE(*device->finished(1));
+  }
+  EXPECT_STREQ(stateOf(context->flight()[0]), "done");
+  *gate = 1;
+  ASSERT_FALSE(context->synchronize()) << mprt_message_of(ctx);
+  float values[elements];
+  for (auto [buffer, expected] : {std::pair(1, 1.f), std::pair(2, 7.f)}) {
+    ASSERT_FALSE(device->download(values, buffers[buffer], elements * 4));
+    for (float value : values)
+      EXPECT_EQ(value, expected) << "buffer " << buffer;
+  }
+}
+
+// While a collective is not done the compute stream's wait blocks the caller,
+// and with it nothing that is enqueued already.
+TEST(DeviceTest, AWaitForAStagedCollectiveBlocks) {
+  auto device = makeDevice(1);
+  auto held = std::make_unique<HeldCommunicator>();
+  HeldCommunicator *handle = held.get();
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.push_back(std::move(held));
+  ContextOptions options;
+  options.events = 1;
+  options.device = device.get();
+  auto context =
+      Context::create(options, nullptr, std::move(communicators)).take();
+  mprt_context *ctx = context->handle();
+  void *from = device->allocate(elements * 4).take();
+  void *to = device->allocate(elements * 4).take();
+  mprt_collective_run(ctx, 1, &collectives[0], from, to);
+  mprt_event_record(ctx, 1, 0);
+  std::atomic<uint64_t> ended{0};
+  std::thread releases([&] {
+    while (!handle->started)
+      std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    EXPECT_EQ(ended, 0u);
+    handle->released = true;
+  });
+  EXPECT_EQ(mprt_stream_wait(ctx, 0, 0), MPRT_OK);
+  ended = 1;
+  releases.join();
+  EXPECT_GE(context->stats().waitedNanoseconds, 20'000'000u);
+}
+
+//===----------------------------------------------------------------------===//
+// Images
+//===----------------------------------------------------------------------===//
+
+TEST(DeviceTest, ChoosesTheNearestImage) {
+  const mprt_image images[] = {{80, 0, "a", 1}, {86, 0, "b", 1},
+                               {90, 0, "c", 1}, {90, 1, "d", 1},
+                               {80, 1, "e", 1}, {}};
+  auto chosen = [&](unsigned chip) -> std::string {
+    auto image = cuda::chooseImage(images, chip);
+    return image ? static_cast<const char *>((*image)->data)
+                 : image.error().message();
+  };
+  EXPECT_EQ(chosen(80), "a");
+  EXPECT_EQ(chosen(86), "b");
+  EXPECT_EQ(chosen(89), "b");
+  EXPECT_EQ(chosen(90), "c");
+  EXPECT_EQ(chosen(100), "d"); // no machine code of 10.x: PTX
+  EXPECT_EQ(chosen(75), "the program has no kernels for sm_75, only: sm_80, "
+                        "sm_86, sm_90, PTX for sm_90, PTX for sm_80");
+  EXPECT_EQ(cuda::chooseImage(images + 5, 90).error().message(),
+            "the program has no kernels for sm_90, only: none");
+}
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+TEST(DeviceTest, WrongKernelsAreRefused) {
+  auto messageOf = [](mprt_kernel kernel) {
+    auto device = makeDevice(0);
+    ContextOptions options;
+    options.device = device.get();
+    auto context = Context::create(options, nullptr, {}).take();
+    void *buffer = device->allocate(256).take();
+    void *operands[] = {buffer, buffer, buffer};
+    EXPECT_NE(mprt_launch(context->handle(), 0, &kernel, operands), MPRT_OK);
+    // It is sticky.
+    EXPECT_NE(mprt_launch(context->handle(), 0, &addKernel, operands), MPRT_OK);
+    return std::string(mprt_message_of(context->handle()));
+  };
+  std::string at = "mprt_launch \"add\" at test.mlir:1 on rank 0: ";
+  EXPECT_EQ(messageOf(kernelOf("add", 3, 33, 1)),
+            at + "blocks of 33 threads, expected a multiple of 32 up to 1024");
+  EXPECT_EQ(messageOf(kernelOf("add", 3, 32, uint64_t(1) << 31)),
+            at + "a grid of 2147483648 blocks, expected at most 2147483647");
+  mprt_kernel wrong = kernelOf("add", 3, 32, 1);
+  wrong.symbol = nullptr;
+  EXPECT_EQ(messageOf(wrong), at + "it is no kernel for a GPU");
+  wrong.symbol = "sub";
+  EXPECT_EQ(messageOf(wrong),
+            at + "its symbol 'sub' is not in the program's images");
+  wrong = kernelOf("add", 3, 32, 1);
+  wrong.shared_bytes = 1 << 20;
+  EXPECT_EQ(messageOf(wrong).rfind(
+                at + "1048576 bytes of shared memory a block: ", 0),
+            0u);
+}
+
+TEST(DeviceTest, WrongStreamsAndEventsAreRefused) {
+  auto messageOf = [](auto call) {
+    OneRank setup(2);
+    EXPECT_EQ(call(setup), MPRT_INVALID_ARGUMENT);
+    return std::string(mprt_message_of(setup.context->handle()));
+  };
+  EXPECT_EQ(messageOf([](OneRank &s) {
+              return mprt_zero(s.context->handle(), 3, s.buffers[0], 4);
+            }),
+            "mprt_zero on rank 0: there is no stream 3, only 0 to 2");
+  EXPECT_EQ(messageOf([](OneRank &s) {
+              void *operands[] = {s.buffers[0], s.buffers[1], s.buffers[2]};
+              return mprt_launch(s.context->handle(), 7, &addKernel, operands);
+            }),
+            "mprt_launch on rank 0: there is no stream 7, only 0 to 2");
+  EXPECT_EQ(messageOf([](OneRank &s) {
+              return mprt_event_record(s.context->handle(), 1, 3);
+            }),
+            "mprt_event_record on rank 0: there is no event 3, only 3 events");
+  EXPECT_EQ(messageOf([](OneRank &s) {
+              return mprt_stream_wait(s.context->handle(), 1, 2);
+            }),
+            "mprt_stream_wait on rank 0: event 2 was never recorded");
+  EXPECT_EQ(messageOf([](OneRank &s) {
+              return mprt_collective_run(s.context->handle(), 1,
+                                         &collectives[1], s.buffers[0],
+                                         s.buffers[1]);
+            }),
+            "all_reduce \"sum\" at test.mlir:2 on rank 0: communicator 1 has "
+            "no stream 1 (there are 2 communicators)");
+}
+
+/// A world of two ranks, the other of which never does anything.
+class SilentWorld : public Transport {
+public:
+  unsigned rank() const override { return 0; }
+  unsigned size() const override { return 2; }
+  unsigned localRanks() const override { return 2; }
+  const char *name() const override { return "silent"; }
+  Expected<std::unique_ptr<Communicator>>
+  createCommunicator(std::vector<unsigned>) override {
+    return Error(MPRT_UNSUPPORTED, "");
+  }
+  Expected<void *> allocate(uint64_t) override {
+    return Error(MPRT_UNSUPPORTED, "");
+  }
+  void reportFailure(const Error &error) override { told = error.message(); }
+  std::optional<Error> reportedFailure() override {
+    if (failsAt && nowNanoseconds() >= failsAt)
+      return Error(MPRT_PEER_FAILED, "rank 1 failed: no more");
+    return std::nullopt;
+  }
+
+  std::string told;
+  uint64_t failsAt = 0;
+};
+
+/// Collectives that hold their stream up until the context gives up.
+class StuckCommunicator : public OrderedCopies {
+public:
+  StuckCommunicator() : OrderedCopies(/*counts=*/false) {}
+  Error start(const mprt_collective &, const void *, void *) override {
+    ++started;
+    mpfake_enqueue(
+        device->handleOf(stream), "stuck",
+        [](void *self) {
+          while (!static_cast<StuckCommunicator *>(self)->aborted)
+            std::this_thread::yield();
+          return 0;
+        },
+        this, nullptr);
+    return {};
+  }
+};
+
+Error runStuck(SilentWorld &world) {
+  auto device = makeDevice(1);
+  ContextOptions options;
+  options.events = 1;
+  options.timeoutSeconds = 0.3;
+  options.device = device.get();
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.push_back(std::make_unique<StuckCommunicator>());
+  auto context =
+      Context::create(options, &world, std::move(communicators)).take();
+  void *buffer = device->allocate(elements * 4).take();
+  mprt_context *handle = context->handle();
+  mprt_collective_run(handle, 1, &collectives[0], buffer, buffer);
+  mprt_event_record(handle, 1, 0);
+  mprt_stream_wait(handle, 0, 0);
+  mprt_zero(handle, 0, buffer, 4);
+  return context->synchronize();
+}
+
+TEST(DeviceTest, CollectivesThatDoNotEndTimeOut) {
+  SilentWorld world;
+  Error error = runStuck(world);
+  EXPECT_EQ(error.status(), MPRT_TIMEOUT);
+  EXPECT_EQ(error.message(),
+            "all_reduce \"sum\" at test.mlir:2 on rank 0 (its collective 1): "
+            "timed out: nothing moved for 0.3 s");
+  EXPECT_EQ(world.told, error.message());
+}
+
+TEST(DeviceTest, AFailedPeerEndsTheWait) {
+  SilentWorld world;
+  world.failsAt = nowNanoseconds() + 50'000'000;
+  uint64_t begin = nowNanoseconds();
+  Error error = runStuck(world);
+  EXPECT_EQ(error.status(), MPRT_PEER_FAILED);
+  EXPECT_EQ(error.message(), "rank 1 failed: no more");
+  EXPECT_LT(nowNanoseconds() - begin, 250'000'000u);
+}
+
+//===----------------------------------------------------------------------===//
+// Traces and totals
+//===----------------------------------------------------------------------===//
+
+TEST(DeviceTest, TracesLieBetweenTheCallAndItsEnd) {
+  for (int orderedFrom : {0, 2}) {
+    ContextOptions options;
+    options.traceCapacity = 1000;
+    OneRank setup(orderedFrom, options);
+    mprt_context *context = setup.context->handle();
+    uint64_t begin = nowNanoseconds();
+    for (int step = 0; step < 3; ++step) {
+      void *operands[] = {setup.buffers[0], setup.buffers[1], setup.buffers[2]};
+      mprt_launch(context, 0, &addKernel, operands);
+      mprt_event_record(context, 0, 0);
+      mprt_stream_wait(context, 1, 0);
+      mprt_collective_run(context, 1, &collectives[0], setup.buffers[2],
+                          setup.buffers[3]);
+      mprt_event_record(context, 1, 1);
+      mprt_stream_wait(context, 0, 1);
+      mprt_copy(context, 0, setup.buffers[4], setup.buffers[3], 64);
+      ASSERT_FALSE(setup.context->synchronize());
+    }
+    uint64_t end = nowNanoseconds();
+    unsigned counts[6] = {};
+    for (const TraceEvent &event : setup.context->trace().events()) {
+      ++counts[event.kind];
+      // The clocks are compared by two looks around an event.
+      EXPECT_GE(event.begin + 1'000'000, begin);
+      EXPECT_LE(event.begin, event.end);
+      EXPECT_LE(event.end, end + 1'000'000);
+      EXPECT_EQ(event.stream, event.kind == TraceEvent::Collective ? 1u : 0u);
+      if (event.kind == TraceEvent::Wait) {
+        EXPECT_EQ(event.waitedStream, 1u);
+        EXPECT_EQ(event.collective, &collectives[0]);
+      }
+    }
+    EXPECT_EQ(counts[TraceEvent::Kernel], 3u);
+    EXPECT_EQ(counts[TraceEvent::Collective], 3u);
+    EXPECT_EQ(counts[TraceEvent::Wait], 3u);
+    EXPECT_EQ(counts[TraceEvent::Copy], 3u);
+    EXPECT_EQ(setup.context->stats().graphSteps, 0u);
+  }
+}
+
+TEST(DeviceTest, FlightsOfGraphsAreKept) {
+  OneRank setup(0);
+  std::vector<Op> ops = {{Op::Record, 0, 0},
+                         {Op::Wait, 1, 0},
+                         {Op::Collective, 1, 0, 0, 1},
+                         {Op::Record, 1, 1},
+                         {Op::Wait, 0, 1}};
+  entryOps = &ops;
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_EQ(setup.context->call(enter, setup.buffers.data(),
+                                  setup.buffers.size(), nullptr),
+              MPRT_OK);
+    EXPECT_FALSE(setup.context->synchronize());
+  }
+  Stats stats = setup.context->stats();
+  EXPECT_EQ(stats.eagerSteps, 1u);
+  EXPECT_EQ(stats.graphSteps, 2u);
+  EXPECT_EQ(stats.collectives, 3u);
+  EXPECT_EQ(stats.collectiveBytes, 3 * elements * 4u);
+  std::vector<FlightEntry> flight = setup.context->flight();
+  ASSERT_EQ(flight.size(), 3u);
+  for (const FlightEntry &entry : flight)
+    EXPECT_STREQ(stateOf(entry), "done");
+}
+
+} // namespace

@@ -72,9 +72,9 @@ public:
   mprt_context *handle();
 
   /// Calls an entry point with `count` buffers. On a device the step is run as
-  /// a graph, once it was run call by call and where all of it can be: one
-  /// graph for each set of buffers. MPRT_GRAPH=0 in the environment keeps it
-  /// from that. What is enqueued may run on when this returns.
+  /// a graph, once it was run call by call twice and where all of it can be:
+  /// one graph for each set of buffers. MPRT_GRAPH=0 in the environment keeps
+  /// it from that. What is enqueued may run on when this returns.
   mprt_status call(mprt_entry entry, void *const *buffers, size_t count,
                    void *arena);
 

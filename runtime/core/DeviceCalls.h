@@ -20,6 +20,7 @@
 #include "ContextState.h"
 
 #include <deque>
+#include <map>
 
 namespace mprt {
 
@@ -64,8 +65,8 @@ struct OnDevice {
     Stats stats; ///< of one run
   };
   std::vector<Step> steps;
-  /// Entry points that were run call by call.
-  std::vector<mprt_entry> known;
+  /// How often each entry point was run call by call.
+  std::map<mprt_entry, uint64_t> eagerRuns;
   bool wantsGraphs = true;
   /// Why there are no graphs, or no more.
   std::string note;

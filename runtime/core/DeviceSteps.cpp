@@ -7,7 +7,8 @@
 //
 // A step is captured by calling its entry point: a flat list of calls, the same
 // each time. It is first run as it is, so that libraries have chosen, loaded
-// and allocated whatever they want before a capture forbids that.
+// and allocated whatever they want before a capture forbids that; and a second
+// time, so that what that costs the host is known.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +23,8 @@
 using namespace mprt;
 
 using State = Context::State;
+
+static constexpr uint64_t runsBeforeCapture = 2;
 
 /// Sets of buffers that are kept as graphs. State that a program returns in
 /// buffers of its own trades places with its arguments: two sets.
@@ -44,8 +47,10 @@ static mprt_status runEagerly(State &state, mprt_entry entry,
   uint64_t waited = state.stats.waitedNanoseconds;
   auto status = mprt_status(
       entry(reinterpret_cast<mprt_context *>(&state), buffers, arena));
-  // Where it waits for staged collectives it spins, which is no work.
-  if (waited == state.stats.waitedNanoseconds) {
+  // The first run loads and chooses. Where it waits for staged collectives it
+  // spins, which is no work.
+  bool isFirst = on.eagerRuns[entry]++ == 0;
+  if (!isFirst && waited == state.stats.waitedNanoseconds) {
     ++state.stats.eagerSteps;
     state.stats.eagerCalls += on.calls - calls;
     state.stats.eagerNanoseconds += threadNanoseconds() - begin;
@@ -117,10 +122,8 @@ mprt_status on_device::step(State &state, mprt_entry entry,
         step.buffers.back() == arena &&
         std::equal(buffers, buffers + count, step.buffers.begin()))
       return runGraph(state, step);
-  if (std::find(on.known.begin(), on.known.end(), entry) == on.known.end()) {
-    on.known.push_back(entry);
+  if (on.eagerRuns[entry] < runsBeforeCapture)
     return runEagerly(state, entry, buffers, arena);
-  }
   if (on.steps.size() == maxGraphs) {
     on.note = "the buffers change with each step: there are more than " +
               std::to_string(maxGraphs) + " sets of them";

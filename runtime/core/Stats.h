@@ -29,7 +29,9 @@ struct Stats {
   /// Payload of the collectives: count x size of the type, on this rank.
   uint64_t collectiveBytes = 0;
   /// Of a device: steps that were run call by call, what their calls put on its
-  /// streams, and the processor time that they took on the calling thread.
+  /// streams, and the processor time that they took on the calling thread. The
+  /// first of each entry point does not count, nor do those that waited for
+  /// staged collectives.
   uint64_t eagerSteps = 0;
   uint64_t eagerCalls = 0;
   uint64_t eagerNanoseconds = 0;

@@ -9,6 +9,7 @@
 
 #include "../../core/Cpu.h"
 #include "../../core/DType.h"
+#include "../Descriptors.h"
 #include "GemmBatch.h"
 #include "GemmBuiltin.h"
 #ifdef MPRT_HAVE_DNNL
@@ -40,52 +41,6 @@ const char *Gemm::library() {
 #else
   return "built-in";
 #endif
-}
-
-//===----------------------------------------------------------------------===//
-// Checks
-//===----------------------------------------------------------------------===//
-
-static bool isHalf(uint8_t type) {
-  return type == MPRT_F16 || type == MPRT_BF16;
-}
-
-static Error validate(const mprt_gemm_desc &d) {
-  bool same = d.type_a == d.type_b;
-  bool full = same && d.type_a == d.type_c &&
-              (d.type_a == MPRT_F32 || d.type_a == MPRT_F64);
-  bool half = same && isHalf(d.type_a) &&
-              (d.type_c == MPRT_F32 || d.type_c == d.type_a);
-  if (!full && !half)
-    return makeError(MPRT_UNSUPPORTED, "no product of ",
-                     nameOf(mprt_dtype(d.type_a)), " and ",
-                     nameOf(mprt_dtype(d.type_b)), " into ",
-                     nameOf(mprt_dtype(d.type_c)));
-  if (d.batch_rank > MPRT_GEMM_MAX_BATCH)
-    return makeError(MPRT_INVALID_ARGUMENT, d.batch_rank,
-                     " batch dimensions, at most ", MPRT_GEMM_MAX_BATCH,
-                     " expected");
-  bool negative = d.m < 0 || d.n < 0 || d.k < 0;
-  for (uint32_t i = 0; i < d.batch_rank; ++i)
-    negative |= d.batch[i] < 0;
-  if (negative)
-    return makeError(MPRT_INVALID_ARGUMENT, "a size is negative");
-  if (d.n > 1 && d.strides_c[1] != 1)
-    return makeError(MPRT_INVALID_ARGUMENT, "the rows of c have stride ",
-                     d.strides_c[1], ", 1 expected");
-  for (uint32_t i = 0; i < d.batch_rank; ++i)
-    if (d.batch[i] > 1 && d.batch_c[i] == 0)
-      return makeError(MPRT_INVALID_ARGUMENT, "batch dimension ", i,
-                       " does not step through c");
-  return {};
-}
-
-/// Whether C has no element.
-static bool isEmpty(const mprt_gemm_desc &d) {
-  bool empty = d.m == 0 || d.n == 0;
-  for (uint32_t i = 0; i < d.batch_rank; ++i)
-    empty |= d.batch[i] == 0;
-  return empty;
 }
 
 //===----------------------------------------------------------------------===//
@@ -203,7 +158,7 @@ Error Gemm::runConverted(const mprt_gemm_desc &desc, const uint16_t *a,
 
 Error Gemm::run(const mprt_gemm_desc &desc, const void *a, const void *b,
                 void *c) {
-  if (Error error = validate(desc))
+  if (Error error = check(desc))
     return error;
   if (isEmpty(desc))
     return {};
@@ -230,7 +185,7 @@ Error Gemm::run(const mprt_gemm_desc &desc, const void *a, const void *b,
 }
 
 Expected<const char *> Gemm::describePlan(const mprt_gemm_desc &desc) {
-  if (Error error = validate(desc))
+  if (Error error = check(desc))
     return error;
   if (isEmpty(desc) || desc.k == 0)
     return "nothing to do";

@@ -9,6 +9,7 @@
 
 #include "../../core/Cpu.h"
 #include "../../core/DType.h"
+#include "../Descriptors.h"
 #include "ConvolutionBuiltin.h"
 #include "WindowKernels.h"
 #ifdef MPRT_HAVE_DNNL
@@ -36,71 +37,8 @@ Window::Window() : workspace(nullptr, std::free) {
 Window::~Window() = default;
 
 //===----------------------------------------------------------------------===//
-// Checks
+// Counts
 //===----------------------------------------------------------------------===//
-
-static bool isConvolution(const mprt_window_desc &d) {
-  return d.kind <= MPRT_CONVOLUTION_FILTER_GRAD;
-}
-
-static bool isHalf(uint8_t type) {
-  return type == MPRT_F16 || type == MPRT_BF16;
-}
-
-void mprt::host::sizesOfOperand(const mprt_window_desc &d, int operand,
-                                int64_t sizes[4]) {
-  const int64_t filter[4] = {d.output[1], d.groups ? d.input[1] / d.groups : 0,
-                             d.window[0], d.window[1]};
-  static constexpr int64_t none[4] = {};
-  const int64_t *x = d.input, *w = filter, *y = d.output;
-  const int64_t *table[][3] = {{x, w, y},    {y, w, x}, {y, x, w},
-                               {x, none, y}, {y, x, x}, {x, none, y},
-                               {y, none, x}};
-  std::copy_n(table[d.kind][operand], 4, sizes);
-}
-
-static Error validate(const mprt_window_desc &d) {
-  auto invalid = [](auto... parts) {
-    return makeError(MPRT_INVALID_ARGUMENT, parts...);
-  };
-  if (d.kind > MPRT_AVG_POOL_GRAD)
-    return invalid("there is no kind ", int(d.kind));
-  if (d.type != MPRT_F32 && d.type != MPRT_F64 && !isHalf(d.type))
-    return makeError(MPRT_UNSUPPORTED, "no convolution or pool of ",
-                     nameOf(mprt_dtype(d.type)));
-  if (d.input[0] < 0 || d.input[0] != d.output[0])
-    return invalid("batches of ", d.input[0], " and ", d.output[0]);
-  for (int i = 1; i < 4; ++i)
-    if (d.input[i] < 1 || d.output[i] < 1)
-      return invalid("a size is not positive");
-  for (int axis = 0; axis < 2; ++axis) {
-    constexpr int64_t most = INT32_MAX;
-    if (d.window[axis] < 1 || d.window[axis] > most || d.strides[axis] < 1 ||
-        d.strides[axis] > most || d.dilation[axis] < 1 ||
-        d.dilation[axis] > most || d.low[axis] < 0 || d.low[axis] > most)
-      return invalid("a window, stride, dilation or padding is out of range");
-  }
-  if (isConvolution(d)) {
-    if (d.groups < 1 || d.input[1] % d.groups || d.output[1] % d.groups)
-      return invalid(d.groups, " groups of ", d.input[1], " and ", d.output[1],
-                     " channels");
-    return {};
-  }
-  if (d.input[1] != d.output[1])
-    return invalid("a pool of ", d.input[1], " into ", d.output[1],
-                   " channels");
-  for (int axis = 0; axis < 2; ++axis) {
-    int64_t last = (d.output[2 + axis] - 1) * d.strides[axis] - d.low[axis];
-    if (d.low[axis] >= d.window[axis] || last >= d.input[2 + axis])
-      return invalid("a window of a pool has no element");
-  }
-  int64_t elements =
-      std::min(d.window[0], d.input[2]) * std::min(d.window[1], d.input[3]);
-  if (d.kind == MPRT_MAX_POOL_GRAD && elements > int64_t(1) << 24)
-    return makeError(MPRT_UNSUPPORTED, "windows of ", elements,
-                     " elements, at most 2^24 expected");
-  return {};
-}
 
 uint64_t Window::countFlops(const mprt_window_desc &d) {
   uint64_t flops = isConvolution(d) ? 2 * uint64_t(d.input[1] / d.groups) : 1;
@@ -158,10 +96,6 @@ static bool fillsBlock(const int64_t sizes[4], const int64_t strides[4]) {
     step *= sizes[i];
   }
   return true;
-}
-
-static const int64_t *stridesOf(const mprt_window_desc &d, int operand) {
-  return operand == 0 ? d.strides_a : operand == 1 ? d.strides_b : d.strides_c;
 }
 
 static void setDense(mprt_window_desc &d) {
@@ -281,7 +215,7 @@ Error Window::runConverted(const mprt_window_desc &d, const void *a,
 
 Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
                   void *c) {
-  if (Error error = validate(d))
+  if (Error error = check(d))
     return error;
   if (d.input[0] == 0) { // an empty sum, or nothing at all
     int64_t sizes[4];
@@ -319,7 +253,7 @@ Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
 }
 
 Expected<const char *> Window::describePlan(const mprt_window_desc &d) {
-  if (Error error = validate(d))
+  if (Error error = check(d))
     return error;
   if (d.input[0] == 0)
     return "nothing to do";

@@ -64,10 +64,6 @@ private:
   std::unique_ptr<void, void (*)(void *)> workspace;
 };
 
-/// The sizes of operand 0, 1 or 2 of `desc`, all 0 where it has none.
-void sizesOfOperand(const mprt_window_desc &desc, int operand,
-                    int64_t sizes[4]);
-
 } // namespace mprt::host
 
 #endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H

@@ -17,6 +17,7 @@
 
 #include "WindowDnnl.h"
 
+#include "../Descriptors.h"
 #include "DnnlObjects.h"
 #include "Window.h"
 

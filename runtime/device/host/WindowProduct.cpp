@@ -8,6 +8,7 @@
 #include "WindowProduct.h"
 
 #include "../../core/DType.h"
+#include "../Descriptors.h"
 #include "Window.h"
 
 #include <type_traits>

@@ -85,6 +85,11 @@ void mpfake_fail(const char *text) {
   state().options.addFailures(text);
 }
 
+int mpfake_note(const char *name) {
+  Lock lock(state().mutex);
+  return state().options.count(name);
+}
+
 void *mpfake_device(const void *pointer) {
   Lock lock(state().mutex);
   return state().memory.translate(reinterpret_cast<uint64_t>(pointer));

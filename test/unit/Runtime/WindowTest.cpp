@@ -14,6 +14,7 @@
 
 #include "device/host/Window.h"
 #include "core/DType.h"
+#include "device/Descriptors.h"
 
 #include "gtest/gtest.h"
 

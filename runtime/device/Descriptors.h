@@ -1,0 +1,48 @@
+//===- Descriptors.h - what products and windows are to be ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Checks and readings of mprt_gemm_desc and mprt_window_desc that devices
+// share.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_DEVICE_DESCRIPTORS_H
+#define MPCOMM_RUNTIME_DEVICE_DESCRIPTORS_H
+
+#include "../core/Error.h"
+
+#include <cstdint>
+
+namespace mprt {
+
+inline bool isHalf(uint8_t type) {
+  return type == MPRT_F16 || type == MPRT_BF16;
+}
+
+/// MPRT_INVALID_ARGUMENT where the descriptor contradicts itself,
+/// MPRT_UNSUPPORTED for types that mprt_gemm_desc does not list.
+Error check(const mprt_gemm_desc &desc);
+
+/// Whether C has no element.
+bool isEmpty(const mprt_gemm_desc &desc);
+
+/// As for products, for mprt_window_desc.
+Error check(const mprt_window_desc &desc);
+
+inline bool isConvolution(const mprt_window_desc &desc) {
+  return desc.kind <= MPRT_CONVOLUTION_FILTER_GRAD;
+}
+
+/// The sizes of operand 0, 1 or 2 of `desc`, all 0 where it has none.
+void sizesOfOperand(const mprt_window_desc &desc, int operand,
+                    int64_t sizes[4]);
+
+const int64_t *stridesOf(const mprt_window_desc &desc, int operand);
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_DEVICE_DESCRIPTORS_H

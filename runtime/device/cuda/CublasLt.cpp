@@ -1,0 +1,48 @@
+//===- CublasLt.cpp - cuBLASLt as a table of symbols ----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CublasLt.h"
+
+#include "Library.h"
+
+using namespace mprt;
+using namespace mprt::cuda;
+
+static Expected<CublasLt> loadTable() {
+  Expected<Library> library = openLibrary(
+      "matrix products on a CUDA device need cuBLASLt", "MPRT_CUBLASLT_LIBRARY",
+      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"});
+  if (!library)
+    return library.error();
+  CublasLt table;
+#define MPRT_CUBLASLT_SYMBOL(symbol, result, parameters)                       \
+  if (Error error = findSymbol(*library, #symbol,                              \
+                               reinterpret_cast<void **>(&table.symbol)))      \
+    return error;
+  MPRT_CUBLASLT_SYMBOLS(MPRT_CUBLASLT_SYMBOL)
+#undef MPRT_CUBLASLT_SYMBOL
+  return table;
+}
+
+Expected<const CublasLt *> CublasLt::load() {
+  static const Expected<CublasLt> table = loadTable();
+  if (!table)
+    return table.error();
+  return &*table;
+}
+
+Error CublasLt::check(int status, const char *call) const {
+  if (status == CUBLAS_STATUS_SUCCESS)
+    return {};
+  mprt_status as = MPRT_INTERNAL;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED)
+    as = MPRT_OUT_OF_MEMORY;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+    as = MPRT_UNSUPPORTED;
+  const char *name = cublasLtGetStatusName(status);
+  return makeError(as, call, ": ", name ? name : "an unknown status");
+}

@@ -1,0 +1,410 @@
+//===- CublasLt.cpp - a test double of cuBLASLt ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Products in loops, in the order of the stream, by what the layouts say. An
+// algorithm is good for the problem that it was found for and for no other,
+// needs the alignment that was promised and scribbles over its workspace. The
+// first guess is a slow one, and the last fails. One that adds partial sums in
+// the type of the result is offered first wherever that was allowed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CublasLtApi.h"
+
+#include "Elements.h"
+
+#include <algorithm>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace fake;
+
+struct cublasLtContext {};
+
+struct cublasLtMatmulDescOpaque_t {
+  int computeType, scaleType;
+  int32_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
+};
+
+struct cublasLtMatrixLayoutOpaque_t {
+  int type;
+  uint64_t rows, columns;
+  int64_t leading;
+  int32_t order = CUBLASLT_ORDER_COL, batch = 1;
+  int64_t batchStride = 0;
+
+  int64_t at(int64_t row, int64_t column) const {
+    return order == CUBLASLT_ORDER_COL ? row + column * leading
+                                       : row * leading + column;
+  }
+  int64_t last() const {
+    return at(int64_t(rows) - 1, int64_t(columns) - 1) +
+           (batch - 1) * batchStride;
+  }
+};
+
+struct cublasLtMatmulPreferenceOpaque_t {
+  uint64_t workspace = 0;
+  uint32_t reductions = ~0u;
+  uint32_t alignments[4] = {256, 256, 256, 256};
+};
+
+static constexpr uint64_t magic = 0x6c7466616b65;
+enum : uint64_t { slowAlgorithm = 0, brokenAlgorithm = 3, lossyAlgorithm = 4 };
+
+/// Counts a call, and ends it where that was asked for.
+#define FAKE_CALL(name)                                                        \
+  if (int asked = mpfake_note(#name))                                          \
+  return cublasStatus_t(asked)
+
+size_t cublasLtGetVersion(void) { return 130000; }
+
+const char *cublasLtGetStatusName(cublasStatus_t status) {
+#define FAKE_NAME(name, number)                                                \
+  case number:                                                                 \
+    return #name;
+  switch (status) {
+    FAKE_CUBLAS_STATUSES(FAKE_NAME)
+  default:
+    return "<unknown>";
+  }
+#undef FAKE_NAME
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  FAKE_CALL(cublasLtCreate);
+  *handle = new cublasLtContext;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  FAKE_CALL(cublasLtDestroy);
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+//===----------------------------------------------------------------------===//
+// Descriptions
+//===----------------------------------------------------------------------===//
+
+/// Takes a value of exactly the attribute's type.
+template <typename T>
+static cublasStatus_t take(T &to, const void *value, size_t bytes) {
+  if (!value || bytes != sizeof(T))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&to, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
+                                        cublasComputeType_t computeType,
+                                        cudaDataType_t scaleType) {
+  FAKE_CALL(cublasLtMatmulDescCreate);
+  *desc = new cublasLtMatmulDescOpaque_t{computeType, scaleType};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  delete desc;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                               cublasLtMatmulDescAttributes_t attribute,
+                               const void *value, size_t bytes) {
+  FAKE_CALL(cublasLtMatmulDescSetAttribute);
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
+    return take(desc->transA, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
+    return take(desc->transB, value, bytes);
+  uint32_t epilogue = 0;
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
+    return !take(epilogue, value, bytes) &&
+                   epilogue == CUBLASLT_EPILOGUE_DEFAULT
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
+                                          cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t leading) {
+  FAKE_CALL(cublasLtMatrixLayoutCreate);
+  *layout = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, leading};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete layout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                 cublasLtMatrixLayoutAttribute_t attribute,
+                                 const void *value, size_t bytes) {
+  FAKE_CALL(cublasLtMatrixLayoutSetAttribute);
+  switch (attribute) {
+  case CUBLASLT_MATRIX_LAYOUT_ORDER:
+    return take(layout->order, value, bytes);
+  case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+    return take(layout->batch, value, bytes);
+  case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+    return take(layout->batchStride, value, bytes);
+  default:
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+cublasStatus_t
+cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  FAKE_CALL(cublasLtMatmulPreferenceCreate);
+  *preference = new cublasLtMatmulPreferenceOpaque_t;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t preference,
+    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+    size_t bytes) {
+  FAKE_CALL(cublasLtMatmulPreferenceSetAttribute);
+  switch (attribute) {
+  case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+    return take(preference->workspace, value, bytes);
+  case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+    return take(preference->reductions, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+    return take(
+        preference->alignments[attribute -
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+        value, bytes);
+  default:
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+struct Product {
+  cublasLtMatmulDescOpaque_t desc;
+  cublasLtMatrixLayoutOpaque_t a, b, c, d;
+  double alpha = 1, beta = 0;
+  const void *pointers[4] = {};
+  uint64_t algorithm = 0;
+  void *workspace = nullptr;
+  size_t workspaceBytes = 0;
+
+  int64_t m() const { return int64_t(d.rows); }
+  int64_t n() const { return int64_t(d.columns); }
+  int64_t k() const {
+    return int64_t(desc.transA == CUBLAS_OP_T ? a.rows : a.columns);
+  }
+  cublasStatus_t check() const;
+  uint64_t hash() const;
+  template <typename Sum> void multiply() const;
+  int run() const;
+};
+
+} // namespace
+
+static mprt_dtype elementOf(int type) {
+  return type == CUDA_R_64F    ? MPRT_F64
+         : type == CUDA_R_16F  ? MPRT_F16
+         : type == CUDA_R_16BF ? MPRT_BF16
+                               : MPRT_F32;
+}
+
+cublasStatus_t Product::check() const {
+  auto is = [](const cublasLtMatrixLayoutOpaque_t &layout, int32_t trans,
+               uint64_t rows, uint64_t columns) {
+    if (trans == CUBLAS_OP_T)
+      std::swap(rows, columns);
+    return layout.rows == rows && layout.columns == columns;
+  };
+  uint64_t rows = d.rows, columns = d.columns, inner = uint64_t(k());
+  bool shapes = rows && columns && inner && is(a, desc.transA, rows, inner) &&
+                is(b, desc.transB, inner, columns) &&
+                is(c, CUBLAS_OP_N, rows, columns);
+  for (const auto *layout : {&a, &b, &c, &d}) {
+    uint64_t stored =
+        layout->order == CUBLASLT_ORDER_COL ? layout->rows : layout->columns;
+    shapes &= layout->leading >= int64_t(stored) && layout->batch == d.batch &&
+              layout->batch >= 1;
+  }
+  if (!shapes)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  bool half = a.type == CUDA_R_16F || a.type == CUDA_R_16BF;
+  bool wide = a.type == CUDA_R_64F;
+  bool full = a.type == CUDA_R_32F;
+  bool types = a.type == b.type && c.type == d.type &&
+               (d.type == a.type || (half && d.type == CUDA_R_32F)) &&
+               (half || wide || full);
+  bool computes =
+      wide ? desc.computeType == CUBLAS_COMPUTE_64F &&
+                 desc.scaleType == CUDA_R_64F
+           : (desc.computeType == CUBLAS_COMPUTE_32F ||
+              (full && desc.computeType == CUBLAS_COMPUTE_32F_FAST_TF32)) &&
+                 desc.scaleType == CUDA_R_32F;
+  return types && computes ? CUBLAS_STATUS_SUCCESS
+                           : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+uint64_t Product::hash() const {
+  uint64_t hash = 0xcbf29ce484222325;
+  auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (int value : {desc.computeType, desc.scaleType, desc.transA, desc.transB})
+    add(uint64_t(value));
+  for (const auto *layout : {&a, &b, &c, &d})
+    for (uint64_t value :
+         {uint64_t(layout->type), layout->rows, layout->columns,
+          uint64_t(layout->leading), uint64_t(layout->order),
+          uint64_t(layout->batch), uint64_t(layout->batchStride)})
+      add(value);
+  return hash;
+}
+
+template <typename Sum> void Product::multiply() const {
+  const cublasLtMatrixLayoutOpaque_t *layouts[] = {&a, &b, &c, &d};
+  std::vector<Elements> operands;
+  for (int i = 0; i < 4; ++i)
+    operands.emplace_back(elementOf(layouts[i]->type), pointers[i]);
+  bool tf32 = desc.computeType == CUBLAS_COMPUTE_32F_FAST_TF32;
+  bool transA = desc.transA == CUBLAS_OP_T, transB = desc.transB == CUBLAS_OP_T;
+  for (int64_t batch = 0; batch < d.batch; ++batch)
+    for (int64_t j = 0; j < n(); ++j)
+      for (int64_t i = 0; i < m(); ++i) {
+        Sum sum = 0;
+        for (int64_t l = 0; l < k(); ++l) {
+          Sum x = operands[0].get<Sum>(batch * a.batchStride +
+                                       (transA ? a.at(l, i) : a.at(i, l)));
+          Sum y = operands[1].get<Sum>(batch * b.batchStride +
+                                       (transB ? b.at(j, l) : b.at(l, j)));
+          if (tf32)
+            x = Sum(roundToTf32(x)), y = Sum(roundToTf32(y));
+          sum += x * y;
+          if (algorithm == lossyAlgorithm && d.type != CUDA_R_32F)
+            sum = Sum(mprt::bf16ToFloat(mprt::floatToBf16(float(sum))));
+        }
+        sum *= Sum(alpha);
+        if (beta != 0)
+          sum += Sum(beta) *
+                 operands[2].get<Sum>(batch * c.batchStride + c.at(i, j));
+        operands[3].set<Sum>(batch * d.batchStride + d.at(i, j), sum);
+      }
+}
+
+int Product::run() const {
+  constexpr int illegalAddress = 700;
+  const cublasLtMatrixLayoutOpaque_t *layouts[] = {&a, &b, &c, &d};
+  for (int i = 0; i < 4; ++i)
+    if ((i != 2 || beta != 0) &&
+        !Elements(elementOf(layouts[i]->type), pointers[i])
+             .covers(0, layouts[i]->last()))
+      return illegalAddress;
+  if (workspaceBytes) {
+    if (!mpfake_covers(workspace, workspaceBytes))
+      return illegalAddress;
+    std::memset(mpfake_device(workspace), 0x5a, workspaceBytes);
+  }
+  if (algorithm == slowAlgorithm)
+    usleep(2000);
+  if (d.type == CUDA_R_64F)
+    multiply<double>();
+  else
+    multiply<float>();
+  return 0;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+    cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+    cublasLtMatmulPreference_t preference, int wanted,
+    cublasLtMatmulHeuristicResult_t results[], int *found) {
+  FAKE_CALL(cublasLtMatmulAlgoGetHeuristic);
+  *found = 0;
+  if (!handle || wanted < 1)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  Product product = {*desc, *a, *b, *c, *d};
+  if (cublasStatus_t status = product.check())
+    return status;
+  std::vector<uint64_t> algorithms = {slowAlgorithm, 1, 2, brokenAlgorithm};
+  if (preference->reductions &
+      ~uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE))
+    algorithms.insert(algorithms.begin(), lossyAlgorithm);
+  for (uint64_t algorithm : algorithms) {
+    const uint64_t workspace = algorithm == 2 ? 1 << 20 : 0;
+    if (workspace > preference->workspace || *found == wanted)
+      continue;
+    cublasLtMatmulHeuristicResult_t &result = results[(*found)++];
+    result = {};
+    result.workspaceSize = workspace;
+    uint64_t alignments = 0;
+    for (int i = 0; i < 4; ++i)
+      alignments |= uint64_t(preference->alignments[i]) << (16 * i);
+    uint64_t data[] = {magic, algorithm, product.hash(), workspace, alignments};
+    std::copy(std::begin(data), std::end(data), result.algo.data);
+    result.state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+               const void *alpha, const void *a, cublasLtMatrixLayout_t layoutA,
+               const void *b, cublasLtMatrixLayout_t layoutB, const void *beta,
+               const void *c, cublasLtMatrixLayout_t layoutC, void *d,
+               cublasLtMatrixLayout_t layoutD, const cublasLtMatmulAlgo_t *algo,
+               void *workspace, size_t workspaceBytes, cudaStream_t stream) {
+  FAKE_CALL(cublasLtMatmul);
+  if (!handle || !algo || algo->data[0] != magic)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  Product product = {*desc, *layoutA, *layoutB, *layoutC, *layoutD};
+  if (cublasStatus_t status = product.check())
+    return status;
+  const void *pointers[] = {a, b, c, d};
+  std::copy(std::begin(pointers), std::end(pointers), product.pointers);
+  product.algorithm = algo->data[1];
+  if (algo->data[2] != product.hash() || workspaceBytes < algo->data[3] ||
+      product.algorithm == brokenAlgorithm)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (int i = 0; i < 4; ++i) {
+    uint64_t alignment = (algo->data[4] >> (16 * i)) & 0xffff;
+    if (reinterpret_cast<uintptr_t>(pointers[i]) % alignment)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  product.workspace = workspace;
+  product.workspaceBytes = size_t(algo->data[3]);
+  bool wide = desc->scaleType == CUDA_R_64F;
+  auto scalar = [wide](const void *value) {
+    return wide ? *static_cast<const double *>(value)
+                : double(*static_cast<const float *>(value));
+  };
+  product.alpha = scalar(alpha), product.beta = scalar(beta);
+  mpfake_note(("cublasLtMatmul/" + std::to_string(product.algorithm)).c_str());
+  int result = mpfake_enqueue(
+      stream, "cublasLtMatmul",
+      [](void *data) { return static_cast<const Product *>(data)->run(); },
+      new Product(product),
+      [](void *data) { delete static_cast<Product *>(data); });
+  return result ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}

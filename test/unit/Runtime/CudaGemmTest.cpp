@@ -1,0 +1,305 @@
+//===- CudaGemmTest.cpp - products through cuBLASLt against the host's ----===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Against the test doubles of the driver and of cuBLASLt, which do what the
+// layouts say: a wrong leading dimension gives wrong numbers. Elements are
+// small integers, so that sums are exact and results are compared bit for bit,
+// with the gaps between rows, which must not change.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeDevice.h"
+#include "core/DType.h"
+#include "device/cuda/Gemm.h"
+#include "device/cuda/GemmProblem.h"
+#include "device/host/Gemm.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+using namespace mprt;
+using namespace mprt::cuda;
+
+namespace {
+
+void setElement(uint8_t type, std::vector<char> &bytes, size_t at,
+                double value) {
+  char *to = bytes.data() + at * sizeOf(mprt_dtype(type));
+  auto put = [&](auto element) { std::memcpy(to, &element, sizeof element); };
+  if (type == MPRT_F64)
+    put(value);
+  else if (type == MPRT_F32)
+    put(float(value));
+  else
+    put(type == MPRT_F16 ? floatToF16(float(value))
+                         : floatToBf16(float(value)));
+}
+
+class CudaGemm : public FakeDevice {
+protected:
+  using Random = std::mt19937;
+
+  static std::vector<char> operand(uint8_t type, size_t count, Random &random) {
+    std::vector<char> bytes(count * sizeOf(mprt_dtype(type)));
+    for (size_t i = 0; i < count; ++i)
+      setElement(type, bytes, i, double(int(random() % 9)) - 4);
+    return bytes;
+  }
+
+  /// Strides of a dense tensor, perhaps with gaps between rows: the batch
+  /// dimensions and one of the matrix' two in any order, around the other one.
+  static size_t layOut(Random &random, uint32_t rank, const int64_t *batch,
+                       const int64_t sizes[2], bool result, int64_t strides[2],
+                       int64_t *batchStrides) {
+    std::vector<int> order(rank + 1);
+    std::iota(order.begin(), order.end(), 0);
+    if (random() % 2)
+      std::shuffle(order.begin(), order.end(), random);
+    int inner = result ? 1 : int(random() % 2);
+    int64_t step = std::max<int64_t>(sizes[inner], 1);
+    if (random() % 3 == 0)
+      step += int64_t(random() % 5);
+    strides[inner] = 1;
+    for (int dimension : order) {
+      if (dimension == int(rank)) {
+        strides[1 - inner] = step;
+        step *= std::max<int64_t>(sizes[1 - inner], 1);
+      } else if (!result && random() % 4 == 0) {
+        batchStrides[dimension] = 0;
+      } else {
+        batchStrides[dimension] = step;
+        step *= batch[dimension];
+      }
+    }
+    return size_t(step);
+  }
+
+  struct Case {
+    mprt_gemm_desc desc = {};
+    size_t sizes[3];
+  };
+
+  static Case makeCase(Random &random) {
+    static constexpr uint8_t types[][2] = {
+        {MPRT_F32, MPRT_F32}, {MPRT_F64, MPRT_F64},   {MPRT_BF16, MPRT_F32},
+        {MPRT_F16, MPRT_F32}, {MPRT_BF16, MPRT_BF16}, {MPRT_F16, MPRT_F16}};
+    Case test;
+    mprt_gemm_desc &d = test.desc;
+    const uint8_t *type = types[random() % std::size(types)];
+    d.type_a = d.type_b = type[0], d.type_c = type[1];
+    d.accumulate = random() % 2;
+    auto size = [&] {
+      return random() % 20 == 0 ? 0 : 1 + int64_t(random() % 7);
+    };
+    d.m = size(), d.n = size(), d.k = size();
+    d.batch_rank = random() % (MPRT_GEMM_MAX_BATCH + 1);
+    for (uint32_t i = 0; i < d.batch_rank; ++i)
+      d.batch[i] = 1 + int64_t(random() % 3);
+    const int64_t a[] = {d.m, d.k}, b[] = {d.k, d.n}, c[] = {d.m, d.n};
+    test.sizes[0] =
+        layOut(random, d.batch_rank, d.batch, a, false, d.strides_a, d.batch_a);
+    test.sizes[1] =
+        layOut(random, d.batch_rank, d.batch, b, false, d.strides_b, d.batch_b);
+    test.sizes[2] =
+        layOut(random, d.batch_rank, d.batch, c, true, d.strides_c, d.batch_c);
+    return test;
+  }
+
+  static std::string show(const mprt_gemm_desc &d) {
+    std::ostringstream text;
+    auto list = [&](const char *name, const int64_t *values, uint32_t count) {
+      text << " " << name;
+      for (uint32_t i = 0; i < count; ++i)
+        text << (i ? "," : " ") << values[i];
+    };
+    text << nameOf(mprt_dtype(d.type_a)) << " into "
+         << nameOf(mprt_dtype(d.type_c)) << " m " << d.m << " n " << d.n
+         << " k " << d.k << " accumulate " << int(d.accumulate);
+    list("a", d.strides_a, 2), list("b", d.strides_b, 2);
+    list("c", d.strides_c, 2), list("batch", d.batch, d.batch_rank);
+    list("a", d.batch_a, d.batch_rank), list("b", d.batch_b, d.batch_rank);
+    list("c", d.batch_c, d.batch_rank);
+    return text.str();
+  }
+
+  /// Runs the product in a graph if `captured`, and on its own if not; both
+  /// must leave what the host leaves.
+  void compare(cuda::Gemm &gemm, const Case &test, Random &random,
+               bool captured, bool unaligned = false) {
+    const mprt_gemm_desc &d = test.desc;
+    std::vector<char> operands[] = {operand(d.type_a, test.sizes[0], random),
+                                    operand(d.type_b, test.sizes[1], random),
+                                    operand(d.type_c, test.sizes[2], random)};
+    void *pointers[3];
+    for (int i = 0; i < 3; ++i) {
+      size_t element = operands[i].size() / std::max<size_t>(test.sizes[i], 1);
+      pointers[i] =
+          toDevice(operands[i], unaligned ? element * (random() % 4) : 0);
+    }
+    auto run = [&] {
+      Error error = gemm.run(d, stream, pointers[0], pointers[1], pointers[2]);
+      EXPECT_FALSE(bool(error)) << error.message();
+    };
+    if (captured)
+      replay(run);
+    else
+      run();
+    std::vector<char> result = toHost(pointers[2], operands[2].size());
+    std::vector<char> expected = operands[2];
+    Error error =
+        host.run(d, operands[0].data(), operands[1].data(), expected.data());
+    ASSERT_FALSE(bool(error)) << error.message();
+    EXPECT_TRUE(result == expected) << show(d);
+    freeAll();
+  }
+
+  host::Gemm host;
+};
+
+TEST_F(CudaGemm, EqualsTheHostOnRandomProducts) {
+  setenv("MPRT_CUDA_TUNE", "0", 1);
+  cuda::Gemm gemm(*driver);
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    mpfake_seed(seed);
+    Case test = makeCase(random);
+    compare(gemm, test, random, seed % 2, seed % 4 > 1);
+    if (HasFailure())
+      break;
+  }
+  unsetenv("MPRT_CUDA_TUNE");
+}
+
+TEST_F(CudaGemm, ChoosesOnceByTimingOutsideOfCaptures) {
+  cuda::Gemm gemm(*driver);
+  Random random(1);
+  Case test;
+  mprt_gemm_desc &d = test.desc;
+  d.type_a = d.type_b = d.type_c = MPRT_F32;
+  d.accumulate = 1; // trials must not add
+  d.m = 3, d.n = 5, d.k = 7;
+  d.strides_a[0] = 7, d.strides_a[1] = 1;
+  d.strides_b[0] = 5, d.strides_b[1] = 1;
+  d.strides_c[0] = 5, d.strides_c[1] = 1;
+  test.sizes[0] = 21, test.sizes[1] = 35, test.sizes[2] = 15;
+  auto counts = [] {
+    return std::array{mpfake_count("cublasLtMatmulAlgoGetHeuristic"),
+                      mpfake_count("cublasLtMatmul"),
+                      mpfake_count("cublasLtMatmul/0")};
+  };
+  // In a capture: the first guess, which is the slow one, and nothing tried.
+  auto before = counts();
+  compare(gemm, test, random, true);
+  EXPECT_EQ(counts()[0], before[0] + 1);
+  EXPECT_EQ(counts()[1], before[1] + 1);
+  EXPECT_EQ(counts()[2], before[2] + 1);
+  // Outside: four are tried, the broken one once; then not the slow one.
+  before = counts();
+  compare(gemm, test, random, false);
+  EXPECT_EQ(counts()[0], before[0] + 1);
+  EXPECT_EQ(counts()[1], before[1] + 3 * 4 + 1 + 1);
+  EXPECT_EQ(counts()[2], before[2] + 4);
+  // Afterwards what was chosen, also in captures and on another device object.
+  before = counts();
+  compare(gemm, test, random, true);
+  cuda::Gemm other(*driver);
+  compare(other, test, random, false);
+  EXPECT_EQ(counts()[0], before[0]);
+  EXPECT_EQ(counts()[1], before[1] + 2);
+  EXPECT_EQ(counts()[2], before[2]);
+  EXPECT_GT(gemm.deviceBytes(), 0u);
+}
+
+TEST_F(CudaGemm, RoundsToTf32OnlyWhereAsked) {
+  mprt_gemm_desc d = {};
+  d.type_a = d.type_b = d.type_c = MPRT_F32;
+  d.m = d.n = d.k = 1;
+  d.strides_a[0] = d.strides_a[1] = d.strides_b[0] = d.strides_b[1] = 1;
+  d.strides_c[0] = d.strides_c[1] = 1;
+  std::vector<char> x(4), one(4);
+  setElement(MPRT_F32, x, 0, 1 + 0x1p-12);
+  setElement(MPRT_F32, one, 0, 1);
+  for (bool tf32 : {false, true}) {
+    setenv("MPRT_TF32", tf32 ? "1" : "0", 1);
+    cuda::Gemm gemm(*driver);
+    void *c = toDevice(one);
+    ASSERT_FALSE(gemm.run(d, stream, toDevice(x), toDevice(one), c));
+    EXPECT_EQ(toHost(c, 4), tf32 ? one : x);
+  }
+  unsetenv("MPRT_TF32");
+}
+
+TEST_F(CudaGemm, TakesBatchesTogether) {
+  // [2, 3, 4] x [4, 5] with weights that all share: one product of 6 rows.
+  mprt_gemm_desc d = {};
+  d.type_a = d.type_b = d.type_c = MPRT_F32;
+  d.m = 3, d.n = 5, d.k = 4;
+  d.strides_a[0] = 4, d.strides_a[1] = 1;
+  d.strides_b[0] = 5, d.strides_b[1] = 1;
+  d.strides_c[0] = 5, d.strides_c[1] = 1;
+  d.batch_rank = 1, d.batch[0] = 2;
+  d.batch_a[0] = 12, d.batch_b[0] = 0, d.batch_c[0] = 15;
+  Expected<GemmProblem> problem = makeGemmProblem(d);
+  ASSERT_TRUE(bool(problem));
+  EXPECT_EQ(problem->batch, 1);
+  EXPECT_EQ(problem->n, 6);
+  // Heads of attention, [B, T, H, D] in memory: one batch dimension and a loop.
+  d.batch_rank = 2;
+  d.batch[0] = 2, d.batch[1] = 8;
+  d.strides_a[0] = 8 * 4, d.batch_a[0] = 3 * 8 * 4, d.batch_a[1] = 4;
+  d.batch_b[0] = 8 * 20, d.batch_b[1] = 20;
+  d.strides_c[0] = 8 * 5, d.batch_c[0] = 3 * 8 * 5, d.batch_c[1] = 5;
+  problem = makeGemmProblem(d);
+  ASSERT_TRUE(bool(problem));
+  EXPECT_EQ(problem->batch, 8);
+  EXPECT_EQ(problem->loop.batch_rank, 1u);
+  cuda::Gemm gemm(*driver);
+  EXPECT_EQ(*gemm.describePlan(d), "cuBLASLt, a batch of 8, 2 calls");
+}
+
+TEST_F(CudaGemm, ExplainsWhatItCannotDo) {
+  cuda::Gemm gemm(*driver);
+  mprt_gemm_desc d = {};
+  d.type_a = d.type_b = MPRT_F8E4M3, d.type_c = MPRT_F32;
+  Error error = gemm.run(d, stream, nullptr, nullptr, nullptr);
+  EXPECT_EQ(error.status(), MPRT_UNSUPPORTED);
+  d.type_a = d.type_b = MPRT_F32;
+  d.m = 2, d.n = 3, d.k = 4;
+  d.strides_a[0] = 0, d.strides_a[1] = 1;
+  d.strides_b[0] = 3, d.strides_b[1] = 1;
+  d.strides_c[0] = 3, d.strides_c[1] = 1;
+  error = gemm.run(d, stream, nullptr, nullptr, nullptr);
+  EXPECT_EQ(error.status(), MPRT_UNSUPPORTED);
+  EXPECT_EQ(error.message(),
+            "a product [2, 4] x [4, 3]: a of 2 by 4 has strides 0 and 1; "
+            "expected one of them to be 1 and the other at least the size that "
+            "it steps over");
+  // Errors of the library and of the driver, each with the call's name.
+  d.strides_a[0] = 4;
+  std::vector<char> bytes(64);
+  void *a = toDevice(bytes), *b = toDevice(bytes), *c = toDevice(bytes);
+  for (const char *call :
+       {"cublasLtMatmulDescCreate", "cublasLtMatrixLayoutCreate",
+        "cublasLtMatmulPreferenceCreate", "cublasLtMatmulAlgoGetHeuristic"}) {
+    mpfake_fail((std::string(call) + ":1:14").c_str());
+    error = gemm.run(d, stream, a, b, c);
+    EXPECT_EQ(error.status(), MPRT_INTERNAL);
+    EXPECT_EQ(error.message(),
+              "a product [2, 4] x [4, 3]: " + std::string(call) +
+                  ": CUBLAS_STATUS_INTERNAL_ERROR");
+  }
+  // Without scratch it goes on, with algorithms that need none.
+  mpfake_fail("cuMemAlloc:1");
+  cuda::Gemm poor(*driver);
+  error = poor.run(d, stream, a, b, c);
+  EXPECT_FALSE(bool(error)) << error.message();
+  EXPECT_EQ(poor.deviceBytes(), 0u);
+}
+
+} // namespace

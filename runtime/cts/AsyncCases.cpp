@@ -73,6 +73,40 @@ static void runBuckets(Rank &rank, unsigned step, bool inArena) {
   rank.healthy();
 }
 
+/// Each collective takes what the one before it on its stream has made, with no
+/// event between them.
+static void runChain(Rank &rank) {
+  if (rank.owner().error())
+    return;
+  rank.begin("one takes what another made");
+  constexpr uint64_t count = 40000;
+  mprt_context *context = rank.context();
+  unsigned size = rank.size(0), self = rank.rank(0);
+  auto *all = reinterpret_cast<float *>(rank.arenaBuffer());
+  float *own = all + count * size, *gathered = own + count;
+  mprt_collective scatter = sumOf(600, 0, count), gather = sumOf(601, 0, count);
+  mprt_collective reduce = sumOf(602, 0, count * size);
+  scatter.kind = MPRT_REDUCE_SCATTER;
+  gather.kind = MPRT_ALL_GATHER;
+  for (unsigned round = 0; round < 5; ++round) {
+    for (uint64_t i = 0; i < count * size; ++i)
+      all[i] = float(i / count + self + round);
+    mprt_collective_run(context, 1, &scatter, all, own);
+    mprt_collective_run(context, 1, &gather, own, gathered);
+    mprt_collective_run(context, 1, &reduce, gathered, gathered);
+    mprt_event_record(context, 1, 0);
+    mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+    if (!rank.healthy())
+      return;
+    for (unsigned r = 0; r < size; ++r) {
+      // Sum over ranks s of (r + s + round), by each rank.
+      auto sum = float(size * (r + round) + size * (size - 1) / 2);
+      rank.expect(allEqual(gathered + r * count, count, float(size) * sum),
+                  "block " + std::to_string(r) + " is wrong");
+    }
+  }
+}
+
 /// Two communicators with work of their own, and one that waits for the other.
 static void runTwoStreams(Rank &rank) {
   if (rank.owner().error())
@@ -220,6 +254,7 @@ void mprt::cts::runAsyncCases(Rank &rank) {
   for (bool inArena : {false, true})
     for (unsigned step : {1, 3, 5, 7})
       runBuckets(rank, step, inArena);
+  runChain(rank);
   runTwoStreams(rank);
   runChannels(rank);
   runManySteps(rank);

@@ -210,6 +210,10 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
     and write one output. The end of the collective is marked by `event`;
     nothing may touch the outputs before the `mprt.await` of that event.
 
+    It runs after what was started before it on its communicator, and after what
+    touches its buffers: what was computed before it, and the collectives that
+    were awaited before it.
+
     Example:
     ```mlir
     %r = mprt.start "all_reduce" "mean" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32
@@ -248,7 +252,8 @@ def MPRT_AwaitOp : MPRT_CommunicationOp<"await"> {
   let summary = "makes the compute stream wait for a collective";
   let description = [{
     The outputs are those of the collective whose end `event` marks; the
-    results are their values after it.
+    results are their values after it. What is computed behind the op comes
+    after the collective.
 
     Example:
     ```mlir

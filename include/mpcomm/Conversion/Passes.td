@@ -461,8 +461,14 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     flat list of runtime calls on static descriptors. Kernels stay as they are;
     each gets the declaration of a wrapper `<kernel>.packed` that
     `mpcomm-pack-kernels` defines. The globals `mpcomm_abi_version` and
-    `mpcomm_manifest` are there. A start records an event on the compute stream
-    for its communicator to wait for.
+    `mpcomm_manifest` are there.
+
+    Events are as few as can be. A start comes after what touches its buffers,
+    and what is computed behind an await after the collective; where neither the
+    order of a stream nor another wait implies that, one stream records an event
+    and the other waits for it, and nothing starts later for a wait that was
+    spared (`Scheduling/EventPlacement.h`). Memory that buffers share counts as
+    one buffer. What came before the call of the function touches everything.
 
     Kernels with `mprt.grid` are code for a GPU: their descriptors have that, and
     their declarations are gone.
@@ -476,7 +482,7 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     llvm.call @mprt_zero(%ctx, %stream, %a, %bytes) : (!llvm.ptr, i32, !llvm.ptr, i64) -> i32
     ```
 
-    Counts: nothing.
+    Counts: collectives, records, waits and events of each function.
   }];
   let options = [
     Option<"device", "device", "std::string", "\"host\"",

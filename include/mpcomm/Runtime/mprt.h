@@ -230,9 +230,10 @@ mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
 mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
                       uint64_t bytes);
 
-/* Enqueues a collective on `stream` and returns; the buffers belong to it
- * until an event recorded after it on that stream has been waited for. Every
- * rank of a communicator enqueues the same collectives in the same order.
+/* Enqueues a collective on `stream` and returns; the buffers belong to it, and
+ * to what comes after it on that stream, until an event recorded after it there
+ * has been waited for. Every rank of a communicator enqueues the same
+ * collectives in the same order.
  * Buffers inside the arena are reduced without staging where the
  * communicator can. The descriptor outlives the context: after an error the
  * stream, and traces at any time, may still read it. */
@@ -241,9 +242,10 @@ mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
                                 const void *send, void *recv);
 
 /* Events are numbered 0 .. events - 1 (the manifest gives the count) and may
- * be recorded again once waited for. `record` marks the present end of the
- * stream; `stream_wait` makes later work on `stream` wait for that mark. On
- * the host device the compute stream is the calling thread. */
+ * be recorded again once the last wait for them was called. `record` marks the
+ * present end of the stream; `stream_wait` makes later work on `stream` wait
+ * for that mark, as it is at the call. On the host device the compute stream is
+ * the calling thread. */
 mprt_status mprt_event_record(mprt_context *ctx, uint32_t stream,
                               uint32_t event);
 mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,

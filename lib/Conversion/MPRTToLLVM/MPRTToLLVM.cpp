@@ -14,9 +14,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Address.h"
 #include "Descriptors.h"
+#include "Events.h"
 #include "Manifest.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Conversion/Passes.h"
@@ -32,19 +35,7 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
-static int64_t elementBytes(Type type) {
-  return mpcomm::detail::countBytes(
-      RankedTensorType::get({1}, getElementTypeOrSelf(type)));
-}
-
 namespace {
-
-/// Where a buffer is: a base (argument or memref.global) and an offset.
-struct Address {
-  Value base;
-  int64_t bytes = 0;  // of the aligned pointer from the base
-  int64_t offset = 0; // of the buffer's type, in elements
-};
 
 /// Lowers one function.
 class EntryPoint {
@@ -59,13 +50,13 @@ public:
   LogicalResult run(Manifest &manifest);
 
 private:
-  FailureOr<Address> resolve(Value buffer, Operation *user);
   FailureOr<Value> pointerTo(Value buffer, Operation *user);
   LogicalResult lower(Operation *op);
   LogicalResult fillSlots(Operation *op, ArrayRef<Value> buffers);
   LogicalResult lowerLaunch(mprt::LaunchOp op);
   LogicalResult lowerCall(mprt::CallOp op);
   LogicalResult lowerStart(mprt::StartOp op);
+  void callEvents(ArrayRef<EventCall> calls);
   FailureOr<int64_t> bucketCount(mprt::StartOp op);
   Value constant(Type type, int64_t value);
   Value addressOf(LLVM::GlobalOp global);
@@ -84,7 +75,7 @@ private:
   llvm::DenseMap<std::pair<Value, int64_t>, Value> pointers;
   llvm::DenseMap<std::pair<Type, int64_t>, Value> constants;
   llvm::json::Array collectives;
-  int64_t events = 0, maxOperands = 0;
+  int64_t maxOperands = 0;
 };
 
 } // namespace
@@ -93,39 +84,8 @@ private:
 // Addresses
 //===----------------------------------------------------------------------===//
 
-FailureOr<Address> EntryPoint::resolve(Value buffer, Operation *user) {
-  auto type = cast<MemRefType>(buffer.getType());
-  SmallVector<int64_t> strides;
-  Address address;
-  if (failed(type.getStridesAndOffset(strides, address.offset)) ||
-      ShapedType::isDynamic(address.offset))
-    return user->emitOpError()
-           << "expects buffers at static offsets, got " << type;
-  // The type has the offset from the aligned pointer; views change only that,
-  // but for memref.view, which moves the pointer.
-  while (Operation *op = buffer.getDefiningOp()) {
-    if (auto view = dyn_cast<memref::ViewOp>(op)) {
-      std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
-      if (!shift)
-        return user->emitOpError("expects buffers at constant offsets");
-      address.bytes += *shift;
-      buffer = view.getSource();
-    } else if (auto view = dyn_cast<ViewLikeOpInterface>(op)) {
-      buffer = view.getViewSource();
-    } else {
-      break;
-    }
-  }
-  if (!isa<BlockArgument>(buffer) &&
-      !buffer.getDefiningOp<memref::GetGlobalOp>())
-    return user->emitOpError("uses a buffer that is neither an argument, nor "
-                             "a constant, nor in the arena");
-  address.base = buffer;
-  return address;
-}
-
 FailureOr<Value> EntryPoint::pointerTo(Value buffer, Operation *user) {
-  FailureOr<Address> address = resolve(buffer, user);
+  FailureOr<Address> address = resolveAddress(buffer, user);
   if (failed(address))
     return failure();
   int64_t bytes =
@@ -297,7 +257,7 @@ FailureOr<int64_t> EntryPoint::bucketCount(mprt::StartOp op) {
   Value base;
   int64_t begin = INT64_MAX, end = 0;
   for (Value output : op.getOutputs()) {
-    FailureOr<Address> address = resolve(output, op);
+    FailureOr<Address> address = resolveAddress(output, op);
     if (failed(address))
       return failure();
     auto type = cast<MemRefType>(output.getType());
@@ -373,17 +333,8 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
       descriptors.collective(op, element, count);
   if (failed(descriptor))
     return failure();
-  // The communicator starts when all that was computed so far is there, and
-  // marks its end; the two events of a collective are 2 * event and that + 1.
-  Value compute = constant(i32, MPRT_COMPUTE_STREAM);
   Value stream = constant(i32, MPRT_COMM_STREAM(op.getCommunicator()));
-  Value ready = constant(i32, 2 * op.getEvent());
-  Value done = constant(i32, 2 * op.getEvent() + 1);
-  events = std::max<int64_t>(events, 2 * op.getEvent() + 2);
-  call("mprt_event_record", {compute, ready});
-  call("mprt_stream_wait", {stream, ready});
   call("mprt_collective_run", {stream, addressOf(*descriptor), send, recv});
-  call("mprt_event_record", {stream, done});
 
   collectives.push_back(llvm::json::Object{
       {"id", op.getId()},
@@ -397,6 +348,12 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
       {"name", nameOf(op).str()},
       {"location", describe(op.getLoc())}});
   return success();
+}
+
+void EntryPoint::callEvents(ArrayRef<EventCall> calls) {
+  for (const EventCall &event : calls)
+    call(event.isWait ? "mprt_stream_wait" : "mprt_event_record",
+         {constant(i32, event.stream), constant(i32, event.event)});
 }
 
 LogicalResult EntryPoint::lower(Operation *op) {
@@ -418,12 +375,6 @@ LogicalResult EntryPoint::lower(Operation *op) {
     return lowerCall(call);
   if (auto start = dyn_cast<mprt::StartOp>(op))
     return lowerStart(start);
-  if (auto await = dyn_cast<mprt::AwaitOp>(op)) {
-    call("mprt_stream_wait",
-         {compute, constant(i32, 2 * await.getEvent() + 1)});
-    events = std::max<int64_t>(events, 2 * await.getEvent() + 2);
-    return success();
-  }
   if (auto gemm = dyn_cast<mprt::GemmOp>(op)) {
     FailureOr<LLVM::GlobalOp> descriptor = descriptors.gemm(gemm);
     if (failed(descriptor))
@@ -452,7 +403,9 @@ LogicalResult EntryPoint::lower(Operation *op) {
     call("mprt_zero", {compute, addresses[0], bytes(zero.getTarget())});
     return success();
   }
-  if (isa<func::ReturnOp, ViewLikeOpInterface, memref::GetGlobalOp>(op) ||
+  // The waits that an await asks for stand before what comes behind it.
+  if (isa<func::ReturnOp, mprt::AwaitOp, ViewLikeOpInterface,
+          memref::GetGlobalOp>(op) ||
       op->hasTrait<OpTrait::ConstantLike>())
     return success();
   return op->emitOpError(
@@ -505,9 +458,16 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
         ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     arguments.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
   }
-  for (Operation &op : source)
+  FailureOr<EventCalls> events = EventCalls::plan(function);
+  if (failed(events))
+    return failure();
+  callEvents(events->first());
+  for (Operation &op : source) {
+    callEvents(events->before(&op));
     if (failed(lower(&op)))
       return failure();
+    callEvents(events->behind(&op));
+  }
   LLVM::LLVMFuncOp status = declare("mprt_status_of", {pointer});
   Value result =
       LLVM::CallOp::create(builder, loc, status, context).getResult();
@@ -517,7 +477,15 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
       return success();
     return function.emitOpError("is a part of a step: it cannot communicate");
   }
-  return manifest.addFunction(function, entry, events, std::move(collectives));
+  remark::analysis(loc, remark::RemarkOpts::name("Events")
+                            .category(DEBUG_TYPE)
+                            .function(function.getSymName()))
+      << remark::metric("collectives", collectives.size())
+      << remark::metric("records", events->records())
+      << remark::metric("waits", events->waits())
+      << remark::metric("events", events->events());
+  return manifest.addFunction(function, entry, events->events(),
+                              std::move(collectives));
 }
 
 /// Symbols of the runtime and of what it reads are not to be had.

@@ -3,7 +3,7 @@
 // A function on planned buffers becomes one flat list of runtime calls on
 // pointers at constant offsets, with static descriptors and a manifest.
 
-// CHECK-DAG: llvm.mlir.global external constant @mpcomm_abi_version(2 : i32)
+// CHECK-DAG: llvm.mlir.global external constant @mpcomm_abi_version(3 : i32)
 // CHECK-DAG: llvm.mlir.global external constant @mpcomm_manifest("{{.*}}\22name\22: \22train_step\22{{.*}}\00")
 // CHECK-DAG: llvm.mlir.global internal constant @{{.*}}("blocks.0/addmm\00")
 // A collective travels with the gap that alignment leaves: 16 + 4 elements.
@@ -29,8 +29,9 @@
 // CHECK: llvm.call @mprt_event_record(%[[CTX]], %[[COMPUTE]], %[[COMPUTE]])
 // CHECK-NEXT: llvm.call @mprt_stream_wait(%[[CTX]], %[[ONE]], %[[COMPUTE]])
 // CHECK: llvm.call @mprt_collective_run(%[[CTX]], %[[ONE]], %{{.*}}, %[[ARENA]], %[[ARENA]])
-// CHECK-NEXT: llvm.call @mprt_event_record(%[[CTX]], %[[ONE]], %[[ONE]])
-// CHECK-NEXT: llvm.call @mprt_stream_wait(%[[CTX]], %[[COMPUTE]], %[[ONE]])
+// Its number is free again: the wait for it is behind us.
+// CHECK-NEXT: llvm.call @mprt_event_record(%[[CTX]], %[[ONE]], %[[COMPUTE]])
+// CHECK-NEXT: llvm.call @mprt_stream_wait(%[[CTX]], %[[COMPUTE]], %[[COMPUTE]])
 // CHECK: %[[S:.*]] = llvm.call @mprt_status_of(%[[CTX]])
 // CHECK-NEXT: llvm.return %[[S]]
 module attributes {mprt.communicators = [["dp"]], mprt.mesh = @mesh} {

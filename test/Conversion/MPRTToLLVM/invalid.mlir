@@ -65,3 +65,11 @@ func.func private @mprt_launch(memref<4xf32>)
 func.func @f(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
   return
 }
+
+// -----
+
+func.func @awaits_nothing(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @+1 {{awaits event 3, expected one that a start before it marks}}
+  mprt.await event = 3 ins() outs(%x : memref<4xf32>)
+  return
+}

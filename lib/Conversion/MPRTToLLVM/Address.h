@@ -1,0 +1,39 @@
+//===- Address.h - where a planned buffer is --------------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every buffer of a planned function is an argument, a global or the arena,
+// plus a constant offset.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H
+#define MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Value.h"
+
+namespace mpcomm {
+
+/// A base (argument or memref.global) and an offset.
+struct Address {
+  mlir::Value base;
+  int64_t bytes = 0;  // of the aligned pointer from the base
+  int64_t offset = 0; // of the buffer's type, in elements
+};
+
+/// Bytes that the runtime gives to an element of `type`, or of its elements.
+int64_t elementBytes(mlir::Type type);
+
+/// Where `buffer` is; failure, with an error at `user`, where that is not
+/// known.
+llvm::FailureOr<Address> resolveAddress(mlir::Value buffer,
+                                        mlir::Operation *user);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H

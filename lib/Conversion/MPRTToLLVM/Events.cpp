@@ -1,0 +1,234 @@
+//===- Events.cpp - where a function records events and waits -------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What has to be ordered, beyond the order within each stream:
+//
+// - a start comes after what the compute stream did before it that touches its
+//   buffers, and after the collectives that touch them and were awaited before
+//   it. All that came before the call of the function counts as one operation
+//   of the compute stream that touches everything. A start without buffers, of
+//   a barrier, touches everything, too;
+// - what the compute stream does after an await comes after the collective. An
+//   await itself is nothing that a stream does, so it is the next operation of
+//   the compute stream that waits, or the end of the function.
+//
+// Two things touch if they use bytes of one base in common and one of them
+// writes them. Memory that is used again is no different from a value here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Events.h"
+#include "Address.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "mpcomm/Runtime/mprt.h"
+#include "mpcomm/Scheduling/EventPlacement.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+/// Bytes of a base that an operation uses.
+struct Access {
+  Value base;
+  int64_t begin = 0, end = 0;
+  bool writes = false;
+
+  bool touches(const Access &other) const {
+    return base == other.base && begin < other.end && other.begin < end &&
+           (writes || other.writes);
+  }
+};
+
+/// Reads the operations of a function.
+class Reader {
+public:
+  LogicalResult read(func::FuncOp function);
+
+  EventProblem problem;
+  /// Of each operation of the problem; null for the first, the call.
+  SmallVector<Operation *> ops;
+
+private:
+  struct Node {
+    int64_t operation;
+    SmallVector<Access, 4> accesses;
+    bool awaited = false;
+  };
+
+  static FailureOr<SmallVector<Access, 4>> accessesOf(Operation *op);
+  int64_t push(Operation *op, int64_t stream);
+  LogicalResult readCompute(Operation *op);
+  LogicalResult readStart(mprt::StartOp op);
+  LogicalResult readAwait(mprt::AwaitOp op);
+
+  SmallVector<Node> computed, started;
+  llvm::DenseMap<int64_t, size_t> marks; // by event, the last start with it
+  SmallVector<int64_t> awaited;          // since the last of `computed`
+};
+
+} // namespace
+
+/// What `op` uses. Offsets and strides are static, or the call has an error.
+FailureOr<SmallVector<Access, 4>> Reader::accessesOf(Operation *op) {
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  cast<MemoryEffectOpInterface>(op).getEffects(effects);
+  llvm::SmallDenseSet<Value> written;
+  for (const MemoryEffects::EffectInstance &effect : effects)
+    if (isa<MemoryEffects::Write>(effect.getEffect()))
+      written.insert(effect.getValue());
+  SmallVector<Access, 4> accesses;
+  for (Value operand : op->getOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    if (!type)
+      return op->emitOpError() << "expects buffers, got " << operand.getType();
+    FailureOr<Address> address = resolveAddress(operand, op);
+    if (failed(address))
+      return failure();
+    SmallVector<int64_t> strides;
+    int64_t offset, last = 0, size = elementBytes(type);
+    if (failed(type.getStridesAndOffset(strides, offset)))
+      return failure();
+    for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides)) {
+      if (ShapedType::isDynamic(stride) || stride < 0)
+        return op->emitOpError()
+               << "expects static strides that are not negative, got " << type;
+      last += std::max<int64_t>(extent - 1, 0) * stride;
+    }
+    int64_t begin = address->bytes + address->offset * size;
+    accesses.push_back({address->base, begin, begin + (last + 1) * size,
+                        written.contains(operand)});
+  }
+  return accesses;
+}
+
+int64_t Reader::push(Operation *op, int64_t stream) {
+  ops.push_back(op);
+  problem.operations.push_back({stream, {}});
+  return static_cast<int64_t>(ops.size()) - 1;
+}
+
+LogicalResult Reader::readCompute(Operation *op) {
+  Node node{push(op, MPRT_COMPUTE_STREAM), {}};
+  if (!isa<func::ReturnOp>(op)) {
+    FailureOr<SmallVector<Access, 4>> accesses = accessesOf(op);
+    if (failed(accesses))
+      return failure();
+    node.accesses = std::move(*accesses);
+  }
+  problem.operations.back().after.assign(awaited.begin(), awaited.end());
+  awaited.clear();
+  computed.push_back(std::move(node));
+  return success();
+}
+
+LogicalResult Reader::readStart(mprt::StartOp op) {
+  Node node{push(op, MPRT_COMM_STREAM(op.getCommunicator())), {}};
+  FailureOr<SmallVector<Access, 4>> accesses = accessesOf(op);
+  if (failed(accesses))
+    return failure();
+  node.accesses = std::move(*accesses);
+  // What lies between the buffers of a bucket travels with them.
+  if (op.getOutputs().size() > 1 &&
+      llvm::all_of(node.accesses, [&](const Access &access) {
+        return access.base == node.accesses.front().base;
+      })) {
+    for (const Access &access : ArrayRef(node.accesses).drop_front()) {
+      Access &bucket = node.accesses.front();
+      bucket.begin = std::min(bucket.begin, access.begin);
+      bucket.end = std::max(bucket.end, access.end);
+    }
+    node.accesses.resize(1);
+  }
+  auto touch = [&](const Node &other) {
+    if (node.accesses.empty() || other.accesses.empty())
+      return true;
+    return llvm::any_of(node.accesses, [&](const Access &mine) {
+      return llvm::any_of(other.accesses, [&](const Access &theirs) {
+        return mine.touches(theirs);
+      });
+    });
+  };
+  std::vector<int64_t> &after = problem.operations.back().after;
+  for (const Node &other : llvm::reverse(computed))
+    if (touch(other)) {
+      after.push_back(other.operation);
+      break; // which has those before it
+    }
+  for (const Node &other : started)
+    if (other.awaited && touch(other))
+      after.push_back(other.operation);
+  marks[op.getEvent()] = started.size();
+  started.push_back(std::move(node));
+  return success();
+}
+
+LogicalResult Reader::readAwait(mprt::AwaitOp op) {
+  auto mark = marks.find(op.getEvent());
+  if (mark == marks.end())
+    return op.emitOpError() << "awaits event " << op.getEvent()
+                            << ", expected one that a start before it marks";
+  Node &node = started[mark->second];
+  if (!node.awaited)
+    awaited.push_back(node.operation);
+  node.awaited = true;
+  return success();
+}
+
+LogicalResult Reader::read(func::FuncOp function) {
+  computed.push_back({push(nullptr, MPRT_COMPUTE_STREAM), {}});
+  for (Operation &op : function.getBody().front()) {
+    LogicalResult result = success();
+    if (auto start = dyn_cast<mprt::StartOp>(op))
+      result = readStart(start);
+    else if (auto await = dyn_cast<mprt::AwaitOp>(op))
+      result = readAwait(await);
+    else if (isa<mprt::MPRTDialect>(op.getDialect()) || isa<func::ReturnOp>(op))
+      result = readCompute(&op);
+    if (failed(result))
+      return failure();
+  }
+  return success();
+}
+
+FailureOr<EventCalls> EventCalls::plan(func::FuncOp function) {
+  EventCalls calls;
+  Block &body = function.getBody().front();
+  if (body.getOps<mprt::StartOp>().empty() &&
+      body.getOps<mprt::AwaitOp>().empty())
+    return calls;
+  Reader reader;
+  if (failed(reader.read(function)))
+    return failure();
+  EventPlan plan = placeEvents(reader.problem);
+  auto streamOf = [&](int64_t operation) {
+    return reader.problem.operations[operation].stream;
+  };
+  for (const EventPlan::Record &record : plan.records) {
+    Operation *op = reader.ops[record.operation];
+    Calls &there = op ? calls.after[op] : calls.atEntry;
+    there.push_back({false, streamOf(record.operation), record.event});
+  }
+  for (const EventPlan::Wait &wait : plan.waits)
+    calls.inFront[reader.ops[wait.operation]].push_back(
+        {true, streamOf(wait.operation), plan.records[wait.record].event});
+  calls.numEvents = plan.events;
+  calls.numRecords = static_cast<int64_t>(plan.records.size());
+  calls.numWaits = static_cast<int64_t>(plan.waits.size());
+  return calls;
+}
+
+ArrayRef<EventCall> EventCalls::before(Operation *op) const {
+  auto there = inFront.find(op);
+  return there == inFront.end() ? ArrayRef<EventCall>() : there->second;
+}
+
+ArrayRef<EventCall> EventCalls::behind(Operation *op) const {
+  auto there = after.find(op);
+  return there == after.end() ? ArrayRef<EventCall>() : there->second;
+}

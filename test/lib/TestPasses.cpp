@@ -13,6 +13,7 @@
 #include "TestPasses.h"
 
 void mpcomm::test::registerTestPasses() {
+  registerTestEmulateGPUPasses();
   registerTestPrintCostPass();
   registerTestPrintRankVariancePass();
   registerTestPrintStepModelPass();

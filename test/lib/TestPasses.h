@@ -15,6 +15,8 @@
 
 namespace mpcomm::test {
 
+/// Registers `test-mpcomm-emulate-gpu` and `test-mpcomm-embed-image`.
+void registerTestEmulateGPUPasses();
 /// Registers `test-mpcomm-print-cost`.
 void registerTestPrintCostPass();
 /// Registers `test-mpcomm-print-rank-variance`.

@@ -1,0 +1,278 @@
+//===- TestEmulateGPU.cpp - kernels of a GPU as code for the host ---------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Two passes by which generated kernels run on the fake CUDA driver
+// (FakeCuda/README.md). `test-mpcomm-emulate-gpu` leaves of a module its device
+// module alone, as functions of the host that ask the emulator for what a GPU's
+// thread has. Of those, once compiled to a shared object,
+// `test-mpcomm-embed-image` makes the image of the program.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestPasses.h"
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Pass/Pass.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+/// Makes a function of the host of one of a GPU.
+class Emulation {
+public:
+  Emulation(ModuleOp module)
+      : module(module), converter(module.getContext()),
+        b(OpBuilder::atBlockEnd(module.getBody())), loc(module.getLoc()) {}
+
+  LogicalResult run(gpu::GPUFuncOp kernel);
+
+private:
+  Value toMemRef(Value pointer, MemRefType type) {
+    Value descriptor =
+        MemRefDescriptor::fromStaticShape(b, loc, converter, type, pointer);
+    return UnrealizedConversionCastOp::create(b, loc, type, descriptor)
+        .getResult(0);
+  }
+  func::FuncOp declare(StringRef name, TypeRange operands, TypeRange results) {
+    if (auto known = module.lookupSymbol<func::FuncOp>(name))
+      return known;
+    OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+    auto made = func::FuncOp::create(
+        top, loc, name, FunctionType::get(b.getContext(), operands, results));
+    made.setPrivate();
+    return made;
+  }
+  Value call(StringRef name, ValueRange operands, Type result) {
+    func::FuncOp callee = declare(name, operands.getTypes(),
+                                  result ? TypeRange(result) : TypeRange());
+    auto made = func::CallOp::create(b, loc, callee, operands);
+    return result ? made.getResult(0) : Value();
+  }
+  Value number(int64_t value) {
+    return arith::ConstantIntOp::create(b, loc, value, 32);
+  }
+  Value index(int64_t which) {
+    Value value = call("mpemu_index", number(which), b.getI32Type());
+    return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), value);
+  }
+  void constant(const std::string &name, int64_t value) {
+    OpBuilder end = OpBuilder::atBlockEnd(module.getBody());
+    LLVM::GlobalOp::create(end, loc, end.getI32Type(), /*isConstant=*/true,
+                           LLVM::Linkage::External, name,
+                           end.getI32IntegerAttr(static_cast<int32_t>(value)));
+  }
+  LogicalResult replace(Operation *op);
+
+  ModuleOp module;
+  LLVMTypeConverter converter;
+  OpBuilder b;
+  Location loc;
+};
+
+} // namespace
+
+LogicalResult Emulation::replace(Operation *op) {
+  b.setInsertionPoint(op);
+  auto use = [&](Value value) {
+    op->getResult(0).replaceAllUsesWith(value);
+    op->erase();
+    return success();
+  };
+  if (auto id = dyn_cast<gpu::ThreadIdOp>(op))
+    return use(index(0));
+  if (auto id = dyn_cast<gpu::BlockIdOp>(op))
+    return use(index(1));
+  if (auto id = dyn_cast<gpu::BlockDimOp>(op))
+    return use(index(2));
+  if (auto id = dyn_cast<gpu::GridDimOp>(op))
+    return use(index(3));
+  if (isa<gpu::BarrierOp>(op)) {
+    call("mpemu_barrier", {}, Type());
+    op->erase();
+    return success();
+  }
+  if (isa<NVVM::SyncWarpOp>(op)) {
+    call("mpemu_ballot", number(0), b.getI32Type());
+    op->erase();
+    return success();
+  }
+  if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
+    Value predicate =
+        arith::ExtUIOp::create(b, loc, b.getI32Type(), vote.getPred());
+    return use(call("mpemu_ballot", predicate, b.getI32Type()));
+  }
+  if (auto shuffle = dyn_cast<gpu::ShuffleOp>(op)) {
+    Type type = shuffle.getValue().getType(), i32 = b.getI32Type();
+    Value word = shuffle.getValue();
+    if (type != i32)
+      word = arith::BitcastOp::create(b, loc, i32, word);
+    word = call("mpemu_shuffle",
+                {number(static_cast<int64_t>(shuffle.getMode())), word,
+                 shuffle.getOffset(), shuffle.getWidth()},
+                i32);
+    if (type != i32)
+      word = arith::BitcastOp::create(b, loc, type, word);
+    return use(word);
+  }
+  if (isa<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()))
+    return op->emitOpError("has no emulation");
+  return success();
+}
+
+LogicalResult Emulation::run(gpu::GPUFuncOp kernel) {
+  auto pointer = LLVM::LLVMPointerType::get(module.getContext());
+  b.setInsertionPointToEnd(module.getBody());
+  auto function =
+      func::FuncOp::create(b, kernel.getLoc(), kernel.getName(),
+                           FunctionType::get(b.getContext(), {pointer}, {}));
+  Block *body = function.addEntryBlock();
+  b.setInsertionPointToStart(body);
+  IRMapping mapping;
+  unsigned operands = kernel.getNumArguments();
+  for (unsigned i = 0; i < operands; ++i) {
+    Value slot =
+        LLVM::GEPOp::create(b, loc, pointer, pointer, body->getArgument(0),
+                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    Value operand = LLVM::LoadOp::create(b, loc, pointer, slot);
+    mapping.map(
+        kernel.getArgument(i),
+        toMemRef(operand, cast<MemRefType>(kernel.getArgument(i).getType())));
+  }
+  int64_t shared = 0;
+  for (BlockArgument buffer : kernel.getWorkgroupAttributions()) {
+    auto type = cast<MemRefType>(buffer.getType());
+    Value base = call("mpemu_shared", {}, pointer);
+    Value at = LLVM::GEPOp::create(
+        b, loc, pointer, b.getI8Type(), base,
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(shared)});
+    mapping.map(buffer, toMemRef(at, MemRefType::get(type.getShape(),
+                                                     type.getElementType())));
+    shared = static_cast<int64_t>(llvm::alignTo(
+        shared + type.getNumElements() * type.getElementTypeBitWidth() / 8,
+        16));
+  }
+  for (Operation &op : kernel.getBody().front().without_terminator())
+    b.clone(op, mapping);
+  func::ReturnOp::create(b, loc);
+  SmallVector<Operation *> ops;
+  function.walk([&](Operation *op) { ops.push_back(op); });
+  for (Operation *op : ops)
+    if (failed(replace(op)))
+      return failure();
+  constant(("mpemu_operands_" + kernel.getName()).str(), operands);
+  constant(("mpemu_shared_" + kernel.getName()).str(), shared);
+  return success();
+}
+
+namespace {
+
+struct TestEmulateGPU
+    : public PassWrapper<TestEmulateGPU, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TestEmulateGPU)
+
+  StringRef getArgument() const final { return "test-mpcomm-emulate-gpu"; }
+  StringRef getDescription() const final {
+    return "Leaves the kernels of a GPU, as functions of the host";
+  }
+  void getDependentDialects(DialectRegistry &registry) const final {
+    registry
+        .insert<LLVM::LLVMDialect, func::FuncDialect, arith::ArithDialect>();
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto device = module.lookupSymbol<gpu::GPUModuleOp>(mprt::kDeviceModule);
+    for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
+      if (&op != device.getOperation())
+        op.erase();
+    if (!device)
+      return;
+    Emulation emulation(module);
+    for (auto kernel : device.getOps<gpu::GPUFuncOp>())
+      if (failed(emulation.run(kernel)))
+        return signalPassFailure();
+    device.erase();
+  }
+};
+
+struct TestEmbedImage
+    : public PassWrapper<TestEmbedImage, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TestEmbedImage)
+  TestEmbedImage() = default;
+  TestEmbedImage(const TestEmbedImage &other) : PassWrapper(other) {}
+
+  StringRef getArgument() const final { return "test-mpcomm-embed-image"; }
+  StringRef getDescription() const final {
+    return "Makes a file the image of a program for a GPU";
+  }
+  void getDependentDialects(DialectRegistry &registry) const final {
+    registry.insert<LLVM::LLVMDialect>();
+  }
+
+  Option<std::string> file{*this, "file", llvm::cl::desc("The image")};
+  Option<unsigned> chip{*this, "chip", llvm::cl::desc("Its chip"),
+                        llvm::cl::init(90)};
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto image = llvm::MemoryBuffer::getFile(file);
+    if (!image) {
+      module.emitError() << file << ": " << image.getError().message();
+      return signalPassFailure();
+    }
+    if (auto device =
+            module.lookupSymbol<gpu::GPUModuleOp>(mprt::kDeviceModule))
+      device.erase();
+    StringRef text = (*image)->getBuffer();
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    Location loc = module.getLoc();
+    Type i32 = b.getI32Type(), i64 = b.getI64Type();
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+    LLVM::GlobalOp::create(
+        b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), text.size()), true,
+        LLVM::Linkage::Internal, "mpcomm.image", b.getStringAttr(text), 64);
+    auto entry = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                                  {i32, i32, pointer, i64});
+    auto type = LLVM::LLVMArrayType::get(entry, 2);
+    auto images =
+        LLVM::GlobalOp::create(b, loc, type, true, LLVM::Linkage::External,
+                               "mpcomm_images", Attribute());
+    b.createBlock(&images.getInitializerRegion());
+    Value list = LLVM::ZeroOp::create(b, loc, type);
+    auto set = [&](Value value, int64_t field) {
+      list = LLVM::InsertValueOp::create(b, loc, list, value,
+                                         ArrayRef<int64_t>{0, field});
+    };
+    set(LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(chip)), 0);
+    set(LLVM::AddressOfOp::create(b, loc, pointer, "mpcomm.image"), 2);
+    set(LLVM::ConstantOp::create(
+            b, loc, i64,
+            b.getI64IntegerAttr(static_cast<int64_t>(text.size()))),
+        3);
+    LLVM::ReturnOp::create(b, loc, list);
+  }
+};
+
+} // namespace
+
+void mpcomm::test::registerTestEmulateGPUPasses() {
+  PassRegistration<TestEmulateGPU>();
+  PassRegistration<TestEmbedImage>();
+}

@@ -146,7 +146,7 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
   if (failed(passes.run(*module)))
     return fail("cannot be compiled");
   FailureOr<CostModel> costs =
-      getCostModel(*module, options.cluster, options.profileFile);
+      getCostModel(*module, options.getCluster(), options.profileFile);
   if (failed(costs))
     return fail("has no cluster");
   FailureOr<ProgramModel> program =

@@ -118,6 +118,10 @@ static std::optional<MeshSizes> parseMesh(StringRef text) {
   return sizes;
 }
 
+std::string CompileOptions::getCluster() const {
+  return cluster.empty() && target == "cuda" ? "dgx-h100" : cluster.getValue();
+}
+
 int64_t CompileOptions::getPipelineRanks() const {
   std::optional<MeshSizes> sizes = parseMesh(mesh);
   return sizes ? sizes->pp : 1;
@@ -237,7 +241,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   casts.fp8Scaling = options.fp8Scaling;
   casts.fp8History = options.fp8History;
   casts.fp8Margin = options.fp8Margin;
-  casts.cluster = options.cluster;
+  casts.cluster = options.getCluster();
   passes.addPass(createInsertCastsPass(casts));
 
   DataParallelPassOptions dataParallel;
@@ -257,7 +261,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     PartitionPipelinePassOptions partition;
     partition.stages = pipelineRanks * countChunks(options);
     partition.microBatches = options.microBatches;
-    partition.cluster = options.cluster;
+    partition.cluster = options.getCluster();
     partition.profileFile = options.profileFile;
     partition.memoryBytes = options.memoryBytes;
     llvm::append_range(partition.boundaries, options.boundaries);
@@ -265,7 +269,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     if (options.recompute != Recomputation::None) {
       RecomputePassOptions recompute;
       recompute.policy = options.recompute;
-      recompute.cluster = options.cluster;
+      recompute.cluster = options.getCluster();
       recompute.profileFile = options.profileFile;
       passes.addPass(createRecomputePass(recompute));
     }
@@ -275,7 +279,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     pipeline.schedule = options.schedule;
     pipeline.scheduleFile = options.scheduleFile;
     pipeline.memoryBytes = options.memoryBytes;
-    pipeline.cluster = options.cluster;
+    pipeline.cluster = options.getCluster();
     pipeline.profileFile = options.profileFile;
     addProved(passes, createSchedulePipelinePass(pipeline));
   } else if (options.microBatches > 1) {
@@ -297,7 +301,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createSinkUpdatesPass());
   CombineCollectivesPassOptions combine;
   combine.policy = options.buckets;
-  combine.cluster = options.cluster;
+  combine.cluster = options.getCluster();
   combine.profileFile = options.profileFile;
   combine.maxBucketBytes = options.maxBucketBytes;
   combine.firstBucketBytes = options.firstBucketBytes;
@@ -314,7 +318,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;
-    compress.cluster = options.cluster;
+    compress.cluster = options.getCluster();
     compress.profileFile = options.profileFile;
     addProved(passes, createCompressCollectivesPass(compress));
   }
@@ -322,7 +326,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   // wait for one another: only a schedule hides them.
   if (options.overlap) {
     DecomposeCollectivesPassOptions decompose;
-    decompose.cluster = options.cluster;
+    decompose.cluster = options.getCluster();
     decompose.profileFile = options.profileFile;
     decompose.numerics = options.numerics;
     addProved(passes, createDecomposeCollectivesPass(decompose));
@@ -330,7 +334,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   addProved(passes, createMakeAsyncPass());
   if (options.overlap) {
     ScheduleOverlapPassOptions overlap;
-    overlap.cluster = options.cluster;
+    overlap.cluster = options.getCluster();
     overlap.profileFile = options.profileFile;
     overlap.memoryBytes = options.memoryBytes;
     addProved(passes, createScheduleOverlapPass(overlap));
@@ -338,7 +342,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createVerifyScheduledProgramsPass());
   // Of what remains, somebody may want to know why.
   ExplainCommunicationPassOptions explain;
-  explain.cluster = options.cluster;
+  explain.cluster = options.getCluster();
   explain.profileFile = options.profileFile;
   passes.addPass(createExplainCommunicationPass(explain));
 }

@@ -242,7 +242,10 @@ int main(int argc, char **argv) {
     return fail("expected no --np with mesh=auto:N");
   if (options.np > 0)
     compile.mesh = "dp:" + std::to_string(options.np);
-  auto codeGen = mpcomm::CodeGen::create(options.cpu, options.level);
+  // Of a program for a GPU the host's part is a list of calls, for any host.
+  bool isForHost = compile.target == "cpu" || options.cpu.getNumOccurrences();
+  auto codeGen = mpcomm::CodeGen::create(
+      isForHost ? options.cpu.getValue() : "generic", options.level);
   if (!codeGen)
     return fail(llvm::toString(codeGen.takeError()));
   compile.cpu = codeGen->getCpu().str();

@@ -67,7 +67,8 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> cluster{
       *this, "cluster",
       llvm::cl::desc("What decisions are weighed for: a preset or a JSON file; "
-                     "empty: mpcomm.cluster of the module, else local"),
+                     "empty: mpcomm.cluster of the module, else local, or "
+                     "dgx-h100 for target cuda"),
       llvm::cl::init("")};
   Option<std::string> lossScale{
       *this, "loss-scale",
@@ -224,6 +225,9 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "features",
       llvm::cl::desc("Processor features that the program needs"),
       llvm::cl::init("")};
+
+  /// `cluster`, or what stands for an empty one.
+  std::string getCluster() const;
 
   /// Ranks of each pipeline, by `mesh`, which check() has approved.
   int64_t getPipelineRanks() const;

@@ -805,8 +805,8 @@ void DeviceEmitter::closeAccumulators() {
     if (groups == 1) {
       for (auto [i, total] : llvm::enumerate(sum.totals))
         for (int64_t v = 0; v < vector; ++v) {
-          Value column = addScaled(
-              eval.code, loc, number(i * size * vector + v), lane, vector);
+          Value column = addScaled(eval.code, loc,
+                                   number(i * size * vector + v), lane, vector);
           column = add(column, columnBase);
           Value valid;
           if (columns * schedule.columnBlocks != model.columns())

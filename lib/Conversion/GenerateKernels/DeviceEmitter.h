@@ -17,6 +17,7 @@
 #include "DeviceSchedule.h"
 #include "KernelModel.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 namespace mpcomm::kernels {
 
@@ -52,6 +53,11 @@ emitDeviceScatterAdd(mlir::func::FuncOp tensorForm, int64_t skipped,
                      const DeviceLimits &limits, mlir::OpBuilder &b,
                      llvm::StringRef name,
                      llvm::SmallVectorImpl<DeviceKernel> &kernels);
+
+/// The kernel of a pool, or of the gradient of one, on buffers of `layouts`.
+DeviceKernel emitDevicePool(mprt::WindowOp op,
+                            llvm::ArrayRef<mlir::MemRefType> layouts,
+                            mlir::OpBuilder &b, llvm::StringRef name);
 
 } // namespace mpcomm::kernels
 

@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Runtime/mprt.h"
 #include <map>
 
 #define DEBUG_TYPE "mpcomm-generate-gpu-kernels"
@@ -51,6 +52,10 @@ private:
   FailureOr<SmallVector<DeviceKernel>> generate(func::FuncOp kernel,
                                                 ArrayRef<MemRefType> layouts,
                                                 ArrayRef<uint64_t> alignments);
+
+  /// Makes a kernel of each pool, of those that are alike one.
+  LogicalResult generatePools(ArrayRef<mprt::WindowOp> pools,
+                              SymbolTable &symbols);
 
   gpu::GPUModuleOp device;
 };
@@ -169,6 +174,45 @@ LogicalResult GenerateGPUKernelsPass::specialise(func::FuncOp kernel,
   return success();
 }
 
+LogicalResult
+GenerateGPUKernelsPass::generatePools(ArrayRef<mprt::WindowOp> pools,
+                                      SymbolTable &symbols) {
+  std::map<std::vector<const void *>, func::FuncOp> made;
+  for (mprt::WindowOp pool : pools) {
+    FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(pool);
+    if (failed(layouts))
+      return failure();
+    std::vector<const void *> key{
+        pool->getDiscardableAttrDictionary().getAsOpaquePointer(),
+        pool.getProperties().window.getAsOpaquePointer(),
+        pool.getProperties().strides.getAsOpaquePointer(),
+        pool.getProperties().low.getAsOpaquePointer(),
+        pool.getProperties().kind.getAsOpaquePointer(),
+        pool.getProperties().channels_last.getAsOpaquePointer(),
+        pool.getProperties().count_padding.getAsOpaquePointer()};
+    for (MemRefType layout : *layouts)
+      key.push_back(layout.getAsOpaquePointer());
+    func::FuncOp &declaration = made[key];
+    OpBuilder b(pool);
+    if (!declaration) {
+      b.setInsertionPointToEnd(device.getBody());
+      DeviceKernel kernel =
+          emitDevicePool(pool, *layouts, b, ("kernel_" + pool.getKind()).str());
+      auto function = pool->getParentOfType<func::FuncOp>();
+      b.setInsertionPoint(function);
+      declaration = declare(b, function, kernel, *layouts);
+      declaration->remove();
+      symbols.insert(declaration, function->getIterator());
+      kernel.function.setName(declaration.getSymName());
+    }
+    b.setInsertionPoint(pool);
+    LaunchOp::create(b, pool.getLoc(), TypeRange(), declaration.getSymName(),
+                     pool.getInputs(), pool.getOutputs());
+    pool.erase();
+  }
+  return success();
+}
+
 LogicalResult GenerateGPUKernelsPass::initialize(MLIRContext *context) {
   if (processors >= 1 && processors <= 4096)
     return success();
@@ -182,7 +226,13 @@ void GenerateGPUKernelsPass::runOnOperation() {
       collectLaunches(getOperation(), symbols);
   if (failed(launches))
     return signalPassFailure();
-  if (launches->empty())
+  SmallVector<mprt::WindowOp> pools;
+  getOperation().walk([&](mprt::WindowOp op) {
+    if (*op.getKindNumber() > MPRT_CONVOLUTION_FILTER_GRAD &&
+        isa<MemRefType>(op->getOperandTypes().front()))
+      pools.push_back(op);
+  });
+  if (launches->empty() && pools.empty())
     return;
   OpBuilder b = OpBuilder::atBlockEnd(getOperation().getBody());
   device =

@@ -35,38 +35,46 @@ static SmallVector<int64_t> stridesOfEmpty(ArrayRef<int64_t> shape) {
   return strides;
 }
 
-FailureOr<SmallVector<MemRefType>> layoutsOf(LaunchOp launch,
-                                             func::FuncOp kernel) {
+FailureOr<SmallVector<MemRefType>> layoutsOf(Operation *launch) {
   SmallVector<MemRefType> layouts;
   for (auto [i, type] : llvm::enumerate(launch->getOperandTypes())) {
     auto memref = dyn_cast<MemRefType>(type);
     if (!memref)
-      return launch.emitOpError() << "has operand #" << i << " of type " << type
-                                  << ", expected a buffer";
+      return launch->emitOpError() << "has operand #" << i << " of type "
+                                   << type << ", expected a buffer";
     SmallVector<int64_t> strides;
     int64_t offset;
     if (memref.getNumElements() == 0) {
       strides = stridesOfEmpty(memref.getShape());
       layouts.push_back(MemRefType::get(
           memref.getShape(), memref.getElementType(),
-          StridedLayoutAttr::get(launch.getContext(), 0, strides)));
+          StridedLayoutAttr::get(launch->getContext(), 0, strides)));
       continue;
     }
     if (failed(memref.getStridesAndOffset(strides, offset)) ||
         llvm::is_contained(strides, ShapedType::kDynamic) ||
         llvm::any_of(strides, [](int64_t stride) { return stride < 0; }))
-      return launch.emitOpError() << "has operand #" << i << " of type " << type
-                                  << ", expected strides known and positive";
+      return launch->emitOpError()
+             << "has operand #" << i << " of type " << type
+             << ", expected strides known and positive";
     MemRefType plain =
         MemRefType::get(memref.getShape(), memref.getElementType());
     if (plain.getStridesAndOffset().first != strides)
       plain = MemRefType::get(
           memref.getShape(), memref.getElementType(),
-          StridedLayoutAttr::get(launch.getContext(), 0, strides));
+          StridedLayoutAttr::get(launch->getContext(), 0, strides));
     layouts.push_back(plain);
   }
+  return layouts;
+}
+
+FailureOr<SmallVector<MemRefType>> layoutsOf(LaunchOp launch,
+                                             func::FuncOp kernel) {
+  FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch.getOperation());
+  if (failed(layouts))
+    return failure();
   for (auto [i, layout, type] :
-       llvm::enumerate(layouts, kernel.getArgumentTypes()))
+       llvm::enumerate(*layouts, kernel.getArgumentTypes()))
     if (layout.getElementType() != getElementTypeOrSelf(type))
       return launch.emitOpError()
              << "has operand #" << i << " of " << layout.getElementType()

@@ -36,6 +36,10 @@ collectLaunches(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 llvm::FailureOr<llvm::SmallVector<mlir::MemRefType>>
 layoutsOf(mprt::LaunchOp launch, mlir::func::FuncOp kernel);
 
+/// The buffers of any op on buffers, likewise.
+llvm::FailureOr<llvm::SmallVector<mlir::MemRefType>>
+layoutsOf(mlir::Operation *op);
+
 /// What addresses of buffers are multiples of.
 class Alignments {
 public:

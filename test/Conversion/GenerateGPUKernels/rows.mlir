@@ -1,0 +1,104 @@
+// RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels --mpcomm-gpu-kernels-to-nvvm | FileCheck %s --check-prefix=NVVM
+
+// Row kernels: a group of threads has a row, in registers from one pass to the
+// next; memory is read once.
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+// A warp a row: 8192 rows of 256.
+func.func private @warp(%x: tensor<8192x256xf32>, %d: tensor<8192x256xf32>) -> tensor<8192x256xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %i = tensor.empty() : tensor<8192xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%i : tensor<8192xf32>) -> tensor<8192xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<8192x256xf32>) outs(%f : tensor<8192xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %o, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<8192xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<8192x256xf32>, tensor<8192xf32>) outs(%d : tensor<8192x256xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %q = arith.mulf %a, %c : f32
+    linalg.yield %q : f32
+  } -> tensor<8192x256xf32>
+  return %r : tensor<8192x256xf32>
+}
+
+// A block a row, of 32 rows: nothing else would fill a GPU.
+func.func private @block(%x: tensor<32x4096xf32>, %d: tensor<32x4096xf32>) -> tensor<32x4096xf32> attributes {mpcomm.kernel} {
+  %low = arith.constant 0xFF800000 : f32
+  %i = tensor.empty() : tensor<32xf32>
+  %f = linalg.fill ins(%low : f32) outs(%i : tensor<32xf32>) -> tensor<32xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<32x4096xf32>) outs(%f : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.maximumf %o, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<32xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<32x4096xf32>, tensor<32xf32>) outs(%d : tensor<32x4096xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %q = arith.subf %a, %c : f32
+    linalg.yield %q : f32
+  } -> tensor<32x4096xf32>
+  return %r : tensor<32x4096xf32>
+}
+
+// Eight lanes a row of 32.
+func.func private @lanes(%x: tensor<65536x32xf32>, %d: tensor<65536xf32>) -> tensor<65536xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<65536xf32>) -> tensor<65536xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<65536x32xf32>) outs(%f : tensor<65536xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %o, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<65536xf32>
+  return %s : tensor<65536xf32>
+}
+
+func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536x32xf32>, %d: memref<65536xf32>) {
+  mprt.launch @warp ins(%a : memref<8192x256xf32>) outs(%a : memref<8192x256xf32>)
+  mprt.launch @block ins(%b : memref<32x4096xf32>) outs(%b : memref<32x4096xf32>)
+  mprt.launch @lanes ins(%c : memref<65536x32xf32>) outs(%d : memref<65536xf32>)
+  return
+}
+
+// CHECK: func.func private @warp{{.*}}#mprt.grid<threads = 256, blocks = 1024, spreads = true, scratch = 0>
+// CHECK: func.func private @block{{.*}}#mprt.grid<threads = 1024, blocks = 32, spreads = true, scratch = 0>
+
+// CHECK-LABEL: gpu.func @warp(
+// CHECK: scf.for
+// CHECK-COUNT-2: vector.load {{.*}} {alignment = 16 : i64} : memref<2097152xf32>, vector<4xf32>
+// CHECK-NOT: vector.load
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+// CHECK-NOT: gpu.barrier
+// CHECK-COUNT-2: vector.store {{.*}} {alignment = 16 : i64} : memref<2097152xf32>, vector<4xf32>
+
+// Shuffles in the warp, one barrier, shuffles of the warps' results.
+// CHECK-LABEL: gpu.func @block(
+// CHECK-SAME: workgroup(%{{.*}} : memref<64xf32, #gpu.address_space<workgroup>>)
+// CHECK-COUNT-1: vector.load
+// CHECK-NOT: vector.load
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK: gpu.barrier
+// CHECK-NOT: gpu.barrier
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+// CHECK: vector.store
+
+// CHECK-LABEL: gpu.func @lanes(
+// CHECK: vector.load {{.*}} vector<4xf32>
+// CHECK-COUNT-3: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+// CHECK: memref.store
+
+// NVVM-LABEL: llvm.func @warp(
+// NVVM-SAME: nvvm.kernel
+// NVVM: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// NVVM: nvvm.shfl.sync bfly
+// NVVM: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr

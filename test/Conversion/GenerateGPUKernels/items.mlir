@@ -29,7 +29,7 @@ func.func private @odd(%x: tensor<1024x767xf32>, %b: tensor<1024xf32>, %d: tenso
   } -> tensor<1024x767xf32>
   return %r : tensor<1024x767xf32>
 }
-// CHECK: func.func private @odd{{.*}}#mprt.grid<threads = 256, blocks = 3068, spreads = true, scratch = 0>
+// CHECK: func.func private @odd{{.*}}#mprt.grid<threads = 256, blocks = 767, spreads = true, scratch = 0>
 
 func.func private @twice(%x: tensor<96xf32>, %d: tensor<96xf32>) -> tensor<96xf32> attributes {mpcomm.kernel} {
   %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}

@@ -47,7 +47,7 @@ func.func private @block(%x: tensor<32x4096xf32>, %d: tensor<32x4096xf32>) -> te
   return %r : tensor<32x4096xf32>
 }
 
-// Eight lanes a row of 32.
+// Eight lanes a row of 32 columns.
 func.func private @lanes(%x: tensor<65536x32xf32>, %d: tensor<65536xf32>) -> tensor<65536xf32> attributes {mpcomm.kernel} {
   %zero = arith.constant 0.0 : f32
   %f = linalg.fill ins(%zero : f32) outs(%d : tensor<65536xf32>) -> tensor<65536xf32>
@@ -92,10 +92,12 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
 // CHECK: vector.store
 
 // CHECK-LABEL: gpu.func @lanes(
-// CHECK: vector.load {{.*}} vector<4xf32>
-// CHECK-COUNT-3: gpu.shuffle xor
+// Four rows at a time, so that loads do not wait for one another.
+// CHECK-COUNT-4: vector.load {{.*}} vector<4xf32>
+// CHECK-NOT: vector.load
+// CHECK-COUNT-12: gpu.shuffle xor
 // CHECK-NOT: gpu.shuffle
-// CHECK: memref.store
+// CHECK-COUNT-4: memref.store
 
 // NVVM-LABEL: llvm.func @warp(
 // NVVM-SAME: nvvm.kernel

@@ -58,13 +58,19 @@ static void runBuckets(Rank &rank, unsigned step, bool inArena) {
     arena += (counts[b] + 63) / 64 * 64;
     for (uint64_t i = 0; i < counts[b]; ++i)
       buffers[b][i] = float(b + rank.rank(0));
+    rank.map(buffers[b], counts[b] * sizeof(float));
+  }
+  rank.toDevice();
+  for (unsigned b = 0; b < numBuckets; ++b) {
     collectives[b] = sumOf(100 + b, 0, counts[b]);
-    mprt_collective_run(context, 1, &collectives[b], buffers[b], buffers[b]);
+    float *data = rank.at(buffers[b]);
+    mprt_collective_run(context, 1, &collectives[b], data, data);
     mprt_event_record(context, 1, b);
   }
   for (unsigned i = 0; i < numBuckets; ++i) {
     unsigned b = (i * step + step / 2) % numBuckets;
     mprt_stream_wait(context, MPRT_COMPUTE_STREAM, b);
+    rank.fromDevice();
     // Sum over r of (b + r).
     float expected = float(size * b + size * (size - 1) / 2);
     rank.expect(allEqual(buffers[b], counts[b], expected),
@@ -121,20 +127,23 @@ static void runTwoStreams(Rank &rank) {
     b[i] = 2;
   }
   memset(copy, 1, count * sizeof(float));
+  rank.map(a, 3 * count * sizeof(float));
+  rank.toDevice();
   mprt_collective world = sumOf(200, 0, count), half = sumOf(201, 1, count);
   mprt_collective last = sumOf(202, 1, count);
-  mprt_collective_run(context, 1, &world, a, a);
+  mprt_collective_run(context, 1, &world, rank.at(a), rank.at(a));
   mprt_event_record(context, 1, 0);
-  mprt_collective_run(context, 2, &half, b, b);
+  mprt_collective_run(context, 2, &half, rank.at(b), rank.at(b));
   // Stream 2 takes what stream 1 has made, and goes on with it.
   mprt_stream_wait(context, 2, 0);
-  mprt_copy(context, 2, copy, a, count * sizeof(float));
-  mprt_collective_run(context, 2, &last, copy, copy);
+  mprt_copy(context, 2, rank.at(copy), rank.at(a), count * sizeof(float));
+  mprt_collective_run(context, 2, &last, rank.at(copy), rank.at(copy));
   mprt_event_record(context, 2, 1);
-  mprt_zero(context, 2, b, 4 * sizeof(float));
+  mprt_zero(context, 2, rank.at(b), 4 * sizeof(float));
   mprt_event_record(context, 2, 2);
   mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 2);
   mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 1);
+  rank.fromDevice();
   if (!rank.healthy())
     return;
   auto n = float(rank.size(0)), m = float(rank.size(1));
@@ -161,6 +170,8 @@ static void runChannels(Rank &rank) {
   float *received = sent + count;
   std::fill_n(sent, count, float(self + 1));
   memset(received, 0, count * sizeof(float));
+  rank.map(sent, 2 * count * sizeof(float));
+  rank.toDevice();
   auto between = [&](uint32_t id, mprt_collective_kind kind, uint32_t on) {
     mprt_collective c = sumOf(id, on, count);
     c.kind = uint8_t(kind);
@@ -171,14 +182,16 @@ static void runChannels(Rank &rank) {
   uint32_t mine = self % 2 == 0 ? 2 : 0, theirs = 2 - mine;
   mprt_collective receive = between(500, MPRT_RECV, theirs);
   mprt_collective send = between(501, MPRT_SEND, mine);
-  mprt_collective_run(context, 1 + theirs, &receive, nullptr, received);
+  mprt_collective_run(context, 1 + theirs, &receive, nullptr,
+                      rank.at(received));
   mprt_event_record(context, 1 + theirs, 0);
   if (self % 2 == 1)
     mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
-  mprt_collective_run(context, 1 + mine, &send, sent, nullptr);
+  mprt_collective_run(context, 1 + mine, &send, rank.at(sent), nullptr);
   mprt_event_record(context, 1 + mine, 1);
   mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 1);
   mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+  rank.fromDevice();
   if (rank.healthy())
     rank.expect(allEqual(received, count, float(peer + 1)),
                 "the message is wrong");
@@ -193,7 +206,8 @@ static void addOne(void *const *args) {
 /// Kernels between collectives, on the compute and on a communication stream;
 /// an event that is recorded again and again.
 static void runManySteps(Rank &rank) {
-  if (rank.owner().error())
+  // There are no kernels for a device here.
+  if (rank.owner().error() || rank.hasDevice())
     return;
   rank.begin("many steps");
   mprt_context *context = rank.context();
@@ -233,13 +247,14 @@ static void runRepeats(Rank &rank) {
   auto *data = reinterpret_cast<float *>(rank.arenaBuffer());
   std::vector<float> first;
   mprt_collective sum = sumOf(400, 0, count);
+  rank.map(data, count * sizeof(float));
   for (unsigned round = 0; round < 5; ++round) {
     uint32_t state = 12345 + rank.rank(0);
     for (uint64_t i = 0; i < count; ++i) {
       state = state * 1664525u + 1013904223u;
       data[i] = float(int32_t(state)) * 0x1p-31f;
     }
-    if (rank.owner().run(sum, data, data)) {
+    if (rank.run(sum, data, data)) {
       rank.healthy();
       return;
     }

@@ -55,6 +55,7 @@ public:
       base = owned.data();
     }
     base += shift;
+    rank.map(base, bytes + 2 * guard);
     memset(base, pattern, bytes + 2 * guard);
   }
 
@@ -117,9 +118,12 @@ static std::string titleOf(const Case &test) {
 bool Runner::submit(const Case &test, const void *send, void *recv) {
   uint32_t stream = MPRT_COMM_STREAM(test.collective.communicator);
   mprt_context *context = rank.context();
-  mprt_collective_run(context, stream, &test.collective, send, recv);
+  rank.toDevice();
+  mprt_collective_run(context, stream, &test.collective, rank.at(send),
+                      rank.at(recv));
   mprt_event_record(context, stream, 0);
   mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+  rank.fromDevice();
   return rank.healthy();
 }
 
@@ -137,7 +141,9 @@ void Runner::checkSame(const Case &test, const uint8_t *recv, uint64_t bytes) {
   gather.count = sizeof(hash);
   gather.name = "hashes";
   std::vector<uint64_t> hashes(rank.size(gather.communicator));
-  if (rank.owner().run(gather, &hash, hashes.data())) {
+  rank.map(&hash, sizeof(hash));
+  rank.map(hashes.data(), hashes.size() * sizeof(hash));
+  if (rank.run(gather, &hash, hashes.data())) {
     rank.healthy();
     return;
   }
@@ -272,15 +278,19 @@ static void runRing(Rank &rank, mprt_dtype type, uint64_t count,
   from.collective.peer = int32_t((self + size - 1) % size);
   mprt_context *context = rank.context();
   auto send = [&] {
-    mprt_collective_run(context, 1, &to.collective, input.data(), nullptr);
+    mprt_collective_run(context, 1, &to.collective, rank.at(input.data()),
+                        nullptr);
   };
+  rank.toDevice();
   if (self % 2 == 0)
     send();
-  mprt_collective_run(context, 1, &from.collective, nullptr, output.data());
+  mprt_collective_run(context, 1, &from.collective, nullptr,
+                      rank.at(output.data()));
   if (self % 2 == 1)
     send();
   mprt_event_record(context, 1, 0);
   mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+  rank.fromDevice();
   if (!rank.healthy())
     return;
   std::string why;
@@ -369,7 +379,6 @@ void mprt::cts::runCollectiveCases(Rank &rank, bool quick) {
   // A barrier has no buffers.
   rank.begin("barrier");
   Case barrier = makeCase(MPRT_BARRIER, MPRT_F32, 0);
-  if (!rank.owner().error() &&
-      rank.owner().run(barrier.collective, nullptr, nullptr))
+  if (!rank.owner().error() && rank.run(barrier.collective, nullptr, nullptr))
     rank.healthy();
 }

@@ -35,12 +35,62 @@ Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
   if (!arena)
     return arena.error();
   rank->arena = static_cast<uint8_t *>(*arena);
+  if ((rank->theDevice = options.device)) {
+    Expected<void *> memory = options.device->allocate(2 * arenaBytes);
+    if (!memory)
+      return memory.error();
+    rank->deviceMemory = static_cast<uint8_t *>(*memory);
+  }
   Expected<std::unique_ptr<Context>> context =
       Context::create(options, &transport, std::move(communicators));
   if (!context)
     return context.error();
   rank->theContext = context.take();
   return rank;
+}
+
+void Rank::map(void *memory, uint64_t bytes) {
+  if (!theDevice)
+    return;
+  auto *host = static_cast<uint8_t *>(memory);
+  // At the same distance from what the device aligns to.
+  uint64_t shift = reinterpret_cast<uintptr_t>(host) % 256;
+  if (twinsEnd + shift + bytes > 2 * arenaBytes) {
+    fail("the case takes more memory than there is");
+    return;
+  }
+  twins.push_back({host, bytes, deviceMemory + twinsEnd + shift});
+  twinsEnd = (twinsEnd + shift + bytes + 255) & ~uint64_t(255);
+}
+
+void *Rank::find(void *pointer) const {
+  auto *host = static_cast<uint8_t *>(pointer);
+  for (const Twin &twin : twins)
+    if (host >= twin.host && host < twin.host + twin.bytes)
+      return twin.device + (host - twin.host);
+  return pointer;
+}
+
+void Rank::toDevice() {
+  for (const Twin &twin : twins)
+    if (Error error = theDevice->upload(twin.device, twin.host, twin.bytes))
+      fail(error.message());
+}
+
+void Rank::fromDevice() {
+  if (!theDevice || theContext->synchronize())
+    return;
+  for (const Twin &twin : twins)
+    if (Error error = theDevice->download(twin.host, twin.device, twin.bytes))
+      fail(error.message());
+}
+
+Error Rank::run(const mprt_collective &collective, const void *send,
+                void *recv) {
+  toDevice();
+  Error error = theContext->run(collective, at(send), at(recv));
+  fromDevice();
+  return error;
 }
 
 void Rank::fail(const std::string &what) {

@@ -15,6 +15,7 @@
 #define MPCOMM_RUNTIME_CTS_HARNESS_H
 
 #include "core/Context.h"
+#include "device/Device.h"
 
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,22 @@ public:
   static Expected<std::unique_ptr<Rank>> create(Transport &transport,
                                                 const ContextOptions &options);
 
+  /// Where a device computes, cases keep their data on the host, and give the
+  /// context a twin of it: `map` makes one until the next case begins, `at` is
+  /// where the twin of `pointer` is, `toDevice` and `fromDevice` copy all. On
+  /// the host memory is its own twin.
+  void map(void *memory, uint64_t bytes);
+  template <typename T> T *at(T *pointer) const {
+    return static_cast<T *>(
+        find(const_cast<std::remove_const_t<T> *>(pointer)));
+  }
+  void toDevice();
+  void fromDevice();
+  bool hasDevice() const { return theDevice != nullptr; }
+
+  /// Runs a collective on memory of the host, and waits for it.
+  Error run(const mprt_collective &collective, const void *send, void *recv);
+
   mprt_context *context() { return theContext->handle(); }
   Context &owner() { return *theContext; }
   Transport &transport() { return theTransport; }
@@ -44,6 +61,8 @@ public:
   /// Starts a case; its name stands before its failures.
   void begin(std::string name) {
     current = std::move(name);
+    twins.clear();
+    twinsEnd = 0;
     ++cases;
   }
   /// Reports a failure of the current case.
@@ -61,8 +80,19 @@ public:
 
 private:
   explicit Rank(Transport &transport) : theTransport(transport) {}
+  void *find(void *pointer) const;
+
+  struct Twin {
+    uint8_t *host;
+    uint64_t bytes;
+    uint8_t *device;
+  };
 
   Transport &theTransport;
+  Device *theDevice = nullptr;
+  uint8_t *deviceMemory = nullptr;
+  std::vector<Twin> twins;
+  uint64_t twinsEnd = 0;
   std::unique_ptr<Context> theContext;
   unsigned ranks[3] = {}, sizes[3] = {};
   uint8_t *arena = nullptr;

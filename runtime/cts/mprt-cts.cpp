@@ -22,6 +22,7 @@
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
 #include "comm/shm/World.h"
+#include "device/cuda/Cuda.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -38,11 +39,25 @@ static int complain(const Error &error) {
   return 1;
 }
 
+/// Whether the buffers are of a CUDA device.
+static bool onCuda = false;
+
 /// All cases of one rank; 0 where they pass.
 static int runRank(Transport &transport, bool quick) {
   ContextOptions options;
   options.events = 16;
   options.timeoutSeconds = 120;
+  std::unique_ptr<Device> device;
+  if (onCuda) {
+    CudaOptions cuda;
+    cuda.localRank = transport.rank() % transport.localRanks();
+    cuda.communicators = 3;
+    Expected<std::unique_ptr<Device>> made = createCudaDevice(cuda);
+    if (!made)
+      return complain(made.error());
+    device = made.take();
+    options.device = device.get();
+  }
   Expected<std::unique_ptr<Rank>> rank = Rank::create(transport, options);
   if (!rank)
     return complain(rank.error());
@@ -50,8 +65,9 @@ static int runRank(Transport &transport, bool quick) {
   runNanCases(**rank);
   runCollectiveCases(**rank, quick);
   if (transport.rank() == 0)
-    printf("%s, %u ranks: %u cases, %u failures%s\n", transport.name(),
-           transport.size(), (*rank)->numCases(), (*rank)->numFailures(),
+    printf("%s, %u ranks%s: %u cases, %u failures%s\n", transport.name(),
+           transport.size(), onCuda ? " on cuda" : "", (*rank)->numCases(),
+           (*rank)->numFailures(),
            (*rank)->owner().hasProgressThread() ? " (progress thread)" : "");
   fflush(stdout);
   return (*rank)->numFailures() ? 1 : 0;
@@ -118,6 +134,9 @@ int main(int argc, char **argv) {
   bool quick = argc > 1 && !strcmp(argv[1], "--quick");
   argv += quick;
   argc -= quick;
+  onCuda = argc > 1 && !strcmp(argv[1], "--cuda");
+  argv += onCuda;
+  argc -= onCuda;
   const char *what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "shm") && argc > 2) {
     int worst = 0;
@@ -150,8 +169,8 @@ int main(int argc, char **argv) {
       return runRank(**transport, quick);
     return runMismatchCase(**transport) ? 1 : 0;
   }
-  fprintf(stderr,
-          "usage: mprt-cts [--quick] shm RANKS… | gloo RANKS… | gloo-rank | "
-          "mpi | mpi-mismatch | shm-faults | gloo-faults\n");
+  fprintf(stderr, "usage: mprt-cts [--quick] [--cuda] shm RANKS… | gloo RANKS… "
+                  "| gloo-rank | "
+                  "mpi | mpi-mismatch | shm-faults | gloo-faults\n");
   return 2;
 }

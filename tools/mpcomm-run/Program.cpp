@@ -64,8 +64,15 @@ Status checkImages(const std::string &path, const mprt_image *table,
   for (uint64_t i = 0; (i + 1) * sizeof(mprt_image) <= bytes; ++i) {
     if (table[i].chip == 0)
       return {};
-    if (!table[i].data || table[i].bytes == 0 || table[i].is_text > 1)
-      return fail(path, ": image ", i, " of symbol 'mpcomm_images' is empty");
+    const char *data = static_cast<const char *>(table[i].data);
+    bool whole = data && table[i].bytes >= 4 && table[i].is_text <= 1;
+    // The driver reads text up to its end, and code as its header says.
+    if (whole)
+      whole = table[i].is_text ? data[table[i].bytes - 1] == 0
+                               : std::memcmp(data, "\177ELF", 4) == 0;
+    if (!whole)
+      return fail(path, ": image ", i, " of symbol 'mpcomm_images' is neither ",
+                  "a cubin nor PTX that ends with a zero byte");
   }
   return fail(path, ": symbol 'mpcomm_images' does not end with a chip 0");
 }

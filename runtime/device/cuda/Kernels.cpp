@@ -12,8 +12,6 @@
 using namespace mprt;
 using namespace mprt::cuda;
 
-/// Dynamic shared memory that a kernel may have without asking.
-static constexpr uint32_t plainSharedBytes = 48 << 10;
 static constexpr unsigned logBytes = 4096;
 static constexpr uint64_t maxGrid = 0x7fffffff;
 static constexpr uint32_t maxThreads = 1024, warp = 32;
@@ -108,7 +106,8 @@ Expected<Kernels::Function> Kernels::resolve(const mprt_kernel &kernel) const {
                      "' is not in the program's images");
   if (Error error = driver.check(found, "cuModuleGetFunction"))
     return error;
-  if (kernel.shared_bytes > plainSharedBytes)
+  // Static and dynamic memory of more than 48 KiB together must be asked for.
+  if (kernel.shared_bytes)
     if (Error error =
             driver.check(driver.cuFuncSetAttribute(
                              function.handle,

@@ -190,6 +190,15 @@ class Cuda(ToyTest):
         self.fails("arena of 1000000000000 bytes: no 1000.0 GB of device memory",
                    build_cuda("arena.so", BATCH=16, NO_COMM=1, ARENA=1000000000000), *self.common)  # fmt: skip
 
+    def test_images_are_checked(self):
+        for name, message, macros in [
+            ("cut.so", "image 1 of symbol 'mpcomm_images' is neither a cubin nor PTX", {"PTX_CUT": 1}),
+            ("code.so", "image 0 of symbol 'mpcomm_images' is neither a cubin nor PTX", {"CODE": "ptx"}),
+            ("end.so", "symbol 'mpcomm_images' does not end with a chip 0", {"NO_END": 1}),
+        ]:
+            with self.subTest(name):
+                self.fails(message, build_cuda(name, BATCH=16, NO_COMM=1, **macros), *self.common)
+
     def test_stray_writes(self):
         program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=1)
         outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)

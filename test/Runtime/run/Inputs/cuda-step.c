@@ -11,7 +11,9 @@
 |* kernels), CHIP (of the image), NO_COMM (RANKS is 1, there is no            *|
 |* communicator), LOOSE_STATE (returns `b` in a buffer of its own), SYMBOL    *|
 |* (of the first kernel), STRAY (writes where nothing is), SCRATCH (bytes in  *|
-|* the manifest), ARENA.                                                      *|
+|* the manifest), ARENA, PTX_CUT (bytes that the PTX lacks), CODE (the image),
+*|
+|* NO_END (of the table of images).                                           *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -31,6 +33,12 @@
 #endif
 #ifndef SCRATCH
 #define SCRATCH 4
+#endif
+#ifndef CODE
+#define CODE image_begin
+#endif
+#ifndef PTX_CUT
+#define PTX_CUT 0
 #endif
 #ifndef ARENA
 #define ARENA 128
@@ -113,8 +121,12 @@ __asm__(".section .rodata\n"
 extern const char image_begin[] __attribute__((visibility("hidden")));
 static const char ptx[] = ".version 7.0 .target sm_80 and so on";
 
-const mprt_image mpcomm_images[] = {
-    {CHIP, 0, image_begin, IMAGE_BYTES}, {100, 1, ptx, sizeof(ptx)}, {0}};
+const mprt_image mpcomm_images[] = {{CHIP, 0, CODE, IMAGE_BYTES},
+                                    {100, 1, ptx, sizeof(ptx) - PTX_CUT},
+#ifndef NO_END
+                                    {0}
+#endif
+};
 
 /* Of six gradients, in blocks as many as the device runs, but at most two. */
 static const mprt_kernel backwardKernel = {

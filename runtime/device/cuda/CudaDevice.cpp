@@ -175,7 +175,10 @@ Expected<void *> CudaDevice::allocate(uint64_t bytes) {
   } else if (Error error = check(result, "cuMemAlloc")) {
     return error;
   }
-  allocations.push_back(pointer);
+  {
+    std::lock_guard<std::mutex> guard(memoryMutex);
+    allocations.push_back(pointer);
+  }
   allocated += wanted;
   if (Error error =
           check(driver.cuMemsetD8Async(pointer, 0, wanted, streams[0]),
@@ -197,7 +200,10 @@ Expected<void *> CudaDevice::allocatePinned(uint64_t bytes) {
           "cuMemHostAlloc"))
     return makeError(error.status(), gigabytes(wanted),
                      " of pinned host memory: ", error.message());
-  pinned.push_back(pointer);
+  {
+    std::lock_guard<std::mutex> guard(memoryMutex);
+    pinned.push_back(pointer);
+  }
   memset(pointer, 0, wanted);
   return pointer;
 }

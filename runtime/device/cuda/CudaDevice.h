@@ -103,9 +103,11 @@ private:
   CUdeviceptr scratch = 0;
   uint64_t scratchBytes = 0;
 
+  /// Staged communicators grow their areas on whichever thread moves them on.
+  std::mutex memoryMutex;
   std::vector<CUdeviceptr> allocations;
   std::vector<void *> pinned;
-  uint64_t allocated = 0;
+  std::atomic<uint64_t> allocated{0};
 
   std::atomic<bool> capturing{false};
   /// Where the streams of a capture fork and join.

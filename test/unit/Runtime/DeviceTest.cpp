@@ -87,13 +87,10 @@ public:
     }
     return {};
   }
-  void abort() override { aborted = true; }
-
   Device *device = nullptr;
   uint32_t stream = 0;
   uint64_t started = 0;
   bool counts;
-  std::atomic<bool> aborted{false};
 };
 
 mprt_kernel kernelOf(const char *symbol, uint32_t operands, uint32_t threads,
@@ -557,29 +554,35 @@ public:
 /// Collectives that hold their stream up until the context gives up.
 class StuckCommunicator : public OrderedCopies {
 public:
-  StuckCommunicator() : OrderedCopies(/*counts=*/false) {}
+  explicit StuckCommunicator(std::shared_ptr<std::atomic<bool>> aborted)
+      : OrderedCopies(/*counts=*/false), aborted(std::move(aborted)) {}
+  void abort() override { *aborted = true; }
   Error start(const mprt_collective &, const void *, void *) override {
     ++started;
     mpfake_enqueue(
         device->handleOf(stream), "stuck",
-        [](void *self) {
-          while (!static_cast<StuckCommunicator *>(self)->aborted)
+        [](void *flag) {
+          while (!*static_cast<std::atomic<bool> *>(flag))
             std::this_thread::yield();
           return 0;
         },
-        this, nullptr);
+        aborted.get(), nullptr);
     return {};
   }
+
+  /// Outlives the device, which may still look at it.
+  std::shared_ptr<std::atomic<bool>> aborted;
 };
 
 Error runStuck(SilentWorld &world) {
+  auto aborted = std::make_shared<std::atomic<bool>>(false);
   auto device = makeDevice(1);
   ContextOptions options;
   options.events = 1;
   options.timeoutSeconds = 0.3;
   options.device = device.get();
   std::vector<std::unique_ptr<Communicator>> communicators;
-  communicators.push_back(std::make_unique<StuckCommunicator>());
+  communicators.push_back(std::make_unique<StuckCommunicator>(aborted));
   auto context =
       Context::create(options, &world, std::move(communicators)).take();
   void *buffer = device->allocate(elements * 4).take();

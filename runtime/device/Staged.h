@@ -21,6 +21,7 @@
 #include "../comm/Communicator.h"
 #include "Device.h"
 
+#include <atomic>
 #include <memory>
 
 namespace mprt {
@@ -64,7 +65,8 @@ private:
   Device &device;
   uint32_t stream;
 
-  Phase phase = Phase::Idle;
+  /// Written by whoever moves it on; a wait may look at it from aside.
+  std::atomic<Phase> phase{Phase::Idle};
   const mprt_collective *current = nullptr;
   char *area = nullptr;
   uint64_t areaBytes = 0;

@@ -368,6 +368,8 @@ Status Trainer::run() {
     return status;
 
   report->begin(job.describe());
+  if (rank.device())
+    report->note("rank 0 computes on " + rank.device()->describe());
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {

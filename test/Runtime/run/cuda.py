@@ -135,6 +135,7 @@ class Cuda(ToyTest):
 
     def test_memory_is_reported(self):
         _, outcome = self.train("alone.so", "--steps", 2)
+        self.assertRegex(outcome.out, r"rank 0 computes on .+, sm_90, 0\.06\d+ GB\n")
         self.assertRegex(outcome.out, r"memory a rank .*, on the device in all \d")
 
     def test_trace(self):

@@ -10,6 +10,7 @@
 #include "../../core/DType.h"
 #include "../Descriptors.h"
 #include "../host/GemmBatch.h"
+#include "Choices.h"
 #include "CublasLt.h"
 #include "GemmProblem.h"
 #include "Scratch.h"
@@ -18,8 +19,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <unordered_map>
 
 using namespace mprt;
@@ -35,9 +34,6 @@ static constexpr int candidatesAsked = 8;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What the choice of an algorithm depends on.
-using Key = std::vector<int64_t>;
-
 struct Choice {
   LtAlgorithm algorithm;
   uint64_t workspaceBytes;
@@ -67,17 +63,10 @@ struct Plan {
         library.cublasLtMatrixLayoutDestroy(layout);
   }
 };
-
-/// Choices of the process: a second device of the same program, as for
-/// evaluation, does not measure again.
-struct Choices {
-  std::mutex mutex;
-  std::map<Key, Choice> known;
-};
 } // namespace
 
-static Choices &choices() {
-  static Choices made;
+static Choices<Choice> &choices() {
+  static Choices<Choice> made;
   return made;
 }
 
@@ -222,19 +211,19 @@ Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
 // The choice of an algorithm
 //===----------------------------------------------------------------------===//
 
-static Key keyOf(const Plan &plan, const mprt_gemm_desc &desc,
-                 CUcontext context) {
+static ChoiceKey keyOf(const Plan &plan, const mprt_gemm_desc &desc,
+                       CUcontext context) {
   const GemmProblem &p = plan.problem;
-  Key key = {int64_t(reinterpret_cast<uintptr_t>(context)),
-             computeTypeOf(desc),
-             desc.type_a,
-             desc.type_c,
-             desc.accumulate,
-             p.m,
-             p.n,
-             p.k,
-             p.batch,
-             plan.hasWorkspace};
+  ChoiceKey key = {int64_t(reinterpret_cast<uintptr_t>(context)),
+                   computeTypeOf(desc),
+                   desc.type_a,
+                   desc.type_c,
+                   desc.accumulate,
+                   p.m,
+                   p.n,
+                   p.k,
+                   p.batch,
+                   plan.hasWorkspace};
   for (const GemmProblem::Operand *operand : {&p.left, &p.right, &p.result})
     key.insert(key.end(), {operand->transposed, operand->leading,
                            p.batch > 1 ? operand->batchStride : 0});
@@ -315,16 +304,11 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
   if (Error error =
           driver.check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent"))
     return error;
-  Key key = keyOf(plan, desc, context);
-  Choices &process = choices();
-  {
-    std::lock_guard lock(process.mutex);
-    auto known = process.known.find(key);
-    if (known != process.known.end()) {
-      plan.choice = known->second;
-      plan.settled = true;
-      return {};
-    }
+  ChoiceKey key = keyOf(plan, desc, context);
+  if (std::optional<Choice> known = choices().find(key)) {
+    plan.choice = *known;
+    plan.settled = true;
+    return {};
   }
   Expected<std::vector<Choice>> candidates =
       listCandidates(*library, handle, plan, workspace.bytes);
@@ -351,8 +335,7 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
         return error;
     }
   }
-  std::lock_guard lock(process.mutex);
-  process.known.emplace(std::move(key), plan.choice);
+  choices().add(std::move(key), plan.choice);
   return {};
 }
 
@@ -451,7 +434,7 @@ Error Gemm::run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
   if (!planned)
     return nameProduct(planned.error(), desc);
   const Plan &plan = **planned;
-  Workspaces::Piece workspace = state->workspaces.get(stream, 0, true);
+  Workspaces::Piece workspace = state->workspaces.get(stream, 0, *captured);
   auto sizeA = int64_t(sizeOf(mprt_dtype(desc.type_a)));
   auto sizeC = int64_t(sizeOf(mprt_dtype(desc.type_c)));
   host::BatchWalk walk(plan.problem.loop);

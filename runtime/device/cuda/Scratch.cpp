@@ -24,23 +24,36 @@ Buffer::~Buffer() {
 }
 
 Workspaces::~Workspaces() {
-  for (CUdeviceptr pointer : allocated)
+  for (const auto &[stream, kept] : pieces)
+    if (kept.piece.data)
+      driver.cuMemFree(addressOf(kept.piece.data));
+  for (CUdeviceptr pointer : outgrown)
     driver.cuMemFree(pointer);
 }
 
 Workspaces::Piece Workspaces::get(CUstream stream, uint64_t bytes,
                                   bool captured) {
-  Piece &piece = pieces[stream];
-  if (piece.bytes >= bytes || captured)
-    return piece;
-  // What graphs or work on the stream may still use is kept to the end.
+  Kept &kept = pieces[stream];
+  if (kept.piece.bytes >= bytes || captured) {
+    kept.inGraphs |= captured;
+    return kept.piece;
+  }
+  if (kept.piece.data && kept.inGraphs) {
+    outgrown.push_back(addressOf(kept.piece.data));
+  } else if (kept.piece.data) {
+    driver.cuStreamSynchronize(stream);
+    driver.cuMemFree(addressOf(kept.piece.data));
+    total -= kept.piece.bytes;
+  }
+  kept = {};
+  constexpr uint64_t grain = 2 << 20;
+  bytes = (bytes + grain - 1) / grain * grain;
   CUdeviceptr pointer = 0;
   if (driver.cuMemAlloc(&pointer, bytes) != CUDA_SUCCESS)
-    return piece;
-  allocated.push_back(pointer);
+    return kept.piece;
   total += bytes;
-  piece = {reinterpret_cast<void *>(pointer), bytes};
-  return piece;
+  kept.piece = {reinterpret_cast<void *>(pointer), bytes};
+  return kept.piece;
 }
 
 Expected<bool> mprt::cuda::isCaptured(const Driver &driver, CUstream stream) {

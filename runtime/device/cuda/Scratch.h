@@ -48,16 +48,20 @@ public:
     uint64_t bytes = 0;
   };
   /// At least `bytes` for `stream` where there is room, else what there is.
-  /// While `captured` nothing is allocated. Growing waits for the stream, and
-  /// is not done under a graph: what one has recorded stays.
+  /// While `captured` nothing is allocated. Growing waits for the stream; a
+  /// piece that graphs may use stays to the end.
   Piece get(CUstream stream, uint64_t bytes, bool captured);
 
   uint64_t bytes() const { return total; }
 
 private:
+  struct Kept {
+    Piece piece;
+    bool inGraphs = false;
+  };
   const Driver &driver;
-  std::unordered_map<CUstream, Piece> pieces;
-  std::vector<CUdeviceptr> allocated;
+  std::unordered_map<CUstream, Kept> pieces;
+  std::vector<CUdeviceptr> outgrown;
   uint64_t total = 0;
 };
 

@@ -1,4 +1,4 @@
-//===- Window.cpp - convolutions and pools on a CUDA device ---------------===//
+//===- Window.cpp - convolutions on a CUDA device -------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,24 +7,242 @@
 
 #include "Window.h"
 
+#include "../../core/DType.h"
+#include "../Descriptors.h"
+#include "Choices.h"
+#include "Scratch.h"
+#include "WindowPlan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
 using namespace mprt;
 using namespace mprt::cuda;
 
-struct Window::State {};
+/// The most scratch that a convolution may take.
+static constexpr uint64_t mostWorkspaceBytes = uint64_t(512) << 20;
 
-Window::Window(const Driver &) {}
+static Choices<WindowPlan::Choice> &choices() {
+  static Choices<WindowPlan::Choice> made;
+  return made;
+}
+
+struct Window::State {
+  const Driver &driver;
+  const Cudnn *library = nullptr;
+  DnnHandle handle = nullptr;
+  Workspaces workspaces;
+  std::unordered_map<const mprt_window_desc *, std::unique_ptr<WindowPlan>>
+      plans;
+
+  explicit State(const Driver &driver) : driver(driver), workspaces(driver) {}
+  ~State() {
+    plans.clear();
+    if (handle)
+      library->cudnnDestroy(handle);
+  }
+
+  Error start(CUstream stream);
+  Expected<WindowPlan *> planFor(const mprt_window_desc &desc, CUstream stream,
+                                 const void *a, const void *b, void *c,
+                                 bool captured);
+  Error choose(WindowPlan &plan, CUstream stream, const void *a, const void *b,
+               void *c, bool captured);
+  Error clear(const mprt_window_desc &desc, CUstream stream, void *c);
+};
+
+Window::Window(const Driver &driver) : state(std::make_unique<State>(driver)) {}
 
 Window::~Window() = default;
 
-Error Window::run(const mprt_window_desc &, CUstream, const void *,
-                  const void *, void *) {
-  return Error(MPRT_UNSUPPORTED,
-               "convolutions and pools on a CUDA device need cuDNN");
+uint64_t Window::deviceBytes() const { return state->workspaces.bytes(); }
+
+Error Window::State::start(CUstream stream) {
+  if (!handle) {
+    Expected<const Cudnn *> loaded = Cudnn::load();
+    if (!loaded)
+      return loaded.error();
+    library = *loaded;
+    if (Error error =
+            library->check(library->cudnnCreate(&handle), "cudnnCreate"))
+      return error;
+  }
+  return library->check(library->cudnnSetStream(handle, stream),
+                        "cudnnSetStream");
 }
 
-Expected<std::string> Window::describePlan(const mprt_window_desc &) {
-  return Error(MPRT_UNSUPPORTED,
-               "convolutions and pools on a CUDA device need cuDNN");
+//===----------------------------------------------------------------------===//
+// The choice of an algorithm
+//===----------------------------------------------------------------------===//
+
+static ChoiceKey keyOf(const mprt_window_desc &d, CUcontext context) {
+  ChoiceKey key = {int64_t(reinterpret_cast<uintptr_t>(context)), d.kind,
+                   d.type, d.groups, allowsTf32()};
+  for (const int64_t *values :
+       {d.input, d.output, d.strides_a, d.strides_b, d.strides_c})
+    key.insert(key.end(), values, values + 4);
+  for (const int64_t *values : {d.window, d.strides, d.low, d.dilation})
+    key.insert(key.end(), values, values + 2);
+  return key;
 }
 
-uint64_t Window::deviceBytes() const { return 0; }
+Error Window::State::choose(WindowPlan &plan, CUstream stream, const void *a,
+                            const void *b, void *c, bool captured) {
+  CUcontext context = nullptr;
+  if (Error error =
+          driver.check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent"))
+    return error;
+  ChoiceKey key = keyOf(plan.desc, context);
+  if (std::optional<WindowPlan::Choice> known = choices().find(key)) {
+    plan.choice = *known;
+    plan.settled = true;
+    if (workspaces.get(stream, known->workspaceBytes, captured).bytes >=
+        known->workspaceBytes)
+      return {};
+    plan.settled = false; // this stream's scratch is too small for it
+  }
+  uint64_t room =
+      captured ? workspaces.get(stream, 0, true).bytes : mostWorkspaceBytes;
+  Expected<std::vector<WindowPlan::Choice>> candidates =
+      plan.list(handle, room);
+  if (!candidates)
+    return candidates.error();
+  plan.choice = candidates->front();
+  plan.settled = !captured;
+  if (captured)
+    return {};
+  // Candidates are tried with scratch of their own, of which only what the best
+  // one needs is kept. Those for which there is no room are none.
+  std::optional<Buffer> scratch;
+  while (true) {
+    uint64_t most = 0;
+    for (const WindowPlan::Choice &one : *candidates)
+      most = std::max(most, one.workspaceBytes);
+    if (most == 0)
+      break;
+    scratch.emplace(driver, most);
+    if (scratch->data())
+      break;
+    std::erase_if(*candidates, [&](const WindowPlan::Choice &one) {
+      return one.workspaceBytes == most;
+    });
+    if (candidates->empty())
+      return makeError(MPRT_OUT_OF_MEMORY, "no memory of the device for ", most,
+                       " bytes of scratch");
+  }
+  plan.choice = candidates->front();
+  if (tunes() && candidates->size() > 1) {
+    // Into the result, which is overwritten in any case.
+    void *workspace = scratch ? scratch->data() : nullptr;
+    Expected<size_t> fastest =
+        findFastest(driver, stream, candidates->size(), [&](size_t candidate) {
+          return plan.run(handle, (*candidates)[candidate], workspace, a, b, c);
+        });
+    if (!fastest)
+      return fastest.error();
+    plan.choice = (*candidates)[*fastest];
+  }
+  if (Error error = driver.check(driver.cuStreamSynchronize(stream),
+                                 "cuStreamSynchronize"))
+    return error;
+  scratch.reset();
+  uint64_t need = plan.choice.workspaceBytes;
+  if (workspaces.get(stream, need, false).bytes < need)
+    return makeError(MPRT_OUT_OF_MEMORY, "no memory of the device for ", need,
+                     " bytes of scratch");
+  choices().add(std::move(key), plan.choice);
+  return {};
+}
+
+Expected<WindowPlan *> Window::State::planFor(const mprt_window_desc &desc,
+                                              CUstream stream, const void *a,
+                                              const void *b, void *c,
+                                              bool captured) {
+  std::unique_ptr<WindowPlan> &kept = plans[&desc];
+  if (kept && (kept->settled || captured) &&
+      std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&
+      workspaces.get(stream, kept->choice.workspaceBytes, captured).bytes >=
+          kept->choice.workspaceBytes)
+    return kept.get();
+  auto plan = std::make_unique<WindowPlan>(*library);
+  if (Error error = plan->describe(desc))
+    return error;
+  if (Error error = choose(*plan, stream, a, b, c, captured))
+    return error;
+  kept = std::move(plan);
+  return kept.get();
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+static const char *nameOfKind(uint8_t kind) {
+  return kind == MPRT_CONVOLUTION              ? "a convolution of ["
+         : kind == MPRT_CONVOLUTION_INPUT_GRAD ? "the input gradient of ["
+                                               : "the filter gradient of [";
+}
+
+static Error nameWindow(const Error &error, const mprt_window_desc &d) {
+  return makeError(error.status(), nameOfKind(d.kind), d.input[0], ", ",
+                   d.input[1], ", ", d.input[2], ", ", d.input[3],
+                   "]: ", error.message());
+}
+
+/// What the library is not asked for.
+static Error refusePools(const mprt_window_desc &desc) {
+  if (isConvolution(desc))
+    return {};
+  return Error(MPRT_UNSUPPORTED,
+               "pools on a CUDA device are kernels of the program; cuDNN has "
+               "other rules for NaNs and for equal elements");
+}
+
+/// The result for an empty batch: a filter's gradient is zero.
+Error Window::State::clear(const mprt_window_desc &desc, CUstream stream,
+                           void *c) {
+  int64_t sizes[4];
+  sizesOfOperand(desc, 2, sizes);
+  uint64_t bytes = sizeOf(mprt_dtype(desc.type));
+  for (int64_t size : sizes)
+    bytes *= uint64_t(size);
+  if (bytes == 0)
+    return {};
+  return driver.check(driver.cuMemsetD8Async(addressOf(c), 0, bytes, stream),
+                      "cuMemsetD8Async");
+}
+
+Error Window::run(const mprt_window_desc &desc, CUstream stream, const void *a,
+                  const void *b, void *c) {
+  if (Error error = check(desc))
+    return error;
+  if (Error error = refusePools(desc))
+    return error;
+  if (desc.input[0] == 0)
+    return state->clear(desc, stream, c);
+  if (Error error = state->start(stream))
+    return error;
+  Expected<bool> captured = isCaptured(state->driver, stream);
+  if (!captured)
+    return captured.error();
+  Expected<WindowPlan *> planned =
+      state->planFor(desc, stream, a, b, c, *captured);
+  if (!planned)
+    return nameWindow(planned.error(), desc);
+  WindowPlan &plan = **planned;
+  void *workspace = state->workspaces.get(stream, 0, *captured).data;
+  if (Error error = plan.run(state->handle, plan.choice, workspace, a, b, c))
+    return nameWindow(error, desc);
+  return {};
+}
+
+Expected<std::string> Window::describePlan(const mprt_window_desc &desc) {
+  if (Error error = check(desc))
+    return error;
+  if (Error error = refusePools(desc))
+    return error;
+  if (desc.input[0] == 0)
+    return std::string("nothing to do");
+  return std::string("cuDNN");
+}

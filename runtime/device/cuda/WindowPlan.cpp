@@ -1,0 +1,330 @@
+//===- WindowPlan.cpp - a convolution as cuDNN wants it -------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "WindowPlan.h"
+
+#include "../Descriptors.h"
+#include "Scratch.h"
+
+#include <algorithm>
+
+using namespace mprt;
+using namespace mprt::cuda;
+
+WindowPlan::~WindowPlan() {
+  for (DnnTensor tensor : {x, y})
+    if (tensor)
+      library.cudnnDestroyTensorDescriptor(tensor);
+  if (w)
+    library.cudnnDestroyFilterDescriptor(w);
+  if (convolution)
+    library.cudnnDestroyConvolutionDescriptor(convolution);
+}
+
+//===----------------------------------------------------------------------===//
+// Layouts
+//===----------------------------------------------------------------------===//
+
+/// Dimensions [N, C, H, W], the one that runs fastest first.
+static constexpr int channelsFirstOrder[] = {3, 2, 1, 0};
+static constexpr int channelsLastOrder[] = {1, 3, 2, 0};
+
+/// Whether the strides are those of a dense tensor in this order. Those of
+/// sizes of 1 do not matter.
+static bool isPacked(const int64_t sizes[4], const int64_t strides[4],
+                     const int (&order)[4]) {
+  int64_t step = 1;
+  for (int dimension : order) {
+    if (sizes[dimension] != 1 && strides[dimension] != step)
+      return false;
+    step *= sizes[dimension];
+  }
+  return true;
+}
+
+static void pack(const int64_t sizes[4], const int (&order)[4],
+                 int64_t strides[4]) {
+  int64_t step = 1;
+  for (int dimension : order)
+    strides[dimension] = step, step *= sizes[dimension];
+}
+
+static int typeOf(uint8_t type) {
+  switch (type) {
+  case MPRT_F64:
+    return CUDNN_DATA_DOUBLE;
+  case MPRT_F16:
+    return CUDNN_DATA_HALF;
+  case MPRT_BF16:
+    return CUDNN_DATA_BFLOAT16;
+  default:
+    return CUDNN_DATA_FLOAT;
+  }
+}
+
+/// Which operand of the descriptor is x, w or y.
+static int operandOf(const mprt_window_desc &desc, char name) {
+  switch (desc.kind) {
+  case MPRT_CONVOLUTION:
+    return name == 'x' ? 0 : name == 'w' ? 1 : 2;
+  case MPRT_CONVOLUTION_INPUT_GRAD:
+    return name == 'y' ? 0 : name == 'w' ? 1 : 2;
+  default:
+    return name == 'y' ? 0 : name == 'x' ? 1 : 2;
+  }
+}
+
+static Error tooLarge(int64_t value) {
+  return makeError(MPRT_UNSUPPORTED, "a size or stride of ", value,
+                   ", at most 2^31 - 1 expected");
+}
+
+Error WindowPlan::describeTensor(DnnTensor &tensor, int operand) {
+  int64_t sizes[4], strides[4];
+  sizesOfOperand(desc, operand, sizes);
+  std::copy_n(stridesOf(desc, operand), 4, strides);
+  // With strides as the library writes them, so that it knows the layout.
+  bool first = isPacked(sizes, strides, channelsFirstOrder);
+  bool last = isPacked(sizes, strides, channelsLastOrder);
+  if (last && (channelsLast || !first))
+    pack(sizes, channelsLastOrder, strides);
+  else if (first)
+    pack(sizes, channelsFirstOrder, strides);
+  for (const int64_t *values : {sizes, strides})
+    for (int i = 0; i < 4; ++i)
+      if (values[i] > INT32_MAX || values[i] < 0)
+        return tooLarge(values[i]);
+  if (Error error = library.check(library.cudnnCreateTensorDescriptor(&tensor),
+                                  "cudnnCreateTensorDescriptor"))
+    return error;
+  return library.check(library.cudnnSetTensor4dDescriptorEx(
+                           tensor, typeOf(desc.type), int(sizes[0]),
+                           int(sizes[1]), int(sizes[2]), int(sizes[3]),
+                           int(strides[0]), int(strides[1]), int(strides[2]),
+                           int(strides[3])),
+                       "cudnnSetTensor4dDescriptorEx");
+}
+
+Error WindowPlan::describeFilter(int operand) {
+  int64_t sizes[4];
+  sizesOfOperand(desc, operand, sizes);
+  const int64_t *strides = stridesOf(desc, operand);
+  bool first = isPacked(sizes, strides, channelsFirstOrder);
+  bool last = isPacked(sizes, strides, channelsLastOrder);
+  if (!first && !last)
+    return makeError(MPRT_UNSUPPORTED, "a filter with strides ", strides[0],
+                     ", ", strides[1], ", ", strides[2], ", ", strides[3],
+                     "; expected a dense one, [K, C, R, S] or [K, R, S, C] in "
+                     "memory");
+  for (int64_t size : sizes)
+    if (size > INT32_MAX)
+      return tooLarge(size);
+  if (Error error = library.check(library.cudnnCreateFilterDescriptor(&w),
+                                  "cudnnCreateFilterDescriptor"))
+    return error;
+  int format =
+      last && (channelsLast || !first) ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+  return library.check(library.cudnnSetFilter4dDescriptor(
+                           w, typeOf(desc.type), format, int(sizes[0]),
+                           int(sizes[1]), int(sizes[2]), int(sizes[3])),
+                       "cudnnSetFilter4dDescriptor");
+}
+
+Error WindowPlan::describeConvolution() {
+  // The library pads as much after the last row as before the first.
+  for (int axis = 0; axis < 2; ++axis) {
+    int64_t span = (desc.window[axis] - 1) * desc.dilation[axis] + 1;
+    int64_t room = desc.input[2 + axis] + 2 * desc.low[axis] - span;
+    int64_t made = room < 0 ? 0 : room / desc.strides[axis] + 1;
+    if (made != desc.output[2 + axis])
+      return makeError(MPRT_UNSUPPORTED, "an output of ", desc.output[2 + axis],
+                       axis ? " columns" : " rows", " from ",
+                       desc.input[2 + axis], "; cuDNN, which pads with ",
+                       desc.low[axis], " on both sides, makes ", made);
+  }
+  if (desc.groups > INT32_MAX)
+    return tooLarge(desc.groups);
+  if (Error error =
+          library.check(library.cudnnCreateConvolutionDescriptor(&convolution),
+                        "cudnnCreateConvolutionDescriptor"))
+    return error;
+  int computeType =
+      desc.type == MPRT_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  if (Error error = library.check(
+          library.cudnnSetConvolution2dDescriptor(
+              convolution, int(desc.low[0]), int(desc.low[1]),
+              int(desc.strides[0]), int(desc.strides[1]), int(desc.dilation[0]),
+              int(desc.dilation[1]), CUDNN_CROSS_CORRELATION, computeType),
+          "cudnnSetConvolution2dDescriptor"))
+    return error;
+  if (Error error = library.check(
+          library.cudnnSetConvolutionGroupCount(convolution, int(desc.groups)),
+          "cudnnSetConvolutionGroupCount"))
+    return error;
+  // The default takes TF32 for f32.
+  mathType = isHalf(desc.type)                       ? CUDNN_TENSOR_OP_MATH
+             : desc.type == MPRT_F32 && allowsTf32() ? CUDNN_DEFAULT_MATH
+                                                     : CUDNN_FMA_MATH;
+  return library.check(
+      library.cudnnSetConvolutionMathType(convolution, mathType),
+      "cudnnSetConvolutionMathType");
+}
+
+Error WindowPlan::describe(const mprt_window_desc &wanted) {
+  desc = wanted;
+  int operandX = operandOf(desc, 'x'), operandY = operandOf(desc, 'y');
+  for (int operand : {operandX, operandY}) {
+    int64_t sizes[4];
+    sizesOfOperand(desc, operand, sizes);
+    const int64_t *strides = stridesOf(desc, operand);
+    channelsLast |= isPacked(sizes, strides, channelsLastOrder) &&
+                    !isPacked(sizes, strides, channelsFirstOrder);
+  }
+  if (Error error = describeTensor(x, operandX))
+    return error;
+  if (Error error = describeTensor(y, operandY))
+    return error;
+  if (Error error = describeFilter(operandOf(desc, 'w')))
+    return error;
+  return describeConvolution();
+}
+
+//===----------------------------------------------------------------------===//
+// Algorithms
+//===----------------------------------------------------------------------===//
+
+/// Whether the algorithm adds the products that the definition names.
+static bool isDirect(uint8_t kind, int algorithm) {
+  switch (kind) {
+  case MPRT_CONVOLUTION:
+    return algorithm <= CUDNN_CONVOLUTION_FWD_ALGO_DIRECT;
+  case MPRT_CONVOLUTION_INPUT_GRAD:
+    return algorithm <= CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+  default:
+    return algorithm <= CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ||
+           algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
+  }
+}
+
+Error WindowPlan::measureWorkspace(DnnHandle handle, Choice &of) {
+  if (Error error = library.check(
+          library.cudnnSetConvolutionMathType(convolution, of.mathType),
+          "cudnnSetConvolutionMathType"))
+    return error;
+  size_t bytes = 0;
+  int status = CUDNN_STATUS_SUCCESS;
+  switch (desc.kind) {
+  case MPRT_CONVOLUTION:
+    status = library.cudnnGetConvolutionForwardWorkspaceSize(
+        handle, x, w, convolution, y, of.algorithm, &bytes);
+    break;
+  case MPRT_CONVOLUTION_INPUT_GRAD:
+    status = library.cudnnGetConvolutionBackwardDataWorkspaceSize(
+        handle, w, y, convolution, x, of.algorithm, &bytes);
+    break;
+  default:
+    status = library.cudnnGetConvolutionBackwardFilterWorkspaceSize(
+        handle, x, y, convolution, w, of.algorithm, &bytes);
+  }
+  of.workspaceBytes = bytes;
+  return library.check(status, "the size of a workspace");
+}
+
+Expected<std::vector<WindowPlan::Choice>>
+WindowPlan::list(DnnHandle handle, uint64_t workspaceBytes) {
+  constexpr int wanted = 16;
+  DnnRanked ranked[wanted] = {};
+  int found = 0;
+  auto rank = [&] {
+    switch (desc.kind) {
+    case MPRT_CONVOLUTION:
+      return library.check(
+          library.cudnnGetConvolutionForwardAlgorithm_v7(
+              handle, x, w, convolution, y, wanted, &found, ranked),
+          "cudnnGetConvolutionForwardAlgorithm_v7");
+    case MPRT_CONVOLUTION_INPUT_GRAD:
+      return library.check(
+          library.cudnnGetConvolutionBackwardDataAlgorithm_v7(
+              handle, w, y, convolution, x, wanted, &found, ranked),
+          "cudnnGetConvolutionBackwardDataAlgorithm_v7");
+    default:
+      return library.check(
+          library.cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+              handle, x, y, convolution, w, wanted, &found, ranked),
+          "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
+    }
+  };
+  if (Error error = rank())
+    return error;
+  bool repeatable = false;
+  auto isGood = [&](const DnnRanked &one) {
+    // Of f32 only what keeps all its digits, unless it was said not to matter.
+    bool exact = one.mathType != CUDNN_TENSOR_OP_MATH &&
+                 one.mathType != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+    return one.status == CUDNN_STATUS_SUCCESS &&
+           one.workspaceBytes <= workspaceBytes &&
+           isDirect(desc.kind, one.algorithm) &&
+           (exact || mathType != CUDNN_FMA_MATH);
+  };
+  for (int i = 0; i < found; ++i)
+    repeatable |=
+        isGood(ranked[i]) && ranked[i].determinism != CUDNN_NON_DETERMINISTIC;
+  std::vector<Choice> choices;
+  for (int i = 0; i < found; ++i) {
+    const DnnRanked &one = ranked[i];
+    if (!isGood(one) ||
+        (repeatable && one.determinism == CUDNN_NON_DETERMINISTIC))
+      continue;
+    Choice choice;
+    choice.algorithm = one.algorithm;
+    choice.mathType =
+        mathType == CUDNN_FMA_MATH ? CUDNN_FMA_MATH : one.mathType;
+    if (!measureWorkspace(handle, choice) &&
+        choice.workspaceBytes <= workspaceBytes)
+      choices.push_back(choice);
+  }
+  if (choices.empty())
+    return makeError(MPRT_UNSUPPORTED,
+                     "cuDNN has no algorithm for it that needs at most ",
+                     workspaceBytes >> 20, " MiB of scratch");
+  return choices;
+}
+
+Error WindowPlan::run(DnnHandle handle, const Choice &with, void *workspace,
+                      const void *a, const void *b, void *c) {
+  if (Error error = library.check(
+          library.cudnnSetConvolutionMathType(convolution, with.mathType),
+          "cudnnSetConvolutionMathType"))
+    return error;
+  const float one = 1, none = 0;
+  const double one64 = 1, none64 = 0;
+  bool wide = desc.type == MPRT_F64;
+  const void *alpha = wide ? static_cast<const void *>(&one64) : &one;
+  const void *beta = wide ? static_cast<const void *>(&none64) : &none;
+  if (with.workspaceBytes == 0)
+    workspace = nullptr;
+  switch (desc.kind) {
+  case MPRT_CONVOLUTION: // x, w -> y
+    return library.check(
+        library.cudnnConvolutionForward(handle, alpha, x, a, w, b, convolution,
+                                        with.algorithm, workspace,
+                                        with.workspaceBytes, beta, y, c),
+        "cudnnConvolutionForward");
+  case MPRT_CONVOLUTION_INPUT_GRAD: // dy, w -> dx
+    return library.check(library.cudnnConvolutionBackwardData(
+                             handle, alpha, w, b, y, a, convolution,
+                             with.algorithm, workspace, with.workspaceBytes,
+                             beta, x, c),
+                         "cudnnConvolutionBackwardData");
+  default: // dy, x -> dw
+    return library.check(library.cudnnConvolutionBackwardFilter(
+                             handle, alpha, x, b, y, a, convolution,
+                             with.algorithm, workspace, with.workspaceBytes,
+                             beta, w, c),
+                         "cudnnConvolutionBackwardFilter");
+  }
+}

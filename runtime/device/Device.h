@@ -51,6 +51,8 @@ public:
   // Memory; given back with the device
   //===--------------------------------------------------------------------===//
 
+  /// All that the device has.
+  virtual uint64_t memoryBytes() const = 0;
   /// Zeroed, aligned to 256 bytes at least.
   virtual Expected<void *> allocate(uint64_t bytes) = 0;
   /// Of the host, such that copies need not wait for the processor; zeroed.

@@ -9,11 +9,14 @@
 
 #include "Steps.h"
 
+#include "core/Context.h"
 #include "core/DType.h"
+#include "device/Device.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -30,8 +33,12 @@ using Json = nlohmann::ordered_json;
 /// The levels of links of two, from the inside out.
 static constexpr const char *insideLink = "inside", *acrossLink = "across";
 
-Status Bench::prepare(uint64_t block) {
+/// Of a GPU: what fills its links, where it has the memory.
+static constexpr uint64_t mostDeviceBytes = uint64_t(256) << 20;
+
+Status Bench::prepare(const Options &options) {
   Manifest manifest;
+  uint64_t block = options.calibrateBlock;
   uint64_t ranks = rank.size(), index = rank.index();
   if (block && (ranks % block || block == 1 || block == ranks))
     return fail("--calibrate-block expects a part of the ", ranks,
@@ -47,12 +54,21 @@ Status Bench::prepare(uint64_t block) {
     manifest.axes = {{"pairs", static_cast<int64_t>(ranks / 2)}, {"pair", 2}};
     manifest.communicators = {{{0, 1}}, {{1}}};
     measured.push_back({1, 2, index % 2, ""});
-  } else {
+  } else if (ranks > 1) {
     manifest.axes = {{"ranks", static_cast<int64_t>(ranks)}};
     manifest.communicators = {{{0}}};
   }
+  if (options.device == "cuda") {
+    manifest.device = options.device;
+    if (Status status = rank.openDevice(manifest, calibrationImages);
+        status.failed())
+      return status;
+    mostBytes = std::clamp(std::bit_floor(rank.device()->memoryBytes() / 16),
+                           uint64_t(1) << 20, mostDeviceBytes);
+  }
+  // A step is a graph of the device where it is not traced.
   if (Status status = rank.createContext(manifest, /*events=*/1,
-                                         /*traces=*/true);
+                                         /*traces=*/!rank.device());
       status.failed())
     return status;
   Result<void *> memory = rank.allocateArena(2 * mostBytes);
@@ -60,8 +76,16 @@ Status Bench::prepare(uint64_t block) {
     return memory.status();
   source = static_cast<char *>(*memory);
   target = source + mostBytes;
-  std::memset(source, 0, 2 * mostBytes);
+  if (!rank.device())
+    std::memset(source, 0, 2 * mostBytes);
   return {};
+}
+
+Status Bench::finish() {
+  if (!rank.device())
+    return {};
+  (void)rank.runtime().synchronize();
+  return healthy("the device");
 }
 
 Status Bench::gatherDoubles(double value, std::vector<double> &all) {
@@ -242,12 +266,12 @@ void print(const Calibration &result) {
 
 Status mpcomm::run::calibrate(Rank &rank, const Options &options) {
   Bench bench(rank);
-  if (Status status = rank.agree(bench.prepare(options.calibrateBlock));
-      status.failed())
+  if (Status status = rank.agree(bench.prepare(options)); status.failed())
     return status;
   double seconds = options.calibrateSeconds;
   Calibration result;
-  if (Status status = measureDevice(bench, 0.25 * seconds, result.device);
+  auto measureRates = rank.device() ? measureCuda : measureDevice;
+  if (Status status = measureRates(bench, 0.25 * seconds, result.device);
       status.failed())
     return status;
   if (rank.size() > 1) {
@@ -257,8 +281,10 @@ Status mpcomm::run::calibrate(Rank &rank, const Options &options) {
               measureCollectives(bench, group, part * seconds, result.lines);
           status.failed())
         return status;
+    auto measureRemains =
+        rank.device() ? measureCudaContention : measureContention;
     if (Status status =
-            measureContention(bench, 0.15 * seconds, result.contention);
+            measureRemains(bench, 0.15 * seconds, result.contention);
         status.failed())
       return status;
   }

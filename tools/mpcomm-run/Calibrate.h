@@ -19,6 +19,8 @@
 #include "Rank.h"
 #include "RobustLine.h"
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -62,13 +64,13 @@ public:
   explicit Bench(Rank &rank) : rank(rank) {}
 
   /// Bytes of the largest payload, and of each of the two buffers.
-  static constexpr uint64_t mostBytes = uint64_t(32) << 20;
+  uint64_t mostBytes = uint64_t(32) << 20;
 
-  /// Makes the context and the buffers. Group 0 is all ranks. With a `block`,
-  /// the others are blocks of that many consecutive ranks, and one rank of each
-  /// block; without, pairs, where there are 4 or more ranks and their number is
-  /// even.
-  Status prepare(uint64_t block);
+  /// Takes the device, where one is asked for, and makes the context and the
+  /// buffers. Group 0 is all ranks. With --calibrate-block, the others are
+  /// blocks of that many consecutive ranks, and one rank of each block;
+  /// without, pairs, where there are 4 or more ranks and their number is even.
+  Status prepare(const Options &options);
   const std::vector<MeasuredGroup> &groups() const { return measured; }
 
   /// All ranks go on from here at about the same time.
@@ -76,16 +78,21 @@ public:
   /// The largest, and the smallest, of what the ranks have.
   Status largest(double &value);
   Status smallest(double &value);
-  /// Runs one collective and waits for it.
+  /// Runs one collective and, on the host, waits for it; a device is waited for
+  /// by `finish`.
   Status run(const mprt_collective &call, const void *send, void *recv);
   /// Enqueues it; `wait` waits for it.
   Status start(const mprt_collective &call, const void *send, void *recv);
   Status wait(const mprt_collective &call);
+  /// Waits for all that a device has been given.
+  Status finish();
   /// Fails where the context has.
   Status healthy(const char *what) const;
 
   Rank &rank;
   char *source = nullptr, *target = nullptr;
+  /// Descriptors of products, which must outlive the context.
+  std::deque<mprt_gemm_desc> products;
 
 private:
   Status gatherDoubles(double value, std::vector<double> &all);
@@ -98,9 +105,34 @@ Status measureCollectives(Bench &bench, const MeasuredGroup &group,
 
 /// Rates of the device while all ranks compute, in about `seconds`.
 Status measureDevice(Bench &bench, double seconds, DeviceRates &rates);
+/// The same on a GPU.
+Status measureCuda(Bench &bench, double seconds, DeviceRates &rates);
 
 /// How much compute and an all_reduce slow each other down.
 Status measureContention(Bench &bench, double seconds, Contention &result);
+/// The same on a GPU, where the collectives are its own.
+Status measureCudaContention(Bench &bench, double seconds, Contention &result);
+
+/// Kernels for the device that is measured, as those of a program.
+extern const mprt_image calibrationImages[];
+extern const mprt_kernel calibrationNothing, calibrationPolynomial;
+/// What a thread of the polynomial computes.
+constexpr double calibrationPolynomialFlops = 2 * 4 * 4 * 64;
+
+/// A layer forward (0), the gradient of its input (1) and of its weights (2):
+/// products of three matrices of `size` by `size`.
+constexpr int productLayouts = 3;
+mprt_gemm_desc describeProduct(int64_t size, int layout, mprt_dtype type);
+
+/// The types that products are measured in, as the cluster file names them.
+constexpr std::pair<const char *, mprt_dtype> productTypes[] = {
+    {"f32", MPRT_F32},
+    {"bf16", MPRT_BF16},
+    {"f16", MPRT_F16},
+    {"f64", MPRT_F64}};
+
+/// The median time of `work`, repeated for `seconds`, at least 5 times.
+double medianTime(double seconds, const std::function<void()> &work);
 
 /// All of it; writes and prints.
 Status calibrate(Rank &rank, const Options &options);

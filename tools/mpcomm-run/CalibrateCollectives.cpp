@@ -68,8 +68,8 @@ public:
 
   /// The largest payload that fits the buffers.
   uint64_t mostPayload() const {
-    return call.kind == MPRT_ALL_GATHER ? Bench::mostBytes / ranks
-                                        : Bench::mostBytes;
+    return call.kind == MPRT_ALL_GATHER ? bench.mostBytes / ranks
+                                        : bench.mostBytes;
   }
 
   /// Seconds of one collective of `bytes` of payload: the mean of `count`,
@@ -106,7 +106,7 @@ private:
       if (status.failed())
         return status;
     }
-    return {};
+    return bench.finish();
   }
 
   Bench &bench;

@@ -29,53 +29,6 @@ double secondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// The median time of `work`, repeated for `seconds`, at least 5 times.
-double medianTime(double seconds, const std::function<void()> &work) {
-  work(); // the first call prepares things
-  std::vector<double> times;
-  for (Clock::time_point start = Clock::now();
-       times.size() < 5 || secondsSince(start) < seconds;) {
-    Clock::time_point begin = Clock::now();
-    work();
-    times.push_back(secondsSince(begin));
-  }
-  return medianOf(times);
-}
-
-struct Product {
-  int64_t m, n, k;
-  bool transposeA, transposeB;
-};
-
-/// A layer forward, the gradient of its input and of its weights.
-constexpr Product shapes[] = {{1024, 1024, 1024, false, true},
-                              {1024, 1024, 1024, false, false},
-                              {1024, 1024, 1024, true, false}};
-
-mprt_gemm_desc describeProduct(const Product &shape, mprt_dtype type) {
-  mprt_gemm_desc desc{};
-  desc.type_a = desc.type_b = static_cast<uint8_t>(type);
-  desc.type_c = static_cast<uint8_t>(type == MPRT_F64 ? MPRT_F64 : MPRT_F32);
-  desc.m = shape.m;
-  desc.n = shape.n;
-  desc.k = shape.k;
-  desc.strides_a[shape.transposeA ? 1 : 0] =
-      shape.transposeA ? shape.m : shape.k;
-  desc.strides_a[shape.transposeA ? 0 : 1] = 1;
-  desc.strides_b[shape.transposeB ? 1 : 0] =
-      shape.transposeB ? shape.k : shape.n;
-  desc.strides_b[shape.transposeB ? 0 : 1] = 1;
-  desc.strides_c[0] = shape.n;
-  desc.strides_c[1] = 1;
-  desc.name = "calibration";
-  return desc;
-}
-
-double flopsOf(const Product &shape) {
-  return 2.0 * static_cast<double>(shape.m * shape.n) *
-         static_cast<double>(shape.k);
-}
-
 #if defined(__x86_64__) && defined(__has_attribute)
 #if __has_attribute(target_clones)
 #define MPCOMM_CLONES                                                          \
@@ -116,6 +69,37 @@ void nothing(void *const *) {}
 
 } // namespace
 
+double mpcomm::run::medianTime(double seconds,
+                               const std::function<void()> &work) {
+  work(); // the first call prepares things
+  std::vector<double> times;
+  for (Clock::time_point start = Clock::now();
+       times.size() < 5 || secondsSince(start) < seconds;) {
+    Clock::time_point begin = Clock::now();
+    work();
+    times.push_back(secondsSince(begin));
+  }
+  return medianOf(times);
+}
+
+mprt_gemm_desc mpcomm::run::describeProduct(int64_t size, int layout,
+                                            mprt_dtype type) {
+  bool transposeA = layout == 2, transposeB = layout == 0;
+  mprt_gemm_desc desc{};
+  desc.type_a = desc.type_b = static_cast<uint8_t>(type);
+  desc.type_c = static_cast<uint8_t>(type == MPRT_F64 ? MPRT_F64 : MPRT_F32);
+  desc.m = desc.n = desc.k = size;
+  desc.strides_a[transposeA ? 1 : 0] = size;
+  desc.strides_a[transposeA ? 0 : 1] = 1;
+  desc.strides_b[transposeB ? 1 : 0] = size;
+  desc.strides_b[transposeB ? 0 : 1] = 1;
+  desc.strides_c[0] = size;
+  desc.strides_c[1] = 1;
+  desc.name = "calibration";
+  desc.location = "mpcomm-run";
+  return desc;
+}
+
 Status mpcomm::run::measureDevice(Bench &bench, double seconds,
                                   DeviceRates &rates) {
   rates.name = processorName();
@@ -125,23 +109,20 @@ Status mpcomm::run::measureDevice(Bench &bench, double seconds,
   mprt_context *context = bench.rank.context();
   double part = seconds / 8;
 
-  const std::pair<const char *, mprt_dtype> types[] = {{"f32", MPRT_F32},
-                                                       {"bf16", MPRT_BF16},
-                                                       {"f16", MPRT_F16},
-                                                       {"f64", MPRT_F64}};
   // Three operands of 1024 x 1024 doubles fit the source buffer.
+  constexpr int64_t size = 1024;
   char *a = bench.source, *b = a + (8 << 20), *c = b + (8 << 20);
-  std::memset(bench.source, 0, Bench::mostBytes);
-  for (auto [name, type] : types) {
+  std::memset(bench.source, 0, bench.mostBytes);
+  for (auto [name, type] : productTypes) {
     std::vector<double> perShape;
-    for (const Product &shape : shapes) {
+    for (int layout = 0; layout < productLayouts; ++layout) {
       if (Status status = bench.meet(); status.failed())
         return status;
-      mprt_gemm_desc desc = describeProduct(shape, type);
-      double time = medianTime(part / std::size(shapes), [&] {
+      mprt_gemm_desc desc = describeProduct(size, layout, type);
+      double time = medianTime(part / productLayouts, [&] {
         mprt_gemm(context, MPRT_COMPUTE_STREAM, &desc, a, b, c);
       });
-      perShape.push_back(flopsOf(shape) / time);
+      perShape.push_back(2.0 * size * size * size / time);
     }
     if (Status status = bench.healthy("matrix products"); status.failed())
       return status;
@@ -161,12 +142,12 @@ Status mpcomm::run::measureDevice(Bench &bench, double seconds,
   rates.flops["vector"] = vector;
 
   // Three arrays, each larger than most caches' share of a core.
-  int64_t count = static_cast<int64_t>(Bench::mostBytes / sizeof(float));
+  int64_t count = static_cast<int64_t>(bench.mostBytes / sizeof(float));
   std::vector<float> third(static_cast<size_t>(count), 1.0f);
   if (Status status = bench.meet(); status.failed())
     return status;
   rates.memoryBandwidth =
-      3.0 * static_cast<double>(Bench::mostBytes) / medianTime(part, [&] {
+      3.0 * static_cast<double>(bench.mostBytes) / medianTime(part, [&] {
         triad(reinterpret_cast<float *>(bench.target),
               reinterpret_cast<float *>(bench.source), third.data(), count);
       });
@@ -197,8 +178,7 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
   if (bench.rank.size() == 1)
     return {};
   mprt_context *context = bench.rank.context();
-  Product shape = {256, 256, 256, false, false};
-  mprt_gemm_desc desc = describeProduct(shape, MPRT_F32);
+  mprt_gemm_desc desc = describeProduct(256, /*layout=*/1, MPRT_F32);
   char *a = bench.source, *b = a + (1 << 20);
   std::vector<float> c(256 * 256);
   auto multiply = [&] {
@@ -225,7 +205,7 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
     if (Status status = bench.largest(alone); status.failed())
       return status;
     if (alone * 2 > seconds / (4 * rounds) ||
-        2 * call.count * sizeof(float) > Bench::mostBytes)
+        2 * call.count * sizeof(float) > bench.mostBytes)
       break;
     call.count *= 2;
   }

@@ -305,8 +305,6 @@ Status checkTogether(const Options &options) {
     if (!options.program.empty())
       return fail("--calibrate runs no program, found '",
                   printable(options.program), "'");
-    if (options.device == "cuda")
-      return fail("--calibrate measures the host only, found --device cuda");
     return {};
   }
   if (options.calibrateBlock)

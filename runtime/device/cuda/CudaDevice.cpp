@@ -208,6 +208,11 @@ Expected<void *> CudaDevice::allocatePinned(uint64_t bytes) {
   return pointer;
 }
 
+uint64_t CudaDevice::memoryBytes() const {
+  size_t bytes = 0;
+  return driver.cuDeviceTotalMem(&bytes, device) == CUDA_SUCCESS ? bytes : 0;
+}
+
 uint64_t CudaDevice::allocatedBytes() const {
   return allocated + products->deviceBytes() + windows->deviceBytes();
 }

@@ -43,6 +43,7 @@ public:
   const char *kind() const override { return "cuda"; }
   std::string describe() const override { return name; }
 
+  uint64_t memoryBytes() const override;
   Expected<void *> allocate(uint64_t bytes) override;
   Expected<void *> allocatePinned(uint64_t bytes) override;
   uint64_t allocatedBytes() const override;

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fstream>
+#include <iterator>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -70,6 +72,16 @@ static size_t sizeOfElf(const char *image) {
 static CUresult load(Module &module, const char *image, std::string &why) {
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) {
     bool text = std::strstr(image, ".version") != nullptr;
+    const std::string &file = state().options.ptx;
+    if (text && !file.empty()) {
+      std::ifstream stream(file, std::ios::binary);
+      std::vector<char> bytes(std::istreambuf_iterator<char>(stream), {});
+      if (bytes.size() > sizeof(Elf64_Ehdr) &&
+          std::memcmp(bytes.data(), ELFMAG, SELFMAG) == 0)
+        return load(module, bytes.data(), why);
+      why = "no image in " + file;
+      return CUDA_ERROR_INVALID_PTX;
+    }
     why = text ? "the fake device runs no PTX" : "not an ELF image";
     return text ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_IMAGE;
   }

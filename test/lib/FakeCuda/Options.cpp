@@ -50,6 +50,8 @@ void Options::read() {
   guard = number("MPFAKE_GUARD", guard, false) != 0;
   if (const char *text = std::getenv("MPFAKE_LOG"))
     log = text;
+  if (const char *text = std::getenv("MPFAKE_PTX"))
+    ptx = text;
   if (const char *text = std::getenv("MPFAKE_FAIL"))
     addFailures(text);
 }

@@ -21,6 +21,7 @@ struct Options {
   size_t memory = size_t(1) << 30;
   bool guard = true;
   std::string log;
+  std::string ptx; // an image that stands for every PTX
 
   /// Reads the MPFAKE_ variables; ends the process where one is wrong.
   void read();

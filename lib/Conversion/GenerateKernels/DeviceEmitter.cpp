@@ -44,6 +44,9 @@ DeviceKernel createDeviceKernel(OpBuilder &b, Location loc, StringRef name,
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function.setKnownBlockSizeAttr(
       b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  // Else ptxas spills where that makes room for one block more.
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                    b.getI32IntegerAttr(1));
   OpBuilder body = OpBuilder::atBlockEnd(&function.getBody().front());
   gpu::ReturnOp::create(body, loc);
   DeviceKernel kernel;

@@ -1,0 +1,110 @@
+# REQUIRES: compiler, torch
+# RUN: %python %s %mpcomm-opt %mpcomm-run %mpcomm-import %cc \
+# RUN:   %mpcomm_obj_root/test/lib/FakeCuda %mpcomm_src_root/docs/examples %t.dir
+#
+# Models trained with the kernels of a GPU, which the fake driver runs thread by
+# thread and stream by stream in a random order, have the losses and parameters that
+# they have on the processor.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The same scheduled program for two targets.
+
+Both compute the same values from the same kernels' tensor forms; sums have another
+order. A sum of n terms in f32 is off by at most (n - 1) u, u = 2^-24, of the sum of
+its terms' magnitudes, in either order, so that two orders differ by 2 (n - 1) u; over S
+steps that each feed the next, by 2 S (n - 1) u, where losses and parameters are of the
+size of their terms' sums. In bf16 and f16 a sum that falls on the other side of a
+boundary is rounded by one unit in the last place, 2^-8 or 2^-11, more: losses, means of
+many such, stay within one unit, parameters (updated in f32 by lr times a gradient) within
+lr * S units."""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from emulation import Emulator, call
+from programs import read_tensors, run
+
+OPT, RUN, IMPORT, CC, FAKES, EXAMPLES, FOLDER = sys.argv[1:]
+STEPS = 3
+U = 2.0**-24
+UNITS = {"none": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11}
+
+# A network with pools of each kind, dropout and odd sizes, which no vector divides.
+ODD = """
+import torch, torch.nn as nn, torch.nn.functional as F
+import mpcomm_import as mi
+def workload():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(35, 75), nn.Dropout(0.25), nn.GELU(), nn.LayerNorm(75),
+                          nn.Unflatten(1, (3, 5, 5)), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2, 1, 1),
+                          nn.Flatten(), nn.Tanh(), nn.Linear(48, 7))
+    x, y = torch.randn(64, 35), torch.randint(0, 7, (64,))
+    return mi.Workload(model=model, loss=F.cross_entropy, dataset={"x": x, "y": y}, batch=6,
+                       optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+"""
+
+# name: arguments of mpcomm-import, options, ranks, terms of the longest sum
+GPT = ["gpt.py", "-O", "layers=1", "-O", "d=32", "-O", "heads=2", "-O", "ctx=16", "--batch", "2"]
+CASES = [
+    ("gpt", GPT, "", 1, 256),
+    ("gpt", GPT, "precision=bf16 clip-norm=0.5", 1, 13312),
+    ("gpt", GPT, "mesh=dp:2 micro-batches=2", 2, 256),
+    ("vit", ["vit.py", "-O", "layers=1", "-O", "d=16", "-O", "heads=2", "--batch", "3"], "precision=bf16", 1, 256),
+    ("resnet", ["resnet.py", "-O", "width=8", "-O", "image=8", "--batch", "4"], "", 1, 576),
+    ("odd", ["odd.py"], "", 1, 75),
+    ("odd", ["odd.py"], "precision=f16", 1, 6000),
+]
+
+
+def train(program, name, files, ranks, environment, *options):
+    out, log = (os.path.join(FOLDER, name + end) for end in (".safetensors", ".jsonl"))
+    old = dict(os.environ)
+    os.environ.update(environment)
+    run(RUN, program, *files, "--steps", STEPS, "--np", ranks, "--seed", 7, "--log", log,
+        "--save-weights", out, "--quiet", *options, limit=600)  # fmt: skip
+    os.environ.clear()
+    os.environ.update(old)
+    with open(log) as lines:
+        return [json.loads(line)["loss"] for line in lines], read_tensors(out)
+
+
+def main():
+    emulator = Emulator(OPT, CC, FAKES, FOLDER)
+    with open(os.path.join(FOLDER, "odd.py"), "w") as out:
+        out.write(ODD)
+    failed = []
+    for number, (model, words, options, ranks, terms) in enumerate(CASES):
+        name = "%s-%d" % (model, number)
+        source = os.path.join(FOLDER if model == "odd" else EXAMPLES, words[0])
+        step, weights, data = (os.path.join(FOLDER, name + end) for end in (".mlir", ".w", ".d"))
+        run(IMPORT, source, *words[1:], "-o", step, "--weights", weights, "--data", data)
+        files = ["--weights", weights, "--data", data]
+        gpu = emulator.compile(step, name, options)
+        cpu = os.path.join(FOLDER, name + ".cpu.so")
+        text = call([OPT, step, "--mpcomm-compile=cluster=dgx-h100 " + options])
+        emulator.link(text, cpu)
+        losses, parameters = train(cpu, name + ".cpu", files, ranks, {})
+        precision = options.partition("precision=")[2].partition(" ")[0] or "none"
+        unit = UNITS[precision]
+        bound = 2 * STEPS * (terms - 1) * U
+        for seed in (1, 2):
+            environment = dict(emulator.environment, MPFAKE_SEED=str(seed), MPFAKE_MEMORY="256M")
+            found, state = train(gpu, name, files, ranks, environment, "--device", "cuda")
+            loss = max(abs(a - b) / abs(a) for a, b in zip(losses, found))
+            size = max(abs(v) for values in parameters.values() for v in values)
+            worst = max(abs(a - b) / size for key, values in parameters.items()
+                        for a, b in zip(values, state[key]))  # fmt: skip
+            ok = loss <= bound + unit and worst <= bound + 0.1 * STEPS * unit
+            print("%-7s %-30s %d ranks, seed %d: losses %.1e, parameters %.1e off (bounds %.1e, %.1e)%s"
+                  % (model, options, ranks, seed, loss, worst, bound + unit, bound + 0.1 * STEPS * unit,
+                     "" if ok else "  TOO MUCH"))  # fmt: skip
+            if not ok:
+                failed.append(name)
+    if failed:
+        sys.exit("differ: " + ", ".join(failed))
+
+
+main()

@@ -49,10 +49,12 @@ static mprt_status runEagerly(State &state, mprt_entry entry,
       entry(reinterpret_cast<mprt_context *>(&state), buffers, arena));
   // The first run loads and chooses. Where it waits for staged collectives it
   // spins, which is no work.
-  bool isFirst = on.eagerRuns[entry]++ == 0;
-  if (!isFirst && waited == state.stats.waitedNanoseconds) {
-    ++state.stats.eagerSteps;
-    state.stats.eagerCalls += on.calls - calls;
+  if (on.eagerRuns[entry]++ == 0)
+    return status;
+  ++state.stats.eagerSteps;
+  state.stats.eagerCalls += on.calls - calls;
+  if (waited == state.stats.waitedNanoseconds) {
+    ++state.stats.eagerTimed;
     state.stats.eagerNanoseconds += threadNanoseconds() - begin;
   }
   return status;

@@ -28,12 +28,13 @@ struct Stats {
   uint64_t collectives = 0;
   /// Payload of the collectives: count x size of the type, on this rank.
   uint64_t collectiveBytes = 0;
-  /// Of a device: steps that were run call by call, what their calls put on its
-  /// streams, and the processor time that they took on the calling thread. The
-  /// first of each entry point does not count, nor do those that waited for
-  /// staged collectives.
+  /// Of a device: steps that were run call by call, but for the first of each
+  /// entry point, and what their calls put on its streams; of those that did
+  /// not wait for staged collectives their number and the processor time that
+  /// they took on the calling thread.
   uint64_t eagerSteps = 0;
   uint64_t eagerCalls = 0;
+  uint64_t eagerTimed = 0;
   uint64_t eagerNanoseconds = 0;
   /// The same of steps that were run as a graph, which is one call.
   uint64_t graphSteps = 0;
@@ -55,6 +56,7 @@ struct Stats {
     d.collectiveBytes -= before.collectiveBytes;
     d.eagerSteps -= before.eagerSteps;
     d.eagerCalls -= before.eagerCalls;
+    d.eagerTimed -= before.eagerTimed;
     d.eagerNanoseconds -= before.eagerNanoseconds;
     d.graphSteps -= before.graphSteps;
     d.graphNodes -= before.graphNodes;

@@ -106,7 +106,7 @@ std::string keptText(const MemoryUse &use) {
 }
 
 void printHostCost(const HostCost &cost) {
-  if (cost.graphMicroseconds > 0)
+  if (cost.nodes > 0)
     std::printf("host time per step     %.1f us as a graph, %.1f us call by "
                 "call\n"
                 "launches per step      1 graph of %.0f nodes, %.0f calls "
@@ -114,9 +114,10 @@ void printHostCost(const HostCost &cost) {
                 cost.graphMicroseconds, cost.eagerMicroseconds, cost.nodes,
                 cost.calls);
   else if (cost.eagerMicroseconds > 0)
-    std::printf("host time per step     %.1f us call by call\n"
-                "launches per step      %.0f calls\n",
-                cost.eagerMicroseconds, cost.calls);
+    std::printf("host time per step     %.1f us call by call\n",
+                cost.eagerMicroseconds);
+  if (cost.nodes == 0 && cost.calls > 0)
+    std::printf("launches per step      %.0f calls\n", cost.calls);
 }
 
 /// The most that any rank takes, and each rank's peak; also what it keeps,

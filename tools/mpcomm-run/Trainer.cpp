@@ -257,7 +257,7 @@ std::optional<HostCost> Trainer::hostCost() const {
   };
   HostCost cost;
   cost.eagerMicroseconds =
-      1e-3 * average(stats.eagerNanoseconds, stats.eagerSteps);
+      1e-3 * average(stats.eagerNanoseconds, stats.eagerTimed);
   cost.calls = average(stats.eagerCalls, stats.eagerSteps);
   cost.graphMicroseconds =
       1e-3 * average(stats.graphNanoseconds, stats.graphSteps);

@@ -73,6 +73,7 @@ class Cuda(ToyTest):
                         for got, expected in zip(saved["w"] + saved["b"], w + [b]):
                             self.assertAlmostEqual(got, expected, delta=TOLERANCE)
                         self.assertIn("its collectives go through the host", outcome.out)
+                        self.assertRegex(outcome.out, r"launches per step +10 calls\n")
 
     def test_graph(self):
         losses, _, _ = twin(self.samples, 16, 40)

@@ -11,7 +11,7 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace fake;
@@ -53,8 +53,9 @@ void fake::installFaultHandler() {
 void fake::useFaultStack() {
   constexpr size_t bytes = 64 << 10;
   stack_t stack = {};
-  stack.ss_sp = std::malloc(bytes);
+  stack.ss_sp = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   stack.ss_size = bytes;
-  if (stack.ss_sp)
+  if (stack.ss_sp != MAP_FAILED)
     sigaltstack(&stack, nullptr);
 }

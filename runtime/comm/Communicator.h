@@ -40,6 +40,13 @@ public:
   unsigned size() const { return unsigned(group.size()); }
   const std::vector<unsigned> &worldRanks() const { return group; }
 
+  /// Why this backend cannot run a collective that is well formed; success
+  /// where it can.
+  virtual Error check(const mprt_collective &collective) const {
+    (void)collective;
+    return {};
+  }
+
   /// Whether another collective may be started now.
   virtual bool accepts() const = 0;
 
@@ -66,6 +73,10 @@ public:
     (void)device, (void)stream;
     return {};
   }
+
+  /// What has gone wrong on the stream of a stream ordered communicator, if
+  /// anything; asked now and then while a context waits for the device.
+  virtual Error examine() { return {}; }
 
   /// The context has failed: what is on the stream ends soon, whether or not
   /// the peers come. Any thread may call it, more than once.

@@ -30,7 +30,7 @@ public:
   virtual unsigned size() const = 0;
   /// How many ranks run on this machine, as far as is known.
   virtual unsigned localRanks() const = 0;
-  /// "shm", "mpi" or "gloo".
+  /// "shm", "mpi", "gloo" or "nccl".
   virtual const char *name() const = 0;
 
   /// Makes a communicator of the ranks `group` (ascending, this rank among
@@ -43,6 +43,8 @@ public:
   /// a page, given back with the transport. MPRT_OUT_OF_MEMORY where there is
   /// none.
   virtual Expected<void *> allocate(uint64_t bytes) = 0;
+  /// Of that, what is memory of a device and not counted by it.
+  virtual uint64_t deviceBytes() const { return 0; }
 
   /// Tells the peers that this rank has failed, and why. Does not wait.
   virtual void reportFailure(const Error &error) = 0;

@@ -154,6 +154,9 @@ Error Context::State::checkCollective(uint32_t stream,
                                        communicator.rank(), send, recv))
     return Error(error.status(),
                  error.message() + " (rank " + std::to_string(rank) + ")");
+  if (Error error = communicator.check(collective))
+    return Error(error.status(),
+                 error.message() + " (rank " + std::to_string(rank) + ")");
   return {};
 }
 

@@ -173,6 +173,23 @@ static Error describeTimeout(State &state) {
     if (!state.streams[i]->idle())
       return state.timeoutError(MPRT_COMM_STREAM(i),
                                 state.options.timeoutSeconds);
+  // Of a step that is a graph it is not known how far it has come.
+  const std::vector<uint64_t> &flights = state.onDevice->flights;
+  for (const FlightEntry &entry : state.flight->entries()) {
+    if (flights.empty() || entry.number < flights.front())
+      continue;
+    std::string peers = state.streams[entry.collective.communicator]
+                            ->communicator()
+                            .describePeers();
+    return makeError(MPRT_TIMEOUT, describe(entry.collective), " on rank ",
+                     state.transport->rank(),
+                     flights.size() > 1 ? ", or another of the " : "",
+                     flights.size() > 1 ? std::to_string(flights.size()) : "",
+                     flights.size() > 1 ? " collectives that were started" : "",
+                     ": timed out: the device did nothing for ",
+                     state.options.timeoutSeconds, " s",
+                     peers.empty() ? "" : "; ", peers);
+  }
   return makeError(
       MPRT_TIMEOUT, "rank ", state.transport ? state.transport->rank() : 0,
       ": timed out: the device did nothing for ", state.options.timeoutSeconds,
@@ -211,6 +228,12 @@ static void waitForStream(State &state, uint32_t stream) {
       state.progressLocked();
     if (!backoff.pause())
       continue;
+    for (auto &queue : state.streams)
+      if (Error error = queue->communicator().examine()) {
+        auto guard = state.lock();
+        state.fail(error);
+        return;
+      }
     if (std::optional<Error> failure = findFailedPeer(state)) {
       // What is done by now is not lost to it.
       if (done = on.device.finished(stream); done && *done)

@@ -380,6 +380,10 @@ Result<Job> mpcomm::run::prepareJob(const Options &options,
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', running on '", options.device,
                 "'; compile it for that device, or leave --device out");
+  if (options.comm == CommKind::Nccl && compiledFor != "cuda")
+    return fail(job.program->path(), ": compiled for device '", compiledFor,
+                "', and --comm nccl moves memory of GPUs; compile it for cuda, "
+                "or leave --comm out");
   if (Status status = chooseFunctions(job); status.failed())
     return status;
   for (Status (*check)(Job &) : {openWeights, adoptCheckpoint,

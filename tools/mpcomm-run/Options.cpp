@@ -126,14 +126,17 @@ const std::vector<Group> &optionTable() {
        {
            {"np", "N", "ranks to start here (default: the program's mesh)",
             natural(&O::ranks, 1, 4096)},
-           {"comm", "auto|shm|mpi|gloo",
+           {"comm", "auto|shm|mpi|gloo|nccl",
             "how ranks talk: shared memory, MPI, or TCP by Gloo; auto is mpi\n"
             "under mpirun or srun, gloo under torchrun, else shm. shm and,\n"
-            "without a launcher, gloo start the ranks here",
+            "without a launcher, gloo start the ranks here. nccl is for\n"
+            "--device cuda, a GPU for each rank: they meet as with auto, and\n"
+            "NCCL moves what the program sends",
             choice<CommKind>(&O::comm, {{"auto", CommKind::Auto},
                                         {"shm", CommKind::Shm},
                                         {"mpi", CommKind::Mpi},
-                                        {"gloo", CommKind::Gloo}})},
+                                        {"gloo", CommKind::Gloo},
+                                        {"nccl", CommKind::Nccl}})},
            {"device", "auto|host|cuda",
             "device that computes; auto is what the program is compiled for.\n"
             "Ranks of one machine share its GPUs in turn",

@@ -24,7 +24,7 @@
 
 namespace mpcomm::run {
 
-enum class CommKind : uint8_t { Auto, Shm, Mpi, Gloo };
+enum class CommKind : uint8_t { Auto, Shm, Mpi, Gloo, Nccl };
 
 struct Options {
   std::string program;

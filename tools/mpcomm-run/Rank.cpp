@@ -13,6 +13,7 @@
 
 #include "Environment.h"
 
+#include "comm/nccl/Nccl.h"
 #include "core/Mesh.h"
 #include "device/cuda/Cuda.h"
 
@@ -74,6 +75,35 @@ Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   return {};
 }
 
+Status Rank::openNccl() {
+  mprt::NcclOptions options;
+  options.meeting = transport.get();
+  options.device = computes.get();
+  options.timeoutSeconds = timeout;
+  // A rank may be moved, what it stands on is not.
+  mprt::Context *meetings = control.get();
+  mprt_collective *call = meeting.get();
+  uint64_t ranks = size();
+  options.gather = [meetings, call, ranks](const void *mine, void *all,
+                                           uint64_t bytes) {
+    *call = mprt_collective{};
+    call->id = meetingId;
+    call->kind = MPRT_ALL_GATHER;
+    call->type = MPRT_U8;
+    call->accumulate = MPRT_U8;
+    call->peer = -1;
+    call->count = bytes;
+    call->name = "meeting of all ranks";
+    call->location = "mpcomm-run";
+    return meetings->run(*call, mine, all);
+  };
+  auto joined = mprt::joinNccl(options);
+  if (!joined)
+    return fail("--comm nccl: ", joined.error().message());
+  mover = joined.take();
+  return {};
+}
+
 Status Rank::createContext(const Manifest &manifest, uint32_t events,
                            bool traces, uint32_t flights) {
   std::vector<unsigned> sizes;
@@ -83,8 +113,9 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   // Those of one group and several channels are several.
   for (const ManifestCommunicator &wanted : manifest.communicators) {
     std::vector<unsigned> spanned(wanted.axes.begin(), wanted.axes.end());
-    auto communicator = transport->createCommunicator(
-        mprt::groupOf(sizes, spanned, transport->rank()));
+    auto communicator = (mover ? mover : transport)
+                            ->createCommunicator(mprt::groupOf(
+                                sizes, spanned, transport->rank()));
     if (!communicator)
       return fail(communicator.error().message());
     communicators.push_back(communicator.take());
@@ -105,8 +136,9 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
 
 Result<void *> Rank::allocateArena(uint64_t bytes) {
   uint64_t wanted = std::max<uint64_t>(bytes, 64);
-  auto memory =
-      computes ? computes->allocate(wanted) : transport->allocate(wanted);
+  auto memory = mover      ? mover->allocate(wanted)
+                : computes ? computes->allocate(wanted)
+                           : transport->allocate(wanted);
   if (!memory)
     return fail("rank ", index(), ": arena of ", bytes,
                 " bytes: ", memory.error().message());

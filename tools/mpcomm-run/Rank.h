@@ -43,6 +43,15 @@ public:
   Status openDevice(const Manifest &manifest, const mprt_image *images);
   /// That device; null: the host.
   mprt::Device *device() const { return computes.get(); }
+  /// Of the device's memory, all that this process has taken; 0: the host.
+  uint64_t deviceBytes() const {
+    return (computes ? computes->allocatedBytes() : 0) +
+           (mover ? mover->deviceBytes() : 0);
+  }
+
+  /// Has NCCL move what programs send between the ranks' devices, instead of
+  /// the transport by which the ranks have met. All ranks call it.
+  Status openNccl();
 
   /// Makes the context that programs of `manifest` run in, with `events`
   /// events. All ranks call it with the same program. `flights` is how many
@@ -92,8 +101,10 @@ public:
   /// The program's last collectives. Any thread may ask.
   std::vector<mprt::FlightEntry> flight() const { return program->flight(); }
 
-  /// "shm", "mpi" or "gloo".
-  const char *backend() const { return transport->name(); }
+  /// "shm", "mpi", "gloo" or "nccl".
+  const char *backend() const {
+    return mover ? mover->name() : transport->name();
+  }
   /// Ranks on this machine, as far as is known.
   uint64_t localRanks() const { return transport->localRanks(); }
 
@@ -120,7 +131,10 @@ private:
   std::vector<std::unique_ptr<uint8_t[]>> retired;
   std::unique_ptr<mprt::Device> computes;
   std::unique_ptr<mprt::Transport> transport;
-  std::unique_ptr<mprt::Context> control, program;
+  std::unique_ptr<mprt::Context> control;
+  /// On `transport`, and its way to gather; null: that moves data, too.
+  std::unique_ptr<mprt::Transport> mover;
+  std::unique_ptr<mprt::Context> program;
   double timeout = 0;
 };
 

@@ -90,6 +90,8 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
   const Manifest &manifest = job.program->manifest();
   if (status.ok() && manifest.device == "cuda")
     status = rank.agree(rank.openDevice(manifest, job.program->images()));
+  if (status.ok() && job.options.comm == CommKind::Nccl)
+    status = rank.openNccl();
   if (status.ok())
     status = rank.createContext(
         job.program->manifest(), job.events(), job.options.traces(),
@@ -160,7 +162,8 @@ joinLaunched(const Options &options,
              const std::optional<LaunchedBy> &launched) {
   bool overTcp =
       options.comm == CommKind::Gloo ||
-      (options.comm == CommKind::Auto && launched->launcher == "torchrun");
+      ((options.comm == CommKind::Auto || options.comm == CommKind::Nccl) &&
+       launched->launcher == "torchrun");
   if (!overTcp) {
     mprt::MpiOptions mpi;
     mpi.timeoutSeconds = options.timeoutSeconds;

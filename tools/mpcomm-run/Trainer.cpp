@@ -272,8 +272,7 @@ Status Trainer::finish(Report &report) {
   mine.parameters =
       job.state->bytesOf(Role::Parameter) + job.state->bytesOf(Role::Buffer);
   mine.optimizerState = job.state->bytesOf(Role::OptimizerState);
-  if (rank.device())
-    mine.device = rank.device()->allocatedBytes();
+  mine.device = rank.deviceBytes();
   std::vector<MemoryUse> all(job.ranks);
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())

@@ -1,0 +1,53 @@
+//===- Nccl.h - collectives of GPUs by NCCL -------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A transport that stands on another one: that one has brought the ranks
+// together and carries the news of failed ranks, NCCL moves the data, on the
+// streams of a CUDA device.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
+#define MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
+
+#include "../../device/Device.h"
+#include "../Transport.h"
+
+#include <functional>
+
+namespace mprt {
+
+struct NcclOptions {
+  /// How the ranks have met. It outlives the transport.
+  Transport *meeting = nullptr;
+  /// This rank's; it outlives the transport. No two ranks may share one.
+  Device *device = nullptr;
+  /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
+  std::function<Error(const void *mine, void *all, uint64_t bytes)> gather;
+  /// Waits for peers, also while communicators are made, end after so long.
+  double timeoutSeconds = 60;
+};
+
+/// Makes the ranks' transport for memory of their devices; all ranks call it.
+/// Fails on all of them where one cannot: MPRT_UNSUPPORTED where there is no
+/// NCCL, or an older one than 2.18, MPRT_MISMATCH where ranks have different
+/// versions.
+///
+/// Its communicators are ordered by the device's streams. `allocate` gives
+/// device memory that NCCL moves without copies of its own where it can; with
+/// MPRT_NCCL_REGISTER=0 in the environment it is memory like any other.
+///
+/// Numerics: sums and products keep partial results in the type that travels,
+/// and minima and maxima drop NaN. Where a collective asks for more (a wider
+/// `accumulate` among more than two ranks; floating point minima and maxima
+/// among more than one) it fails with MPRT_UNSUPPORTED, unless
+/// MPRT_NCCL_NUMERICS=nccl says that this will do.
+Expected<std::unique_ptr<Transport>> joinNccl(const NcclOptions &options);
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_COMM_NCCL_NCCL_H

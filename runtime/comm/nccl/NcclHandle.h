@@ -1,0 +1,90 @@
+//===- NcclHandle.h - one communicator of NCCL ----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// An ncclComm_t that does not block: calls return at once, and what they have
+// begun is waited for here, no longer than the peers are alive and a time-out
+// lasts. Any thread may abort it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCLHANDLE_H
+#define MPCOMM_RUNTIME_COMM_NCCL_NCCLHANDLE_H
+
+#include "../Transport.h"
+#include "NcclApi.h"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace mprt {
+class Device;
+}
+
+namespace mprt::nccl {
+
+/// What all communicators of a rank share.
+struct World {
+  const Api *api = nullptr;
+  Transport *meeting = nullptr;
+  Device *device = nullptr;
+  double timeoutSeconds = 60;
+  /// MPRT_NCCL_NUMERICS=nccl.
+  bool takesNcclNumerics = false;
+};
+
+class Handle {
+public:
+  /// `group`: ranks of the world.
+  Handle(const World &world, std::vector<unsigned> group)
+      : world(world), group(std::move(group)) {}
+  /// Finishes what is under way, or aborts it.
+  ~Handle();
+  Handle(const Handle &) = delete;
+  Handle &operator=(const Handle &) = delete;
+
+  /// Runs `call` on the communicator and waits until NCCL has taken it in: from
+  /// then on it is on the stream. `what` begins the message of a failure.
+  /// `call` sets `comm`, if that is what it is for.
+  template <typename Call> Error run(const std::string &what, Call call) {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (aborting.load(std::memory_order_acquire))
+      return Error(MPRT_INTERNAL, what + ": the communicator was aborted");
+    return settle(call(comm), what);
+  }
+
+  /// Tells NCCL of memory that collectives will use, so that it need not copy;
+  /// does what can be done.
+  void registerMemory(void *pointer, uint64_t bytes);
+
+  /// What has gone wrong on the stream since, if anything.
+  Error examine(const std::string &what);
+
+  /// Ends what is on the stream, whether or not the peers come.
+  void abort();
+
+  const World &world;
+  const std::vector<unsigned> group;
+
+private:
+  Error settle(ncclResult_t result, const std::string &what);
+  std::string describeMissing() const;
+  void abortLocked();
+
+  std::mutex mutex;
+  std::atomic<bool> aborting{false};
+  ncclComm_t comm = nullptr;
+  std::vector<void *> registrations;
+};
+
+/// Has NCCL make communicators that do not block.
+ncclConfig_t makeConfig();
+
+} // namespace mprt::nccl
+
+#endif // MPCOMM_RUNTIME_COMM_NCCL_NCCLHANDLE_H

@@ -172,6 +172,8 @@ void Runner::runOne(const Case &test) {
   uint64_t received =
       kind == MPRT_ALL_GATHER || kind == MPRT_ALL_TO_ALL ? many : c.count;
   ++seed;
+  if (!rank.supports(c))
+    return;
   rank.begin(titleOf(test));
 
   bool inArena = test.memory == Memory::Arena ||

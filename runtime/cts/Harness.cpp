@@ -13,7 +13,8 @@ using namespace mprt;
 using namespace mprt::cts;
 
 Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
-                                             const ContextOptions &options) {
+                                             const ContextOptions &options,
+                                             Transport *mover) {
   std::unique_ptr<Rank> rank(new Rank(transport));
   std::vector<unsigned> all, half;
   for (unsigned r = 0; r < transport.size(); ++r) {
@@ -24,11 +25,12 @@ Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (const std::vector<unsigned> &group : {all, half, all}) {
     Expected<std::unique_ptr<Communicator>> made =
-        transport.createCommunicator(group);
+        (mover ? *mover : transport).createCommunicator(group);
     if (!made)
       return made.error();
     rank->ranks[communicators.size()] = (*made)->rank();
     rank->sizes[communicators.size()] = (*made)->size();
+    rank->communicators[communicators.size()] = &**made;
     communicators.push_back(made.take());
   }
   Expected<void *> arena = transport.allocate(arenaBytes);
@@ -36,7 +38,8 @@ Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
     return arena.error();
   rank->arena = static_cast<uint8_t *>(*arena);
   if ((rank->theDevice = options.device)) {
-    Expected<void *> memory = options.device->allocate(2 * arenaBytes);
+    Expected<void *> memory = mover ? mover->allocate(2 * arenaBytes)
+                                    : options.device->allocate(2 * arenaBytes);
     if (!memory)
       return memory.error();
     rank->deviceMemory = static_cast<uint8_t *>(*memory);
@@ -47,6 +50,13 @@ Expected<std::unique_ptr<Rank>> Rank::create(Transport &transport,
     return context.error();
   rank->theContext = context.take();
   return rank;
+}
+
+bool Rank::supports(const mprt_collective &collective) {
+  if (!communicators[collective.communicator]->check(collective))
+    return true;
+  ++refused;
+  return false;
 }
 
 void Rank::map(void *memory, uint64_t bytes) {

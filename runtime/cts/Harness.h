@@ -28,8 +28,15 @@ class Rank {
 public:
   /// Makes the communicators and the context. Communicator 1 splits the world
   /// into those of even and those of odd rank; 2 is another one of the world.
+  /// `mover`, if any, makes the communicators and the device's memory.
   static Expected<std::unique_ptr<Rank>> create(Transport &transport,
-                                                const ContextOptions &options);
+                                                const ContextOptions &options,
+                                                Transport *mover = nullptr);
+
+  /// Whether its communicator can run `collective`; counts those that it
+  /// cannot.
+  bool supports(const mprt_collective &collective);
+  unsigned numRefused() const { return refused; }
 
   /// Where a device computes, cases keep their data on the host, and give the
   /// context a twin of it: `map` makes one until the next case begins, `at` is
@@ -95,6 +102,8 @@ private:
   uint64_t twinsEnd = 0;
   std::unique_ptr<Context> theContext;
   unsigned ranks[3] = {}, sizes[3] = {};
+  const Communicator *communicators[3] = {}; ///< the context's
+  unsigned refused = 0;
   uint8_t *arena = nullptr;
   std::string current;
   unsigned cases = 0, failures = 0;

@@ -49,6 +49,17 @@ static double load(mprt_dtype type, const void *data, size_t index) {
 
 static void runOne(Rank &rank, mprt_dtype type, mprt_reduction reduction,
                    size_t count) {
+  mprt_collective call = {};
+  call.kind = MPRT_ALL_REDUCE;
+  call.reduction = reduction;
+  call.type = uint8_t(type);
+  call.accumulate = uint8_t(type == MPRT_F64 ? MPRT_F64 : MPRT_F32);
+  call.peer = -1;
+  call.count = count;
+  call.name = "nan";
+  call.location = "cts";
+  if (!rank.supports(call))
+    return;
   rank.begin(std::string("all_reduce ") + nameOf(type) + " " +
              nameOf(reduction) + " of " + std::to_string(count) + " with NaN");
   unsigned size = rank.size(0), self = rank.rank(0);
@@ -62,15 +73,6 @@ static void runOne(Rank &rank, mprt_dtype type, mprt_reduction reduction,
     store(type, data, i,
           nanRank(i) == self ? std::numeric_limits<float>::quiet_NaN()
                              : float(i % 5) - float(self));
-  mprt_collective call = {};
-  call.kind = MPRT_ALL_REDUCE;
-  call.reduction = reduction;
-  call.type = uint8_t(type);
-  call.accumulate = uint8_t(type == MPRT_F64 ? MPRT_F64 : MPRT_F32);
-  call.peer = -1;
-  call.count = count;
-  call.name = "nan";
-  call.location = "cts";
   rank.map(data, count * sizeof(double));
   if (rank.run(call, data, data)) {
     rank.healthy();

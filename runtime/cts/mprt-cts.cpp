@@ -13,7 +13,9 @@
 //   mpirun … mprt-cts mpi   the ranks that mpirun started
 //   mpirun … mprt-cts mpi-mismatch     with MPRT_CHECK=1
 //
-// `--quick` before the rest: fewer sizes. Ends with 1 where a case failed.
+// Before the rest: `--quick`: fewer sizes; `--cuda`: buffers on a CUDA device;
+// `--cuda --nccl`: moved by NCCL, among ranks that meet otherwise. Ends with 1
+// where a case failed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,12 +23,14 @@
 
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
+#include "comm/nccl/Nccl.h"
 #include "comm/shm/World.h"
 #include "device/cuda/Cuda.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +45,42 @@ static int complain(const Error &error) {
 
 /// Whether the buffers are of a CUDA device.
 static bool onCuda = false;
+/// Whether NCCL moves them, and the transport only brings the ranks together.
+static bool overNccl = false;
+
+/// A context of the meeting's own, in which ranks gather bytes.
+static Expected<std::unique_ptr<Context>> createControl(Transport &transport) {
+  std::vector<unsigned> all(transport.size());
+  std::iota(all.begin(), all.end(), 0u);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  Expected<std::unique_ptr<Communicator>> world =
+      transport.createCommunicator(all);
+  if (!world)
+    return world.error();
+  communicators.push_back(world.take());
+  ContextOptions options;
+  options.progress = ProgressMode::Poll;
+  return Context::create(options, &transport, std::move(communicators));
+}
+
+static Expected<std::unique_ptr<Transport>>
+createMover(Transport &transport, Context &control, Device &device) {
+  NcclOptions options;
+  options.meeting = &transport;
+  options.device = &device;
+  options.timeoutSeconds = 120;
+  options.gather = [&](const void *mine, void *all, uint64_t bytes) {
+    static mprt_collective call;
+    call = {};
+    call.kind = MPRT_ALL_GATHER;
+    call.type = call.accumulate = MPRT_U8;
+    call.peer = -1;
+    call.count = bytes;
+    call.name = "meeting";
+    return control.run(call, mine, all);
+  };
+  return joinNccl(options);
+}
 
 /// All cases of one rank; 0 where they pass.
 static int runRank(Transport &transport, bool quick) {
@@ -58,16 +98,35 @@ static int runRank(Transport &transport, bool quick) {
     device = made.take();
     options.device = device.get();
   }
-  Expected<std::unique_ptr<Rank>> rank = Rank::create(transport, options);
+  std::unique_ptr<Context> control;
+  std::unique_ptr<Transport> mover;
+  if (overNccl) {
+    Expected<std::unique_ptr<Context>> made = createControl(transport);
+    if (!made)
+      return complain(made.error());
+    control = made.take();
+    Expected<std::unique_ptr<Transport>> joined =
+        createMover(transport, *control, *device);
+    if (!joined)
+      return complain(joined.error());
+    mover = joined.take();
+  }
+  Expected<std::unique_ptr<Rank>> rank =
+      Rank::create(transport, options, mover.get());
   if (!rank)
     return complain(rank.error());
   runAsyncCases(**rank);
   runNanCases(**rank);
   runCollectiveCases(**rank, quick);
   if (transport.rank() == 0)
-    printf("%s, %u ranks%s: %u cases, %u failures%s\n", transport.name(),
-           transport.size(), onCuda ? " on cuda" : "", (*rank)->numCases(),
+    printf("%s, %u ranks%s: %u cases, %u failures%s%s\n",
+           mover ? mover->name() : transport.name(), transport.size(),
+           onCuda ? " on cuda" : "", (*rank)->numCases(),
            (*rank)->numFailures(),
+           (*rank)->numRefused()
+               ? (", " + std::to_string((*rank)->numRefused()) + " unsupported")
+                     .c_str()
+               : "",
            (*rank)->owner().hasProgressThread() ? " (progress thread)" : "");
   fflush(stdout);
   return (*rank)->numFailures() ? 1 : 0;
@@ -137,6 +196,9 @@ int main(int argc, char **argv) {
   onCuda = argc > 1 && !strcmp(argv[1], "--cuda");
   argv += onCuda;
   argc -= onCuda;
+  overNccl = onCuda && argc > 1 && !strcmp(argv[1], "--nccl");
+  argv += overNccl;
+  argc -= overNccl;
   const char *what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "shm") && argc > 2) {
     int worst = 0;
@@ -169,8 +231,10 @@ int main(int argc, char **argv) {
       return runRank(**transport, quick);
     return runMismatchCase(**transport) ? 1 : 0;
   }
-  fprintf(stderr, "usage: mprt-cts [--quick] [--cuda] shm RANKS… | gloo RANKS… "
-                  "| gloo-rank | "
-                  "mpi | mpi-mismatch | shm-faults | gloo-faults\n");
+  fprintf(
+      stderr,
+      "usage: mprt-cts [--quick] [--cuda [--nccl]] shm RANKS… | gloo RANKS… "
+      "| gloo-rank | "
+      "mpi | mpi-mismatch | shm-faults | gloo-faults\n");
   return 2;
 }

@@ -1,0 +1,195 @@
+# RUN: env MPRT_CUDA_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcuda.so.1 \
+# RUN:   MPRT_NCCL_LIBRARY=%mpcomm_obj_root/test/lib/FakeNccl/FakeNccl/libnccl.so.2 \
+# RUN:   MPFAKE_OLD_NCCL=%mpcomm_obj_root/test/lib/FakeNccl/FakeNcclOld/libnccl.so.2 \
+# RUN:   %python %s %mpcomm-run %cc %mprt_include %t.dir
+#
+# --comm nccl on the fake CUDA driver and the fake NCCL: ranks with a device each
+# train as the twin does, also with steps as graphs; what is missing, fails, hangs
+# or dies ends all ranks with a message that says so.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import collections
+import os
+import sys
+from unittest import mock
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+from toy import *
+
+# As in train.py.
+TOLERANCE = 6e-4
+os.environ["MPFAKE_MEMORY"] = "64M"
+os.environ["MPFAKE_DEVICES"] = "4"
+
+
+def environment(**variables):
+    """With these variables for a while."""
+    return mock.patch.dict(os.environ, {name: str(value) for name, value in variables.items()})
+
+
+class Nccl(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.samples = Samples(103)
+        cls.weights = write_tensors("w.safetensors", weights())
+        cls.common = ["--weights", cls.weights, "--data", cls.samples.write("d.safetensors")]
+        for ranks in 1, 2, 4:
+            build_cuda("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        build("host.so", BATCH=16)
+
+    def train(self, program, *options, **settings):
+        outcome = self.succeeds(path(program), *self.common, "--log", path("log"), "--comm", "nccl",
+                                *options, **settings)  # fmt: skip
+        return log_of("log"), outcome
+
+    def compare(self, log, losses):
+        self.assertEqual([entry["step"] for entry in log], list(range(1, len(losses) + 1)))
+        for entry, loss in zip(log, losses):
+            self.assertAlmostEqual(entry["loss"], loss, delta=TOLERANCE)
+
+    def calls(self, *arguments, **settings):
+        """What each rank called of NCCL: (rank, name) -> times."""
+        with environment(MPFAKE_NCCL_LOG=path("calls")):
+            run(*arguments, **settings)
+        with open(path("calls")) as file:
+            counts = collections.Counter(tuple(line.split()) for line in file)
+        os.remove(path("calls"))
+        return counts
+
+    def test_ranks_agree_with_the_twin(self):
+        losses, w, b = twin(self.samples, 16, 30, seed=5)
+        for ranks in 1, 2, 4:
+            for seed in 1, 2, 3:
+                for graph in 0, 1:
+                    with self.subTest(ranks=ranks, seed=seed, graph=graph):
+                        with environment(MPFAKE_SEED=seed, MPRT_GRAPH=graph):
+                            log, outcome = self.train("toy%d.so" % ranks, "--steps", 30, "--seed", 5,
+                                                      "--save-weights", path("out"))  # fmt: skip
+                        self.compare(log, losses)
+                        saved, _ = read_tensors("out")
+                        for got, expected in zip(saved["w"] + saved["b"], w + [b]):
+                            self.assertAlmostEqual(got, expected, delta=TOLERANCE)
+                        self.assertNotIn("through the host", outcome.out)
+                        check = self.assertIn if graph else self.assertNotIn
+                        check("1 graph of", outcome.out)
+
+    def test_other_ways_to_meet(self):
+        losses, _, _ = twin(self.samples, 16, 10)
+        for version in 22809, 22005:
+            port = free_port()
+            ranks = []
+            for rank in 0, 1:
+                torchrun = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
+                            "MASTER_PORT": port}  # fmt: skip
+                if rank == 1:
+                    torchrun["MPFAKE_NCCL_VERSION"] = version
+                with environment(**torchrun):
+                    ranks.append(subprocess.Popen(
+                        [RUN, path("toy2.so"), *self.common, "--comm", "nccl", "--steps", "10", "--log", path("log")],
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
+            for process in ranks:
+                out, err = process.communicate(timeout=60)
+                if version == 22809:
+                    self.assertEqual((process.returncode, err), (0, ""), out)
+                else:
+                    self.assertEqual(process.returncode, 1)
+                    self.assertIn("rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.20.5, expected the same", err)
+            if version == 22809:
+                self.compare(log_of("log"), losses)
+
+    def test_calls(self):
+        """One communicator for a group of all ranks; memory of NCCL's, known to it; once
+        the step is a graph NCCL is no longer called."""
+        run_it = [path("toy2.so"), *self.common, "--comm", "nccl", "--steps", 10]
+        calls = self.calls(*run_it)
+        for rank in "0", "1":
+            self.assertEqual(calls[rank, "ncclCommInitRankConfig"], 1)
+            self.assertEqual(calls[rank, "ncclCommSplit"], 0)
+            self.assertEqual(calls[rank, "ncclCommRegister"], 1)
+            self.assertEqual(calls[rank, "ncclCommDeregister"], 1)
+            # Two steps call by call, and one that is captured.
+            self.assertEqual(calls[rank, "ncclAllReduce"], 3)
+            self.assertEqual(calls[rank, "ncclCommFinalize"], 1)
+            self.assertEqual(calls[rank, "ncclCommDestroy"], 1)
+            self.assertEqual(calls[rank, "ncclCommAbort"], 0)
+        self.assertEqual(calls["-1", "ncclMemAlloc"], 2)
+        self.assertEqual(calls["-1", "ncclMemFree"], 2)
+        with environment(MPRT_NCCL_REGISTER=0):
+            calls = self.calls(*run_it)
+        self.assertEqual(calls["0", "ncclCommRegister"] + calls["-1", "ncclMemAlloc"], 0)
+        self.assertEqual(calls["0", "ncclAllReduce"], 3)
+
+    def test_older_nccl(self):
+        losses, _, _ = twin(self.samples, 16, 10)
+        with environment(MPRT_NCCL_LIBRARY=os.environ["MPFAKE_OLD_NCCL"]):
+            for ranks in 1, 4:
+                log, _ = self.train("toy%d.so" % ranks, "--steps", 10)
+                self.compare(log, losses)
+        with environment(MPFAKE_NCCL_VERSION=21705):
+            self.fails("--comm nccl: NCCL 2.17.5 is too old", path("toy1.so"), *self.common, "--comm", "nccl")
+            self.fails("expected 2.18 or newer", path("toy1.so"), *self.common, "--comm", "nccl")
+
+    def test_no_nccl(self):
+        with environment(MPRT_NCCL_LIBRARY="/nowhere/libnccl.so.2"):
+            for ranks in 1, 4:
+                outcome = self.fails("--comm nccl: no NCCL (/nowhere/libnccl.so.2: cannot open",
+                                     path("toy%d.so" % ranks), *self.common, "--comm", "nccl", lines=0)  # fmt: skip
+                self.assertEqual(outcome.err.count("\n"), ranks)
+
+    def test_needs_a_device(self):
+        self.fails("host.so: compiled for device 'host', and --comm nccl moves memory of GPUs", path("host.so"),
+                   *self.common, "--comm", "nccl")  # fmt: skip
+        self.fails("--calibrate measures the host only, found --comm nccl", "--calibrate", path("c.json"), "--np",
+                   2, "--comm", "nccl", code=2)  # fmt: skip
+        with environment(MPFAKE_DEVICES=1):
+            outcome = self.fails("cannot connect rank", path("toy2.so"), *self.common, "--comm", "nccl", lines=0)
+            self.assertIn("Duplicate GPU detected", outcome.err)
+
+    def test_a_call_fails(self):
+        for call, message in [
+            ("ncclGetUniqueId:1:3", "--comm nccl: ncclGetUniqueId: NCCL says: internal error"),
+            ("ncclCommInitRankConfig:1:2", "NCCL says: unhandled system error; ncclCommInitRankConfig was told"),
+            ("ncclAllReduce:1:5", 'all_reduce "gradients" at toy.mlir:7:3 on rank 1: NCCL says: invalid usage'),
+            ("ncclAllReduce:2:5", 'all_reduce "gradients" at toy.mlir:7:3 on rank 1: NCCL says: invalid usage'),
+        ]:
+            # It is not yet known which rank this is when the id is made.
+            rank = -1 if call.startswith("ncclGetUniqueId") else 1
+            with self.subTest(call=call), environment(MPFAKE_NCCL_FAIL=call, MPFAKE_NCCL_RANK=rank):
+                run_it = [path("toy2.so"), *self.common, "--comm", "nccl", "--steps", 10, "--timeout", 20]
+                with environment(MPRT_GRAPH=0):
+                    outcome = self.fails(message, *run_it, lines=0)
+                self.assertLess(outcome.seconds, 20)
+
+    def test_a_collective_ends_in_an_error(self):
+        for graph in 0, 1:
+            with self.subTest(graph=graph):
+                with environment(MPFAKE_NCCL_ASYNC="5:6", MPFAKE_NCCL_RANK=1, MPRT_GRAPH=graph):
+                    outcome = self.fails("NCCL says: remote process exited or there was a network error", path("toy2.so"),
+                                         *self.common, "--comm", "nccl", "--steps", 10, "--timeout", 20, lines=0)  # fmt: skip
+                self.assertIn('all_reduce "gradients" at toy.mlir:7:3 on rank 1', outcome.err)
+                self.assertLess(outcome.seconds, 20)
+
+    def test_a_collective_hangs(self):
+        for graph in 0, 1:
+            with self.subTest(graph=graph), environment(MPFAKE_NCCL_HANG=5, MPFAKE_NCCL_RANK=1, MPRT_GRAPH=graph):
+                run_it = [path("toy4.so"), *self.common, "--comm", "nccl", "--steps", 10, "--timeout", 3]
+                outcome = self.fails("timed out: ", *run_it, lines=0)
+                self.assertIn('all_reduce "gradients" at toy.mlir:7:3 on rank ', outcome.err)
+                self.assertRegex(outcome.err, "waits for some of ranks .*, NCCL does not tell for which")
+                self.assertLess(outcome.seconds, 3 + SLACK)
+                calls = self.calls(*run_it)
+                # Whoever noticed first has aborted, and told the others.
+                self.assertGreater(sum(n for (_, name), n in calls.items() if name == "ncclCommAbort"), 0)
+
+    def test_a_rank_dies(self):
+        for fault in "kill:rank=1,step=3", "kill:rank=2,step=1":
+            with self.subTest(fault=fault):
+                outcome = self.fails("rank " + fault.split("rank=")[1][0], path("toy4.so"), *self.common, "--comm", "nccl",
+                                     "--steps", 50, "--timeout", 20, fault=fault, lines=0)  # fmt: skip
+                self.assertLess(outcome.seconds, 20)
+
+
+if __name__ == "__main__":
+    main()

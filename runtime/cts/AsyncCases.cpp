@@ -90,6 +90,7 @@ static void runChain(Rank &rank) {
   unsigned size = rank.size(0), self = rank.rank(0);
   auto *all = reinterpret_cast<float *>(rank.arenaBuffer());
   float *own = all + count * size, *gathered = own + count;
+  rank.map(all, count * (2 * size + 1) * sizeof(float));
   mprt_collective scatter = sumOf(600, 0, count), gather = sumOf(601, 0, count);
   mprt_collective reduce = sumOf(602, 0, count * size);
   scatter.kind = MPRT_REDUCE_SCATTER;
@@ -97,11 +98,14 @@ static void runChain(Rank &rank) {
   for (unsigned round = 0; round < 5; ++round) {
     for (uint64_t i = 0; i < count * size; ++i)
       all[i] = float(i / count + self + round);
-    mprt_collective_run(context, 1, &scatter, all, own);
-    mprt_collective_run(context, 1, &gather, own, gathered);
-    mprt_collective_run(context, 1, &reduce, gathered, gathered);
+    rank.toDevice();
+    mprt_collective_run(context, 1, &scatter, rank.at(all), rank.at(own));
+    mprt_collective_run(context, 1, &gather, rank.at(own), rank.at(gathered));
+    mprt_collective_run(context, 1, &reduce, rank.at(gathered),
+                        rank.at(gathered));
     mprt_event_record(context, 1, 0);
     mprt_stream_wait(context, MPRT_COMPUTE_STREAM, 0);
+    rank.fromDevice();
     if (!rank.healthy())
       return;
     for (unsigned r = 0; r < size; ++r) {

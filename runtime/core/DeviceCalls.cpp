@@ -201,6 +201,26 @@ mprt_status on_device::move(State &state, const char *name, uint32_t stream,
 // Collectives
 //===----------------------------------------------------------------------===//
 
+const void *on_device::constant(State &state, const void *host,
+                                uint64_t bytes) {
+  void *&copy = state.onDevice->constants[host];
+  if (copy)
+    return copy;
+  auto refuse = [&](const Error &error) {
+    auto guard = state.lock();
+    state.fail(makeError(error.status(), "a constant of ", bytes,
+                         " bytes of the program on rank ", rankOf(state), ": ",
+                         error.message()));
+    return nullptr;
+  };
+  Expected<void *> memory = state.device->allocate(bytes);
+  if (!memory)
+    return refuse(memory.error());
+  if (Error error = state.device->upload(*memory, host, bytes))
+    return refuse(error);
+  return copy = *memory;
+}
+
 mprt_status on_device::collective(State &state, uint32_t stream,
                                   const mprt_collective &collective,
                                   const void *send, void *recv) {

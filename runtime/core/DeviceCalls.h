@@ -43,6 +43,8 @@ struct OnDevice {
     const char *call = nullptr, *name = nullptr, *location = nullptr;
   };
   std::vector<Last> last;
+  /// Copies of a program's constants, by where they are on the host.
+  std::map<const void *, void *> constants;
   /// Calls that have put something on a stream.
   uint64_t calls = 0;
   /// MPRT_CUDA_SYNC=1: wait after each call, so that errors name it.
@@ -93,6 +95,8 @@ mprt_status window(Context::State &state, uint32_t stream,
 /// Copies, or fills with zero where `source` is null.
 mprt_status move(Context::State &state, const char *call, uint32_t stream,
                  void *target, const void *source, uint64_t bytes);
+/// Null after an error.
+const void *constant(Context::State &state, const void *host, uint64_t bytes);
 mprt_status collective(Context::State &state, uint32_t stream,
                        const mprt_collective &collective, const void *send,
                        void *recv);

@@ -223,6 +223,13 @@ mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
   return move(state, "mprt_zero", stream, dst, nullptr, bytes);
 }
 
+const void *mprt_constant(mprt_context *ctx, const void *host, uint64_t bytes) {
+  State &state = stateOf(ctx);
+  if (state.failed())
+    return nullptr;
+  return state.device ? on_device::constant(state, host, bytes) : host;
+}
+
 mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
                                 const mprt_collective *collective,
                                 const void *send, void *recv) {

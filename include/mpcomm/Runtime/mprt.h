@@ -230,6 +230,11 @@ mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
 mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
                       uint64_t bytes);
 
+/* Where the device has the `bytes` of a program's constant at `host`: there, or
+ * on a GPU in a copy that the first call of a context makes. Null after an
+ * error. */
+const void *mprt_constant(mprt_context *ctx, const void *host, uint64_t bytes);
+
 /* Enqueues a collective on `stream` and returns; the buffers belong to it, and
  * to what comes after it on that stream, until an event recorded after it there
  * has been waited for. Every rank of a communicator enqueues the same

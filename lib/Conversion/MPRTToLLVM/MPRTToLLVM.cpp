@@ -41,9 +41,10 @@ namespace {
 class EntryPoint {
 public:
   EntryPoint(func::FuncOp function, ModuleOp module, SymbolTable &symbols,
-             Descriptors &descriptors)
+             Descriptors &descriptors, StringRef device)
       : function(function), module(module), symbols(symbols),
-        descriptors(descriptors), builder(function.getContext()),
+        descriptors(descriptors), device(device),
+        builder(function.getContext()),
         pointer(LLVM::LLVMPointerType::get(function.getContext())),
         i32(builder.getI32Type()), i64(builder.getI64Type()) {}
 
@@ -61,13 +62,16 @@ private:
   Value constant(Type type, int64_t value);
   Value addressOf(LLVM::GlobalOp global);
   void call(StringRef callee, ValueRange operands);
-  LLVM::LLVMFuncOp declare(StringRef callee, ArrayRef<Type> types);
+  /// A function of the runtime, which gives a status if nothing is said.
+  LLVM::LLVMFuncOp declare(StringRef callee, ArrayRef<Type> types,
+                           Type result = {});
   FailureOr<Value> globalBase(memref::GetGlobalOp op);
 
   func::FuncOp function;
   ModuleOp module;
   SymbolTable &symbols;
   Descriptors &descriptors;
+  StringRef device;
   OpBuilder builder;
   Type pointer, i32, i64;
   Value context, slots;
@@ -136,8 +140,19 @@ static ElementsAttr flatten(ElementsAttr value) {
 /// The data of a memref.global as an LLVM global.
 FailureOr<Value> EntryPoint::globalBase(memref::GetGlobalOp op) {
   std::string name = ("mpcomm.data." + op.getName()).str();
+  auto onDevice = [&](LLVM::GlobalOp global) -> Value {
+    Value host = addressOf(global);
+    if (device == "host")
+      return host;
+    int64_t bytes = mpcomm::detail::countBytes(op.getType());
+    LLVM::LLVMFuncOp callee =
+        declare("mprt_constant", {pointer, pointer, i64}, pointer);
+    return LLVM::CallOp::create(builder, op.getLoc(), callee,
+                                ValueRange{context, host, constant(i64, bytes)})
+        .getResult();
+  };
   if (auto known = symbols.lookup<LLVM::GlobalOp>(name))
-    return addressOf(known);
+    return onDevice(known);
   auto source = symbols.lookup<memref::GlobalOp>(op.getName());
   auto value = source ? dyn_cast_or_null<ElementsAttr>(
                             source.getInitialValue().value_or(Attribute()))
@@ -154,7 +169,7 @@ FailureOr<Value> EntryPoint::globalBase(memref::GetGlobalOp op) {
       /*isConstant=*/true, LLVM::Linkage::Internal, name, flat,
       /*alignment=*/64);
   symbols.insert(global);
-  return addressOf(global);
+  return onDevice(global);
 }
 
 //===----------------------------------------------------------------------===//
@@ -185,14 +200,15 @@ void EntryPoint::call(StringRef callee, ValueRange operands) {
   LLVM::CallOp::create(builder, function.getLoc(), declared, all);
 }
 
-LLVM::LLVMFuncOp EntryPoint::declare(StringRef callee, ArrayRef<Type> types) {
+LLVM::LLVMFuncOp EntryPoint::declare(StringRef callee, ArrayRef<Type> types,
+                                     Type result) {
   if (auto known = symbols.lookup<LLVM::LLVMFuncOp>(callee))
     return known;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(module.getBody());
-  auto declared =
-      LLVM::LLVMFuncOp::create(builder, module.getLoc(), callee,
-                               LLVM::LLVMFunctionType::get(i32, types));
+  auto declared = LLVM::LLVMFuncOp::create(
+      builder, module.getLoc(), callee,
+      LLVM::LLVMFunctionType::get(result ? result : i32, types));
   symbols.insert(declared);
   return declared;
 }
@@ -543,8 +559,8 @@ struct ConvertMPRTToLLVM
     for (func::FuncOp function : functions) {
       descriptors.setRuns(
           std::max<int64_t>(runs.lookup(function.getName()), 1));
-      if (failed(
-              EntryPoint(function, module, symbols, descriptors).run(manifest)))
+      if (failed(EntryPoint(function, module, symbols, descriptors, device)
+                     .run(manifest)))
         return signalPassFailure();
     }
     // The manifest has it, and the mesh.
@@ -553,7 +569,8 @@ struct ConvertMPRTToLLVM
     for (func::FuncOp function : functions)
       symbols.erase(function);
     // The descriptors have them.
-    for (auto kernel : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    for (auto kernel :
+         llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (kernel->hasAttr(mprt::kGridAttr))
         symbols.erase(kernel);
     for (auto global :

@@ -244,6 +244,8 @@ void GenerateGPUKernelsPass::runOnOperation() {
     if (failed(
             specialise(cast<func::FuncOp>(kernel), calls, alignments, symbols)))
       return signalPassFailure();
+  if (failed(generatePools(pools, symbols)))
+    return signalPassFailure();
 }
 
 } // namespace mpcomm

@@ -56,7 +56,7 @@ func.func @f(%x: memref<1024x768xf32>, %b: memref<768xf32>, %y: memref<1024x768x
 
 // CHECK: gpu.module @mpcomm_kernels
 // CHECK-LABEL: gpu.func @narrow(
-// CHECK-SAME: kernel attributes {known_block_size = array<i32: 256, 1, 1>}
+// CHECK-SAME: kernel attributes {known_block_size = array<i32: 256, 1, 1>
 // CHECK: scf.for %{{.*}} = %block_id_x to %{{.*}} step %grid_dim_x
 // All chunks exist: nothing is asked.
 // CHECK-NOT: scf.if

@@ -89,6 +89,9 @@ bool Context::State::progressLocked() {
 }
 
 void Context::State::pollStreams() {
+  // What is captured does not run, and asking for it would end the capture.
+  if (device && device->isCapturing())
+    return;
   uint64_t begin = nowNanoseconds();
   if (progressLocked())
     stats.progressNanoseconds += nowNanoseconds() - begin;

@@ -47,6 +47,11 @@ struct OnDevice {
   std::map<const void *, void *> constants;
   /// Calls that have put something on a stream.
   uint64_t calls = 0;
+  /// What of them, and whether a graph, may still run. Communicators' streams
+  /// and the graphs' nodes know nothing of each other: before one follows the
+  /// other all is waited for.
+  uint64_t callsFinished = 0;
+  bool graphMayRun = false;
   /// MPRT_CUDA_SYNC=1: wait after each call, so that errors name it.
   bool waitsForEach = false;
 

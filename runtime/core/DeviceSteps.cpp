@@ -43,6 +43,8 @@ static uint64_t threadNanoseconds() {
 static mprt_status runEagerly(State &state, mprt_entry entry,
                               void *const *buffers, void *arena) {
   OnDevice &on = *state.onDevice;
+  if (on.graphMayRun)
+    on_device::synchronize(state);
   uint64_t calls = on.calls, begin = threadNanoseconds();
   uint64_t waited = state.stats.waitedNanoseconds;
   auto status = mprt_status(
@@ -62,7 +64,12 @@ static mprt_status runEagerly(State &state, mprt_entry entry,
 
 static mprt_status runGraph(State &state, OnDevice::Step &step) {
   OnDevice &on = *state.onDevice;
+  if (on.calls != on.callsFinished)
+    on_device::synchronize(state);
+  if (state.failed())
+    return state.status;
   uint64_t begin = threadNanoseconds();
+  on.graphMayRun = true;
   for (const mprt_collective *collective : step.collectives) {
     uint64_t number = state.flight->enqueue(*collective, 0);
     state.flight->start(number);
@@ -88,6 +95,7 @@ static bool capture(State &state, mprt_entry entry, void *const *buffers,
                     void *arena, OnDevice::Step &step) {
   OnDevice &on = *state.onDevice;
   Stats before = state.stats;
+  uint64_t calls = on.calls;
   on.captured.clear();
   if (Error error = on.device.beginCapture()) {
     on.note = error.message();
@@ -97,6 +105,7 @@ static bool capture(State &state, mprt_entry entry, void *const *buffers,
   Expected<std::unique_ptr<DeviceGraph>> graph = on.device.endCapture();
   step.stats = state.stats - before;
   state.stats = before;
+  on.calls = calls;
   if (state.failed()) {
     on.note = state.message;
     state.message.clear();
@@ -298,6 +307,8 @@ void on_device::synchronize(State &state) {
   waitForQueues(true);
   if (state.failed())
     return;
+  on.callsFinished = on.calls;
+  on.graphMayRun = false;
   for (uint64_t number : on.flights)
     state.flight->finish(number);
   on.flights.clear();

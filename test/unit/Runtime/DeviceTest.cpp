@@ -27,6 +27,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <random>
 #include <thread>
@@ -160,6 +161,13 @@ std::vector<Op> makeProgram(std::mt19937 &random, unsigned length,
   uint64_t touched[numBuffers][numStreams] = {}, now[numStreams] = {},
            seen[numStreams][numStreams] = {};
   uint32_t nextEvent = 0;
+  // Whether it begins after all that the compute stream has.
+  if (joins) {
+    ops.push_back({Op::Record, 0, nextEvent});
+    for (uint32_t other = 1; other < numStreams; ++other)
+      ops.push_back({Op::Wait, other, nextEvent});
+    ++nextEvent;
+  }
   for (unsigned i = 0; i < length; ++i) {
     Op op;
     op.stream = pick(numStreams);
@@ -433,6 +441,51 @@ TEST(DeviceTest, AWaitForAStagedCollectiveBlocks) {
   ended = 1;
   releases.join();
   EXPECT_GE(context->stats().waitedNanoseconds, 20'000'000u);
+}
+
+/// What `shift` does in its middle.
+std::function<void()> amidst;
+
+/// Moves buffers 0 to 1 to 2 on a communicator's stream, which nothing joins.
+int32_t shift(mprt_context *context, void *const *buffers, void *) {
+  mprt_copy(context, 1, buffers[2], buffers[1], elements * 4);
+  if (amidst)
+    amidst();
+  mprt_copy(context, 1, buffers[1], buffers[0], elements * 4);
+  return mprt_status_of(context);
+}
+
+// The first graph may follow a step that still runs, call by call, on streams
+// that nothing joins.
+TEST(DeviceTest, GraphsFollowCalls) {
+  OneRank setup(0);
+  setup.store({1, 2, 3, 4, 5, 6});
+  auto *gate = static_cast<std::atomic<uint32_t> *>(
+      setup.device->allocatePinned(sizeof(std::atomic<uint32_t>)).take());
+  auto stream = static_cast<CUstream>(setup.device->handleOf(1));
+  auto step = [&] {
+    EXPECT_EQ(setup.context->call(shift, setup.buffers.data(),
+                                  setup.buffers.size(), nullptr),
+              MPRT_OK);
+  };
+  step();
+  EXPECT_FALSE(setup.context->synchronize());
+  setup.store({1, 2, 3, 4, 5, 6});
+  amidst = [&] {
+    cuStreamWaitValue32_v2(stream, CUdeviceptr(gate), 1,
+                           CU_STREAM_WAIT_VALUE_GEQ);
+  };
+  step();
+  amidst = nullptr;
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    *gate = 1;
+  });
+  step();
+  EXPECT_EQ(setup.context->stats().graphSteps, 1u);
+  opens.join();
+  EXPECT_FALSE(setup.context->synchronize());
+  EXPECT_EQ(setup.load(), Values({1, 1, 1, 4, 5, 6}));
 }
 
 //===----------------------------------------------------------------------===//

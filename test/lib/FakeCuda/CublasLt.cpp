@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 using namespace fake;
@@ -326,7 +325,7 @@ int Product::run() const {
     std::memset(mpfake_device(workspace), 0x5a, workspaceBytes);
   }
   if (algorithm == slowAlgorithm)
-    usleep(2000);
+    mpfake_elapse(50000);
   if (d.type == CUDA_R_64F)
     multiply<double>();
   else

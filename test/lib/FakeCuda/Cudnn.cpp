@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 using namespace fake;
@@ -305,7 +304,7 @@ int Convolution::run() const {
     std::memset(mpfake_device(workspace), 0x5a, bytes);
   }
   if (kind == Forward && algorithm == 0)
-    usleep(2000);
+    mpfake_elapse(50000);
   if (x.type == CUDNN_DATA_DOUBLE)
     convolve<double>();
   else

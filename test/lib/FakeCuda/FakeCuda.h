@@ -52,6 +52,9 @@ int mpfake_enqueue(void *stream, const char *name, int (*run)(void *),
 /// Where enqueued code finds what a device pointer points to. Pointers that
 /// are not into device memory stay as they are.
 void *mpfake_device(const void *pointer);
+/// For enqueued code: the device's clock, which events tell, goes on by so
+/// much.
+void mpfake_elapse(uint64_t microseconds);
 /// 1 if all bytes belong to one live allocation of a device, or to pinned host
 /// memory.
 int mpfake_covers(const void *pointer, size_t bytes);

@@ -168,7 +168,7 @@ void Scheduler::execute(std::unique_lock<std::mutex> &lock, Node &node) {
 
 void Scheduler::finish(Node &node) {
   node.done = true;
-  node.doneAt = Clock::now();
+  node.doneAt = Clock::now() + ahead;
   for (const std::shared_ptr<Node> &after : node.after)
     if (--after->pending == 0)
       ready.push_back(after);

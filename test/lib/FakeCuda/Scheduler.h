@@ -75,6 +75,8 @@ public:
   void waitForAll(std::unique_lock<std::mutex> &lock, const Context &context);
   /// Lets the device do a little: called where a program asks whether it has.
   void nudge();
+  /// Puts the device's clock forward.
+  void elapse(std::chrono::microseconds time) { ahead += time; }
 
 private:
   void start();
@@ -90,6 +92,7 @@ private:
   std::shared_ptr<Node> atHost;                  // for or on the host's thread
   unsigned credits = 0, lastGroup = ~0u;
   std::chrono::steady_clock::time_point lastAsked;
+  std::chrono::microseconds ahead{0}; // of the host's clock
   std::condition_variable wake, progress, wakeHost;
 };
 

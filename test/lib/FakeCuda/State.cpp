@@ -95,6 +95,11 @@ void *mpfake_device(const void *pointer) {
   return state().memory.translate(reinterpret_cast<uint64_t>(pointer));
 }
 
+void mpfake_elapse(uint64_t microseconds) {
+  Lock lock(state().mutex);
+  state().scheduler.elapse(std::chrono::microseconds(microseconds));
+}
+
 int mpfake_covers(const void *pointer, size_t bytes) {
   Lock lock(state().mutex);
   return state().memory.covers(reinterpret_cast<uint64_t>(pointer), bytes,

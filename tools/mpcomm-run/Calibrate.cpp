@@ -60,9 +60,13 @@ Status Bench::prepare(const Options &options) {
   }
   if (options.device == "cuda") {
     manifest.device = options.device;
-    if (Status status = rank.openDevice(manifest, calibrationImages);
+    if (Status status =
+            rank.agree(rank.openDevice(manifest, calibrationImages));
         status.failed())
       return status;
+    if (options.comm == CommKind::Nccl)
+      if (Status status = rank.openNccl(); status.failed())
+        return status;
     mostBytes = std::clamp(std::bit_floor(rank.device()->memoryBytes() / 16),
                            uint64_t(1) << 20, mostDeviceBytes);
   }

@@ -308,6 +308,9 @@ Status checkTogether(const Options &options) {
     if (!options.program.empty())
       return fail("--calibrate runs no program, found '",
                   printable(options.program), "'");
+    if (options.comm == CommKind::Nccl && options.device != "cuda")
+      return fail("--comm nccl moves memory of GPUs: --calibrate needs "
+                  "--device cuda for it");
     return {};
   }
   if (options.calibrateBlock)

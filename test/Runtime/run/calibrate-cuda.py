@@ -1,5 +1,6 @@
 # RUN: env MPRT_CUDA_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcuda.so.1 \
 # RUN:   MPRT_CUBLASLT_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcublasLt.so.13 \
+# RUN:   MPRT_NCCL_LIBRARY=%mpcomm_obj_root/test/lib/FakeNccl/FakeNccl/libnccl.so.2 \
 # RUN:   %python %s %mpcomm-run %cc %mprt_include %t.dir
 #
 # `--calibrate --device cuda` on the fake CUDA driver: the file is whole, and what
@@ -34,9 +35,9 @@ class CalibrateCuda(CalibrateTest):
         os.remove(path("counts"))
         return counts
 
-    def calibrate(self, ranks, *options):
+    def calibrate(self, ranks, *options, **settings):
         os.environ["MPFAKE_LOG"] = path("counts")
-        found = super().calibrate(ranks, "--device", "cuda", *options)
+        found = super().calibrate(ranks, "--device", "cuda", *options, **settings)
         with open(path("c.json")) as file:
             device = json.load(file)["device"]
         self.assertRegex(device["name"], r"Fake.*sm_90")
@@ -60,6 +61,17 @@ class CalibrateCuda(CalibrateTest):
         counts = self.counts()
         self.assertNotIn("cuGraphLaunch", counts)
         self.assertEqual(counts["cuDevicePrimaryCtxRetain"], 2)
+
+    def test_nccl(self):
+        os.environ["MPFAKE_DEVICES"] = "2"
+        try:
+            found, outcome = self.calibrate(2, "--comm", "nccl", backend="nccl")
+        finally:
+            del os.environ["MPFAKE_DEVICES"]
+        self.assertEqual(found, {(kind, 2) for kind in KINDS})
+        self.assertIn("rate of compute under communication", outcome.out)
+        self.assertGreater(self.counts()["cuGraphLaunch"], 5)
+        self.fails("--calibrate needs --device cuda", "--calibrate", path("c.json"), "--np", 2, "--comm", "nccl", code=2)
 
     def fails_with(self, text, lines=1, **variables):
         before = {name: os.environ.get(name) for name in variables}

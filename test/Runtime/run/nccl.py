@@ -141,7 +141,7 @@ class Nccl(ToyTest):
     def test_needs_a_device(self):
         self.fails("host.so: compiled for device 'host', and --comm nccl moves memory of GPUs", path("host.so"),
                    *self.common, "--comm", "nccl")  # fmt: skip
-        self.fails("--calibrate measures the host only, found --comm nccl", "--calibrate", path("c.json"), "--np",
+        self.fails("--comm nccl moves memory of GPUs: --calibrate needs --device cuda for it", "--calibrate", path("c.json"), "--np",
                    2, "--comm", "nccl", code=2)  # fmt: skip
         with environment(MPFAKE_DEVICES=1):
             outcome = self.fails("cannot connect rank", path("toy2.so"), *self.common, "--comm", "nccl", lines=0)

@@ -56,7 +56,7 @@ TEST(Options, Mistakes) {
   EXPECT_EQ(errorOf({"a.so", "--timeout", "0"}),
             "--timeout: '0' is not a positive number");
   EXPECT_EQ(errorOf({"a.so", "--comm", "tcp"}),
-            "--comm: 'tcp' is not one of auto, shm, mpi, gloo");
+            "--comm: 'tcp' is not one of auto, shm, mpi, gloo, nccl");
   EXPECT_EQ(errorOf({"a.so", "--set", "x"}), "--set: 'x' is not NAME=VALUE");
   EXPECT_EQ(errorOf({"a.so", "--quiet=1"}), "--quiet takes no value");
   EXPECT_EQ(errorOf({"a.so", "--weights", ""}),

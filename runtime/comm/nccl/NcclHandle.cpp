@@ -102,6 +102,7 @@ void Handle::abortLocked() {
 }
 
 void Handle::abort() {
+  world.isLost.store(true, std::memory_order_relaxed);
   if (aborting.exchange(true, std::memory_order_acq_rel))
     return;
   std::lock_guard<std::mutex> guard(mutex);
@@ -112,6 +113,10 @@ Handle::~Handle() {
   std::lock_guard<std::mutex> guard(mutex);
   if (!comm)
     return;
+  if (world.isLost.load(std::memory_order_relaxed)) {
+    abortLocked();
+    return;
+  }
   (void)world.device->enter();
   const Api &api = *world.api;
   for (void *registration : registrations)

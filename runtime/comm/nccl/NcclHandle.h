@@ -36,6 +36,8 @@ struct World {
   double timeoutSeconds = 60;
   /// MPRT_NCCL_NUMERICS=nccl.
   bool takesNcclNumerics = false;
+  /// One of them was aborted: none is finished in peace any more.
+  mutable std::atomic<bool> isLost{false};
 };
 
 class Handle {

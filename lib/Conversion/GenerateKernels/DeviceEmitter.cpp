@@ -215,6 +215,8 @@ SmallVector<Value> DeviceEmitter::loop(
       eval.entry.getInsertionPoint() == after.getInsertionPoint();
   if (isOutermost)
     eval.entry = before;
+  // What is of the row and first asked for in a loop over columns.
+  eval.row = before;
   if (carried.empty())
     eval.code.setInsertionPoint(op.getBody()->getTerminator());
   else

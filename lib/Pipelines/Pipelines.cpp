@@ -138,12 +138,11 @@ static int64_t countChunks(const CompileOptions &options) {
 
 FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (target != "cpu" && target != "cuda") {
-    reason =
-        "cannot compile for target '" + target + "': expected cpu or cuda";
+    reason = "cannot compile for target '" + target + "': expected cpu or cuda";
     return failure();
   }
   if (target == "cpu" && !chips.empty()) {
-    reason = "chip: expected only with target=cuda";
+    reason = "cannot compile for a chip, expected target=cuda with chip";
     return failure();
   }
   std::optional<MeshSizes> sizes = parseMesh(mesh);
@@ -364,21 +363,24 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
   addProved(passes, createConvertLinalgToMPRTPass());
 }
 
+void mpcomm::buildCUDAPipeline(OpPassManager &passes,
+                               const CompileOptions &options) {
+  passes.addPass(createGenerateGPUKernelsPass());
+  ConvertMPRTToLLVMPassOptions llvmOptions;
+  llvmOptions.device = "cuda";
+  llvmOptions.cpu = options.cpu;
+  llvmOptions.features = options.features;
+  passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
+  addGPULoweringPipeline(passes);
+  AssembleKernelsPassOptions assemble;
+  llvm::append_range(assemble.chips, options.chips);
+  passes.addPass(createAssembleKernelsPass(assemble));
+}
+
 void mpcomm::buildProgramPipeline(OpPassManager &passes,
                                   const CompileOptions &options) {
-  if (options.target == "cuda") {
-    passes.addPass(createGenerateGPUKernelsPass());
-    ConvertMPRTToLLVMPassOptions llvmOptions;
-    llvmOptions.device = "cuda";
-    llvmOptions.cpu = options.cpu;
-    llvmOptions.features = options.features;
-    passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
-    addGPULoweringPipeline(passes);
-    AssembleKernelsPassOptions assemble;
-    llvm::append_range(assemble.chips, options.chips);
-    passes.addPass(createAssembleKernelsPass(assemble));
-    return;
-  }
+  if (options.target == "cuda")
+    return buildCUDAPipeline(passes, options);
   passes.addPass(createGenerateKernelsPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;
   llvmOptions.cpu = options.cpu;
@@ -401,18 +403,21 @@ LogicalResult mpcomm::buildCompilePipeline(OpPassManager &passes,
 }
 
 /// Registers a pipeline whose options are checked when it is built, so that a
-/// bad value is an error of the command line.
+/// bad value is an error of the command line. `target` stands for one that is
+/// not given.
 template <typename Build>
-static void registerPipeline(StringRef name, StringRef description,
-                             Build build) {
+static void registerPipeline(StringRef name, StringRef description, Build build,
+                             StringRef target = "cpu") {
   registerPassPipeline(
       name, description,
-      [build](
+      [build, target](
           OpPassManager &passes, StringRef text,
           function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
         CompileOptions options;
         if (failed(options.parseFromString(text)))
           return failure();
+        if (!options.target.hasValue())
+          options.target = target.str();
         std::string reason;
         FailureOr<int64_t> ranks = options.check(reason);
         if (failed(ranks))
@@ -443,6 +448,14 @@ void mpcomm::registerPipelines() {
                    "Scheduled rank programs to runtime programs (Form 4 to 5)",
                    [](OpPassManager &passes, const CompileOptions &options,
                       int64_t) { buildLowerPipeline(passes, options); });
+  registerPipeline(
+      "mpcomm-to-cuda",
+      "Runtime programs to the LLVM dialect, with their kernels "
+      "for GPUs (Form 5 to 6)",
+      [](OpPassManager &passes, const CompileOptions &options, int64_t) {
+        buildCUDAPipeline(passes, options);
+      },
+      "cuda");
   registerPipeline("mpcomm-program",
                    "Runtime programs to the LLVM dialect (Form 5 to 6)",
                    [](OpPassManager &passes, const CompileOptions &options,

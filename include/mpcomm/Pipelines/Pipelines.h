@@ -247,13 +247,16 @@ void buildLowerPipeline(mlir::OpPassManager &passes,
 /// Form 5 to the LLVM dialect: code of kernels, entry points, manifest.
 void buildProgramPipeline(mlir::OpPassManager &passes,
                           const CompileOptions &options);
+/// The same for NVIDIA's GPUs, which it does for target cuda.
+void buildCUDAPipeline(mlir::OpPassManager &passes,
+                       const CompileOptions &options);
 /// All of it.
 llvm::LogicalResult buildCompilePipeline(mlir::OpPassManager &passes,
                                          const CompileOptions &options,
                                          std::string &reason);
 
-/// Registers mpcomm-compile and its phases, mpcomm-graph, mpcomm-lower and
-/// mpcomm-program, as pass pipelines.
+/// Registers mpcomm-compile and its phases, mpcomm-graph, mpcomm-lower,
+/// mpcomm-program and mpcomm-to-cuda, as pass pipelines.
 void registerPipelines();
 
 } // namespace mpcomm

@@ -2,6 +2,8 @@
 # RUN: %python %s %mpcomm-opt %mpcomm-run %mpcomm-import %cc \
 # RUN:   %mpcomm_obj_root/test/lib/FakeCuda %mpcomm_src_root/docs/examples %t.dir
 #
+# With "device" in place of the folder of the fake libraries, on a GPU: device.test.
+#
 # Models trained with the kernels of a GPU, which the fake driver runs thread by
 # thread and stream by stream in a random order, have the losses and parameters that
 # they have on the processor.
@@ -72,6 +74,7 @@ def train(program, name, files, ranks, environment, *options):
 
 
 def main():
+    is_real = FAKES == "device"
     emulator = Emulator(OPT, CC, FAKES, FOLDER)
     with open(os.path.join(FOLDER, "odd.py"), "w") as out:
         out.write(ODD)
@@ -82,7 +85,12 @@ def main():
         step, weights, data = (os.path.join(FOLDER, name + end) for end in (".mlir", ".w", ".d"))
         run(IMPORT, source, *words[1:], "-o", step, "--weights", weights, "--data", data)
         files = ["--weights", weights, "--data", data]
-        gpu = emulator.compile(step, name, options)
+        if is_real:
+            gpu = os.path.join(FOLDER, name + ".so")
+            text = call([OPT, step, "--mpcomm-compile=target=cuda " + options])
+            emulator.link(text, gpu)
+        else:
+            gpu = emulator.compile(step, name, options)
         cpu = os.path.join(FOLDER, name + ".cpu.so")
         text = call([OPT, step, "--mpcomm-compile=cluster=dgx-h100 " + options])
         emulator.link(text, cpu)
@@ -92,6 +100,8 @@ def main():
         bound = 2 * STEPS * (terms - 1) * U
         for seed in (1, 2):
             environment = dict(emulator.environment, MPFAKE_SEED=str(seed), MPFAKE_MEMORY="256M")
+            if is_real:
+                environment = {}
             found, state = train(gpu, name, files, ranks, environment, "--device", "cuda")
             loss = max(abs(a - b) / abs(a) for a, b in zip(losses, found))
             size = max(abs(v) for values in parameters.values() for v in values)

@@ -627,12 +627,12 @@ public:
   std::shared_ptr<std::atomic<bool>> aborted;
 };
 
-Error runStuck(SilentWorld &world) {
+Error runStuck(SilentWorld &world, double timeoutSeconds) {
   auto aborted = std::make_shared<std::atomic<bool>>(false);
   auto device = makeDevice(1);
   ContextOptions options;
   options.events = 1;
-  options.timeoutSeconds = 0.3;
+  options.timeoutSeconds = timeoutSeconds;
   options.device = device.get();
   std::vector<std::unique_ptr<Communicator>> communicators;
   communicators.push_back(std::make_unique<StuckCommunicator>(aborted));
@@ -649,7 +649,7 @@ Error runStuck(SilentWorld &world) {
 
 TEST(DeviceTest, CollectivesThatDoNotEndTimeOut) {
   SilentWorld world;
-  Error error = runStuck(world);
+  Error error = runStuck(world, 0.3);
   EXPECT_EQ(error.status(), MPRT_TIMEOUT);
   EXPECT_EQ(error.message(),
             "all_reduce \"sum\" at test.mlir:2 on rank 0 (its collective 1): "
@@ -660,11 +660,12 @@ TEST(DeviceTest, CollectivesThatDoNotEndTimeOut) {
 TEST(DeviceTest, AFailedPeerEndsTheWait) {
   SilentWorld world;
   world.failsAt = nowNanoseconds() + 50'000'000;
+  constexpr double timeoutSeconds = 60;
   uint64_t begin = nowNanoseconds();
-  Error error = runStuck(world);
+  Error error = runStuck(world, timeoutSeconds);
   EXPECT_EQ(error.status(), MPRT_PEER_FAILED);
   EXPECT_EQ(error.message(), "rank 1 failed: no more");
-  EXPECT_LT(nowNanoseconds() - begin, 250'000'000u);
+  EXPECT_LT(double(nowNanoseconds() - begin) * 1e-9, timeoutSeconds);
 }
 
 //===----------------------------------------------------------------------===//
@@ -694,10 +695,11 @@ TEST(DeviceTest, TracesLieBetweenTheCallAndItsEnd) {
     unsigned counts[6] = {};
     for (const TraceEvent &event : setup.context->trace().events()) {
       ++counts[event.kind];
-      // The clocks are compared by two looks around an event.
-      EXPECT_GE(event.begin + 1'000'000, begin);
+      // The clocks are compared by two looks around an event, which a busy
+      // machine may hold apart for as long as all of this took.
+      EXPECT_GE(event.begin + (end - begin), begin);
       EXPECT_LE(event.begin, event.end);
-      EXPECT_LE(event.end, end + 1'000'000);
+      EXPECT_LE(event.end, end + (end - begin));
       EXPECT_EQ(event.stream, event.kind == TraceEvent::Collective ? 1u : 0u);
       if (event.kind == TraceEvent::Wait) {
         EXPECT_EQ(event.waitedStream, 1u);

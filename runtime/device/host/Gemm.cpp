@@ -12,35 +12,27 @@
 #include "../Descriptors.h"
 #include "GemmBatch.h"
 #include "GemmBuiltin.h"
-#ifdef MPRT_HAVE_DNNL
-#include "GemmDnnl.h"
-#endif
+#include "LoadDnnl.h"
 
 #include <cstdlib>
 
 using namespace mprt;
 using namespace mprt::host;
 
-#ifndef MPRT_HAVE_DNNL
-namespace mprt::host {
-class DnnlGemm {};
-} // namespace mprt::host
-#endif
-
-Gemm::Gemm() : workspace(nullptr, std::free) {
-#ifdef MPRT_HAVE_DNNL
-  dnnl = std::make_unique<DnnlGemm>();
-#endif
-}
+Gemm::Gemm() : workspace(nullptr, std::free) {}
 
 Gemm::~Gemm() = default;
 
 const char *Gemm::library() {
-#ifdef MPRT_HAVE_DNNL
-  return DnnlGemm::version();
-#else
-  return "built-in";
-#endif
+  const DnnlLibrary *library = loadDnnl();
+  return library ? library->version() : "built-in";
+}
+
+DnnlGemm *Gemm::fast() {
+  const DnnlLibrary *library = loadDnnl();
+  if (!dnnl && library)
+    dnnl.reset(library->createGemm());
+  return dnnl.get();
 }
 
 //===----------------------------------------------------------------------===//
@@ -166,12 +158,12 @@ Error Gemm::run(const mprt_gemm_desc &desc, const void *a, const void *b,
     clear(desc, c);
     return {};
   }
-#ifdef MPRT_HAVE_DNNL
-  const char *way = nullptr;
-  Error error = dnnl->run(desc, a, b, c, way);
-  if (error || way)
-    return error;
-#endif
+  if (DnnlGemm *dnnl = fast()) {
+    const char *way = nullptr;
+    Error error = dnnl->run(desc, a, b, c, way);
+    if (error || way)
+      return error;
+  }
   if (isHalf(desc.type_a))
     return runConverted(desc, static_cast<const uint16_t *>(a),
                         static_cast<const uint16_t *>(b), c);
@@ -189,12 +181,12 @@ Expected<const char *> Gemm::describePlan(const mprt_gemm_desc &desc) {
     return error;
   if (isEmpty(desc) || desc.k == 0)
     return "nothing to do";
-#ifdef MPRT_HAVE_DNNL
-  const char *way = nullptr;
-  if (Error error = dnnl->plan(desc, way))
-    return error;
-  if (way)
-    return way;
-#endif
+  if (DnnlGemm *dnnl = fast()) {
+    const char *way = nullptr;
+    if (Error error = dnnl->plan(desc, way))
+      return error;
+    if (way)
+      return way;
+  }
   return isHalf(desc.type_a) ? "converted" : "built-in";
 }

@@ -50,6 +50,9 @@ private:
   Error runConverted(const mprt_gemm_desc &desc, const uint16_t *a,
                      const uint16_t *b, void *c);
 
+  /// oneDNN's; null where it is not.
+  DnnlGemm *fast();
+
   std::unique_ptr<DnnlGemm> dnnl;
   std::unique_ptr<void, void (*)(void *)> workspace;
   /// Widened A, B and C. They grow to the greatest need and stay.

@@ -23,7 +23,7 @@ class DnnlGemm {
 public:
   /// Makes oneDNN use the calling thread alone: ranks share a machine.
   DnnlGemm();
-  ~DnnlGemm();
+  virtual ~DnnlGemm();
 
   /// "oneDNN 2.6.3".
   static const char *version();
@@ -31,11 +31,11 @@ public:
   /// Runs the product, a valid one without a zero among its sizes, if oneDNN
   /// has a fast routine for it. `way` becomes "sgemm" or "matmul", or stays
   /// null where it has none.
-  Error run(const mprt_gemm_desc &desc, const void *a, const void *b, void *c,
-            const char *&way);
+  virtual Error run(const mprt_gemm_desc &desc, const void *a, const void *b,
+                    void *c, const char *&way);
 
   /// What `run` would do.
-  Error plan(const mprt_gemm_desc &desc, const char *&way);
+  virtual Error plan(const mprt_gemm_desc &desc, const char *&way);
 
 private:
   struct Implementation;

@@ -11,10 +11,8 @@
 #include "../../core/DType.h"
 #include "../Descriptors.h"
 #include "ConvolutionBuiltin.h"
+#include "LoadDnnl.h"
 #include "WindowKernels.h"
-#ifdef MPRT_HAVE_DNNL
-#include "WindowDnnl.h"
-#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,19 +20,16 @@
 using namespace mprt;
 using namespace mprt::host;
 
-#ifndef MPRT_HAVE_DNNL
-namespace mprt::host {
-class DnnlWindow {};
-} // namespace mprt::host
-#endif
-
-Window::Window() : workspace(nullptr, std::free) {
-#ifdef MPRT_HAVE_DNNL
-  dnnl = std::make_unique<DnnlWindow>();
-#endif
-}
+Window::Window() : workspace(nullptr, std::free) {}
 
 Window::~Window() = default;
+
+DnnlWindow *Window::fast() {
+  const DnnlLibrary *library = loadDnnl();
+  if (!dnnl && library)
+    dnnl.reset(library->createWindow());
+  return dnnl.get();
+}
 
 //===----------------------------------------------------------------------===//
 // Counts
@@ -229,14 +224,12 @@ Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
   }
   if (isConvolution(d) && WindowProduct::prefers(d))
     return product.run(d, a, b, c);
-#ifdef MPRT_HAVE_DNNL
-  if (isConvolution(d)) {
+  if (DnnlWindow *dnnl = isConvolution(d) ? fast() : nullptr) {
     bool done = false;
     Error error = dnnl->run(d, a, b, c, done);
     if (error || done)
       return error;
   }
-#endif
   if (!isConvolution(d)) {
     constexpr size_t line = 64;
     char *rows = grow<char>(scratch[0], int64_t(poolScratchBytes(d) + line));
@@ -259,14 +252,12 @@ Expected<const char *> Window::describePlan(const mprt_window_desc &d) {
     return "nothing to do";
   if (isConvolution(d) && WindowProduct::prefers(d))
     return "product";
-#ifdef MPRT_HAVE_DNNL
-  if (isConvolution(d)) {
+  if (DnnlWindow *dnnl = isConvolution(d) ? fast() : nullptr) {
     bool done = false;
     if (Error error = dnnl->run(d, nullptr, nullptr, nullptr, done))
       return error;
     if (done)
       return "oneDNN";
   }
-#endif
   return isConvolution(d) && isHalf(d.type) ? "converted" : "built-in";
 }

@@ -56,6 +56,9 @@ private:
   Error runBuiltin(const mprt_window_desc &desc, const T *a, const T *b, T *c);
 
   WindowProduct product;
+  /// oneDNN's; null where it is not.
+  DnnlWindow *fast();
+
   std::unique_ptr<DnnlWindow> dnnl;
   /// Scratch for each of the operands, for gathered windows and for products.
   /// They grow to the greatest need and stay.

@@ -17,12 +17,12 @@ namespace mprt::host {
 class DnnlWindow {
 public:
   DnnlWindow();
-  ~DnnlWindow();
+  virtual ~DnnlWindow();
 
   /// Runs the convolution, a valid one, if oneDNN has a fast routine for it;
   /// `done` says whether. Without `c`, only says what it would do.
-  Error run(const mprt_window_desc &desc, const void *a, const void *b, void *c,
-            bool &done);
+  virtual Error run(const mprt_window_desc &desc, const void *a, const void *b,
+                    void *c, bool &done);
 
 private:
   struct Implementation;

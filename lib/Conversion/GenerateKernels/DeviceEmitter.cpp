@@ -147,6 +147,8 @@ private:
   /// Whether barriers of one reduction alone are in the loop over rows.
   bool hasOneReduction() const;
   SmallVector<int64_t> keptSizes() const;
+  /// True where there are no rows because a dimension that sums keep is empty.
+  bool keepsNothing() const { return llvm::is_contained(keptSizes(), 0); }
 
   const KernelModel &model;
   const DeviceSchedule &schedule;
@@ -183,7 +185,7 @@ void DeviceEmitter::setGeometry() {
   warp = arith::DivUIOp::create(b, loc, thread, width);
   split = block;
   columnBlock = number(0);
-  if (schedule.spreads)
+  if (schedule.spreads || keepsNothing())
     return;
   // Blocks: splits, then kept rows, then columns.
   SmallVector<int64_t> sizes{schedule.splits};
@@ -401,8 +403,11 @@ Value DeviceEmitter::termOf(const Result &result, DeviceRow &row,
   return selectValid(eval.code, loc, piece.valid, term, neutralLanes(result));
 }
 
-/// The pieces of each row from column `base` on (null: the row's first).
+/// The pieces of each row from column `base` on (null: the row's first). Rows
+/// without columns have none: there is no first column to read.
 void DeviceEmitter::openPieces(MutableArrayRef<DeviceRow> rows, Value base) {
+  if (model.columns() == 0)
+    return;
   int64_t vector = schedule.vector, group = schedule.group;
   int64_t turnColumns = schedule.chunks * group * vector;
   int64_t all = turnColumns * schedule.columnBlocks;
@@ -725,6 +730,8 @@ void DeviceEmitter::emitRows() {
       rowSizes.push_back(size);
       rowDims.push_back(dim);
     }
+  if (rowCount == 0)
+    return closeAccumulators();
   SmallVector<Value> left =
       loop(begin, rowCount, step, carried, [&](Value first, ValueRange inside) {
         eval.row = eval.code;
@@ -902,7 +909,7 @@ void DeviceEmitter::run(bool storesUniform) {
   if (model.hasColumn()) {
     if (schedule.mapping == DeviceSchedule::Items)
       emitItems();
-    else
+    else if (!keepsNothing())
       emitRows();
   }
   if (storesUniform && llvm::any_of(model.stores, [&](const Store &store) {

@@ -70,13 +70,15 @@ DeviceSums::DeviceSums(const KernelModel &model, const DeviceSchedule &schedule)
     if (sum.keepsColumn)
       sum.elements *= model.columns();
     sum.isDirect =
-        sum.terms == 1 && !(sum.keepsColumn && schedule.sumsInScratch);
+        sum.elements == 0 ||
+        (sum.terms == 1 && !(sum.keepsColumn && schedule.sumsInScratch));
     if (!sum.isDirect) {
       sum.offset = llvm::alignTo(bytes, kScratchAlignment);
+      int64_t width =
+          llvm::divideCeil(memoryType(sum.type).getIntOrFloatBitWidth(), 8);
+      // Without terms, too, elements get what they start with.
       bytes =
-          sum.offset +
-          sum.terms * sum.elements *
-              llvm::divideCeil(memoryType(sum.type).getIntOrFloatBitWidth(), 8);
+          sum.offset + std::max<int64_t>(sum.terms * sum.elements, 1) * width;
     }
     sums[value] = std::move(sum);
   }

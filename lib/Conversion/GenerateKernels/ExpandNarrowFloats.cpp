@@ -194,8 +194,25 @@ struct ExpandTruncation : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+/// Canonicalization makes these of a conversion to f32 and a truncation.
+template <typename Op> struct ExpandConversion : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op,
+                                PatternRewriter &rewriter) const override {
+    std::optional<Format> format = getFormat(op.getType());
+    if (!format)
+      return rewriter.notifyMatchFailure(op, "converts to no 8-bit float");
+    Bits bits(rewriter, op.getLoc(), op.getType());
+    Value wide = bits.cast<Op>(bits.floats(), op.getIn());
+    rewriter.replaceOp(op, narrow(bits, *format, wide, op.getType()));
+    return success();
+  }
+};
+
 } // namespace
 
 void mpcomm::populateNarrowFloatPatterns(RewritePatternSet &patterns) {
-  patterns.add<ExpandExtension, ExpandTruncation>(patterns.getContext());
+  patterns
+      .add<ExpandExtension, ExpandTruncation, ExpandConversion<arith::SIToFPOp>,
+           ExpandConversion<arith::UIToFPOp>>(patterns.getContext());
 }

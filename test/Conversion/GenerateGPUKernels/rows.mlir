@@ -60,10 +60,47 @@ func.func private @lanes(%x: tensor<65536x32xf32>, %d: tensor<65536xf32>) -> ten
   return %s : tensor<65536xf32>
 }
 
-func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536x32xf32>, %d: memref<65536xf32>) {
+// More columns than registers: loops over them, with what a row has in front.
+func.func private @long(%x: tensor<600x40000xf32>, %b: tensor<600xf32>, %d: tensor<600x40000xf32>) -> tensor<600x40000xf32> attributes {mpcomm.kernel} {
+  %low = arith.constant 0xFF800000 : f32
+  %i = tensor.empty() : tensor<600xf32>
+  %f = linalg.fill ins(%low : f32) outs(%i : tensor<600xf32>) -> tensor<600xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %b : tensor<600x40000xf32>, tensor<600xf32>) outs(%f : tensor<600xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %q = arith.mulf %a, %c : f32
+    %p = arith.maximumf %o, %q : f32
+    linalg.yield %p : f32
+  } -> tensor<600xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<600x40000xf32>, tensor<600xf32>) outs(%d : tensor<600x40000xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %q = arith.subf %a, %c : f32
+    linalg.yield %q : f32
+  } -> tensor<600x40000xf32>
+  return %r : tensor<600x40000xf32>
+}
+
+// No columns: the result is what the sum starts with, and nothing is read.
+func.func private @empty(%x: tensor<64x0xf32>, %d: tensor<64xf32>) -> tensor<64xf32> attributes {mpcomm.kernel} {
+  %one = arith.constant 1.0 : f32
+  %f = linalg.fill ins(%one : f32) outs(%d : tensor<64xf32>) -> tensor<64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x0xf32>) outs(%f : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %o, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<64xf32>
+  return %s : tensor<64xf32>
+}
+
+func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536x32xf32>, %d: memref<65536xf32>,
+             %l: memref<600x40000xf32>, %m: memref<600xf32>, %x: memref<64x0xf32>, %y: memref<64xf32>) {
   mprt.launch @warp ins(%a : memref<8192x256xf32>) outs(%a : memref<8192x256xf32>)
   mprt.launch @block ins(%b : memref<32x4096xf32>) outs(%b : memref<32x4096xf32>)
   mprt.launch @lanes ins(%c : memref<65536x32xf32>) outs(%d : memref<65536xf32>)
+  mprt.launch @long ins(%l, %m : memref<600x40000xf32>, memref<600xf32>) outs(%l : memref<600x40000xf32>)
+  mprt.launch @empty ins(%x : memref<64x0xf32>) outs(%y : memref<64xf32>)
   return
 }
 
@@ -98,6 +135,19 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
 // CHECK-COUNT-12: gpu.shuffle xor
 // CHECK-NOT: gpu.shuffle
 // CHECK-COUNT-4: memref.store
+
+// CHECK-LABEL: gpu.func @long(
+// CHECK: scf.for
+// CHECK: memref.load {{.*}} : memref<600xf32>
+// CHECK: scf.for
+// CHECK: gpu.barrier
+// CHECK: scf.for
+// CHECK: vector.store
+
+// CHECK-LABEL: gpu.func @empty(
+// CHECK: arith.constant 1.000000e+00 : f32
+// CHECK-NOT: memref<0xf32>,
+// CHECK: gpu.return
 
 // NVVM-LABEL: llvm.func @warp(
 // NVVM-SAME: nvvm.kernel

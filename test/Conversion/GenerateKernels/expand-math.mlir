@@ -39,3 +39,14 @@ func.func @wide(%x: f64) -> f64 {
   %r = math.exp %x : f64
   return %r : f64
 }
+
+// Integers to 8 bits, as canonicalization writes them, by way of f32.
+// CHECK-LABEL: func.func @integer_to_8_bits(
+// CHECK: arith.sitofp %{{.*}} : vector<4xi8> to vector<4xf32>
+// CHECK: arith.uitofp %{{.*}} : i16 to f32
+// CHECK-NOT: tofp {{.*}}f8
+func.func @integer_to_8_bits(%x: vector<4xi8>, %y: i16) -> (vector<4xf8E4M3FN>, f8E5M2) {
+  %r = arith.sitofp %x : vector<4xi8> to vector<4xf8E4M3FN>
+  %s = arith.uitofp %y : i16 to f8E5M2
+  return %r, %s : vector<4xf8E4M3FN>, f8E5M2
+}

@@ -1,0 +1,568 @@
+# REQUIRES: compiler, numpy
+# RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda \
+# RUN:   %mpcomm_src_root/test/Conversion/GenerateKernels/Inputs %t.dir 1 48
+#
+# Random kernels compute on the fake device, thread by thread, what they compute on
+# the processor, bit by bit: what is summed up are small integers, so that no sum rounds
+# in any order.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Each kernel is launched on buffers of its own, some of them strided, transposed or
+at an odd place in memory, and compiled for the host and for a device of 3 and of 132
+processors. `kernels.py ... <seed> <count> [<first>]` makes a longer run, or begins at a
+kernel that failed.
+
+Values that are summed are integers of at most LIMIT / terms, so that f32 has all
+partial sums of magnitude up to LIMIT = 2^24; those that go through bf16, f16 and f8 are
+cut to what these have exactly. What is computed of sums by tanh, exp and erf is the
+same code on equal operands, but for products that are or are not fused with sums (chunks of
+the host and of a thread differ in what else is in them): some 16 such places, each of half
+a unit, of intermediate values of at most 4, that is 2^-19. Narrower types may round this to
+the one or the other side, one unit off."""
+
+import ctypes
+import os
+import random
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+sys.path.insert(0, sys.argv[4])
+
+import numpy as np
+from emulation import Emulator, call
+from kernel_builder import NUMPY, Kernel
+
+OPT, CC, FAKES, _, FOLDER, SEED, COUNT = sys.argv[1:8]
+FIRST = int(sys.argv[8]) if len(sys.argv) > 8 else 0
+LIMIT = 2.0**24
+# Integers that a type has exactly, as far as tests use them.
+EXACT = {"f32": LIMIT, "f64": LIMIT, "bf16": 256, "f16": 2048, "f8E4M3FN": 16, "f8E5M2": 8}
+UNIT = {"bf16": 2.0**-7, "f16": 2.0**-10, "f8E4M3FN": 2.0**-3, "f8E5M2": 2.0**-2}
+SMALL = [1, 1, 2, 3, 4, 5, 7, 8, 16, 24, 33, 64]
+LONG = [100, 128, 255, 257, 512, 1000, 1024, 2052, 4096, 5000, 17000, 20480, 33000]
+BATCH = 12
+
+
+def to_f32(dtype, value, name):
+    """Text that makes f32 %name of a value."""
+    if dtype in ("bf16", "f16", "f8E4M3FN", "f8E5M2"):
+        return "%%%s = arith.extf %s : %s to f32" % (name, value, dtype)
+    if dtype == "f64":
+        return "%%%s = arith.truncf %s : f64 to f32" % (name, value)
+    return "%%%s = arith.%s %s : %s to f32" % (name, "uitofp" if dtype == "i1" else "sitofp", value, dtype)
+
+
+def from_f32(dtype, value, name):
+    if dtype == "f64":
+        return "%%%s = arith.extf %s : f32 to f64" % (name, value)
+    if dtype == "i1":
+        return "%%zero_%s = arith.constant 0.0 : f32\n%%%s = arith.cmpf ogt, %s, %%zero_%s : f32" % (
+            name, name, value, name)
+    if dtype.startswith("i"):
+        return "%%%s = arith.fptosi %s : f32 to %s" % (name, value, dtype)
+    return "%%%s = arith.truncf %s : f32 to %s" % (name, value, dtype)
+
+
+class Maker:
+    """A random kernel. What it computes is kept with the dimensions of the domain that
+    it has, its type, and the magnitude it can have (None: not an integer)."""
+
+    def __init__(self, rng, name):
+        self.rng, self.k = rng, Kernel(name)
+        self.sizes = self.choose_sizes()
+        self.inputs, self.values, self.returned = [], [], []
+        self.names, self.loose = {}, set()
+        self.ids = 0
+
+    def choose_sizes(self):
+        rng = self.rng
+        rank = rng.randint(1, 4)
+        sizes = [rng.choice(SMALL) for _ in range(rank)]
+        if rng.random() < 0.5:
+            sizes[-1] = rng.choice(LONG)
+        if rng.random() < 0.15:
+            sizes[0] = rng.choice(LONG)
+        if rng.random() < 0.05:
+            sizes = [rng.choice([65536, 100000, 70001])]
+        if rng.random() < 0.06:
+            sizes[rng.randrange(rank if len(sizes) == rank else 1)] = 0
+        while np.prod(sizes) > 150000:
+            big = sizes.index(max(sizes))
+            other = [d for d in range(len(sizes)) if d != big and sizes[d] > 1]
+            d = rng.choice(other) if other else big
+            sizes[d] = max(1, sizes[d] // 2)
+        return sizes
+
+    def terms(self, dims):
+        return max(1, int(np.prod([self.sizes[d] for d in dims])))
+
+    def shape(self, dims):
+        return [self.sizes[d] for d in dims]
+
+    @staticmethod
+    def map(dims):
+        return ", ".join("d%d" % d for d in dims)
+
+    def layout(self, shape, isOutput):
+        """Strides and an offset, or none."""
+        rng = self.rng
+        if rng.random() < 0.6 or 0 in shape:
+            return None
+        order = list(range(len(shape)))
+        if rng.random() < 0.3:
+            rng.shuffle(order)
+        strides, at = [0] * len(shape), 1
+        pad = rng.choice([0, 0, 1, 3, 4, 8])
+        for d in reversed(order):
+            strides[d] = at
+            at *= shape[d]
+            if at > 1:
+                at += pad
+        if not isOutput and rng.random() < 0.1 and shape:
+            strides[rng.randrange(len(shape))] = 0
+        return strides, rng.choice([0, 0, 1, 2, 3, 4, 8, 16])
+
+    def input(self, dims, dtype):
+        name = "b0_in%d" % len(self.k.inputs)
+        self.k.input(name, self.shape(dims), dtype, self.layout(self.shape(dims), False))
+        return name
+
+    def output(self, dims, dtype):
+        name = "b0_out%d" % len(self.k.outputs)
+        self.k.output(name, self.shape(dims), dtype, self.layout(self.shape(dims), True))
+        return name
+
+    def operand(self, limit):
+        known = [v for v in self.values if all(d < limit for d in v[1])]
+        if known and self.rng.random() < 0.7:
+            return self.rng.choice(known)
+        inputs = [v for v in self.inputs if all(d < limit for d in v[1])]
+        return self.rng.choice(inputs or known) if inputs or known else None
+
+    def body(self, operands, loops, most, extra=()):
+        """Lines that compute f32 %v of the operands, of integers of at most `most`;
+        None where it needs no bound."""
+        rng, lines, terms = self.rng, list(extra), ["%g"] if extra else []
+        for i, (_, _, dtype, bound) in enumerate(operands):
+            value = "{%d}" % i
+            if dtype != "f32":
+                lines.append(to_f32(dtype, value, "x%d" % i))
+                value = "%%x%d" % i
+            if most and bound is None:
+                # Not an integer: its sign is.
+                lines += ["%%n%d = arith.constant 0.25 : f32" % i,
+                          "%%s%d = arith.cmpf ogt, %s, %%n%d : f32" % (i, value, i),
+                          "%%i%d = arith.uitofp %%s%d : i1 to f32" % (i, i)]
+                value = "%%i%d" % i
+            terms.append(value)
+        if loops and rng.random() < 0.25:
+            dim = rng.randrange(loops)
+            lines += ["%%n = linalg.index %d : index" % dim, "%three = arith.constant 3 : index",
+                      "%m = arith.remui %n, %three : index", "%l = arith.index_cast %m : index to i64",
+                      "%q = arith.sitofp %l : i64 to f32"]
+            terms.append("%q")
+        if loops and rng.random() < 0.2:
+            a, b = rng.randrange(loops), rng.randrange(loops)
+            lines += ["%%ia = linalg.index %d : index" % a, "%%ib = linalg.index %d : index" % b,
+                      "%%c = arith.cmpi %s, %%ia, %%ib : index" % rng.choice(["sle", "sgt", "eq", "ult"]),
+                      "%u = arith.uitofp %c : i1 to f32"]
+            terms.append("%u")
+        if not terms:
+            lines.append("%one = arith.constant 1.0 : f32")
+            terms.append("%one")
+        value = terms[0]
+        for i, other in enumerate(terms[1:]):
+            kind = rng.choice(["addf", "subf", "mulf", "maximumf", "minimumf", "select"])
+            if kind == "select":
+                lines += ["%%k%d = arith.cmpf olt, %s, %s : f32" % (i, value, other),
+                          "%%y%d = arith.select %%k%d, %s, %s : f32" % (i, i, value, other)]
+            else:
+                lines.append("%%y%d = arith.%s %s, %s : f32" % (i, kind, value, other))
+            value = "%%y%d" % i
+        if most:
+            most = float(int(most))
+            lines += ["%%lo = arith.constant %.1f : f32" % -most, "%%hi = arith.constant %.1f : f32" % most,
+                      "%%w = arith.maximumf %s, %%lo : f32" % value, "%v = arith.minimumf %w, %hi : f32"]
+        else:
+            lines += ["%z = math.tanh " + value + " : f32",
+                      "%%v = %s %%z : f32" % rng.choice(["math.exp", "math.erf", "math.absf", "arith.negf"])]
+        return lines
+
+    def gather(self, loops):
+        """Lines that read a row of a table that an id chooses; the operand of ids."""
+        rng = self.rng
+        rows = rng.choice([1, 3, 10])
+        dims = [d for d in range(loops) if rng.random() < 0.6]
+        ids = "b0_ids%d" % len(self.k.inputs)
+        dtype = rng.choice(["i32", "i64"])
+        self.k.input(ids, self.shape(dims), dtype, self.layout(self.shape(dims), False))
+        self.names[ids] = rows
+        last = loops - 1 if loops else None
+        shape = [rows] + ([self.sizes[last]] if loops else [])
+        table = "b0_table%d" % len(self.k.inputs)
+        self.k.input(table, shape, "f32", self.layout(shape, False))
+        lines = ["%%e = arith.index_cast {ID} : %s to index" % dtype]
+        if loops:
+            lines.append("%%at = linalg.index %d : index" % last)
+        lines.append("%%g = tensor.extract %%%s[%%e%s] : %s" % (
+            table, ", %at" if loops else "", Kernel.tensor(shape, "f32")))
+        return (ids, dims, dtype), lines
+
+    def generic(self, kinds, operands, target, dims, lines):
+        return self.k.generic(kinds, [(o[0], self.map(o[1])) for o in operands],
+                              [(target, self.map(dims))], "\n".join(lines))
+
+    def elementwise(self, count):
+        rng, dims = self.rng, list(range(count))
+        operands = [o for o in (self.operand(count) for _ in range(rng.randint(1, 3))) if o]
+        dtype = rng.choice(["f32"] * 5 + ["bf16", "f16", "i32", "i8", "i1", "f64"])
+        most = 3 if rng.random() < 0.7 or dtype[0] == "i" else None
+        extra = ()
+        if rng.random() < 0.15:
+            ids, extra = self.gather(count)
+            extra = [line.replace("{ID}", "{%d}" % len(operands)) for line in extra]
+        lines = self.body(operands, count, most, extra)
+        if extra:
+            operands = operands + [ids]
+        value = "%v"
+        if dtype != "f32":
+            lines.append(from_f32(dtype, "%v", "t"))
+            value = "%t"
+        lines.append("yield %s : %s" % (value, dtype))
+        target = self.k.empty(self.shape(dims), dtype)
+        name = self.generic("p" * count, operands, target, dims, lines)
+        self.values.append((name, dims, dtype, most))
+
+    def reduce(self, reduced, readable):
+        rng, rank = self.rng, len(self.sizes)
+        operands = [o for o in (self.operand(rank) for _ in range(rng.randint(0, 2))) if o]
+        full = [v for v in self.values if len(v[1]) == rank] + self.inputs[-1:]
+        operands.append(rng.choice(full))
+        dims = [d for d in range(rank) if d not in reduced]
+        dtype = "f32" if readable else rng.choice(["f32"] * 4 + ["bf16", "f64", "i32", "f16"])
+        op = rng.choice(["add"] * 4 + ["maximum", "minimum", "mul", "maxnum"])
+        if dtype == "i32":
+            op = {"maximum": "maxsi", "minimum": "minsi", "maxnum": "maxui"}.get(op, op + "i")
+        else:
+            op += "f"
+        limit = EXACT.get(dtype, LIMIT)
+        isSum = op in ("addf", "addi")
+        # Sums have 0 in them where terms are too many for larger ones.
+        most = max(1, min(3, (limit - 4) // self.terms(reduced))) if isSum else 3
+        lines = self.body(operands, rank, most)
+        if isSum and self.terms(reduced) > limit - 4:
+            lines[-1:] = [lines[-1], "%nothing = arith.constant 0.0 : f32"]
+            lines = [line.replace("%v =", "%vv =") for line in lines]
+            lines.append("%v = arith.mulf %vv, %nothing : f32")
+        if op.startswith("mul"):
+            # -1, 1 or 2 in one place of many.
+            lines += ["%pz = arith.constant 0.0 : f32", "%pc = arith.cmpf olt, %v, %pz : f32",
+                      "%pa = arith.constant -1.0 : f32", "%pb = arith.constant 1.0 : f32",
+                      "%p = arith.select %pc, %pa, %pb : f32"]
+        value = "%p" if op.startswith("mul") else "%v"
+        if dtype != "f32":
+            lines.append(from_f32(dtype, value, "t"))
+            value = "%t"
+        lines += ["%%r = arith.%s %s, {o0} : %s" % (op, value, dtype), "yield %%r : %s" % dtype]
+        start = {"add": "0", "max": "-3", "min": "3", "mul": "1"}[op[:3]]
+        if rng.random() < 0.3:
+            start = rng.choice(["1", "-2", "2"])
+        start = "3" if op == "maxui" else start if dtype == "i32" else start + ".0"
+        if readable:
+            into = self.k.empty(self.shape(dims), dtype)
+        else:
+            into = self.output(dims, dtype)
+        init = into
+        # The host adds in narrow types only from a fill, and side by side.
+        isNarrow = dtype in ("bf16", "f16")
+        if isNarrow:
+            self.k.layouts[into] = None
+        if readable or isNarrow or rng.random() < 0.6:
+            init = self.k.fill(start, into)
+        name = self.generic("".join("r" if d in reduced else "p" for d in range(rank)),
+                            operands, init, dims, lines)
+        bound = most * self.terms(reduced) + 4 if isSum else 4
+        if readable:
+            self.values.append((name, dims, dtype, bound))
+        else:
+            self.returned.append((into, name))
+
+    def store(self, value):
+        rng = self.rng
+        name, dims, dtype, bound = value
+        target = rng.choice([dtype, "f32", "bf16", "f64", "f16", "f8E4M3FN"])
+        out = self.output(dims, target)
+        if bound is None:
+            self.loose.add(out)
+        lines = []
+        x = "{0}"
+        if dtype != "f32":
+            lines.append(to_f32(dtype, x, "a"))
+            x = "%a"
+        operands = [(name, dims)]
+        if rng.random() < 0.4 and target != "i1":
+            lines += [to_f32(target, "{1}", "old") if target != "f32" else "",
+                      "%%b = arith.subf %s, %s : f32" % (x, "{1}" if target == "f32" else "%old")]
+            x = "%b"
+            operands.append((out, dims))
+        if target != "f32":
+            if target.startswith("i"):
+                lines += ["%lo = arith.constant -100.0 : f32", "%hi = arith.constant 100.0 : f32",
+                          "%%cl = arith.maximumf %s, %%lo : f32" % x, "%ch = arith.minimumf %cl, %hi : f32"]
+                x = "%ch"
+            lines.append(from_f32(target, x, "t"))
+            x = "%t"
+        lines.append("yield %s : %s" % (x, target))
+        lines = [line for line in lines if line]
+        self.returned.append((out, self.generic("p" * len(dims), operands, out, dims, lines)))
+
+    def make(self):
+        rng, rank = self.rng, len(self.sizes)
+        for _ in range(rng.randint(0, 4)):
+            dims = [d for d in range(rank) if rng.random() < 0.7]
+            if rng.random() < 0.15:
+                rng.shuffle(dims)
+            dtype = rng.choice(["f32"] * 5 + ["bf16", "f16", "i1", "i8", "f64", "i32", "f8E4M3FN", "f8E5M2"])
+            self.inputs.append((self.input(dims, dtype), dims, dtype, 3))
+        full = list(range(rank))
+        dtype = rng.choice(["f32", "f32", "bf16"])
+        self.inputs.append((self.input(full, dtype), full, dtype, 3))
+        self.elementwise(rank)
+        for _ in range(rng.randint(1, 5)):
+            choice = rng.random()
+            if choice < 0.35:
+                self.elementwise(rank)
+            elif choice < 0.65 and rank > 1:
+                self.reduce([rank - 1], readable=True)
+                if rng.random() < 0.5:
+                    self.elementwise(rank - 1)
+            else:
+                reduced = [d for d in range(rank) if rng.random() < 0.6]
+                if rng.random() < 0.2:
+                    reduced = [rank - 1]
+                if reduced:
+                    self.reduce(reduced, readable=False)
+        stored = [v for v in self.values[:-1] if rng.random() < 0.3] + self.values[-1:]
+        for value in stored:
+            self.store(value)
+        if rng.random() < 0.15:
+            dims = [d for d in range(rank) if rng.random() < 0.7]
+            out = self.output(dims, "f32")
+            self.returned.append((out, self.k.fill("1.5", out)))
+        order = {o[0]: i for i, o in enumerate(self.k.outputs)}
+        self.returned.sort(key=lambda pair: order[pair[0]])
+        return Program(self.k, [name for _, name in self.returned], self.names, self.loose)
+
+
+class Program:
+    """A kernel, one launch of it, and the buffers that the launch gets."""
+
+    def __init__(self, kernel, returned, ids, loose):
+        self.name, self.ids, self.loose = kernel.name, ids, loose
+        self.arguments = [(n, s, d, kernel.layouts[n]) for n, s, d in kernel.inputs + kernel.outputs]
+        self.tensor_form = kernel.module(returned)
+        self.tensor_form = self.tensor_form[: self.tensor_form.index("func.func @caller")]
+        self.launch = self.caller(len(kernel.inputs))
+
+    def caller(self, inputs):
+        types = []
+        for _, shape, dtype, layout in self.arguments:
+            text = "x".join([str(n) for n in shape] + [dtype])
+            if layout:
+                text += ", strided<%s, offset: %d>" % layout
+            types.append("memref<%s>" % text)
+        names = ["%%a%d" % i for i in range(len(types))]
+        text = "func.func @call_%s(%s) {\n  mprt.launch @%s " % (
+            self.name, ", ".join("%s: %s" % pair for pair in zip(names, types)), self.name)
+        for word, begin, end in (("ins", 0, inputs), ("outs", inputs, len(types))):
+            if begin < end:
+                text += "%s(%s : %s) " % (word, ", ".join(names[begin:end]), ", ".join(types[begin:end]))
+        return text + "\n  return\n}\n"
+
+    def operands(self, random):
+        """A flat array for each argument and the element that its buffer begins at."""
+        made = []
+        for name, shape, dtype, layout in self.arguments:
+            size, offset = int(np.prod(shape)), 0
+            if layout:
+                strides, offset = layout
+                size = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides))
+            if name in self.ids:
+                values = random.integers(0, self.ids[name], size)
+            elif dtype == "i1":
+                values = random.integers(0, 2, size)
+            else:
+                values = random.integers(-3, 4, size)
+            made.append((encode(values, dtype), offset))
+        return made
+
+
+def encode(values, dtype):
+    """Small integers in `dtype`."""
+    if dtype in ("bf16", "f8E5M2", "f8E4M3FN"):
+        if dtype == "bf16":
+            return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        if dtype == "f8E5M2":
+            return (values.astype(np.float16).view(np.uint16) >> 8).astype(np.uint8)
+        table = {0: 0x00, 1: 0x38, 2: 0x40, 3: 0x44}
+        return np.array([table[abs(v)] | (0x80 if v < 0 else 0) for v in values.tolist()], np.uint8)
+    return values.astype(NUMPY[dtype])
+
+
+def decode(array, dtype):
+    """What is compared."""
+    if dtype == "f8E4M3FN":
+        code = (array & 0x7F).astype(np.int32)
+        scale = np.where(code < 8, code * 2.0**-9, np.ldexp(1 + (code & 7) / 8, (code >> 3) - 7))
+        return np.where(code == 0x7F, np.nan, scale) * np.where(array & 0x80, -1, 1)
+    if dtype == "bf16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    if dtype == "f8E5M2":
+        return (array.astype(np.uint16) << 8).view(np.float16)
+    return array
+
+
+class Driver:
+    """The fake CUDA driver."""
+
+    def __init__(self, path):
+        self.cuda = ctypes.CDLL(path)
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, name, *arguments):
+        status = getattr(self.cuda, name)(*arguments)
+        if status:
+            raise RuntimeError("%s: error %d" % (name, status))
+
+    def load(self, path):
+        module = ctypes.c_void_p()
+        with open(path, "rb") as file:
+            self.image = file.read()
+        self.call("cuModuleLoadData", ctypes.byref(module), self.image)
+        return module
+
+    def allocate(self, size):
+        pointer = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(1, size)))
+        return pointer
+
+    def run(self, module, launches, arrays):
+        """Launches of (name, threads, blocks, bytes of scratch) on copies of arrays."""
+        buffers = [self.allocate(a.nbytes) for a, _ in arrays]
+        for pointer, (array, _) in zip(buffers, arrays):
+            if array.nbytes:
+                self.call("cuMemcpyHtoD_v2", pointer, array.ctypes.data_as(ctypes.c_void_p),
+                          ctypes.c_size_t(array.nbytes))
+        places = [ctypes.c_uint64(p.value + o * a.itemsize) for p, (a, o) in zip(buffers, arrays)]
+        # Scratch is shared by the launches of a kernel.
+        scratch = self.allocate(max([l[3] for l in launches] + [1]))
+        for name, threads, blocks, size in launches:
+            function = ctypes.c_void_p()
+            self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            operands = places + ([scratch] if size else [])
+            pointers = (ctypes.c_void_p * len(operands))(*[ctypes.addressof(p) for p in operands])
+            self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+        self.call("cuCtxSynchronize")
+        for pointer, (array, _) in zip(buffers, arrays):
+            if array.nbytes:
+                self.call("cuMemcpyDtoH_v2", array.ctypes.data_as(ctypes.c_void_p), pointer,
+                          ctypes.c_size_t(array.nbytes))
+        for pointer in buffers + [scratch]:
+            self.call("cuMemFree_v2", pointer)
+
+
+def launches_of(text, rng):
+    """By caller: launches in order. A grid that may have any size gets one."""
+    grids = {}
+    for name, threads, blocks, spreads, scratch in re.findall(
+            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), spreads = (\w+), scratch = (\d+)>", text):
+        blocks = int(blocks)
+        if spreads == "true" and rng.random() < 0.5:
+            blocks = rng.randint(1, min(blocks, 50))
+        grids[name] = (name, int(threads), blocks, int(scratch))
+    return {caller: [grids[name] for name in re.findall(r"mprt\.launch @(\w+)", body)]
+            for caller, body in re.findall(r"func\.func @call_(\w+)\(.*?\{\n(.*?)\n  }\n", text, re.S)}
+
+
+def compile_host(emulator, text, path):
+    generated = call([OPT, "--mpcomm-generate-kernels"], text.encode()).decode()
+    names = dict(re.findall(r"func\.func @call_(\w+)\(.*?mprt\.launch @(\w+)", generated, re.S))
+    generated = re.sub(r"  func\.func @call_.*?\n  }\n", "", generated, flags=re.S)
+    generated = generated.replace("func.func private @", "func.func @")
+    emulator.link(call([OPT, "--mpcomm-kernels-to-llvm"], generated.encode()), path)
+    return ctypes.CDLL(path), names
+
+
+def compile_device(emulator, text, path, processors):
+    generated = call([OPT, "--mpcomm-generate-gpu-kernels=processors=%d" % processors], text.encode())
+    code = call([OPT, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated)
+    emulator.link(code, path)
+    return generated.decode()
+
+
+def check(emulator, driver, programs):
+    """How many kernels differ or do not compile."""
+    text = "".join(p.tensor_form + p.launch for p in programs)
+    path = os.path.join(FOLDER, "%s-%d" % (programs[0].name, len(programs)))
+    with open(path + ".mlir", "w") as file:
+        file.write(text)
+    modules = []
+    try:
+        host, names = compile_host(emulator, text, path + ".host.so")
+        for processors in (3, 132):
+            image = "%s.%d.so" % (path, processors)
+            generated = compile_device(emulator, text, image, processors)
+            modules.append((processors, driver.load(image), launches_of(generated, random.Random(path))))
+    except SystemExit as error:
+        if len(programs) > 1:
+            return sum(check(emulator, driver, [p]) for p in programs)
+        print("FAIL: %s (%s.mlir)\n%s" % (programs[0].name, path, error))
+        return 1
+    failures = 0
+    for program in programs:
+        seed = int(re.sub(r"\D", "", program.name) or 0)
+        expected = program.operands(np.random.default_rng(seed))
+        getattr(host, names[program.name])(
+            *[ctypes.c_void_p(a.ctypes.data + o * a.itemsize) for a, o in expected])
+        for processors, module, launches in modules:
+            got = program.operands(np.random.default_rng(seed))
+            try:
+                driver.run(module, launches[program.name], got)
+            except RuntimeError as error:
+                # What is left of a context after an error is of no use.
+                sys.exit("FAIL: %s, %d processors: %s (%s.mlir)" % (program.name, processors, error, path))
+            differences = 0
+            for (name, shape, dtype, _), (x, _), (y, _) in zip(program.arguments, got, expected):
+                x, y = decode(x, dtype), decode(y, dtype)
+                bad = ~((x == y) | ((x != x) & (y != y)))
+                if name in program.loose:
+                    unit = 2.0**-19 + UNIT.get(dtype, 0.0) * np.abs(y.astype(np.float64))
+                    bad &= ~(np.abs(x.astype(np.float64) - y.astype(np.float64)) <= unit)
+                if bad.any():
+                    at, differences = int(np.argmax(bad)), differences + 1
+                    print("FAIL: %s, %d processors: %s, %s of %s: %d of %d differ, element %d is %r, expected %r (%s.mlir)"
+                          % (program.name, processors, name, shape, dtype, bad.sum(), bad.size, at, x[at], y[at], path))
+            failures += differences > 0
+    return failures
+
+
+def main():
+    os.environ["MPFAKE_SEED"] = SEED
+    emulator = Emulator(OPT, CC, FAKES, FOLDER)
+    driver = Driver(emulator.environment["MPRT_CUDA_LIBRARY"])
+    print("seed", SEED)
+    numbers = range(FIRST, FIRST + int(COUNT))
+    programs = [Maker(random.Random("%s %d" % (SEED, n)), "k%d" % n).make() for n in numbers]
+    failures = sum(check(emulator, driver, programs[i : i + BATCH]) for i in range(0, len(programs), BATCH))
+    if failures:
+        sys.exit("%d kernels differ" % failures)
+    print("%d kernels agree" % len(programs))
+
+
+main()

@@ -145,7 +145,16 @@ void storeLanes(OpBuilder &b, Location loc, Value flat, Value index,
     return;
   }
   if (stride == 1) {
-    vector::MaskedStoreOp::create(b, loc, flat, index, mask, value);
+    // LLVM 22 makes of one lane, where it is the only one of a constant mask, a
+    // store of the type that the lane was truncated from (X86, AVX-512).
+    DenseElementsAttr lanes;
+    if (matchPattern(mask, m_Constant(&lanes)) &&
+        llvm::count(lanes.getValues<bool>(), true) == 1 &&
+        *lanes.getValues<bool>().begin())
+      memref::StoreOp::create(
+          b, loc, vector::ExtractOp::create(b, loc, value, 0), flat, index);
+    else
+      vector::MaskedStoreOp::create(b, loc, flat, index, mask, value);
     return;
   }
   if (!mask)

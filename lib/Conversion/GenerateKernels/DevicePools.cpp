@@ -141,8 +141,6 @@ static std::pair<Value, Value> clampTo(OpBuilder &b, Location loc, Value index,
 Value PoolEmitter::overWindow(
     Value p, Value q, Value start,
     llvm::function_ref<Value(Value, Value, Value, Value)> body) {
-  if (height == 0 || width == 0) // only padding
-    return start;
   auto first = [&](Value position, unsigned d) {
     Value scaled = addScaled(b, loc, number(0), position, windows.strides[d]);
     return arith::SubIOp::create(b, loc, scaled, number(windows.low[d]))

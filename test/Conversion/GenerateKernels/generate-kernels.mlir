@@ -227,8 +227,8 @@ func.func private @once(%x: tensor<8x4x16xf32>, %p: tensor<4xf32>, %d: tensor<4x
 func.func @step(%a: memref<3x7x25xf32>, %b: memref<2x5x32xf32>, %c: memref<32xf32>, %d: memref<2x5xf32>, %e: memref<f32>,
                 %f: memref<4x16xi1>, %g: memref<32xbf16>, %h: memref<16xf32>, %i: memref<16xf32, strided<[1], offset: ?>>,
                 %n: memref<4x8x16xf32>, %q: memref<8x4x16xf32>, %o: memref<4xf32>, %j: memref<8x16xf32>, %k: memref<8x16xf32, strided<[40, 1], offset: 7>>, %l: memref<32x34xf32>, %m: memref<34x32xf32>,
-                %p: memref<7x33xf32>, %r: memref<7x33xf8E4M3FN>) {
-  mprt.launch @tail_of_one ins(%p : memref<7x33xf32>) outs(%r : memref<7x33xf8E4M3FN>)
+                %p: memref<7x33xf32, strided<[34, 1]>>, %r: memref<7x33xf8E4M3FN>) {
+  mprt.launch @tail_of_one ins(%p : memref<7x33xf32, strided<[34, 1]>>) outs(%r : memref<7x33xf8E4M3FN>)
   mprt.launch @collapse ins(%a : memref<3x7x25xf32>) outs(%a : memref<3x7x25xf32>)
   mprt.launch @broadcast ins(%b, %c, %d, %e : memref<2x5x32xf32>, memref<32xf32>, memref<2x5xf32>, memref<f32>) outs(%b : memref<2x5x32xf32>)
   mprt.launch @bools ins(%f : memref<4x16xi1>) outs(%f : memref<4x16xi1>)

@@ -32,7 +32,7 @@ sys.path.insert(0, sys.argv[4])
 
 import numpy as np
 from emulation import Emulator, call
-from kernel_builder import NUMPY, Kernel
+from kernel_builder import NUMPY, Kernel, to_bf16
 
 OPT, CC, FAKES, _, FOLDER, SEED, COUNT = sys.argv[1:8]
 FIRST = int(sys.argv[8]) if len(sys.argv) > 8 else 0
@@ -359,10 +359,10 @@ class Maker:
 class Program:
     """A kernel, one launch of it, and the buffers that the launch gets."""
 
-    def __init__(self, kernel, returned, ids, loose):
+    def __init__(self, kernel, returned, ids, loose, attributes="mpcomm.kernel"):
         self.name, self.ids, self.loose = kernel.name, ids, loose
         self.arguments = [(n, s, d, kernel.layouts[n]) for n, s, d in kernel.inputs + kernel.outputs]
-        self.tensor_form = kernel.module(returned)
+        self.tensor_form = kernel.module(returned, attributes)
         self.tensor_form = self.tensor_form[: self.tensor_form.index("func.func @caller")]
         self.launch = self.caller(len(kernel.inputs))
 
@@ -400,10 +400,10 @@ class Program:
 
 
 def encode(values, dtype):
-    """Small integers in `dtype`."""
+    """Numbers in `dtype`; small integers where it has 8 bits."""
     if dtype in ("bf16", "f8E5M2", "f8E4M3FN"):
         if dtype == "bf16":
-            return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            return to_bf16(values.astype(np.float32))
         if dtype == "f8E5M2":
             return (values.astype(np.float16).view(np.uint16) >> 8).astype(np.uint8)
         table = {0: 0x00, 1: 0x38, 2: 0x40, 3: 0x44}
@@ -422,6 +422,98 @@ def decode(array, dtype):
     if dtype == "f8E5M2":
         return (array.astype(np.uint16) << 8).view(np.float16)
     return array
+
+
+class ScatterAdd(Program):
+    """Rows added to rows, some of them named by ids out of range or skipped."""
+
+    def __init__(self, rng, name):
+        columns, rows = rng.choice([1, 3, 8, 32, 100, 260, 1030]), rng.choice([1, 2, 7, 300, 1000])
+        count = rng.choice([[1], [5], [7, 33], [2500], [4, 600], [0], []])
+        dtype, kernel = rng.choice(["f32", "f32", "f64"]), Kernel(name)
+        maker = Maker(rng, name)
+        for argument, shape, of in (("dy", count + [columns], dtype), ("ids", count, rng.choice(["i32", "i64"]))):
+            kernel.input(argument, shape, of, maker.layout(shape, False))
+        kernel.output("to", [rows, columns], dtype, maker.layout([rows, columns], True))
+        self.skipped = rng.choice([-1, 0, rows - 1])
+        super().__init__(kernel, ["to"], {}, set(), "mpcomm.kernel, mpcomm.scatter_add = %d : i64" % self.skipped)
+        self.rows = rows
+
+    def operands(self, random):
+        made = super().operands(random)
+        ids, offset = made[1]
+        ids[:] = random.integers(-2, self.rows + 3, ids.shape)
+        return made
+
+
+class Pool:
+    """A pool or the gradient of one, compared with plain loops."""
+
+    def __init__(self, rng, name):
+        self.name, self.loose = name, set()
+        self.kind = rng.choice(["max_pool", "avg_pool", "max_pool_grad", "avg_pool_grad"])
+        self.dtype = rng.choice(["f32", "f32", "bf16", "f16"])
+        self.window = [rng.randint(1, 3), rng.randint(1, 4)]
+        self.strides = [rng.randint(1, 3), rng.randint(1, 4)]
+        self.low = [rng.randint(0, w - 1) for w in self.window]
+        self.high = [rng.randint(0, w - 1) for w in self.window]
+        sizes = [rng.randint(w, 13) for w in self.window]
+        made = [(n + l + h - w) // s + 1
+                for n, l, h, w, s in zip(sizes, self.low, self.high, self.window, self.strides)]
+        batch = [rng.choice([0, 1, 2, 3]), rng.choice([1, 5, 8])]
+        self.last, self.counts = rng.random() < 0.4, rng.random() < 0.4 and self.kind.startswith("avg")
+        x, y = batch + sizes, batch + made
+        shapes = {"max_pool": [x, y], "avg_pool": [x, y], "max_pool_grad": [y, x, x], "avg_pool_grad": [y, x]}[self.kind]
+        if self.last:
+            shapes = [[s[0], s[2], s[3], s[1]] for s in shapes]
+        self.arguments = [("operand%d" % i, shape, self.dtype, None) for i, shape in enumerate(shapes)]
+        types = ["memref<%s>" % "x".join([str(n) for n in s] + [self.dtype]) for s in shapes]
+        names = ["%%a%d" % i for i in range(len(types))]
+        self.tensor_form, self.launch = "", (
+            "func.func @call_%s(%s) {\n  mprt.window \"%s\" window = %s strides = %s low = %s high = %s dilation = [1, 1]"
+            " groups = 1 %s%sins(%s : %s) outs(%s : %s)\n  return\n}\n" % (
+                name, ", ".join("%s: %s" % pair for pair in zip(names, types)), self.kind, self.window, self.strides,
+                self.low, self.high, "channels_last " if self.last else "", "count_padding " if self.counts else "",
+                ", ".join(names[:-1]), ", ".join(types[:-1]), names[-1], types[-1]))
+
+    def operands(self, random):
+        made = []
+        for _, shape, _, _ in self.arguments:
+            values = random.integers(-3, 4, int(np.prod(shape))).astype(np.float32)
+            if self.kind.startswith("max"):
+                values[random.random(values.shape) < 0.03] = np.nan
+            made.append((encode(values, self.dtype), 0))
+        return made
+
+    def run(self, arrays):
+        """Leaves the result in the last array."""
+        images = []
+        for (array, _), (_, shape, dtype, _) in zip(arrays, self.arguments):
+            image = decode(array, dtype).astype(np.float32).reshape(shape)
+            images.append(image.transpose(0, 3, 1, 2) if self.last else image)
+        isGrad = self.kind.endswith("grad")
+        x, y = (images[-1], images[0]) if isGrad else (images[0], images[-1])
+        values = images[1] if self.kind == "max_pool_grad" else x
+        made = np.zeros_like(images[-1])
+        for p in range(y.shape[2]):
+            for q in range(y.shape[3]):
+                places = [(h, w) for h in range(p * self.strides[0] - self.low[0], p * self.strides[0] - self.low[0] + self.window[0])
+                          for w in range(q * self.strides[1] - self.low[1], q * self.strides[1] - self.low[1] + self.window[1])
+                          if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]]  # fmt: skip
+                count = np.float32(self.window[0] * self.window[1] if self.counts else len(places))
+                inside = np.stack([values[:, :, h, w] for h, w in places])
+                # argmax finds the first, and NaNs before all numbers.
+                first = inside.argmax(0) if inside.size else None
+                if self.kind == "max_pool":
+                    made[:, :, p, q] = inside.max(0)
+                elif self.kind == "avg_pool":
+                    made[:, :, p, q] = inside.sum(0) / count
+                for i, (h, w) in enumerate(places if isGrad and inside.size else []):
+                    part = y[:, :, p, q] / count if self.kind == "avg_pool_grad" else np.where(first == i, y[:, :, p, q], np.float32(0))
+                    made[:, :, h, w] += part
+        if self.last:
+            made = made.transpose(0, 2, 3, 1)
+        arrays[-1][0][:] = encode(np.ascontiguousarray(made).ravel(), self.dtype)
 
 
 class Driver:
@@ -514,7 +606,8 @@ def check(emulator, driver, programs):
         file.write(text)
     modules = []
     try:
-        host, names = compile_host(emulator, text, path + ".host.so")
+        if programs[0].tensor_form:
+            host, names = compile_host(emulator, text, path + ".host.so")
         for processors in (3, 132):
             image = "%s.%d.so" % (path, processors)
             generated = compile_device(emulator, text, image, processors)
@@ -528,8 +621,11 @@ def check(emulator, driver, programs):
     for program in programs:
         seed = int(re.sub(r"\D", "", program.name) or 0)
         expected = program.operands(np.random.default_rng(seed))
-        getattr(host, names[program.name])(
-            *[ctypes.c_void_p(a.ctypes.data + o * a.itemsize) for a, o in expected])
+        if program.tensor_form:
+            getattr(host, names[program.name])(
+                *[ctypes.c_void_p(a.ctypes.data + o * a.itemsize) for a, o in expected])
+        else:
+            program.run(expected)
         for processors, module, launches in modules:
             got = program.operands(np.random.default_rng(seed))
             try:
@@ -558,11 +654,14 @@ def main():
     driver = Driver(emulator.environment["MPRT_CUDA_LIBRARY"])
     print("seed", SEED)
     numbers = range(FIRST, FIRST + int(COUNT))
-    programs = [Maker(random.Random("%s %d" % (SEED, n)), "k%d" % n).make() for n in numbers]
-    failures = sum(check(emulator, driver, programs[i : i + BATCH]) for i in range(0, len(programs), BATCH))
+    def some(make, name, share):
+        return [make(random.Random("%s %s %d" % (name, SEED, n)), "%s%d" % (name, n)) for n in numbers if n % share == 0]
+
+    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(ScatterAdd, "s", 4), some(Pool, "p", 2)]
+    failures = sum(check(emulator, driver, kind[i : i + BATCH]) for kind in kinds for i in range(0, len(kind), BATCH))
     if failures:
         sys.exit("%d kernels differ" % failures)
-    print("%d kernels agree" % len(programs))
+    print("%d kernels agree" % sum(len(kind) for kind in kinds))
 
 
 main()

@@ -612,7 +612,7 @@ void DeviceEmitter::emitRowEnd(MutableArrayRef<DeviceRow> rows) {
         continue;
       ready.push_back(
           {&store, &row, eval.result(store.value, row.row, nullptr)});
-      replaces |= kind == Kind::RowScalar && replacesScalar(model, store);
+      replaces |= replacesScalar(model, store);
     }
   Value isFirst = isZero(eval.code, loc, lane);
   if (schedule.columnBlocks > 1)

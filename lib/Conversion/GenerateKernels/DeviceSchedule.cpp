@@ -35,9 +35,9 @@ static constexpr int64_t kLongColumns = 8192;
 static constexpr int64_t kPieceOfColumns = 4096;
 /// Chunks that are written out side by side.
 static constexpr int64_t kMaxChunks = 16;
-/// Sums of columns that the groups of a block have in shared memory, of 48 KiB
-/// in eight bytes each.
-static constexpr int64_t kSharedSums = 5120;
+/// Bytes of shared memory, of 48 KiB, that groups have their sums of columns
+/// in.
+static constexpr int64_t kSharedSumBytes = 40 << 10;
 
 /// Registers of a thread that may hold a row: of 255, or of the 64 Ki of a
 /// multiprocessor for one block and its neighbour.
@@ -107,6 +107,8 @@ private:
   bool hasRowReduce = false, hasSums = false, ownsRows = false;
   /// Values a column that live on through a row, and through all rows.
   int64_t rowValues = 0, columnSums = 0;
+  /// Types in which columns are summed: each has a buffer of its own.
+  llvm::SmallDenseSet<Type> sumTypes;
 };
 } // namespace
 
@@ -130,7 +132,10 @@ void DevicePlanner::readKernel() {
     if (result.kind != Kind::Accumulate)
       continue;
     hasSums = true;
-    columnSums += result.dims.test(model.column());
+    if (result.dims.test(model.column())) {
+      ++columnSums;
+      sumTypes.insert(memoryType(computeType(getElementTypeOrSelf(value))));
+    }
     for (int dim = 0; dim < model.column(); ++dim)
       if (result.dims.test(dim) && !llvm::is_contained(schedule.kept, dim))
         schedule.kept.push_back(dim);
@@ -219,11 +224,15 @@ void DevicePlanner::chooseGroup() {
   schedule.threads = std::max(schedule.group, kThreads);
   if (schedule.group > kWarp)
     schedule.threads = schedule.group;
-  // Groups add up their sums of columns in shared memory.
-  while (columnSums > 0 && schedule.threads > schedule.group &&
-         schedule.groups() * columns > kSharedSums)
-    schedule.threads /= 2;
   schedule.chunks = chunksFor(schedule.group);
+  // Groups add up their sums of columns in shared memory.
+  int64_t sumBytes = 0;
+  for (Type type : sumTypes)
+    sumBytes += schedule.chunks * schedule.group * vector *
+                llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
+  while (schedule.threads > schedule.group &&
+         schedule.groups() * sumBytes > kSharedSumBytes)
+    schedule.threads /= 2;
   bool unrolls = keeps ? fits(schedule.group) : schedule.chunks <= 4;
   if (unrolls)
     return;

@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -50,6 +51,11 @@ static bool isSupportedType(Type type) {
   auto integer = dyn_cast<IntegerType>(type);
   return integer &&
          llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
+}
+
+/// True for types of what lies in memory, where an index has no width.
+static bool isSupportedElement(Type type) {
+  return isSupportedType(type) && !type.isIndex();
 }
 
 /// The op of `op`'s body that adds one more term to result `index`, with the
@@ -141,7 +147,7 @@ LogicalResult ModelBuilder::readSignature() {
   for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape() ||
-        !isSupportedType(tensor.getElementType()))
+        !isSupportedElement(tensor.getElementType()))
       return error(kernel) << "argument #" << i << " has type " << type
                            << ", expected a tensor of static shape of numbers";
   }
@@ -187,6 +193,9 @@ LogicalResult ModelBuilder::readOps() {
     auto structured = dyn_cast<linalg::LinalgOp>(op);
     if (!structured || !structured.hasPureTensorSemantics())
       return error(&op) << "expected a linalg op on tensors";
+    for (Type type : structured->getResultTypes())
+      if (!isSupportedElement(getElementTypeOrSelf(type)))
+        return error(&op) << "makes " << type << ", expected numbers";
     if (llvm::any_of(structured.getIndexingMapsArray(), [](AffineMap map) {
           return llvm::any_of(map.getResults(), [](AffineExpr expr) {
             return !isa<AffineDimExpr, AffineConstantExpr>(expr);
@@ -295,6 +304,11 @@ LogicalResult ModelBuilder::readReturn() {
 /// A destination that is read as an input holds what the result replaces: each
 /// element must be read where it is written, and nowhere else.
 LogicalResult ModelBuilder::checkReplaced() {
+  for (linalg::LinalgOp op : ops)
+    for (auto extract : op.getBlock()->getOps<tensor::ExtractOp>())
+      if (cast<BlockArgument>(extract.getTensor()).getArgNumber() >=
+          model.numInputs())
+        return error(extract) << "reads a destination, expected an input";
   for (const auto &[operand, access] : model.accesses) {
     auto op = cast<linalg::LinalgOp>(operand->getOwner());
     if (access.argument < model.numInputs())

@@ -145,11 +145,11 @@ uint64_t Alignments::of(Value buffer) const {
   auto type = cast<MemRefType>(buffer.getType());
   SmallVector<int64_t> strides;
   int64_t offset = 0;
-  uint64_t bytes = std::max(1u, type.getElementTypeBitWidth() / 8);
   if (type.getElementType().isIndex() ||
       failed(type.getStridesAndOffset(strides, offset)) ||
       ShapedType::isDynamic(offset))
     return 1;
+  uint64_t bytes = std::max(1u, type.getElementTypeBitWidth() / 8);
   // The type has the offset from the aligned pointer, which only memref.view
   // moves.
   uint64_t known = std::gcd(kMaxAlignment, offset * bytes);

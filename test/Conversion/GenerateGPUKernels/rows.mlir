@@ -94,11 +94,30 @@ func.func private @empty(%x: tensor<64x0xf32>, %d: tensor<64xf32>) -> tensor<64x
   return %s : tensor<64xf32>
 }
 
+// A row's sum goes on from what is there, which all threads of the row read
+// before one of them replaces it.
+func.func private @goes_on(%x: tensor<32x4096xf32>, %t: tensor<32xf32>, %d: tensor<32x4096xf32>) -> (tensor<32xf32>, tensor<32x4096xf32>) attributes {mpcomm.kernel} {
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<32x4096xf32>) outs(%t : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %o, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<32xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<32x4096xf32>, tensor<32xf32>) outs(%d : tensor<32x4096xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %q = arith.subf %a, %c : f32
+    linalg.yield %q : f32
+  } -> tensor<32x4096xf32>
+  return %s, %r : tensor<32xf32>, tensor<32x4096xf32>
+}
+
 func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536x32xf32>, %d: memref<65536xf32>,
-             %l: memref<600x40000xf32>, %m: memref<600xf32>, %x: memref<64x0xf32>, %y: memref<64xf32>) {
+             %l: memref<600x40000xf32>, %m: memref<600xf32>, %x: memref<64x0xf32>, %y: memref<64xf32>, %g: memref<32xf32>) {
   mprt.launch @warp ins(%a : memref<8192x256xf32>) outs(%a : memref<8192x256xf32>)
   mprt.launch @block ins(%b : memref<32x4096xf32>) outs(%b : memref<32x4096xf32>)
   mprt.launch @lanes ins(%c : memref<65536x32xf32>) outs(%d : memref<65536xf32>)
+  mprt.launch @goes_on ins(%b : memref<32x4096xf32>) outs(%g, %b : memref<32xf32>, memref<32x4096xf32>)
   mprt.launch @long ins(%l, %m : memref<600x40000xf32>, memref<600xf32>) outs(%l : memref<600x40000xf32>)
   mprt.launch @empty ins(%x : memref<64x0xf32>) outs(%y : memref<64xf32>)
   return
@@ -148,6 +167,12 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
 // CHECK: arith.constant 1.000000e+00 : f32
 // CHECK-NOT: memref<0xf32>,
 // CHECK: gpu.return
+
+// CHECK-LABEL: gpu.func @goes_on(
+// CHECK: gpu.barrier
+// CHECK: memref.load %arg1[%{{.*}}] : memref<32xf32>
+// CHECK: gpu.barrier
+// CHECK: memref.store %{{.*}}, %arg1[%{{.*}}] : memref<32xf32>
 
 // NVVM-LABEL: llvm.func @warp(
 // NVVM-SAME: nvvm.kernel

@@ -290,3 +290,57 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = func.call @k(%x) : (tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+// expected-error @below {{in kernel 'indices': argument #0 has type 'tensor<4xindex>', expected a tensor of static shape of numbers}}
+func.func private @indices(%x: tensor<4xindex>, %d: tensor<4xf32>) -> tensor<4xf32> attributes {mpcomm.kernel} {
+  return %d : tensor<4xf32>
+}
+func.func @f(%x: memref<4xindex>, %d: memref<4xf32>) {
+  mprt.launch @indices ins(%x : memref<4xindex>) outs(%d : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @index_between(%d: tensor<4xf32>) -> tensor<4xf32> attributes {mpcomm.kernel} {
+  %i = tensor.empty() : tensor<4xindex>
+  // expected-error @below {{in kernel 'index_between': makes 'tensor<4xindex>', expected numbers}}
+  %n = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%i : tensor<4xindex>) {
+  ^bb0(%o: index):
+    %a = linalg.index 0 : index
+    linalg.yield %a : index
+  } -> tensor<4xindex>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%n : tensor<4xindex>) outs(%d : tensor<4xf32>) {
+  ^bb0(%a: index, %o: f32):
+    %b = arith.index_cast %a : index to i32
+    %c = arith.sitofp %b : i32 to f32
+    linalg.yield %c : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+func.func @f(%d: memref<4xf32>) {
+  mprt.launch @index_between outs(%d : memref<4xf32>)
+  return
+}
+
+// -----
+
+// Another place may have been written by then.
+func.func private @extract_of_destination(%x: tensor<4xi32>, %d: tensor<4xf32>) -> tensor<4xf32> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xi32>) outs(%d : tensor<4xf32>) {
+  ^bb0(%a: i32, %o: f32):
+    %b = arith.index_cast %a : i32 to index
+    // expected-error @below {{in kernel 'extract_of_destination': reads a destination, expected an input}}
+    %c = tensor.extract %d[%b] : tensor<4xf32>
+    linalg.yield %c : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+func.func @f(%x: memref<4xi32>, %d: memref<4xf32>) {
+  mprt.launch @extract_of_destination ins(%x : memref<4xi32>) outs(%d : memref<4xf32>)
+  return
+}

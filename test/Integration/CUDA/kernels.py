@@ -270,7 +270,9 @@ class Maker:
         if rng.random() < 0.3:
             start = rng.choice(["1", "-2", "2"])
         start = "3" if op == "maxui" else start if dtype == "i32" else start + ".0"
-        if readable:
+        # The old value of the row, which the others of its threads read too.
+        replaces = readable and rng.random() < 0.3
+        if readable and not replaces:
             into = self.k.empty(self.shape(dims), dtype)
         else:
             into = self.output(dims, dtype)
@@ -279,14 +281,14 @@ class Maker:
         isNarrow = dtype in ("bf16", "f16")
         if isNarrow:
             self.k.layouts[into] = None
-        if readable or isNarrow or rng.random() < 0.6:
+        if (readable and not replaces) or isNarrow or rng.random() < 0.6:
             init = self.k.fill(start, into)
         name = self.generic("".join("r" if d in reduced else "p" for d in range(rank)),
                             operands, init, dims, lines)
         bound = most * self.terms(reduced) + 4 if isSum else 4
         if readable:
             self.values.append((name, dims, dtype, bound))
-        else:
+        if replaces or not readable:
             self.returned.append((into, name))
 
     def store(self, value):

@@ -237,8 +237,11 @@ void DevicePlanner::chooseGroup() {
   if (unrolls)
     return;
   schedule.keepsRow = false;
-  schedule.chunks = std::min<int64_t>(schedule.chunks, 4);
   schedule.sumsInScratch = columnSums > 0;
+  // Groups of a block would add to the same places.
+  if (schedule.sumsInScratch)
+    schedule.group = schedule.threads;
+  schedule.chunks = std::min<int64_t>(chunksFor(schedule.group), 4);
 }
 
 void DevicePlanner::chooseGrid() {

@@ -242,6 +242,8 @@ class Maker:
         operands.append(rng.choice(full))
         dims = [d for d in range(rank) if d not in reduced]
         dtype = "f32" if readable else rng.choice(["f32"] * 4 + ["bf16", "f64", "i32", "f16"])
+        if self.terms(dims) > 65536:
+            dtype = {"bf16": "f32", "f16": "f32"}.get(dtype, dtype)
         op = rng.choice(["add"] * 4 + ["maximum", "minimum", "mul", "maxnum"])
         if dtype == "i32":
             op = {"maximum": "maxsi", "minimum": "minsi", "maxnum": "maxui"}.get(op, op + "i")
@@ -446,6 +448,31 @@ class ScatterAdd(Program):
         ids, offset = made[1]
         ids[:] = random.integers(-2, self.rows + 3, ids.shape)
         return made
+
+
+def many_values(rng, name):
+    """A short row of more values than registers, with sums of columns."""
+    kernel, columns = Kernel(name), rng.choice([32, 48, 160])
+    full, lines, terms = "d0, d1", [], []
+    for i in range(rng.randint(8, 10)):
+        kernel.input("b0_in%d" % i, [50, columns], "bf16")
+        lines.append(to_f32("bf16", "{%d}" % i, "x%d" % i))
+        terms.append("%%x%d" % i)
+    for i, term in enumerate(terms[1:]):
+        lines.append("%%y%d = arith.addf %s, %s : f32" % (i, "%%y%d" % (i - 1) if i else terms[0], term))
+    last = "%%y%d" % (len(terms) - 2)
+    operands = [(n, full) for n, _, _ in kernel.inputs]
+    kernel.output("b0_sum", [columns], "bf16")
+    kernel.output("b0_all", [50, columns], "bf16")
+    add = lines + ["%%r = arith.addf %s, {o0} : f32" % last, "yield %r : f32"]
+    total = kernel.generic("pr", operands, [(kernel.fill("0.0", kernel.empty([50])), "d0")], "\n".join(add))
+    narrow = lines + ["%%t = arith.truncf %s : f32 to bf16" % last, "%r = arith.addf %t, {o0} : bf16", "yield %r : bf16"]
+    columns_of = kernel.generic("rp", operands, [(kernel.fill("0.0", "b0_sum"), "d1")], "\n".join(narrow))
+    more = lines + ["%%z = arith.addf %s, {%d} : f32" % (last, len(terms)), "%l = arith.constant -3.0 : f32",
+                    "%h = arith.constant 3.0 : f32", "%c = arith.maximumf %z, %l : f32",
+                    "%d = arith.minimumf %c, %h : f32", "%t = arith.truncf %d : f32 to bf16", "yield %t : bf16"]
+    everything = kernel.generic("pp", operands + [(total, "d0")], [("b0_all", full)], "\n".join(more))
+    return Program(kernel, [columns_of, everything], {}, set())
 
 
 class Pool:
@@ -659,7 +686,7 @@ def main():
     def some(make, name, share):
         return [make(random.Random("%s %s %d" % (name, SEED, n)), "%s%d" % (name, n)) for n in numbers if n % share == 0]
 
-    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(ScatterAdd, "s", 4), some(Pool, "p", 2)]
+    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(many_values, "m", 16), some(ScatterAdd, "s", 4), some(Pool, "p", 2)]
     failures = sum(check(emulator, driver, kind[i : i + BATCH]) for kind in kinds for i in range(0, len(kind), BATCH))
     if failures:
         sys.exit("%d kernels differ" % failures)

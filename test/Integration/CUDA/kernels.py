@@ -242,7 +242,7 @@ class Maker:
         operands.append(rng.choice(full))
         dims = [d for d in range(rank) if d not in reduced]
         dtype = "f32" if readable else rng.choice(["f32"] * 4 + ["bf16", "f64", "i32", "f16"])
-        if self.terms(dims) > 65536:
+        if self.terms(dims) > 65536 or 0 in self.shape(dims):
             dtype = {"bf16": "f32", "f16": "f32"}.get(dtype, dtype)
         op = rng.choice(["add"] * 4 + ["maximum", "minimum", "mul", "maxnum"])
         if dtype == "i32":

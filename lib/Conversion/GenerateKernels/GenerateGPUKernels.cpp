@@ -86,6 +86,9 @@ GenerateGPUKernelsPass::generate(func::FuncOp kernel,
                            name);
 }
 
+/// Blocks of a grid at most (compute capability 3.0 and later).
+static constexpr int64_t kMaxBlocks = INT32_MAX;
+
 /// What a launch needs to know of `kernel`, as a declaration beside the host's
 /// functions.
 static func::FuncOp declare(OpBuilder &b, func::FuncOp like,
@@ -138,6 +141,11 @@ LogicalResult GenerateGPUKernelsPass::specialise(func::FuncOp kernel,
           generate(kernel, *layouts, key.second);
       if (failed(kernels))
         return failure();
+      for (const DeviceKernel &code : *kernels)
+        if (!code.spreads && code.blocks > kMaxBlocks)
+          return launch.emitOpError()
+                 << "would take " << code.blocks << " blocks, expected at most "
+                 << kMaxBlocks << " on a GPU";
       generated.kernels = *kernels;
       generated.layouts = *layouts;
       inOrder.push_back(&generated);

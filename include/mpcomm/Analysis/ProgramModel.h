@@ -100,8 +100,8 @@ private:
 
 /// How a pipeline spent its step.
 struct PipelineFigures {
-  /// Ranks of one pipeline: places that run the same stages are pipelines beside
-  /// one another.
+  /// Ranks of one pipeline: places that run the same stages are pipelines
+  /// beside one another.
   int ranks = 1;
   int stages = 1, microbatches = 1;
   /// Idle share of the ranks from the begin of the step to the end of the last

@@ -92,12 +92,12 @@ typedef struct mprt_context mprt_context;
  * Of a program for the host `fn` is the kernel, and what stands behind `flops`
  * is 0. Of a program for a GPU `fn` is null, and `symbol` names the kernel in
  * the program's images. It runs in blocks of `threads` threads (one dimension).
- * Where `spreads` is 1 each block goes on with the next piece of work, gridDim.x
- * blocks further, so that any grid does: the device takes as many blocks as it
- * can run at a time, but not more than `blocks`. Where it is 0 the grid has
- * `blocks` blocks. If `scratch_bytes` is not 0 the kernel has one pointer more,
- * the last, to that many bytes that belong to the stream: what a launch leaves
- * there is there for the next one on the stream. */
+ * Where `spreads` is 1 each block goes on with the next piece of work,
+ * gridDim.x blocks further, so that any grid does: the device takes as many
+ * blocks as it can run at a time, but not more than `blocks`. Where it is 0 the
+ * grid has `blocks` blocks. If `scratch_bytes` is not 0 the kernel has one
+ * pointer more, the last, to that many bytes that belong to the stream: what a
+ * launch leaves there is there for the next one on the stream. */
 typedef struct {
   uint32_t id;
   void (*fn)(void *const *args);
@@ -265,12 +265,12 @@ const char *mprt_message_of(const mprt_context *ctx);
 /* What a program exports (the names are looked up with dlsym):
  *   const uint32_t mpcomm_abi_version
  *   const char     mpcomm_manifest[]    JSON, see docs/Design/Manifest.md
- *   const mprt_image mpcomm_images[]    of a program for a GPU: its kernels, for
- *                                       each chip; one with chip 0 ends them
- *   one entry point of this type per function, named in the manifest. `args`:
- *   the buffers of the function's arguments in order, then those of the
- *   results that do not alias an argument. `arena`: arena_bytes of scratch,
- *   aligned to 64 bytes; nothing in it lives from one call to the next. */
+ *   const mprt_image mpcomm_images[]    of a program for a GPU: its kernels,
+ * for each chip; one with chip 0 ends them one entry point of this type per
+ * function, named in the manifest. `args`: the buffers of the function's
+ * arguments in order, then those of the results that do not alias an argument.
+ * `arena`: arena_bytes of scratch, aligned to 64 bytes; nothing in it lives
+ * from one call to the next. */
 typedef int32_t (*mprt_entry)(mprt_context *ctx, void *const *args,
                               void *arena);
 

@@ -267,16 +267,16 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
   Field symbol = grid ? address(name.getSymName()) : null();
   if (grid)
     scratchBytes = std::max(scratchBytes, grid.getScratch());
-  return global = make(
-             "kernel", launch.getLoc(),
-             {number(32, nextKernel++), grid ? null() : address(wrapper),
-              address(name.getSymName()), address(place.getSymName()),
-              number(64, bytes), number(64, 0), symbol,
-              number(32, grid ? launch->getNumOperands() : 0),
-              number(32, grid ? grid.getThreads() : 0),
-              number(64, grid ? grid.getBlocks() : 0),
-              number(32, grid && grid.getSpreads()), number(32, 0),
-              number(64, grid ? grid.getScratch() : 0)});
+  return global =
+             make("kernel", launch.getLoc(),
+                  {number(32, nextKernel++), grid ? null() : address(wrapper),
+                   address(name.getSymName()), address(place.getSymName()),
+                   number(64, bytes), number(64, 0), symbol,
+                   number(32, grid ? launch->getNumOperands() : 0),
+                   number(32, grid ? grid.getThreads() : 0),
+                   number(64, grid ? grid.getBlocks() : 0),
+                   number(32, grid && grid.getSpreads()), number(32, 0),
+                   number(64, grid ? grid.getScratch() : 0)});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {

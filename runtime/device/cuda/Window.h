@@ -8,7 +8,8 @@
 // Convolutions are cuDNN's, loaded when the first one comes
 // (MPRT_CUDNN_LIBRARY names another file). What is chosen for a descriptor is
 // kept by its address, which outlives the device. Pools are refused: cuDNN has
-// other rules for NaNs and for equal elements, a program brings its own kernels.
+// other rules for NaNs and for equal elements, a program brings its own
+// kernels.
 //
 //===----------------------------------------------------------------------===//
 

@@ -221,7 +221,7 @@ LogicalResult emitDeviceScatterAdd(func::FuncOp tensorForm, int64_t skipped,
                                    const DeviceLimits &limits, OpBuilder &b,
                                    StringRef name,
                                    SmallVectorImpl<DeviceKernel> &kernels) {
-  if (failed(checkScatterAdd(tensorForm)))
+  if (failed(checkScatterAdd(tensorForm, skipped)))
     return failure();
   Location loc = tensorForm.getLoc();
   Type element = layouts[2].getElementType();

@@ -19,12 +19,13 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
 namespace mpcomm::kernels {
 
-LogicalResult checkScatterAdd(func::FuncOp kernel) {
+LogicalResult checkScatterAdd(func::FuncOp kernel, int64_t skipped) {
   auto fail = [&](const Twine &what) {
     return kernel.emitError()
            << "in kernel '" << kernel.getSymName() << "': " << what;
@@ -43,12 +44,16 @@ LogicalResult checkScatterAdd(func::FuncOp kernel) {
       !(to.getElementType().isF32() || to.getElementType().isF64()) ||
       !isa<IntegerType>(ids.getElementType()))
     return fail("expected rows of f32 or f64 and integer ids");
+  if (!llvm::isIntN(ids.getElementTypeBitWidth(), skipped))
+    return fail("expected to leave out an id of " +
+                Twine(ids.getElementTypeBitWidth()) + " bits, got " +
+                Twine(skipped));
   return success();
 }
 
 LogicalResult emitScatterAdd(func::FuncOp tensorForm, int64_t skipped,
                              unsigned vectorBits, func::FuncOp function) {
-  if (failed(checkScatterAdd(tensorForm)))
+  if (failed(checkScatterAdd(tensorForm, skipped)))
     return failure();
   Block &block = function.getBody().front();
   OpBuilder b(block.getTerminator());

@@ -18,9 +18,9 @@
 namespace mpcomm::kernels {
 
 /// Checks the types of a kernel, which must be dy: [rows..., C], ids: [rows...]
-/// of integers, destination: [V, C], with dy and destination of one float type;
-/// reports an error otherwise.
-llvm::LogicalResult checkScatterAdd(mlir::func::FuncOp kernel);
+/// of integers, destination: [V, C], with dy and destination of one float type,
+/// and that ids can be `skipped`; reports an error otherwise.
+llvm::LogicalResult checkScatterAdd(mlir::func::FuncOp kernel, int64_t skipped);
 
 } // namespace mpcomm::kernels
 

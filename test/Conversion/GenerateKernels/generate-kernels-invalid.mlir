@@ -344,3 +344,16 @@ func.func @f(%x: memref<4xi32>, %d: memref<4xf32>) {
   mprt.launch @extract_of_destination ins(%x : memref<4xi32>) outs(%d : memref<4xf32>)
   return
 }
+
+// -----
+
+// No id of 8 bits is 1000: another would be left out.
+// expected-error @below {{in kernel 'skips': expected to leave out an id of 8 bits, got 1000}}
+func.func private @skips(%dy: tensor<4x8xf32>, %ids: tensor<4xi8>, %to: tensor<16x8xf32>) -> tensor<16x8xf32>
+    attributes {mpcomm.kernel, mpcomm.scatter_add = 1000 : i64} {
+  return %to : tensor<16x8xf32>
+}
+func.func @f(%dy: memref<4x8xf32>, %ids: memref<4xi8>, %to: memref<16x8xf32>) {
+  mprt.launch @skips ins(%dy, %ids : memref<4x8xf32>, memref<4xi8>) outs(%to : memref<16x8xf32>)
+  return
+}

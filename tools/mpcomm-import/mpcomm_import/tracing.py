@@ -119,12 +119,27 @@ def substituted(model, tensors_by_id, origins):
             handle.remove()
 
 
+class TracingFailure(ImportFailure):
+    """PyTorch stopped, for whatever reason of its own."""
+
+
 def trace(workload, names, training, root):
     """Traces `(loss, gradients…)` if `training`, else `(loss, output)`.
 
     `names` is a StateNames. Gradients come in the order of its trained
     parameters, None for a parameter that the loss does not depend on.
+
+    Nothing is computed where shapes suffice, so that a large batch takes neither
+    time nor memory; a model that looks at values is run on them.
     """
+    try:
+        return trace_with(workload, names, training, root, "fake")
+    except TracingFailure:
+        return trace_with(workload, names, training, root, "real")
+
+
+def trace_with(workload, names, training, root, tensors_mode):
+    """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"."""
     model = workload.model
     parameters, buffers = names.parameters, names.buffers
     held = [p for _, p in parameters] + [b for _, b in buffers]
@@ -161,15 +176,15 @@ def trace(workload, names, training, root):
     try:
         with compat.plain_modules(model), compat.observe_nodes(origins.note), \
                 torch.enable_grad():
-            module = compat.make_fx(step)(state, batch)
+            module = compat.make_fx(step, tracing_mode=tensors_mode)(state, batch)
             if any(compat.is_mutating(n.target) for n in module.graph.nodes):
-                module = without_mutation(module, origins, state, batch)
+                module = without_mutation(module, origins, state, batch, tensors_mode)
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type
         text = str(error).strip().splitlines()
         where = "the backward pass" if origins.backward else origins.stack[-1]
-        raise ImportFailure(
+        raise TracingFailure(
             f"tracing stopped in {where}: {type(error).__name__}: "
             f"{text[0] if text else ''}") from error
     finally:
@@ -181,7 +196,7 @@ def trace(workload, names, training, root):
     return Traced(module.graph, inputs, module)
 
 
-def without_mutation(module, origins, state, batch):
+def without_mutation(module, origins, state, batch, tensors_mode):
     """The same graph with in-place operators made functional."""
 
     class Replay(torch.fx.Interpreter):
@@ -203,5 +218,6 @@ def without_mutation(module, origins, state, batch):
         return tuple(result) if isinstance(result, list) else result
 
     with torch.no_grad(), compat.observe_nodes(note):
-        return compat.make_fx(compat.functionalize(run, remove="mutations"))(
+        functional = compat.functionalize(run, remove="mutations")
+        return compat.make_fx(functional, tracing_mode=tensors_mode)(
             [t.detach() for t in state], batch)

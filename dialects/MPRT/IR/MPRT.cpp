@@ -408,6 +408,13 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                            "a #mprt.grid, on a kernel without a body");
     return success();
   }
+  if (name == kMovedBytesAttr) {
+    if (!op->hasAttr(kKernelAttr) || !isI64(attr.getValue()) ||
+        cast<IntegerAttr>(attr.getValue()).getInt() < 0)
+      return emitAttrError(op, attr,
+                           "an i64 that is not negative, on a kernel");
+    return success();
+  }
   if (name == kArenaBytesAttr || name == kBucketBytesAttr) {
     if (!isa<FunctionOpInterface>(op) || !isI64(attr.getValue()) ||
         cast<IntegerAttr>(attr.getValue()).getInt() < 0)

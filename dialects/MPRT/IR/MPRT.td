@@ -45,7 +45,9 @@ def MPRT_Dialect : Dialect {
     - `mprt.arena_parts`, on a function: bytes of the arena by what they hold,
       when most of them are in use;
     - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: it is code for a
-      GPU, which the `gpu.module` named `mpcomm_kernels` has under its name.
+      GPU, which the `gpu.module` named `mpcomm_kernels` has under its name;
+    - `mprt.moved_bytes`, on a kernel: what a launch reads and writes, each
+      element once; where it is missing, as much as the operands have.
   }];
   let cppNamespace = "::mpcomm::mprt";
   let hasOperationAttrVerify = 1;

@@ -334,6 +334,7 @@ SmallVector<DeviceKernel> emitDeviceKernels(const KernelModel &model,
                                          schedule.threads, sums.scratchBytes());
   main.blocks = schedule.blocks;
   main.spreads = schedule.spreads;
+  main.movedBytes = countMovedBytes(model) + sums.scratchBytes();
   DeviceEmitter(model, schedule, sums, main.function).run(!separate);
   kernels.push_back(main);
   if (sums.scratchBytes()) {
@@ -341,12 +342,14 @@ SmallVector<DeviceKernel> emitDeviceKernels(const KernelModel &model,
         createDeviceKernel(b, loc, (name + "_sums").str(), model.layouts,
                            kSumThreads, sums.scratchBytes());
     sums.emit(kernel);
+    kernel.movedBytes = sums.scratchBytes();
     kernels.push_back(kernel);
   }
   if (separate) {
     DeviceKernel kernel = createDeviceKernel(b, loc, (name + "_scalars").str(),
                                              model.layouts, kWarp, 0);
     DeviceEmitter(model, schedule, sums, kernel.function).runUniform();
+    kernel.movedBytes = 0;
     kernels.push_back(kernel);
   }
   return kernels;

@@ -27,6 +27,8 @@ struct DeviceKernel {
   int64_t threads = kWarp, blocks = 1;
   bool spreads = false;
   int64_t scratchBytes = 0;
+  /// Where it is known, what it reads and writes; -1: as the buffers are large.
+  int64_t movedBytes = -1;
 };
 
 /// Makes an empty kernel `name` at `b`, with a return, on buffers of `layouts`

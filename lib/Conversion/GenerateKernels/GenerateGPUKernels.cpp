@@ -109,6 +109,9 @@ static func::FuncOp declare(OpBuilder &b, func::FuncOp like,
                     mprt::GridAttr::get(b.getContext(), kernel.threads,
                                         kernel.blocks, kernel.spreads,
                                         kernel.scratchBytes));
+  if (kernel.movedBytes >= 0)
+    function->setAttr(mprt::kMovedBytesAttr,
+                      b.getI64IntegerAttr(kernel.movedBytes));
   return function;
 }
 

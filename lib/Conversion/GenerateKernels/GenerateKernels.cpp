@@ -79,6 +79,8 @@ func::FuncOp GenerateKernelsPass::generate(func::FuncOp kernel,
     status = emitScatterAdd(kernel, skipped.getInt(), vectorBits, function);
   } else if (auto model = KernelModel::build(kernel, layouts)) {
     Schedule schedule = Schedule::compute(*model, vectorBits, unrollColumns);
+    function->setAttr(mprt::kMovedBytesAttr,
+                      b.getI64IntegerAttr(countMovedBytes(*model)));
     status = emitKernel(*model, schedule, function);
   }
   if (succeeded(status))

@@ -410,4 +410,52 @@ std::optional<KernelModel> KernelModel::build(func::FuncOp kernel,
   return model;
 }
 
+/// Points of the domain that differ in `dims`.
+static int64_t countPoints(const KernelModel &model,
+                           llvm::function_ref<bool(int)> isPart) {
+  int64_t points = 1;
+  for (auto [dim, size] : llvm::enumerate(model.sizes))
+    if (isPart(static_cast<int>(dim)))
+      points *= size;
+  return points;
+}
+
+int64_t countMovedBytes(const KernelModel &model) {
+  auto bytesOf = [&](unsigned argument, int64_t elements) {
+    MemRefType layout = model.layouts[argument];
+    return std::min(elements, layout.getNumElements()) *
+           llvm::divideCeil(layout.getElementTypeBitWidth(), 8);
+  };
+  auto countAccess = [&](const Access &access) {
+    return bytesOf(access.argument, countPoints(model, [&](int dim) {
+                     return access.strides[dim] != 0;
+                   }));
+  };
+  int64_t bytes = 0;
+  // Several ops may read one element.
+  SmallVector<const Access *> counted;
+  for (const auto &[operand, access] : model.accesses) {
+    auto op = cast<linalg::LinalgOp>(operand->getOwner());
+    if (!op.payloadUsesValueFromOperand(operand) ||
+        llvm::any_of(counted, [&, &access = access](const Access *other) {
+          return *other == access;
+        }))
+      continue;
+    counted.push_back(&access);
+    bytes += countAccess(access);
+  }
+  for (const Store &store : model.stores)
+    bytes += countAccess(store.access);
+  for (const auto &fill : model.fills)
+    bytes += bytesOf(fill.first, model.layouts[fill.first].getNumElements());
+  for (const auto &[op, loops] : model.loops) {
+    for (auto extract : op->getRegion(0).front().getOps<tensor::ExtractOp>())
+      bytes += bytesOf(cast<BlockArgument>(extract.getTensor()).getArgNumber(),
+                       countPoints(model, [&, &loops = loops](int dim) {
+                         return llvm::is_contained(loops, dim);
+                       }));
+  }
+  return bytes;
+}
+
 } // namespace mpcomm::kernels

@@ -126,6 +126,10 @@ public:
   }
 };
 
+/// Bytes that the kernel reads and writes, each element of an argument once for
+/// reading and once for writing; of gathered rows, those that may be read.
+int64_t countMovedBytes(const KernelModel &model);
+
 /// The one value of a tensor that is the same everywhere, a fill with a
 /// constant or a splat; null for others.
 mlir::TypedAttr matchUniformTensor(mlir::Value tensor);

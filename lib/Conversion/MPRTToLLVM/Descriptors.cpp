@@ -261,7 +261,11 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
         LLVM::LLVMFunctionType::get(
             LLVM::LLVMVoidType::get(builder.getContext()), {pointer})));
   }
-  int64_t bytes = mpcomm::detail::countBytes(launch->getOperandTypes());
+  auto moved = kernel
+                   ? kernel->getAttrOfType<IntegerAttr>(mprt::kMovedBytesAttr)
+                   : IntegerAttr();
+  int64_t bytes = moved ? moved.getInt()
+                        : mpcomm::detail::countBytes(launch->getOperandTypes());
   LLVM::GlobalOp name = string(launch.getKernel());
   LLVM::GlobalOp place = string(location);
   Field symbol = grid ? address(name.getSymName()) : null();

@@ -6,7 +6,7 @@
 // Three dimensions, contiguous everywhere, are one loop over 64 lanes and a
 // tail of 32, 16 and (7 of 16).
 // CHECK-LABEL: func.func private @collapse(
-// CHECK-SAME: %[[X:.*]]: memref<3x7x25xf32>, %[[Y:.*]]: memref<3x7x25xf32>) attributes {mpcomm.kernel, passthrough = ["noinline", ["prefer-vector-width", "512"]]}
+// CHECK-SAME: %[[X:.*]]: memref<3x7x25xf32>, %[[Y:.*]]: memref<3x7x25xf32>) attributes {mpcomm.kernel, mprt.moved_bytes = 4200 : i64, passthrough = ["noinline", ["prefer-vector-width", "512"]]}
 // CHECK-DAG: %[[MASK:.*]] = arith.constant dense<[true, true, true, true, true, true, true, true, true, true, true, true, true, false, false, false]>
 // CHECK-DAG: %[[FROM:.*]] = memref.reinterpret_cast %[[X]] to offset: [0], sizes: [525], strides: [1]
 // CHECK-DAG: %[[TO:.*]] = memref.reinterpret_cast %[[Y]] to offset: [0], sizes: [525], strides: [1]

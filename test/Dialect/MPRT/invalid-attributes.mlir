@@ -52,6 +52,11 @@ func.func private @arena(memref<8xf32>) attributes {mprt.arena_bytes = -1 : i64}
 
 // -----
 
+// expected-error @below {{expects 'mprt.moved_bytes' to be an i64 that is not negative, on a kernel, got 8 : i64}}
+func.func private @no_kernel(memref<8xf32>) attributes {mprt.moved_bytes = 8 : i64}
+
+// -----
+
 // expected-error @below {{expects 'mprt.bucket_bytes' to be an i64 that is not negative, on a function, got 1 : i32}}
 func.func private @buckets(memref<8xf32>) attributes {mprt.bucket_bytes = 1 : i32}
 

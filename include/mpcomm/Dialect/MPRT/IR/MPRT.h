@@ -44,6 +44,7 @@ inline constexpr llvm::StringLiteral kArenaBytesAttr = "mprt.arena_bytes";
 inline constexpr llvm::StringLiteral kBucketBytesAttr = "mprt.bucket_bytes";
 inline constexpr llvm::StringLiteral kArenaPartsAttr = "mprt.arena_parts";
 inline constexpr llvm::StringLiteral kGridAttr = "mprt.grid";
+inline constexpr llvm::StringLiteral kMovedBytesAttr = "mprt.moved_bytes";
 /// The gpu.module that has the code of kernels with that attribute.
 inline constexpr llvm::StringLiteral kDeviceModule = "mpcomm_kernels";
 /// Entries of the dictionaries of kResultsAttr.

@@ -44,22 +44,23 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, d, heads, ctx):
+    def __init__(self, d, heads, ctx, gelu="none"):
         super().__init__()
+        self.gelu = gelu
         self.ln1, self.ln2 = nn.LayerNorm(d), nn.LayerNorm(d)
         self.attn = Attention(d, heads, ctx)
         self.fc, self.out = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
 
     def forward(self, x):
         x = x + self.attn(self.ln1(x))
-        return x + self.out(F.gelu(self.fc(self.ln2(x))))
+        return x + self.out(F.gelu(self.fc(self.ln2(x)), approximate=self.gelu))
 
 
 class GPT(nn.Module):
-    def __init__(self, layers, d, heads, ctx, vocab=256, tied=True):
+    def __init__(self, layers, d, heads, ctx, vocab=256, tied=True, gelu="none"):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocab, d), nn.Embedding(ctx, d)
-        self.blocks = nn.ModuleList(Block(d, heads, ctx) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(d, heads, ctx, gelu) for _ in range(layers))
         self.lnf = nn.LayerNorm(d)
         self.head = nn.Linear(d, vocab, bias=False)
         for m in self.modules():
@@ -100,9 +101,10 @@ def loss(logits, targets):
 
 
 def workload(layers=2, d=128, heads=4, ctx=128, batch=8, lr=1e-3, tied=True, vocab=256,
-             text="/usr/share/common-licenses"):
-    # A larger vocabulary than that of bytes makes a model of another's size.
-    model = GPT(layers, d, heads, ctx, max(vocab, 256), tied)
+             gelu="none", text="/usr/share/common-licenses"):
+    # A larger vocabulary than that of bytes makes a model of another's size; the tanh
+    # form of gelu is GPT-2's.
+    model = GPT(layers, d, heads, ctx, max(vocab, 256), tied, gelu)
     data = read_text(text)
     cut = len(data) * 9 // 10
     return mi.Workload(model=model, loss=loss, batch=batch,

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# ===- pack.py - what a machine with a GPU needs ---------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+# REQUIRES: compiler, torch, ptxas
+# RUN: %python %s %t.pack --bin=%mpcomm_obj_root/bin --lib=%mpcomm_obj_root/lib --only=gpt-check-bf16,one-rank --small | FileCheck %s
+# CHECK: gpt-check-bf16.so
+# CHECK: one-rank.so
+# CHECK: mpcomm-run
+# CHECK: in all {{[0-9.]+}} MB, of at most 60
+"""Compiles what measure.py runs and puts it into a folder, with the runner and its
+libraries: all that a machine with a GPU needs of mpcomm. Needs no GPU.
+
+  pack.py FOLDER [--chips=sm_90] [--only=NAME,...]
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
+MOST_MB = 60
+
+# name: model, samples a rank and step, options of mpcomm-compile
+PROGRAMS = {
+    "gpt2-small-bf16": ("gpt2-small", 32, "precision=bf16"),
+    "gpt2-small-f32": ("gpt2-small", 8, ""),
+    "gpt2-small-bf16-8": ("gpt2-small", 8, "precision=bf16"),
+    "gpt2-medium-bf16": ("gpt2-medium", 16, "precision=bf16"),
+    "resnet50-bf16": ("resnet50", 256, "precision=bf16"),
+    "resnet50-f32": ("resnet50", 128, ""),
+    "resnet50-bf16-128": ("resnet50", 128, "precision=bf16"),
+    "gpt-check-f32": ("gpt-check", 8, ""),
+    "gpt-check-bf16": ("gpt-check", 8, "precision=bf16"),
+    "gpt-check-dp2": ("gpt-check", 4, "mesh=dp:2"),
+    "gpt-check-dp4": ("gpt-check", 2, "mesh=dp:4"),
+    "resnet-check-f32": ("resnet-check", 32, ""),
+    "resnet-check-bf16": ("resnet-check", 32, "precision=bf16"),
+    "resnet-check-dp2": ("resnet-check", 16, "mesh=dp:2 batch-norm=sync"),
+    # What two ranks do with their buckets, by one: packed, cast, reduced by NCCL, unpacked.
+    "one-rank": ("gpt2-small", 8, "mesh=dp:2 wire=bf16"),
+}
+
+
+def call(*command, data=None):
+    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr.decode()[-3000:]))
+    return done.stdout
+
+
+def build(a, name):
+    model, batch, options = PROGRAMS[name]
+    if a.small and model == "gpt2-small":
+        model = "gpt-check"
+    options = "target=cuda chip=%s %s" % (a.chips, options)
+    step = os.path.join(a.folder, name + ".mlir")
+    call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
+         "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
+    if name == "one-rank":
+        graph = call(os.path.join(a.bin, "mpcomm-opt"), step, "--mpcomm-graph=" + options).decode()
+        graph, count = re.subn(r'<\["dp" = 2\]>', '<["dp" = 1]>', graph)
+        if count != 1:
+            sys.exit("%s: expected one mesh of dp = 2, found %d" % (name, count))
+        with open(step, "w") as out:
+            out.write(graph)
+        source = ["--from=programs"]
+    else:
+        source = []
+    program = os.path.join(a.folder, name + ".so")
+    call(os.path.join(a.bin, "mpcomm-compile"), step, "-o", program, "--options=" + options, *source)
+    if not a.keep:
+        os.remove(step)
+    return program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--chips", default="sm_90")
+    parser.add_argument("--only", default=",".join(PROGRAMS))
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
+    parser.add_argument("--lib", default=os.path.join(ROOT, "build", "release", "lib"))
+    parser.add_argument("--small", action="store_true", help="a small model in place of GPT-2 small")
+    parser.add_argument("--keep", action="store_true", help="keep the graphs, too")
+    a = parser.parse_args()
+    os.makedirs(a.folder, exist_ok=True)
+    files = [build(a, name) for name in a.only.split(",")]
+    libraries = [name for name in os.listdir(a.lib) if name.startswith("libMPCommRuntime.so")]
+    for source in [os.path.join(a.bin, "mpcomm-run")] + [os.path.join(a.lib, name) for name in libraries]:
+        target = os.path.join(a.folder, os.path.basename(source))
+        shutil.copy(os.path.realpath(source), target)
+        call("strip", "--strip-debug", target)
+        files.append(target)
+    names = a.only.split(",")
+    with open(os.path.join(a.folder, "programs.json"), "w") as out:
+        json.dump({name: PROGRAMS[name] for name in names}, out, indent=1)
+    total = 0
+    for path in files:
+        size = os.path.getsize(path) / 1e6
+        total += size
+        print("%7.2f MB  %s" % (size, os.path.basename(path)))
+    print("in all %.1f MB, of at most %d" % (total, MOST_MB))
+    if total > MOST_MB:
+        sys.exit("more than %d MB" % MOST_MB)
+
+
+main()

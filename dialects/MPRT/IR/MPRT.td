@@ -381,6 +381,76 @@ def MPRT_WindowOp : MPRT_Op<"window", [
   let hasVerifier = 1;
 }
 
+def MPRT_AttentionOp : MPRT_Op<"attention", [
+    AttrSizedOperandSegments, DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "attention, or its gradient, on the compute stream";
+  let description = [{
+    With q of [batch, rows, heads, size], k and v of [batch, columns, heads,
+    size], and all in each batch and head:
+    ```
+    s[i, j] = scale * sum_d q[i, d] k[j, d], -infinity where mask[i, j] is 0
+    lse[i]  = log sum_j exp s[i, j]
+    out[i]  = sum_j exp(s[i, j] - lse[i]) v[j]
+    ```
+    `kind` attention has the inputs q, k, v and maybe a mask of [rows, columns],
+    the same for all batches and heads, and the outputs out, like q, and lse of
+    [batch, heads, rows]; attention_grad has the inputs dout, q, k, v, out, lse
+    and maybe the mask, and the outputs dq, dk and dv. A row of which nothing is
+    kept is NaN in out and -infinity in lse, and takes no part in gradients.
+
+    Sums are in f32; what a product takes is rounded to the operands' type, p
+    relative to the largest of its row so far.
+
+    Example:
+    ```mlir
+    %r:2 = mprt.attention "attention" scale = 1.250000e-01
+        ins(%q, %k, %v : tensor<2x64x4x64xbf16>, tensor<2x80x4x64xbf16>, tensor<2x80x4x64xbf16>)
+        outs(%o, %l : tensor<2x64x4x64xbf16>, tensor<2x4x64xf32>)
+        -> (tensor<2x64x4x64xbf16>, tensor<2x4x64xf32>)
+    ```
+
+    Constraints:
+    - C1: `kind` is attention or attention_grad, and there are as many inputs
+      and outputs as it has.
+    - C2: operands are all tensors or all buffers; on tensors, results have the
+      outputs' types, on buffers there are none.
+    - C3: shapes are as above; lse is f32, the mask i1, and all others have one
+      element type.
+    - C4: the kernels of a GPU take it: `isAttentionSupported`; `scale` is
+      finite.
+    - C5: the strides of buffers are static and not negative, and what they
+      reach is counted in 64 bits.
+
+    Made by `convert-mpcomm-to-linalg` for GPUs; gone by
+    `mpcomm-generate-gpu-kernels`.
+  }];
+  let arguments = (ins StrAttr:$kind, F64Attr:$scale,
+                       Variadic<MPRT_TensorOrBuffer>:$inputs,
+                       Variadic<MPRT_TensorOrBuffer>:$outputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind `scale` `=` $scale `ins` `(` $inputs `:` type($inputs) `)`
+    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
+    (`->` `(` type($results)^ `)`)?
+  }];
+  let extraClassDeclaration = [{
+    // Without the segments, which are for ranges that grow.
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      auto [start, size] = getODSOperandIndexAndLength(1);
+      return ::mlir::MutableOperandRange(getOperation(), start, size);
+    }
+    bool isGradient() { return getKind() == "attention_grad"; }
+    /// Null where there is none.
+    ::mlir::Value getMask() {
+      unsigned others = isGradient() ? 6 : 3;
+      return getInputs().size() > others ? getInputs()[others]
+                                         : ::mlir::Value();
+    }
+  }];
+  let hasVerifier = 1;
+}
+
 def MPRT_CopyOp : MPRT_Op<"copy", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "copies a contiguous buffer on the compute stream";

@@ -75,6 +75,7 @@ void mpcomm::mprt::registerBufferizableOpInterfaceExternalModels(
   registry.addExtension(+[](MLIRContext *context, MPRTDialect *) {
     LaunchOp::attachInterface<InPlaceModel<LaunchOp>>(*context);
     CallOp::attachInterface<InPlaceModel<CallOp>>(*context);
+    AttentionOp::attachInterface<InPlaceModel<AttentionOp>>(*context);
     WindowOp::attachInterface<InPlaceModel<WindowOp>>(*context);
     StartOp::attachInterface<InPlaceModel<StartOp>>(*context);
     AwaitOp::attachInterface<InPlaceModel<AwaitOp>>(*context);

@@ -119,8 +119,8 @@ SmallVector<Destination> mpcomm::chooseDestinations(const Grouping &grouping,
       if (destination.tensor)
         break;
       Operation *def = input.getDefiningOp();
-      if (isa_and_nonnull<linalg::ContractOp, mprt::LaunchOp, mprt::WindowOp>(
-              def) &&
+      if (isa_and_nonnull<linalg::ContractOp, mprt::AttentionOp, mprt::LaunchOp,
+                          mprt::WindowOp>(def) &&
           input.getType() == destination.result.getType() &&
           !grouping.hasUseOutside(&group, input))
         (void)take(destination, input);

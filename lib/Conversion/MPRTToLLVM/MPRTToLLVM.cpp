@@ -419,6 +419,9 @@ LogicalResult EntryPoint::lower(Operation *op) {
     call("mprt_zero", {compute, addresses[0], bytes(zero.getTarget())});
     return success();
   }
+  if (isa<mprt::AttentionOp>(op))
+    return op->emitOpError("has no call in the runtime: expected kernels of a "
+                           "GPU in its place (mpcomm-generate-gpu-kernels)");
   // The waits that an await asks for stand before what comes behind it.
   if (isa<func::ReturnOp, mprt::AwaitOp, ViewLikeOpInterface,
           memref::GetGlobalOp>(op) ||

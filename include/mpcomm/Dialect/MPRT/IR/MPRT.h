@@ -63,6 +63,12 @@ std::optional<int64_t> spanOf(mlir::MemRefType type);
 /// The buffer that `buffer` is a view of, or itself.
 mlir::Value getViewRoot(mlir::Value buffer);
 
+/// Whether kernels of a GPU take attention on q of [batch, rows, heads, size]
+/// and k of [batch, columns, heads, size]: bf16 or f16, sizes of heads that are
+/// multiples of 16 up to 128, and numbers of elements (none of them 0) that
+/// grids and 32-bit positions in rows allow.
+bool isAttentionSupported(mlir::ShapedType q, mlir::ShapedType k);
+
 /// What a call of a part, a function that mprt.call runs, consists of.
 struct PartSignature {
   enum Kind { Input, Output, Scratch };

@@ -1,0 +1,162 @@
+// What the verifier of mprt.attention refuses. Each case names the constraint
+// that it breaks.
+
+// RUN: mpcomm-opt %s --split-input-file --verify-diagnostics
+
+func.func @attention_c1(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{does not know the kind 'convolution'}}
+  mprt.attention "convolution" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c1_inputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<8x9xi1>, %a4: memref<8x9xi1>, %a5: memref<2x8x4x16xbf16>, %a6: memref<2x4x8xf32>) {
+  // expected-error @below {{expects 3 inputs, a mask behind them or not, and 2 outputs for 'attention', got 5 and 2}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8x9xi1>, memref<8x9xi1>) outs(%a5, %a6 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c1_outputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x8x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x9x4x16xbf16>, %a4: memref<2x8x4x16xbf16>, %a5: memref<2x4x8xf32>, %a6: memref<2x8x4x16xbf16>, %a7: memref<2x9x4x16xbf16>, %a8: memref<2x9x4x16xbf16>, %a9: memref<8xf32>) {
+  // expected-error @below {{expects 6 inputs, a mask behind them or not, and 3 outputs for 'attention_grad', got 6 and 4}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4, %a5 : memref<2x8x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x4x8xf32>) outs(%a6, %a7, %a8, %a9 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c2(%a0: memref<2x8x4x16xbf16>, %a1: tensor<2x9x4x16xbf16>, %a2: tensor<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects operands that are all tensors or all buffers}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, tensor<2x9x4x16xbf16>, tensor<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c2_results(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects no results on buffers}}
+  %r:2 = mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>) -> (tensor<2x8x4x16xbf16>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c2_types(%a0: tensor<2x8x4x16xbf16>, %a1: tensor<2x9x4x16xbf16>, %a2: tensor<2x9x4x16xbf16>, %a3: tensor<2x8x4x16xbf16>, %a4: tensor<2x4x8xf32>) {
+  // expected-error @below {{expects results of its outputs' types}}
+  %r:2 = mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : tensor<2x8x4x16xbf16>, tensor<2x9x4x16xbf16>, tensor<2x9x4x16xbf16>) outs(%a3, %a4 : tensor<2x8x4x16xbf16>, tensor<2x4x8xf32>) -> (tensor<2x8x4x16xbf16>, tensor<2x4x9xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_rank(%a0: memref<2x8x64xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x64xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{alike but in positions, got 'memref<2x8x64xbf16>' and 'memref<2x9x4x16xbf16>'}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x64xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x64xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_heads(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x2x16xbf16>, %a2: memref<2x9x2x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{alike but in positions, got 'memref<2x8x4x16xbf16>' and 'memref<2x9x2x16xbf16>'}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x2x16xbf16>, memref<2x9x2x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_v(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x8x4x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects 'v' of 'tensor<2x9x4x16xbf16>', got 'memref<2x8x4x16xbf16>'}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_out(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xf32>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects 'out' of 'tensor<2x8x4x16xbf16>', got 'memref<2x8x4x16xf32>'}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xf32>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_lse(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x8x4xf32>) {
+  // expected-error @below {{expects 'lse' of 'tensor<2x4x8xf32>', got 'memref<2x8x4xf32>'}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_dout(%a0: memref<2x9x4x16xbf16>, %a1: memref<2x8x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x9x4x16xbf16>, %a4: memref<2x8x4x16xbf16>, %a5: memref<2x4x8xf32>, %a6: memref<2x8x4x16xbf16>, %a7: memref<2x9x4x16xbf16>, %a8: memref<2x9x4x16xbf16>) {
+  // expected-error @below {{expects 'dout' of 'tensor<2x8x4x16xbf16>', got 'memref<2x9x4x16xbf16>'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4, %a5 : memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x4x8xf32>) outs(%a6, %a7, %a8 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_grad_out(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x8x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x9x4x16xbf16>, %a4: memref<2x9x4x16xbf16>, %a5: memref<2x4x8xf32>, %a6: memref<2x8x4x16xbf16>, %a7: memref<2x9x4x16xbf16>, %a8: memref<2x9x4x16xbf16>) {
+  // expected-error @below {{expects 'out' of 'tensor<2x8x4x16xbf16>', got 'memref<2x9x4x16xbf16>'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4, %a5 : memref<2x8x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x4x8xf32>) outs(%a6, %a7, %a8 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_dk(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x8x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x9x4x16xbf16>, %a4: memref<2x8x4x16xbf16>, %a5: memref<2x4x8xf32>, %a6: memref<2x8x4x16xbf16>, %a7: memref<2x9x4x16xf16>, %a8: memref<2x9x4x16xbf16>) {
+  // expected-error @below {{expects 'dk' of 'tensor<2x9x4x16xbf16>', got 'memref<2x9x4x16xf16>'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4, %a5 : memref<2x8x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x4x8xf32>) outs(%a6, %a7, %a8 : memref<2x8x4x16xbf16>, memref<2x9x4x16xf16>, memref<2x9x4x16xbf16>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_mask(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<9x8xi1>, %a4: memref<2x8x4x16xbf16>, %a5: memref<2x4x8xf32>) {
+  // expected-error @below {{expects 'mask' of 'tensor<8x9xi1>', got 'memref<9x8xi1>'}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2, %a3 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<9x8xi1>) outs(%a4, %a5 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4_size(%a0: memref<2x8x4x24xbf16>, %a1: memref<2x9x4x24xbf16>, %a2: memref<2x9x4x24xbf16>, %a3: memref<2x8x4x24xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects bf16 or f16, a size of heads that is a multiple of 16 up to 128}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x24xbf16>, memref<2x9x4x24xbf16>, memref<2x9x4x24xbf16>) outs(%a3, %a4 : memref<2x8x4x24xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4_type(%a0: memref<2x8x4x16xf32>, %a1: memref<2x9x4x16xf32>, %a2: memref<2x9x4x16xf32>, %a3: memref<2x8x4x16xf32>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects bf16 or f16}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xf32>, memref<2x9x4x16xf32>, memref<2x9x4x16xf32>) outs(%a3, %a4 : memref<2x8x4x16xf32>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4_empty(%a0: memref<2x8x4x16xf16>, %a1: memref<2x0x4x16xf16>, %a2: memref<2x0x4x16xf16>, %a3: memref<2x8x4x16xf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{at least one and at most 2^22 rows and columns}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xf16>, memref<2x0x4x16xf16>, memref<2x0x4x16xf16>) outs(%a3, %a4 : memref<2x8x4x16xf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c4_scale(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects a finite scale}}
+  mprt.attention "attention" scale = 0x7FF0000000000000 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c5(%a0: memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, %a4: memref<2x4x8xf32>) {
+  // expected-error @below {{expects buffers of static strides}}
+  mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, memref<2x4x8xf32>)
+  return
+}

@@ -79,7 +79,20 @@ private:
                            end.getI32IntegerAttr(static_cast<int32_t>(value)));
   }
   LogicalResult replace(Operation *op);
+  /// Replaces what tiles on tensor cores use; failure where `op` is no such op.
+  LogicalResult replaceOfTiles(Operation *op);
+  /// 32-bit word `i` of a room that the function has for operands and results.
+  Value word(int64_t i) {
+    return LLVM::GEPOp::create(b, loc, words.getType(), b.getI32Type(), words,
+                               ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+  }
+  /// Four words of the room, as the struct that `op` has made.
+  void useWords(Operation *op, int64_t first, Type type);
+  Value address(Value pointer) {
+    return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), pointer);
+  }
 
+  Value words;
   ModuleOp module;
   LLVMTypeConverter converter;
   OpBuilder b;
@@ -88,8 +101,63 @@ private:
 
 } // namespace
 
+void Emulation::useWords(Operation *op, int64_t first, Type type) {
+  Value all = LLVM::PoisonOp::create(b, loc, op->getResult(0).getType());
+  for (int64_t i = 0; i < 4; ++i)
+    all = LLVM::InsertValueOp::create(
+        b, loc, all, LLVM::LoadOp::create(b, loc, type, word(first + i)), i);
+  op->getResult(0).replaceAllUsesWith(all);
+}
+
+LogicalResult Emulation::replaceOfTiles(Operation *op) {
+  if (auto load = dyn_cast<NVVM::LdMatrixOp>(op)) {
+    if (load.getNum() != 4)
+      return failure();
+    call("mpemu_load_matrix",
+         {number(load.getLayout() == NVVM::MMALayout::col),
+          address(load.getPtr()), words},
+         Type());
+    useWords(op, 0, b.getI32Type());
+  } else if (auto multiply = dyn_cast<NVVM::MmaOp>(op)) {
+    NVVM::MMAShapeAttr shape = multiply.getShape();
+    std::optional<NVVM::MMATypes> type = multiply.getMultiplicandAPtxType();
+    if (shape.getM() != 16 || shape.getN() != 8 || shape.getK() != 16 || !type)
+      return failure();
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      LLVM::StoreOp::create(b, loc, operand, word(static_cast<int64_t>(i)));
+    call("mpemu_multiply", {number(*type == NVVM::MMATypes::bf16), words},
+         Type());
+    useWords(op, 6, b.getF32Type());
+  } else if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
+    Value size = number(copy.getSize());
+    call("mpemu_copy",
+         {address(copy.getDst()), address(copy.getSrc()), size,
+          copy.getCpSize() ? copy.getCpSize() : size},
+         Type());
+  } else if (isa<NVVM::CpAsyncCommitGroupOp>(op)) {
+    call("mpemu_copy_commit", {}, Type());
+  } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op)) {
+    call("mpemu_copy_wait", number(wait.getN()), Type());
+  } else if (auto intrinsic = dyn_cast<LLVM::CallIntrinsicOp>(op)) {
+    StringRef name = intrinsic.getIntrin();
+    name = name == "llvm.nvvm.ex2.approx.ftz.f32" ? "mpemu_exp2"
+           : name == "llvm.nvvm.lg2.approx.ftz.f" ? "mpemu_log2"
+                                                  : "";
+    if (name.empty())
+      return failure();
+    op->getResult(0).replaceAllUsesWith(
+        call(name, op->getOperands(), b.getF32Type()));
+  } else {
+    return failure();
+  }
+  op->erase();
+  return success();
+}
+
 LogicalResult Emulation::replace(Operation *op) {
   b.setInsertionPoint(op);
+  if (succeeded(replaceOfTiles(op)))
+    return success();
   auto use = [&](Value value) {
     op->getResult(0).replaceAllUsesWith(value);
     op->erase();
@@ -144,6 +212,7 @@ LogicalResult Emulation::run(gpu::GPUFuncOp kernel) {
                            FunctionType::get(b.getContext(), {pointer}, {}));
   Block *body = function.addEntryBlock();
   b.setInsertionPointToStart(body);
+  words = LLVM::AllocaOp::create(b, loc, pointer, b.getI32Type(), number(10));
   IRMapping mapping;
   unsigned operands = kernel.getNumArguments();
   for (unsigned i = 0; i < operands; ++i) {

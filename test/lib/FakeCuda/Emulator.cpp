@@ -11,8 +11,11 @@
 #include "Fibre.h"
 #include "State.h"
 
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 using namespace fake;
@@ -24,14 +27,31 @@ namespace {
 
 struct Exchange {
   uint32_t mode, value, offset, width;
+  uint64_t address = 0;      // of a lane's row of a matrix
+  uint32_t *words = nullptr; // operands and results of fragments
 };
-constexpr uint32_t ballotMode = 4;
+constexpr uint32_t ballotMode = 4, loadMode = 5, multiplyMode = 6;
+
+/// Bytes on their way to shared memory.
+struct Copy {
+  uint64_t target, source;
+  int32_t size, bytes;
+  uint32_t group;
+
+  void perform() const {
+    auto *to = reinterpret_cast<char *>(target);
+    std::memcpy(to, reinterpret_cast<const char *>(source), size_t(bytes));
+    std::memset(to + bytes, 0, size_t(size - bytes));
+  }
+};
 
 struct Thread {
   enum State { New, Ready, AtBarrier, AtExchange, Done } state = New;
   uint32_t index = 0;
   Fibre *fibre = nullptr;
   Exchange exchange = {};
+  std::vector<Copy> copies; // those that have not taken place
+  uint32_t group = 0;       // the one that copies join
 };
 
 /// A block that runs. There is one at a time.
@@ -47,6 +67,8 @@ public:
 
   void barrier();
   uint32_t exchange(const Exchange &mine);
+  void copy(const Copy &what);
+  void waitForCopies(uint32_t others);
   uint32_t size() const { return uint32_t(threads.size()); }
   char *sharedMemory();
 
@@ -57,6 +79,9 @@ private:
   void runThreads();
   void suspend(Thread::State state);
   void answer(uint32_t first, uint32_t last);
+  void loadMatrices(uint32_t first);
+  void multiply(uint32_t first);
+  bool isShared(uint64_t address, uint64_t size);
 
   size_t sharedBytes;
   char *shared = nullptr;
@@ -183,20 +208,128 @@ static uint32_t sourceLane(uint32_t lane, const Exchange &e) {
   }
 }
 
+bool Block::isShared(uint64_t address, uint64_t size) {
+  auto begin = reinterpret_cast<uint64_t>(sharedMemory());
+  return address >= begin && address - begin <= sharedBytes - size;
+}
+
+void Block::copy(const Copy &what) {
+  auto size = uint64_t(what.size);
+  if ((what.size != 4 && what.size != 8 && what.size != 16) || what.bytes < 0 ||
+      what.bytes > what.size)
+    fault = "a copy of a size that there is not";
+  else if (what.target % size || what.source % size)
+    fault = "a copy from or to an address that is no multiple of its size";
+  else if (!isShared(what.target, size))
+    fault = "a copy to what is not shared memory";
+  if (fault)
+    return suspend(Thread::Ready);
+  Copy own = what;
+  own.group = current->group;
+  if (random.below(4) == 0)
+    own.perform();
+  else
+    current->copies.push_back(own);
+}
+
+void Block::waitForCopies(uint32_t others) {
+  // In any order.
+  std::vector<Copy> &copies = current->copies;
+  std::vector<Copy> due, rest;
+  for (const Copy &one : copies)
+    (one.group + others < current->group ? due : rest).push_back(one);
+  random.shuffle(due);
+  for (const Copy &one : due)
+    one.perform();
+  copies = rest;
+}
+
+/// Matrix i has its rows where lanes 8 i to 8 i + 7 say; a lane gets row
+/// lane / 4, elements 2 (lane % 4) and the next, of each, or of its transpose.
+void Block::loadMatrices(uint32_t first) {
+  for (uint32_t lane = 0; lane < warpSize; ++lane) {
+    const Exchange &e = threads[first + lane].exchange;
+    if (e.address % 16 || !isShared(e.address, 16)) {
+      fault = "a row of a matrix is not at 16 bytes of shared memory";
+      return;
+    }
+  }
+  auto element = [&](uint32_t matrix, uint32_t row, uint32_t column) {
+    uint16_t value;
+    uint64_t from = threads[first + 8 * matrix + row].exchange.address;
+    std::memcpy(&value, reinterpret_cast<char *>(from) + 2 * column, 2);
+    return uint32_t(value);
+  };
+  for (uint32_t lane = 0; lane < warpSize; ++lane) {
+    const Exchange &e = threads[first + lane].exchange;
+    uint32_t row = lane / 4, column = lane % 4 * 2;
+    for (uint32_t i = 0; i < 4; ++i)
+      e.words[i] =
+          e.offset
+              ? element(i, column, row) | element(i, column + 1, row) << 16
+              : element(i, row, column) | element(i, row, column + 1) << 16;
+  }
+}
+
+static float toFloat(uint32_t half, bool isBF16) {
+  half &= 0xffff;
+  if (isBF16)
+    return std::bit_cast<float>(half << 16);
+  uint32_t exponent = half >> 10 & 31, mantissa = half & 1023;
+  float magnitude =
+      exponent == 31 ? (mantissa ? std::numeric_limits<float>::quiet_NaN()
+                                 : std::numeric_limits<float>::infinity())
+      : exponent     ? std::ldexp(float(mantissa + 1024), int(exponent) - 25)
+                     : std::ldexp(float(mantissa), -24);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
+/// Fragments as PTX lays them out, with g = lane / 4 and t = lane % 4.
+void Block::multiply(uint32_t first) {
+  bool isBF16 = threads[first].exchange.offset;
+  float a[16][16], b[16][8];
+  for (uint32_t lane = 0; lane < warpSize; ++lane) {
+    const uint32_t *words = threads[first + lane].exchange.words;
+    uint32_t g = lane / 4, t = lane % 4;
+    for (uint32_t side = 0; side < 2; ++side) {
+      for (uint32_t i = 0; i < 4; ++i)
+        a[g + i % 2 * 8][2 * t + side + i / 2 * 8] =
+            toFloat(words[i] >> (16 * side), isBF16);
+      for (uint32_t i = 0; i < 2; ++i)
+        b[2 * t + side + i * 8][g] =
+            toFloat(words[4 + i] >> (16 * side), isBF16);
+    }
+  }
+  for (uint32_t lane = 0; lane < warpSize; ++lane) {
+    uint32_t *sums = threads[first + lane].exchange.words + 6;
+    for (uint32_t i = 0; i < 4; ++i) {
+      auto sum = std::bit_cast<float>(sums[i]);
+      for (uint32_t k = 0; k < 16; ++k)
+        sum += a[lane / 4 + i / 2 * 8][k] * b[k][lane % 4 * 2 + i % 2];
+      sums[i] = std::bit_cast<uint32_t>(sum);
+    }
+  }
+}
+
 /// Hands out the values of the warp of threads `first` to `last` - 1.
 void Block::answer(uint32_t first, uint32_t last) {
   const Exchange &shape = threads[first].exchange;
   uint32_t values[warpSize] = {}, ballot = 0;
   for (uint32_t i = first; i < last; ++i) {
     const Exchange &e = threads[i].exchange;
-    if (e.mode != shape.mode || e.width != shape.width)
+    if (e.mode != shape.mode || e.width != shape.width ||
+        (e.mode >= loadMode && e.offset != shape.offset))
       fault = "lanes of a warp are at different shuffles";
     values[i - first] = e.value;
     ballot |= uint32_t(e.value != 0) << (i - first);
   }
+  if (shape.mode >= loadMode && last - first != warpSize)
+    fault = "a product of less than a warp";
+  if (shape.mode >= loadMode && !fault)
+    shape.mode == loadMode ? loadMatrices(first) : multiply(first);
   for (uint32_t i = first; i < last; ++i) {
     Thread &thread = threads[i];
-    uint32_t from = thread.exchange.mode == ballotMode
+    uint32_t from = thread.exchange.mode >= ballotMode
                         ? 0
                         : sourceLane(i - first, thread.exchange);
     thread.exchange.value =
@@ -209,7 +342,7 @@ void Block::answer(uint32_t first, uint32_t last) {
 uint32_t Block::exchange(const Exchange &mine) {
   Thread *self = current;
   self->exchange = mine;
-  bool good = mine.mode <= ballotMode && mine.width >= 1 &&
+  bool good = mine.mode <= multiplyMode && mine.width >= 1 &&
               mine.width <= warpSize && (mine.width & (mine.width - 1)) == 0;
   if (!good)
     fault = "a shuffle of an unknown mode or width";
@@ -267,6 +400,33 @@ uint32_t mpemu_shuffle(uint32_t mode, uint32_t value, uint32_t offset,
 uint32_t mpemu_ballot(uint32_t predicate) {
   return running().exchange({ballotMode, predicate, 0, warpSize});
 }
+
+void mpemu_load_matrix(int32_t transposed, uint64_t address, uint32_t *words) {
+  running().exchange(
+      {loadMode, 0, uint32_t(transposed), warpSize, address, words});
+}
+
+void mpemu_multiply(int32_t isBF16, uint32_t *words) {
+  running().exchange({multiplyMode, 0, uint32_t(isBF16), warpSize, 0, words});
+}
+
+void mpemu_copy(uint64_t target, uint64_t source, int32_t size, int32_t bytes) {
+  running().copy({target, source, size, bytes, 0});
+}
+
+void mpemu_copy_commit(void) { ++running().current->group; }
+
+void mpemu_copy_wait(int32_t others) {
+  running().waitForCopies(uint32_t(others));
+}
+
+static float flush(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.f, x) : x;
+}
+
+float mpemu_exp2(float x) { return flush(std::exp2(flush(x))); }
+
+float mpemu_log2(float x) { return std::log2(flush(x)); }
 
 void *mpemu_shared(void) { return running().sharedMemory(); }
 

@@ -75,6 +75,22 @@ uint32_t mpemu_shuffle(uint32_t mode, uint32_t value, uint32_t offset,
                        uint32_t width);
 /// One bit a lane: whether its predicate is not 0.
 uint32_t mpemu_ballot(uint32_t predicate);
+/// ldmatrix.x4 of 8 x 8 elements of 16 bits, transposed or not: `address` is
+/// where the lane's row lies in shared memory. All lanes take part.
+void mpemu_load_matrix(int32_t transposed, uint64_t address, uint32_t *words);
+/// mma.sync.m16n8k16 of bf16 or f16: `words` are four of the left operand, two
+/// of the right one, and four f32 of the sum, which the result replaces. Adds
+/// the products in order, each rounded to f32. All lanes take part.
+void mpemu_multiply(int32_t isBF16, uint32_t *words);
+/// cp.async of `size` bytes, those from `bytes` on zeros; cp.async.commit_group
+/// and cp.async.wait_group. A copy takes place at once or when it is waited
+/// for.
+void mpemu_copy(uint64_t target, uint64_t source, int32_t size, int32_t bytes);
+void mpemu_copy_commit(void);
+void mpemu_copy_wait(int32_t others);
+/// ex2.approx.ftz.f32 and lg2.approx.ftz.f32, rounded to nearest.
+float mpemu_exp2(float x);
+float mpemu_log2(float x);
 /// The block's shared memory: the dynamic bytes of the launch and 227 KiB more.
 void *mpemu_shared(void);
 

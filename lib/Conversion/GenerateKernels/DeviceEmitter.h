@@ -61,6 +61,13 @@ DeviceKernel emitDevicePool(mprt::WindowOp op,
                             llvm::ArrayRef<mlir::MemRefType> layouts,
                             mlir::OpBuilder &b, llvm::StringRef name);
 
+/// The kernels of attention or its gradient, which run one after the other,
+/// each on all of the op's buffers.
+llvm::SmallVector<DeviceKernel> emitDeviceAttention(
+    mprt::AttentionOp op, llvm::ArrayRef<mlir::MemRefType> layouts,
+    llvm::ArrayRef<uint64_t> alignments, const DeviceLimits &limits,
+    mlir::OpBuilder &b, llvm::StringRef name);
+
 } // namespace mpcomm::kernels
 
 #endif // MPCOMM_LIB_CONVERSION_GENERATEKERNELS_DEVICEEMITTER_H

@@ -56,6 +56,9 @@ private:
   /// Makes a kernel of each pool, of those that are alike one.
   LogicalResult generatePools(ArrayRef<mprt::WindowOp> pools,
                               SymbolTable &symbols);
+  LogicalResult generateAttention(ArrayRef<mprt::AttentionOp> ops,
+                                  const Alignments &alignments,
+                                  SymbolTable &symbols);
 
   gpu::GPUModuleOp device;
 };
@@ -224,6 +227,52 @@ GenerateGPUKernelsPass::generatePools(ArrayRef<mprt::WindowOp> pools,
   return success();
 }
 
+LogicalResult
+GenerateGPUKernelsPass::generateAttention(ArrayRef<mprt::AttentionOp> ops,
+                                          const Alignments &alignments,
+                                          SymbolTable &symbols) {
+  DeviceLimits limits;
+  limits.processors = processors;
+  using Key = std::pair<std::vector<const void *>, std::vector<uint64_t>>;
+  std::map<Key, SmallVector<func::FuncOp>> made;
+  for (mprt::AttentionOp op : ops) {
+    FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(op);
+    if (failed(layouts))
+      return failure();
+    Key key{{op.getKindAttr().getAsOpaquePointer(),
+             op.getScaleAttr().getAsOpaquePointer()},
+            {}};
+    for (auto [operand, layout] : llvm::zip(op->getOperands(), *layouts)) {
+      key.first.push_back(layout.getAsOpaquePointer());
+      key.second.push_back(alignments.of(operand));
+    }
+    auto [entry, isNew] = made.try_emplace(key);
+    OpBuilder b(op);
+    if (isNew) {
+      b.setInsertionPointToEnd(device.getBody());
+      auto function = op->getParentOfType<func::FuncOp>();
+      SmallVector<DeviceKernel> kernels =
+          emitDeviceAttention(op, *layouts, key.second, limits, b,
+                              ("kernel_" + op.getKind()).str());
+      for (const DeviceKernel &kernel : kernels) {
+        b.setInsertionPoint(function);
+        func::FuncOp declaration = declare(b, function, kernel, *layouts);
+        declaration->remove();
+        symbols.insert(declaration, function->getIterator());
+        gpu::GPUFuncOp code = kernel.function;
+        code.setName(declaration.getSymName());
+        entry->second.push_back(declaration);
+      }
+    }
+    b.setInsertionPoint(op);
+    for (func::FuncOp declaration : entry->second)
+      LaunchOp::create(b, op.getLoc(), TypeRange(), declaration.getSymName(),
+                       op.getInputs(), op.getOutputs());
+    op.erase();
+  }
+  return success();
+}
+
 LogicalResult GenerateGPUKernelsPass::initialize(MLIRContext *context) {
   if (processors >= 1 && processors <= 4096)
     return success();
@@ -243,7 +292,12 @@ void GenerateGPUKernelsPass::runOnOperation() {
         isa<MemRefType>(op->getOperandTypes().front()))
       pools.push_back(op);
   });
-  if (launches->empty() && pools.empty())
+  SmallVector<mprt::AttentionOp> attention;
+  getOperation().walk([&](mprt::AttentionOp op) {
+    if (isa<MemRefType>(op->getOperandTypes().front()))
+      attention.push_back(op);
+  });
+  if (launches->empty() && pools.empty() && attention.empty())
     return;
   OpBuilder b = OpBuilder::atBlockEnd(getOperation().getBody());
   device =
@@ -255,7 +309,8 @@ void GenerateGPUKernelsPass::runOnOperation() {
     if (failed(
             specialise(cast<func::FuncOp>(kernel), calls, alignments, symbols)))
       return signalPassFailure();
-  if (failed(generatePools(pools, symbols)))
+  if (failed(generatePools(pools, symbols)) ||
+      failed(generateAttention(attention, alignments, symbols)))
     return signalPassFailure();
 }
 

@@ -6,9 +6,12 @@
 #
 # ===----------------------------------------------------------------------=== #
 """Compiles a training graph for cuda with its kernels as code for the host, which
-the fake CUDA driver runs thread by thread (test/lib/FakeCuda/README.md)."""
+the fake CUDA driver runs thread by thread (test/lib/FakeCuda/README.md), or launches such
+kernels alone."""
 
+import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,3 +56,69 @@ class Emulator:
         host = call([self.opt, "--test-mpcomm-embed-image=file=%s.image.so" % path], graph)
         self.link(host, path + ".so")
         return path + ".so"
+
+
+class Driver:
+    """The fake CUDA driver."""
+
+    def __init__(self, path):
+        self.cuda = ctypes.CDLL(path)
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, name, *arguments):
+        status = getattr(self.cuda, name)(*arguments)
+        if status:
+            raise RuntimeError("%s: error %d" % (name, status))
+
+    def load(self, path):
+        module = ctypes.c_void_p()
+        with open(path, "rb") as file:
+            self.image = file.read()
+        self.call("cuModuleLoadData", ctypes.byref(module), self.image)
+        return module
+
+    def allocate(self, size):
+        pointer = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(1, size)))
+        return pointer
+
+    def run(self, module, launches, arrays):
+        """Launches of (name, threads, blocks, bytes of scratch) on copies of arrays."""
+        buffers = [self.allocate(a.nbytes) for a, _ in arrays]
+        for pointer, (array, _) in zip(buffers, arrays):
+            if array.nbytes:
+                self.call("cuMemcpyHtoD_v2", pointer, array.ctypes.data_as(ctypes.c_void_p),
+                          ctypes.c_size_t(array.nbytes))
+        places = [ctypes.c_uint64(p.value + o * a.itemsize) for p, (a, o) in zip(buffers, arrays)]
+        # Scratch is shared by the launches of a kernel.
+        scratch = self.allocate(max([l[3] for l in launches] + [1]))
+        for name, threads, blocks, size in launches:
+            function = ctypes.c_void_p()
+            self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            operands = places + ([scratch] if size else [])
+            pointers = (ctypes.c_void_p * len(operands))(*[ctypes.addressof(p) for p in operands])
+            self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+        self.call("cuCtxSynchronize")
+        for pointer, (array, _) in zip(buffers, arrays):
+            if array.nbytes:
+                self.call("cuMemcpyDtoH_v2", array.ctypes.data_as(ctypes.c_void_p), pointer,
+                          ctypes.c_size_t(array.nbytes))
+        for pointer in buffers + [scratch]:
+            self.call("cuMemFree_v2", pointer)
+
+
+def launches_of(text, rng):
+    """By caller: launches in order. A grid that may have any size gets one."""
+    grids = {}
+    for name, threads, blocks, spreads, scratch in re.findall(
+            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), spreads = (\w+), scratch = (\d+)>", text):
+        blocks = int(blocks)
+        if spreads == "true" and rng.random() < 0.5:
+            blocks = rng.randint(1, min(blocks, 50))
+        grids[name] = (name, int(threads), blocks, int(scratch))
+    return {caller: [grids[name] for name in re.findall(r"mprt\.launch @(\w+)", body)]
+            for caller, body in re.findall(r"func\.func @call_(\w+)\(.*?\{\n(.*?)\n  }\n", text, re.S)}

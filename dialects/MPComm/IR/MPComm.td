@@ -17,6 +17,7 @@
 include "ComputeOps.td"
 include "ConvolutionOps.td"
 include "NeuralOps.td"
+include "AttentionOps.td"
 include "OptimizerOps.td"
 include "ScalingOps.td"
 include "CollectiveOps.td"

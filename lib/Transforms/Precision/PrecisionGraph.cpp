@@ -196,16 +196,20 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
                              << "', expected \"low\" or \"full\", got "
                              << op->getAttr(kPrecisionAttr);
   auto model = dyn_cast<PrecisionOpInterface>(op);
+  // Attention makes statistics too, which have no narrower type: it stays in
+  // the type in which it is written.
   bool isFree =
       model && op->getNumRegions() == 0 && isAllF32(op) &&
-      !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp>(op) &&
+      !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp,
+           AttentionOp, AttentionGradOp>(op) &&
       isMemoryEffectFree(op) && !op->hasTrait<OpTrait::IsTerminator>() &&
       !makesFloats(op);
   if (attribute && attribute.getValue() == "low" && !isFree)
     return op->emitOpError()
            << "has '" << kPrecisionAttr
            << "' \"low\", expected it on a pure op without regions that reads "
-              "and makes tensors of f32 and updates nothing";
+              "and makes tensors of f32 and updates nothing, but not on "
+              "attention, which makes a statistic too";
   if (!isFree)
     return CastClass::Full;
   if (attribute)

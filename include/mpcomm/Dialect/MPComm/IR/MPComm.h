@@ -74,6 +74,11 @@ int64_t countBytes(mlir::TypeRange types);
 int64_t countConvolutionFlops(mlir::Type filter, mlir::Type output);
 /// One for each element of a window, for each element of `windowed`.
 int64_t countWindowFlops(llvm::ArrayRef<int64_t> window, mlir::Type windowed);
+/// Operations of `products` products of scores, B * H * Sq * Sk of them, with
+/// rows of D elements, and `others` operations a score; the greatest number
+/// where there are more.
+int64_t countAttentionFlops(mlir::Type query, mlir::Type key, int64_t products,
+                            int64_t others);
 /// Bytes that a collective moves for this rank: its operands, or its results
 /// where it has none.
 int64_t countPayloadBytes(mlir::Operation *op);

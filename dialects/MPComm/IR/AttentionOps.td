@@ -1,0 +1,129 @@
+//===- AttentionOps.td - attention and its gradient -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Attention as one op, which a kernel computes block by block without keeping
+// scores or probabilities, whose number grows with the square of the rows.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_IR_ATTENTIONOPS
+#define MPCOMM_IR_ATTENTIONOPS
+
+include "ComputeOps.td"
+
+/// Attention or its gradient, which takes `products` products of the scores'
+/// shape and `others` more operations a score.
+class MPComm_AttentionBase<string mnemonic, string products, string others>
+    : MPComm_InferredOp<mnemonic, "Low",
+        "return ::mpcomm::detail::countAttentionFlops(getQuery().getType(), "
+        "getKey().getType(), " # products # ", " # others # ");"> {
+  let extraClassDeclaration = computeDeclarations # [{
+    ::mlir::Type getAccumulationType() {
+      return ::mpcomm::detail::getSumType(
+          getQuery().getType().getElementType());
+    }
+  }];
+}
+
+def MPComm_MaskTensor : MPComm_TensorOf<[I1]>;
+
+def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
+  let summary = "weighted means of values, by queries and keys";
+  let description = [{
+    For each sample b and head h, with queries q[b, i, h, :] and keys and values
+    k[b, j, h, :] and v[b, j, h, :]:
+
+        s[i, j]   = scale * sum over d of q[b, i, h, d] * k[b, j, h, d],
+                    -inf where mask[i, j] is 0
+        lse[i]    = log(sum over j of exp(s[i, j]))
+        out[i, :] = sum over j of exp(s[i, j] - lse[i]) * v[b, j, h, :]
+
+    The results are `out`, [B, Sq, H, D] as the query, and `lse`, [B, H, Sq],
+    which `attention_grad` reads. A row of which the mask keeps no column, or
+    one with no columns at all, is what a `softmax` of it gives: NaN, or 0.
+
+    Sums are taken in f32 for 16-bit operands, and in the operands' type
+    otherwise; `lse` has that type. Scores and probabilities are rounded to the
+    operands' type at most once each. `mpcomm-insert-casts` leaves the op in the
+    type in which it is written.
+
+    Example:
+    ```mlir
+    %out, %lse = mpcomm.attention %q, %k, %v mask %m scale = 1.250000e-01
+        : (tensor<8x128x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<128x128xi1>)
+        -> (tensor<8x128x12x64xbf16>, tensor<8x12x128xf32>)
+    ```
+
+    Constraints:
+    - C1: query, key and value have rank 4 and the same sizes but along
+      dimension 1, and key and value there too; scores, B * H * Sq * Sk, are
+      at most 2^48.
+    - C2: they have one element type, of at least 16 bits.
+    - C3: the mask has one row for each row of the query, one column for each
+      row of the key.
+    - C4: `scale` is finite.
+
+    Made by `mpcomm-fuse-attention`; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$query, MPComm_FloatTensor:$key,
+                       MPComm_FloatTensor:$value,
+                       Optional<MPComm_MaskTensor>:$mask, F64Attr:$scale);
+  let results = (outs MPComm_FloatTensor:$result, MPComm_FloatTensor:$lse);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value (`mask` $mask^)? `scale` `=`
+    custom<PlainF64>($scale) attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_AttentionGradOp
+    : MPComm_AttentionBase<"attention_grad", "5", "10"> {
+  let summary = "gradient of attention";
+  let description = [{
+    From the gradient of `out` and from what `attention` read and made, with
+    p[i, j] = exp(s[i, j] - lse[i]), for each sample b and head h:
+
+        dp[i, j] = sum over d of dout[b, i, h, d] * v[b, j, h, d]
+        ds[i, j] = p[i, j] * (dp[i, j] - sum over d of dout[b, i, h, d] * out[b, i, h, d])
+        dq[i, :] = scale * sum over j of ds[i, j] * k[b, j, h, :]
+        dk[j, :] = scale * sum over i of ds[i, j] * q[b, i, h, :]
+        dv[j, :] = sum over i of p[i, j] * dout[b, i, h, :]
+
+    `out` and `lse` are those of `attention` of the same operands: a lowering
+    may read them or make them again, and with others gives any values. What
+    rows give to gradients of which the mask keeps no column is not fixed: NaN,
+    or nothing. Sums and roundings are as there.
+
+    Example:
+    ```mlir
+    %dq, %dk, %dv = mpcomm.attention_grad %dout, %q, %k, %v, %out, %lse scale = 1.250000e-01
+        : (tensor<8x128x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x12x128xf32>)
+        -> (tensor<8x128x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x64x12x64xbf16>)
+    ```
+
+    Constraints:
+    - C1: C1 to C4 of `attention`.
+    - C2: the gradient and the output have the query's type.
+    - C3: `lse` has the type that `attention` gives it.
+
+    Made by `mpcomm-fuse-attention`; gone by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$query,
+                       MPComm_FloatTensor:$key, MPComm_FloatTensor:$value,
+                       MPComm_FloatTensor:$output, MPComm_FloatTensor:$lse,
+                       Optional<MPComm_MaskTensor>:$mask, F64Attr:$scale);
+  let results = (outs MPComm_FloatTensor:$query_grad,
+                      MPComm_FloatTensor:$key_grad,
+                      MPComm_FloatTensor:$value_grad);
+  let assemblyFormat = [{
+    $grad `,` $query `,` $key `,` $value `,` $output `,` $lse (`mask` $mask^)?
+    `scale` `=` custom<PlainF64>($scale) attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+#endif // MPCOMM_IR_ATTENTIONOPS

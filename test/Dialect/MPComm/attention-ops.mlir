@@ -1,0 +1,31 @@
+// Attention and its gradient: what is printed is what was parsed.
+
+// RUN: mpcomm-opt %s | mpcomm-opt | FileCheck %s
+// RUN: mpcomm-opt %s --mlir-print-op-generic | mpcomm-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @attention
+func.func @attention(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %m: tensor<8x6xi1>) {
+  // CHECK: mpcomm.attention %{{.*}}, %{{.*}}, %{{.*}} scale = 2.500000e-01 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  %0, %1 = mpcomm.attention %q, %k, %k scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  // CHECK: mpcomm.attention %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} scale = 1.000000e+00 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  %out, %lse = mpcomm.attention %q, %k, %k mask %m scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  // CHECK: mpcomm.attention_grad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} scale = 1.000000e+00 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>, tensor<8x6xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
+  %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %out, %lse mask %m scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>, tensor<8x6xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
+  return
+}
+
+// lse has the type in which sums are taken.
+// CHECK-LABEL: func.func @wide
+func.func @wide(%q: tensor<1x4x2x5xf64>) {
+  // CHECK: -> (tensor<1x4x2x5xf64>, tensor<1x2x4xf64>)
+  %0, %1 = mpcomm.attention %q, %q, %q scale = 3.0 : (tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>) -> (tensor<1x4x2x5xf64>, tensor<1x2x4xf64>)
+  return
+}
+
+// No rows, no samples, no depth.
+// CHECK-LABEL: func.func @empty
+func.func @empty(%q: tensor<0x4x2x0xf16>, %k: tensor<0x0x2x0xf16>) {
+  // CHECK: mpcomm.attention
+  %0, %1 = mpcomm.attention %q, %k, %k scale = 1.0 : (tensor<0x4x2x0xf16>, tensor<0x0x2x0xf16>, tensor<0x0x2x0xf16>) -> (tensor<0x4x2x0xf16>, tensor<0x2x4xf32>)
+  return
+}

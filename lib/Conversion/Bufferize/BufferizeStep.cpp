@@ -13,6 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ForwardCopies.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
@@ -317,6 +318,7 @@ LogicalResult FunctionBufferizer::run() {
   returnDonated(returnOp);
   if (failed(bufferize()))
     return failure();
+  forwardCopies(function.getBody().front(), builder);
   orderFinalCopies();
   report();
   return success();

@@ -366,6 +366,7 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
 void mpcomm::buildCUDAPipeline(OpPassManager &passes,
                                const CompileOptions &options) {
   passes.addPass(createGenerateGPUKernelsPass());
+  passes.addPass(createBatchLaunchesPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;
   llvmOptions.device = "cuda";
   llvmOptions.cpu = options.cpu;

@@ -141,6 +141,53 @@ def GenerateGPUKernelsPass
   ];
 }
 
+def BatchLaunchesPass : Pass<"mpcomm-batch-launches", "::mlir::ModuleOp"> {
+  let summary = "Makes one launch of launches that do not depend on each other";
+  let description = [{
+    *Assumes* planned buffers and what `mpcomm-generate-gpu-kernels` makes.
+
+    *Guarantees*: between two ops that are neither launches nor free of effects
+    (awaits and starts of collectives among them) launches are put into batches:
+    each into the first batch behind those that it depends on, by the bytes that
+    buffers have, which can take it. A batch is one launch of a kernel `_batch`:
+    its blocks are dealt to the launches in ranges, and the code of a kernel is
+    in it once, however often it is launched. What is joined
+    - has blocks of the same number of threads;
+    - is waited for by the same collective, if any, so that none starts later;
+    - is of one kernel, or of kernels of which each is elementwise, or each has
+      no more threads than the device runs at a time: registers are those of the
+      kernel that takes most;
+    - takes no more than `parameter-bytes` of pointers, has at most 16 bodies
+      and 48 KiB of shared memory.
+    Launches that hand on scratch (a kernel and its `_sums`) get scratch apart
+    from the others', up to 1 MiB each, so that several are under way.
+
+    *Numerics*: the same bits.
+
+    Example:
+    ```mlir
+    mprt.launch @update ins(%g : memref<8xf32>) outs(%p : memref<8xf32>)
+    mprt.launch @update ins(%h : memref<8xf32>) outs(%q : memref<8xf32>)
+    ```
+    becomes
+    ```mlir
+    mprt.launch @update_batch ins(%g, %h : memref<8xf32>, memref<8xf32>) outs(%p, %q : memref<8xf32>, memref<8xf32>)
+    ```
+
+    Remarks: `Batches`, per function: launches before and after, batches.
+  }];
+  let options = [
+    Option<"processors", "processors", "int64_t", "132",
+           "multiprocessors of the GPU, for which it is decided what fills it">,
+    Option<"parameterBytes", "parameter-bytes", "int64_t", "4096",
+           "bytes of a kernel's parameters at most: 4096 on all chips">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
+  ];
+}
+
 def AssembleKernelsPass : Pass<"mpcomm-assemble-kernels", "::mlir::ModuleOp"> {
   let summary = "Assembles the kernels of a GPU into images";
   let description = [{

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
@@ -50,4 +51,36 @@ FailureOr<Address> mpcomm::resolveAddress(Value buffer, Operation *user) {
                              "a constant, nor in the arena");
   address.base = buffer;
   return address;
+}
+
+FailureOr<SmallVector<Access, 4>> mpcomm::accessesOf(Operation *op) {
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  cast<MemoryEffectOpInterface>(op).getEffects(effects);
+  llvm::SmallDenseSet<Value> written;
+  for (const MemoryEffects::EffectInstance &effect : effects)
+    if (isa<MemoryEffects::Write>(effect.getEffect()))
+      written.insert(effect.getValue());
+  SmallVector<Access, 4> accesses;
+  for (Value operand : op->getOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    if (!type)
+      return op->emitOpError() << "expects buffers, got " << operand.getType();
+    FailureOr<Address> address = resolveAddress(operand, op);
+    if (failed(address))
+      return failure();
+    SmallVector<int64_t> strides;
+    int64_t offset, last = 0, size = elementBytes(type);
+    if (failed(type.getStridesAndOffset(strides, offset)))
+      return failure();
+    for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides)) {
+      if (ShapedType::isDynamic(stride) || stride < 0)
+        return op->emitOpError()
+               << "expects static strides that are not negative, got " << type;
+      last += std::max<int64_t>(extent - 1, 0) * stride;
+    }
+    int64_t begin = address->bytes + address->offset * size;
+    accesses.push_back({address->base, begin, begin + (last + 1) * size,
+                        written.contains(operand)});
+  }
+  return accesses;
 }

@@ -34,6 +34,23 @@ int64_t elementBytes(mlir::Type type);
 llvm::FailureOr<Address> resolveAddress(mlir::Value buffer,
                                         mlir::Operation *user);
 
+/// Bytes of a base that an operation uses.
+struct Access {
+  mlir::Value base;
+  int64_t begin = 0, end = 0;
+  bool writes = false;
+
+  /// Whether the order of two operations matters.
+  bool touches(const Access &other) const {
+    return base == other.base && begin < other.end && other.begin < end &&
+           (writes || other.writes);
+  }
+};
+
+/// What `op`, an operation on buffers, uses, operand by operand; failure, with
+/// an error, where offsets or strides are not static.
+llvm::FailureOr<llvm::SmallVector<Access, 4>> accessesOf(mlir::Operation *op);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H

@@ -33,18 +33,6 @@ using namespace mpcomm;
 
 namespace {
 
-/// Bytes of a base that an operation uses.
-struct Access {
-  Value base;
-  int64_t begin = 0, end = 0;
-  bool writes = false;
-
-  bool touches(const Access &other) const {
-    return base == other.base && begin < other.end && other.begin < end &&
-           (writes || other.writes);
-  }
-};
-
 /// Reads the operations of a function.
 class Reader {
 public:
@@ -61,7 +49,6 @@ private:
     bool awaited = false;
   };
 
-  static FailureOr<SmallVector<Access, 4>> accessesOf(Operation *op);
   int64_t push(Operation *op, int64_t stream);
   LogicalResult readCompute(Operation *op);
   LogicalResult readStart(mprt::StartOp op);
@@ -73,39 +60,6 @@ private:
 };
 
 } // namespace
-
-/// What `op` uses. Offsets and strides are static, or the call has an error.
-FailureOr<SmallVector<Access, 4>> Reader::accessesOf(Operation *op) {
-  SmallVector<MemoryEffects::EffectInstance> effects;
-  cast<MemoryEffectOpInterface>(op).getEffects(effects);
-  llvm::SmallDenseSet<Value> written;
-  for (const MemoryEffects::EffectInstance &effect : effects)
-    if (isa<MemoryEffects::Write>(effect.getEffect()))
-      written.insert(effect.getValue());
-  SmallVector<Access, 4> accesses;
-  for (Value operand : op->getOperands()) {
-    auto type = dyn_cast<MemRefType>(operand.getType());
-    if (!type)
-      return op->emitOpError() << "expects buffers, got " << operand.getType();
-    FailureOr<Address> address = resolveAddress(operand, op);
-    if (failed(address))
-      return failure();
-    SmallVector<int64_t> strides;
-    int64_t offset, last = 0, size = elementBytes(type);
-    if (failed(type.getStridesAndOffset(strides, offset)))
-      return failure();
-    for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides)) {
-      if (ShapedType::isDynamic(stride) || stride < 0)
-        return op->emitOpError()
-               << "expects static strides that are not negative, got " << type;
-      last += std::max<int64_t>(extent - 1, 0) * stride;
-    }
-    int64_t begin = address->bytes + address->offset * size;
-    accesses.push_back({address->base, begin, begin + (last + 1) * size,
-                        written.contains(operand)});
-  }
-  return accesses;
-}
 
 int64_t Reader::push(Operation *op, int64_t stream) {
   ops.push_back(op);

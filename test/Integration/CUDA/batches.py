@@ -19,8 +19,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
 
 import numpy as np
-from emulation import Emulator, call
-from fake_driver import Driver
+from emulation import Driver, Emulator, call
 
 OPT, CC, FAKES, FOLDER, SEED, COUNT = sys.argv[1:7]
 FIRST = int(sys.argv[7]) if len(sys.argv) > 7 else 0

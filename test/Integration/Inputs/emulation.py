@@ -60,7 +60,7 @@ class Emulator:
 
 
 class Driver:
-    """The fake CUDA driver."""
+    """The fake CUDA driver, on the null stream of one device."""
 
     def __init__(self, path):
         self.cuda = ctypes.CDLL(path)
@@ -87,6 +87,13 @@ class Driver:
         self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(1, size)))
         return pointer
 
+    def launch(self, module, name, threads, blocks, operands):
+        """`operands`: c_uint64, addresses on the device."""
+        function = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+        pointers = (ctypes.c_void_p * len(operands))(*[ctypes.addressof(p) for p in operands])
+        self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+
     def run(self, module, launches, arrays):
         """Launches of (name, threads, blocks, bytes of scratch) on copies of arrays."""
         buffers = [self.allocate(a.nbytes) for a, _ in arrays]
@@ -98,11 +105,7 @@ class Driver:
         # Scratch is shared by the launches of a kernel.
         scratch = self.allocate(max([l[3] for l in launches] + [1]))
         for name, threads, blocks, size in launches:
-            function = ctypes.c_void_p()
-            self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
-            operands = places + ([scratch] if size else [])
-            pointers = (ctypes.c_void_p * len(operands))(*[ctypes.addressof(p) for p in operands])
-            self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+            self.launch(module, name, threads, blocks, places + ([scratch] if size else []))
         self.call("cuCtxSynchronize")
         for pointer, (array, _) in zip(buffers, arrays):
             if array.nbytes:

@@ -138,7 +138,8 @@ const std::vector<Group> &optionTable() {
                                         {"gloo", CommKind::Gloo},
                                         {"nccl", CommKind::Nccl}})},
            {"device", "auto|host|cuda",
-            "device that computes; auto is what the program is compiled for.\n"
+            "device that computes; auto is what the program is compiled for,\n"
+            "and cuda what a .mlir is compiled for, too.\n"
             "Ranks of one machine share its GPUs in turn",
             choice<std::string>(
                 &O::device,

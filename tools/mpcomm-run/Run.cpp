@@ -58,9 +58,11 @@ Result<std::unique_ptr<Program>> compileAndLoad(const Options &options,
   if (!mkdtemp(folder.data()))
     return fail(folder, ": cannot create: ", std::strerror(errno));
   std::string file = folder + "/step.so";
-  Status compiled =
-      compileProgram(options.program, file, options.ranks.value_or(1),
-                     options.compileOptions, signals, stopped);
+  Status compiled = compileProgram(
+      options.program, file, options.ranks.value_or(1),
+      (options.device == "cuda" ? "--options=target=cuda " : "") +
+          options.compileOptions,
+      signals, stopped);
   Result<std::unique_ptr<Program>> program =
       compiled.failed() ? Result<std::unique_ptr<Program>>(compiled)
                         : loadProgram(file);

@@ -50,6 +50,10 @@ struct Options {
       "cluster", cl::value_desc("name or file.json"),
       cl::desc("Cluster to run on; else the module's, else 'local'"),
       cl::cat(category)};
+  cl::opt<std::string> writeCluster{
+      "write-cluster", cl::value_desc("file.json"),
+      cl::desc("Write the cluster of --cluster, to change it, and end"),
+      cl::cat(category)};
   cl::opt<int64_t> ranks{
       "ranks", cl::init(0), cl::value_desc("N"),
       cl::desc("Ranks of the mesh, by the size of its axis dp"),
@@ -202,12 +206,11 @@ static int64_t countRanks(ModuleOp module) {
   return 1;
 }
 
-static int writeJson(const Timeline &timeline, StringRef path) {
+static int writeFile(StringRef text, StringRef path) {
   std::error_code code;
   llvm::ToolOutputFile file(path, code, llvm::sys::fs::OF_Text);
   if (!code) {
-    // Locations and names may be any bytes.
-    file.os() << llvm::json::fixUTF8(toJson(timeline));
+    file.os() << text;
     file.os().flush();
     code = file.os().error();
     file.os().clear_error();
@@ -287,7 +290,9 @@ static int run(const Options &options, ModuleOp module) {
   timeline.cluster = costs->getCluster().name;
   timeline.ranks = countRanks(module);
   // Before the table, of which a reader may have seen enough.
-  if (!options.json.empty() && writeJson(timeline, options.json))
+  // Locations and names may be any bytes.
+  if (!options.json.empty() &&
+      writeFile(llvm::json::fixUTF8(toJson(timeline)), options.json))
     return 1;
   printTable(timeline, llvm::outs());
   if (const auto &coverage = model->getStep(0).getProfileCoverage();
@@ -325,6 +330,14 @@ int main(int argc, char **argv) {
     return fail("expected --ranks of at least 1");
   if (options.oversubscription < 1 || options.rounds < 1)
     return fail("expected --oversubscription and --rounds of at least 1");
+  if (!options.writeCluster.empty()) {
+    if (options.cluster.empty())
+      return fail("expected --cluster with --write-cluster");
+    Expected<Cluster> cluster = loadCluster(options.cluster);
+    if (!cluster)
+      return fail(llvm::toString(cluster.takeError()));
+    return writeFile(toJson(*cluster), options.writeCluster);
+  }
   if (options.backend == Backend::SimGrid && !hasSimGrid())
     return fail("this build has no SimGrid (Debian: libsimgrid-dev)");
 

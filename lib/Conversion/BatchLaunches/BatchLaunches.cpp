@@ -17,6 +17,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -51,6 +52,7 @@ private:
   const Part *partOf(LaunchOp launch);
   LogicalResult readStarts(Block &block);
   int64_t nextStart(const Launch &launch);
+  int64_t movedBytes(LaunchOp launch);
   void eraseUnused();
 
   gpu::GPUModuleOp device;
@@ -180,6 +182,12 @@ int64_t BatchLaunchesPass::nextStart(const Launch &launch) {
   return next;
 }
 
+int64_t BatchLaunchesPass::movedBytes(LaunchOp launch) {
+  auto moved = symbols->lookup(launch.getKernel())
+                   ->getAttrOfType<IntegerAttr>(mprt::kMovedBytesAttr);
+  return moved ? moved.getInt() : detail::countBytes(launch->getOperandTypes());
+}
+
 void BatchLaunchesPass::replace(ArrayRef<Launch> run, const Batch &batch,
                                 OpBuilder &b) {
   const Launch &first = run[batch.front()];
@@ -216,6 +224,10 @@ void BatchLaunchesPass::replace(ArrayRef<Launch> run, const Batch &batch,
     BatchKernel code = emitBatchKernel(device, kernel.getSymName(), loc,
                                        signature, pointers, limits);
     kernel->setAttr(mprt::kGridAttr, code.grid);
+    int64_t moved = 0;
+    for (unsigned number : batch)
+      moved += movedBytes(run[number].op);
+    kernel->setAttr(mprt::kMovedBytesAttr, b.getI64IntegerAttr(moved));
   }
   LaunchOp::create(b, loc, TypeRange(), kernel.getSymName(),
                    ArrayRef(buffers).take_front(inputs),

@@ -74,6 +74,16 @@ class Compile(ToyTest):
         self.assertEqual(words[1], "-o")
         self.assertEqual(words[3:], ["--np", "2", "--precision", "bf16", "-v"])
 
+    def test_for_the_device_that_it_shall_run_on(self):
+        self.install()
+        # What comes is still a program for the host.
+        code, error = self.attempt("--np", "2", "--device", "cuda", "--compile-options", "--options=precision=bf16")
+        self.assertEqual(code, 1)
+        self.assertIn("compiled for device 'host'", error)
+        with open(path("called")) as file:
+            words = file.read().split()
+        self.assertEqual(words[3:], ["--np", "2", "--options=target=cuda", "--options=precision=bf16"])
+
     def test_its_error_is_ours(self):
         self.install()
         open(path("broken"), "w").close()

@@ -6,6 +6,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
+# REQUIRES: compiler, torch, ptxas, cuda-device
+# RUN: %python %S/pack.py %t.pack --bin=%mpcomm_obj_root/bin --lib=%mpcomm_obj_root/lib \
+# RUN:   --only=gpt-check-f32,gpt-check-bf16,gpt-check-dp2,resnet-check-f32,one-rank --small
+# RUN: %python %s %t.pack --sections=device,check,nccl --out=%t.out | FileCheck %s
+# CHECK-NOT: TOO FAR
 """Runs what pack.py has packed, on a machine with a GPU and PyTorch; needs no compiler.
 
   measure.py FOLDER [--sections=device,check,steps,kernels,nccl,calibrate] [--out=FOLDER]

@@ -1,0 +1,27 @@
+# ===- gpu_programs.py - what is measured on a GPU -------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+
+# name: model, samples a rank and step, options of mpcomm-compile
+PROGRAMS = {
+    "gpt2-small-bf16": ("gpt2-small", 32, "precision=bf16"),
+    "gpt2-small-f32": ("gpt2-small", 8, ""),
+    "gpt2-small-bf16-8": ("gpt2-small", 8, "precision=bf16"),
+    "gpt2-medium-bf16": ("gpt2-medium", 16, "precision=bf16"),
+    "resnet50-bf16": ("resnet50", 256, "precision=bf16"),
+    "resnet50-f32": ("resnet50", 128, ""),
+    "resnet50-bf16-128": ("resnet50", 128, "precision=bf16"),
+    "gpt-check-f32": ("gpt-check", 8, ""),
+    "gpt-check-bf16": ("gpt-check", 8, "precision=bf16"),
+    "gpt-check-dp2": ("gpt-check", 4, "mesh=dp:2"),
+    "gpt-check-dp4": ("gpt-check", 2, "mesh=dp:4"),
+    "resnet-check-f32": ("resnet-check", 32, ""),
+    "resnet-check-bf16": ("resnet-check", 32, "precision=bf16"),
+    "resnet-check-dp2": ("resnet-check", 16, "mesh=dp:2 batch-norm=sync"),
+    # What two ranks do with their buckets, by one: packed, cast, reduced by NCCL, unpacked.
+    "one-rank": ("gpt2-small", 8, "mesh=dp:2 wire=bf16"),
+}

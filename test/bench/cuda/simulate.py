@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# ===- simulate.py - a step on more GPUs than there are --------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+# REQUIRES: compiler, torch
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --programs=gpt-check-bf16 --ranks=1,8 | FileCheck %s
+# CHECK: | gpt-check-bf16 | 1 |
+# CHECK: | gpt-check-bf16 | 8 |
+# CHECK: Assumptions
+"""What a step would take on N GPUs: each program of pack.py, compiled for N ranks of
+a cluster and simulated.
+
+  simulate.py [--ranks=1,8,1024] [--cluster=dgx-h100] [--device=cluster.json]
+              [--profile=NAME=profile.json ...] [--programs=NAME,...]
+
+--device takes rates of products, memory and launches from a file that
+mpcomm-run --calibrate wrote on one GPU; links, and what is not in it, are the
+cluster's. --profile takes what each kernel took in a run of program NAME."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
+
+
+def call(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr[-2000:]))
+    return done.stdout
+
+
+def cluster_file(a):
+    path = os.path.join(a.folder, "cluster.json")
+    call(os.path.join(a.bin, "mpcomm-sim"), "--cluster=" + a.cluster, "--write-cluster=" + path)
+    if a.device:
+        with open(path) as file:
+            cluster = json.load(file)
+        with open(a.device) as file:
+            measured = json.load(file)["device"]
+        measured["flops"] = {**cluster["device"]["flops"], **measured["flops"]}
+        cluster["device"] = measured
+        cluster["name"] += " with measured device"
+        with open(path, "w") as file:
+            json.dump(cluster, file)
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", default="1,8,1024")
+    parser.add_argument("--cluster", default="dgx-h100")
+    parser.add_argument("--device")
+    parser.add_argument("--profile", action="append", default=[])
+    parser.add_argument("--programs", default="gpt2-small-bf16,gpt2-medium-bf16,resnet50-bf16")
+    parser.add_argument("--folder", default=".")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
+    a = parser.parse_args()
+    sys.path.insert(0, HERE)
+    from gpu_programs import PROGRAMS
+
+    cluster = cluster_file(a)
+    profiles = dict(p.split("=", 1) for p in a.profile)
+    print("| program | GPUs | samples a step | ms | compute ms | exposed ms | samples/s | efficiency |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in a.programs.split(","):
+        model, batch, options = PROGRAMS[name]
+        step = os.path.join(a.folder, name + ".mlir")
+        call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
+             "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
+        profile = ["--profile-file=" + profiles[name]] if name in profiles else []
+        alone = None
+        for ranks in map(int, a.ranks.split(",")):
+            graph = "mpcomm-graph{target=cuda cluster=%s mesh=dp:%d %s%s}" % (
+                cluster, ranks, options, " profile-file=" + profiles[name] if profile else "")  # fmt: skip
+            text = call(os.path.join(a.bin, "mpcomm-sim"), step, "--pipeline=" + graph, "--cluster=" + cluster, *profile)
+            seconds = {label: float(re.search(r"^%s +([\d.]+) us" % label, text, re.M).group(1)) * 1e-6
+                       for label in ("step", "compute", "exposed")}  # fmt: skip
+            rate = batch * ranks / seconds["step"]
+            alone = alone or rate / ranks
+            print("| %s | %d | %d | %.2f | %.2f | %.2f | %.0f | %.1f %% |" % (
+                name, ranks, batch * ranks, seconds["step"] * 1e3, seconds["compute"] * 1e3, seconds["exposed"] * 1e3,
+                rate, 100 * rate / ranks / alone))  # fmt: skip
+            sys.stdout.flush()
+        os.remove(step)
+    print("""
+Assumptions: links and collectives are those of cluster '%s' (docs/Design/ClusterFile.md has their sources: NCCL's
+tuning model, NVIDIA's data sheets); every GPU computes alike and alone; %s; %s; samples are
+where they are needed when a step begins.""" % (
+        a.cluster,
+        "the device's rates are measured (%s)" % a.device if a.device else "the device's rates are the preset's, none is measured",
+        "kernels took what %s recorded" % ", ".join(profiles.values()) if profiles else
+        "products reach their rate at any shape, other ops are bound by memory"))  # fmt: skip
+
+
+main()

@@ -309,6 +309,9 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
     - convolutions, pools and their gradients are `mprt.window`; batch norms
       generics over [outer, features, inner], or [outer, features] where the
       features come last.
+    - `attention` and `attention_grad` are `mprt.attention` where `device=cuda`
+      has kernels for the shapes; elsewhere what they stand for: products, a
+      softmax, sums of a row.
 
     Numerics: reassociating (softmax multiplies by the reciprocal of the sum).
 
@@ -330,6 +333,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
 
     Counts: nothing.
   }];
+  let options = [
+    Option<"device", "device", "std::string", "\"host\"",
+           "Device whose kernels take what is not linalg: host or cuda">
+  ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",

@@ -41,6 +41,7 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns) {
   populateWindowToLinalgPatterns(patterns);
   populateScalingToLinalgPatterns(patterns);
   populateDropoutToLinalgPatterns(patterns);
+  populateAttentionToLinalgPatterns(patterns);
 }
 
 /// Compute ops: those that say what they cost.
@@ -59,9 +60,17 @@ namespace {
 struct ConvertMPCommToLinalg
     : public mpcomm::impl::ConvertMPCommToLinalgPassBase<
           ConvertMPCommToLinalg> {
+  using ConvertMPCommToLinalgPassBase::ConvertMPCommToLinalgPassBase;
+
   LogicalResult initialize(MLIRContext *context) override {
+    if (device != "host" && device != "cuda")
+      return emitError(UnknownLoc::get(context))
+             << "cannot convert for device '" << device
+             << "': expected host or cuda";
     RewritePatternSet lowerings(context), folds(context);
     populateMPCommToLinalgPatterns(lowerings);
+    if (device == "cuda")
+      populateAttentionToMPRTPatterns(lowerings);
     populateFoldMovementPatterns(folds);
     lower = FrozenRewritePatternSet(std::move(lowerings));
     fold = FrozenRewritePatternSet(std::move(folds));

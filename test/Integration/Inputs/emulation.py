@@ -49,7 +49,7 @@ class Emulator:
         """The program file of a graph, with `options` of the pipelines."""
         path = os.path.join(self.folder, name)
         graph = call([self.opt, source, "--mpcomm-graph=target=cuda " + options,
-                      "--mpcomm-lower", "--mpcomm-generate-gpu-kernels=processors=3",
+                      "--mpcomm-lower=target=cuda", "--mpcomm-generate-gpu-kernels=processors=3",
                       "--mpcomm-batch-launches=processors=3",
                       "--convert-mprt-to-llvm=device=cuda"])  # fmt: skip
         kernels = call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], graph)

@@ -43,11 +43,17 @@ void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateDropoutToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// batch_norm_training, batch_norm_inference, batch_norm_grad.
 void populateBatchNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// attention, attention_grad, to the ops that they stand for.
+void populateAttentionToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// convolution, max_pool, avg_pool and their gradients, to mprt.window.
 void populateWindowToLinalgPatterns(mlir::RewritePatternSet &patterns);
 
-/// All of the above.
+/// All of the above, which know no device.
 void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns);
+
+/// attention, attention_grad, to mprt.attention where kernels of GPUs take
+/// them; preferred to the others.
+void populateAttentionToMPRTPatterns(mlir::RewritePatternSet &patterns);
 
 /// Rewrites on linalg that leave less to move, for after the conversion:
 /// transposes of operands and results become maps of the contraction where a

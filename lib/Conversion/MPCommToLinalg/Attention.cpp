@@ -1,0 +1,184 @@
+//===- Attention.cpp - attention to a kernel's call, or written out -------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Attention is an mprt.attention where a device has a kernel for it. Elsewhere
+// it is what it stands for, as a front end would write it: scores and
+// probabilities pass between products in the operands' type, and everything
+// between them is computed in the type of sums. The gradient makes the
+// probabilities again; where the forward pass stands beside it, what both make
+// is one after CSE.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+using Dims = ArrayRef<int64_t>;
+
+/// Samples and heads of [B, S, H, D], and of scores, [B, H, Sq, Sk].
+static constexpr int64_t kRowsBatch[] = {0, 2}, kScoresBatch[] = {0, 1};
+
+namespace {
+
+/// Writes attention out, for attention and its gradient alike.
+template <typename Op> class Writer {
+public:
+  Writer(Op op, PatternRewriter &rewriter)
+      : op(op), builder(op.getLoc(), rewriter),
+        element(op.getQuery().getType().getElementType()),
+        sumType(mpcomm::detail::getSumType(element)) {}
+
+  /// A product over one dimension of each operand.
+  Value product(Value lhs, Dims lhsBatch, int64_t lhsDim, Value rhs,
+                Dims rhsBatch, int64_t rhsDim) {
+    return DotGeneralOp::create(builder, lhs, rhs, lhsBatch, rhsBatch,
+                                Dims(lhsDim), Dims(rhsDim));
+  }
+
+  /// The product over the depth of two tensors of rows, in the type of sums.
+  Value scoresOf(Value queries, Value keys) {
+    return cast(product(queries, kRowsBatch, 3, keys, kRowsBatch, 3), sumType);
+  }
+
+  /// The product of scores, over dimension `dim` of them, with rows:
+  /// [B, S, H, D].
+  Value rowsOf(Value scores, int64_t dim, Value rows) {
+    Value result =
+        product(cast(scores, element), kScoresBatch, dim, rows, kRowsBatch, 1);
+    return TransposeOp::create(builder, result, Dims{0, 2, 1, 3});
+  }
+
+  /// Scaled and masked, in the type of sums.
+  Value scores() {
+    Value scores = scaled(scoresOf(op.getQuery(), op.getKey()));
+    if (!op.getMask())
+      return scores;
+    auto type = ::cast<RankedTensorType>(scores.getType());
+    Value mask = BroadcastInDimOp::create(
+        builder, type.clone(builder.getI1Type()), op.getMask(), Dims{2, 3});
+    auto format = ::cast<FloatType>(sumType);
+    Value leftOut = splat(
+        type,
+        builder.getFloatAttr(format, APFloat::getInf(format.getFloatSemantics(),
+                                                     /*Negative=*/true)));
+    return arith::SelectOp::create(builder, mask, scores, leftOut);
+  }
+
+  Value scaled(Value scores) {
+    auto type = ::cast<RankedTensorType>(scores.getType());
+    Value factor = splat(
+        type, builder.getFloatAttr(sumType, op.getScale().convertToDouble()));
+    return arith::MulFOp::create(builder, scores, factor);
+  }
+
+  Value probabilities(Value scores) {
+    return SoftmaxOp::create(builder, scores.getType(), scores,
+                             builder.getI64IntegerAttr(3));
+  }
+
+  /// The logarithm of each row's sum of exponentials.
+  Value lse(Value scores) {
+    auto type = ::cast<RankedTensorType>(scores.getType());
+    Value maximum = ReduceOp::create(builder, Reduction::Max, scores, Dims(3));
+    Value below = arith::SubFOp::create(
+        builder, scores,
+        BroadcastInDimOp::create(builder, type, maximum, Dims{0, 1, 2}));
+    Value sum = ReduceOp::create(builder, Reduction::Sum,
+                                 math::ExpOp::create(builder, below), Dims(3));
+    return arith::AddFOp::create(builder, maximum,
+                                 math::LogOp::create(builder, sum));
+  }
+
+  Value cast(Value value, Type type) {
+    return castFloat(builder, builder.getLoc(), value, type);
+  }
+
+private:
+  Value splat(RankedTensorType type, Attribute number) {
+    return arith::ConstantOp::create(builder,
+                                     DenseElementsAttr::get(type, number));
+  }
+
+  Op op;
+
+public:
+  ImplicitLocOpBuilder builder;
+
+private:
+  Type element, sumType;
+};
+
+struct WriteAttention : public OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    Writer<AttentionOp> writer(op, rewriter);
+    Value scores = writer.scores();
+    Value result =
+        writer.rowsOf(writer.probabilities(scores), 3, op.getValue());
+    rewriter.replaceOp(op, {result, writer.lse(scores)});
+    return success();
+  }
+};
+
+struct WriteAttentionGrad : public OpRewritePattern<AttentionGradOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionGradOp op,
+                                PatternRewriter &rewriter) const override {
+    Writer<AttentionGradOp> writer(op, rewriter);
+    Value probabilities = writer.probabilities(writer.scores());
+    Value grad = writer.scoresOf(op.getGrad(), op.getValue());
+    Value scores = writer.scaled(
+        SoftmaxGradOp::create(writer.builder, grad.getType(), grad,
+                              probabilities, rewriter.getI64IntegerAttr(3)));
+    rewriter.replaceOp(op, {writer.rowsOf(scores, 3, op.getKey()),
+                            writer.rowsOf(scores, 2, op.getQuery()),
+                            writer.rowsOf(probabilities, 2, op.getGrad())});
+    return success();
+  }
+};
+
+/// Either op, where a GPU's kernels take it.
+template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op,
+                                PatternRewriter &rewriter) const override {
+    if (!mprt::isAttentionSupported(op.getQuery().getType(),
+                                    op.getKey().getType()))
+      return rewriter.notifyMatchFailure(op, "no kernel takes it");
+    SmallVector<Value> outputs;
+    for (Type result : op->getResultTypes()) {
+      auto type = ::cast<RankedTensorType>(result);
+      outputs.push_back(tensor::EmptyOp::create(
+          rewriter, op.getLoc(), type.getShape(), type.getElementType()));
+    }
+    rewriter.replaceOpWithNewOp<mprt::AttentionOp>(
+        op, op->getResultTypes(), op->getName().stripDialect(), op.getScale(),
+        op->getOperands(), outputs);
+    return success();
+  }
+};
+
+} // namespace
+
+void mpcomm::populateAttentionToLinalgPatterns(RewritePatternSet &patterns) {
+  patterns.add<WriteAttention, WriteAttentionGrad>(patterns.getContext());
+}
+
+void mpcomm::populateAttentionToMPRTPatterns(RewritePatternSet &patterns) {
+  patterns.add<CallAttention<AttentionOp>, CallAttention<AttentionGradOp>>(
+      patterns.getContext(), /*benefit=*/2);
+}

@@ -1,0 +1,55 @@
+// Attention is a call of a kernel where a GPU has one, and is written out
+// elsewhere: in f32, of a depth that is no multiple of 16, on the processor.
+
+// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg=device=cuda --cse --canonicalize | FileCheck %s --check-prefixes=CHECK,CUDA
+// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg --cse --canonicalize | FileCheck %s --check-prefixes=CHECK,HOST --implicit-check-not=mprt.attention
+// RUN: not mpcomm-opt %s --convert-mpcomm-to-linalg=device=abacus 2>&1 | FileCheck %s --check-prefix=DEVICE
+// DEVICE: error: cannot convert for device 'abacus': expected host or cuda
+
+// CHECK-LABEL: func.func @kernel(
+// CUDA-SAME: %[[Q:[^:]*]]: tensor<2x8x3x16xbf16>, %[[M:[^:]*]]: tensor<8x8xi1>, %[[D:[^:]*]]: tensor<2x8x3x16xbf16>)
+// CUDA-DAG: %[[O:.*]] = tensor.empty() : tensor<2x8x3x16xbf16>
+// CUDA-DAG: %[[L:.*]] = tensor.empty() : tensor<2x3x8xf32>
+// CUDA: %[[R:.*]]:2 = mprt.attention "attention" scale = 2.500000e-01 ins(%[[Q]], %[[Q]], %[[Q]], %[[M]] : {{.*}}) outs(%[[O]], %[[L]] : {{.*}})
+// CUDA: mprt.attention "attention_grad" scale = 2.500000e-01 ins(%[[D]], %[[Q]], %[[Q]], %[[Q]], %[[R]]#0, %[[R]]#1, %[[M]] : {{.*}}) outs(%[[O]], %[[O]], %[[O]] : {{.*}})
+// CUDA-NOT: linalg
+// CUDA: return
+
+// Written out: scores once for both, in 16 bits from their product and in f32
+// from there; the gradient has four products more.
+// HOST-COUNT-6: linalg.contract
+// HOST-NOT: linalg.contract
+// HOST: return
+func.func @kernel(%q: tensor<2x8x3x16xbf16>, %m: tensor<8x8xi1>, %d: tensor<2x8x3x16xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) {
+  %o, %l = mpcomm.attention %q, %q, %q mask %m scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  %dq, %dk, %dv = mpcomm.attention_grad %d, %q, %q, %q, %o, %l mask %m scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>)
+  return %o, %dq, %dk, %dv : tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>
+}
+
+// CHECK-LABEL: func.func @no_kernel(
+// CHECK-NOT: mprt.attention
+// CHECK: linalg.contract {{.*}} -> tensor<2x3x8x8xf32>
+// CHECK: linalg.contract {{.*}} -> tensor<2x8x3x16xf32>
+// CHECK: return
+func.func @no_kernel(%q: tensor<2x8x3x16xf32>) -> tensor<2x8x3x16xf32> {
+  %o, %l = mpcomm.attention %q, %q, %q scale = 0.25 : (tensor<2x8x3x16xf32>, tensor<2x8x3x16xf32>, tensor<2x8x3x16xf32>) -> (tensor<2x8x3x16xf32>, tensor<2x3x8xf32>)
+  return %o : tensor<2x8x3x16xf32>
+}
+
+// CHECK-LABEL: func.func @shallow(
+// CHECK-NOT: mprt.attention
+// CHECK: linalg.contract {{.*}} -> tensor<2x3x8x8xf16>
+// CHECK: return
+func.func @shallow(%q: tensor<2x8x3x6xf16>) -> tensor<2x8x3x6xf16> {
+  %o, %l = mpcomm.attention %q, %q, %q scale = 0.25 : (tensor<2x8x3x6xf16>, tensor<2x8x3x6xf16>, tensor<2x8x3x6xf16>) -> (tensor<2x8x3x6xf16>, tensor<2x3x8xf32>)
+  return %o : tensor<2x8x3x6xf16>
+}
+
+// CHECK-LABEL: func.func @empty(
+// CHECK-NOT: mprt.attention
+// CHECK: return
+func.func @empty(%q: tensor<2x8x3x16xf16>, %k: tensor<2x0x3x16xf16>) -> (tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>) {
+  %o, %l = mpcomm.attention %q, %k, %k scale = 0.25 : (tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>) -> (tensor<2x8x3x16xf16>, tensor<2x3x8xf32>)
+  %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %o, %l scale = 0.25 : (tensor<2x8x3x16xf16>, tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x8x3x16xf16>, tensor<2x3x8xf32>) -> (tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>)
+  return %dq, %dk : tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>
+}

@@ -242,6 +242,16 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   casts.fp8Margin = options.fp8Margin;
   casts.cluster = options.getCluster();
   passes.addPass(createInsertCastsPass(casts));
+  // Behind casts, which say what has 16 bits; before anything weighs what a
+  // step costs and keeps.
+  if (options.attention == AttentionForm::Fused ||
+      (options.attention == AttentionForm::Auto && options.target == "cuda")) {
+    FuseAttentionPassOptions attention;
+    attention.numerics = options.numerics;
+    if (options.attention == AttentionForm::Fused)
+      attention.shapes = AttentionShapes::All;
+    passes.addPass(createFuseAttentionPass(attention));
+  }
 
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
@@ -346,11 +356,14 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createExplainCommunicationPass(explain));
 }
 
-void mpcomm::buildLowerPipeline(OpPassManager &passes, const CompileOptions &) {
+void mpcomm::buildLowerPipeline(OpPassManager &passes,
+                                const CompileOptions &options) {
   passes.addPass(createChannelsLastPass());
   // Collectives first: their casts and transposes are compute like any other.
   passes.addPass(createConvertMPCommToMPRTPass());
-  passes.addPass(createConvertMPCommToLinalgPass());
+  ConvertMPCommToLinalgPassOptions linalg;
+  linalg.device = options.target == "cuda" ? "cuda" : "host";
+  passes.addPass(createConvertMPCommToLinalgPass(linalg));
   // Constants and views that several ops made alike are one before grouping.
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());

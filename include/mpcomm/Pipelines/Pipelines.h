@@ -18,6 +18,9 @@ namespace mpcomm {
 /// Whose samples a batch norm normalises over.
 enum class BatchNormStatistics { Local, Sync };
 
+/// Whether attention that a step writes out becomes one op.
+enum class AttentionForm { Auto, Fused, Separate };
+
 /// What a user decides of a compilation; option texts are in the help.
 struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> mesh{
@@ -149,6 +152,19 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
           clEnumValN(BatchNormStatistics::Local, "local", "the rank's own"),
           clEnumValN(BatchNormStatistics::Sync, "sync",
                      "those of all ranks, as SyncBatchNorm"))};
+  Option<AttentionForm> attention{
+      *this, "attention",
+      llvm::cl::desc("What becomes of attention in 16 bits that the step "
+                     "writes out"),
+      llvm::cl::init(AttentionForm::Auto),
+      llvm::cl::values(
+          clEnumValN(AttentionForm::Auto, "auto",
+                     "for target cuda, one kernel that keeps no scores where "
+                     "it takes the shapes"),
+          clEnumValN(AttentionForm::Fused, "fused",
+                     "one op for any target and shapes"),
+          clEnumValN(AttentionForm::Separate, "separate",
+                     "products and a softmax, as written"))};
   Option<std::string> precision{
       *this, "precision",
       llvm::cl::desc("What runs and is stored in fewer than 32 bits: none, "
@@ -210,7 +226,9 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init(0)};
   Option<Numerics> numerics{
       *this, "numerics",
-      llvm::cl::desc("What rewrites of communication may do to values"),
+      llvm::cl::desc(
+          "What rewrites of communication and of attention may do to "
+          "values"),
       llvm::cl::init(Numerics::Reassociating),
       llvm::cl::values(
           clEnumValN(Numerics::Exact, "exact", "nothing: the same bits"),

@@ -58,6 +58,13 @@ enum class Recomputation {
   Stage
 };
 
+/// Which attention that is written out becomes one op.
+enum class AttentionShapes {
+  /// What kernels of GPUs take.
+  Kernels,
+  All
+};
+
 /// How the gradient of the loss is scaled.
 enum class LossScaling {
   /// Dynamic where the precision is f16, else none.

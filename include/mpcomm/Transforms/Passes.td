@@ -17,6 +17,7 @@
 
 include "VerifyPasses.td"
 include "PrecisionPasses.td"
+include "FusionPasses.td"
 include "ParallelizePasses.td"
 include "CommunicatePasses.td"
 include "LayoutPasses.td"

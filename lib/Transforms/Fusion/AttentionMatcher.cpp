@@ -1,0 +1,336 @@
+//===- AttentionMatcher.cpp - the forward pass of attention ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fusion/AttentionMatcher.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/OperationSupport.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// Copies of views that passes make are a few ops long.
+static constexpr int kMostOpsOfCopies = 8;
+
+static bool isSameWithin(Value a, Value b, int depth) {
+  if (a == b)
+    return true;
+  Operation *left = a.getDefiningOp(), *right = b.getDefiningOp();
+  if (depth == 0 || !left || !right ||
+      !isa<ReshapeOp, TransposeOp, BroadcastInDimOp, SliceOp, arith::ExtFOp,
+           arith::TruncFOp, arith::ConstantOp>(left))
+    return false;
+  return OperationEquivalence::isEquivalentTo(
+      left, right,
+      [&](Value l, Value r) { return success(isSameWithin(l, r, depth - 1)); },
+      /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations);
+}
+
+bool mpcomm::isSameValue(Value a, Value b) {
+  return isSameWithin(a, b, kMostOpsOfCopies);
+}
+
+bool RowOperand::operator==(const RowOperand &other) const {
+  return batch == other.batch && row == other.row && depth == other.depth &&
+         isSameValue(value, other.value);
+}
+
+/// The constant that all elements of `value` are.
+static std::optional<APFloat> getSplat(Value value) {
+  while (auto broadcast = value.getDefiningOp<BroadcastInDimOp>())
+    value = broadcast.getInput();
+  DenseFPElementsAttr elements;
+  if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())
+    return std::nullopt;
+  return elements.getSplatValue<APFloat>();
+}
+
+static double toDouble(APFloat value) {
+  bool losesInfo;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
+                &losesInfo);
+  return value.convertToDouble();
+}
+
+std::optional<double> mpcomm::getFactor(Operation *op, Value &scaled) {
+  if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))
+    return std::nullopt;
+  std::optional<APFloat> number = getSplat(op->getOperand(1));
+  scaled = op->getOperand(0);
+  if (!number && isa<arith::MulFOp>(op)) {
+    number = getSplat(op->getOperand(0));
+    scaled = op->getOperand(1);
+  }
+  // Multiplied by no more than a finite number, and not turned round: masked
+  // scores stay what they are.
+  if (!number || !number->isFiniteNonZero() || number->isNegative())
+    return std::nullopt;
+  return isa<arith::MulFOp>(op) ? toDouble(*number) : 1 / toDouble(*number);
+}
+
+bool mpcomm::isSameFactor(double a, double b) {
+  // Twice the rounding of f32: 1 / 8.0 and 0.125, 1 / sqrt(80) either way.
+  constexpr double kRounding = 0x1p-22;
+  return std::abs(a - b) <= kRounding * std::abs(a);
+}
+
+static bool isSplatOf(Value value, llvm::function_ref<bool(APFloat)> holds) {
+  std::optional<APFloat> number = getSplat(value);
+  return number && holds(*number);
+}
+
+Labels mpcomm::transposed(const Labels &labels, TransposeOp op) {
+  Labels result;
+  for (int64_t dim : op.getDims())
+    result.push_back(labels[dim]);
+  return result;
+}
+
+void mpcomm::passTransposes(RowOperand &operand) {
+  while (auto op = operand.value.getDefiningOp<TransposeOp>()) {
+    ArrayRef<int64_t> dims = op.getDims();
+    for (int64_t &dim : operand.batch)
+      dim = dims[dim];
+    operand.row = dims[operand.row];
+    operand.depth = dims[operand.depth];
+    operand.value = op.getInput();
+  }
+}
+
+std::optional<RowOperand> mpcomm::readOperand(DotGeneralOp op, bool isLhs,
+                                              bool isRowFree) {
+  SmallVector<int64_t> free = isLhs ? op.getLhsFreeDims() : op.getRhsFreeDims();
+  ArrayRef<int64_t> contracting =
+      isLhs ? op.getLhsContractingDims() : op.getRhsContractingDims();
+  if (free.size() != 1 || contracting.size() != 1)
+    return std::nullopt;
+  RowOperand operand;
+  operand.value = isLhs ? op.getLhs() : op.getRhs();
+  operand.batch = llvm::to_vector(isLhs ? op.getLhsBatchingDims()
+                                        : op.getRhsBatchingDims());
+  operand.row = isRowFree ? free[0] : contracting[0];
+  operand.depth = isRowFree ? contracting[0] : free[0];
+  return operand;
+}
+
+std::optional<LabelledProduct>
+AttentionMatcher::readProduct(DotGeneralOp op, bool isLhs,
+                              const Labels &labels) {
+  std::optional<RowOperand> other =
+      readOperand(op, !isLhs, /*isRowFree=*/false);
+  ArrayRef<int64_t> batching =
+      isLhs ? op.getLhsBatchingDims() : op.getRhsBatchingDims();
+  ArrayRef<int64_t> contracting =
+      isLhs ? op.getLhsContractingDims() : op.getRhsContractingDims();
+  if (!other || contracting.size() != 1 ||
+      static_cast<int64_t>(batching.size()) != numBatch)
+    return std::nullopt;
+  LabelledProduct product;
+  product.contracted = labels[contracting[0]];
+  if (product.contracted < numBatch)
+    return std::nullopt;
+  SmallVector<int64_t> batch(numBatch);
+  for (auto [own, its] : llvm::zip_equal(batching, other->batch)) {
+    product.labels.push_back(labels[own]);
+    batch[labels[own]] = its;
+  }
+  other->batch = batch;
+  int64_t rest = product.contracted == keyLabel ? queryLabel : keyLabel;
+  product.labels.push_back(isLhs ? rest : getDepthLabel());
+  product.labels.push_back(isLhs ? getDepthLabel() : rest);
+  passTransposes(*other);
+  product.other = *other;
+  return product;
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+/// Whether a select on `condition` leaves out what the mask does, or, in the
+/// forward pass, is the mask.
+bool AttentionMatcher::isMask(Value condition, const Labels &labels,
+                              bool isInverted) {
+  return mask && mask->isInverted == isInverted && mask->labels == labels &&
+         isSameValue(mask->value, condition);
+}
+
+/// From the softmax up to the product of queries and keys, and down again with
+/// labels.
+bool AttentionMatcher::readScores() {
+  SmallVector<Operation *> chain;
+  Value current = softmax.getInput();
+  DotGeneralOp product;
+  while (!product) {
+    Operation *op = current.getDefiningOp();
+    Value scaled;
+    if (!op || op->getBlock() != softmax->getBlock())
+      return false;
+    if ((product = dyn_cast<DotGeneralOp>(op)))
+      break;
+    chain.push_back(op);
+    if (isa<arith::ExtFOp, arith::TruncFOp, TransposeOp>(op)) {
+      current = op->getOperand(0);
+    } else if (getFactor(op, scaled)) {
+      current = scaled;
+    } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
+      auto isLeftOut = [](APFloat number) {
+        return number.isInfinity() && number.isNegative();
+      };
+      if (isSplatOf(select.getFalseValue(), isLeftOut))
+        current = select.getTrueValue();
+      else if (isSplatOf(select.getTrueValue(), isLeftOut))
+        current = select.getFalseValue();
+      else
+        return fail("a select gives something other than -inf to what it "
+                    "leaves out");
+    } else {
+      // Only what is close to attention is worth a reason.
+      bool isNear = llvm::any_of(op->getOperands(), [](Value operand) {
+        return operand.getDefiningOp<DotGeneralOp>();
+      });
+      return isNear &&
+             fail("the scores go through " + op->getName().getStringRef());
+    }
+  }
+
+  std::optional<RowOperand> lhs = readOperand(product, true, true);
+  std::optional<RowOperand> rhs = readOperand(product, false, true);
+  if (!lhs || !rhs)
+    return false;
+  numBatch = lhs->batch.size();
+  scoresType = product.getType();
+  Labels labels = llvm::to_vector(llvm::seq<int64_t>(0, numBatch + 2));
+  Value result = product;
+  for (Operation *op : llvm::reverse(chain)) {
+    if (!result.hasOneUse())
+      return fail("the scores have more than one user");
+    Value scaled;
+    if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      labels = transposed(labels, transpose);
+    } else if (std::optional<double> factor = getFactor(op, scaled)) {
+      scale *= *factor;
+    } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
+      if (mask)
+        return fail("there is more than one mask");
+      mask.emplace();
+      mask->value = select.getCondition();
+      mask->labels = labels;
+      mask->isInverted = select.getFalseValue() == result;
+    }
+    result = op->getResult(0);
+  }
+  if (!result.hasOneUse())
+    return fail("the scores have more than one user");
+  keyLabel = labels[softmax.getDim()];
+  if (keyLabel < numBatch)
+    return fail("the softmax is not along the keys");
+  queryLabel = 2 * numBatch + 1 - keyLabel;
+  softmaxLabels = labels;
+  bool isQueryLhs = queryLabel == numBatch;
+  query = isQueryLhs ? *lhs : *rhs;
+  key = isQueryLhs ? *rhs : *lhs;
+  passTransposes(query);
+  passTransposes(key);
+  return true;
+}
+
+/// What the mask is broadcast from, which may differ by rows alone.
+bool AttentionMatcher::readMask() {
+  if (!mask)
+    return true;
+  Value source = mask->value;
+  Labels labels = mask->labels;
+  if (!isa<RankedTensorType>(source.getType()))
+    return fail("the mask is a scalar");
+  while (auto broadcast = source.getDefiningOp<BroadcastInDimOp>()) {
+    Labels own;
+    for (int64_t dim : broadcast.getDims())
+      own.push_back(labels[dim]);
+    labels = own;
+    source = broadcast.getInput();
+  }
+  auto type = cast<RankedTensorType>(source.getType());
+  for (auto [label, size] : llvm::zip_equal(labels, type.getShape())) {
+    if (size == 1)
+      continue;
+    if (label < numBatch)
+      return fail("the mask differs between samples or heads");
+    mask->sourceLabels.push_back(label);
+  }
+  mask->source = source;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Probabilities
+//===----------------------------------------------------------------------===//
+
+/// A product of probabilities: with values, or, in the backward pass, with the
+/// gradient of the output.
+bool AttentionMatcher::readProbabilityProduct(DotGeneralOp op, bool isLhs,
+                                              const Labels &labels) {
+  std::optional<LabelledProduct> product = readProduct(op, isLhs, labels);
+  if (!product)
+    return failUser("probabilities", op);
+  RowProduct &target = product->contracted == keyLabel ? output : valueGrad;
+  if (target.op)
+    return failUser("probabilities", op);
+  target = {op, product->labels};
+  if (product->contracted == keyLabel) {
+    value = product->other;
+    return true;
+  }
+  return setGrad(product->other);
+}
+
+bool AttentionMatcher::readProbabilities(Value probabilities,
+                                         const Labels &labels) {
+  for (OpOperand &use : probabilities.getUses()) {
+    Operation *user = use.getOwner();
+    if (user->getBlock() != softmax->getBlock())
+      return failUser("probabilities", user);
+    if (isa<arith::ExtFOp, arith::TruncFOp>(user)) {
+      if (!readProbabilities(user->getResult(0), labels))
+        return false;
+    } else if (auto transpose = dyn_cast<TransposeOp>(user)) {
+      if (!readProbabilities(transpose, transposed(labels, transpose)))
+        return false;
+    } else if (auto product = dyn_cast<DotGeneralOp>(user)) {
+      if (!readProbabilityProduct(product, use.getOperandNumber() == 0, labels))
+        return false;
+    } else if (auto grad = dyn_cast<SoftmaxGradOp>(user);
+               grad && !softmaxGrad && use.getOperandNumber() == 1 &&
+               labels[grad.getDim()] == keyLabel) {
+      softmaxGrad = grad;
+      softmaxGradLabels = labels;
+    } else {
+      return failUser("probabilities", user);
+    }
+  }
+  return true;
+}
+
+bool AttentionMatcher::match() {
+  if (!readScores() || !readMask())
+    return false;
+  if (!readProbabilities(softmax, softmaxLabels))
+    return false;
+  if (!output.op)
+    return false;
+  Type element = scoresType.getElementType();
+  if (!element.isBF16() && !element.isF16())
+    return fail("its products are in " +
+                std::string(element.isF32() ? "f32" : "another type") +
+                ", expected bf16 or f16");
+  if (output.op.getType().getElementType() != element)
+    return fail("its two products have different types");
+  if (value.getSize(value.depth) != query.getSize(query.depth))
+    return fail("values have another depth than queries");
+  return readGradient();
+}

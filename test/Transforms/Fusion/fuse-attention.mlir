@@ -1,0 +1,189 @@
+// Attention that is written out becomes one op, and so does its gradient; no
+// scores and no probabilities are left.
+
+// RUN: mpcomm-opt %s --mpcomm-fuse-attention --split-input-file | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-fuse-attention --split-input-file \
+// RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=REMARK
+// RUN: mpcomm-opt %s --mpcomm-fuse-attention=numerics=exact --split-input-file \
+// RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=EXACT
+
+// EXACT: AttentionNotFused{{.*}}Function=gpt{{.*}}numerics=exact
+// EXACT-NOT: mpcomm.attention
+// EXACT-NOT: FusedAttention
+
+// As mpcomm-import leaves GPT, in bf16: the scale divides, a mask for all samples
+// and heads, the mask again in the backward pass, and views made twice. Scores
+// are 2 * 3 * 32 * 32 of 2 bytes.
+
+// REMARK: FusedAttention{{.*}}Function=gpt | columns=32, depth=16, gradient=1, heads=3, masked=1, rows=32, samples=2, scoresBytes=12288
+// CHECK-LABEL: func.func @gpt(
+// CHECK-SAME: %[[QI:.*]]: tensor<2x32x48xbf16>, %[[KI:.*]]: tensor<2x32x48xbf16>, %[[VI:.*]]: tensor<2x32x48xbf16>, %[[M:.*]]: tensor<32x32xi1>, %[[DI:.*]]: tensor<2x32x48xbf16>)
+// CHECK-NEXT: %[[Q:.*]] = mpcomm.reshape %[[QI]]
+// CHECK-NEXT: %[[K:.*]] = mpcomm.reshape %[[KI]]
+// CHECK-NEXT: %[[V:.*]] = mpcomm.reshape %[[VI]]
+// CHECK-NEXT: %[[OUT:.*]], %[[LSE:.*]] = mpcomm.attention %[[Q]], %[[K]], %[[V]] mask %[[M]] scale = 2.500000e-01 : (tensor<2x32x3x16xbf16>, {{.*}}, tensor<32x32xi1>) -> (tensor<2x32x3x16xbf16>, tensor<2x3x32xf32>)
+// CHECK-NEXT: %[[O:.*]] = mpcomm.reshape %[[OUT]] : (tensor<2x32x3x16xbf16>) -> tensor<2x32x48xbf16>
+// CHECK-NEXT: %[[D:.*]] = mpcomm.reshape %[[DI]]
+// CHECK-NEXT: %[[DQ:[^,]*]], %[[DK:[^,]*]], %[[DV:.*]] = mpcomm.attention_grad %[[D]], %[[Q]], %[[K]], %[[V]], %[[OUT]], %[[LSE]] mask %[[M]] scale = 2.500000e-01
+// CHECK-NEXT: mpcomm.reshape %[[DQ]]
+// CHECK-NEXT: mpcomm.reshape %[[DK]]
+// CHECK-NEXT: mpcomm.reshape %[[DV]]
+// CHECK-NEXT: mpcomm.concatenate
+// CHECK-NEXT: return %[[O]]
+func.func @gpt(%qi: tensor<2x32x48xbf16>, %ki: tensor<2x32x48xbf16>, %vi: tensor<2x32x48xbf16>, %m: tensor<32x32xi1>, %di: tensor<2x32x48xbf16>) -> (tensor<2x32x48xbf16>, tensor<2x32x144xbf16>) {
+  %zero = arith.constant dense<0.0> : tensor<2x3x32x32xf32>
+  %inf = arith.constant dense<0xFF80> : tensor<2x3x32x32xbf16>
+  %four = arith.constant dense<4.0> : tensor<2x3x32x32xbf16>
+  %wide = arith.constant dense<4.0> : tensor<2x3x32x32xf32>
+  %q = mpcomm.reshape %qi : (tensor<2x32x48xbf16>) -> tensor<2x32x3x16xbf16>
+  %k = mpcomm.reshape %ki : (tensor<2x32x48xbf16>) -> tensor<2x32x3x16xbf16>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>) -> tensor<2x3x32x32xbf16>
+  %d = arith.divf %s, %four : tensor<2x3x32x32xbf16>
+  %mb = mpcomm.broadcast_in_dim %m, dims = [2, 3] : (tensor<32x32xi1>) -> tensor<2x3x32x32xi1>
+  %x = arith.select %mb, %d, %inf : tensor<2x3x32x32xi1>, tensor<2x3x32x32xbf16>
+  %xw = arith.extf %x : tensor<2x3x32x32xbf16> to tensor<2x3x32x32xf32>
+  %y = mpcomm.softmax %xw, dim = 3 : tensor<2x3x32x32xf32>
+  %p = arith.truncf %y : tensor<2x3x32x32xf32> to tensor<2x3x32x32xbf16>
+  %v = mpcomm.reshape %vi : (tensor<2x32x48xbf16>) -> tensor<2x32x3x16xbf16>
+  %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x32x32xbf16>, tensor<2x32x3x16xbf16>) -> tensor<2x3x32x16xbf16>
+  %ot = mpcomm.transpose %o, dims = [0, 2, 1, 3] : (tensor<2x3x32x16xbf16>) -> tensor<2x32x3x16xbf16>
+  %or = mpcomm.reshape %ot : (tensor<2x32x3x16xbf16>) -> tensor<2x32x48xbf16>
+
+  %do = mpcomm.reshape %di : (tensor<2x32x48xbf16>) -> tensor<2x32x3x16xbf16>
+  %dv = mpcomm.dot_general %p, %do, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x32x32xbf16>, tensor<2x32x3x16xbf16>) -> tensor<2x3x32x16xbf16>
+  %v2 = mpcomm.reshape %vi : (tensor<2x32x48xbf16>) -> tensor<2x32x3x16xbf16>
+  %dp = mpcomm.dot_general %do, %v2, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>) -> tensor<2x3x32x32xbf16>
+  %dpw = arith.extf %dp : tensor<2x3x32x32xbf16> to tensor<2x3x32x32xf32>
+  %pw = arith.extf %p : tensor<2x3x32x32xbf16> to tensor<2x3x32x32xf32>
+  %dy = mpcomm.softmax_grad %dpw, %pw, dim = 3 : tensor<2x3x32x32xf32>
+  %mb2 = mpcomm.broadcast_in_dim %m, dims = [2, 3] : (tensor<32x32xi1>) -> tensor<2x3x32x32xi1>
+  %dx = arith.select %mb2, %dy, %zero : tensor<2x3x32x32xi1>, tensor<2x3x32x32xf32>
+  %dd = arith.divf %dx, %wide : tensor<2x3x32x32xf32>
+  %ds = arith.truncf %dd : tensor<2x3x32x32xf32> to tensor<2x3x32x32xbf16>
+  %dk = mpcomm.dot_general %ds, %q, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x32x32xbf16>, tensor<2x32x3x16xbf16>) -> tensor<2x3x32x16xbf16>
+  %dq = mpcomm.dot_general %ds, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x32x32xbf16>, tensor<2x32x3x16xbf16>) -> tensor<2x3x32x16xbf16>
+  %dqt = mpcomm.transpose %dq, dims = [0, 2, 1, 3] : (tensor<2x3x32x16xbf16>) -> tensor<2x32x3x16xbf16>
+  %dqr = mpcomm.reshape %dqt : (tensor<2x32x3x16xbf16>) -> tensor<2x32x48xbf16>
+  %dkt = mpcomm.transpose %dk, dims = [0, 2, 1, 3] : (tensor<2x3x32x16xbf16>) -> tensor<2x32x3x16xbf16>
+  %dkr = mpcomm.reshape %dkt : (tensor<2x32x3x16xbf16>) -> tensor<2x32x48xbf16>
+  %dvt = mpcomm.transpose %dv, dims = [0, 2, 1, 3] : (tensor<2x3x32x16xbf16>) -> tensor<2x32x3x16xbf16>
+  %dvr = mpcomm.reshape %dvt : (tensor<2x32x3x16xbf16>) -> tensor<2x32x48xbf16>
+  %g = mpcomm.concatenate %dqr, %dkr, %dvr, dim = 2 : (tensor<2x32x48xbf16>, tensor<2x32x48xbf16>, tensor<2x32x48xbf16>) -> tensor<2x32x144xbf16>
+  return %or, %g : tensor<2x32x48xbf16>, tensor<2x32x144xbf16>
+}
+
+// -----
+
+// As mpcomm-import leaves ViT, in f16: the queries are divided before they are
+// reshaped, their gradient after its product. The factor becomes the scale.
+
+// REMARK: FusedAttention{{.*}}Function=vit | columns=17, depth=16, gradient=1, heads=3, masked=0, rows=17
+// CHECK-LABEL: func.func @vit(
+// CHECK-SAME: %[[QI:[^:]*]]: tensor<2x17x48xf16>
+// CHECK: %[[Q:.*]] = mpcomm.reshape %[[QI]]
+// CHECK: %[[OUT:.*]], %[[LSE:.*]] = mpcomm.attention %[[Q]], %{{.*}}, %{{.*}} scale = 2.500000e-01
+// CHECK: %[[DQ:[^,]*]], %[[DK:[^,]*]], %[[DV:.*]] = mpcomm.attention_grad %{{.*}}, %[[Q]], %{{.*}}, %{{.*}}, %[[OUT]], %[[LSE]] scale = 2.500000e-01
+// CHECK-NOT: arith
+// CHECK-NOT: transpose
+// CHECK: return %[[OUT]], %[[DQ]], %[[DK]], %[[DV]]
+func.func @vit(%qi: tensor<2x17x48xf16>, %ki: tensor<2x17x48xf16>, %vi: tensor<2x17x48xf16>, %do: tensor<2x17x3x16xf16>) -> (tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>) {
+  %four = arith.constant dense<4.0> : tensor<2x17x48xf16>
+  %other = arith.constant dense<4.0> : tensor<2x3x17x16xf16>
+  %qs = arith.divf %qi, %four : tensor<2x17x48xf16>
+  %q = mpcomm.reshape %qs : (tensor<2x17x48xf16>) -> tensor<2x17x3x16xf16>
+  %k = mpcomm.reshape %ki : (tensor<2x17x48xf16>) -> tensor<2x17x3x16xf16>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>) -> tensor<2x3x17x17xf16>
+  %sw = arith.extf %s : tensor<2x3x17x17xf16> to tensor<2x3x17x17xf32>
+  %y = mpcomm.softmax %sw, dim = 3 : tensor<2x3x17x17xf32>
+  %p = arith.truncf %y : tensor<2x3x17x17xf32> to tensor<2x3x17x17xf16>
+  %v = mpcomm.reshape %vi : (tensor<2x17x48xf16>) -> tensor<2x17x3x16xf16>
+  %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x17x17xf16>, tensor<2x17x3x16xf16>) -> tensor<2x3x17x16xf16>
+  %ot = mpcomm.transpose %o, dims = [0, 2, 1, 3] : (tensor<2x3x17x16xf16>) -> tensor<2x17x3x16xf16>
+  %dv = mpcomm.dot_general %p, %do, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x17x17xf16>, tensor<2x17x3x16xf16>) -> tensor<2x3x17x16xf16>
+  %dp = mpcomm.dot_general %do, %v, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>) -> tensor<2x3x17x17xf16>
+  %dpw = arith.extf %dp : tensor<2x3x17x17xf16> to tensor<2x3x17x17xf32>
+  %pw = arith.extf %p : tensor<2x3x17x17xf16> to tensor<2x3x17x17xf32>
+  %dy = mpcomm.softmax_grad %dpw, %pw, dim = 3 : tensor<2x3x17x17xf32>
+  %ds = arith.truncf %dy : tensor<2x3x17x17xf32> to tensor<2x3x17x17xf16>
+  %dk = mpcomm.dot_general %ds, %q, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x17x17xf16>, tensor<2x17x3x16xf16>) -> tensor<2x3x17x16xf16>
+  %dq = mpcomm.dot_general %ds, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x17x17xf16>, tensor<2x17x3x16xf16>) -> tensor<2x3x17x16xf16>
+  %dqs = arith.divf %dq, %other : tensor<2x3x17x16xf16>
+  %dqt = mpcomm.transpose %dqs, dims = [0, 2, 1, 3] : (tensor<2x3x17x16xf16>) -> tensor<2x17x3x16xf16>
+  %dkt = mpcomm.transpose %dk, dims = [0, 2, 1, 3] : (tensor<2x3x17x16xf16>) -> tensor<2x17x3x16xf16>
+  %dvt = mpcomm.transpose %dv, dims = [0, 2, 1, 3] : (tensor<2x3x17x16xf16>) -> tensor<2x17x3x16xf16>
+  return %ot, %dqt, %dkt, %dvt : tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>, tensor<2x17x3x16xf16>
+}
+
+// -----
+
+// Heads outside rows: samples and heads together are samples of one head, which
+// takes no transpose. The mask marks what is left out.
+
+// CHECK-LABEL: func.func @heads_first(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x3x8x16xbf16>, %[[K:[^:]*]]: tensor<2x3x4x16xbf16>, %[[M:[^:]*]]: tensor<1x1x8x4xi1>)
+// CHECK-DAG: %[[QR:.*]] = mpcomm.reshape %[[Q]] : (tensor<2x3x8x16xbf16>) -> tensor<6x8x1x16xbf16>
+// CHECK-DAG: %[[KR:.*]] = mpcomm.reshape %[[K]] : (tensor<2x3x4x16xbf16>) -> tensor<6x4x1x16xbf16>
+// CHECK-DAG: %[[MR:.*]] = mpcomm.reshape %[[M]] : (tensor<1x1x8x4xi1>) -> tensor<8x4xi1>
+// CHECK-DAG: %[[TRUE:.*]] = arith.constant dense<true> : tensor<8x4xi1>
+// CHECK: %[[KEPT:.*]] = arith.xori %[[MR]], %[[TRUE]]
+// CHECK: %[[OUT:.*]], %{{.*}} = mpcomm.attention %[[QR]], %[[KR]], %{{.*}} mask %[[KEPT]] scale = 2.500000e-01
+// CHECK: %[[O:.*]] = mpcomm.reshape %[[OUT]] : (tensor<6x8x1x16xbf16>) -> tensor<2x3x8x16xbf16>
+// CHECK: return %[[O]]
+func.func @heads_first(%q: tensor<2x3x8x16xbf16>, %k: tensor<2x3x4x16xbf16>, %m: tensor<1x1x8x4xi1>) -> tensor<2x3x8x16xbf16> {
+  %inf = arith.constant dense<0xFF800000> : tensor<f32>
+  %infs = mpcomm.broadcast_in_dim %inf, dims = [] : (tensor<f32>) -> tensor<2x3x8x4xf32>
+  %quarter = arith.constant dense<0.25> : tensor<2x3x8x4xf32>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3] : (tensor<2x3x8x16xbf16>, tensor<2x3x4x16xbf16>) -> tensor<2x3x8x4xbf16>
+  %w = arith.extf %s : tensor<2x3x8x4xbf16> to tensor<2x3x8x4xf32>
+  %mb = mpcomm.broadcast_in_dim %m, dims = [0, 1, 2, 3] : (tensor<1x1x8x4xi1>) -> tensor<2x3x8x4xi1>
+  %x = arith.select %mb, %infs, %w : tensor<2x3x8x4xi1>, tensor<2x3x8x4xf32>
+  %d = arith.mulf %quarter, %x : tensor<2x3x8x4xf32>
+  %y = mpcomm.softmax %d, dim = 3 : tensor<2x3x8x4xf32>
+  %p = arith.truncf %y : tensor<2x3x8x4xf32> to tensor<2x3x8x4xbf16>
+  %o = mpcomm.dot_general %p, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2] : (tensor<2x3x8x4xbf16>, tensor<2x3x4x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o : tensor<2x3x8x16xbf16>
+}
+
+// -----
+
+// Keys times queries, heads before samples, values times probabilities: all the
+// other way round, and a mask of keys alone.
+
+// CHECK-LABEL: func.func @turned_round(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x3x16xbf16>, %[[K:[^:]*]]: tensor<2x4x3x16xbf16>, %[[V:[^:]*]]: tensor<2x4x3x16xbf16>, %[[M:[^:]*]]: tensor<4xi1>)
+// CHECK: %[[MB:.*]] = mpcomm.broadcast_in_dim %[[M]], dims = [1] : (tensor<4xi1>) -> tensor<8x4xi1>
+// CHECK: %[[OUT:.*]], %{{.*}} = mpcomm.attention %[[Q]], %[[K]], %[[V]] mask %[[MB]] scale = 1.000000e+00
+// CHECK: %[[O:.*]] = mpcomm.transpose %[[OUT]], dims = [2, 0, 3, 1] : (tensor<2x8x3x16xbf16>) -> tensor<3x2x16x8xbf16>
+// CHECK: return %[[O]]
+func.func @turned_round(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x4x3x16xbf16>, %v: tensor<2x4x3x16xbf16>, %m: tensor<4xi1>) -> tensor<3x2x16x8xbf16> {
+  %inf = arith.constant dense<0xFF80> : tensor<3x2x4x8xbf16>
+  %s = mpcomm.dot_general %k, %q, batching_dims = [2, 0] x [2, 0], contracting_dims = [3] x [3] : (tensor<2x4x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<3x2x4x8xbf16>
+  %mb = mpcomm.broadcast_in_dim %m, dims = [2] : (tensor<4xi1>) -> tensor<3x2x4x8xi1>
+  %x = arith.select %mb, %s, %inf : tensor<3x2x4x8xi1>, tensor<3x2x4x8xbf16>
+  %y = mpcomm.softmax %x, dim = 2 : tensor<3x2x4x8xbf16>
+  %o = mpcomm.dot_general %v, %y, batching_dims = [2, 0] x [0, 1], contracting_dims = [1] x [2] : (tensor<2x4x3x16xbf16>, tensor<3x2x4x8xbf16>) -> tensor<3x2x16x8xbf16>
+  return %o : tensor<3x2x16x8xbf16>
+}
+
+// -----
+
+// One head, samples in one dimension, and keys that come transposed.
+
+// CHECK-LABEL: func.func @one_head(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<6x8x16xf16>, %[[K:[^:]*]]: tensor<6x4x16xf16>)
+// CHECK-DAG: %[[QR:.*]] = mpcomm.reshape %[[Q]] : (tensor<6x8x16xf16>) -> tensor<6x8x1x16xf16>
+// CHECK-DAG: %[[KR:.*]] = mpcomm.reshape %[[K]] : (tensor<6x4x16xf16>) -> tensor<6x4x1x16xf16>
+// CHECK: %[[OUT:.*]], %{{.*}} = mpcomm.attention %[[QR]], %[[KR]], %{{.*}} scale = 1.000000e+00
+// CHECK: %[[O:.*]] = mpcomm.reshape %[[OUT]] : (tensor<6x8x1x16xf16>) -> tensor<6x8x16xf16>
+// CHECK: return %[[O]]
+func.func @one_head(%q: tensor<6x8x16xf16>, %k: tensor<6x4x16xf16>) -> tensor<6x8x16xf16> {
+  %kt = mpcomm.transpose %k, dims = [0, 2, 1] : (tensor<6x4x16xf16>) -> tensor<6x16x4xf16>
+  %s = mpcomm.dot_general %q, %kt, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<6x8x16xf16>, tensor<6x16x4xf16>) -> tensor<6x8x4xf16>
+  %w = arith.extf %s : tensor<6x8x4xf16> to tensor<6x8x4xf32>
+  %y = mpcomm.softmax %w, dim = 2 : tensor<6x8x4xf32>
+  %p = arith.truncf %y : tensor<6x8x4xf32> to tensor<6x8x4xf16>
+  %o = mpcomm.dot_general %p, %k, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<6x8x4xf16>, tensor<6x4x16xf16>) -> tensor<6x8x16xf16>
+  return %o : tensor<6x8x16xf16>
+}

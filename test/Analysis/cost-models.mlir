@@ -138,6 +138,19 @@ func.func @mpcomm(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>) {
 
 // -----
 
+// Scores are 2 x 3 x 8 x 6 = 288: two products of depth 16, 4 x 16 + 6 flops
+// each, or five, 10 x 16 + 10. Bytes of q are 1536, of k and v 1152, of lse 192,
+// of the mask 48.
+func.func @attention(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %m: tensor<8x6xi1>) {
+  // expected-remark@+1 {{20160 flops, reads 3888, writes 1728 bytes; low, sums in 'f32'}}
+  %o, %l = mpcomm.attention %q, %k, %k mask %m scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  // expected-remark@+1 {{48960 flops, reads 7104, writes 3840 bytes; low, sums in 'f32'}}
+  %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %o, %l scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
+  return
+}
+
+// -----
+
 // More than 64 bits count: 2 * 2^24 * 2^48 flops are as many as fit.
 func.func @saturated(%a: tensor<16777216x16777216xf32>) {
   // expected-remark@+1 {{9223372036854775807 flops, }}

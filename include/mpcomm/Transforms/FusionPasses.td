@@ -29,11 +29,10 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
       dimensions: one is contracted, the others are rows, samples and heads;
     - multiplications and divisions by a number that is the same everywhere,
       and of the queries or keys too;
-    - `arith.select` by a mask of query rows and key rows, broadcast over
-      samples and heads, where what is left out is -inf; the sum with such a
-      constant of 0 and -inf;
+    - one `arith.select` by a mask of query rows and key rows, broadcast over
+      samples and heads, where what is left out is -inf;
     - `softmax` along the keys, and `dot_general` with the values;
-    - `extf`, `truncf`, `reshape`, `transpose` between any of them.
+    - `extf`, `truncf` and `transpose` between any of them.
 
     Assumes: functions of one block, behind `mpcomm-insert-casts`.
 

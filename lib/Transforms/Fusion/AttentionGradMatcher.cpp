@@ -42,6 +42,8 @@ bool AttentionMatcher::readScoresGradientProduct(DotGeneralOp op, bool isLhs,
 /// From the softmax's gradient down to the products with keys and queries.
 bool AttentionMatcher::readScoresGradient(Value current, const Labels &labels,
                                           double factor) {
+  if (!follow())
+    return false;
   for (OpOperand &use : current.getUses()) {
     Operation *user = use.getOwner();
     Value scaled;

@@ -291,6 +291,8 @@ bool AttentionMatcher::readProbabilityProduct(DotGeneralOp op, bool isLhs,
 
 bool AttentionMatcher::readProbabilities(Value probabilities,
                                          const Labels &labels) {
+  if (!follow())
+    return false;
   for (OpOperand &use : probabilities.getUses()) {
     Operation *user = use.getOwner();
     if (user->getBlock() != softmax->getBlock())

@@ -121,7 +121,12 @@ private:
   bool setGrad(const RowOperand &found);
   bool isMask(mlir::Value condition, const Labels &labels, bool isInverted);
 
+  /// Whether one more tensor may be followed to its users: real graphs have a
+  /// few of probabilities and of gradients.
+  bool follow() { return ++followed <= 1000 || fail("too many ops follow it"); }
+
   SoftmaxOp softmax;
+  int followed = 0;
   int64_t numBatch = 0, queryLabel = 0, keyLabel = 0;
   Labels softmaxLabels;
   SoftmaxGradOp softmaxGrad;

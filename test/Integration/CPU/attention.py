@@ -127,7 +127,8 @@ def compute(inputs, masked):
                 p = {j: math.exp(s - lse) for j, s in scores.items()}
                 dp = {j: dot(row("g", b, i, h), row("v", b, j, h)) for j in kept}
                 mean = math.fsum(p[j] * dp[j] for j in kept)
-                for name, values in {"S": scores.values(), "P": dp.values(), "G": [x - mean for x in dp.values()]}.items():
+                sizes = {"S": scores.values(), "P": dp.values(), "G": [x - mean for x in dp.values()]}
+                for name, values in sizes.items():
                     largest[name] = max([largest[name]] + [abs(x) for x in values])
                 for j in kept:
                     columns[(b * H + h) * SK + j] += p[j]

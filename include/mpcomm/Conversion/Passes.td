@@ -116,6 +116,9 @@ def GenerateGPUKernelsPass
       own, `_scalars`.
     - Kernels with `mpcomm.scatter_add` zero the destination; a second kernel,
       `_rows`, adds, each block to rows of its own in the order of the ids.
+    - `mprt.attention` becomes launches of kernels on tensor cores (sm_80 and
+      later), `_mask` first where it has a mask; its gradient `_deltas`,
+      `_columns` and `_rows`. Those use the llvm dialect too, for addresses.
 
     *Numerics*: reassociating; the same bits for the same program, whatever the
     device. Otherwise as `mpcomm-generate-kernels`.

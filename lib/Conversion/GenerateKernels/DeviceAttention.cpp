@@ -105,27 +105,31 @@ void ForwardEmitter::mask(Value partial, Value tile,
                           SmallVectorImpl<SmallVector<Four>> &s) {
   if (!partial)
     return;
-  SmallVector<Value> values, rows, columns;
-  Value pair = code.add(code.mul(tile, plan.step),
-                        code.mul(code.remainder(code.lane, 4), 2));
-  for (auto [fragment, fours] : llvm::enumerate(s)) {
-    Value row = rowOf(fragment);
-    for (auto [n, four] : llvm::enumerate(fours))
-      for (int64_t i = 0; i < 4; ++i) {
-        values.push_back(four[i]);
-        rows.push_back(code.add(row, i / 2 * 8));
-        columns.push_back(code.add(pair, static_cast<int64_t>(n) * 8 + i % 2));
+  Value otherwise = code.real(-std::numeric_limits<double>::infinity());
+  // 16 columns at a time, so that no more is in registers at once.
+  for (int64_t from = 0; from < plan.step / 8; from += 2) {
+    AttentionCode::Scores scores;
+    SmallVector<Value> values;
+    scores.row = rowOf(0);
+    scores.column = code.add(code.mul(tile, plan.step),
+                             code.mul(code.remainder(code.lane, 4), 2));
+    scores.isInside =
+        code.rows % plan.rows() == 0 && code.columns % plan.step == 0;
+    for (auto [fragment, fours] : llvm::enumerate(s))
+      for (int64_t n = from; n < from + 2; ++n)
+        for (int64_t i = 0; i < 4; ++i) {
+          values.push_back(fours[n][i]);
+          scores.places.push_back(
+              {static_cast<int64_t>(fragment) * 16 + i / 2 * 8, n * 8 + i % 2});
+        }
+    SmallVector<Value> kept = code.keep(partial, scores, values, otherwise);
+    ArrayRef<Value> rest = kept;
+    for (SmallVector<Four> &fours : s)
+      for (int64_t n = from; n < from + 2; ++n) {
+        llvm::copy(rest.take_front(4), fours[n].begin());
+        rest = rest.drop_front(4);
       }
   }
-  SmallVector<Value> made =
-      code.keep(partial, values, rows, columns,
-                code.real(-std::numeric_limits<double>::infinity()));
-  ArrayRef<Value> kept = made;
-  for (SmallVector<Four> &fours : s)
-    for (Four &four : fours) {
-      llvm::copy(kept.take_front(4), four.begin());
-      kept = kept.drop_front(4);
-    }
 }
 
 void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Four> &s,

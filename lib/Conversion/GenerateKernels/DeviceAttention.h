@@ -30,15 +30,15 @@ struct AttentionScratch {
   enum Class { None = 0, Some = 1, All = 2 };
   int64_t tileRows = 0, tileColumns = 0; ///< of the mask; 0 without one
   int64_t classes = 0;                   ///< offset of the bytes
-  /// Of gradients: f32 numbers of [batch, heads, paddedRows].
-  int64_t exponents = 0, deltas = 0, paddedRows = 0;
+  /// Of gradients: two f32, lse' and delta, of [batch, heads, paddedRows].
+  int64_t numbers = 0, paddedRows = 0;
   int64_t bytes = 0;
 
   /// Makes room for the classes of a mask.
   void setMask(int64_t rows, int64_t columns, int64_t ofTileRows,
                int64_t ofTileColumns);
-  /// Makes room for `count` numbers; their offset.
-  int64_t addNumbers(int64_t count);
+  /// Makes room for numbers of gradients; `all` is batch * heads.
+  void setNumbers(int64_t all, int64_t rows);
 };
 
 /// Attention of an op, and the emission of one of its kernels.
@@ -57,10 +57,10 @@ public:
   /// Operand `argument`, of [batch, positions, heads, size], in the block's
   /// batch and head.
   DeviceRows rowsOf(unsigned argument);
-  /// The number of [batch, heads, rows] in argument or scratch that begins the
-  /// block's batch and head.
+  /// Where the numbers of the block's batch and head begin, in an argument of
+  /// [batch, heads, rows] and in scratch.
   Value lse(unsigned argument);
-  Value numbers(int64_t scratchOffset);
+  Value numbers();
 
   /// A loop over `count` tiles of the scores. `classAt` makes the place of a
   /// tile in the mask's classes (row, column) of its number; `issue` starts the
@@ -75,12 +75,22 @@ public:
             llvm::function_ref<void()> prologue,
             llvm::function_ref<Carried(Value, Value, Value, Carried)> body);
 
-  /// values[i] where (rows[i], columns[i]) is kept, else `otherwise`; as they
-  /// are, and without a look at the mask, where `isPartial` is false or null.
-  llvm::SmallVector<Value> keep(Value isPartial, llvm::ArrayRef<Value> values,
-                                llvm::ArrayRef<Value> tileRows,
-                                llvm::ArrayRef<Value> tileColumns,
-                                Value otherwise);
+  /// Scores of a tile, counted from one of them.
+  struct Scores {
+    llvm::SmallVector<std::pair<int64_t, int64_t>> places;
+    Value row, column; ///< of the score that is counted from
+    bool isInside;     ///< whether all of them exist, in all tiles
+  };
+  /// The values of scores that are kept, else `otherwise`; as they are, and
+  /// without a look at the mask, where `isPartial` is false or null.
+  llvm::SmallVector<Value> keep(Value isPartial, const Scores &scores,
+                                llvm::ArrayRef<Value> values, Value otherwise);
+  /// The same for later: a bit for each of at most 32 scores, and then the
+  /// values of those that `first` begins. Of a null predicate bits are null.
+  Value keptBits(Value isPartial, const Scores &scores);
+  llvm::SmallVector<Value> keepBits(Value isPartial, Value bits, int64_t first,
+                                    llvm::ArrayRef<Value> values,
+                                    Value otherwise);
   /// Whether to look at the mask, or at the last column, in tile `tile` of
   /// columns, `step` each, of class `kind` (null without a mask).
   Value isPartial(Value kind, Value tile, int64_t step);
@@ -98,6 +108,12 @@ public:
 
 private:
   unsigned maskArgument();
+  /// Whether each of the scores exists and is kept.
+  llvm::SmallVector<Value> keptOf(const Scores &scores);
+  /// What `made` makes where `condition` holds, else `values`.
+  llvm::SmallVector<Value>
+  choose(Value condition, llvm::ArrayRef<Value> values,
+         llvm::function_ref<llvm::SmallVector<Value>()> made);
   Value scratchAt(int64_t offset);
 
   llvm::ArrayRef<mlir::MemRefType> layouts;
@@ -106,6 +122,9 @@ private:
 
 /// log2 of e.
 inline constexpr double kLog2E = 1.4426950408889634;
+
+/// Own rows of a block of a gradient's kernel, and what it pads rows to.
+inline constexpr int64_t kOwnRows = 64;
 
 /// Rows or columns of a tile that a loop goes through: two operands of them
 /// are in shared memory twice.

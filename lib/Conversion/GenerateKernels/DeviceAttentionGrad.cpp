@@ -38,7 +38,9 @@ using namespace mlir;
 namespace mpcomm::kernels {
 
 /// Warps of a block, with 16 own rows each.
-static constexpr int64_t kWarps = 4, kOwnRows = kWarps * 16;
+static constexpr int64_t kWarps = kOwnRows / 16;
+/// Bytes of a warp's fragment.
+static constexpr int64_t kFragmentBytes = kWarp * 16;
 /// Threads of a block of the kernel of deltas.
 static constexpr int64_t kDeltaThreads = 256;
 
@@ -53,7 +55,10 @@ public:
       : code(code), ofRows(ofRows), pitch(pitchOf(code.size)),
         slices(code.size / 16), step(stepOf(code.size)),
         factor(code.op.getScale().convertToDouble() * kLog2E),
-        firstResult(code.op.getInputs().size()) {}
+        firstResult(code.op.getInputs().size()),
+        parked(ofRows || code.size <= 96 ? 0
+               : code.hasMask            ? 4
+                                         : 2) {}
   void run();
 
 private:
@@ -65,10 +70,11 @@ private:
   Carried tile(Value tile, Value stage, Value kind, Carried carried);
   /// P and dS (or their transposes) of 16 others from `chunk` on, two tiles of
   /// 8 each.
-  void scores(int64_t chunk, Value others, Value tile, Value partial,
+  void scores(int64_t chunk, Value others, Value partial, Value bits,
               std::array<Four, 2> &p, std::array<Four, 2> &ds);
-  /// lse' and delta that belong to value i of tile n of 8 others.
-  std::array<Value, 2> numbersOf(int64_t chunk, int64_t n, int64_t i);
+  /// Which of the thread's scores of a tile are kept, while few registers are
+  /// in use.
+  Value keptBits(Value partial, Value tile);
   void finish(ArrayRef<Value> carried);
 
   AttentionCode &code;
@@ -76,7 +82,10 @@ private:
   int64_t pitch, slices, step;
   double factor;
   unsigned firstResult;
-  Value shared, ownRow, stageNumbers;
+  /// Fragments of `second` for which registers do not suffice: each lane has
+  /// its own part in shared memory.
+  int64_t parked;
+  Value shared, ownRow, parkedAt;
   SmallVector<Four> first, second; ///< own rows of k and v; of q and dout
   /// lse' and delta of own rows g, g + 8 (`ofRows`).
   std::array<std::array<Value, 2>, 2> ownNumbers;
@@ -95,42 +104,60 @@ SmallVector<Four> BackwardEmitter::loadOwn(Value tile) {
   return fragments;
 }
 
-void BackwardEmitter::scores(int64_t chunk, Value others, Value tile,
-                             Value partial, std::array<Four, 2> &p,
+void BackwardEmitter::scores(int64_t chunk, Value others, Value partial,
+                             Value bits, std::array<Four, 2> &p,
                              std::array<Four, 2> &ds) {
   p = {code.zeros(), code.zeros()};
   std::array<Four, 2> dp = p;
   Value from = code.advance(others, chunk * pitch);
-  for (int64_t k = 0; k < slices; ++k)
-    for (auto [sums, own, offset] : {std::tuple(&p, &first, int64_t(0)),
-                                     std::tuple(&dp, &second, step * pitch)}) {
+  auto multiply = [&](std::array<Four, 2> &sums, ArrayRef<Four> own,
+                      int64_t offset) {
+    for (int64_t k = 0; k < slices; ++k) {
       Four b = code.fragment(code.advance(from, offset + k * 32),
                              /*transposed=*/false);
+      Four a = k < static_cast<int64_t>(own.size())
+                   ? own[k]
+                   : code.take(code.advance(parkedAt, (k + parked - slices) *
+                                                          kFragmentBytes));
       for (int64_t n = 0; n < 2; ++n)
-        code.multiply((*sums)[n], (*own)[k], b[2 * n], b[2 * n + 1]);
+        code.multiply(sums[n], a, b[2 * n], b[2 * n + 1]);
     }
-  SmallVector<Value> exponents, rows, columns;
-  Value other = code.add(code.add(code.mul(tile, step), chunk),
-                         code.mul(code.remainder(code.lane, 4), 2));
+  };
+  multiply(p, first, 0);
+  SmallVector<Value> exponents;
   Value c = code.real(factor);
   for (int64_t n = 0; n < 2; ++n)
     for (int64_t i = 0; i < 4; ++i) {
       Value lse = ofRows ? ownNumbers[0][i / 2] : otherNumbers[n][0][i % 2];
       exponents.push_back(
           code.fma(p[n][i], c, arith::NegFOp::create(code.b, code.loc, lse)));
-      Value own = code.add(ownRow, i / 2 * 8);
-      Value at = code.add(other, n * 8 + i % 2);
-      rows.push_back(ofRows ? own : at);
-      columns.push_back(ofRows ? at : own);
     }
-  exponents = code.keep(partial, exponents, rows, columns,
-                        code.real(-std::numeric_limits<double>::infinity()));
+  exponents =
+      code.keepBits(partial, bits, chunk / 2, exponents,
+                    code.real(-std::numeric_limits<double>::infinity()));
+  // Behind the branch, so that it need not hold both.
+  multiply(dp, second, step * pitch);
   for (int64_t n = 0; n < 2; ++n)
     for (int64_t i = 0; i < 4; ++i) {
       Value delta = ofRows ? ownNumbers[1][i / 2] : otherNumbers[n][1][i % 2];
       p[n][i] = code.exp2(exponents[4 * n + i]);
       ds[n][i] = code.mulF(p[n][i], code.subF(dp[n][i], delta));
     }
+}
+
+Value BackwardEmitter::keptBits(Value partial, Value tile) {
+  Value other =
+      code.add(code.mul(tile, step), code.mul(code.remainder(code.lane, 4), 2));
+  AttentionCode::Scores scores;
+  scores.row = ofRows ? ownRow : other;
+  scores.column = ofRows ? other : ownRow;
+  scores.isInside = code.rows % kOwnRows == 0 && code.columns % kOwnRows == 0;
+  for (int64_t n = 0; n < step / 8; ++n)
+    for (int64_t i = 0; i < 4; ++i) {
+      int64_t own = i / 2 * 8, at = n * 8 + i % 2;
+      scores.places.push_back(ofRows ? std::pair(own, at) : std::pair(at, own));
+    }
+  return code.keptBits(partial, scores);
 }
 
 BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
@@ -146,22 +173,21 @@ BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
   Value partial = ofRows ? code.isPartial(kind, tile, step)
                   : kind ? code.equal(kind, AttentionScratch::Some)
                          : Value();
+  Value bits = keptBits(partial, tile);
   for (int64_t chunk = 0; chunk < step; chunk += 16) {
     if (!ofRows) {
       Value from = code.advance(code.advance(base, 2 * step * pitch),
-                                code.mul(code.remainder(code.lane, 4), 2), 4);
-      for (int64_t n = 0; n < 2; ++n)
-        for (int64_t which = 0; which < 2; ++which) {
-          Value pair = code.load(
-              VectorType::get({2}, code.f32),
-              code.advance(from, (which * step + chunk + n * 8) * 4), 8);
-          for (int64_t i = 0; i < 2; ++i)
-            otherNumbers[n][which][i] =
-                vector::ExtractOp::create(code.b, code.loc, pair, i);
-        }
+                                code.mul(code.remainder(code.lane, 4), 2), 8);
+      for (int64_t n = 0; n < 2; ++n) {
+        Value both = code.load(VectorType::get({4}, code.f32),
+                               code.advance(from, (chunk + n * 8) * 8), 16);
+        for (int64_t i = 0; i < 4; ++i)
+          otherNumbers[n][i % 2][i / 2] =
+              vector::ExtractOp::create(code.b, code.loc, both, i);
+      }
     }
     std::array<Four, 2> p, ds;
-    scores(chunk, others, tile, partial, p, ds);
+    scores(chunk, others, partial, bits, p, ds);
     // dq from dS and k, which is the first of the others; dk from dS and q,
     // the first; dv from P and dout, the second.
     for (int64_t result = 0; result < results(); ++result) {
@@ -198,10 +224,13 @@ void BackwardEmitter::finish(ArrayRef<Value> carried) {
 void BackwardEmitter::run() {
   int64_t ownCount = ofRows ? code.rows : code.columns;
   int64_t otherCount = ofRows ? code.columns : code.rows;
-  int64_t numberBytes = ofRows ? 0 : 2 * step * 4;
+  int64_t numberBytes = ofRows ? 0 : step * 8;
   int64_t stageBytes = 2 * step * pitch + numberBytes;
   int64_t ownBytes = 2 * kOwnRows * pitch;
-  shared = code.shared(std::max(2 * stageBytes, ownBytes));
+  int64_t tileBytes = std::max(2 * stageBytes, ownBytes);
+  shared = code.shared(tileBytes + kWarps * parked * kFragmentBytes);
+  parkedAt = code.advance(code.advance(shared, tileBytes), code.warp,
+                          parked * kFragmentBytes);
   // Of a causal mask the last rows and the first columns have most.
   code.openBlock(llvm::divideCeil(ownCount, kOwnRows), !ofRows);
   Value firstOwn = code.mul(code.part, kOwnRows);
@@ -212,8 +241,7 @@ void BackwardEmitter::run() {
                       code.rowsOf(ofRows ? kDout : kV)};
   DeviceRows other[] = {code.rowsOf(ofRows ? kK : kQ),
                         code.rowsOf(ofRows ? kV : kDout)};
-  Value lse = code.numbers(code.scratch.exponents);
-  Value delta = code.numbers(code.scratch.deltas);
+  Value numbers = code.numbers();
   bool isBeside = ownBytes <= stageBytes;
   Value all = shared;
   Value ownAt = isBeside ? code.advance(all, stageBytes) : all;
@@ -226,16 +254,24 @@ void BackwardEmitter::run() {
     code.barrier();
     first = loadOwn(ownAt);
     second = loadOwn(code.advance(ownAt, kOwnRows * pitch));
+    for (int64_t i = 0; i < parked; ++i)
+      code.put(second[slices - parked + i],
+               code.advance(parkedAt, i * kFragmentBytes));
+    second.resize(slices - parked);
     if (!isBeside)
       code.barrier();
   };
   if (!isBeside)
     takeOwn();
   if (ofRows)
-    for (int64_t half = 0; half < 2; ++half)
-      for (auto [which, from] : {std::pair(0, lse), std::pair(1, delta)})
-        ownNumbers[which][half] = code.load(
-            code.f32, code.advance(from, code.add(ownRow, half * 8), 4), 4);
+    for (int64_t half = 0; half < 2; ++half) {
+      Value both =
+          code.load(VectorType::get({2}, code.f32),
+                    code.advance(numbers, code.add(ownRow, half * 8), 8), 8);
+      for (int64_t which = 0; which < 2; ++which)
+        ownNumbers[which][half] =
+            vector::ExtractOp::create(code.b, code.loc, both, which);
+    }
 
   TileCopy firstCopy(code, other[0], step), secondCopy(code, other[1], step);
   auto issue = [&](Value tile, Value stage) {
@@ -245,14 +281,13 @@ void BackwardEmitter::run() {
     secondCopy.issue(from, code.advance(to, step * pitch));
     if (ofRows)
       return;
-    // 16 bytes of numbers a thread.
+    // The numbers of two rows are 16 bytes.
     to = code.advance(code.advance(to, 2 * step * pitch), code.thread, 16);
-    for (int64_t which = 0; which < 2; ++which)
-      emitIf(code.b, code.loc, code.less(code.thread, step / 4), [&] {
-        Value source = code.advance(
-            code.advance(which == 0 ? lse : delta, from, 4), code.thread, 16);
-        code.copy16(source, code.advance(to, which * step * 4));
-      });
+    emitIf(code.b, code.loc, code.less(code.thread, step / 2), [&] {
+      Value source =
+          code.advance(code.advance(numbers, from, 8), code.thread, 16);
+      code.copy16(source, to);
+    });
   };
   // The mask's tiles are as large as those of own rows.
   auto classAt = [&](Value tile) {
@@ -354,10 +389,11 @@ static DeviceKernel emitDeltas(mprt::AttentionOp op,
                       code.real(-std::numeric_limits<double>::infinity())));
     Value zero = code.real(0);
     Value exponent = code.mulF(lse, code.real(kLog2E));
-    code.store(code.select(isReal, exponent, zero),
-               code.advance(code.numbers(scratch.exponents), row, 4), 4);
-    code.store(code.select(isReal, delta, zero),
-               code.advance(code.numbers(scratch.deltas), row, 4), 4);
+    Value numbers = vector::FromElementsOp::create(
+        at, loc, VectorType::get({2}, code.f32),
+        ValueRange{code.select(isReal, exponent, zero),
+                   code.select(isReal, delta, zero)});
+    code.store(numbers, code.advance(code.numbers(), row, 8), 8);
   });
   return kernel;
 }
@@ -371,9 +407,7 @@ SmallVector<DeviceKernel> emitDeviceAttentionGrad(mprt::AttentionOp op,
           heads = layouts[kQ].getDimSize(2),
           columns = layouts[kK].getDimSize(1);
   AttentionScratch scratch;
-  scratch.paddedRows = llvm::alignTo(rows, kOwnRows);
-  scratch.exponents = scratch.addNumbers(batch * heads * scratch.paddedRows);
-  scratch.deltas = scratch.addNumbers(batch * heads * scratch.paddedRows);
+  scratch.setNumbers(batch * heads, rows);
   SmallVector<DeviceKernel> kernels;
   if (op.getMask()) {
     scratch.setMask(rows, columns, kOwnRows, kOwnRows);

@@ -37,10 +37,10 @@ void AttentionScratch::setMask(int64_t rows, int64_t columns,
                         llvm::divideCeil(columns, tileColumns);
 }
 
-int64_t AttentionScratch::addNumbers(int64_t count) {
-  int64_t offset = llvm::alignTo(bytes, kScratchAlignment);
-  bytes = offset + count * 4;
-  return offset;
+void AttentionScratch::setNumbers(int64_t all, int64_t rows) {
+  paddedRows = llvm::alignTo(rows, kOwnRows);
+  numbers = llvm::alignTo(bytes, kScratchAlignment);
+  bytes = numbers + all * paddedRows * 8;
 }
 
 /// The strides of a layout, which are known.
@@ -109,9 +109,9 @@ Value AttentionCode::scratchAt(int64_t offset) {
   return advance(global(layouts.size()), offset);
 }
 
-Value AttentionCode::numbers(int64_t scratchOffset) {
+Value AttentionCode::numbers() {
   Value head = add(mul(batchIndex, heads), headIndex);
-  return advance(scratchAt(scratchOffset), head, scratch.paddedRows * 4);
+  return advance(scratchAt(scratch.numbers), head, scratch.paddedRows * 8);
 }
 
 AttentionCode::Carried AttentionCode::overTiles(
@@ -185,40 +185,111 @@ Value AttentionCode::isPartial(Value kind, Value tile, int64_t step) {
   return partial;
 }
 
-SmallVector<Value> AttentionCode::keep(Value isPartial, ArrayRef<Value> values,
-                                       ArrayRef<Value> tileRows,
-                                       ArrayRef<Value> tileColumns,
-                                       Value otherwise) {
-  if (!isPartial)
+SmallVector<Value> AttentionCode::keptOf(const Scores &scores) {
+  SmallVector<Value> kept;
+  if (!hasMask) {
+    for (auto [down, right] : scores.places)
+      kept.push_back(less(add(scores.column, right), columns));
+    return kept;
+  }
+  MemRefType layout = layouts[maskArgument()];
+  SmallVector<int64_t> strides = stridesOf(layout);
+  Value mask = global(maskArgument());
+  auto isNonZero = [&](Value x) -> Value {
+    return arith::CmpIOp::create(
+        b, loc, arith::CmpIPredicate::ne, x,
+        arith::ConstantOp::create(b, loc, b.getZeroAttr(x.getType())));
+  };
+  if (!scores.isInside) {
+    for (auto [down, right] : scores.places) {
+      Value row = add(scores.row, down), column = add(scores.column, right);
+      Value at = advance(mask, least(row, rows - 1), strides[0]);
+      at = advance(at, least(column, columns - 1), strides[1]);
+      kept.push_back(
+          both(less(column, columns), isNonZero(load(b.getI8Type(), at, 1))));
+    }
+    return kept;
+  }
+  // One address does for the whole tile.
+  Value first =
+      advance(advance(mask, scores.row, strides[0]), scores.column, strides[1]);
+  bool inPairs = strides[1] == 1 && strides[0] % 2 == 0 &&
+                 alignments[maskArgument()] % 2 == 0;
+  for (size_t i = 0; i < scores.places.size(); ++i) {
+    auto [down, right] = scores.places[i];
+    Value at = advance(first, down * strides[0] + right * strides[1]);
+    bool isPair = inPairs && right % 2 == 0 && i + 1 < scores.places.size() &&
+                  scores.places[i + 1] == std::pair(down, right + 1);
+    if (!isPair) {
+      kept.push_back(isNonZero(load(b.getI8Type(), at, 1)));
+      continue;
+    }
+    Value pair = load(b.getI16Type(), at, 2);
+    Value eight = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(8));
+    kept.push_back(
+        isNonZero(arith::TruncIOp::create(b, loc, b.getI8Type(), pair)));
+    kept.push_back(isNonZero(arith::ShRUIOp::create(b, loc, pair, eight)));
+    ++i;
+  }
+  return kept;
+}
+
+SmallVector<Value>
+AttentionCode::choose(Value condition, ArrayRef<Value> values,
+                      llvm::function_ref<SmallVector<Value>()> made) {
+  if (!condition)
     return SmallVector<Value>(values);
-  auto branch = scf::IfOp::create(b, loc, SmallVector<Type>(values.size(), f32),
-                                  isPartial, true);
+  auto branch =
+      scf::IfOp::create(b, loc, ValueRange(values).getTypes(), condition, true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, loc, values);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value mask;
-  SmallVector<int64_t> strides;
-  if (hasMask) {
-    mask = global(maskArgument());
-    strides = stridesOf(layouts[maskArgument()]);
-  }
-  SmallVector<Value> kept;
-  for (auto [value, row, column] : llvm::zip(values, tileRows, tileColumns)) {
-    Value isKept = less(column, columns);
-    if (hasMask) {
-      Value at = advance(mask, least(row, rows - 1), strides[0]);
-      at = advance(at, least(column, columns - 1), strides[1]);
-      Value byte = load(b.getI8Type(), at, 1);
-      Value isOne = arith::CmpIOp::create(
-          b, loc, arith::CmpIPredicate::ne, byte,
-          arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0)));
-      isKept = both(isKept, isOne);
-    }
-    kept.push_back(select(isKept, value, otherwise));
-  }
-  scf::YieldOp::create(b, loc, kept);
+  scf::YieldOp::create(b, loc, made());
   return SmallVector<Value>(branch.getResults());
+}
+
+SmallVector<Value> AttentionCode::keep(Value isPartial, const Scores &scores,
+                                       ArrayRef<Value> values,
+                                       Value otherwise) {
+  return choose(isPartial, values, [&] {
+    SmallVector<Value> made;
+    for (auto [value, isKept] : llvm::zip(values, keptOf(scores)))
+      made.push_back(select(isKept, value, otherwise));
+    return made;
+  });
+}
+
+Value AttentionCode::keptBits(Value isPartial, const Scores &scores) {
+  if (!isPartial)
+    return Value();
+  return choose(isPartial, number(-1),
+                [&] {
+                  Value bits = number(0);
+                  for (auto [i, isKept] : llvm::enumerate(keptOf(scores)))
+                    bits = arith::OrIOp::create(
+                        b, loc, bits,
+                        select(isKept,
+                               number(static_cast<int32_t>(uint32_t(1) << i)),
+                               number(0)));
+                  return SmallVector<Value>{bits};
+                })
+      .front();
+}
+
+SmallVector<Value> AttentionCode::keepBits(Value isPartial, Value bits,
+                                           int64_t first,
+                                           ArrayRef<Value> values,
+                                           Value otherwise) {
+  return choose(isPartial, values, [&] {
+    SmallVector<Value> made;
+    for (auto [i, value] : llvm::enumerate(values)) {
+      auto bit = static_cast<int32_t>(uint32_t(1) << (first + i));
+      Value masked = arith::AndIOp::create(b, loc, bits, number(bit));
+      made.push_back(select(equal(masked, 0), otherwise, value));
+    }
+    return made;
+  });
 }
 
 void AttentionCode::storeRows(const DeviceRows &target, Value first,

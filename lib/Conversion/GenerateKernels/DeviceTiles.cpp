@@ -259,6 +259,23 @@ Four TileCode::fragment(Value pointer, bool transposed) {
   return fieldsOf(b, loc, words);
 }
 
+void TileCode::put(const Four &fragment, Value pointer) {
+  Value words = vector::FromElementsOp::create(
+      b, loc, VectorType::get({4}, i32), ValueRange(ArrayRef<Value>(fragment)));
+  store(words, advance(pointer, lane, 16), 16);
+}
+
+Four TileCode::take(Value pointer) {
+  // Volatile, lest it stays in registers from one use to the next.
+  Value words = LLVM::LoadOp::create(b, loc, VectorType::get({4}, i32),
+                                     advance(pointer, lane, 16), 16,
+                                     /*isVolatile=*/true);
+  Four fragment;
+  for (int64_t i = 0; i < 4; ++i)
+    fragment[i] = vector::ExtractOp::create(b, loc, words, i);
+  return fragment;
+}
+
 Value TileCode::laneOfLeft(int64_t pitch) {
   return add(mul(remainder(lane, 16), pitch), mul(divide(lane, 16), 16));
 }
@@ -291,9 +308,13 @@ TileCopy::TileCopy(TileCode &code, const DeviceRows &rows, int64_t count)
   assert(count % step == 0 && "a tile is copied by whole rows of threads");
   x = code.remainder(code.thread, width);
   y = code.divide(code.thread, width);
-  source = code.advance(rows.base, y, rows.rowBytes);
-  source = code.advance(source, x,
-                        rows.access == 2 ? rows.elementBytes : rows.access);
+  int64_t xBytes = rows.access == 2 ? rows.elementBytes : rows.access;
+  if (llvm::alignTo(rows.count, count) * rows.rowBytes +
+          rows.size * rows.elementBytes <
+      INT32_MAX)
+    offset = code.add(code.mul(y, rows.rowBytes), code.mul(x, xBytes));
+  else
+    source = code.advance(code.advance(rows.base, y, rows.rowBytes), x, xBytes);
 }
 
 void TileCopy::issueOne(Value first, Value source, Value target, Value row) {
@@ -335,7 +356,10 @@ void TileCopy::issue(Value first, Value target) {
   Location loc = code.loc;
   int64_t pitch = pitchOf(rows.size);
   OpBuilder::InsertionGuard guard(b);
-  Value from = code.advance(source, first, rows.rowBytes);
+  Value from =
+      offset ? code.advance(rows.base,
+                            code.add(code.mul(first, rows.rowBytes), offset), 1)
+             : code.advance(source, first, rows.rowBytes);
   Value to = code.advance(code.advance(target, y, pitch), x, rows.access);
   if (units * step != code.threads) {
     auto branch = scf::IfOp::create(b, loc, code.less(x, units), false);

@@ -108,6 +108,10 @@ public:
   void multiply(Four &acc, const Four &a, Value b0, Value b1);
   /// 16 x 16 elements from `pointer` on, where that points to the lane's part.
   Four fragment(Value pointer, bool transposed);
+  /// Leaves a fragment in shared memory, 16 bytes a lane from `pointer` on, and
+  /// takes it from there, each time anew.
+  void put(const Four &fragment, Value pointer);
+  Four take(Value pointer);
   /// Bytes from a tile's 16 x 16 elements to what the lane reads of them: of a
   /// left operand, or a right one whose columns are elements of rows
   /// (transposed); or of a right one whose columns are the tile's rows.
@@ -150,7 +154,10 @@ private:
   DeviceRows rows;
   int64_t count;
   int64_t units = 1, step = 1; ///< accesses of a row, rows at a time
-  mlir::Value x, y, source;    ///< the thread's access and row
+  mlir::Value x, y;            ///< the thread's access and row
+  /// Bytes from the rows' base to it: i32 where those of all rows fit, which
+  /// leaves the base to the block's registers; null where `source` has it.
+  mlir::Value offset, source;
 };
 
 } // namespace mpcomm::kernels

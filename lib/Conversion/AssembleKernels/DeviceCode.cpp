@@ -160,7 +160,21 @@ static void optimize(Module &module, TargetMachine &machine) {
       .run(module, modules);
 }
 
+/// Whether `module` has copies and products that came with sm_80, for which the
+/// backend has no instruction before.
+static bool needsSM80(const Module &module) {
+  return any_of(module, [](const Function &function) {
+    StringRef name = function.getName();
+    return name.starts_with("llvm.nvvm.cp.async.") ||
+           name.starts_with("llvm.nvvm.mma.m16n8k16.");
+  });
+}
+
 Expected<std::string> translateToPTX(Module &module, StringRef chip) {
+  if (std::optional<unsigned> number = parseChip(chip);
+      number && *number < 80 && needsSM80(module))
+    return makeError("kernels of attention need sm_80 or later, got '" + chip +
+                     "'");
   initializeTarget();
   Triple triple("nvptx64-nvidia-cuda");
   std::string message;

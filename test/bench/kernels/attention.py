@@ -1,0 +1,115 @@
+# ===- attention.py - what the kernels of attention take --------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+# REQUIRES: compiler, ptxas
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s --folder=%t --mpcomm-opt=%mpcomm-opt | FileCheck %s
+# CHECK: | 64 | none | sm_80 | kernel_attention |
+# CHECK: | 128 | causal | sm_100 | kernel_attention_grad_rows |
+# CHECK: no kernel spills: yes
+"""Registers, shared memory and spills of the kernels of attention, as ptxas tells them,
+and what their loops over tiles consist of: products, fragments, copies to shared memory of 16
+bytes and of less, powers of two, barriers and all instructions of the PTX. Needs no GPU.
+
+  attention.py [--sizes=64,128] [--chips=sm_80,sm_90,sm_100] [--type=bf16] [--rows=1024]"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.join(HERE, "..", "..", "..", "build", "release", "bin")
+KEYS = "registers", "shared_bytes", "spill_bytes", "stack_bytes"
+COUNTED = {
+    "mma": r"mma\.sync", "ldmatrix": r"ldmatrix", "copies": r"cp\.async\.\w+\.shared\S* .*, 16",
+    "narrow": r"cp\.async\.\w+\.shared\S* .*, [48]\b", "ex2": r"ex2", "barriers": r"bar(rier\.cta)?\.sync",
+}  # fmt: skip
+
+
+def call(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stdout[-3000:]))
+    return done.stdout
+
+
+def program(a, size, mask):
+    """8 sequences, 12 heads, as views of a buffer of q, k and v."""
+    heads = 12
+    view = "memref<8x%dx%dx%dx%s, strided<[%d, %d, %d, 1]>>" % (
+        a.rows, heads, size, a.type, a.rows * 3 * heads * size, 3 * heads * size, size)  # fmt: skip
+    plain = "memref<8x%dx%dx%dx%s>" % (a.rows, heads, size, a.type)
+    lse, kept = "memref<8x%dx%dxf32>" % (heads, a.rows), "memref<%dx%dxi1>" % (a.rows, a.rows)
+    names, types = (", %m", ", " + kept) if mask else ("", "")
+    return """func.func @f(%%q: %s, %%dq: %s, %%o: %s, %%l: %s, %%m: %s) {
+  mprt.attention "attention" scale = 0.125 ins(%%q, %%q, %%q%s : %s%s) outs(%%o, %%l : %s, %s)
+  mprt.attention "attention_grad" scale = 0.125 ins(%%o, %%q, %%q, %%q, %%o, %%l%s : %s%s) outs(%%dq, %%dq, %%dq : %s)
+  return
+}
+""" % (view, view, plain, lse, kept, names, ", ".join([view] * 3), types, plain, lse,
+       names, ", ".join([plain] + [view] * 3 + [plain, lse]), types, ", ".join([view] * 3))  # fmt: skip
+
+
+def loops(ptx):
+    """By kernel: the lines of its loop with most products."""
+    found = {}
+    for name, body in re.findall(r"\.entry (\w+)\(.*?\n\{(.*?)\n\}", ptx, re.S):
+        lines = [line.strip() for line in body.split("\n")]
+        labels = {line[:-1]: i for i, line in enumerate(lines) if line.startswith("$") and line.endswith(":")}
+        labels.update({line.split(":")[0]: i for i, line in enumerate(lines) if re.match(r"\$\w+:", line)})
+        best = []
+        for i, line in enumerate(lines):
+            target = re.search(r"\bbra(?:\.uni)?\s+(\$\w+);", line)
+            if target and labels.get(target[1], i) < i:
+                span = [x for x in lines[labels[target[1]] : i + 1] if re.match(r"(@!?%\w+\s+)?[a-z]", x)]
+                size = lambda part: (sum("mma.sync" in x for x in part), len(part))
+                best = max(best, span, key=size)
+        found[name] = best
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sizes", default="64,128")
+    parser.add_argument("--chips", default="sm_80,sm_90,sm_100")
+    parser.add_argument("--type", default="bf16")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--folder", default=".")
+    parser.add_argument("--mpcomm-opt", default=os.path.join(BUILD, "mpcomm-opt"))
+    a = parser.parse_args()
+    spills = False
+    print("| size | mask | chip | kernel | registers | shared bytes | spilled | stack | %s | all |" % " | ".join(COUNTED))
+    print("|" + "---|" * (9 + len(COUNTED)))
+    for size in map(int, a.sizes.split(",")):
+        for mask in ("none", "causal"):
+            name = os.path.join(a.folder, "attention-%d-%s" % (size, mask))
+            with open(name + ".mlir", "w") as file:
+                file.write(program(a, size, mask != "none"))
+            os.makedirs(name, exist_ok=True)
+            text = call(
+                a.mpcomm_opt, name + ".mlir", "-o", os.devnull, "--remarks-filter=mpcomm-assemble-kernels",
+                "--mpcomm-generate-gpu-kernels", "--mpcomm-gpu-kernels-to-nvvm",
+                "--mpcomm-assemble-kernels=chip=%s ptx-directory=%s" % (a.chips, name),
+            )  # fmt: skip
+            for line in text.splitlines():
+                if "KernelResources" not in line:
+                    continue
+                entry = dict(re.findall(r"(\w+)=([\w.]+)", line))
+                with open(os.path.join(name, entry["chip"] + ".ptx")) as file:
+                    ptx = file.read()
+                loop = loops(ptx).get(entry["kernel"], [])
+                use = [int(entry[key]) for key in KEYS]
+                spills |= use[2] > 0 or use[3] > 0 or ".local" in ptx
+                counts = [sum(bool(re.search(pattern, x)) for x in loop) for pattern in COUNTED.values()]
+                print("| %d | %s | %s | %s | %s |" % (
+                    size, mask, entry["chip"], entry["kernel"], " | ".join(map(str, use + counts + [len(loop)]))))  # fmt: skip
+    print("no kernel spills: %s" % ("no" if spills else "yes"))
+
+
+main()

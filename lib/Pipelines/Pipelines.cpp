@@ -378,6 +378,8 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
 
 void mpcomm::buildCUDAPipeline(OpPassManager &passes,
                                const CompileOptions &options) {
+  if (options.numerics != Numerics::Exact)
+    passes.addPass(createFormEpiloguesPass());
   passes.addPass(createGenerateGPUKernelsPass());
   passes.addPass(createBatchLaunchesPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;

@@ -159,6 +159,47 @@ mprt_status on_device::gemm(State &state, uint32_t stream,
   return state.status;
 }
 
+mprt_status on_device::gemmWithEpilogue(State &state, uint32_t stream,
+                                        const mprt_gemm_desc &desc,
+                                        const void *a, const void *b, void *c,
+                                        const mprt_epilogue &epilogue,
+                                        void *const *args) {
+  const char *name = "mprt_gemm_epilogue";
+  if (!reachEnd(state, name, stream))
+    return state.status;
+  bool done = false;
+  {
+    Call call(state, name, stream, desc.name, desc.location);
+    Error error;
+    const mprt_kernel *kernel = epilogue.kernel;
+    bool hasResult = epilogue.kind == MPRT_BIAS_GELU_AUX;
+    if (epilogue.kind < MPRT_BIAS || epilogue.kind > MPRT_BIAS_GELU_AUX ||
+        !kernel || epilogue.bias >= kernel->operands ||
+        (hasResult && epilogue.result >= kernel->operands)) {
+      error = makeError(MPRT_INVALID_ARGUMENT, "an epilogue of kind ",
+                        epilogue.kind,
+                        ", expected 1 to 3, and a kernel that "
+                        "has its bias and its result");
+    } else {
+      Expected<bool> taken = state.device->gemmWithEpilogue(
+          stream, desc, a, b, c, mprt_epilogue_kind(epilogue.kind),
+          args[epilogue.bias], hasResult ? args[epilogue.result] : nullptr);
+      error = taken ? Error() : taken.error();
+      done = taken && *taken;
+      if (taken && !done)
+        error = state.device->gemm(stream, desc, a, b, c);
+    }
+    ++state.stats.gemms;
+    call.end(error, eventOf(TraceEvent::Gemm, workOf(desc),
+                            nameOf(mprt_dtype(desc.type_a))));
+  }
+  if (state.failed() || done) {
+    state.poll();
+    return state.status;
+  }
+  return launch(state, stream, *epilogue.kernel, args);
+}
+
 mprt_status on_device::window(State &state, uint32_t stream,
                               const mprt_window_desc &desc, const void *a,
                               const void *b, void *c) {

@@ -94,6 +94,10 @@ mprt_status launch(Context::State &state, uint32_t stream,
 mprt_status gemm(Context::State &state, uint32_t stream,
                  const mprt_gemm_desc &desc, const void *a, const void *b,
                  void *c);
+mprt_status gemmWithEpilogue(Context::State &state, uint32_t stream,
+                             const mprt_gemm_desc &desc, const void *a,
+                             const void *b, void *c,
+                             const mprt_epilogue &epilogue, void *const *args);
 mprt_status window(Context::State &state, uint32_t stream,
                    const mprt_window_desc &desc, const void *a, const void *b,
                    void *c);

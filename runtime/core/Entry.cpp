@@ -147,6 +147,25 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
   return state.status;
 }
 
+mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
+                               const mprt_gemm_desc *desc, const void *a,
+                               const void *b, void *c,
+                               const mprt_epilogue *epilogue,
+                               void *const *args) {
+  State &state = stateOf(ctx);
+  if (state.failed())
+    return state.status;
+  if (state.device)
+    return on_device::gemmWithEpilogue(state, stream, *desc, a, b, c, *epilogue,
+                                       args);
+  auto guard = state.lock();
+  return state.fail(makeError(
+      MPRT_UNSUPPORTED, "mprt_gemm_epilogue \"", desc->name ? desc->name : "",
+      "\" at ", desc->location ? desc->location : "an unknown location",
+      " on rank ", state.transport ? state.transport->rank() : 0,
+      ": the host has no epilogues, expected a program for target=cpu"));
+}
+
 mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
                         const mprt_window_desc *desc, const void *a,
                         const void *b, void *c) {

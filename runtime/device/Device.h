@@ -77,6 +77,14 @@ public:
                        void *const *args) = 0;
   virtual Error gemm(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
                      const void *b, void *c) = 0;
+  /// The product with what `epilogue` says, given its bias and its result
+  /// (null where it has none); false where the device cannot, and has done
+  /// nothing.
+  virtual Expected<bool> gemmWithEpilogue(uint32_t stream,
+                                          const mprt_gemm_desc &desc,
+                                          const void *a, const void *b, void *c,
+                                          mprt_epilogue_kind epilogue,
+                                          const void *bias, void *result) = 0;
   virtual Error window(uint32_t stream, const mprt_window_desc &desc,
                        const void *a, const void *b, void *c) = 0;
   /// Host memory is of `allocatePinned`.

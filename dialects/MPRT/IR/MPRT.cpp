@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -413,6 +414,14 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
         cast<IntegerAttr>(attr.getValue()).getInt() < 0)
       return emitAttrError(op, attr,
                            "an i64 that is not negative, on a kernel");
+    return success();
+  }
+  if (name == kEpilogueAttr) {
+    auto launch = dyn_cast<LaunchOp>(op);
+    if (!launch || !Epilogue::of(launch))
+      return emitAttrError(op, attr,
+                           "a kind (bias, bias_gelu or bias_gelu_aux) and "
+                           "numbers of operands, on a launch");
     return success();
   }
   if (name == kArenaBytesAttr || name == kBucketBytesAttr) {

@@ -44,6 +44,9 @@ def MPRT_Dialect : Dialect {
       last argument, the arena, and how much of it are buckets;
     - `mprt.arena_parts`, on a function: bytes of the arena by what they hold,
       when most of them are in use;
+    - `mprt.epilogue`, a dictionary, on a launch behind an mprt.gemm: the kernel
+      does with the product what a library may do with it (`kind`: bias,
+      bias_gelu or bias_gelu_aux), given operands `bias` and `result`;
     - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: it is code for a
       GPU, which the `gpu.module` named `mpcomm_kernels` has under its name;
     - `mprt.moved_bytes`, on a kernel: what a launch reads and writes, each

@@ -144,6 +144,38 @@ def GenerateGPUKernelsPass
   ];
 }
 
+def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Marks kernels that a library can do with the product before";
+  let description = [{
+    For GPUs. *Assumes* what `convert-linalg-to-mprt` makes.
+
+    *Guarantees*: a launch that is the next thing that the stream does after an
+    `mprt.gemm` without batch dimensions, and whose kernel adds a bias along the
+    rows to the whole result, in place, has the attribute `mprt.epilogue`:
+    `kind = "bias"`, and `bias`, the number of that operand. Where the kernel
+    then takes gelu of the sum in its tanh form the kind is `bias_gelu` or,
+    where the sum is kept and gelu goes to operand `result`, `bias_gelu_aux`.
+    Nothing else changes: `convert-mprt-to-llvm` makes one call of the two, and
+    the runtime launches the kernel where the library has no such product.
+
+    *Numerics*: reassociating. A sum of 16 bits is rounded once, not before and
+    after the bias is added.
+
+    Example: the launch in
+    ```mlir
+    mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 ...
+    mprt.launch @add_bias ins(%bias : memref<16xf32>) outs(%c : memref<8x16xf32>)
+    ```
+    becomes
+    ```mlir
+    mprt.launch @add_bias ins(%bias : memref<16xf32>) outs(%c : memref<8x16xf32>) {mprt.epilogue = {bias = 0, kind = "bias"}}
+    ```
+
+    Remarks: `Epilogues`, per function: products, and those with an epilogue.
+  }];
+  let dependentDialects = ["::mpcomm::mprt::MPRTDialect"];
+}
+
 def BatchLaunchesPass : Pass<"mpcomm-batch-launches", "::mlir::ModuleOp"> {
   let summary = "Makes one launch of launches that do not depend on each other";
   let description = [{

@@ -28,7 +28,7 @@ extern "C" {
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 3u
+#define MPRT_ABI_VERSION 4u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -150,6 +150,24 @@ typedef struct {
 } mprt_gemm_desc;
 
 typedef enum MPRT_ENUM_TYPE {
+  MPRT_BIAS = 1,         /* C[i, j] += bias[j]                               */
+  MPRT_BIAS_GELU = 2,    /* then C = gelu(C)                                 */
+  MPRT_BIAS_GELU_AUX = 3 /* then result = gelu(C); C stays                   */
+} mprt_epilogue_kind;
+
+/* A kernel behind a matrix product without batch dimensions that a library may
+ * do with the product, in one pass over memory. gelu is its approximation by
+ * tanh; bias and result have the type of C, the result C's strides. A library
+ * does it in f32 and rounds what it stores once. */
+typedef struct {
+  int32_t kind;              /* mprt_epilogue_kind */
+  uint32_t bias, result;     /* which of the kernel's pointers; result: where
+                              * the kind has one */
+  uint32_t reserved;         /* 0 */
+  const mprt_kernel *kernel; /* does it where no library does */
+} mprt_epilogue;
+
+typedef enum MPRT_ENUM_TYPE {
   MPRT_CONVOLUTION = 0,             /* a: x, b: w, c: y                      */
   MPRT_CONVOLUTION_INPUT_GRAD = 1,  /* a: dy, b: w, c: dx                    */
   MPRT_CONVOLUTION_FILTER_GRAD = 2, /* a: dy, b: x, c: dw                    */
@@ -217,6 +235,14 @@ mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
 mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c);
+
+/* A product and the kernel behind it, which takes `args`; see mprt_epilogue. Of
+ * programs for a GPU only. */
+mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
+                               const mprt_gemm_desc *desc, const void *a,
+                               const void *b, void *c,
+                               const mprt_epilogue *epilogue,
+                               void *const *args);
 
 /* Convolution or pool on `stream`; see mprt_window_desc. b is null where the
  * kind has none. */

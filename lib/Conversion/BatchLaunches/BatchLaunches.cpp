@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include <map>
@@ -120,6 +121,11 @@ void BatchLaunchesPass::findRuns(Block &block) {
     if (!launch) {
       if (!isMemoryEffectFree(&op))
         end();
+      continue;
+    }
+    // What belongs to a product stays behind it.
+    if (launch->hasAttr(mprt::kEpilogueAttr)) {
+      end();
       continue;
     }
     ++launches;

@@ -11,6 +11,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPComm/IR/Windows.h"
+#include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -281,6 +282,15 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
                    number(64, grid ? grid.getBlocks() : 0),
                    number(32, grid && grid.getSpreads()), number(32, 0),
                    number(64, grid ? grid.getScratch() : 0)});
+}
+
+LLVM::GlobalOp Descriptors::epilogue(mprt::LaunchOp launch) {
+  mprt::Epilogue epilogue = *mprt::Epilogue::of(launch);
+  LLVM::GlobalOp descriptor = kernel(launch);
+  return make("epilogue", launch.getLoc(),
+              {number(32, epilogue.kind), number(32, epilogue.bias),
+               number(32, epilogue.result), number(32, 0),
+               address(descriptor.getSymName())});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {

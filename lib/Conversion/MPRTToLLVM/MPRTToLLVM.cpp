@@ -23,6 +23,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 
 namespace mpcomm {
@@ -55,6 +56,7 @@ private:
   LogicalResult lower(Operation *op);
   LogicalResult fillSlots(Operation *op, ArrayRef<Value> buffers);
   LogicalResult lowerLaunch(mprt::LaunchOp op);
+  LogicalResult lowerEpilogue(mprt::GemmOp product, mprt::LaunchOp launch);
   LogicalResult lowerCall(mprt::CallOp op);
   LogicalResult lowerStart(mprt::StartOp op);
   void callEvents(ArrayRef<EventCall> calls);
@@ -264,6 +266,34 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
     return failure();
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
                        addressOf(descriptors.kernel(op)), slots});
+  return success();
+}
+
+/// The product and the launch behind it, in one call.
+LogicalResult EntryPoint::lowerEpilogue(mprt::GemmOp product,
+                                        mprt::LaunchOp launch) {
+  if (device == "host")
+    return launch.emitOpError("is the epilogue of a product, expected a "
+                              "program for a GPU");
+  if (!product || mprt::nextOnStream(product) != launch.getOperation())
+    return launch.emitOpError("is the epilogue of a product, expected "
+                              "mprt.gemm in front of it");
+  if (failed(fillSlots(launch, llvm::to_vector(launch->getOperands()))))
+    return failure();
+  SmallVector<Value> operands{constant(i32, MPRT_COMPUTE_STREAM)};
+  FailureOr<LLVM::GlobalOp> descriptor = descriptors.gemm(product);
+  if (failed(descriptor))
+    return failure();
+  operands.push_back(addressOf(*descriptor));
+  for (Value operand : product->getOperands()) {
+    FailureOr<Value> address = pointerTo(operand, product);
+    if (failed(address))
+      return failure();
+    operands.push_back(*address);
+  }
+  operands.push_back(addressOf(descriptors.epilogue(launch)));
+  operands.push_back(slots);
+  call("mprt_gemm_epilogue", operands);
   return success();
 }
 
@@ -481,10 +511,25 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
   if (failed(events))
     return failure();
   callEvents(events->first());
+  mprt::GemmOp waiting; // for its epilogue
   for (Operation &op : source) {
     callEvents(events->before(&op));
-    if (failed(lower(&op)))
+    auto isEpilogue = [](Operation *next) {
+      return isa_and_nonnull<mprt::LaunchOp>(next) &&
+             next->hasAttr(mprt::kEpilogueAttr);
+    };
+    if (isa<mprt::GemmOp>(op) && isEpilogue(mprt::nextOnStream(&op))) {
+      waiting = cast<mprt::GemmOp>(op);
+      continue;
+    }
+    if (isEpilogue(&op)) {
+      if (failed(lowerEpilogue(waiting, cast<mprt::LaunchOp>(op))))
+        return failure();
+      callEvents(events->behind(waiting));
+      waiting = {};
+    } else if (failed(lower(&op))) {
       return failure();
+    }
     callEvents(events->behind(&op));
   }
   LLVM::LLVMFuncOp status = declare("mprt_status_of", {pointer});

@@ -56,6 +56,10 @@ enum : int32_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum : int {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
@@ -68,6 +72,15 @@ enum : int {
 
 /// Partial sums are added in the type in which they are computed.
 enum : uint32_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
+
+/// What is done with a product before it is stored. The library's bias has an
+/// element a row of its result, which is a column of ours; its gelu is the
+/// approximation by tanh; AUX keeps what gelu is of.
+enum : uint32_t {
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164
+};
 
 /// X(symbol, result, parameters) for each function.
 #define MPRT_CUBLASLT_SYMBOLS(X)                                               \

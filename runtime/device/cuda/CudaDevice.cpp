@@ -251,6 +251,15 @@ Error CudaDevice::gemm(uint32_t stream, const mprt_gemm_desc &desc,
   return products->run(desc, streams[stream], a, b, c);
 }
 
+Expected<bool> CudaDevice::gemmWithEpilogue(
+    uint32_t stream, const mprt_gemm_desc &desc, const void *a, const void *b,
+    void *c, mprt_epilogue_kind epilogue, const void *bias, void *result) {
+  if (Error error = enter())
+    return error;
+  return products->runWithEpilogue(desc, streams[stream], a, b, c,
+                                   {epilogue, bias, result});
+}
+
 Error CudaDevice::window(uint32_t stream, const mprt_window_desc &desc,
                          const void *a, const void *b, void *c) {
   if (Error error = enter())

@@ -44,7 +44,10 @@ struct Choice {
 struct Plan {
   const CublasLt &library;
   GemmProblem problem;
-  std::array<uint32_t, 3> alignments; // of a, b and c, for which it was made
+  /// Of a, b, c, and of what an epilogue has, for which it was made.
+  std::array<uint32_t, 5> alignments;
+  int epilogue = 0;       // its kind; 0: none
+  bool isRefused = false; // the library has no algorithm with the epilogue
   bool hasWorkspace;
   bool settled; // false: the first guess, taken during a capture
   mprt_gemm_desc desc;
@@ -85,12 +88,17 @@ struct Gemm::State {
   }
 
   Error start();
+  /// Enqueues a product; with an epilogue false where the library cannot.
+  Expected<bool> run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
+                     const void *b, void *c, const Epilogue *epilogue);
   Expected<Plan *> planFor(const mprt_gemm_desc &desc, CUstream stream,
-                           const void *a, const void *b, const void *c,
-                           bool captured);
+                           const void *a, const void *b, void *c,
+                           const Epilogue *epilogue, bool captured);
   Error describe(Plan &plan, const mprt_gemm_desc &desc);
+  Error describeEpilogue(Plan &plan, const Epilogue &epilogue, void *c);
+  Error point(const Plan &plan, const Epilogue &epilogue, void *aux);
   Error choose(Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
-               const void *a, const void *b, const void *c,
+               const void *a, const void *b, void *c, const Epilogue *epilogue,
                const Workspaces::Piece &workspace, bool captured);
   Error multiply(const Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
                  const void *a, const void *b, const void *c, void *d,
@@ -145,13 +153,19 @@ static uint32_t alignmentOf(const void *pointer, const int64_t *steps,
   return uint32_t(1) << std::countr_zero(bits);
 }
 
-static std::array<uint32_t, 3> alignmentsOf(const mprt_gemm_desc &desc,
+static std::array<uint32_t, 5> alignmentsOf(const mprt_gemm_desc &desc,
                                             const mprt_gemm_desc &loop,
                                             const void *a, const void *b,
-                                            const void *c) {
+                                            const void *c,
+                                            const Gemm::Epilogue *epilogue) {
+  auto plain = [&](const void *pointer) {
+    return alignmentOf(pointer, nullptr, 0, desc.type_c);
+  };
   return {alignmentOf(a, loop.batch_a, loop.batch_rank, desc.type_a),
           alignmentOf(b, loop.batch_b, loop.batch_rank, desc.type_b),
-          alignmentOf(c, loop.batch_c, loop.batch_rank, desc.type_c)};
+          alignmentOf(c, loop.batch_c, loop.batch_rank, desc.type_c),
+          plain(epilogue ? epilogue->bias : nullptr),
+          plain(epilogue ? epilogue->result : nullptr)};
 }
 
 Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
@@ -207,6 +221,44 @@ Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
   return {};
 }
 
+/// The pointers of an epilogue, which may be others at each call. The library
+/// also reads off them how they are aligned.
+Error Gemm::State::point(const Plan &plan, const Epilogue &epilogue,
+                         void *aux) {
+  const CublasLt &lt = *library;
+  auto set = [&](int attribute, const void *value) {
+    return lt.check(lt.cublasLtMatmulDescSetAttribute(plan.operation, attribute,
+                                                      &value, sizeof value),
+                    "cublasLtMatmulDescSetAttribute");
+  };
+  if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias))
+    return error;
+  if (epilogue.kind != MPRT_BIAS_GELU_AUX)
+    return {};
+  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+}
+
+Error Gemm::State::describeEpilogue(Plan &plan, const Epilogue &epilogue,
+                                    void *c) {
+  const CublasLt &lt = *library;
+  auto set = [&](int attribute, const auto &value) {
+    return lt.check(lt.cublasLtMatmulDescSetAttribute(plan.operation, attribute,
+                                                      &value, sizeof value),
+                    "cublasLtMatmulDescSetAttribute");
+  };
+  const uint32_t kind = epilogue.kind == MPRT_BIAS ? CUBLASLT_EPILOGUE_BIAS
+                        : epilogue.kind == MPRT_BIAS_GELU
+                            ? CUBLASLT_EPILOGUE_GELU_BIAS
+                            : CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  if (Error error = set(CUBLASLT_MATMUL_DESC_EPILOGUE, kind))
+    return error;
+  if (epilogue.kind == MPRT_BIAS_GELU_AUX)
+    if (Error error = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                          plan.problem.result.leading))
+      return error;
+  return point(plan, epilogue, c);
+}
+
 //===----------------------------------------------------------------------===//
 // The choice of an algorithm
 //===----------------------------------------------------------------------===//
@@ -223,7 +275,8 @@ static ChoiceKey keyOf(const Plan &plan, const mprt_gemm_desc &desc,
                    p.n,
                    p.k,
                    p.batch,
-                   plan.hasWorkspace};
+                   plan.hasWorkspace,
+                   plan.epilogue};
   for (const GemmProblem::Operand *operand : {&p.left, &p.right, &p.result})
     key.insert(key.end(), {operand->transposed, operand->leading,
                            p.batch > 1 ? operand->batchStride : 0});
@@ -259,15 +312,17 @@ static Expected<std::vector<Choice>> listCandidates(const CublasLt &lt,
   const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (Error error = set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction))
     return error;
-  // The library's a is our b.
+  // The library's a is our b; it keeps c where an epilogue has a result.
+  uint32_t resultAlignment =
+      plan.alignments[plan.epilogue == MPRT_BIAS_GELU_AUX ? 4 : 2];
   const struct {
     int attribute;
     uint32_t bytes;
   } alignments[] = {
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan.alignments[1]},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.alignments[0]},
-      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.alignments[2]},
-      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.alignments[2]}};
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, resultAlignment},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, resultAlignment}};
   for (const auto &[attribute, bytes] : alignments)
     if (Error error = set(attribute, bytes))
       return error;
@@ -298,8 +353,8 @@ static uint64_t spanOf(const GemmProblem &p, uint8_t type) {
 
 Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
                           CUstream stream, const void *a, const void *b,
-                          const void *c, const Workspaces::Piece &workspace,
-                          bool captured) {
+                          void *c, const Epilogue *epilogue,
+                          const Workspaces::Piece &workspace, bool captured) {
   CUcontext context = nullptr;
   if (Error error =
           driver.check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent"))
@@ -320,8 +375,14 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
     return {};
   if (tunes() && candidates->size() > 1) {
     // Into a buffer that is not needed: the result may also be an operand.
-    Buffer trial(driver, spanOf(plan.problem, desc.type_c));
+    bool keepsTwo = plan.epilogue == MPRT_BIAS_GELU_AUX;
+    uint64_t bytes = (spanOf(plan.problem, desc.type_c) + 255) / 256 * 256;
+    Buffer trial(driver, keepsTwo ? 2 * bytes : bytes);
     if (trial.data()) {
+      if (keepsTwo)
+        if (Error error = point(plan, *epilogue,
+                                static_cast<char *>(trial.data()) + bytes))
+          return error;
       Expected<size_t> fastest = findFastest(
           driver, stream, candidates->size(), [&](size_t candidate) {
             return multiply(plan, desc, stream, a, b, c, trial.data(),
@@ -341,8 +402,8 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
 
 Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
                                       CUstream stream, const void *a,
-                                      const void *b, const void *c,
-                                      bool captured) {
+                                      const void *b, void *c,
+                                      const Epilogue *epilogue, bool captured) {
   Workspaces::Piece workspace =
       workspaces.get(stream, workspaceBytes, captured);
   bool hasWorkspace = workspace.bytes >= workspaceBytes;
@@ -350,20 +411,35 @@ Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
   if (kept && (kept->settled || captured) &&
       kept->hasWorkspace == hasWorkspace &&
       std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&
-      kept->alignments == alignmentsOf(desc, kept->problem.loop, a, b, c))
+      kept->epilogue == (epilogue ? int(epilogue->kind) : 0) &&
+      kept->alignments ==
+          alignmentsOf(desc, kept->problem.loop, a, b, c, epilogue))
     return kept.get();
   Expected<GemmProblem> problem = makeGemmProblem(desc);
   if (!problem)
     return problem.error();
   auto plan = std::make_unique<Plan>(*library);
   plan->problem = *problem;
-  plan->alignments = alignmentsOf(desc, problem->loop, a, b, c);
+  plan->epilogue = epilogue ? int(epilogue->kind) : 0;
+  plan->alignments = alignmentsOf(desc, problem->loop, a, b, c, epilogue);
   plan->hasWorkspace = hasWorkspace;
   std::memcpy(&plan->desc, &desc, sizeof desc);
   if (Error error = describe(*plan, desc))
     return error;
-  if (Error error = choose(*plan, desc, stream, a, b, c, workspace, captured))
-    return error;
+  if (epilogue && (problem->batch > 1 || problem->loop.batch_rank > 0)) {
+    plan->isRefused = plan->settled = true;
+  } else {
+    // What a library does not know of an epilogue, and what it has no
+    // algorithm for, is refused in different ways.
+    if (epilogue && describeEpilogue(*plan, *epilogue, c))
+      plan->isRefused = plan->settled = true;
+    else if (Error error = choose(*plan, desc, stream, a, b, c, epilogue,
+                                  workspace, captured)) {
+      if (!epilogue || error.status() != MPRT_UNSUPPORTED)
+        return error;
+      plan->isRefused = plan->settled = true;
+    }
+  }
   kept = std::move(plan);
   return kept.get();
 }
@@ -417,6 +493,43 @@ static Error nameProduct(const Error &error, const mprt_gemm_desc &desc) {
                    desc.k, ", ", desc.n, "]: ", error.message());
 }
 
+Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,
+                                const void *a, const void *b, void *c,
+                                const Epilogue *epilogue) {
+  if (Error error = start())
+    return error;
+  Expected<bool> captured = isCaptured(driver, stream);
+  if (!captured)
+    return captured.error();
+  Expected<Plan *> planned =
+      planFor(desc, stream, a, b, c, epilogue, *captured);
+  if (!planned)
+    return nameProduct(planned.error(), desc);
+  const Plan &plan = **planned;
+  if (plan.isRefused)
+    return false;
+  void *to = c;
+  if (epilogue) {
+    if (Error error = point(plan, *epilogue, c))
+      return nameProduct(error, desc);
+    if (epilogue->result)
+      to = epilogue->result;
+  }
+  Workspaces::Piece workspace = workspaces.get(stream, 0, *captured);
+  auto sizeA = int64_t(sizeOf(mprt_dtype(desc.type_a)));
+  auto sizeC = int64_t(sizeOf(mprt_dtype(desc.type_c)));
+  host::BatchWalk walk(plan.problem.loop);
+  do {
+    const char *atA = static_cast<const char *>(a) + walk.a * sizeA;
+    const char *atB = static_cast<const char *>(b) + walk.b * sizeA;
+    char *atC = static_cast<char *>(to) + walk.c * sizeC;
+    if (Error error = multiply(plan, desc, stream, atA, atB, atC, atC,
+                               plan.choice, workspace))
+      return nameProduct(error, desc);
+  } while (walk.next());
+  return true;
+}
+
 Error Gemm::run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
                 const void *b, void *c) {
   if (Error error = check(desc))
@@ -425,28 +538,19 @@ Error Gemm::run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
     return {};
   if (desc.k == 0)
     return state->clear(desc, stream, c);
-  if (Error error = state->start())
+  Expected<bool> done = state->run(desc, stream, a, b, c, nullptr);
+  return done ? Error() : done.error();
+}
+
+Expected<bool> Gemm::runWithEpilogue(const mprt_gemm_desc &desc,
+                                     CUstream stream, const void *a,
+                                     const void *b, void *c,
+                                     const Epilogue &epilogue) {
+  if (Error error = check(desc))
     return error;
-  Expected<bool> captured = isCaptured(state->driver, stream);
-  if (!captured)
-    return captured.error();
-  Expected<Plan *> planned = state->planFor(desc, stream, a, b, c, *captured);
-  if (!planned)
-    return nameProduct(planned.error(), desc);
-  const Plan &plan = **planned;
-  Workspaces::Piece workspace = state->workspaces.get(stream, 0, *captured);
-  auto sizeA = int64_t(sizeOf(mprt_dtype(desc.type_a)));
-  auto sizeC = int64_t(sizeOf(mprt_dtype(desc.type_c)));
-  host::BatchWalk walk(plan.problem.loop);
-  do {
-    const char *atA = static_cast<const char *>(a) + walk.a * sizeA;
-    const char *atB = static_cast<const char *>(b) + walk.b * sizeA;
-    char *atC = static_cast<char *>(c) + walk.c * sizeC;
-    if (Error error = state->multiply(plan, desc, stream, atA, atB, atC, atC,
-                                      plan.choice, workspace))
-      return nameProduct(error, desc);
-  } while (walk.next());
-  return {};
+  if (isEmpty(desc) || desc.k == 0 || desc.accumulate)
+    return false;
+  return state->run(desc, stream, a, b, c, &epilogue);
 }
 
 Expected<std::string> Gemm::describePlan(const mprt_gemm_desc &desc) {

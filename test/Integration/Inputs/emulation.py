@@ -48,8 +48,10 @@ class Emulator:
     def compile(self, source, name, options=""):
         """The program file of a graph, with `options` of the pipelines."""
         path = os.path.join(self.folder, name)
+        epilogues = [] if "numerics=exact" in options else ["--mpcomm-form-epilogues"]
         graph = call([self.opt, source, "--mpcomm-graph=target=cuda " + options,
-                      "--mpcomm-lower=target=cuda", "--mpcomm-generate-gpu-kernels=processors=3",
+                      "--mpcomm-lower=target=cuda", *epilogues,
+                      "--mpcomm-generate-gpu-kernels=processors=3",
                       "--mpcomm-batch-launches=processors=3",
                       "--convert-mprt-to-llvm=device=cuda"])  # fmt: skip
         kernels = call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], graph)

@@ -18,6 +18,8 @@
 #include "Elements.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,12 @@ struct cublasLtContext {};
 struct cublasLtMatmulDescOpaque_t {
   int computeType, scaleType;
   int32_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void *bias = nullptr;
+  void *aux = nullptr;
+  int64_t auxLeading = 0;
+
+  bool hasAux() const { return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS; }
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -122,12 +130,14 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     return take(desc->transA, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
     return take(desc->transB, value, bytes);
-  uint32_t epilogue = 0;
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
-    return !take(epilogue, value, bytes) &&
-                   epilogue == CUBLASLT_EPILOGUE_DEFAULT
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_NOT_SUPPORTED;
+    return take(desc->epilogue, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+    return take(desc->bias, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
+    return take(desc->aux, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
+    return take(desc->auxLeading, value, bytes);
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -218,7 +228,10 @@ struct Product {
     return int64_t(desc.transA == CUBLAS_OP_T ? a.rows : a.columns);
   }
   cublasStatus_t check() const;
+  cublasStatus_t checkEpilogue() const;
   uint64_t hash() const;
+  /// What the library reads off the pointers of an epilogue.
+  uint64_t alignments() const;
   template <typename Sum> void multiply() const;
   int run() const;
 };
@@ -263,14 +276,37 @@ cublasStatus_t Product::check() const {
            : (desc.computeType == CUBLAS_COMPUTE_32F ||
               (full && desc.computeType == CUBLAS_COMPUTE_32F_FAST_TF32)) &&
                  desc.scaleType == CUDA_R_32F;
-  return types && computes ? CUBLAS_STATUS_SUCCESS
-                           : CUBLAS_STATUS_NOT_SUPPORTED;
+  return types && computes ? checkEpilogue() : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t Product::checkEpilogue() const {
+  if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+    return CUBLAS_STATUS_SUCCESS;
+  if (!desc.bias || (desc.hasAux() && !desc.aux))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  bool known = desc.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+               desc.epilogue == CUBLASLT_EPILOGUE_GELU_BIAS || desc.hasAux();
+  bool fits = d.type != CUDA_R_64F && d.batch == 1 &&
+              (!desc.hasAux() || (desc.auxLeading % 8 == 0 &&
+                                  desc.auxLeading >= int64_t(d.rows)));
+  return known && fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+uint64_t Product::alignments() const {
+  auto of = [](const void *pointer) {
+    return uint64_t(1) << std::countr_zero(
+               reinterpret_cast<uintptr_t>(pointer) | 256);
+  };
+  if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+    return 0;
+  return of(desc.bias) | (desc.hasAux() ? of(desc.aux) : 0) << 16;
 }
 
 uint64_t Product::hash() const {
   uint64_t hash = 0xcbf29ce484222325;
   auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (int value : {desc.computeType, desc.scaleType, desc.transA, desc.transB})
+  for (int value : {desc.computeType, desc.scaleType, desc.transA, desc.transB,
+                    int(desc.epilogue), int(desc.auxLeading)})
     add(uint64_t(value));
   for (const auto *layout : {&a, &b, &c, &d})
     for (uint64_t value :
@@ -281,7 +317,13 @@ uint64_t Product::hash() const {
   return hash;
 }
 
+static double geluOf(double x) {
+  constexpr double root = 0.79788456080286536; // of 2 / pi
+  return 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
+}
+
 template <typename Sum> void Product::multiply() const {
+  Elements bias(elementOf(d.type), desc.bias), aux(elementOf(d.type), desc.aux);
   const cublasLtMatrixLayoutOpaque_t *layouts[] = {&a, &b, &c, &d};
   std::vector<Elements> operands;
   for (int i = 0; i < 4; ++i)
@@ -307,6 +349,12 @@ template <typename Sum> void Product::multiply() const {
         if (beta != 0)
           sum += Sum(beta) *
                  operands[2].get<Sum>(batch * c.batchStride + c.at(i, j));
+        if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+          sum += bias.get<Sum>(i);
+        if (desc.hasAux())
+          aux.set<Sum>(i + j * desc.auxLeading, sum);
+        if (desc.epilogue & 32)
+          sum = Sum(geluOf(double(sum)));
         operands[3].set<Sum>(batch * d.batchStride + d.at(i, j), sum);
       }
 }
@@ -319,6 +367,12 @@ int Product::run() const {
         !Elements(elementOf(layouts[i]->type), pointers[i])
              .covers(0, layouts[i]->last()))
       return illegalAddress;
+  if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+      (!Elements(elementOf(d.type), desc.bias).covers(0, m() - 1) ||
+       (desc.hasAux() &&
+        !Elements(elementOf(d.type), desc.aux)
+             .covers(0, (n() - 1) * desc.auxLeading + m() - 1))))
+    return illegalAddress;
   if (workspaceBytes) {
     if (!mpfake_covers(workspace, workspaceBytes))
       return illegalAddress;
@@ -360,7 +414,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     uint64_t alignments = 0;
     for (int i = 0; i < 4; ++i)
       alignments |= uint64_t(preference->alignments[i]) << (16 * i);
-    uint64_t data[] = {magic, algorithm, product.hash(), workspace, alignments};
+    uint64_t data[] = {magic,     algorithm,  product.hash(),
+                       workspace, alignments, product.alignments()};
     std::copy(std::begin(data), std::end(data), result.algo.data);
     result.state = CUBLAS_STATUS_SUCCESS;
   }
@@ -391,6 +446,10 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     if (reinterpret_cast<uintptr_t>(pointers[i]) % alignment)
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  for (int i = 0; i < 2; ++i)
+    if (((product.alignments() >> (16 * i)) & 0xffff) <
+        ((algo->data[5] >> (16 * i)) & 0xffff))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   product.workspace = workspace;
   product.workspaceBytes = size_t(algo->data[3]);
   bool wide = desc->scaleType == CUDA_R_64F;
@@ -400,6 +459,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   };
   product.alpha = scalar(alpha), product.beta = scalar(beta);
   mpfake_note(("cublasLtMatmul/" + std::to_string(product.algorithm)).c_str());
+  mpfake_note(
+      ("cublasLtMatmul/epilogue/" + std::to_string(desc->epilogue)).c_str());
   int result = mpfake_enqueue(
       stream, "cublasLtMatmul",
       [](void *data) { return static_cast<const Product *>(data)->run(); },

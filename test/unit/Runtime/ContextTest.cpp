@@ -164,6 +164,21 @@ TEST(ContextTest, NamesTheWindowThatFails) {
                "convolution or pool of i64");
 }
 
+TEST(ContextTest, HasNoEpiloguesOnTheHost) {
+  Alone alone;
+  mprt_gemm_desc product = {};
+  product.name = "gemm";
+  product.location = "model.py:9";
+  mprt_epilogue epilogue = {MPRT_BIAS, 0, 0, 0, nullptr};
+  EXPECT_EQ(mprt_gemm_epilogue(alone.context->handle(), MPRT_COMPUTE_STREAM,
+                               &product, nullptr, nullptr, nullptr, &epilogue,
+                               nullptr),
+            MPRT_UNSUPPORTED);
+  EXPECT_STREQ(mprt_message_of(alone.context->handle()),
+               "mprt_gemm_epilogue \"gemm\" at model.py:9 on rank 0: the host "
+               "has no epilogues, expected a program for target=cpu");
+}
+
 TEST(ContextTest, StreamsKeepTheirOrder) {
   Alone alone;
   mprt_context *context = alone.context->handle();

@@ -19,6 +19,7 @@
 #include "device/host/Gemm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -261,6 +262,155 @@ TEST_F(CudaGemm, TakesBatchesTogether) {
   EXPECT_EQ(problem->loop.batch_rank, 1u);
   cuda::Gemm gemm(*driver);
   EXPECT_EQ(*gemm.describePlan(d), "cuBLASLt, a batch of 8, 2 calls");
+}
+
+//===----------------------------------------------------------------------===//
+// Epilogues
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaGemm, AddsBiasesAndTakesGelu) {
+  // gelu's argument is a sum of small integers, exact in each type, so that its
+  // value, computed in f64, is rounded once, here and there.
+  auto geluOf = [](double x) {
+    double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    return x / 2 * (1 + std::tanh(u));
+  };
+  Random random(5);
+  int taken = 0, refused = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    mpfake_seed(seed);
+    setenv("MPRT_CUDA_TUNE", seed < 30 ? "1" : "0", 1);
+    cuda::Gemm gemm(*driver);
+    Case test;
+    do
+      test = makeCase(random);
+    while (test.desc.m * test.desc.n * test.desc.k == 0);
+    mprt_gemm_desc &d = test.desc;
+    d.batch_rank = 0;
+    if (random() % 2) {
+      d.n = 8;
+      d.strides_b[0] = d.k > 1 ? 8 : 1, d.strides_b[1] = 1;
+      test.sizes[1] = size_t(8 * d.k);
+    }
+    d.strides_c[0] = d.n;
+    test.sizes[2] = size_t(d.m * d.n);
+    auto kind = mprt_epilogue_kind(1 + random() % 3);
+    bool hasResult = kind == MPRT_BIAS_GELU_AUX;
+    std::vector<char> a = operand(d.type_a, test.sizes[0], random),
+                      b = operand(d.type_b, test.sizes[1], random);
+    bool expected =
+        d.type_c != MPRT_F64 && !d.accumulate && !(hasResult && d.n % 8 != 0);
+    void *atA = toDevice(a), *atB = toDevice(b);
+    size_t element = sizeOf(mprt_dtype(d.type_c));
+    // The second time with other buffers, of which the plan knows nothing.
+    for (int time = 0; time < 2; ++time) {
+      std::vector<char> bias = operand(d.type_c, size_t(d.n), random),
+                        c = operand(d.type_c, test.sizes[2], random);
+      std::vector<char> product = c, sum = c, gelu = c;
+      ASSERT_FALSE(host.run(d, a.data(), b.data(), product.data()));
+      for (size_t i = 0; i < test.sizes[2]; ++i) {
+        auto value = [&](const std::vector<char> &from, size_t at) -> double {
+          const char *bits = from.data() + at * element;
+          float f;
+          uint16_t h;
+          std::memcpy(&f, bits, sizeof f * (element == 4));
+          std::memcpy(&h, bits, sizeof h);
+          return element == 4            ? f
+                 : d.type_c == MPRT_BF16 ? bf16ToFloat(h)
+                                         : f16ToFloat(h);
+        };
+        if (!expected)
+          break;
+        double x = value(product, i) + value(bias, i % size_t(d.n));
+        setElement(d.type_c, sum, i, x);
+        setElement(d.type_c, gelu, i, geluOf(x));
+      }
+      void *atC = toDevice(c), *atBias = toDevice(bias),
+           *atResult = toDevice(c, time * element);
+      bool done = false;
+      auto run = [&] {
+        Expected<bool> result = gemm.runWithEpilogue(
+            d, stream, atA, atB, atC,
+            {kind, atBias, hasResult ? atResult : nullptr});
+        ASSERT_TRUE(bool(result)) << result.error().message();
+        done = *result;
+      };
+      if (seed % 3 == 0 && expected)
+        replay(run);
+      else
+        run();
+      EXPECT_EQ(done, expected) << show(d);
+      ++(done ? taken : refused);
+      if (!done) { // and nothing happened
+        EXPECT_EQ(toHost(atC, c.size()), c);
+        continue;
+      }
+      EXPECT_EQ(toHost(atC, c.size()), kind == MPRT_BIAS_GELU ? gelu : sum)
+          << show(d) << " kind " << kind;
+      if (hasResult)
+        EXPECT_EQ(toHost(atResult, c.size()), gelu) << show(d);
+    }
+    freeAll();
+    if (HasFailure())
+      break;
+  }
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused, 100);
+  unsetenv("MPRT_CUDA_TUNE");
+}
+
+TEST_F(CudaGemm, ChoosesAlgorithmsOfEpiloguesApart) {
+  cuda::Gemm gemm(*driver);
+  Random random(2);
+  mprt_gemm_desc d = {};
+  d.type_a = d.type_b = d.type_c = MPRT_F32;
+  d.m = 3, d.n = 8, d.k = 5;
+  d.strides_a[0] = 5, d.strides_a[1] = 1;
+  d.strides_b[0] = 8, d.strides_b[1] = 1;
+  d.strides_c[0] = 8, d.strides_c[1] = 1;
+  void *a = toDevice(operand(MPRT_F32, 15, random)),
+       *b = toDevice(operand(MPRT_F32, 40, random)),
+       *c = toDevice(operand(MPRT_F32, 24, random)),
+       *bias = toDevice(operand(MPRT_F32, 8, random)),
+       *result = toDevice(operand(MPRT_F32, 24, random));
+  for (int kind = 0; kind < 4; ++kind) {
+    mprt_gemm_desc own = d;
+    auto count = [] { return mpfake_count("cublasLtMatmulAlgoGetHeuristic"); };
+    auto run = [&] {
+      if (kind == 0)
+        return !gemm.run(own, stream, a, b, c);
+      Expected<bool> done = gemm.runWithEpilogue(
+          own, stream, a, b, c, {mprt_epilogue_kind(kind), bias, result});
+      return done && *done;
+    };
+    auto before = count();
+    EXPECT_TRUE(run());
+    EXPECT_EQ(count(), before + 1);
+    EXPECT_TRUE(run());
+    EXPECT_EQ(count(), before + 1);
+  }
+  // What the library refuses is asked for once, what else fails is an error.
+  mprt_gemm_desc own = d;
+  own.n = 6;
+  cuda::Gemm other(*driver);
+  mpfake_fail("cublasLtMatmulAlgoGetHeuristic:1:15");
+  Expected<bool> done =
+      other.runWithEpilogue(own, stream, a, b, c, {MPRT_BIAS, bias, nullptr});
+  ASSERT_TRUE(bool(done));
+  EXPECT_FALSE(*done);
+  auto before = mpfake_count("cublasLtMatmulAlgoGetHeuristic");
+  done =
+      other.runWithEpilogue(own, stream, a, b, c, {MPRT_BIAS, bias, nullptr});
+  EXPECT_TRUE(done && !*done);
+  EXPECT_EQ(mpfake_count("cublasLtMatmulAlgoGetHeuristic"), before);
+  own.n = 7;
+  mpfake_fail("cublasLtMatmulAlgoGetHeuristic:1:14");
+  cuda::Gemm failing(*driver);
+  done =
+      failing.runWithEpilogue(own, stream, a, b, c, {MPRT_BIAS, bias, nullptr});
+  ASSERT_FALSE(bool(done));
+  EXPECT_EQ(done.error().status(), MPRT_INTERNAL);
 }
 
 TEST_F(CudaGemm, ExplainsWhatItCannotDo) {

@@ -1,0 +1,17 @@
+// RUN: mpcomm-opt %s --split-input-file --verify-diagnostics --convert-mprt-to-llvm
+
+func.func private @k(memref<16xf32>, memref<8x16xf32>) attributes {mpcomm.kernel}
+func.func @host(%b: memref<16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{is the epilogue of a product, expected a program for a GPU}}
+  mprt.launch @k ins(%b : memref<16xf32>) outs(%c : memref<8x16xf32>) {mprt.epilogue = {kind = "bias", bias = 0}}
+  return
+}
+
+// -----
+
+func.func private @k(memref<16xf32>, memref<8x16xf32>) attributes {mpcomm.kernel}
+func.func @wrong(%b: memref<16xf32>, %c: memref<8x16xf32>) {
+  // expected-error @below {{expects 'mprt.epilogue' to be a kind (bias, bias_gelu or bias_gelu_aux) and numbers of operands, on a launch}}
+  mprt.launch @k ins(%b : memref<16xf32>) outs(%c : memref<8x16xf32>) {mprt.epilogue = {kind = "bias", bias = 2}}
+  return
+}

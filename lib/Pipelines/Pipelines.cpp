@@ -220,6 +220,17 @@ static void addProved(OpPassManager &passes, std::unique_ptr<Pass> pass) {
   passes.addPass(createVerifyCommunicationPass());
 }
 
+/// Whether all GPUs that are compiled for multiply tiles as kernels of
+/// attention do: sm_80 was the first.
+static bool canFuseAttention(const CompileOptions &options) {
+  return options.target == "cuda" &&
+         llvm::none_of(options.chips, [](StringRef chip) {
+           unsigned number = 0;
+           return chip.consume_front("sm_") &&
+                  !chip.consumeInteger(10, number) && number < 80;
+         });
+}
+
 void mpcomm::buildGraphPipeline(OpPassManager &passes,
                                 const CompileOptions &options, int64_t ranks) {
   // What comes in is checked before anything relies on it.
@@ -245,7 +256,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   // Behind casts, which say what has 16 bits; before anything weighs what a
   // step costs and keeps.
   if (options.attention == AttentionForm::Fused ||
-      (options.attention == AttentionForm::Auto && options.target == "cuda")) {
+      (options.attention == AttentionForm::Auto && canFuseAttention(options))) {
     FuseAttentionPassOptions attention;
     attention.numerics = options.numerics;
     if (options.attention == AttentionForm::Fused)
@@ -362,7 +373,7 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   // Collectives first: their casts and transposes are compute like any other.
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;
-  linalg.device = options.target == "cuda" ? "cuda" : "host";
+  linalg.device = canFuseAttention(options) ? "cuda" : "host";
   passes.addPass(createConvertMPCommToLinalgPass(linalg));
   // Constants and views that several ops made alike are one before grouping.
   passes.addPass(createCanonicalizerPass());

@@ -12,6 +12,8 @@
 // RUN: mpcomm-opt %s --mpcomm-graph="target=cuda precision=bf16 numerics=exact" | FileCheck %s --check-prefix=SEPARATE
 // RUN: mpcomm-opt %s --mpcomm-graph="target=cuda" | FileCheck %s --check-prefix=SEPARATE
 // RUN: mpcomm-opt %s --mpcomm-graph="cluster=dgx-h100 precision=bf16" | FileCheck %s --check-prefix=SEPARATE
+// One GPU of those that are compiled for is too old for the kernels.
+// RUN: mpcomm-opt %s --mpcomm-graph="target=cuda chip=sm_75,sm_90 precision=f16" | FileCheck %s --check-prefix=SEPARATE
 // SEPARATE-NOT: mpcomm.attention
 // SEPARATE: mpcomm.softmax
 // SEPARATE: mpcomm.softmax_grad
@@ -27,6 +29,9 @@
 
 // RUN: mpcomm-opt %s --mpcomm-compile="target=cuda chip=sm_90 precision=bf16" | FileCheck %s --check-prefix=PROGRAM
 // PROGRAM: kernel_attention
+// RUN: mpcomm-opt %s --mpcomm-graph="target=cuda chip=sm_75 precision=f16 attention=fused" --mpcomm-lower="target=cuda chip=sm_75" | FileCheck %s --check-prefix=OLD
+// OLD-NOT: mprt.attention
+// OLD: mprt.launch @kernel_softmax
 // The op of a graph for GPUs compiles for a processor too.
 // RUN: mpcomm-opt %s --mpcomm-graph="target=cuda precision=bf16" --mpcomm-lower --mpcomm-program -o /dev/null
 // RUN: mpcomm-opt %s --mpcomm-compile="cluster=dgx-h100 precision=bf16 attention=fused micro-batches=2" -o /dev/null

@@ -333,7 +333,7 @@ int main(int argc, char **argv) {
   if (!options.writeCluster.empty()) {
     if (options.cluster.empty())
       return fail("expected --cluster with --write-cluster");
-    Expected<Cluster> cluster = loadCluster(options.cluster);
+    llvm::Expected<Cluster> cluster = loadCluster(options.cluster);
     if (!cluster)
       return fail(llvm::toString(cluster.takeError()));
     return writeFile(toJson(*cluster), options.writeCluster);

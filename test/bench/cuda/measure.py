@@ -120,6 +120,11 @@ def printed(text, label):
     return found.group(1) if found else ""
 
 
+def in_gigabytes(text, label):
+    found = re.search(r"%s ([\d.]+) ([kMG]?)B" % label, text)
+    return float(found.group(1)) * {"": 1e-9, "k": 1e-6, "M": 1e-3, "G": 1}[found.group(2)] if found else float("nan")
+
+
 def print_table(title, head, rows):
     print("\n" + title)
     cells = [head] + [["%.3g" % c if isinstance(c, float) else str(c) for c in row] for row in rows]
@@ -222,28 +227,34 @@ def time_ours(runner, name):
     return {
         "ms": statistics.median(times), "host": printed(text, "host time per step"),
         "launches": printed(text, "launches per step"), "memory": printed(text, "memory a rank"),
-        "device": float((re.search(r"on the device in all ([\d.]+) GB", text) or [0, "nan"])[1]),
+        "device": in_gigabytes(printed(text, "memory a rank"), "on the device in all"),
     }  # fmt: skip
 
 
-def read_trace(runner, name, steps=8):
-    """(category, name) -> [seconds a step, launches a step, bytes and flops a launch,
-    median seconds of a launch]"""
+def read_trace(runner, name, steps=10):
+    """(category, name) -> seconds and calls a step; bytes, flops and seconds of the call
+    that takes most. Times are medians over the steps: the first one loads and tunes."""
     path = os.path.join(runner.work, "trace.json")
     runner.run(name, steps, "--trace", path)
     with open(path) as file:
         events = json.load(file)
     events = events["traceEvents"] if isinstance(events, dict) else events
-    calls = {}
+    places = {}
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in ("kernel", "gemm", "window", "copy", "zero"):
-            arguments = event.get("args", {})
-            name = event["name"] if event["cat"] == "kernel" else event["cat"]
-            calls.setdefault((event["cat"], name), []).append(
-                (event["dur"] * 1e-6, arguments.get("bytes", 0), arguments.get("flops", 0)))  # fmt: skip
-    return {key: {"seconds": sum(c[0] for c in found) / steps, "calls": len(found) / steps,
-                  "bytes": sum(c[1] for c in found) / len(found), "flops": sum(c[2] for c in found) / len(found),
-                  "median": statistics.median(c[0] for c in found)} for key, found in calls.items()}  # fmt: skip
+            numbers = event.get("args", {})
+            kernel = event["name"] if event["cat"] == "kernel" else event["cat"]
+            key = event["cat"], kernel, numbers.get("location"), numbers.get("bytes", 0), numbers.get("flops", 0)
+            places.setdefault(key, []).append(event["dur"] * 1e-6)
+    calls = {}
+    for (category, kernel, _, bytes, flops), times in places.items():
+        call = calls.setdefault((category, kernel), {"seconds": 0.0, "calls": 0.0, "median": 0.0})
+        median = statistics.median(times)
+        call["seconds"] += median * len(times) / steps
+        call["calls"] += len(times) / steps
+        if median >= call["median"]:
+            call.update(median=median, bytes=bytes, flops=flops)
+    return calls
 
 
 def shares(runner, name, ms):

@@ -198,12 +198,11 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
   auto model = dyn_cast<PrecisionOpInterface>(op);
   // Attention makes statistics too, which have no narrower type: it stays in
   // the type in which it is written.
-  bool isFree =
-      model && op->getNumRegions() == 0 && isAllF32(op) &&
-      !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp,
-           AttentionOp, AttentionGradOp>(op) &&
-      isMemoryEffectFree(op) && !op->hasTrait<OpTrait::IsTerminator>() &&
-      !makesFloats(op);
+  bool isFree = model && op->getNumRegions() == 0 && isAllF32(op) &&
+                !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp,
+                     AttentionOp, AttentionGradOp>(op) &&
+                isMemoryEffectFree(op) &&
+                !op->hasTrait<OpTrait::IsTerminator>() && !makesFloats(op);
   if (attribute && attribute.getValue() == "low" && !isFree)
     return op->emitOpError()
            << "has '" << kPrecisionAttr

@@ -56,7 +56,7 @@ private:
   };
 
   void loadQ();
-  Carried tile(Value tile, Value stage, Value kind, Carried carried);
+  Carried tile(Value tile, Value stage, Value kind, const Carried &carried);
   void mask(Value partial, Value tile, SmallVectorImpl<SmallVector<Four>> &s);
   /// S becomes P; m, l and O follow.
   void exponentiate(int64_t fragment, SmallVector<Four> &s, State &state);
@@ -169,7 +169,8 @@ void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Four> &s,
 }
 
 ForwardEmitter::Carried ForwardEmitter::tile(Value tile, Value stage,
-                                             Value kind, Carried carried) {
+                                             Value kind,
+                                             const Carried &carried) {
   State state;
   int64_t fours = plan.fragments * code.size / 8;
   state.sums.resize(fours);
@@ -307,7 +308,7 @@ void ForwardEmitter::run() {
         shared = all;
       },
       [&](Value at, Value stage, Value kind, Carried carried) {
-        return tile(at, stage, kind, std::move(carried));
+        return tile(at, stage, kind, carried);
       });
   state.assign(made);
   finish(state);

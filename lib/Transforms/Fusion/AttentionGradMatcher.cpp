@@ -127,7 +127,8 @@ bool AttentionMatcher::readGradient() {
       if (!op || op->getBlock() != softmax->getBlock() || !current.hasOneUse())
         return fail("the gradient of the probabilities is not that of a "
                     "product with the values alone");
-      if ((product = dyn_cast<DotGeneralOp>(op)))
+      product = dyn_cast<DotGeneralOp>(op);
+      if (product)
         break;
       if (auto transpose = dyn_cast<TransposeOp>(op))
         transposes.push_back(transpose);

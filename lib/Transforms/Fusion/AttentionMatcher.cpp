@@ -171,7 +171,8 @@ bool AttentionMatcher::readScores() {
     Value scaled;
     if (!op || op->getBlock() != softmax->getBlock())
       return false;
-    if ((product = dyn_cast<DotGeneralOp>(op)))
+    product = dyn_cast<DotGeneralOp>(op);
+    if (product)
       break;
     chain.push_back(op);
     if (isa<arith::ExtFOp, arith::TruncFOp, TransposeOp>(op)) {
@@ -179,7 +180,7 @@ bool AttentionMatcher::readScores() {
     } else if (getFactor(op, scaled)) {
       current = scaled;
     } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
-      auto isLeftOut = [](APFloat number) {
+      auto isLeftOut = [](const APFloat &number) {
         return number.isInfinity() && number.isNegative();
       };
       if (isSplatOf(select.getFalseValue(), isLeftOut))

@@ -29,6 +29,12 @@
 
 // RUN: mpcomm-opt %s --mpcomm-compile="target=cuda chip=sm_90 precision=bf16" | FileCheck %s --check-prefix=PROGRAM
 // PROGRAM: kernel_attention
+// Nor are products copied to where they have been made, if attention is written out.
+// RUN: mpcomm-opt %s --mpcomm-graph="target=cuda precision=bf16 attention=separate" --mpcomm-lower=target=cuda | FileCheck %s --check-prefix=PARTS
+// PARTS-NOT: {{mprt.copy|launch @copy}}
+// PARTS: mprt.launch @kernel_softmax_grad
+// PARTS-NOT: {{mprt.copy|launch @copy}}
+// PARTS: return
 // RUN: mpcomm-opt %s --mpcomm-graph="target=cuda chip=sm_75 precision=f16 attention=fused" --mpcomm-lower="target=cuda chip=sm_75" | FileCheck %s --check-prefix=OLD
 // OLD-NOT: mprt.attention
 // OLD: mprt.launch @kernel_softmax

@@ -113,13 +113,7 @@ LogicalResult AttentionOp::verify() {
                          << q << " and " << k;
   if (!std::isfinite(getScale().convertToDouble()))
     return emitOpError() << "expects a finite scale, got " << getScaleAttr();
-  for (Value operand : getOperands()) // attention C5
-    if (auto type = dyn_cast<MemRefType>(operand.getType());
-        type && !spanOf(type))
-      return emitOpError() << "expects buffers of static strides that lie "
-                              "within 64 bits, got "
-                           << type;
-  return success();
+  return verifySpans(*this); // attention C5
 }
 
 void AttentionOp::getEffects(Effects &effects) {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OpHelpers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/Windows.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
@@ -96,24 +97,10 @@ LogicalResult WindowOp::verify() {
     return emitOpError("expects results of its outputs' types");
   if (failed(verifyShapes(*this, *kind))) // window C3
     return failure();
-  for (Value operand : getOperands()) // window C4
-    if (auto type = dyn_cast<MemRefType>(operand.getType());
-        type && !spanOf(type))
-      return emitOpError() << "expects buffers of static strides that lie "
-                              "within 64 bits, got "
-                           << type;
-  return success();
+  return verifySpans(*this); // window C4
 }
 
-void WindowOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
-  auto add = [&](MutableOperandRange operands, auto effect) {
-    for (OpOperand &operand : operands)
-      if (isa<MemRefType>(operand.get().getType()))
-        effects.emplace_back(effect, &operand,
-                             SideEffects::DefaultResource::get());
-  };
-  add(getInputsMutable(), MemoryEffects::Read::get());
-  add(getOutputsMutable(), MemoryEffects::Write::get());
+void WindowOp::getEffects(Effects &effects) {
+  addEffects(getInputsMutable(), true, false, effects);
+  addEffects(getOutputsMutable(), false, true, effects);
 }

@@ -26,6 +26,15 @@ LogicalResult mpcomm::mprt::verifyDestinationStyle(Operation *op,
   return success();
 }
 
+LogicalResult mpcomm::mprt::verifySpans(Operation *op) {
+  for (Type operand : op->getOperandTypes())
+    if (auto type = dyn_cast<MemRefType>(operand); type && !spanOf(type))
+      return op->emitOpError() << "expects buffers of static strides that lie "
+                                  "within 64 bits, got "
+                               << type;
+  return success();
+}
+
 void mpcomm::mprt::addEffects(MutableOperandRange operands, bool read,
                               bool write, Effects &effects) {
   for (OpOperand &operand : operands) {

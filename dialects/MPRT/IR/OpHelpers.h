@@ -21,6 +21,10 @@ namespace mpcomm::mprt {
 llvm::LogicalResult verifyDestinationStyle(mlir::Operation *op,
                                            mlir::ValueRange outputs);
 
+/// The strides of buffers are static, and what they reach is counted in 64
+/// bits.
+llvm::LogicalResult verifySpans(mlir::Operation *op);
+
 using Effects = llvm::SmallVectorImpl<
     mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>;
 

@@ -192,18 +192,6 @@ LogicalResult Lowering::lowerFill(linalg::FillOp op) {
   return success();
 }
 
-/// Whether both are the same part of the same buffer, seen alike.
-static bool isSameView(Value a, Value b) {
-  if (a == b)
-    return true;
-  Operation *viewA = a.getDefiningOp(), *viewB = b.getDefiningOp();
-  return viewA && viewB && isPure(viewA) && viewA->getNumRegions() == 0 &&
-         OperationEquivalence::isEquivalentTo(
-             viewA, viewB,
-             [](Value x, Value y) { return success(isSameView(x, y)); },
-             /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations);
-}
-
 LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
   auto from = dyn_cast<MemRefType>(source.getType());
   auto to = dyn_cast<MemRefType>(target.getType());
@@ -211,8 +199,7 @@ LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
       from.getShape() != to.getShape())
     return op->emitOpError("expects buffers of one static shape");
   rewriter.setInsertionPoint(op);
-  // A product that was made in its place leaves such a copy.
-  if (isSameView(source, target) || from.getNumElements() == 0) {
+  if (source == target || from.getNumElements() == 0) {
     rewriter.eraseOp(op);
     return success();
   }

@@ -82,23 +82,4 @@ func.func @copies(%a: memref<4x8xf32>, %b: memref<4x8xf32>, %c: memref<4x4xf32>)
   memref.copy %v, %c : memref<4x4xf32, strided<[8, 1]>> to memref<4x4xf32>
   return
 }
-
-// What a buffer has already is not copied to it; the other half is.
-// CHECK-LABEL: @same_place
-// CHECK-COUNT-1: mprt.launch @copy
-// CHECK-NOT: mprt.launch
-// CHECK: return
-func.func @same_place(%a: memref<64xi8>) {
-  %zero = arith.constant 0 : index
-  %v = memref.view %a[%zero][] : memref<64xi8> to memref<4x4xf32>
-  %s = memref.subview %v[0, 0] [4, 2] [1, 1] : memref<4x4xf32> to memref<4x2xf32, strided<[4, 1]>>
-  %zero_1 = arith.constant 0 : index
-  %v_1 = memref.view %a[%zero_1][] : memref<64xi8> to memref<4x4xf32>
-  %s_1 = memref.subview %v_1[0, 0] [4, 2] [1, 1] : memref<4x4xf32> to memref<4x2xf32, strided<[4, 1]>>
-  %t = memref.subview %v_1[0, 2] [4, 2] [1, 1] : memref<4x4xf32> to memref<4x2xf32, strided<[4, 1], offset: 2>>
-  memref.copy %s, %s_1 : memref<4x2xf32, strided<[4, 1]>> to memref<4x2xf32, strided<[4, 1]>>
-  memref.copy %s, %t : memref<4x2xf32, strided<[4, 1]>> to memref<4x2xf32, strided<[4, 1], offset: 2>>
-  return
-}
-
 // CHECK: func.func private @copy(%{{.*}}: tensor<4x4xf32>, %{{.*}}: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {mpcomm.kernel}

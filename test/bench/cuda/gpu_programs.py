@@ -6,6 +6,9 @@
 #
 # ===----------------------------------------------------------------------=== #
 
+import subprocess
+import sys
+
 # name: model, samples a rank and step, options of mpcomm-compile
 PROGRAMS = {
     "gpt2-small-bf16": ("gpt2-small", 32, "precision=bf16"),
@@ -25,3 +28,11 @@ PROGRAMS = {
     # What two ranks do with their buckets, by one: packed, cast, reduced by NCCL, unpacked.
     "one-rank": ("gpt2-small", 8, "mesh=dp:2 wire=bf16"),
 }
+
+
+def call(*command):
+    """What a command prints; ends where it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr[-3000:]))
+    return done.stdout

@@ -231,11 +231,11 @@ def time_ours(runner, name):
     }  # fmt: skip
 
 
-def read_trace(runner, name, steps=10):
+def read_trace(runner, name, options=(), steps=10):
     """(category, name) -> seconds and calls a step; bytes, flops and seconds of the call
     that takes most. Times are medians over the steps: the first one loads and tunes."""
     path = os.path.join(runner.work, "trace.json")
-    runner.run(name, steps, "--trace", path)
+    runner.run(name, steps, "--trace", path, *options)
     with open(path) as file:
         events = json.load(file)
     events = events["traceEvents"] if isinstance(events, dict) else events
@@ -341,8 +341,9 @@ def kernels(a, runner, results):
     for name in ["gpt2-small-bf16", "one-rank"]:
         if not runner.has(name):
             continue
-        environment = [] if name != "one-rank" else ["--comm", "nccl"]
-        for (category, kernel), call in sorted(read_trace(runner, name).items(), key=lambda p: -p[1]["seconds"]):
+        options = ["--comm", "nccl"] if name == "one-rank" else []
+        trace = read_trace(runner, name, options)
+        for (category, kernel), call in sorted(trace.items(), key=lambda p: -p[1]["seconds"]):
             if category != "kernel" or not call["bytes"]:
                 continue
             share = call["bytes"] / call["median"] / 1e9 / copy
@@ -350,7 +351,7 @@ def kernels(a, runner, results):
         for label, pattern, target in KINDS:
             if (label == "pack and cast") != (name == "one-rank"):
                 continue
-            found = [(call, kernel) for (category, kernel), call in read_trace(runner, name).items()
+            found = [(call, kernel) for (category, kernel), call in trace.items()
                      if category == "kernel" and re.search(pattern, kernel) and not kernel.endswith(("_sums", "_scalars"))]  # fmt: skip
             found = [(c, k) for c, k in found if c["bytes"] > 8 << 20]
             if found:

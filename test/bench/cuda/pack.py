@@ -23,21 +23,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 MOST_MB = 60
 sys.path.insert(0, HERE)
-from gpu_programs import PROGRAMS  # noqa: E402
-
-
-def call(*command, data=None):
-    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if done.returncode:
-        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr.decode()[-3000:]))
-    return done.stdout
+from gpu_programs import PROGRAMS, call  # noqa: E402
 
 
 def build(a, name):
@@ -49,7 +41,7 @@ def build(a, name):
     call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
          "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
     if name == "one-rank":
-        graph = call(os.path.join(a.bin, "mpcomm-opt"), step, "--mpcomm-graph=" + options).decode()
+        graph = call(os.path.join(a.bin, "mpcomm-opt"), step, "--mpcomm-graph=" + options)
         graph, count = re.subn(r'<\["dp" = 2\]>', '<["dp" = 1]>', graph)
         if count != 1:
             sys.exit("%s: expected one mesh of dp = 2, found %d" % (name, count))

@@ -26,18 +26,12 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
-
-
-def call(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr[-2000:]))
-    return done.stdout
+sys.path.insert(0, HERE)
+from gpu_programs import PROGRAMS, call  # noqa: E402
 
 
 def cluster_file(a):
@@ -66,9 +60,6 @@ def main():
     parser.add_argument("--folder", default=".")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     a = parser.parse_args()
-    sys.path.insert(0, HERE)
-    from gpu_programs import PROGRAMS
-
     cluster = cluster_file(a)
     profiles = dict(p.split("=", 1) for p in a.profile)
     print("| program | GPUs | samples a step | ms | compute ms | exposed ms | samples/s | efficiency |")

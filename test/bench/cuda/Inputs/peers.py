@@ -94,6 +94,21 @@ def time_steps(step, warm=10, rounds=20):
     return statistics.median(times), torch.cuda.max_memory_allocated() / 1e6
 
 
+def time_jax(step, state, x, y, rounds):
+    """Median milliseconds of a jitted step, four at a time."""
+    for _ in range(5):
+        state, loss = step(state, x, y)
+    loss.block_until_ready()
+    times = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        for _ in range(4):
+            state, loss = step(state, x, y)
+        loss.block_until_ready()
+        times.append((time.perf_counter() - begin) / 4 * 1e3)
+    return statistics.median(times)
+
+
 def time_jax_gpt(shape, batch, rounds=20):
     """Median milliseconds of a GPT-2 step in JAX: bf16 products, f32 state, AdamW,
     cuDNN's attention."""
@@ -145,17 +160,7 @@ def time_jax_gpt(shape, batch, rounds=20):
     state = (params, zero, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.float32))
     x = jax.random.randint(jax.random.PRNGKey(1), (batch, ctx + 1), 0, vocab)
     x, y = x[:, :-1], x[:, 1:]
-    for _ in range(5):
-        state, loss = step(state, x, y)
-    loss.block_until_ready()
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        for _ in range(4):
-            state, loss = step(state, x, y)
-        loss.block_until_ready()
-        times.append((time.perf_counter() - begin) / 4 * 1e3)
-    return statistics.median(times)
+    return time_jax(step, state, x, y, rounds)
 
 
 def time_jax_resnet(stages, image, classes, batch, rounds=20):
@@ -213,14 +218,4 @@ def time_jax_resnet(stages, image, classes, batch, rounds=20):
     state = (params, jax.tree.map(jnp.zeros_like, params))
     x = jax.random.normal(jax.random.PRNGKey(1), (batch, image, image, 3), jnp.float32)
     y = jax.random.randint(jax.random.PRNGKey(2), (batch,), 0, classes)
-    for _ in range(5):
-        state, loss = step(state, x, y)
-    loss.block_until_ready()
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        for _ in range(4):
-            state, loss = step(state, x, y)
-        loss.block_until_ready()
-        times.append((time.perf_counter() - begin) / 4 * 1e3)
-    return statistics.median(times)
+    return time_jax(step, state, x, y, rounds)

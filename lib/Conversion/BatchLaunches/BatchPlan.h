@@ -15,8 +15,8 @@
 #ifndef MPCOMM_LIB_CONVERSION_BATCHLAUNCHES_BATCHPLAN_H
 #define MPCOMM_LIB_CONVERSION_BATCHLAUNCHES_BATCHPLAN_H
 
-#include "../MPRTToLLVM/Address.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "llvm/ADT/MapVector.h"
 

@@ -11,7 +11,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../MPRTToLLVM/Address.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -21,6 +20,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/Support/MathExtras.h"

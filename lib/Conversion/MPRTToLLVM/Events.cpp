@@ -23,7 +23,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Events.h"
-#include "Address.h"
+#include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "mpcomm/Scheduling/EventPlacement.h"

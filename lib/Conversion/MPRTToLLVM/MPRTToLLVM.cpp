@@ -14,7 +14,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Address.h"
 #include "Descriptors.h"
 #include "Events.h"
 #include "Manifest.h"
@@ -23,6 +22,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H
-#define MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H
+#ifndef MPCOMM_DIALECT_MPRT_IR_ADDRESS_H
+#define MPCOMM_DIALECT_MPRT_IR_ADDRESS_H
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
@@ -53,4 +53,4 @@ llvm::FailureOr<llvm::SmallVector<Access, 4>> accessesOf(mlir::Operation *op);
 
 } // namespace mpcomm
 
-#endif // MPCOMM_LIB_CONVERSION_MPRTTOLLVM_ADDRESS_H
+#endif // MPCOMM_DIALECT_MPRT_IR_ADDRESS_H

@@ -374,6 +374,9 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;
   linalg.device = canFuseAttention(options) ? "cuda" : "host";
+  // Warps of a block stand side by side along the rows.
+  if (options.target == "cuda" && options.numerics != Numerics::Exact)
+    linalg.rowsAtATime = 8;
   passes.addPass(createConvertMPCommToLinalgPass(linalg));
   // Constants and views that several ops made alike are one before grouping.
   passes.addPass(createCanonicalizerPass());

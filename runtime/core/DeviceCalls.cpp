@@ -171,19 +171,23 @@ mprt_status on_device::gemmWithEpilogue(State &state, uint32_t stream,
   {
     Call call(state, name, stream, desc.name, desc.location);
     Error error;
-    const mprt_kernel *kernel = epilogue.kernel;
-    bool hasResult = epilogue.kind == MPRT_BIAS_GELU_AUX;
-    if (epilogue.kind < MPRT_BIAS || epilogue.kind > MPRT_BIAS_GELU_AUX ||
-        !kernel || epilogue.bias >= kernel->operands ||
-        (hasResult && epilogue.result >= kernel->operands)) {
-      error = makeError(MPRT_INVALID_ARGUMENT, "an epilogue of kind ",
-                        epilogue.kind,
-                        ", expected 1 to 3, and a kernel that "
-                        "has its bias and its result");
+    int32_t kind = epilogue.kind;
+    bool hasBias = GemmEpilogue::hasBias(kind),
+         hasMatrix = GemmEpilogue::hasMatrix(kind);
+    uint32_t operands = epilogue.count ? epilogue.kernels[0]->operands : 0;
+    if (kind < MPRT_BIAS || kind > MPRT_BIAS_GRAD_B ||
+        (hasBias && epilogue.bias >= operands) ||
+        (hasMatrix && epilogue.matrix >= operands)) {
+      error = makeError(MPRT_INVALID_ARGUMENT, "an epilogue of kind ", kind,
+                        " beside ", epilogue.count,
+                        " kernels, expected 1 to 6, and kernels that have its "
+                        "bias and its matrix");
     } else {
       Expected<bool> taken = state.device->gemmWithEpilogue(
-          stream, desc, a, b, c, mprt_epilogue_kind(epilogue.kind),
-          args[epilogue.bias], hasResult ? args[epilogue.result] : nullptr);
+          stream, desc, a, b, c,
+          {mprt_epilogue_kind(kind), mprt_dtype(epilogue.bias_type),
+           hasBias ? args[epilogue.bias] : nullptr,
+           hasMatrix ? args[epilogue.matrix] : nullptr});
       error = taken ? Error() : taken.error();
       done = taken && *taken;
       if (taken && !done)
@@ -197,7 +201,10 @@ mprt_status on_device::gemmWithEpilogue(State &state, uint32_t stream,
     state.poll();
     return state.status;
   }
-  return launch(state, stream, *epilogue.kernel, args);
+  for (uint32_t i = 0; i < epilogue.count; ++i)
+    if (launch(state, stream, *epilogue.kernels[i], args) != MPRT_OK)
+      break;
+  return state.status;
 }
 
 mprt_status on_device::window(State &state, uint32_t stream,

@@ -30,6 +30,19 @@ namespace mprt {
 /// From where to where bytes go.
 enum class CopyKind : uint8_t { OnDevice, ToDevice, ToHost };
 
+/// What a library is to do with a product, see mprt_epilogue; null where the
+/// kind has none.
+struct GemmEpilogue {
+  mprt_epilogue_kind kind;
+  mprt_dtype biasType;
+  void *bias, *matrix;
+
+  static bool hasBias(int32_t kind) { return kind != MPRT_GELU_GRAD; }
+  static bool hasMatrix(int32_t kind) {
+    return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
+  }
+};
+
 /// Work of a device that is launched as a whole.
 class DeviceGraph {
 public:
@@ -77,14 +90,12 @@ public:
                        void *const *args) = 0;
   virtual Error gemm(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
                      const void *b, void *c) = 0;
-  /// The product with what `epilogue` says, given its bias and its result
-  /// (null where it has none); false where the device cannot, and has done
-  /// nothing.
+  /// The product with its epilogue; false where the device cannot, and has
+  /// done nothing.
   virtual Expected<bool> gemmWithEpilogue(uint32_t stream,
                                           const mprt_gemm_desc &desc,
                                           const void *a, const void *b, void *c,
-                                          mprt_epilogue_kind epilogue,
-                                          const void *bias, void *result) = 0;
+                                          const GemmEpilogue &epilogue) = 0;
   virtual Error window(uint32_t stream, const mprt_window_desc &desc,
                        const void *a, const void *b, void *c) = 0;
   /// Host memory is of `allocatePinned`.

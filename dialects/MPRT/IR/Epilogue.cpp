@@ -14,11 +14,28 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Runtime/mprt.h"
-#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace mpcomm;
 using namespace mpcomm::mprt;
+
+static constexpr struct {
+  int32_t kind;
+  StringLiteral name;
+} kKinds[] = {
+    {MPRT_BIAS, "bias"},
+    {MPRT_BIAS_GELU, "bias_gelu"},
+    {MPRT_BIAS_GELU_AUX, "bias_gelu_aux"},
+    {MPRT_GELU_GRAD, "gelu_grad"},
+    {MPRT_BIAS_GRAD_A, "bias_grad_a"},
+    {MPRT_BIAS_GRAD_B, "bias_grad_b"},
+};
+
+bool Epilogue::hasBias() const { return kind != MPRT_GELU_GRAD; }
+
+bool Epilogue::hasMatrix() const {
+  return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
+}
 
 std::optional<Epilogue> Epilogue::of(LaunchOp launch) {
   auto entries = launch->getAttrOfType<DictionaryAttr>(kEpilogueAttr);
@@ -26,11 +43,9 @@ std::optional<Epilogue> Epilogue::of(LaunchOp launch) {
     return std::nullopt;
   auto kind = entries.getAs<StringAttr>("kind");
   Epilogue epilogue;
-  epilogue.kind = llvm::StringSwitch<int32_t>(kind ? kind.getValue() : "")
-                      .Case("bias", MPRT_BIAS)
-                      .Case("bias_gelu", MPRT_BIAS_GELU)
-                      .Case("bias_gelu_aux", MPRT_BIAS_GELU_AUX)
-                      .Default(0);
+  for (const auto &known : kKinds)
+    if (kind && kind.getValue() == known.name)
+      epilogue.kind = known.kind;
   auto operand = [&](StringRef name, int64_t &value) {
     auto number = entries.getAs<IntegerAttr>(name);
     if (!number)
@@ -38,24 +53,39 @@ std::optional<Epilogue> Epilogue::of(LaunchOp launch) {
     value = number.getInt();
     return value >= 0 && value < static_cast<int64_t>(launch->getNumOperands());
   };
-  if (!epilogue.kind || !operand("bias", epilogue.bias) ||
-      (epilogue.kind == MPRT_BIAS_GELU_AUX &&
-       !operand("result", epilogue.result)))
+  if (!epilogue.kind ||
+      (epilogue.hasBias() && !operand("bias", epilogue.bias)) ||
+      (epilogue.hasMatrix() && !operand("matrix", epilogue.matrix)))
     return std::nullopt;
   return epilogue;
 }
 
 void Epilogue::set(LaunchOp launch) const {
   Builder b(launch.getContext());
-  StringRef name = kind == MPRT_BIAS        ? "bias"
-                   : kind == MPRT_BIAS_GELU ? "bias_gelu"
-                                            : "bias_gelu_aux";
-  SmallVector<NamedAttribute> entries{
-      b.getNamedAttr("kind", b.getStringAttr(name)),
-      b.getNamedAttr("bias", b.getI64IntegerAttr(bias))};
-  if (kind == MPRT_BIAS_GELU_AUX)
-    entries.push_back(b.getNamedAttr("result", b.getI64IntegerAttr(result)));
+  SmallVector<NamedAttribute> entries;
+  for (const auto &known : kKinds)
+    if (kind == known.kind)
+      entries.push_back(b.getNamedAttr("kind", b.getStringAttr(known.name)));
+  if (hasBias())
+    entries.push_back(b.getNamedAttr("bias", b.getI64IntegerAttr(bias)));
+  if (hasMatrix())
+    entries.push_back(b.getNamedAttr("matrix", b.getI64IntegerAttr(matrix)));
   launch->setAttr(kEpilogueAttr, b.getDictionaryAttr(entries));
+}
+
+SmallVector<LaunchOp, 2> mprt::epilogueOf(GemmOp product) {
+  SmallVector<LaunchOp, 2> launches;
+  auto isOne = [&](LaunchOp launch) {
+    return launch && launch->hasAttr(kEpilogueAttr) &&
+           (launches.empty() ||
+            launch->getOperands() == launches[0]->getOperands());
+  };
+  Operation *next = nextOnStream(product);
+  while (isOne(dyn_cast_or_null<LaunchOp>(next))) {
+    launches.push_back(cast<LaunchOp>(next));
+    next = nextOnStream(next);
+  }
+  return launches;
 }
 
 Operation *mprt::nextOnStream(Operation *op) {

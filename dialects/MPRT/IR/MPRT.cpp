@@ -420,8 +420,9 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
     auto launch = dyn_cast<LaunchOp>(op);
     if (!launch || !Epilogue::of(launch))
       return emitAttrError(op, attr,
-                           "a kind (bias, bias_gelu or bias_gelu_aux) and "
-                           "numbers of operands, on a launch");
+                           "a kind (bias, bias_gelu, bias_gelu_aux, "
+                           "gelu_grad, bias_grad_a or bias_grad_b) and numbers "
+                           "of operands, on a launch");
     return success();
   }
   if (name == kArenaBytesAttr || name == kBucketBytesAttr) {

@@ -149,17 +149,26 @@ def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
   let description = [{
     For GPUs. *Assumes* what `convert-linalg-to-mprt` makes.
 
-    *Guarantees*: a launch that is the next thing that the stream does after an
-    `mprt.gemm` without batch dimensions, and whose kernel adds a bias along the
-    rows to the whole result, in place, has the attribute `mprt.epilogue`:
-    `kind = "bias"`, and `bias`, the number of that operand. Where the kernel
-    then takes gelu of the sum in its tanh form the kind is `bias_gelu` or,
-    where the sum is kept and gelu goes to operand `result`, `bias_gelu_aux`.
+    *Guarantees*: a launch whose kernel does what a library can do with an
+    `mprt.gemm` without batch dimensions is the next thing that the stream does
+    after it, where the order of what is in between does not matter, and has the
+    attribute `mprt.epilogue`. Of its entries `bias` and `matrix` are numbers of
+    operands; `kind` is
+    - `bias`: a bias along the rows is added to the whole result, in place;
+    - `bias_gelu`: and gelu, in its tanh form, is taken of the sum;
+    - `bias_gelu_aux`: the sum is kept, and gelu of it goes to `matrix`;
+    - `gelu_grad`: the result is multiplied by the derivative of that gelu at
+      `matrix`, in place; what the kernel goes on with is split off, and reads
+      the result where it was written;
+    - `bias_grad_a`, `bias_grad_b`: A or B is summed up over what the product
+      contracts, which is the gradient of a bias beside that of a weight.
+
     Nothing else changes: `convert-mprt-to-llvm` makes one call of the two, and
     the runtime launches the kernel where the library has no such product.
 
     *Numerics*: reassociating. A sum of 16 bits is rounded once, not before and
-    after the bias is added.
+    after the bias is added, or gelu's derivative multiplied; gradients of biases
+    are summed up in f32, in the library's order.
 
     Example: the launch in
     ```mlir
@@ -370,7 +379,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
   }];
   let options = [
     Option<"device", "device", "std::string", "\"host\"",
-           "Device whose kernels take what is not linalg: host or cuda">
+           "Device whose kernels take what is not linalg: host or cuda">,
+    Option<"rowsAtATime", "rows-at-a-time", "int64_t", "1",
+           "Rows that kernels add side by side, at least, where all of them are "
+           "summed up: of 4096 one after the other sums are in f64">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",

@@ -28,7 +28,7 @@ extern "C" {
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 4u
+#define MPRT_ABI_VERSION 5u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -150,21 +150,28 @@ typedef struct {
 } mprt_gemm_desc;
 
 typedef enum MPRT_ENUM_TYPE {
-  MPRT_BIAS = 1,         /* C[i, j] += bias[j]                               */
-  MPRT_BIAS_GELU = 2,    /* then C = gelu(C)                                 */
-  MPRT_BIAS_GELU_AUX = 3 /* then result = gelu(C); C stays                   */
+  MPRT_BIAS = 1,          /* C[i, j] += bias[j]                              */
+  MPRT_BIAS_GELU = 2,     /* then C = gelu(C)                                */
+  MPRT_BIAS_GELU_AUX = 3, /* then matrix = gelu(C); C stays                  */
+  MPRT_GELU_GRAD = 4,     /* C[i, j] *= gelu'(matrix[i, j])                  */
+  MPRT_BIAS_GRAD_A = 5,   /* bias[i] = the sum over k of A[i, k]             */
+  MPRT_BIAS_GRAD_B = 6    /* bias[j] = the sum over k of B[k, j]             */
 } mprt_epilogue_kind;
 
-/* A kernel behind a matrix product without batch dimensions that a library may
- * do with the product, in one pass over memory. gelu is its approximation by
- * tanh; bias and result have the type of C, the result C's strides. A library
- * does it in f32 and rounds what it stores once. */
+/* What a library may do with a matrix product without batch dimensions that the
+ * kernels behind it do, and save a pass over memory. gelu is its approximation
+ * by tanh; the matrix has the type and the strides of C. A library does it in
+ * f32 and rounds what it stores once. */
 typedef struct {
-  int32_t kind;              /* mprt_epilogue_kind */
-  uint32_t bias, result;     /* which of the kernel's pointers; result: where
-                              * the kind has one */
-  uint32_t reserved;         /* 0 */
-  const mprt_kernel *kernel; /* does it where no library does */
+  int32_t kind;          /* mprt_epilogue_kind */
+  uint32_t bias, matrix; /* which of the kernels' pointers, where the kind has
+                          * one; else 0 */
+  uint32_t bias_type;    /* mprt_dtype, where the kind has a bias; C's for
+                          * those that are added */
+  uint32_t count;        /* of kernels, at least 1 */
+  uint32_t reserved;     /* 0 */
+  const mprt_kernel *const *kernels; /* do it, one after the other, where no
+                                      * library does */
 } mprt_epilogue;
 
 typedef enum MPRT_ENUM_TYPE {
@@ -236,7 +243,7 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c);
 
-/* A product and the kernel behind it, which takes `args`; see mprt_epilogue. Of
+/* A product and the kernels behind it, which take `args`; see mprt_epilogue. Of
  * programs for a GPU only. */
 mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const mprt_gemm_desc *desc, const void *a,

@@ -6,24 +6,20 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The pass: marks launches right behind a matrix product whose kernel adds a
-// bias to the result, and applies gelu to the sum.
+// The pass: brings matrix products and launches together whose kernels do what
+// a library can do with the product, and marks the launches.
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "EpilogueKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
-#include "llvm/Support/MathExtras.h"
 
 #define DEBUG_TYPE "mpcomm-form-epilogues"
 
@@ -41,250 +37,214 @@ using mprt::LaunchOp;
 struct FormEpiloguesPass : impl::FormEpiloguesPassBase<FormEpiloguesPass> {
   using FormEpiloguesPassBase::FormEpiloguesPassBase;
   void runOnOperation() override;
-};
 
-/// What a kernel does with one of its destinations: adds a bias along its last
-/// dimension, and takes gelu of the sum.
-struct BiasKernel {
-  unsigned product, bias;
-  /// Where gelu goes: the product's place, another destination, or nowhere.
-  std::optional<unsigned> gelu;
+private:
+  const std::optional<EpilogueKernel> &find(LaunchOp launch);
+  bool form(LaunchOp launch);
+
+  struct Kernel {
+    std::optional<EpilogueKernel> found;
+    std::optional<std::pair<KernelPart, KernelPart>> parts; // once it was split
+  };
+  SymbolTable *symbols = nullptr;
+  llvm::StringMap<Kernel> kernels;
 };
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Scalars
+// Order
 //===----------------------------------------------------------------------===//
 
-/// The operands of a commutative op, the one that `isSecond` accepts behind the
-/// other; nulls where none is.
-template <typename Op>
-static std::pair<Value, Value>
-operandsOf(Value value, llvm::function_ref<bool(Value)> isSecond) {
-  auto op = value.getDefiningOp<Op>();
-  if (!op)
-    return {};
-  if (isSecond(op.getRhs()))
-    return {op.getLhs(), op.getRhs()};
-  if (isSecond(op.getLhs()))
-    return {op.getRhs(), op.getLhs()};
-  return {};
-}
-
-/// A number rounded to f32 is near enough to what it is made of.
-static bool isNumber(Value value, double expected) {
-  APFloat number(0.0);
-  return matchPattern(value, m_ConstantFloat(&number)) &&
-         std::abs(number.convertToDouble() - expected) <=
-             std::abs(expected) * 1e-7;
-}
-
-template <typename Op> static Value besideNumber(Value value, double expected) {
-  return operandsOf<Op>(value, [&](Value v) { return isNumber(v, expected); })
-      .first;
-}
-
-/// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-static bool isTanhGelu(Value value, Value x) {
-  auto isX = [&](Value v) { return v == x; };
-  auto isHalf = [&](Value v) {
-    return besideNumber<arith::MulFOp>(v, 0.5) == x;
-  };
-  Value sum = operandsOf<arith::MulFOp>(value, isHalf).first;
-  Value tanh = sum ? besideNumber<arith::AddFOp>(sum, 1.0) : Value();
-  auto op = tanh ? tanh.getDefiningOp<math::TanhOp>() : math::TanhOp();
-  if (!op)
+/// Whether `op` may change places with everything that a stream does between it
+/// and `end`, further down in its block.
+static bool canSink(Operation *op, Operation *end) {
+  FailureOr<SmallVector<Access, 4>> own = accessesOf(op);
+  if (failed(own))
     return false;
-  Value inner = besideNumber<arith::MulFOp>(
-      op.getOperand(), llvm::numbers::sqrt2 * llvm::numbers::inv_sqrtpi);
-  Value cubic = inner ? operandsOf<arith::AddFOp>(inner, isX).first : Value();
-  Value cube = cubic ? besideNumber<arith::MulFOp>(cubic, 0.044715) : Value();
-  Value square = cube ? operandsOf<arith::MulFOp>(cube, isX).first : Value();
-  return square && operandsOf<arith::MulFOp>(square, isX).first == x;
+  for (op = mprt::nextOnStream(op); op != end; op = mprt::nextOnStream(op)) {
+    // What waits for something, or is waited for, stays where it is.
+    if (!isa_and_nonnull<GemmOp, LaunchOp, mprt::AttentionOp>(op))
+      return false;
+    FailureOr<SmallVector<Access, 4>> others = accessesOf(op);
+    if (failed(others))
+      return false;
+    for (const Access &access : *own)
+      if (llvm::any_of(*others, [&](const Access &other) {
+            return access.touches(other);
+          }))
+        return false;
+  }
+  return true;
+}
+
+/// Whether the launch can be made what is next behind the product.
+static bool canJoin(GemmOp product, LaunchOp launch) {
+  return product->isBeforeInBlock(launch) ? canSink(product, launch)
+                                          : canSink(launch, product);
+}
+
+static void join(GemmOp product, LaunchOp launch) {
+  if (product->isBeforeInBlock(launch))
+    product->moveBefore(launch);
+  else
+    launch->moveAfter(product);
 }
 
 //===----------------------------------------------------------------------===//
-// Kernels
+// Products
 //===----------------------------------------------------------------------===//
 
-static Value yielded(linalg::GenericOp op) {
-  return op.getBody()->getTerminator()->getOperand(0);
+static bool isDense(Value buffer) {
+  return mprt::isContiguous(cast<MemRefType>(buffer.getType()));
 }
 
-/// Where the op's only result goes among the kernel's arguments.
-static std::optional<unsigned>
-destinationOf(linalg::GenericOp op, func::ReturnOp end, unsigned inputs) {
-  for (auto [i, value] : llvm::enumerate(end.getOperands()))
-    if (value == op.getResult(0))
-      return inputs + static_cast<unsigned>(i);
-  return std::nullopt;
-}
-
-/// `launches` have `inputs` inputs.
-static std::optional<BiasKernel> matchKernel(func::FuncOp kernel,
-                                             unsigned inputs) {
-  if (kernel.isExternal() || !kernel.getBody().hasOneBlock())
-    return std::nullopt;
-  SmallVector<linalg::GenericOp> ops;
-  for (Operation &op : kernel.getBody().front().without_terminator()) {
-    if (auto generic = dyn_cast<linalg::GenericOp>(op))
-      ops.push_back(generic);
-    else if (!isa<tensor::EmptyOp>(op) && !op.hasTrait<OpTrait::ConstantLike>())
-      return std::nullopt;
-  }
-  if (ops.empty() || ops.size() > 2)
-    return std::nullopt;
-  for (linalg::GenericOp op : ops)
-    if (op.getNumResults() != 1 || op.getNumParallelLoops() != op.getNumLoops())
-      return std::nullopt;
-  auto end = cast<func::ReturnOp>(kernel.getBody().front().getTerminator());
-
-  // The sum of the product, read where it is written, and the bias.
-  linalg::GenericOp sum = ops.front();
-  if (sum.getNumDpsInputs() != 2)
-    return std::nullopt;
-  BiasKernel found{};
-  unsigned loops = sum.getNumLoops();
-  SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
-  Type element = getElementTypeOrSelf(sum.getResult(0));
-  if (loops == 0 || !isa<Float32Type, BFloat16Type, Float16Type>(element) ||
-      !maps[2].isIdentity())
-    return std::nullopt;
-  bool hasBoth = false;
-  for (unsigned i : {0u, 1u}) {
-    auto product = dyn_cast<BlockArgument>(sum.getInputs()[i]);
-    auto bias = dyn_cast<BlockArgument>(sum.getInputs()[1 - i]);
-    AffineMap last = AffineMap::get(
-        loops, 0, {getAffineDimExpr(loops - 1, kernel.getContext())},
-        kernel.getContext());
-    if (product && bias && product != bias && maps[i].isIdentity() &&
-        maps[1 - i] == last && product.getArgNumber() >= inputs &&
-        bias.getArgNumber() < inputs &&
-        getElementTypeOrSelf(product) == element &&
-        getElementTypeOrSelf(bias) == element) {
-      found.product = product.getArgNumber();
-      found.bias = bias.getArgNumber();
-      hasBoth = true;
-      break;
-    }
-  }
-  auto add = yielded(sum).getDefiningOp<arith::AddFOp>();
-  Block *body = sum.getBody();
-  auto isAdded = [&](unsigned a, unsigned b) {
-    return add && add.getLhs() == body->getArgument(a) &&
-           add.getRhs() == body->getArgument(b);
-  };
-  if (!hasBoth || !(isAdded(0, 1) || isAdded(1, 0)))
-    return std::nullopt;
-  std::optional<unsigned> sumTo = destinationOf(sum, end, inputs);
-  if (ops.size() == 1)
-    return end.getNumOperands() == 1 && sumTo == found.product
-               ? std::optional(found)
-               : std::nullopt;
-
-  linalg::GenericOp gelu = ops.back();
-  if (gelu.getNumDpsInputs() != 1 || gelu.getInputs()[0] != sum.getResult(0) ||
-      llvm::any_of(gelu.getIndexingMapsArray(),
-                   [](AffineMap map) { return !map.isIdentity(); }) ||
-      getElementTypeOrSelf(gelu.getResult(0)) != element)
-    return std::nullopt;
-  Value x = gelu.getBody()->getArgument(0), value = yielded(gelu);
-  if (!element.isF32()) {
-    auto narrow = value.getDefiningOp<arith::TruncFOp>();
-    if (!narrow || !narrow.getIn().getType().isF32())
-      return std::nullopt;
-    value = narrow.getIn();
-    auto wide = llvm::find_if(x.getUsers(), [](Operation *user) {
-      return isa<arith::ExtFOp>(user) && user->getResult(0).getType().isF32();
-    });
-    if (wide == x.getUsers().end())
-      return std::nullopt;
-    x = (*wide)->getResult(0);
-  }
-  if (!isTanhGelu(value, x))
-    return std::nullopt;
-  found.gelu = destinationOf(gelu, end, inputs);
-  // Either gelu alone is kept, in the product's place, or the sum is there.
-  bool keepsGelu = !sumTo && found.gelu == found.product;
-  bool keepsBoth =
-      sumTo == found.product && found.gelu && found.gelu != found.product;
-  if (!found.gelu || end.getNumOperands() != (sumTo ? 2u : 1u) ||
-      !(keepsGelu || keepsBoth))
-    return std::nullopt;
-  return found;
+/// Whether `buffer` is a matrix of so many columns, row by row.
+static bool isMatrix(Value buffer, int64_t rows, int64_t columns) {
+  auto type = cast<MemRefType>(buffer.getType());
+  return isDense(buffer) && type.getRank() > 0 &&
+         type.getShape().back() == columns &&
+         type.getNumElements() == rows * columns;
 }
 
 /// Whether what the library writes to while it reads A and B is no memory of
-/// theirs: between the product and the launch theirs may have become free.
-static bool isApart(LaunchOp launch, unsigned result, GemmOp product) {
-  FailureOr<SmallVector<Access, 4>> written = accessesOf(launch);
-  FailureOr<SmallVector<Access, 4>> read = accessesOf(product);
-  return succeeded(written) && succeeded(read) &&
-         llvm::none_of(*read, [&](const Access &operand) {
-           return (*written)[result].touches(operand);
+/// theirs, nor of C: that it was free may be true of the launch alone.
+static bool isApart(LaunchOp launch, unsigned written, GemmOp product) {
+  FailureOr<SmallVector<Access, 4>> own = accessesOf(launch);
+  FailureOr<SmallVector<Access, 4>> others = accessesOf(product);
+  return succeeded(own) && succeeded(others) &&
+         llvm::none_of(*others, [&](const Access &other) {
+           return (*own)[written].touches(other);
          });
 }
 
-/// Whether `launch` does with the product what `kernel` is.
+/// What `launch` does, of which `found` is true, as an epilogue of `product`.
 static std::optional<Epilogue> match(GemmOp product, LaunchOp launch,
-                                     const BiasKernel &kernel) {
-  auto type = cast<MemRefType>(product.getC().getType());
-  int64_t rows = product.getM(), columns = product.getN();
+                                     const EpilogueKernel &found) {
+  Epilogue epilogue = found.epilogue;
+  int64_t m = product.getM(), n = product.getN(), k = product.getK();
+  Value matrix = launch->getOperand(found.matrix);
   if (!product.getBatch().empty() || product.getAccumulate() ||
-      product.getCStrides()[0] != columns || !mprt::isContiguous(type) ||
-      type.getNumElements() != rows * columns || type.getRank() == 0 ||
-      type.getShape().back() != columns ||
-      launch->getOperand(kernel.product) != product.getC())
+      (epilogue.hasBias() && !isDense(launch->getOperand(epilogue.bias))))
     return std::nullopt;
-  auto isDense = [&](unsigned operand) {
-    return mprt::isContiguous(
-        cast<MemRefType>(launch->getOperand(operand).getType()));
-  };
-  Epilogue epilogue;
-  epilogue.bias = kernel.bias;
-  epilogue.kind = MPRT_BIAS;
-  if (kernel.gelu && *kernel.gelu == kernel.product)
-    epilogue.kind = MPRT_BIAS_GELU;
-  else if (kernel.gelu) {
-    epilogue.kind = MPRT_BIAS_GELU_AUX;
-    epilogue.result = *kernel.gelu;
-    if (!isDense(*kernel.gelu) || !isApart(launch, *kernel.gelu, product))
+  if (epilogue.kind == MPRT_BIAS_GRAD_A) {
+    // A is transposed where its sums over k are those over rows.
+    if (product.getA() == matrix && isMatrix(matrix, k, m) &&
+        product.getAStrides() == ArrayRef<int64_t>{1, m})
+      epilogue.kind = MPRT_BIAS_GRAD_A;
+    else if (product.getB() == matrix && isMatrix(matrix, k, n) &&
+             product.getBStrides() == ArrayRef<int64_t>{n, 1})
+      epilogue.kind = MPRT_BIAS_GRAD_B;
+    else
       return std::nullopt;
+    return isApart(launch, epilogue.bias, product) ? std::optional(epilogue)
+                                                   : std::nullopt;
   }
-  return isDense(kernel.bias) ? std::optional(epilogue) : std::nullopt;
+  if (product.getC() != matrix || !isMatrix(matrix, m, n) ||
+      product.getCStrides()[0] != n ||
+      (epilogue.hasMatrix() && !isDense(launch->getOperand(epilogue.matrix))) ||
+      (epilogue.kind == MPRT_BIAS_GELU_AUX &&
+       !isApart(launch, epilogue.matrix, product)))
+    return std::nullopt;
+  return epilogue;
+}
+
+/// The product that has `launch` as an epilogue, where the kernel is `found`.
+static GemmOp productOf(LaunchOp launch, const EpilogueKernel &found) {
+  GemmOp nearest;
+  for (Operation *user : launch->getOperand(found.matrix).getUsers()) {
+    auto product = dyn_cast<GemmOp>(user);
+    if (!product || product->getBlock() != launch->getBlock() ||
+        !mprt::epilogueOf(product).empty() || !match(product, launch, found) ||
+        !canJoin(product, launch))
+      continue;
+    // There is one at most that writes it; of those that read it the first.
+    if (!nearest || product->isBeforeInBlock(nearest))
+      nearest = product;
+  }
+  return nearest;
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+const std::optional<EpilogueKernel> &FormEpiloguesPass::find(LaunchOp launch) {
+  auto [entry, isNew] = kernels.try_emplace(launch.getKernel());
+  if (isNew)
+    if (auto kernel = symbols->lookup<func::FuncOp>(launch.getKernel()))
+      entry->second.found = matchEpilogueKernel(
+          kernel, static_cast<unsigned>(launch.getInputs().size()));
+  return entry->second.found;
+}
+
+/// `launch` as one of a part of its kernel.
+static LaunchOp launchPart(OpBuilder &b, LaunchOp launch, KernelPart &part) {
+  SmallVector<Value> operands;
+  for (unsigned operand : part.operands)
+    operands.push_back(launch->getOperand(operand));
+  ArrayRef<Value> all = operands;
+  return LaunchOp::create(b, launch.getLoc(), TypeRange(),
+                          part.kernel.getSymName(),
+                          all.take_front(part.inputs),
+                          all.drop_front(part.inputs));
+}
+
+bool FormEpiloguesPass::form(LaunchOp launch) {
+  const std::optional<EpilogueKernel> &found = find(launch);
+  if (!found || launch->hasAttr(mprt::kEpilogueAttr))
+    return false;
+  GemmOp product = productOf(launch, *found);
+  if (!product)
+    return false;
+  Epilogue epilogue = *match(product, launch, *found);
+  if (found->goesOn) {
+    Kernel &kernel = kernels[launch.getKernel()];
+    if (!kernel.parts)
+      kernel.parts = splitGeluGrad(
+          symbols->lookup<func::FuncOp>(launch.getKernel()), *found,
+          static_cast<unsigned>(launch.getInputs().size()), *symbols);
+    OpBuilder b(launch);
+    auto &[own, rest] = *kernel.parts;
+    LaunchOp part = launchPart(b, launch, own);
+    launchPart(b, launch, rest);
+    launch.erase();
+    launch = part;
+    epilogue = find(launch)->epilogue;
+  }
+  join(product, launch);
+  epilogue.set(launch);
+  return true;
 }
 
 void FormEpiloguesPass::runOnOperation() {
-  SymbolTable symbols(getOperation());
-  llvm::StringMap<std::optional<BiasKernel>> kernels;
-  for (auto function : getOperation().getOps<func::FuncOp>()) {
+  SymbolTable table(getOperation());
+  symbols = &table;
+  kernels.clear();
+  for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
     if (function->hasAttr(mprt::kKernelAttr))
       continue;
     int64_t products = 0, formed = 0;
-    function.walk([&](GemmOp product) {
-      ++products;
-      auto launch = dyn_cast_or_null<LaunchOp>(mprt::nextOnStream(product));
-      if (!launch)
-        return;
-      auto [entry, isNew] = kernels.try_emplace(launch.getKernel());
-      if (isNew)
-        if (auto kernel = symbols.lookup<func::FuncOp>(launch.getKernel()))
-          entry->second = matchKernel(
-              kernel, static_cast<unsigned>(launch.getInputs().size()));
-      if (!entry->second)
-        return;
-      if (std::optional<Epilogue> epilogue =
-              match(product, launch, *entry->second)) {
-        epilogue->set(launch);
-        ++formed;
-      }
-    });
+    function.walk([&](GemmOp) { ++products; });
+    // What splits a kernel comes before what that makes of it.
+    for (bool ofGradients : {false, true})
+      function.walk([&](LaunchOp launch) {
+        const std::optional<EpilogueKernel> &found = find(launch);
+        if (found && ofGradients == (found->epilogue.kind == MPRT_BIAS_GRAD_A))
+          formed += form(launch);
+      });
     if (formed)
       remark::passed(function.getLoc(), remark::RemarkOpts::name("Epilogues")
                                             .category(DEBUG_TYPE)
                                             .function(function.getName()))
           << remark::metric("products", products)
           << remark::metric("epilogues", formed);
+  }
+  // What was split is launched no more, unless it was launched elsewhere.
+  for (auto &[name, kernel] : kernels) {
+    auto function = symbols->lookup<func::FuncOp>(name);
+    if (kernel.parts &&
+        SymbolTable::symbolKnownUseEmpty(function, getOperation()))
+      symbols->erase(function);
   }
 }
 

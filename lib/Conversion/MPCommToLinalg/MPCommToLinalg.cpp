@@ -26,11 +26,12 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
-void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns) {
+void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
+                                            int64_t rowsAtATime) {
   populateElementwiseToLinalgPatterns(patterns);
   populateMovementToLinalgPatterns(patterns);
   populateContractionToLinalgPatterns(patterns);
-  populateReductionToLinalgPatterns(patterns);
+  populateReductionToLinalgPatterns(patterns, rowsAtATime);
   populateSoftmaxToLinalgPatterns(patterns);
   populateLayerNormToLinalgPatterns(patterns);
   populateActivationToLinalgPatterns(patterns);
@@ -67,8 +68,12 @@ struct ConvertMPCommToLinalg
       return emitError(UnknownLoc::get(context))
              << "cannot convert for device '" << device
              << "': expected host or cuda";
+    if (rowsAtATime < 1)
+      return emitError(UnknownLoc::get(context))
+             << "cannot add " << rowsAtATime.getValue()
+             << " rows at a time, expected at least 1";
     RewritePatternSet lowerings(context), folds(context);
-    populateMPCommToLinalgPatterns(lowerings);
+    populateMPCommToLinalgPatterns(lowerings, rowsAtATime);
     if (device == "cuda")
       populateAttentionToMPRTPatterns(lowerings);
     populateFoldMovementPatterns(folds);

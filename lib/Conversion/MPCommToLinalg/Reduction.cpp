@@ -14,12 +14,15 @@
 // added one after the other, and the rounding error of a sum of n of them grows
 // like sqrt(n) (Higham and Mary, "A new approach to probabilistic rounding
 // error analysis", 2019). Gradients of the biases of convolutions have as many
-// rows as there are pixels in the batch: so many are added in f64.
+// rows as there are pixels in the batch: so many are added in f64. A device
+// that adds several rows side by side has as many more of them in f32, if they
+// are all that there are beside the columns.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LinalgBuilder.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -30,7 +33,8 @@ static constexpr int64_t kMaxRowsInF32 = 4096;
 namespace {
 
 struct LowerReduce : public OpRewritePattern<ReduceOp> {
-  using OpRewritePattern::OpRewritePattern;
+  LowerReduce(MLIRContext *context, int64_t rowsAtATime)
+      : OpRewritePattern(context), rowsAtATime(rowsAtATime) {}
   LogicalResult matchAndRewrite(ReduceOp op,
                                 PatternRewriter &rewriter) const override {
     Location loc =
@@ -73,18 +77,25 @@ struct LowerReduce : public OpRewritePattern<ReduceOp> {
       for (auto [d, size] :
            llvm::enumerate(cast<RankedTensorType>(value.getType()).getShape()))
         rows *= reduced[d] ? size : 1;
+      bool allRows = llvm::count(reduced, false) == 1;
+      int64_t oneAfterTheOther =
+          allRows ? llvm::divideCeil(rows, rowsAtATime) : rows;
       if (op.getReduction() == Reduction::Sum && !reduced.back() &&
-          rows > kMaxRowsInF32 && sumType.isF32())
+          oneAfterTheOther > kMaxRowsInF32 && sumType.isF32())
         sumType = rewriter.getF64Type();
       reduceOver(reduced);
     }
     rewriter.replaceOp(op, castTensor(rewriter, loc, value, element));
     return success();
   }
+
+private:
+  int64_t rowsAtATime;
 };
 
 } // namespace
 
-void mpcomm::populateReductionToLinalgPatterns(RewritePatternSet &patterns) {
-  patterns.add<LowerReduce>(patterns.getContext());
+void mpcomm::populateReductionToLinalgPatterns(RewritePatternSet &patterns,
+                                               int64_t rowsAtATime) {
+  patterns.add<LowerReduce>(patterns.getContext(), rowsAtATime);
 }

@@ -284,13 +284,29 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
                    number(64, grid ? grid.getScratch() : 0)});
 }
 
-LLVM::GlobalOp Descriptors::epilogue(mprt::LaunchOp launch) {
-  mprt::Epilogue epilogue = *mprt::Epilogue::of(launch);
-  LLVM::GlobalOp descriptor = kernel(launch);
-  return make("epilogue", launch.getLoc(),
+FailureOr<LLVM::GlobalOp>
+Descriptors::epilogue(ArrayRef<mprt::LaunchOp> launches) {
+  mprt::LaunchOp first = launches.front();
+  mprt::Epilogue epilogue = *mprt::Epilogue::of(first);
+  uint8_t type = 0;
+  if (epilogue.hasBias()) {
+    Type element =
+        getElementTypeOrSelf(first->getOperand(epilogue.bias).getType());
+    FailureOr<uint8_t> known = runtimeType(element);
+    if (failed(known))
+      return first.emitOpError() << "has a bias of type " << element
+                                 << ", which the runtime does not know";
+    type = *known;
+  }
+  SmallVector<Field> kernels;
+  for (mprt::LaunchOp launch : launches)
+    kernels.push_back(address(kernel(launch).getSymName()));
+  LLVM::GlobalOp list = make("kernels", first.getLoc(), kernels);
+  return make("epilogue", first.getLoc(),
               {number(32, epilogue.kind), number(32, epilogue.bias),
-               number(32, epilogue.result), number(32, 0),
-               address(descriptor.getSymName())});
+               number(32, epilogue.matrix), number(32, type),
+               number(32, static_cast<int64_t>(kernels.size())), number(32, 0),
+               address(list.getSymName())});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {

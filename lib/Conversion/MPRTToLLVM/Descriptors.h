@@ -50,8 +50,10 @@ public:
 
   /// `mprt_kernel` of the kernel that `launch` names.
   mlir::LLVM::GlobalOp kernel(mprt::LaunchOp launch);
-  /// `mprt_epilogue` of `launch`, which has one.
-  mlir::LLVM::GlobalOp epilogue(mprt::LaunchOp launch);
+  /// `mprt_epilogue` of `launches`, which are one; failure, with an error, where
+  /// a type is unknown.
+  llvm::FailureOr<mlir::LLVM::GlobalOp>
+  epilogue(llvm::ArrayRef<mprt::LaunchOp> launches);
   /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp> gemm(mprt::GemmOp op);
   /// `mprt_window_desc`; failure, with an error, where a type is unknown.

@@ -56,7 +56,8 @@ private:
   LogicalResult lower(Operation *op);
   LogicalResult fillSlots(Operation *op, ArrayRef<Value> buffers);
   LogicalResult lowerLaunch(mprt::LaunchOp op);
-  LogicalResult lowerEpilogue(mprt::GemmOp product, mprt::LaunchOp launch);
+  LogicalResult lowerEpilogue(mprt::GemmOp product,
+                              ArrayRef<mprt::LaunchOp> launches);
   LogicalResult lowerCall(mprt::CallOp op);
   LogicalResult lowerStart(mprt::StartOp op);
   void callEvents(ArrayRef<EventCall> calls);
@@ -262,6 +263,10 @@ LogicalResult EntryPoint::lowerCall(mprt::CallOp op) {
 }
 
 LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
+  if (op->hasAttr(mprt::kEpilogueAttr))
+    return op.emitOpError("is the epilogue of a product, expected ")
+           << (device == "host" ? "a program for a GPU"
+                                : "mprt.gemm in front of it");
   if (failed(fillSlots(op, llvm::to_vector(op->getOperands()))))
     return failure();
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
@@ -269,15 +274,10 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
   return success();
 }
 
-/// The product and the launch behind it, in one call.
+/// The product and the launches behind it, in one call.
 LogicalResult EntryPoint::lowerEpilogue(mprt::GemmOp product,
-                                        mprt::LaunchOp launch) {
-  if (device == "host")
-    return launch.emitOpError("is the epilogue of a product, expected a "
-                              "program for a GPU");
-  if (!product || mprt::nextOnStream(product) != launch.getOperation())
-    return launch.emitOpError("is the epilogue of a product, expected "
-                              "mprt.gemm in front of it");
+                                        ArrayRef<mprt::LaunchOp> launches) {
+  mprt::LaunchOp launch = launches.front();
   if (failed(fillSlots(launch, llvm::to_vector(launch->getOperands()))))
     return failure();
   SmallVector<Value> operands{constant(i32, MPRT_COMPUTE_STREAM)};
@@ -291,7 +291,10 @@ LogicalResult EntryPoint::lowerEpilogue(mprt::GemmOp product,
       return failure();
     operands.push_back(*address);
   }
-  operands.push_back(addressOf(descriptors.epilogue(launch)));
+  FailureOr<LLVM::GlobalOp> epilogue = descriptors.epilogue(launches);
+  if (failed(epilogue))
+    return failure();
+  operands.push_back(addressOf(*epilogue));
   operands.push_back(slots);
   call("mprt_gemm_epilogue", operands);
   return success();
@@ -512,24 +515,30 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
     return failure();
   callEvents(events->first());
   mprt::GemmOp waiting; // for its epilogue
+  SmallVector<mprt::LaunchOp, 2> launches;
   for (Operation &op : source) {
     callEvents(events->before(&op));
-    auto isEpilogue = [](Operation *next) {
-      return isa_and_nonnull<mprt::LaunchOp>(next) &&
-             next->hasAttr(mprt::kEpilogueAttr);
-    };
-    if (isa<mprt::GemmOp>(op) && isEpilogue(mprt::nextOnStream(&op))) {
-      waiting = cast<mprt::GemmOp>(op);
-      continue;
+    auto product = dyn_cast<mprt::GemmOp>(op);
+    if (product && device != "host") {
+      launches = mprt::epilogueOf(product);
+      if (!launches.empty()) {
+        waiting = product;
+        continue;
+      }
     }
-    if (isEpilogue(&op)) {
-      if (failed(lowerEpilogue(waiting, cast<mprt::LaunchOp>(op))))
+    // All of them are one call, where the last of them is.
+    if (llvm::is_contained(launches, dyn_cast<mprt::LaunchOp>(op))) {
+      if (&op != launches.back().getOperation())
+        continue;
+      if (failed(lowerEpilogue(waiting, launches)))
         return failure();
       callEvents(events->behind(waiting));
-      waiting = {};
-    } else if (failed(lower(&op))) {
-      return failure();
+      for (mprt::LaunchOp launch : launches)
+        callEvents(events->behind(launch));
+      continue;
     }
+    if (failed(lower(&op)))
+      return failure();
     callEvents(events->behind(&op));
   }
   LLVM::LLVMFuncOp status = declare("mprt_status_of", {pointer});

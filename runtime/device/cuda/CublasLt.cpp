@@ -43,6 +43,8 @@ Error CublasLt::check(int status, const char *call) const {
     as = MPRT_OUT_OF_MEMORY;
   if (status == CUBLAS_STATUS_NOT_SUPPORTED)
     as = MPRT_UNSUPPORTED;
+  if (status == CUBLAS_STATUS_INVALID_VALUE)
+    as = MPRT_INVALID_ARGUMENT;
   const char *name = cublasLtGetStatusName(status);
   return makeError(as, call, ": ", name ? name : "an unknown status");
 }

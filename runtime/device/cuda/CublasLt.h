@@ -37,6 +37,7 @@ struct LtHeuristic {
 enum : int {
   CUBLAS_STATUS_SUCCESS = 0,
   CUBLAS_STATUS_ALLOC_FAILED = 3,
+  CUBLAS_STATUS_INVALID_VALUE = 7,
   CUBLAS_STATUS_NOT_SUPPORTED = 15
 };
 
@@ -60,6 +61,7 @@ enum : int {
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
@@ -75,11 +77,16 @@ enum : uint32_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 
 /// What is done with a product before it is stored. The library's bias has an
 /// element a row of its result, which is a column of ours; its gelu is the
-/// approximation by tanh; AUX keeps what gelu is of.
+/// approximation by tanh; AUX keeps what gelu is of, which DGELU multiplies by
+/// the derivative at. BGRADA and BGRADB sum up an operand over k, which makes an
+/// element a row of the result and one a column.
 enum : uint32_t {
   CUBLASLT_EPILOGUE_BIAS = 4,
   CUBLASLT_EPILOGUE_GELU_BIAS = 36,
-  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164
+  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+  CUBLASLT_EPILOGUE_DGELU = 192,
+  CUBLASLT_EPILOGUE_BGRADA = 256,
+  CUBLASLT_EPILOGUE_BGRADB = 512
 };
 
 /// X(symbol, result, parameters) for each function.

@@ -251,13 +251,14 @@ Error CudaDevice::gemm(uint32_t stream, const mprt_gemm_desc &desc,
   return products->run(desc, streams[stream], a, b, c);
 }
 
-Expected<bool> CudaDevice::gemmWithEpilogue(
-    uint32_t stream, const mprt_gemm_desc &desc, const void *a, const void *b,
-    void *c, mprt_epilogue_kind epilogue, const void *bias, void *result) {
+Expected<bool> CudaDevice::gemmWithEpilogue(uint32_t stream,
+                                            const mprt_gemm_desc &desc,
+                                            const void *a, const void *b,
+                                            void *c,
+                                            const GemmEpilogue &epilogue) {
   if (Error error = enter())
     return error;
-  return products->runWithEpilogue(desc, streams[stream], a, b, c,
-                                   {epilogue, bias, result});
+  return products->runWithEpilogue(desc, streams[stream], a, b, c, epilogue);
 }
 
 Error CudaDevice::window(uint32_t stream, const mprt_window_desc &desc,

@@ -59,8 +59,7 @@ public:
              const void *b, void *c) override;
   Expected<bool> gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
                                   const void *a, const void *b, void *c,
-                                  mprt_epilogue_kind epilogue, const void *bias,
-                                  void *result) override;
+                                  const GemmEpilogue &epilogue) override;
   Error window(uint32_t stream, const mprt_window_desc &desc, const void *a,
                const void *b, void *c) override;
   Error copy(uint32_t stream, void *target, const void *source, uint64_t bytes,

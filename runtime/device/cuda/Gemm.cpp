@@ -47,6 +47,7 @@ struct Plan {
   /// Of a, b, c, and of what an epilogue has, for which it was made.
   std::array<uint32_t, 5> alignments;
   int epilogue = 0;       // its kind; 0: none
+  int biasType = 0;       // mprt_dtype
   bool isRefused = false; // the library has no algorithm with the epilogue
   bool hasWorkspace;
   bool settled; // false: the first guess, taken during a capture
@@ -90,16 +91,18 @@ struct Gemm::State {
   Error start();
   /// Enqueues a product; with an epilogue false where the library cannot.
   Expected<bool> run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
-                     const void *b, void *c, const Epilogue *epilogue);
+                     const void *b, void *c, const GemmEpilogue *epilogue);
   Expected<Plan *> planFor(const mprt_gemm_desc &desc, CUstream stream,
                            const void *a, const void *b, void *c,
-                           const Epilogue *epilogue, bool captured);
+                           const GemmEpilogue *epilogue, bool captured);
   Error describe(Plan &plan, const mprt_gemm_desc &desc);
-  Error describeEpilogue(Plan &plan, const Epilogue &epilogue, void *c);
-  Error point(const Plan &plan, const Epilogue &epilogue, void *aux);
+  Error describeEpilogue(Plan &plan, const mprt_gemm_desc &desc,
+                         const GemmEpilogue &epilogue, void *c);
+  Error point(const Plan &plan, const GemmEpilogue &epilogue, void *kept);
   Error choose(Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
-               const void *a, const void *b, void *c, const Epilogue *epilogue,
-               const Workspaces::Piece &workspace, bool captured);
+               const void *a, const void *b, void *c,
+               const GemmEpilogue *epilogue, const Workspaces::Piece &workspace,
+               bool captured);
   Error multiply(const Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
                  const void *a, const void *b, const void *c, void *d,
                  const Choice &choice, const Workspaces::Piece &workspace);
@@ -157,7 +160,7 @@ static std::array<uint32_t, 5> alignmentsOf(const mprt_gemm_desc &desc,
                                             const mprt_gemm_desc &loop,
                                             const void *a, const void *b,
                                             const void *c,
-                                            const Gemm::Epilogue *epilogue) {
+                                            const GemmEpilogue *epilogue) {
   auto plain = [&](const void *pointer) {
     return alignmentOf(pointer, nullptr, 0, desc.type_c);
   };
@@ -165,7 +168,7 @@ static std::array<uint32_t, 5> alignmentsOf(const mprt_gemm_desc &desc,
           alignmentOf(b, loop.batch_b, loop.batch_rank, desc.type_b),
           alignmentOf(c, loop.batch_c, loop.batch_rank, desc.type_c),
           plain(epilogue ? epilogue->bias : nullptr),
-          plain(epilogue ? epilogue->result : nullptr)};
+          plain(epilogue ? epilogue->matrix : nullptr)};
 }
 
 Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
@@ -221,40 +224,64 @@ Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
   return {};
 }
 
-/// The pointers of an epilogue, which may be others at each call. The library
-/// also reads off them how they are aligned.
-Error Gemm::State::point(const Plan &plan, const Epilogue &epilogue,
-                         void *aux) {
+/// The pointers of an epilogue, which may be others at each call; `kept` is
+/// where what gelu is of goes. The library also reads off them how they are
+/// aligned.
+Error Gemm::State::point(const Plan &plan, const GemmEpilogue &epilogue,
+                         void *kept) {
   const CublasLt &lt = *library;
   auto set = [&](int attribute, const void *value) {
     return lt.check(lt.cublasLtMatmulDescSetAttribute(plan.operation, attribute,
                                                       &value, sizeof value),
                     "cublasLtMatmulDescSetAttribute");
   };
-  if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias))
-    return error;
-  if (epilogue.kind != MPRT_BIAS_GELU_AUX)
+  if (epilogue.bias)
+    if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias))
+      return error;
+  if (!epilogue.matrix)
     return {};
-  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+             epilogue.kind == MPRT_GELU_GRAD ? epilogue.matrix : kept);
 }
 
-Error Gemm::State::describeEpilogue(Plan &plan, const Epilogue &epilogue,
-                                    void *c) {
+/// The library's operands are ours in the other order.
+static uint32_t libraryEpilogue(mprt_epilogue_kind kind) {
+  switch (kind) {
+  case MPRT_BIAS:
+    return CUBLASLT_EPILOGUE_BIAS;
+  case MPRT_BIAS_GELU:
+    return CUBLASLT_EPILOGUE_GELU_BIAS;
+  case MPRT_BIAS_GELU_AUX:
+    return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  case MPRT_GELU_GRAD:
+    return CUBLASLT_EPILOGUE_DGELU;
+  case MPRT_BIAS_GRAD_A:
+    return CUBLASLT_EPILOGUE_BGRADB;
+  case MPRT_BIAS_GRAD_B:
+    return CUBLASLT_EPILOGUE_BGRADA;
+  }
+  return 0;
+}
+
+Error Gemm::State::describeEpilogue(Plan &plan, const mprt_gemm_desc &desc,
+                                    const GemmEpilogue &epilogue, void *c) {
   const CublasLt &lt = *library;
   auto set = [&](int attribute, const auto &value) {
     return lt.check(lt.cublasLtMatmulDescSetAttribute(plan.operation, attribute,
                                                       &value, sizeof value),
                     "cublasLtMatmulDescSetAttribute");
   };
-  const uint32_t kind = epilogue.kind == MPRT_BIAS ? CUBLASLT_EPILOGUE_BIAS
-                        : epilogue.kind == MPRT_BIAS_GELU
-                            ? CUBLASLT_EPILOGUE_GELU_BIAS
-                            : CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-  if (Error error = set(CUBLASLT_MATMUL_DESC_EPILOGUE, kind))
+  if (Error error =
+          set(CUBLASLT_MATMUL_DESC_EPILOGUE, libraryEpilogue(epilogue.kind)))
     return error;
-  if (epilogue.kind == MPRT_BIAS_GELU_AUX)
+  if (epilogue.matrix)
     if (Error error = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
                           plan.problem.result.leading))
+      return error;
+  // Old versions do not know the attribute; the result's type is the default.
+  if (epilogue.bias && epilogue.biasType != desc.type_c)
+    if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+                          int32_t(typeOf(uint8_t(epilogue.biasType)))))
       return error;
   return point(plan, epilogue, c);
 }
@@ -276,7 +303,8 @@ static ChoiceKey keyOf(const Plan &plan, const mprt_gemm_desc &desc,
                    p.k,
                    p.batch,
                    plan.hasWorkspace,
-                   plan.epilogue};
+                   plan.epilogue,
+                   plan.biasType};
   for (const GemmProblem::Operand *operand : {&p.left, &p.right, &p.result})
     key.insert(key.end(), {operand->transposed, operand->leading,
                            p.batch > 1 ? operand->batchStride : 0});
@@ -353,7 +381,7 @@ static uint64_t spanOf(const GemmProblem &p, uint8_t type) {
 
 Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
                           CUstream stream, const void *a, const void *b,
-                          void *c, const Epilogue *epilogue,
+                          void *c, const GemmEpilogue *epilogue,
                           const Workspaces::Piece &workspace, bool captured) {
   CUcontext context = nullptr;
   if (Error error =
@@ -400,10 +428,24 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
   return {};
 }
 
+/// Whether the library says that it cannot do what it was asked for: what it
+/// does not know of an epilogue it refuses in more than one way.
+static bool isRefusal(const Error &error) {
+  return error.status() == MPRT_UNSUPPORTED ||
+         error.status() == MPRT_INVALID_ARGUMENT;
+}
+
+/// Columns of a second matrix are multiples of 8 elements (cublasLt.h).
+static bool hasEpilogueLayout(const GemmProblem &problem,
+                              const GemmEpilogue &epilogue) {
+  return !epilogue.matrix || problem.result.leading % 8 == 0;
+}
+
 Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
                                       CUstream stream, const void *a,
                                       const void *b, void *c,
-                                      const Epilogue *epilogue, bool captured) {
+                                      const GemmEpilogue *epilogue,
+                                      bool captured) {
   Workspaces::Piece workspace =
       workspaces.get(stream, workspaceBytes, captured);
   bool hasWorkspace = workspace.bytes >= workspaceBytes;
@@ -412,6 +454,7 @@ Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
       kept->hasWorkspace == hasWorkspace &&
       std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&
       kept->epilogue == (epilogue ? int(epilogue->kind) : 0) &&
+      kept->biasType == (epilogue ? int(epilogue->biasType) : 0) &&
       kept->alignments ==
           alignmentsOf(desc, kept->problem.loop, a, b, c, epilogue))
     return kept.get();
@@ -421,25 +464,24 @@ Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
   auto plan = std::make_unique<Plan>(*library);
   plan->problem = *problem;
   plan->epilogue = epilogue ? int(epilogue->kind) : 0;
+  plan->biasType = epilogue ? int(epilogue->biasType) : 0;
   plan->alignments = alignmentsOf(desc, problem->loop, a, b, c, epilogue);
   plan->hasWorkspace = hasWorkspace;
   std::memcpy(&plan->desc, &desc, sizeof desc);
   if (Error error = describe(*plan, desc))
     return error;
-  if (epilogue && (problem->batch > 1 || problem->loop.batch_rank > 0)) {
+  Error error;
+  bool isPossible =
+      !epilogue || (problem->batch == 1 && problem->loop.batch_rank == 0 &&
+                    hasEpilogueLayout(*problem, *epilogue));
+  if (isPossible && epilogue)
+    error = describeEpilogue(*plan, desc, *epilogue, c);
+  if (isPossible && !error)
+    error = choose(*plan, desc, stream, a, b, c, epilogue, workspace, captured);
+  if (error && !(epilogue && isRefusal(error)))
+    return error;
+  if (!isPossible || error)
     plan->isRefused = plan->settled = true;
-  } else {
-    // What a library does not know of an epilogue, and what it has no
-    // algorithm for, is refused in different ways.
-    if (epilogue && describeEpilogue(*plan, *epilogue, c))
-      plan->isRefused = plan->settled = true;
-    else if (Error error = choose(*plan, desc, stream, a, b, c, epilogue,
-                                  workspace, captured)) {
-      if (!epilogue || error.status() != MPRT_UNSUPPORTED)
-        return error;
-      plan->isRefused = plan->settled = true;
-    }
-  }
   kept = std::move(plan);
   return kept.get();
 }
@@ -495,7 +537,7 @@ static Error nameProduct(const Error &error, const mprt_gemm_desc &desc) {
 
 Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,
                                 const void *a, const void *b, void *c,
-                                const Epilogue *epilogue) {
+                                const GemmEpilogue *epilogue) {
   if (Error error = start())
     return error;
   Expected<bool> captured = isCaptured(driver, stream);
@@ -505,15 +547,15 @@ Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,
       planFor(desc, stream, a, b, c, epilogue, *captured);
   if (!planned)
     return nameProduct(planned.error(), desc);
-  const Plan &plan = **planned;
+  Plan &plan = **planned;
   if (plan.isRefused)
     return false;
   void *to = c;
   if (epilogue) {
     if (Error error = point(plan, *epilogue, c))
       return nameProduct(error, desc);
-    if (epilogue->result)
-      to = epilogue->result;
+    if (epilogue->kind == MPRT_BIAS_GELU_AUX)
+      to = epilogue->matrix;
   }
   Workspaces::Piece workspace = workspaces.get(stream, 0, *captured);
   auto sizeA = int64_t(sizeOf(mprt_dtype(desc.type_a)));
@@ -524,8 +566,12 @@ Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,
     const char *atB = static_cast<const char *>(b) + walk.b * sizeA;
     char *atC = static_cast<char *>(to) + walk.c * sizeC;
     if (Error error = multiply(plan, desc, stream, atA, atB, atC, atC,
-                               plan.choice, workspace))
-      return nameProduct(error, desc);
+                               plan.choice, workspace)) {
+      if (!epilogue || !isRefusal(error))
+        return nameProduct(error, desc);
+      plan.isRefused = true;
+      return false;
+    }
   } while (walk.next());
   return true;
 }
@@ -545,7 +591,7 @@ Error Gemm::run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
 Expected<bool> Gemm::runWithEpilogue(const mprt_gemm_desc &desc,
                                      CUstream stream, const void *a,
                                      const void *b, void *c,
-                                     const Epilogue &epilogue) {
+                                     const GemmEpilogue &epilogue) {
   if (Error error = check(desc))
     return error;
   if (isEmpty(desc) || desc.k == 0 || desc.accumulate)

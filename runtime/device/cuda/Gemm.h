@@ -14,6 +14,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_GEMM_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GEMM_H
 
+#include "../Device.h"
 #include "Driver.h"
 
 #include <memory>
@@ -34,17 +35,11 @@ public:
   Error run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
             const void *b, void *c);
 
-  /// An epilogue, its bias, and where its result goes: null for C itself.
-  struct Epilogue {
-    mprt_epilogue_kind kind;
-    const void *bias;
-    void *result;
-  };
   /// The same with an epilogue; false, with nothing done, where the library
   /// has no algorithm for both.
   Expected<bool> runWithEpilogue(const mprt_gemm_desc &desc, CUstream stream,
                                  const void *a, const void *b, void *c,
-                                 const Epilogue &epilogue);
+                                 const GemmEpilogue &epilogue);
 
   /// How `desc` is computed, for reports.
   Expected<std::string> describePlan(const mprt_gemm_desc &desc);

@@ -94,7 +94,7 @@ func.func private @gelu(%b: tensor<16xf32>, %c: tensor<8x16xf32>, %g: tensor<8x1
 // gelu may not go where the library still reads: A's memory is free behind the
 // product, not during it.
 // CHECK-LABEL: func.func @memory(
-// CHECK: mprt.launch @gelu {{.*}} {mprt.epilogue = {bias = 0 : i64, kind = "bias_gelu_aux", result = 2 : i64}}
+// CHECK: mprt.launch @gelu {{.*}} {mprt.epilogue = {bias = 0 : i64, kind = "bias_gelu_aux", matrix = 2 : i64}}
 // CHECK-NOT: mprt.epilogue
 func.func @memory(%w: memref<4x16xf32>, %b: memref<16xf32>, %arena: memref<2048xi8>) attributes {mprt.results = [], mprt.arena_bytes = 2048} {
   %c0 = arith.constant 0 : index

@@ -1,4 +1,7 @@
 // RUN: mpcomm-opt %s --convert-mpcomm-to-linalg --split-input-file | FileCheck %s
+// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg=rows-at-a-time=8 --split-input-file | FileCheck %s --check-prefix=GPU
+// RUN: not mpcomm-opt %s --convert-mpcomm-to-linalg=rows-at-a-time=0 --split-input-file 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: cannot add 0 rows at a time, expected at least 1
 
 // In what type reductions add: f32, but f64 for sums of more than 4096 rows, one
 // row after the other.
@@ -52,4 +55,23 @@ func.func @others(%x: tensor<8192x8xf32>, %i: tensor<8192x8xi32>) -> (tensor<8xf
   %m = mpcomm.reduce max %x, dims = [0] : (tensor<8192x8xf32>) -> tensor<8xf32>
   %s = mpcomm.reduce sum %i, dims = [0] : (tensor<8192x8xi32>) -> tensor<8xi32>
   return %m, %s : tensor<8xf32>, tensor<8xi32>
+}
+
+// -----
+
+// Eight times as many where eight are added side by side, if all rows are.
+// CHECK-LABEL: func.func @side_by_side
+// CHECK: arith.addf %{{.*}} : f64
+// CHECK: arith.addf %{{.*}} : f64
+// CHECK: arith.addf %{{.*}} : f64
+// GPU-LABEL: func.func @side_by_side
+// GPU: arith.addf %{{.*}} : f32
+// GPU: arith.addf %{{.*}} : f64
+// GPU: arith.addf %{{.*}} : f64
+func.func @side_by_side(%x: tensor<64x512x8xf32>, %y: tensor<64x513x8xf32>, %z: tensor<4097x2x8xf32>)
+    -> (tensor<8xf32>, tensor<8xf32>, tensor<2x8xf32>) {
+  %s = mpcomm.reduce sum %x, dims = [0, 1] : (tensor<64x512x8xf32>) -> tensor<8xf32>
+  %t = mpcomm.reduce sum %y, dims = [0, 1] : (tensor<64x513x8xf32>) -> tensor<8xf32>
+  %u = mpcomm.reduce sum %z, dims = [0] : (tensor<4097x2x8xf32>) -> tensor<2x8xf32>
+  return %s, %t, %u : tensor<8xf32>, tensor<8xf32>, tensor<2x8xf32>
 }

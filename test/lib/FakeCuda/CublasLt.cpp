@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,24 @@ struct cublasLtMatmulDescOpaque_t {
   int computeType, scaleType;
   int32_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void *bias = nullptr;
+  void *bias = nullptr;
+  int32_t biasType = -1;
   void *aux = nullptr;
   int64_t auxLeading = 0;
 
-  bool hasAux() const { return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS; }
+  bool has(uint32_t kind) const { return epilogue == kind; }
+  bool hasEpilogue() const { return !has(CUBLASLT_EPILOGUE_DEFAULT); }
+  bool hasAux() const {
+    return has(CUBLASLT_EPILOGUE_GELU_AUX_BIAS) || has(CUBLASLT_EPILOGUE_DGELU);
+  }
+  /// Sums up an operand.
+  bool hasSum() const {
+    return has(CUBLASLT_EPILOGUE_BGRADA) || has(CUBLASLT_EPILOGUE_BGRADB);
+  }
+  bool addsBias() const {
+    return has(CUBLASLT_EPILOGUE_BIAS) || has(CUBLASLT_EPILOGUE_GELU_BIAS) ||
+           has(CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+  }
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -138,6 +152,8 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     return take(desc->aux, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
     return take(desc->auxLeading, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE)
+    return take(desc->biasType, value, bytes);
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -229,10 +245,12 @@ struct Product {
   }
   cublasStatus_t check() const;
   cublasStatus_t checkEpilogue() const;
+  int biasType() const { return desc.biasType == -1 ? d.type : desc.biasType; }
   uint64_t hash() const;
   /// What the library reads off the pointers of an epilogue.
   uint64_t alignments() const;
   template <typename Sum> void multiply() const;
+  template <typename Sum> void sumUp() const;
   int run() const;
 };
 
@@ -280,13 +298,16 @@ cublasStatus_t Product::check() const {
 }
 
 cublasStatus_t Product::checkEpilogue() const {
-  if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+  if (!desc.hasEpilogue())
     return CUBLAS_STATUS_SUCCESS;
-  if (!desc.bias || (desc.hasAux() && !desc.aux))
+  bool hasBias = desc.addsBias() || desc.hasSum();
+  if ((hasBias && !desc.bias) || (desc.hasAux() && !desc.aux))
     return CUBLAS_STATUS_INVALID_VALUE;
-  bool known = desc.epilogue == CUBLASLT_EPILOGUE_BIAS ||
-               desc.epilogue == CUBLASLT_EPILOGUE_GELU_BIAS || desc.hasAux();
+  bool known = hasBias || desc.hasAux();
+  // The documentation knows a bias of the result's type alone.
   bool fits = d.type != CUDA_R_64F && d.batch == 1 &&
+              (biasType() == d.type ||
+               (biasType() == CUDA_R_32F && getenv("MPFAKE_WIDE_BIAS"))) &&
               (!desc.hasAux() || (desc.auxLeading % 8 == 0 &&
                                   desc.auxLeading >= int64_t(d.rows)));
   return known && fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -297,7 +318,7 @@ uint64_t Product::alignments() const {
     return uint64_t(1) << std::countr_zero(
                reinterpret_cast<uintptr_t>(pointer) | 256);
   };
-  if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+  if (!desc.hasEpilogue())
     return 0;
   return of(desc.bias) | (desc.hasAux() ? of(desc.aux) : 0) << 16;
 }
@@ -306,7 +327,7 @@ uint64_t Product::hash() const {
   uint64_t hash = 0xcbf29ce484222325;
   auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
   for (int value : {desc.computeType, desc.scaleType, desc.transA, desc.transB,
-                    int(desc.epilogue), int(desc.auxLeading)})
+                    int(desc.epilogue), int(desc.auxLeading), desc.biasType})
     add(uint64_t(value));
   for (const auto *layout : {&a, &b, &c, &d})
     for (uint64_t value :
@@ -322,8 +343,33 @@ static double geluOf(double x) {
   return 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
 }
 
+static double geluSlopeOf(double x) {
+  constexpr double root = 0.79788456080286536;
+  double t = std::tanh(root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) +
+         0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+/// A over its columns, or B over its rows, as they are multiplied.
+template <typename Sum> void Product::sumUp() const {
+  bool ofA = desc.has(CUBLASLT_EPILOGUE_BGRADA);
+  const cublasLtMatrixLayoutOpaque_t &layout = ofA ? a : b;
+  Elements from(elementOf(layout.type), pointers[ofA ? 0 : 1]),
+      to(elementOf(biasType()), desc.bias);
+  bool inRows = (ofA ? desc.transA : desc.transB) == CUBLAS_OP_T;
+  for (int64_t i = 0; i < (ofA ? m() : n()); ++i) {
+    Sum sum = 0;
+    for (int64_t l = 0; l < k(); ++l)
+      sum += from.get<Sum>(ofA != inRows ? layout.at(i, l) : layout.at(l, i));
+    to.set<Sum>(i, sum);
+  }
+}
+
 template <typename Sum> void Product::multiply() const {
-  Elements bias(elementOf(d.type), desc.bias), aux(elementOf(d.type), desc.aux);
+  if (desc.hasSum())
+    sumUp<Sum>();
+  Elements bias(elementOf(biasType()), desc.bias),
+      aux(elementOf(d.type), desc.aux);
   const cublasLtMatrixLayoutOpaque_t *layouts[] = {&a, &b, &c, &d};
   std::vector<Elements> operands;
   for (int i = 0; i < 4; ++i)
@@ -349,10 +395,13 @@ template <typename Sum> void Product::multiply() const {
         if (beta != 0)
           sum += Sum(beta) *
                  operands[2].get<Sum>(batch * c.batchStride + c.at(i, j));
-        if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        if (desc.addsBias())
           sum += bias.get<Sum>(i);
-        if (desc.hasAux())
+        if (desc.has(CUBLASLT_EPILOGUE_GELU_AUX_BIAS))
           aux.set<Sum>(i + j * desc.auxLeading, sum);
+        if (desc.has(CUBLASLT_EPILOGUE_DGELU))
+          sum = Sum(double(sum) *
+                    geluSlopeOf(double(aux.get<Sum>(i + j * desc.auxLeading))));
         if (desc.epilogue & 32)
           sum = Sum(geluOf(double(sum)));
         operands[3].set<Sum>(batch * d.batchStride + d.at(i, j), sum);
@@ -367,11 +416,12 @@ int Product::run() const {
         !Elements(elementOf(layouts[i]->type), pointers[i])
              .covers(0, layouts[i]->last()))
       return illegalAddress;
-  if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
-      (!Elements(elementOf(d.type), desc.bias).covers(0, m() - 1) ||
-       (desc.hasAux() &&
-        !Elements(elementOf(d.type), desc.aux)
-             .covers(0, (n() - 1) * desc.auxLeading + m() - 1))))
+  int64_t lastOfBias = (desc.has(CUBLASLT_EPILOGUE_BGRADB) ? n() : m()) - 1;
+  if ((desc.addsBias() || desc.hasSum()) &&
+      !Elements(elementOf(biasType()), desc.bias).covers(0, lastOfBias))
+    return illegalAddress;
+  if (desc.hasAux() && !Elements(elementOf(d.type), desc.aux)
+                            .covers(0, (n() - 1) * desc.auxLeading + m() - 1))
     return illegalAddress;
   if (workspaceBytes) {
     if (!mpfake_covers(workspace, workspaceBytes))

@@ -41,6 +41,9 @@
   F(CUBLASLT_EPILOGUE_BIAS, 4)                                                 \
   F(CUBLASLT_EPILOGUE_GELU_BIAS, 36)                                           \
   F(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 164)                                      \
+  F(CUBLASLT_EPILOGUE_DGELU, 192)                                              \
+  F(CUBLASLT_EPILOGUE_BGRADA, 256)                                             \
+  F(CUBLASLT_EPILOGUE_BGRADB, 512)                                             \
   F(CUBLASLT_MATRIX_LAYOUT_ORDER, 1)                                           \
   F(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)                                     \
   F(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)                            \
@@ -50,6 +53,7 @@
   F(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                      \
   F(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11)                             \
   F(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)                                  \
+  F(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)                                   \
   F(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                                 \
   F(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                               \
   F(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                             \

@@ -169,7 +169,8 @@ TEST(ContextTest, HasNoEpiloguesOnTheHost) {
   mprt_gemm_desc product = {};
   product.name = "gemm";
   product.location = "model.py:9";
-  mprt_epilogue epilogue = {MPRT_BIAS, 0, 0, 0, nullptr};
+  mprt_epilogue epilogue = {};
+  epilogue.kind = MPRT_BIAS;
   EXPECT_EQ(mprt_gemm_epilogue(alone.context->handle(), MPRT_COMPUTE_STREAM,
                                &product, nullptr, nullptr, nullptr, &epilogue,
                                nullptr),

@@ -268,19 +268,73 @@ TEST_F(CudaGemm, TakesBatchesTogether) {
 // Epilogues
 //===----------------------------------------------------------------------===//
 
-TEST_F(CudaGemm, AddsBiasesAndTakesGelu) {
-  // gelu's argument is a sum of small integers, exact in each type, so that its
-  // value, computed in f64, is rounded once, here and there.
-  auto geluOf = [](double x) {
-    double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-    return x / 2 * (1 + std::tanh(u));
-  };
+static double getElement(uint8_t type, const std::vector<char> &bytes,
+                         size_t at) {
+  const char *from = bytes.data() + at * sizeOf(mprt_dtype(type));
+  float wide;
+  uint16_t narrow;
+  std::memcpy(&narrow, from, sizeof narrow);
+  if (type != MPRT_F32)
+    return type == MPRT_BF16 ? bf16ToFloat(narrow) : f16ToFloat(narrow);
+  std::memcpy(&wide, from, sizeof wide);
+  return wide;
+}
+
+static double geluOf(double x) {
+  double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+  return x / 2 * (1 + std::tanh(u));
+}
+
+static double geluSlopeOf(double x) {
+  double root = std::sqrt(2 / M_PI);
+  double t = std::tanh(root * (x + 0.044715 * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+namespace {
+/// What an epilogue reads and writes, and must have left.
+struct Epilogued {
+  std::vector<char> c, bias, matrix;
+
+  /// Of operands, and of the product in c. All sums are of small integers,
+  /// exact in each type, and what is computed in f64 is rounded once, here and
+  /// there.
+  void expect(const mprt_gemm_desc &d, mprt_epilogue_kind kind,
+              uint8_t biasType, const std::vector<char> &a,
+              const std::vector<char> &b) {
+    bool ofA = kind == MPRT_BIAS_GRAD_A;
+    if (ofA || kind == MPRT_BIAS_GRAD_B) {
+      const int64_t *strides = ofA ? d.strides_a : d.strides_b;
+      for (int64_t i = 0; i < (ofA ? d.m : d.n); ++i) {
+        double sum = 0;
+        for (int64_t k = 0; k < d.k; ++k)
+          sum += getElement(d.type_a, ofA ? a : b,
+                            size_t(strides[!ofA] * i + strides[ofA] * k));
+        setElement(biasType, bias, size_t(i), sum);
+      }
+      return;
+    }
+    for (size_t i = 0; i < size_t(d.m * d.n); ++i) {
+      double x = getElement(d.type_c, c, i);
+      if (kind == MPRT_GELU_GRAD)
+        x *= geluSlopeOf(getElement(d.type_c, matrix, i));
+      else
+        x += getElement(d.type_c, bias, i % size_t(d.n));
+      setElement(d.type_c, c, i, kind == MPRT_BIAS_GELU ? geluOf(x) : x);
+      if (kind == MPRT_BIAS_GELU_AUX)
+        setElement(d.type_c, matrix, i, geluOf(x));
+    }
+  }
+};
+} // namespace
+
+TEST_F(CudaGemm, DoesEpilogues) {
   Random random(5);
-  int taken = 0, refused = 0;
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  int taken[7] = {}, refused = 0;
+  for (uint32_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     mpfake_seed(seed);
-    setenv("MPRT_CUDA_TUNE", seed < 30 ? "1" : "0", 1);
+    setenv("MPRT_CUDA_TUNE", seed < 60 ? "1" : "0", 1);
     cuda::Gemm gemm(*driver);
     Case test;
     do
@@ -295,44 +349,41 @@ TEST_F(CudaGemm, AddsBiasesAndTakesGelu) {
     }
     d.strides_c[0] = d.n;
     test.sizes[2] = size_t(d.m * d.n);
-    auto kind = mprt_epilogue_kind(1 + random() % 3);
-    bool hasResult = kind == MPRT_BIAS_GELU_AUX;
+    auto kind = mprt_epilogue_kind(1 + random() % 6);
+    bool hasBias = GemmEpilogue::hasBias(kind),
+         hasMatrix = GemmEpilogue::hasMatrix(kind);
+    // Sums of 16 bits, into f32: the library may know them, or not.
+    bool ofGradient = kind >= MPRT_BIAS_GRAD_A;
+    uint8_t biasType = ofGradient && random() % 2 ? MPRT_F32 : d.type_c;
+    bool isWide = biasType != d.type_c, knowsWide = seed % 2;
+    if (knowsWide)
+      setenv("MPFAKE_WIDE_BIAS", "1", 1);
+    else
+      unsetenv("MPFAKE_WIDE_BIAS");
     std::vector<char> a = operand(d.type_a, test.sizes[0], random),
                       b = operand(d.type_b, test.sizes[1], random);
-    bool expected =
-        d.type_c != MPRT_F64 && !d.accumulate && !(hasResult && d.n % 8 != 0);
+    bool expected = d.type_c != MPRT_F64 && !d.accumulate &&
+                    !(hasMatrix && d.n % 8 != 0) && !(isWide && !knowsWide);
     void *atA = toDevice(a), *atB = toDevice(b);
     size_t element = sizeOf(mprt_dtype(d.type_c));
     // The second time with other buffers, of which the plan knows nothing.
     for (int time = 0; time < 2; ++time) {
-      std::vector<char> bias = operand(d.type_c, size_t(d.n), random),
-                        c = operand(d.type_c, test.sizes[2], random);
-      std::vector<char> product = c, sum = c, gelu = c;
-      ASSERT_FALSE(host.run(d, a.data(), b.data(), product.data()));
-      for (size_t i = 0; i < test.sizes[2]; ++i) {
-        auto value = [&](const std::vector<char> &from, size_t at) -> double {
-          const char *bits = from.data() + at * element;
-          float f;
-          uint16_t h;
-          std::memcpy(&f, bits, sizeof f * (element == 4));
-          std::memcpy(&h, bits, sizeof h);
-          return element == 4            ? f
-                 : d.type_c == MPRT_BF16 ? bf16ToFloat(h)
-                                         : f16ToFloat(h);
-        };
-        if (!expected)
-          break;
-        double x = value(product, i) + value(bias, i % size_t(d.n));
-        setElement(d.type_c, sum, i, x);
-        setElement(d.type_c, gelu, i, geluOf(x));
+      Epilogued before = {operand(d.type_c, test.sizes[2], random),
+                          operand(biasType, size_t(std::max(d.m, d.n)), random),
+                          operand(d.type_c, test.sizes[2], random)};
+      Epilogued after = before;
+      if (expected) {
+        ASSERT_FALSE(host.run(d, a.data(), b.data(), after.c.data()));
+        after.expect(d, kind, biasType, a, b);
       }
-      void *atC = toDevice(c), *atBias = toDevice(bias),
-           *atResult = toDevice(c, time * element);
+      void *atC = toDevice(before.c), *atBias = toDevice(before.bias),
+           *atMatrix = toDevice(before.matrix, time * element);
       bool done = false;
       auto run = [&] {
         Expected<bool> result = gemm.runWithEpilogue(
             d, stream, atA, atB, atC,
-            {kind, atBias, hasResult ? atResult : nullptr});
+            {kind, mprt_dtype(biasType), hasBias ? atBias : nullptr,
+             hasMatrix ? atMatrix : nullptr});
         ASSERT_TRUE(bool(result)) << result.error().message();
         done = *result;
       };
@@ -340,24 +391,25 @@ TEST_F(CudaGemm, AddsBiasesAndTakesGelu) {
         replay(run);
       else
         run();
-      EXPECT_EQ(done, expected) << show(d);
-      ++(done ? taken : refused);
-      if (!done) { // and nothing happened
-        EXPECT_EQ(toHost(atC, c.size()), c);
-        continue;
-      }
-      EXPECT_EQ(toHost(atC, c.size()), kind == MPRT_BIAS_GELU ? gelu : sum)
+      EXPECT_EQ(done, expected) << show(d) << " kind " << kind;
+      ++(done ? taken[kind] : refused);
+      // Where it was refused nothing happened.
+      EXPECT_EQ(toHost(atC, after.c.size()), after.c)
           << show(d) << " kind " << kind;
-      if (hasResult)
-        EXPECT_EQ(toHost(atResult, c.size()), gelu) << show(d);
+      EXPECT_EQ(toHost(atBias, after.bias.size()), after.bias)
+          << show(d) << " kind " << kind;
+      EXPECT_EQ(toHost(atMatrix, after.matrix.size()), after.matrix)
+          << show(d) << " kind " << kind;
     }
     freeAll();
     if (HasFailure())
       break;
   }
-  EXPECT_GT(taken, 100);
+  for (int kind = MPRT_BIAS; kind <= MPRT_BIAS_GRAD_B; ++kind)
+    EXPECT_GT(taken[kind], 20) << kind;
   EXPECT_GT(refused, 100);
   unsetenv("MPRT_CUDA_TUNE");
+  unsetenv("MPFAKE_WIDE_BIAS");
 }
 
 TEST_F(CudaGemm, ChoosesAlgorithmsOfEpiloguesApart) {
@@ -374,14 +426,18 @@ TEST_F(CudaGemm, ChoosesAlgorithmsOfEpiloguesApart) {
        *c = toDevice(operand(MPRT_F32, 24, random)),
        *bias = toDevice(operand(MPRT_F32, 8, random)),
        *result = toDevice(operand(MPRT_F32, 24, random));
-  for (int kind = 0; kind < 4; ++kind) {
+  auto epilogueOf = [&](mprt_epilogue_kind kind) -> GemmEpilogue {
+    return {kind, MPRT_F32, GemmEpilogue::hasBias(kind) ? bias : nullptr,
+            GemmEpilogue::hasMatrix(kind) ? result : nullptr};
+  };
+  for (int kind = 0; kind <= MPRT_BIAS_GRAD_B; ++kind) {
     mprt_gemm_desc own = d;
     auto count = [] { return mpfake_count("cublasLtMatmulAlgoGetHeuristic"); };
     auto run = [&] {
       if (kind == 0)
         return !gemm.run(own, stream, a, b, c);
       Expected<bool> done = gemm.runWithEpilogue(
-          own, stream, a, b, c, {mprt_epilogue_kind(kind), bias, result});
+          own, stream, a, b, c, epilogueOf(mprt_epilogue_kind(kind)));
       return done && *done;
     };
     auto before = count();
@@ -390,25 +446,31 @@ TEST_F(CudaGemm, ChoosesAlgorithmsOfEpiloguesApart) {
     EXPECT_TRUE(run());
     EXPECT_EQ(count(), before + 1);
   }
-  // What the library refuses is asked for once, what else fails is an error.
+  // What the library refuses, however it says so, is asked for once; what else
+  // fails is an error.
   mprt_gemm_desc own = d;
-  own.n = 6;
-  cuda::Gemm other(*driver);
-  mpfake_fail("cublasLtMatmulAlgoGetHeuristic:1:15");
-  Expected<bool> done =
-      other.runWithEpilogue(own, stream, a, b, c, {MPRT_BIAS, bias, nullptr});
-  ASSERT_TRUE(bool(done));
-  EXPECT_FALSE(*done);
-  auto before = mpfake_count("cublasLtMatmulAlgoGetHeuristic");
-  done =
-      other.runWithEpilogue(own, stream, a, b, c, {MPRT_BIAS, bias, nullptr});
-  EXPECT_TRUE(done && !*done);
-  EXPECT_EQ(mpfake_count("cublasLtMatmulAlgoGetHeuristic"), before);
+  setenv("MPRT_CUDA_TUNE", "0", 1);
+  for (const char *refusal :
+       {"cublasLtMatmulAlgoGetHeuristic:1:15",
+        "cublasLtMatmulAlgoGetHeuristic:1:7",
+        "cublasLtMatmulDescSetAttribute:3:7", "cublasLtMatmul:1:15"}) {
+    SCOPED_TRACE(refusal);
+    own.n = 6;
+    cuda::Gemm other(*driver);
+    mpfake_fail(refusal);
+    for (int time = 0; time < 2; ++time) {
+      Expected<bool> done =
+          other.runWithEpilogue(own, stream, a, b, c, epilogueOf(MPRT_BIAS));
+      ASSERT_TRUE(bool(done)) << done.error().message();
+      EXPECT_FALSE(*done);
+    }
+  }
+  unsetenv("MPRT_CUDA_TUNE");
   own.n = 7;
   mpfake_fail("cublasLtMatmulAlgoGetHeuristic:1:14");
   cuda::Gemm failing(*driver);
-  done =
-      failing.runWithEpilogue(own, stream, a, b, c, {MPRT_BIAS, bias, nullptr});
+  Expected<bool> done =
+      failing.runWithEpilogue(own, stream, a, b, c, epilogueOf(MPRT_BIAS));
   ASSERT_FALSE(bool(done));
   EXPECT_EQ(done.error().status(), MPRT_INTERNAL);
 }

@@ -25,8 +25,11 @@ void populateElementwiseToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateMovementToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// dot_general.
 void populateContractionToLinalgPatterns(mlir::RewritePatternSet &patterns);
-/// reduce, softmax, log_softmax and layer_norm with their gradients.
-void populateReductionToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// reduce, for kernels that add so many rows side by side, at least, where all
+/// of them are summed up.
+void populateReductionToLinalgPatterns(mlir::RewritePatternSet &patterns,
+                                       int64_t rowsAtATime = 1);
+/// softmax, log_softmax and layer_norm with their gradients.
 void populateSoftmaxToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateLayerNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// gelu, gelu_grad.
@@ -49,7 +52,8 @@ void populateAttentionToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateWindowToLinalgPatterns(mlir::RewritePatternSet &patterns);
 
 /// All of the above, which know no device.
-void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns);
+void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns,
+                                    int64_t rowsAtATime = 1);
 
 /// attention, attention_grad, to mprt.attention where kernels of GPUs take
 /// them; preferred to the others.

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The attribute `mprt.epilogue` of mprt.launch: what its kernel does with the
-// result of the mprt.gemm in front of it is something that a library may do
-// with the product.
+// The attribute `mprt.epilogue` of mprt.launch: what its kernel does behind the
+// mprt.gemm in front of it is something that a library may do with the product.
+// Kernels of several launches in a row that have it, on the same operands, do
+// it together.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,18 +20,26 @@
 
 namespace mpcomm::mprt {
 
-/// A dictionary: `kind` ("bias", "bias_gelu" or "bias_gelu_aux"), `bias` and,
-/// of the last, `result`: numbers of the launch's operands.
+/// A dictionary: `kind`, the name of an mprt_epilogue_kind ("bias", "bias_gelu",
+/// "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b"), and what that
+/// has of `bias` and `matrix`: numbers of the launch's operands.
 inline constexpr llvm::StringLiteral kEpilogueAttr = "mprt.epilogue";
 
 struct Epilogue {
   int32_t kind = 0; ///< mprt_epilogue_kind
-  int64_t bias = 0, result = 0;
+  int64_t bias = 0, matrix = 0;
+
+  /// What the kind has beside the product.
+  bool hasBias() const;
+  bool hasMatrix() const;
 
   /// That of `launch`; none where it has none, or a wrong one.
   static std::optional<Epilogue> of(LaunchOp launch);
   void set(LaunchOp launch) const;
 };
+
+/// The launches behind `product` that are its epilogue; none where it has none.
+llvm::SmallVector<LaunchOp, 2> epilogueOf(GemmOp product);
 
 /// What a stream does next behind `op` in its block; null: nothing.
 mlir::Operation *nextOnStream(mlir::Operation *op);

@@ -257,7 +257,7 @@ def main():
         with open(path + ".mlir", "w") as file:
             file.write(text)
         generated = call([OPT, "--mpcomm-generate-gpu-kernels=processors=%d" % case.processors], text.encode())
-        emulator.link(call([OPT, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated), path + ".so")
+        emulator.image(generated, path + ".so")
         module = driver.load(path + ".so")
         launches = launches_of(generated.decode(), random.Random(case.name))
         for kind in ("attention", "attention_grad"):

@@ -556,8 +556,7 @@ def compile_host(emulator, text, path):
 
 def compile_device(emulator, text, path, processors):
     generated = call([OPT, "--mpcomm-generate-gpu-kernels=processors=%d" % processors], text.encode())
-    code = call([OPT, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated)
-    emulator.link(code, path)
+    emulator.image(generated, path)
     return generated.decode()
 
 

@@ -16,6 +16,15 @@ import shutil
 import subprocess
 import sys
 
+# The last phase of the compiler as it lists its passes: those that make kernels, those
+# that make them PTX, and the one that assembles it.
+TO_CUDA = re.compile(r"""^builtin\.module\(
+((?:  .*\n)+?.*),
+  gpu\.module\(
+(?:    .*\n)+  \),
+  mpcomm-assemble-kernels\b.*
+\)$""", re.M)  # fmt: skip
+
 
 def find_tool(name):
     return shutil.which(name + "-22") or name
@@ -45,17 +54,26 @@ class Emulator:
         ir = call([find_tool("mlir-translate"), "--mlir-to-llvmir"], text)
         call([self.cc, optimize, "-w", "-march=native", "-fPIC", "-shared", "-x", "ir", "-", "-o", output, "-lm"], ir)
 
+    def image(self, generated, output):
+        """What the fake driver loads, of a program whose kernels are those of a GPU."""
+        self.link(call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated), output)
+
+    def passes(self, options):
+        """The passes of target cuda up to where kernels become PTX, for a GPU of 3 processors."""
+        options = "target=cuda " + options
+        done = subprocess.run([self.opt, os.devnull, "--mpcomm-to-cuda=" + options, "--dump-pass-pipeline"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        kept = TO_CUDA.search(done.stderr)
+        if done.returncode or not kept:
+            sys.exit("expected mpcomm-to-cuda to end with passes of gpu.module and mpcomm-assemble-kernels:\n" + done.stderr)
+        passes = re.sub(r"\bprocessors=\d+", "processors=3", kept[1])
+        return "builtin.module(mpcomm-graph{%s},mpcomm-lower{%s},%s)" % (options, options, passes)
+
     def compile(self, source, name, options=""):
         """The program file of a graph, with `options` of the pipelines."""
         path = os.path.join(self.folder, name)
-        epilogues = [] if "numerics=exact" in options else ["--mpcomm-form-epilogues"]
-        graph = call([self.opt, source, "--mpcomm-graph=target=cuda " + options,
-                      "--mpcomm-lower=target=cuda", *epilogues,
-                      "--mpcomm-generate-gpu-kernels=processors=3",
-                      "--mpcomm-batch-launches=processors=3",
-                      "--convert-mprt-to-llvm=device=cuda"])  # fmt: skip
-        kernels = call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], graph)
-        self.link(kernels, path + ".image.so")
+        graph = call([self.opt, source, "--pass-pipeline=" + self.passes(options)])
+        self.image(graph, path + ".image.so")
         host = call([self.opt, "--test-mpcomm-embed-image=file=%s.image.so" % path], graph)
         self.link(host, path + ".so")
         return path + ".so"

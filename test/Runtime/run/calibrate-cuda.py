@@ -21,9 +21,7 @@ os.environ["MPFAKE_MEMORY"] = "64M"
 class CalibrateCuda(CalibrateTest):
     @classmethod
     def setUpClass(cls):
-        image = path("kernels.image")
-        subprocess.run([CC, "-shared", "-fPIC", "-O1", os.path.join(INPUTS, "calibrate-kernels.c"), "-o", image], check=True)
-        os.environ["MPFAKE_PTX"] = image
+        os.environ["MPFAKE_PTX"] = compile_c("calibrate-kernels.c", path("kernels.image"))
 
     def counts(self):
         """Calls of the fake driver, of all ranks together."""
@@ -63,27 +61,17 @@ class CalibrateCuda(CalibrateTest):
         self.assertEqual(counts["cuDevicePrimaryCtxRetain"], 2)
 
     def test_nccl(self):
-        os.environ["MPFAKE_DEVICES"] = "2"
-        try:
+        with environment(MPFAKE_DEVICES=2):
             found, outcome = self.calibrate(2, "--comm", "nccl", backend="nccl")
-        finally:
-            del os.environ["MPFAKE_DEVICES"]
         self.assertEqual(found, {(kind, 2) for kind in KINDS})
         self.assertIn("rate of compute under communication", outcome.out)
         self.assertGreater(self.counts()["cuGraphLaunch"], 5)
         self.fails("--calibrate needs --device cuda", "--calibrate", path("c.json"), "--np", 2, "--comm", "nccl", code=2)
 
     def fails_with(self, text, lines=1, **variables):
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
+        with environment(**variables):
             self.fails(text, "--calibrate", path("c.json"), "--device", "cuda", "--np", 1, "--calibrate-seconds", 1,
                        lines=lines)  # fmt: skip
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name)
-                if value is not None:
-                    os.environ[name] = value
 
     def test_failures(self):
         self.fails_with("arena of 8388608 bytes: no 0.0084 GB of device memory", MPFAKE_FAIL="cuMemAlloc:1")

@@ -137,11 +137,8 @@ class Compile(ToyTest):
     def test_no_compiler(self):
         if os.path.exists(path("bin/mpcomm-compile")):
             os.unlink(path("bin/mpcomm-compile"))
-        search, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
-        try:
+        with environment(PATH="/nowhere"):
             code, error = self.attempt("--np", "2")
-        finally:
-            os.environ["PATH"] = search
         self.assertEqual(code, 1)
         self.assertIn("cannot start mpcomm-compile: No such file", error)
 

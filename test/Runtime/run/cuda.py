@@ -15,49 +15,13 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 from toy import *
 
-# As in train.py.
-TOLERANCE = 6e-4
-os.environ["MPFAKE_MEMORY"] = "64M"
 
-
-class Environment:
-    """Variables of the environment for a while."""
-
-    def __init__(self, **variables):
-        self.variables = variables
-
-    def __enter__(self):
-        self.before = {name: os.environ.get(name) for name in self.variables}
-        os.environ.update({name: str(value) for name, value in self.variables.items()})
-
-    def __exit__(self, *_):
-        for name, value in self.before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
-
-
-class Cuda(ToyTest):
+class Cuda(CudaTest):
     @classmethod
     def setUpClass(cls):
-        cls.samples = Samples(103)
-        cls.data = cls.samples.write("d.safetensors")
-        cls.weights = write_tensors("w.safetensors", weights())
-        for ranks in 1, 2, 4:
-            build_cuda("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
+        super().setUpClass()
         build_cuda("alone.so", BATCH=16, NO_COMM=1)
         build_cuda("loose.so", BATCH=16, NO_COMM=1, LOOSE_STATE=1)
-        build("host.so", BATCH=16)
-        cls.common = ["--weights", cls.weights, "--data", cls.data]
-
-    def train(self, program, *options):
-        outcome = self.succeeds(path(program), *self.common, "--log", path("log"), *options)
-        return log_of("log"), outcome
-
-    def compare(self, log, losses):
-        self.assertEqual([entry["step"] for entry in log], list(range(1, len(losses) + 1)))
-        for entry, loss in zip(log, losses):
-            self.assertAlmostEqual(entry["loss"], loss, delta=TOLERANCE)
 
     def test_ranks_agree_with_the_twin(self):
         losses, w, b = twin(self.samples, 16, 30, seed=5)
@@ -65,13 +29,11 @@ class Cuda(ToyTest):
             for seed in 1, 2, 3:
                 for progress in "poll", "thread":
                     with self.subTest(ranks=ranks, seed=seed, progress=progress):
-                        with Environment(MPFAKE_SEED=seed, MPRT_PROGRESS=progress):
+                        with environment(MPFAKE_SEED=seed, MPRT_PROGRESS=progress):
                             log, outcome = self.train("toy%d.so" % ranks, "--steps", 30, "--seed", 5,
                                                       "--save-weights", path("out"))  # fmt: skip
                         self.compare(log, losses)
-                        saved, _ = read_tensors("out")
-                        for got, expected in zip(saved["w"] + saved["b"], w + [b]):
-                            self.assertAlmostEqual(got, expected, delta=TOLERANCE)
+                        self.compare_weights("out", w, b)
                         self.assertIn("its collectives go through the host", outcome.out)
                         self.assertRegex(outcome.out, r"launches per step +10 calls\n")
 
@@ -79,7 +41,7 @@ class Cuda(ToyTest):
         losses, _, _ = twin(self.samples, 16, 40)
         for program in "alone.so", "loose.so":
             for seed in 1, 2, 3, 4:
-                with self.subTest(program=program, seed=seed), Environment(MPFAKE_SEED=seed):
+                with self.subTest(program=program, seed=seed), environment(MPFAKE_SEED=seed):
                     log, outcome = self.train(program, "--steps", 40)
                     self.compare(log, losses)
                     # Zero, backward, copy, update; the bucket is not traded.
@@ -90,7 +52,7 @@ class Cuda(ToyTest):
     def test_graph_calls(self):
         """One graph for each set of buffers, and one launch of it a step."""
         for program, sets in ("alone.so", 1), ("loose.so", 2):
-            with Environment(MPFAKE_LOG=path("calls")):
+            with environment(MPFAKE_LOG=path("calls")):
                 self.train(program, "--steps", 20)
             with open(path("calls")) as file:
                 calls = dict(line.split() for line in file)
@@ -102,12 +64,12 @@ class Cuda(ToyTest):
 
     def test_no_graph(self):
         losses, _, _ = twin(self.samples, 16, 20)
-        with Environment(MPRT_GRAPH=0):
+        with environment(MPRT_GRAPH=0):
             log, outcome = self.train("alone.so", "--steps", 20)
         self.compare(log, losses)
         self.assertRegex(outcome.out, r"launches per step +4 calls")
         # A capture that fails is no failure.
-        with Environment(MPFAKE_FAIL="cuGraphInstantiateWithFlags:1:801"):
+        with environment(MPFAKE_FAIL="cuGraphInstantiateWithFlags:1:801"):
             log, outcome = self.train("alone.so", "--steps", 20)
         self.compare(log, losses)
         self.assertRegex(outcome.out, r"note: .*not as a graph: cuGraphInstantiateWithFlags: CUDA_ERROR_NOT")
@@ -165,27 +127,27 @@ class Cuda(ToyTest):
                 self.assertIn("toy.mlir:9:3", json.dumps(profile))
 
     def test_no_driver(self):
-        with Environment(MPRT_CUDA_LIBRARY="/nowhere/libcuda.so.1"):
+        with environment(MPRT_CUDA_LIBRARY="/nowhere/libcuda.so.1"):
             for program in "alone.so", "toy4.so":
                 self.fails("--device cuda: no CUDA driver (/nowhere/libcuda.so.1: cannot open", path(program), *self.common)
         try:
             ctypes.CDLL("libcuda.so.1")
         except OSError:
-            with Environment(MPRT_CUDA_LIBRARY=""):
+            with environment(MPRT_CUDA_LIBRARY=""):
                 self.fails("--device cuda: no CUDA driver (libcuda.so.1: cannot open", path("alone.so"), *self.common)
 
     def test_failures(self):
         program = path("alone.so")
         run_it = [program, *self.common, "--steps", 5]
-        with Environment(MPFAKE_DEVICES=0):
+        with environment(MPFAKE_DEVICES=0):
             self.fails("--device cuda: no CUDA device: the driver finds none", *run_it)
-        with Environment(MPFAKE_CHIP=80):
+        with environment(MPFAKE_CHIP=80):
             self.fails("the program has no kernels for sm_80, only: sm_90, PTX for sm_100", *run_it)
-        with Environment(MPFAKE_FAIL="cuMemAlloc_v2:1"):
+        with environment(MPFAKE_FAIL="cuMemAlloc_v2:1"):
             self.fails("of device memory", *run_it)
-        with Environment(MPFAKE_FAIL="cuLaunchKernel:2"):
+        with environment(MPFAKE_FAIL="cuLaunchKernel:2"):
             self.fails('mprt_launch "update" at toy.mlir:9:3 on rank 0: cuLaunchKernel: CUDA_ERROR_UNKNOWN', *run_it)
-        with Environment(MPFAKE_FAIL="cuGraphLaunch:2"):
+        with environment(MPFAKE_FAIL="cuGraphLaunch:2"):
             self.fails("cuGraphLaunch: CUDA_ERROR_UNKNOWN", *run_it)
         self.fails('mprt_launch "backward" at toy.mlir:5:3 on rank 0: its symbol \'missing\' is not in the',
                    build_cuda("symbol.so", BATCH=16, NO_COMM=1, SYMBOL='"missing"'), *self.common)  # fmt: skip
@@ -207,7 +169,7 @@ class Cuda(ToyTest):
         program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=1)
         outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
         self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
-        with Environment(MPRT_CUDA_SYNC=1):
+        with environment(MPRT_CUDA_SYNC=1):
             self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
 
     def test_a_rank_dies(self):
@@ -227,7 +189,7 @@ class Cuda(ToyTest):
                    "--device", "host")  # fmt: skip
         self.succeeds(path("alone.so"), *self.common, "--device", "cuda", "--steps", 2)
         self.succeeds(path("toy4.so"), *self.common, "--device", "auto", "--steps", 2)
-        with Environment(MPFAKE_DEVICES=3):
+        with environment(MPFAKE_DEVICES=3):
             self.succeeds(path("toy4.so"), *self.common, "--steps", 2)
 
 

@@ -13,41 +13,18 @@
 import collections
 import os
 import sys
-from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 from toy import *
 
-# As in train.py.
-TOLERANCE = 6e-4
-os.environ["MPFAKE_MEMORY"] = "64M"
 os.environ["MPFAKE_DEVICES"] = "4"
 
 
-def environment(**variables):
-    """With these variables for a while."""
-    return mock.patch.dict(os.environ, {name: str(value) for name, value in variables.items()})
-
-
-class Nccl(ToyTest):
+class Nccl(CudaTest):
     @classmethod
     def setUpClass(cls):
-        cls.samples = Samples(103)
-        cls.weights = write_tensors("w.safetensors", weights())
-        cls.common = ["--weights", cls.weights, "--data", cls.samples.write("d.safetensors")]
-        for ranks in 1, 2, 4:
-            build_cuda("toy%d.so" % ranks, RANKS=ranks, BATCH=16 // ranks)
-        build("host.so", BATCH=16)
-
-    def train(self, program, *options, **settings):
-        outcome = self.succeeds(path(program), *self.common, "--log", path("log"), "--comm", "nccl",
-                                *options, **settings)  # fmt: skip
-        return log_of("log"), outcome
-
-    def compare(self, log, losses):
-        self.assertEqual([entry["step"] for entry in log], list(range(1, len(losses) + 1)))
-        for entry, loss in zip(log, losses):
-            self.assertAlmostEqual(entry["loss"], loss, delta=TOLERANCE)
+        super().setUpClass()
+        cls.common += ["--comm", "nccl"]
 
     def calls(self, *arguments, **settings):
         """What each rank called of NCCL: (rank, name) -> times."""
@@ -68,9 +45,7 @@ class Nccl(ToyTest):
                             log, outcome = self.train("toy%d.so" % ranks, "--steps", 30, "--seed", 5,
                                                       "--save-weights", path("out"))  # fmt: skip
                         self.compare(log, losses)
-                        saved, _ = read_tensors("out")
-                        for got, expected in zip(saved["w"] + saved["b"], w + [b]):
-                            self.assertAlmostEqual(got, expected, delta=TOLERANCE)
+                        self.compare_weights("out", w, b)
                         self.assertNotIn("through the host", outcome.out)
                         check = self.assertIn if graph else self.assertNotIn
                         check("1 graph of", outcome.out)
@@ -87,7 +62,7 @@ class Nccl(ToyTest):
                     torchrun["MPFAKE_NCCL_VERSION"] = version
                 with environment(**torchrun):
                     ranks.append(subprocess.Popen(
-                        [RUN, path("toy2.so"), *self.common, "--comm", "nccl", "--steps", "10", "--log", path("log")],
+                        [RUN, path("toy2.so"), *self.common, "--steps", "10", "--log", path("log")],
                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
             for process in ranks:
                 out, err = process.communicate(timeout=60)
@@ -102,7 +77,7 @@ class Nccl(ToyTest):
     def test_calls(self):
         """One communicator for a group of all ranks; memory of NCCL's, known to it; once
         the step is a graph NCCL is no longer called."""
-        run_it = [path("toy2.so"), *self.common, "--comm", "nccl", "--steps", 10]
+        run_it = [path("toy2.so"), *self.common, "--steps", 10]
         calls = self.calls(*run_it)
         for rank in "0", "1":
             self.assertEqual(calls[rank, "ncclCommInitRankConfig"], 1)
@@ -128,23 +103,23 @@ class Nccl(ToyTest):
                 log, _ = self.train("toy%d.so" % ranks, "--steps", 10)
                 self.compare(log, losses)
         with environment(MPFAKE_NCCL_VERSION=21705):
-            self.fails("--comm nccl: NCCL 2.17.5 is too old", path("toy1.so"), *self.common, "--comm", "nccl")
-            self.fails("expected 2.18 or newer", path("toy1.so"), *self.common, "--comm", "nccl")
+            self.fails("--comm nccl: NCCL 2.17.5 is too old", path("toy1.so"), *self.common)
+            self.fails("expected 2.18 or newer", path("toy1.so"), *self.common)
 
     def test_no_nccl(self):
         with environment(MPRT_NCCL_LIBRARY="/nowhere/libnccl.so.2"):
             for ranks in 1, 4:
                 outcome = self.fails("--comm nccl: no NCCL (/nowhere/libnccl.so.2: cannot open",
-                                     path("toy%d.so" % ranks), *self.common, "--comm", "nccl", lines=0)  # fmt: skip
+                                     path("toy%d.so" % ranks), *self.common, lines=0)  # fmt: skip
                 self.assertEqual(outcome.err.count("\n"), ranks)
 
     def test_needs_a_device(self):
         self.fails("host.so: compiled for device 'host', and --comm nccl moves memory of GPUs", path("host.so"),
-                   *self.common, "--comm", "nccl")  # fmt: skip
+                   *self.common)  # fmt: skip
         self.fails("--comm nccl moves memory of GPUs: --calibrate needs --device cuda for it", "--calibrate", path("c.json"), "--np",
                    2, "--comm", "nccl", code=2)  # fmt: skip
         with environment(MPFAKE_DEVICES=1):
-            outcome = self.fails("cannot connect rank", path("toy2.so"), *self.common, "--comm", "nccl", lines=0)
+            outcome = self.fails("cannot connect rank", path("toy2.so"), *self.common, lines=0)
             self.assertIn("Duplicate GPU detected", outcome.err)
 
     def test_a_call_fails(self):
@@ -157,7 +132,7 @@ class Nccl(ToyTest):
             # It is not yet known which rank this is when the id is made.
             rank = -1 if call.startswith("ncclGetUniqueId") else 1
             with self.subTest(call=call), environment(MPFAKE_NCCL_FAIL=call, MPFAKE_NCCL_RANK=rank):
-                run_it = [path("toy2.so"), *self.common, "--comm", "nccl", "--steps", 10, "--timeout", 20]
+                run_it = [path("toy2.so"), *self.common, "--steps", 10, "--timeout", 20]
                 with environment(MPRT_GRAPH=0):
                     outcome = self.fails(message, *run_it, lines=0)
                 self.assertLess(outcome.seconds, 20)
@@ -167,14 +142,14 @@ class Nccl(ToyTest):
             with self.subTest(graph=graph):
                 with environment(MPFAKE_NCCL_ASYNC="5:6", MPFAKE_NCCL_RANK=1, MPRT_GRAPH=graph):
                     outcome = self.fails("NCCL says: remote process exited or there was a network error", path("toy2.so"),
-                                         *self.common, "--comm", "nccl", "--steps", 10, "--timeout", 20, lines=0)  # fmt: skip
+                                         *self.common, "--steps", 10, "--timeout", 20, lines=0)  # fmt: skip
                 self.assertIn('all_reduce "gradients" at toy.mlir:7:3 on rank 1', outcome.err)
                 self.assertLess(outcome.seconds, 20)
 
     def test_a_collective_hangs(self):
         for graph in 0, 1:
             with self.subTest(graph=graph), environment(MPFAKE_NCCL_HANG=5, MPFAKE_NCCL_RANK=1, MPRT_GRAPH=graph):
-                run_it = [path("toy4.so"), *self.common, "--comm", "nccl", "--steps", 10, "--timeout", 3]
+                run_it = [path("toy4.so"), *self.common, "--steps", 10, "--timeout", 3]
                 outcome = self.fails("timed out: ", *run_it, lines=0)
                 self.assertIn('all_reduce "gradients" at toy.mlir:7:3 on rank ', outcome.err)
                 self.assertRegex(outcome.err, "waits for some of ranks .*, NCCL does not tell for which")
@@ -186,7 +161,7 @@ class Nccl(ToyTest):
     def test_a_rank_dies(self):
         for fault in "kill:rank=1,step=3", "kill:rank=2,step=1":
             with self.subTest(fault=fault):
-                outcome = self.fails("rank " + fault.split("rank=")[1][0], path("toy4.so"), *self.common, "--comm", "nccl",
+                outcome = self.fails("rank " + fault.split("rank=")[1][0], path("toy4.so"), *self.common,
                                      "--steps", 50, "--timeout", 20, fault=fault, lines=0)  # fmt: skip
                 self.assertLess(outcome.seconds, 20)
 

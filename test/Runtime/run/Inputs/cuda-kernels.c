@@ -10,9 +10,9 @@
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
+#include "toy.h"
 #include <stdint.h>
 
-#define DIM 4
 #define KERNEL(name, operands)                                                 \
   const int32_t mpemu_operands_##name = operands;                              \
   void name(void *const *args)
@@ -25,14 +25,6 @@ static int32_t first(void) {
 }
 
 static int32_t stride(void) { return mpemu_index(3) * mpemu_index(2); }
-
-static float predict(const float *w, const float *b, const float *scale,
-                     const float *x) {
-  float sum = *b;
-  for (int i = 0; i < DIM; ++i)
-    sum += w[i] * x[i];
-  return *scale * sum;
-}
 
 /* w, b, scale, x, y, bucket: the gradient of w, that of b, and the loss. */
 KERNEL(backward, 6) {
@@ -51,37 +43,23 @@ KERNEL(backward, 6) {
   }
 }
 
-/* w, b, momentum, step, lr, bucket, loss, the new b, scratch: the steps that
- * were done, which the program's own count is compared with. */
+/* As descend(), then scratch: the steps that were done, which the program's own
+ * count is compared with. */
 KERNEL(update, 9) {
-  float *w = args[0], *momentum = args[2], *step = args[3];
-  const float *b = args[1], *lr = args[4], *bucket = args[5];
-  float *loss = args[6], *newB = args[7], *count = args[8];
+  const float *step = args[3];
+  float *loss = args[6], *count = args[8];
   if (first() != 0)
     return;
-  *step += 1;
+  descend(args);
   *count += 1;
-  for (int i = 0; i <= DIM; ++i)
-    momentum[i] = 0.9f * momentum[i] + bucket[i];
-  for (int i = 0; i < DIM; ++i)
-    w[i] -= *lr * momentum[i];
-  *newB = *b - *lr * momentum[DIM];
-  *loss = *count > *step ? -1 : bucket[DIM + 1];
+  if (*count > *step)
+    *loss = -1;
 }
 
-/* w, b, scale, x, y, loss, output */
-KERNEL(evaluate, 7) {
-  const float *x = args[3], *y = args[4];
-  float *loss = args[5], *output = args[6];
-  if (first() != 0)
-    return;
-  *loss = 0;
-  for (int s = 0; s < BATCH; ++s) {
-    float value = predict(args[0], args[1], args[2], x + s * DIM);
-    *loss += (value - y[s]) * (value - y[s]) / BATCH;
-    output[2 * s] = -value;
-    output[2 * s + 1] = value;
-  }
+/* The arguments of evaluate. */
+KERNEL(evaluate, 8) {
+  if (first() == 0)
+    predictBatch(args);
 }
 
 /* The arena: behind its ARENA bytes nothing is. */

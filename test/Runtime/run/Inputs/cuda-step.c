@@ -3,28 +3,20 @@
 |* Part of the mpcomm project, under the Apache License v2.0 with LLVM        *|
 |* Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception        *|
 |*                                                                            *|
-|* The linear regression of toy-step.c in the form of a program for a GPU:    *|
-|* kernels in images, all buffers on the device. The images are shared        *|
-|* objects for the fake CUDA driver (cuda-kernels.c).                         *|
+|* The model of toy.h in the form of a program for a GPU: kernels in images,  *|
+|* all buffers on the device. The images are shared objects for the fake CUDA *|
+|* driver (cuda-kernels.c).                                                   *|
 |*                                                                            *|
-|* Macros: RANKS (mesh size), BATCH (samples a rank), ABI, IMAGE (file of the *|
-|* kernels), CHIP (of the image), NO_COMM (RANKS is 1, there is no            *|
-|* communicator), LOOSE_STATE (returns `b` in a buffer of its own), SYMBOL    *|
-|* (of the first kernel), STRAY (writes where nothing is), SCRATCH (bytes in  *|
-|* the manifest), ARENA, PTX_CUT (bytes that the PTX lacks), CODE (the image),
-*|
-|* NO_END (of the table of images).                                           *|
+|* Macros, with those of toy.h: IMAGE (file of the kernels), IMAGE_BYTES,     *|
+|* CHIP (of the image), SYMBOL (of the first kernel), STRAY (writes where     *|
+|* nothing is), SCRATCH (bytes in the manifest), PTX_CUT (bytes that the PTX  *|
+|* lacks), CODE (the image), NO_END (of the table of images).                 *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
 #include "mpcomm/Runtime/mprt.h"
+#include "toy.h"
 
-#ifndef RANKS
-#define RANKS 1
-#endif
-#ifndef BATCH
-#define BATCH 8
-#endif
 #ifndef CHIP
 #define CHIP 90
 #endif
@@ -40,78 +32,10 @@
 #ifndef PTX_CUT
 #define PTX_CUT 0
 #endif
-#ifndef ARENA
-#define ARENA 128
-#endif
-#define DIM 4
-
-#define TEXT2(x) #x
-#define TEXT(x) TEXT2(x)
-
-#ifdef LOOSE_STATE
-#define B_ACCESS "read"
-#define B_PLACE "null"
-#else
-#define B_ACCESS "update"
-#define B_PLACE "1"
-#endif
-#ifdef NO_COMM
-#define COMMUNICATORS ""
-#define COLLECTIVES ""
-#else
-#define COMMUNICATORS "{\"axes\":[\"dp\"]}"
-#define COLLECTIVES                                                            \
-  "{\"id\":0,\"kind\":\"all_reduce\",\"reduction\":\"mean\","                  \
-  "\"dtype\":\"f32\",\"count\":6,\"bytes\":24,\"communicator\":0,"             \
-  "\"name\":\"gradients\",\"location\":\"toy.mlir:7:3\"}"
-#endif
-
-/* Arguments of train_step, in order; then the results that stand alone. */
-enum { W, B, MOMENTUM, STEP, SCALE, LR, X, Y, LABEL, LOSS, LOOSE_B };
-/* Arguments of evaluate. */
-enum { E_W, E_B, E_SCALE, E_X, E_Y, E_LABEL, E_LOSS, E_OUTPUT };
-
-/* clang-format off */
-#define BATCH_ARGUMENTS                                                        \
-  "{\"name\":\"x\",\"role\":\"batch\",\"dtype\":\"f32\",\"shape\":["           \
-  TEXT(BATCH) ",4],\"access\":\"read\"},"                                      \
-  "{\"name\":\"y\",\"role\":\"batch\",\"dtype\":\"f32\",\"shape\":["           \
-  TEXT(BATCH) "],\"access\":\"read\"},"                                        \
-  "{\"name\":\"label\",\"role\":\"batch\",\"dtype\":\"i64\",\"shape\":["       \
-  TEXT(BATCH) "],\"access\":\"read\",\"range\":[0,2]}"
 
 const uint32_t mpcomm_abi_version = ABI;
 const char mpcomm_manifest[] =
-    "{\"abi\":" TEXT(ABI) ",\"producer\":\"toy\",\"program\":\"toy\","
-    "\"target\":{\"device\":\"cuda\",\"scratch_bytes\":" TEXT(SCRATCH) "},"
-    "\"mesh\":{\"name\":\"mesh\",\"axes\":[{\"name\":\"dp\",\"size\":"
-    TEXT(RANKS) "}]},"
-    "\"communicators\":[" COMMUNICATORS "],"
-    "\"functions\":["
-    "{\"name\":\"train_step\",\"entry\":\"mpcomm_train_step\","
-    "\"arena_bytes\":" TEXT(ARENA) ",\"events\":2,\"arguments\":["
-    "{\"name\":\"w\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[4],\"access\":\"update\"},"
-    "{\"name\":\"b\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"" B_ACCESS "\"},"
-    "{\"name\":\"w.momentum\",\"role\":\"optimizer_state\",\"dtype\":\"f32\",\"shape\":[5],\"access\":\"update\"},"
-    "{\"name\":\"step\",\"role\":\"optimizer_state\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"update\"},"
-    "{\"name\":\"scale\",\"role\":\"buffer\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\"},"
-    "{\"name\":\"lr\",\"role\":\"hyperparameter\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\",\"default\":0.05},"
-    BATCH_ARGUMENTS "],\"results\":["
-    "{\"name\":\"loss\",\"role\":\"loss\",\"dtype\":\"f32\",\"shape\":[],\"argument\":null},"
-    "{\"name\":\"w\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[4],\"argument\":0},"
-    "{\"name\":\"b\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[],\"argument\":" B_PLACE "},"
-    "{\"name\":\"w.momentum\",\"role\":\"optimizer_state\",\"dtype\":\"f32\",\"shape\":[5],\"argument\":2},"
-    "{\"name\":\"step\",\"role\":\"optimizer_state\",\"dtype\":\"f32\",\"shape\":[],\"argument\":3}],"
-    "\"collectives\":[" COLLECTIVES "]},"
-    "{\"name\":\"evaluate\",\"entry\":\"mpcomm_evaluate\",\"arena_bytes\":0,\"events\":0,\"arguments\":["
-    "{\"name\":\"w\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[4],\"access\":\"read\"},"
-    "{\"name\":\"b\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\"},"
-    "{\"name\":\"scale\",\"role\":\"buffer\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\"},"
-    BATCH_ARGUMENTS "],\"results\":["
-    "{\"name\":\"loss\",\"role\":\"loss\",\"dtype\":\"f32\",\"shape\":[],\"argument\":null},"
-    "{\"name\":\"output\",\"role\":\"output\",\"dtype\":\"f32\",\"shape\":[" TEXT(BATCH) ",2],"
-    "\"argument\":null,\"targets\":\"label\"}],\"collectives\":[]}]}";
-/* clang-format on */
+    TOY_MANIFEST("\"device\":\"cuda\",\"scratch_bytes\":" TEXT(SCRATCH));
 
 __asm__(".section .rodata\n"
         ".balign 16\n"
@@ -134,7 +58,7 @@ static const mprt_kernel backwardKernel = {
 static const mprt_kernel updateKernel = {
     1, 0, "update", "toy.mlir:9:3", 128, 32, "update", 8, 64, 1, 0, 0, 4};
 static const mprt_kernel evaluateKernel = {
-    2, 0, "evaluate", "toy.mlir:20:3", 128, 32, "evaluate", 7, 32, 1, 0, 0, 0};
+    2, 0, "evaluate", "toy.mlir:20:3", 128, 32, "evaluate", 8, 32, 1, 0, 0, 0};
 #ifdef STRAY
 static const mprt_kernel strayKernel = {
     3, 0, "stray", "toy.mlir:30:3", 4, 0, "stray", 1, 32, 1, 0, 0, 0};
@@ -168,21 +92,14 @@ int32_t mpcomm_train_step(mprt_context *ctx, void *const *args, void *arena) {
   mprt_event_record(ctx, MPRT_COMM_STREAM(0), 1);
   mprt_stream_wait(ctx, MPRT_COMPUTE_STREAM, 1);
 #endif
-#ifdef LOOSE_STATE
-  void *newB = args[LOOSE_B];
-#else
-  void *newB = args[B];
-#endif
   void *step[] = {args[W],  args[B], args[MOMENTUM], args[STEP],
-                  args[LR], copy,    args[LOSS],     newB};
+                  args[LR], copy,    args[LOSS],     args[NEW_B]};
   mprt_launch(ctx, MPRT_COMPUTE_STREAM, &updateKernel, step);
   return mprt_status_of(ctx);
 }
 
 int32_t mpcomm_evaluate(mprt_context *ctx, void *const *args, void *arena) {
-  void *operands[] = {args[E_W], args[E_B],    args[E_SCALE], args[E_X],
-                      args[E_Y], args[E_LOSS], args[E_OUTPUT]};
   (void)arena;
-  mprt_launch(ctx, MPRT_COMPUTE_STREAM, &evaluateKernel, operands);
+  mprt_launch(ctx, MPRT_COMPUTE_STREAM, &evaluateKernel, args);
   return mprt_status_of(ctx);
 }

@@ -14,11 +14,7 @@ class OverlapTest(ToyTest):
     def program(self, kernels, milliseconds):
         target = path("overlap%d.so" % kernels)
         if not os.path.exists(target):
-            source = os.path.join(INPUTS, "overlap-step.c")
-            subprocess.run(
-                [CC, "-shared", "-fPIC", "-O1", "-I" + INCLUDE, source, "-o", target, "-DRANKS=2",
-                 "-DKERNELS=%d" % kernels, "-DMILLISECONDS=%d" % milliseconds],
-                check=True)  # fmt: skip
+            compile_c("overlap-step.c", target, RANKS=2, KERNELS=kernels, MILLISECONDS=milliseconds)
         return target
 
     def hidden_steps(self, program, *options, prefix=(), progress=None):

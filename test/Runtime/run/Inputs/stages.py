@@ -116,20 +116,14 @@ def build_stages(name, manifest, batch=16, micro=2, **macros):
     text = path(name + ".manifest")
     with open(text, "w") as file:
         file.write(json.dumps(json.dumps(manifest)))  # JSON's escapes are C's
-    flags = {"ABI": abi_version(), "BATCH": batch, "MICRO": micro, **macros}
-    command = [CC, "-shared", "-fPIC", "-O1", "-ffp-contract=off", "-I" + INCLUDE]
-    command += ["-D%s=%s" % item for item in flags.items()]
-    command += ['-DMANIFEST_FILE="%s"' % text, os.path.join(INPUTS, "stage-step.c")]
-    subprocess.run(command + ["-o", path(name)], check=True)
-    return path(name)
+    return compile_c("stage-step.c", path(name), "-ffp-contract=off", ABI=abi_version(), BATCH=batch,
+                     MICRO=micro, MANIFEST_FILE='"%s"' % text, **macros)  # fmt: skip
 
 
-class StageTest(ToyTest):
+class StageTest(TrainingTest):
     @classmethod
     def setUpClass(cls):
-        cls.samples = Samples(103)
-        cls.data = cls.samples.write("d.safetensors")
-        cls.weights = write_tensors("w.safetensors", weights())
+        super().setUpClass()
         build_stages("pp2.so", staged())
         build_stages("pp2-dp2.so", staged(dp=2, batch=8), batch=8)
         build_stages("dp1.so", single(), SINGLE=1)

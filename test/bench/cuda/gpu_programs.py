@@ -6,8 +6,12 @@
 #
 # ===----------------------------------------------------------------------=== #
 
-import subprocess
+import os
 import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
+from commands import call  # noqa: E402
 
 # name: model, samples a rank and step, options of mpcomm-compile
 PROGRAMS = {
@@ -30,9 +34,9 @@ PROGRAMS = {
 }
 
 
-def call(*command):
-    """What a command prints; ends where it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr[-3000:]))
-    return done.stdout
+def import_step(a, name, model, batch):
+    """The graph of a step of a model, as a file in the folder."""
+    step = os.path.join(a.folder, name + ".mlir")
+    call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
+         "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
+    return step

@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 MOST_MB = 60
 sys.path.insert(0, HERE)
-from gpu_programs import PROGRAMS, call  # noqa: E402
+from gpu_programs import PROGRAMS, call, import_step  # noqa: E402
 
 
 def build(a, name):
@@ -37,9 +37,7 @@ def build(a, name):
     if a.small and model == "gpt2-small":
         model = "gpt-check"
     options = "target=cuda chip=%s %s" % (a.chips, options)
-    step = os.path.join(a.folder, name + ".mlir")
-    call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
-         "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
+    step = import_step(a, name, model, batch)
     if name == "one-rank":
         graph = call(os.path.join(a.bin, "mpcomm-opt"), step, "--mpcomm-graph=" + options)
         graph, count = re.subn(r'<\["dp" = 2\]>', '<["dp" = 1]>', graph)

@@ -31,7 +31,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 sys.path.insert(0, HERE)
-from gpu_programs import PROGRAMS, call  # noqa: E402
+from gpu_programs import PROGRAMS, call, import_step  # noqa: E402
 
 
 def cluster_file(a):
@@ -66,9 +66,7 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     for name in a.programs.split(","):
         model, batch, options = PROGRAMS[name]
-        step = os.path.join(a.folder, name + ".mlir")
-        call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
-             "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
+        step = import_step(a, name, model, batch)
         profile = ["--profile-file=" + profiles[name]] if name in profiles else []
         alone = None
         for ranks in map(int, a.ranks.split(",")):

@@ -20,23 +20,17 @@ bytes and of less, powers of two, barriers and all instructions of the PTX. Need
 import argparse
 import os
 import re
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "..", "..", "build", "release", "bin")
-KEYS = "registers", "shared_bytes", "spill_bytes", "stack_bytes"
+sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
+from commands import assemble  # noqa: E402
+
 COUNTED = {
     "mma": r"mma\.sync", "ldmatrix": r"ldmatrix", "copies": r"cp\.async\.\w+\.shared\S* .*, 16",
     "narrow": r"cp\.async\.\w+\.shared\S* .*, [48]\b", "ex2": r"ex2", "barriers": r"bar(rier\.cta)?\.sync",
 }  # fmt: skip
-
-
-def call(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stdout[-3000:]))
-    return done.stdout
 
 
 def program(a, size, mask):
@@ -92,23 +86,16 @@ def main():
             with open(name + ".mlir", "w") as file:
                 file.write(program(a, size, mask != "none"))
             os.makedirs(name, exist_ok=True)
-            text = call(
-                a.mpcomm_opt, name + ".mlir", "-o", os.devnull, "--remarks-filter=mpcomm-assemble-kernels",
-                "--mpcomm-generate-gpu-kernels", "--mpcomm-gpu-kernels-to-nvvm",
-                "--mpcomm-assemble-kernels=chip=%s ptx-directory=%s" % (a.chips, name),
-            )  # fmt: skip
-            for line in text.splitlines():
-                if "KernelResources" not in line:
-                    continue
-                entry = dict(re.findall(r"(\w+)=([\w.]+)", line))
-                with open(os.path.join(name, entry["chip"] + ".ptx")) as file:
+            passes = ["--mpcomm-generate-gpu-kernels", "--mpcomm-gpu-kernels-to-nvvm",
+                      "--mpcomm-assemble-kernels=chip=%s ptx-directory=%s" % (a.chips, name)]  # fmt: skip
+            for chip, kernel, use in assemble(a.mpcomm_opt, name + ".mlir", *passes):
+                with open(os.path.join(name, chip + ".ptx")) as file:
                     ptx = file.read()
-                loop = loops(ptx).get(entry["kernel"], [])
-                use = [int(entry[key]) for key in KEYS]
+                loop = loops(ptx).get(kernel, [])
                 spills |= use[2] > 0 or use[3] > 0 or ".local" in ptx
                 counts = [sum(bool(re.search(pattern, x)) for x in loop) for pattern in COUNTED.values()]
                 print("| %d | %s | %s | %s | %s |" % (
-                    size, mask, entry["chip"], entry["kernel"], " | ".join(map(str, use + counts + [len(loop)]))))  # fmt: skip
+                    size, mask, chip, kernel, " | ".join(map(str, use + counts + [len(loop)]))))  # fmt: skip
     print("no kernel spills: %s" % ("no" if spills else "yes"))
 
 

@@ -25,26 +25,19 @@ ResNet-50 on 224 x 224. Of several layers all kernels are alike, so that a few d
 
 import argparse
 import os
-import re
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "..", "..", "build", "release", "bin")
+sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
+from commands import assemble, call  # noqa: E402
+
 EXAMPLES = os.path.join(HERE, "..", "..", "..", "docs", "examples")
 MODELS = {
     "gpt": ["gpt.py", "-Olayers=2", "-Od=768", "-Oheads=12", "-Octx=1024", "-Ovocab=50257", "--batch=8"],
     "vit": ["vit.py", "-Olayers=2", "-Od=768", "-Oheads=12", "-Oimage=224", "-Opatch=16", "--batch=32"],
     "resnet": ["resnet.py", "-Omodel=resnet50", "-Oimage=224", "--batch=32"],
 }
-KEYS = "registers", "shared_bytes", "spill_bytes", "stack_bytes"
-
-
-def call(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stdout[-3000:]))
-    return done.stdout
 
 
 def measure(a, model, precision):
@@ -53,17 +46,8 @@ def measure(a, model, precision):
     if not os.path.exists(step):
         words = [w for w in MODELS[model] if not any(w.startswith(o.split("=")[0] + "=") for o in a.options)]
         call(a.mpcomm_import, os.path.join(EXAMPLES, words[0]), *words[1:], *a.options, "-o", step)
-    text = call(
-        a.mpcomm_opt, step, "-o", os.devnull, "--remarks-filter=mpcomm-assemble-kernels",
-        "--mpcomm-compile=target=cuda chip=%s precision=%s" % (a.chips, precision),
-    )  # fmt: skip
-    found = {}
-    for line in text.splitlines():
-        if "KernelResources" not in line:
-            continue
-        entry = dict(re.findall(r"(\w+)=([\w.]+)", line))
-        found[entry["chip"], entry["kernel"]] = [int(entry[key]) for key in KEYS]
-    return found
+    passes = "--mpcomm-compile=target=cuda chip=%s precision=%s" % (a.chips, precision)
+    return {(chip, kernel): use for chip, kernel, use in assemble(a.mpcomm_opt, step, passes)}
 
 
 def main():

@@ -143,12 +143,7 @@ TEST(PipelinePrograms, SearchedOrdersCannotHang) {
   int most = 0;
   for (int seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    PipelineRandom random(seed);
-    PipelineProblem problem;
-    problem.stages = 2 + random.upTo(3);
-    problem.candidates = {random.candidate(
-        problem.stages, 1 + random.upTo(7), 1 + random.upTo(1),
-        random.oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop)};
+    PipelineProblem problem = PipelineRandom(seed).problem();
     PipelineSchedule schedule =
         choosePipelineSchedule(problem, options).schedule;
     compare(schedule);
@@ -277,12 +272,7 @@ TEST(PipelinePrograms, FastBuffersOfUnequalStages) {
   int most = 0;
   for (int seed = 0; seed < 1000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    PipelineRandom random(seed);
-    PipelineProblem problem;
-    problem.stages = 2 + random.upTo(3);
-    problem.candidates = {random.candidate(
-        problem.stages, 1 + random.upTo(7), 1 + random.upTo(1),
-        random.oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop)};
+    PipelineProblem problem = PipelineRandom(seed).problem();
     PipelineOptions options;
     options.stepLimit = 1 << 8;
     options.improveLimit = 1 << 12;

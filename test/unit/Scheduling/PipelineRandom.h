@@ -65,6 +65,17 @@ public:
     return made;
   }
 
+  /// 2 to 5 ranks, up to 8 micro-batches, one or two stages a rank.
+  PipelineProblem problem() {
+    PipelineProblem made;
+    made.stages = 2 + upTo(3);
+    int microbatches = 1 + upTo(7), chunks = 1 + upTo(1);
+    made.candidates = {
+        candidate(made.stages, microbatches, chunks,
+                  oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop)};
+    return made;
+  }
+
 private:
   std::mt19937 engine;
 };

@@ -11,12 +11,10 @@
 """Lowers a rank program written by hand, links it and runs three steps."""
 
 import os
-import shutil
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, write_tensors
+from programs import call, link, read_tensors, run, write_tensors
 
 OPT, RUN, CC, FOLDER = sys.argv[1:]
 STEPS = 3
@@ -54,23 +52,10 @@ func.func @train_step(%s,
        ", ".join(v for v, _ in returned), ", ".join(t for _, t in returned))  # fmt: skip
 
 
-def call(command, text=None):
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s"
-                 % (" ".join(command), done.returncode, done.stdout.decode()))  # fmt: skip
-    return done.stdout
-
-
 def build(ranks):
-    tool = {name: shutil.which(name + "-22") or name for name in ("mlir-translate", "llc")}
-    base = os.path.join(FOLDER, "slice-%d" % ranks)
-    text = call([OPT, "--mpcomm-lower", "--mpcomm-program"], program(ranks).encode())
-    text = call([tool["mlir-translate"], "--mlir-to-llvmir"], text)
-    call([tool["llc"], "-relocation-model=pic", "-filetype=obj", "-o", base + ".o"], text)
-    call([CC, "-shared", "-o", base + ".so", base + ".o"])
-    return base + ".so"
+    file = os.path.join(FOLDER, "slice-%d.so" % ranks)
+    link(CC, call([OPT, "--mpcomm-lower", "--mpcomm-program"], program(ranks).encode()), file)
+    return file
 
 
 def main():
@@ -85,8 +70,8 @@ def main():
     data = write_tensors(os.path.join(FOLDER, "d.safetensors"), {"x": ([16], [0.0] * 16)})
     for ranks in (2, 4):
         out = os.path.join(FOLDER, "out-%d.safetensors" % ranks)
-        call([RUN, build(ranks), "--np", str(ranks), "--weights", weights, "--data", data,
-              "--steps", str(STEPS), "--save-weights", out, "--quiet"])  # fmt: skip
+        run(RUN, build(ranks), "--np", ranks, "--weights", weights, "--data", data, "--steps", STEPS,
+            "--save-weights", out, "--quiet")  # fmt: skip
         for name, values in read_tensors(out).items():
             expected = [v + STEPS for v in initial[name][1]]
             if values != expected:

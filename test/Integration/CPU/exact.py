@@ -13,22 +13,16 @@
 import filecmp
 import os
 import re
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import run
 
 IMPORT, COMPILE, RUN, EXAMPLES, FOLDER = sys.argv[1:]
 MODELS = {
     "mlp": ["mlp.py", "--batch", "8"],
     "gpt": ["gpt.py", "-O", "layers=2", "-O", "ctx=16", "-O", "d=32", "--batch", "2"],
 }
-
-
-def run(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (" ".join(command), done.returncode, done.stdout))
-    return done.stdout
 
 
 def train(files, ranks, name, options):

@@ -11,11 +11,10 @@
 
 import math
 import os
-import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, run, write_tensors
+from programs import f32, read_tensors, run, write_tensors
 
 COMPILE, RUN, FOLDER = sys.argv[1:]
 TOP = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
@@ -25,13 +24,6 @@ CASES = [(1, "f8E4M3FN", 0, 1.0), (1, "f8E5M2", 3, 5.0), (4, "f8E4M3FN", -2, 1.0
 TINY = 2.0**-149
 SCRIPT = [0.0, 3.0, 0.1, math.inf, 7.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan, 448.0, 1e-30, 3.4e38,
           0.0, 0.0, 0.0, 0.0, TINY, TINY, TINY, TINY, 0.3, -0.0, 57344.0, 1e-38, 1e-38, 1e-38, 1e-38]  # fmt: skip
-
-
-def f32(value):
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
 
 
 def update(history, scale, amax, form, margin):

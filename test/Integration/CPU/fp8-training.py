@@ -18,11 +18,10 @@ import json
 import math
 import os
 import random
-import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, run, write_tensors
+from programs import f32, read_losses, read_tensors, run, write_tensors
 
 COMPILE, RUN, FOLDER = sys.argv[1:]
 BATCH, IN, HIDDEN, OUT, STEPS, LR = 8, 6, 8, 4, 5, 0.25
@@ -70,10 +69,6 @@ STEP = """func.func @train_step(
 
 class Ambiguous(Exception):
     """A value so near a boundary that f32 may round it to either side."""
-
-
-def f32(value):
-    return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def amax_of(matrix):
@@ -218,8 +213,7 @@ def check(recipe, ranks):
         "precision-file=" + path("policy.json"))  # fmt: skip
     common = [RUN, program, "--np", ranks, "--data", data, "--no-shuffle", "--log-every", 1, "--quiet"]
     run(*common, "--steps", STEPS, "--weights", start, "--log", path("log"), "--checkpoint", path("whole"))
-    with open(path("log")) as file:
-        found = [json.loads(line)["loss"] for line in file]
+    found = read_losses(path("log"))
     if len(found) != STEPS:
         sys.exit("%s, %d ranks: %d losses, expected %d" % (recipe, ranks, len(found), STEPS))
     for at, (a, b) in enumerate(zip(found, losses)):

@@ -14,11 +14,10 @@
 import json
 import math
 import os
-import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, run, write_tensors
+from programs import f32, read_tensors, run, write_tensors
 
 OPT, COMPILE, RUN, FOLDER = sys.argv[1:]
 INTERVAL, FIRST = 3, 2.0**16
@@ -64,13 +63,6 @@ func.func @train_step(
 
 def path(name):
     return os.path.join(FOLDER, name)
-
-
-def f32(value):
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
 
 
 class GradScaler:

@@ -8,12 +8,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A perceptron whose samples come in the file's order."""
 
-import json
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, run
+from programs import near, read_losses, read_tensors, run
 
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, BATCH, HIDDEN = 6, 64, 48
@@ -44,22 +43,10 @@ def train(batch, micro_batches, ranks, precision):
     run(RUN, path("step.so"), "--np", ranks, "--weights", path("w"), "--data", path("d"),
         "--steps", STEPS, "--no-shuffle", "--log", path("log"), "--save-weights", path("out"),
         "--checkpoint", path("state"), "--quiet")  # fmt: skip
-    with open(path("log")) as log:
-        losses = [json.loads(line)["loss"] for line in log]
     with open(path("step.so"), "rb") as file:
         text = file.read()
     begin = text.index(b'"arena_bytes":')
-    return losses, read_tensors(path("out")), int(text[begin:].split(b":")[1].split(b",")[0])
-
-
-def near(what, ours, whole, unit):
-    """Sums of BATCH terms in another order: each step moves a value by at most
-    n u of the sum of their magnitudes, which is of the value's own size here;
-    STEPS of them, and twice that for what they do to each other."""
-    bound = 2 * STEPS * BATCH * unit
-    for a, b in zip(ours, whole):
-        if abs(a - b) > bound * max(1, abs(b)):
-            sys.exit("%s: %r and %r are further apart than %g" % (what, a, b, bound))
+    return read_losses(path("log")), read_tensors(path("out")), int(text[begin:].split(b":")[1].split(b",")[0])
 
 
 def main():
@@ -67,6 +54,10 @@ def main():
     with open(path("model.py"), "w") as file:
         file.write(MODEL)
     for precision, unit in ("none", 2.0**-24), ("bf16", 2.0**-9):
+        # Sums of BATCH terms in another order: each step moves a value by at most
+        # n u of the sum of their magnitudes, which is of the value's own size here;
+        # STEPS of them, and twice that for what they do to each other.
+        bound = 2 * STEPS * BATCH * unit
         whole, weights, arena = train(BATCH, 1, 1, precision)
         if not whole[-1] < whole[0]:
             sys.exit("it does not learn: %s" % whole)
@@ -74,9 +65,9 @@ def main():
         for ranks, count in (1, 2), (1, 8), (2, 4):
             losses, parameters, bytes_ = train(BATCH // ranks // count, count, ranks, precision)
             what = "%s, %d ranks, %d micro-batches" % (precision, ranks, count)
-            near(what, losses, whole, unit)
+            near(what, losses, whole, bound)
             for name, values in weights.items():
-                near("%s, %s" % (what, name), parameters[name], values, unit)
+                near("%s, %s" % (what, name), parameters[name], values, bound)
             arenas.append(bytes_)
         # The greatest magnitudes of a step are those of all its samples.
         if precision == "none":

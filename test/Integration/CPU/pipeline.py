@@ -8,13 +8,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A perceptron, a network with running statistics, and one with tied weights."""
 
-import json
 import os
 import platform
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, run
+from programs import near, read_losses, read_tensors, run
 
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, BATCH, MICRO = 4, 8, 4
@@ -87,9 +86,7 @@ def train(name, ranks, options, *flags):
     run(RUN, path("step.so"), "--np", ranks, "--weights", path(name + ".w"), "--data", path(name + ".d"),
         "--steps", STEPS, "--no-shuffle", "--log", path("log"), "--checkpoint", path("state"),
         "--quiet", "--timeout", 60)  # fmt: skip
-    with open(path("log")) as log:
-        losses = [json.loads(line)["loss"] for line in log]
-    return losses, read_tensors(path("state"))
+    return read_losses(path("log")), read_tensors(path("state"))
 
 
 def compare(what, ours, one, unit):
@@ -101,11 +98,9 @@ def compare(what, ours, one, unit):
     (losses, state), (whole, expected) = ours, one
     if len(losses) != STEPS or not set(state) == set(expected):
         sys.exit("%s: %d losses, %s" % (what, len(losses), set(state) ^ set(expected)))
-    pairs = [("loss", losses, whole)] + [(k, state[k], expected[k]) for k in sorted(state)]
-    for name, values, others in pairs:
-        for a, b in zip(values, others):
-            if not abs(a - b) <= bound * max(1, abs(b)):
-                sys.exit("%s, %s: %r and %r are further apart than %g" % (what, name, a, b, bound))
+    near(what + ", loss", losses, whole, bound)
+    for name in sorted(state):
+        near("%s, %s" % (what, name), state[name], expected[name], bound)
 
 
 def main():

@@ -8,16 +8,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Two linear layers with a product of activations between them."""
 
-import json
 import os
 import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_tensors, run, write_tensors
+from programs import near, read_losses, read_tensors, run, write_tensors
 
 COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, SAMPLES = 12, 96
+# Sums of at most 16 terms of a value's own size in another order: 16 u a step, and twice that.
+BOUND = 2 * STEPS * 16 * 2.0**-24
 
 # The signature's pieces: an argument with its role, and what becomes of it.
 W0 = '%w0: tensor<4x3xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0", mpcomm.donated = 1 : i64}'
@@ -173,16 +174,7 @@ def train(name, steps=STEPS, start=("--weights", "w")):
     """Losses, and the parameters."""
     run(RUN, path(name + ".so"), start[0], path(start[1]), "--data", path("d"), "--steps", steps,
         "--log", path("log"), "--checkpoint", path("out"), "--quiet")  # fmt: skip
-    with open(path("log")) as log:
-        return [json.loads(line)["loss"] for line in log], read_tensors(path("out"))
-
-
-def near(what, ours, whole):
-    """Sums of at most 16 terms of a value's own size in another order: 16 u a step."""
-    bound = 2 * STEPS * 16 * 2.0**-24
-    for a, b in zip(ours, whole):
-        if abs(a - b) > bound * max(1, abs(b)):
-            sys.exit("%s: %r and %r are further apart than %g" % (what, a, b, bound))
+    return read_losses(path("log")), read_tensors(path("out"))
 
 
 def main():
@@ -198,15 +190,15 @@ def main():
         if not whole[-1] < whole[0]:
             sys.exit("it does not learn: %s" % whole)
         losses, ours = train("stages")
-        near("losses, dp = %d" % dp, losses, whole)
+        near("losses, dp = %d" % dp, losses, whole, BOUND)
         for name, values in parameters.items():
-            near("%s, dp = %d" % (name, dp), ours[name], values)
+            near("%s, dp = %d" % (name, dp), ours[name], values, BOUND)
         # A checkpoint of the stages goes on as the whole, and the reverse.
         for first, second in ("stages", "graph"), ("graph", "stages"):
             begun, _ = train(first, STEPS // 2)
             os.rename(path("out"), path("half"))
             os.remove(path("log"))
-            near("%s, then %s" % (first, second), begun + train(second, start=("--resume", "half"))[0], whole)
+            near("%s, then %s" % (first, second), begun + train(second, start=("--resume", "half"))[0], whole, BOUND)
 
 
 main()

@@ -13,20 +13,14 @@
 
 import os
 import re
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
+from programs import run
 
 IMPORT, OPT, MODEL, FOLDER = sys.argv[1:]
 PASSES = ["--mpcomm-graph=mesh=dp:2 loss-scale=dynamic clip-norm=1.0", "--convert-mpcomm-to-mprt",
           "--convert-mpcomm-to-linalg", "--canonicalize", "--cse", "--mpcomm-form-kernels"]  # fmt: skip
-
-
-def run(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=120)  # fmt: skip
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (command, done.returncode, done.stdout[:2000]))
-    return done.stdout
 
 
 def main():

@@ -36,7 +36,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, sys.argv[4])
 
 import numpy as np
-from emulation import Driver, Emulator, call, launches_of
+from emulation import Driver, Emulator, launches_of
 from kernel_builder import from_bf16, to_bf16
 
 OPT, CC, FAKES, _, FOLDER, SEED = sys.argv[1:7]
@@ -256,10 +256,9 @@ def main():
         path = os.path.join(FOLDER, case.name)
         with open(path + ".mlir", "w") as file:
             file.write(text)
-        generated = call([OPT, "--mpcomm-generate-gpu-kernels=processors=%d" % case.processors], text.encode())
-        emulator.image(generated, path + ".so")
+        generated = emulator.generate(text, path + ".so", processors=case.processors)
         module = driver.load(path + ".so")
-        launches = launches_of(generated.decode(), random.Random(case.name))
+        launches = launches_of(generated, random.Random(case.name))
         for kind in ("attention", "attention_grad"):
             wrong, most = check(case, kind, driver, module, launches["%s_%s" % (case.name, kind)])
             print("%s %s: error %.3f of the bound" % (case.name, kind, most), flush=True)

@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
 
 import numpy as np
-from emulation import Driver, Emulator, call
+from emulation import Driver, Emulator
 
 OPT, CC, FAKES, FOLDER, SEED, COUNT = sys.argv[1:7]
 FIRST = int(sys.argv[7]) if len(sys.argv) > 7 else 0
@@ -214,10 +214,8 @@ def main():
         bytes_ = rng.choice([64, 256, 4096])
         results, lengths = [], []
         for passes in ([], ["--mpcomm-batch-launches=processors=%d parameter-bytes=%d" % (rng.choice([1, 132]), bytes_)]):
-            generated = call([OPT, "--mpcomm-generate-gpu-kernels=processors=3", *passes], text.encode())
             image = "%s.%d.so" % (path, len(passes))
-            emulator.image(generated, image)
-            calls = calls_of(generated.decode())
+            calls = calls_of(emulator.generate(text, image, *passes))
             for name, places, grid in calls:
                 if name and 8 * (len(places) + (grid[2] > 0)) > bytes_ and name.endswith("_batch"):
                     failed.append(number)

@@ -31,8 +31,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, sys.argv[4])
 
 import numpy as np
-from emulation import Driver, Emulator, call, launches_of
+from emulation import Driver, Emulator, launches_of
 from kernel_builder import NUMPY, Kernel, to_bf16
+from programs import call
 
 OPT, CC, FAKES, _, FOLDER, SEED, COUNT = sys.argv[1:8]
 FIRST = int(sys.argv[8]) if len(sys.argv) > 8 else 0
@@ -554,12 +555,6 @@ def compile_host(emulator, text, path):
     return ctypes.CDLL(path), names
 
 
-def compile_device(emulator, text, path, processors):
-    generated = call([OPT, "--mpcomm-generate-gpu-kernels=processors=%d" % processors], text.encode())
-    emulator.image(generated, path)
-    return generated.decode()
-
-
 def check(emulator, driver, programs):
     """How many kernels differ or do not compile."""
     text = "".join(p.tensor_form + p.launch for p in programs)
@@ -572,7 +567,7 @@ def check(emulator, driver, programs):
             host, names = compile_host(emulator, text, path + ".host.so")
         for processors in (3, 132):
             image = "%s.%d.so" % (path, processors)
-            generated = compile_device(emulator, text, image, processors)
+            generated = emulator.generate(text, image, processors=processors)
             modules.append((processors, driver.load(image), launches_of(generated, random.Random(path))))
     except SystemExit as error:
         if len(programs) > 1:

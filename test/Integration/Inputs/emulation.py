@@ -12,9 +12,10 @@ kernels alone."""
 import ctypes
 import os
 import re
-import shutil
 import subprocess
 import sys
+
+from programs import call, link
 
 # The last phase of the compiler as it lists its passes: those that make kernels, those
 # that make them PTX, and the one that assembles it.
@@ -24,18 +25,6 @@ TO_CUDA = re.compile(r"""^builtin\.module\(
 (?:    .*\n)+  \),
   mpcomm-assemble-kernels\b.*
 \)$""", re.M)  # fmt: skip
-
-
-def find_tool(name):
-    return shutil.which(name + "-22") or name
-
-
-def call(command, data=None):
-    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s"
-                 % (" ".join(command), done.returncode, done.stderr.decode()[-4000:]))  # fmt: skip
-    return done.stdout
 
 
 class Emulator:
@@ -49,14 +38,18 @@ class Emulator:
         }
         os.makedirs(folder, exist_ok=True)
 
-    def link(self, text, output, optimize="-O1"):
-        """LLVM dialect to a shared object."""
-        ir = call([find_tool("mlir-translate"), "--mlir-to-llvmir"], text)
-        call([self.cc, optimize, "-w", "-march=native", "-fPIC", "-shared", "-x", "ir", "-", "-o", output, "-lm"], ir)
+    def link(self, text, output):
+        link(self.cc, text, output)
 
     def image(self, generated, output):
         """What the fake driver loads, of a program whose kernels are those of a GPU."""
         self.link(call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated), output)
+
+    def generate(self, text, output, *passes, processors=3):
+        """The image of launches alone; returns what it is made from."""
+        generated = call([self.opt, "--mpcomm-generate-gpu-kernels=processors=%d" % processors, *passes], text.encode())
+        self.image(generated, output)
+        return generated.decode()
 
     def passes(self, options):
         """The passes of target cuda up to where kernels become PTX, for a GPU of 3 processors."""

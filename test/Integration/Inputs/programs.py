@@ -5,10 +5,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""What tests that compile and run a program share: a command that has to end as
-expected, and safetensors files, written and read with the standard library."""
+"""What tests that compile and run a program share: commands that have to end as
+expected, losses that a run leaves and how near they are, and safetensors files, written
+and read with the standard library."""
 
 import json
+import math
+import shutil
 import struct
 import subprocess
 import sys
@@ -25,6 +28,44 @@ def run(*command, expected=0, limit=120):
         sys.exit("%s\nended with status %d, expected %d:\n%s"
                  % (" ".join(command), done.returncode, expected, done.stdout))  # fmt: skip
     return done.stdout
+
+
+def call(command, data=None):
+    """What a command made of `data`, as bytes."""
+    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        sys.exit("%s\nfailed with status %d:\n%s"
+                 % (" ".join(command), done.returncode, done.stderr.decode()[-4000:]))  # fmt: skip
+    return done.stdout
+
+
+def link(cc, text, output):
+    """LLVM dialect to a shared object."""
+    ir = call([shutil.which("mlir-translate-22") or "mlir-translate", "--mlir-to-llvmir"], text)
+    call([cc, "-O1", "-w", "-march=native", "-fPIC", "-shared", "-x", "ir", "-", "-o", output, "-lm"], ir)
+
+
+def read_losses(log):
+    """The loss of each step of a run with --log."""
+    with open(log) as file:
+        return [json.loads(line)["loss"] for line in file]
+
+
+def near(what, ours, others, bound):
+    """The test ends where values are further apart than `bound`, relative to those above 1."""
+    if len(ours) != len(others):
+        sys.exit("%s: %d values, expected %d" % (what, len(ours), len(others)))
+    for a, b in zip(ours, others):
+        if not abs(a - b) <= bound * max(1, abs(b)):
+            sys.exit("%s: %r and %r are further apart than %g" % (what, a, b, bound))
+
+
+def f32(value):
+    """The nearest number of f32."""
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def pack(dtype, values):

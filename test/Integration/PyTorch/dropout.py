@@ -9,7 +9,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains a perceptron with dropout as a module and as a function."""
 
-import json
 import os
 import sys
 
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
 from philox import mask
-from programs import run
+from programs import read_losses, run
 
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, BATCH, SEED = 8, 8, 5
@@ -83,8 +82,7 @@ def main():
     run(COMPILE, path("step.mlir"), "-o", path("step.so"))
     run(RUN, path("step.so"), "--weights", path("w"), "--data", path("d"), "--no-shuffle", "--seed", SEED,
         "--steps", STEPS, "--log", path("log"), "--quiet")  # fmt: skip
-    with open(path("log")) as file:
-        found = [json.loads(line)["loss"] for line in file]
+    found = read_losses(path("log"))
     # Losses near 1.5 of sums of 16 terms, eight steps deep: 2^-24 for each of some
     # hundred operations, each step.
     bound = STEPS * 100 * 2.0**-24

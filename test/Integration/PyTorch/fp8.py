@@ -17,7 +17,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_typed, run
+from programs import read_losses, read_typed, run
 
 IMPORT, COMPILE, RUN, EXAMPLES, FOLDER = sys.argv[1:]
 RANKS, SEEDS = 2, range(5)
@@ -38,8 +38,7 @@ def train(stem, program, steps, seed):
     log, state = stem + ".log", stem + ".ckpt"
     run(RUN, program, "--np", RANKS, "--weights", stem + ".w", "--data", stem + ".d", "--steps", steps,
         "--seed", seed, "--quiet", "--log", log, "--checkpoint", state)  # fmt: skip
-    with open(log) as file:
-        losses = [json.loads(line)["loss"] for line in file]
+    losses = read_losses(log)
     os.remove(log)
     return losses, read_typed(state)[0]
 

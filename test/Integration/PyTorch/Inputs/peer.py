@@ -6,7 +6,7 @@
 #
 # ===----------------------------------------------------------------------=== #
 """Trains an example by PyTorch on the samples that mpcomm-run takes, and returns
-the loss of each step over the global batch.
+the loss of each step over the global batch; or by a program of ours.
 
     train(model, options, size, steps, Way(ranks=2))
 
@@ -24,9 +24,11 @@ import tempfile
 
 import torch
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "Inputs")]
 import checks  # noqa: E402
 import sampler  # noqa: E402
+from programs import read_losses, run  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -114,6 +116,35 @@ def train(model, options, size, steps, way):
                 process.kill()
         with open(out) as file:
             return json.load(file)
+
+
+def distance(a, b):
+    return [abs(x - y) for x, y in zip(a, b)]
+
+
+def reference(model, options, size, steps, exact, ways):
+    """The losses by way `exact`, and how far from them the other ways are in the steps around each."""
+    losses = train(model, options, size, steps, exact)
+    assert losses[-1] < losses[0], "the loss does not fall"
+    spread = [0.0] * steps
+    for way in ways:
+        d = distance(train(model, options, size, steps, way), losses)
+        print(f"{model}: PyTorch, {way.label}: at most {max(d):.3g} from f64")
+        spread = [max(a, b) for a, b in zip(spread, d)]
+    return losses, [max(spread[max(s - 4, 0):s + 5]) for s in range(steps)]
+
+
+def import_example(tool, model, options, batch, stem):
+    flags = [f"-O{k}={v}" for k, v in options.items()]
+    run(tool, os.path.join(checks.EXAMPLES, model + ".py"), *flags, "--batch", batch,
+        "-o", stem + ".mlir", "--weights", stem + ".w", "--data", stem + ".d")
+
+
+def run_example(tool, program, ranks, steps, stem):
+    """Losses of our program, or of our graph, on what was imported as `stem`."""
+    run(tool, program, "--np", ranks, "--weights", stem + ".w", "--data", stem + ".d",
+        "--steps", steps, "--quiet", "--log", stem + ".log", limit=240)
+    return read_losses(stem + ".log")
 
 
 if __name__ == "__main__":

@@ -34,8 +34,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-import checks
-from peer import Way, train
+from peer import Way, distance, import_example, reference, run_example
 
 STEPS = 50
 RANKS = 2
@@ -49,10 +48,7 @@ POLICIES = {"low": {"compute": "low"}, "full": {"compute": "full"}}
 def ours(model, options, size, name, policy, folder, tools):
     """Losses of our program under a policy, or in f32 under none."""
     stem = os.path.join(folder, f"{model}-{name}")
-    flags = [f"-O{k}={v}" for k, v in options.items()]
-    subprocess.run([tools[0], os.path.join(checks.EXAMPLES, model + ".py"), *flags,
-                    "--batch", str(size // RANKS), "-o", stem + ".mlir",
-                    "--weights", stem + ".w", "--data", stem + ".d"], check=True)
+    import_example(tools[0], model, options, size // RANKS, stem)
     settings = []
     if policy:
         with open(stem + ".json", "w") as file:
@@ -60,27 +56,12 @@ def ours(model, options, size, name, policy, folder, tools):
         settings = [f"--options=precision-file={stem}.json"]
     subprocess.run([tools[1], stem + ".mlir", "-o", stem + ".so", "--np", str(RANKS),
                     *settings], check=True)
-    subprocess.run([tools[2], stem + ".so", "--np", str(RANKS), "--weights",
-                    stem + ".w", "--data", stem + ".d", "--steps", str(STEPS), "--quiet",
-                    "--log", stem + ".log"], check=True, timeout=240)
-    with open(stem + ".log") as log:
-        return [json.loads(line)["loss"] for line in log]
-
-
-def distance(a, b):
-    return [abs(x - y) for x, y in zip(a, b)]
+    return run_example(tools[2], stem + ".so", RANKS, STEPS, stem)
 
 
 def main(model, folder, *tools):
     options, size = MODELS[model]
-    exact = train(model, options, size, STEPS, Way(double=True))
-    assert exact[-1] < exact[0], "the loss does not fall"
-    spread = [0.0] * STEPS
-    for way in WAYS:
-        d = distance(train(model, options, size, STEPS, way), exact)
-        print(f"{model}: PyTorch, {way.label}: at most {max(d):.3g} from f64")
-        spread = [max(a, b) for a, b in zip(spread, d)]
-    spread = [max(spread[max(s - 4, 0):s + 5]) for s in range(STEPS)]
+    exact, spread = reference(model, options, size, STEPS, Way(double=True), WAYS)
     bound = [4 * s + 2 ** -9 * abs(l) for s, l in zip(spread, exact)]
     f32 = distance(ours(model, options, size, "f32", None, folder, tools), exact)
     failed = False

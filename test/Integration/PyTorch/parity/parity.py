@@ -38,15 +38,12 @@
 # RUN: %python %s vit %t %mpcomm-import %mpcomm-run
 # RUN: %python %s resnet %t %mpcomm-import %mpcomm-run
 
-import json
 import math
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-import checks
-from peer import Way, train
+from peer import Way, distance, import_example, reference, run_example
 
 STEPS = 50
 # model: (options, samples of a global batch, terms of the loss in a sample)
@@ -61,32 +58,15 @@ BY_RANK_WAYS = [Way(ranks=2), Way(slices=2, reverse=True),
 def ours(model, options, size, ranks, folder, tools):
     """Losses of our program on `ranks` ranks."""
     stem = os.path.join(folder, f"{model}{ranks}")
-    flags = [f"-O{k}={v}" for k, v in options.items()]
-    subprocess.run([tools[0], os.path.join(checks.EXAMPLES, model + ".py"), *flags,
-                    "--batch", str(size // ranks), "-o", stem + ".mlir",
-                    "--weights", stem + ".w", "--data", stem + ".d"], check=True)
-    subprocess.run([tools[1], stem + ".mlir", "--np", str(ranks), "--weights",
-                    stem + ".w", "--data", stem + ".d", "--steps", str(STEPS), "--quiet",
-                    "--log", stem + ".log"], check=True, timeout=240)
-    with open(stem + ".log") as log:
-        return [json.loads(line)["loss"] for line in log]
-
-
-def distance(a, b):
-    return [abs(x - y) for x, y in zip(a, b)]
+    import_example(tools[0], model, options, size // ranks, stem)
+    return run_example(tools[1], stem + ".mlir", ranks, STEPS, stem)
 
 
 def main(model, folder=None, *tools):
     options, size, terms = MODELS[model]
     by_rank = model in BY_RANK
-    exact = train(model, options, size, STEPS, Way(double=True, slices=1 + by_rank))
-    assert exact[-1] < exact[0], "the loss does not fall"
-    spread = [0.0] * STEPS
-    for way in BY_RANK_WAYS if by_rank else WAYS:
-        d = distance(train(model, options, size, STEPS, way), exact)
-        print(f"{model}: PyTorch, {way.label}: at most {max(d):.3g} from f64")
-        spread = [max(a, b) for a, b in zip(spread, d)]
-    spread = [max(spread[max(s - 4, 0):s + 5]) for s in range(STEPS)]
+    exact, spread = reference(model, options, size, STEPS, Way(double=True, slices=1 + by_rank),
+                              BY_RANK_WAYS if by_rank else WAYS)
     bound = [4 * s + 2 ** -24 * math.sqrt(size * terms) * abs(l)
              for s, l in zip(spread, exact)]
     if not tools:

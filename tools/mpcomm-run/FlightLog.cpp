@@ -84,15 +84,16 @@ void FlightLog::serve() {
 }
 
 void FlightLog::fail(const std::string &message) {
-  write("failure", message);
-  std::lock_guard<std::mutex> guard(mutex);
-  isOver = true;
+  write("failure", message, /*isLast=*/true);
 }
 
-void FlightLog::write(const char *reason, const std::string &message) {
+void FlightLog::write(const char *reason, const std::string &message,
+                      bool isLast) {
+  // A request that comes while a failure is written is not to replace it.
   std::lock_guard<std::mutex> guard(mutex);
   if (isOver)
     return;
+  isOver = isLast;
   if (Status status = writeText(path, render(reason, message)); status.failed())
     printError(status.message());
 }

@@ -54,7 +54,8 @@ public:
 
 private:
   void serve();
-  void write(const char *reason, const std::string &message);
+  void write(const char *reason, const std::string &message,
+             bool isLast = false);
   std::string render(const char *reason, const std::string &message) const;
 
   std::string path;

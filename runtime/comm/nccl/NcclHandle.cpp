@@ -41,7 +41,9 @@ Error Handle::settle(ncclResult_t result, const std::string &what) {
   const Api &api = *world.api;
   Backoff backoff(world.meeting->localRanks());
   uint64_t begin = nowNanoseconds();
-  while (result == ncclInProgress && comm) {
+  // Success may mean no more than that the call was taken in, as of
+  // ncclCommSplit: the communicator knows when it is done.
+  while ((result == ncclInProgress || result == ncclSuccess) && comm) {
     ncclResult_t state = ncclSuccess;
     if (ncclResult_t failed = api.ncclCommGetAsyncError(comm, &state))
       return api.failure(failed, what, comm);

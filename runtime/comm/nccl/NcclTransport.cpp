@@ -249,7 +249,7 @@ NcclTransport::createCommunicator(std::vector<unsigned> group) {
     if (!error)
       error = handle->run(what, [&](ncclComm_t &comm) {
         comm = split.made;
-        return ncclInProgress;
+        return comm ? ncclInProgress : ncclInternalError;
       });
   } else {
     Card mine;

@@ -131,6 +131,12 @@ EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
   return leave(*made);
 }
 
+static void tellChild(Communicator &communicator) {
+  if (communicator.childAt)
+    *communicator.childAt = communicator.child;
+  communicator.childAt = nullptr;
+}
+
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
                                           ncclResult_t *result) {
   Communicator &communicator = *get(comm);
@@ -145,6 +151,8 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
   } else {
     *result = communicator.busy > 0 && --communicator.busy > 0 ? ncclInProgress
                                                                : ncclSuccess;
+    if (*result == ncclSuccess)
+      tellChild(communicator);
   }
   return ncclSuccess;
 }
@@ -264,7 +272,12 @@ static ncclResult_t add(Communicator &communicator, Call call, ncclStream to,
   groupComm = &communicator;
   groupStream = stream;
   groupCalls.push_back(call);
-  return groupDepth ? ncclSuccess : launch();
+  if (groupDepth)
+    return ncclSuccess;
+  ncclResult_t result = launch();
+  // A lone send or receive says so too early.
+  bool isMessage = call.kind == Send || call.kind == Recv;
+  return isMessage && result == ncclInProgress ? ncclSuccess : result;
 }
 
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count,
@@ -323,6 +336,8 @@ EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type,
 EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
                                   ncclComm_t *made, ncclConfig_t *config) {
   FAKE_COMM(ncclCommSplit);
+  // There is nothing before the communicator says that it is done.
+  *made = nullptr;
   // All ranks' colours and keys, as an all-gather by way of the outboxes.
   Part &mine = communicator.region->parts[communicator.rank];
   int32_t values[2] = {color, key};
@@ -345,8 +360,12 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
       make(name, size, rank, communicator.world, config->blocking != 0);
   if (!split)
     return refuse(ncclUnhandledCudaError, "no memory");
-  *made = reinterpret_cast<ncclComm_t>(split);
-  return leave(communicator);
+  communicator.child = split;
+  communicator.childAt = reinterpret_cast<Communicator **>(made);
+  (void)leave(communicator);
+  if (communicator.blocking)
+    tellChild(communicator);
+  return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclMemAlloc(void **pointer, size_t bytes) {

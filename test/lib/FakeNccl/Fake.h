@@ -115,6 +115,9 @@ struct Communicator {
   std::atomic<int> busy{0};
   std::atomic<int> error{0};
   std::atomic<bool> connected{false}, aborted{false}, stopping{false};
+  /// What it was split into, and where that is told once it is not busy.
+  Communicator *child = nullptr;
+  Communicator **childAt = nullptr;
 
   uint32_t *words = nullptr; ///< pinned; the first is for eager work
   uint32_t nextWord = 1, eager = 0;

@@ -79,8 +79,10 @@ public:
   virtual Error examine() { return {}; }
 
   /// The context has failed: what is on the stream ends soon, whether or not
-  /// the peers come. Any thread may call it, more than once.
-  virtual void abort() {}
+  /// the peers come. It may end the transport's other communicators as well.
+  /// An error says what did not end in time and is left as it is. Any thread
+  /// may call it, more than once.
+  virtual Error abort() { return {}; }
 
   /// Whether collectives move on without calls of progress(), on a thread of
   /// the communicator's own. Then nobody needs to poll for them.

@@ -30,16 +30,23 @@ static constexpr double blockedSeconds = 1e-3;
 mprt_status Context::State::fail(const Error &error) {
   if (failed())
     return status;
-  message = error.message();
-  status.store(error.status(), std::memory_order_release);
+  std::string text = error.message();
   // A step that cannot be captured is run again.
-  if (device && device->isCapturing())
-    return error.status();
-  for (auto &stream : streams)
-    stream->communicator().abort();
-  // What a peer told us it has told the others as well.
-  if (transport && error.status() != MPRT_PEER_FAILED)
-    transport->reportFailure(error);
+  if (!device || !device->isCapturing()) {
+    // First, since an abort may take its time. What a peer told us it has told
+    // the others as well.
+    if (transport && error.status() != MPRT_PEER_FAILED)
+      transport->reportFailure(error);
+    // A communicator has no end while a graph is there that it was captured
+    // into. What runs of a graph runs on without it.
+    if (onDevice)
+      onDevice->steps.clear();
+    for (auto &stream : streams)
+      if (Error late = stream->communicator().abort())
+        text += "; " + late.message();
+  }
+  message = std::move(text);
+  status.store(error.status(), std::memory_order_release);
   return error.status();
 }
 

@@ -105,6 +105,8 @@ public:
   const char *backend() const {
     return mover ? mover->name() : transport->name();
   }
+  /// Whether what programs send goes by NCCL.
+  bool isOnNccl() const { return mover != nullptr; }
   /// Ranks on this machine, as far as is known.
   uint64_t localRanks() const { return transport->localRanks(); }
 

@@ -198,8 +198,13 @@ int liveAsRank(Job &job, const Meeting &meeting, const Fault &fault,
     return 1;
   }
   position.started = 1;
-  if (!fault.hits(Fault::Kind::Program, index))
-    return runRank(job, *rank, fault, &position);
+  if (!fault.hits(Fault::Kind::Program, index)) {
+    int status = runRank(job, *rank, fault, &position);
+    // What hangs on a GPU holds up the end of all that belongs to it.
+    if (status != 0 && rank->isOnNccl())
+      rank->abandon();
+    return status;
+  }
 
   Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
   Result<Job> otherJob = other.failed()

@@ -45,7 +45,7 @@ public:
   bool isStreamOrdered() const override { return true; }
   Error bind(Device &device, uint32_t stream) override;
   Error examine() override;
-  void abort() override { handle->abort(); }
+  Error abort() override { return handle->world.abort(); }
   std::vector<unsigned> waitingFor() const override;
   std::string describePeers() const override;
 

@@ -12,6 +12,9 @@
 #include "../../device/Device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 using namespace mprt;
 using namespace mprt::nccl;
@@ -35,6 +38,12 @@ std::string Handle::describeMissing() const {
   return group.size() > 2 ? "waits for some of ranks " + text +
                                 ", NCCL does not tell for which"
                           : "waits for rank " + text;
+}
+
+Handle::Handle(const World &world, std::vector<unsigned> group)
+    : world(world), group(std::move(group)) {
+  std::lock_guard<std::mutex> guard(world.mutex);
+  world.handles.push_back(this);
 }
 
 Error Handle::settle(ncclResult_t result, const std::string &what) {
@@ -95,30 +104,24 @@ Error Handle::examine(const std::string &what) {
   return world.api->failure(result, what, comm);
 }
 
-void Handle::abortLocked() {
-  if (!comm)
-    return;
-  (void)world.device->enter();
-  (void)world.api->ncclCommAbort(comm);
-  comm = nullptr;
-}
-
-void Handle::abort() {
-  world.isLost.store(true, std::memory_order_relaxed);
-  if (aborting.exchange(true, std::memory_order_acq_rel))
-    return;
-  std::lock_guard<std::mutex> guard(mutex);
-  abortLocked();
-}
-
-Handle::~Handle() {
-  std::lock_guard<std::mutex> guard(mutex);
-  if (!comm)
-    return;
-  if (world.isLost.load(std::memory_order_relaxed)) {
-    abortLocked();
-    return;
+Expected<ncclComm_t> Handle::surrender(uint64_t deadline) {
+  aborting.store(true, std::memory_order_release);
+  std::unique_lock<std::mutex> guard(mutex, std::try_to_lock);
+  while (!guard.owns_lock()) {
+    if (nowNanoseconds() >= deadline)
+      return Error(MPRT_TIMEOUT, "a call of NCCL does not return");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    (void)guard.try_lock();
   }
+  return std::exchange(comm, nullptr);
+}
+
+bool Handle::finish() {
+  std::lock_guard<std::mutex> guard(mutex);
+  if (!comm)
+    return true;
+  if (world.isLost.load(std::memory_order_relaxed))
+    return false;
   (void)world.device->enter();
   const Api &api = *world.api;
   for (void *registration : registrations)
@@ -136,10 +139,16 @@ Handle::~Handle() {
     if (result == ncclSuccess)
       result = state;
   }
-  if (result != ncclSuccess) {
-    abortLocked();
-    return;
-  }
+  if (result != ncclSuccess)
+    return false;
   (void)api.ncclCommDestroy(comm);
   comm = nullptr;
+  return true;
+}
+
+Handle::~Handle() {
+  if (!finish())
+    (void)world.abort();
+  std::lock_guard<std::mutex> guard(world.mutex);
+  std::erase(world.handles, this);
 }

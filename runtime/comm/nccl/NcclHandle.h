@@ -28,6 +28,8 @@ class Device;
 
 namespace mprt::nccl {
 
+class Handle;
+
 /// What all communicators of a rank share.
 struct World {
   const Api *api = nullptr;
@@ -38,13 +40,19 @@ struct World {
   bool takesNcclNumerics = false;
   /// One of them was aborted: none is finished in peace any more.
   mutable std::atomic<bool> isLost{false};
+  /// Those that are there, and what guards the list.
+  mutable std::vector<Handle *> handles;
+  mutable std::mutex mutex;
+
+  /// Ends what is on the streams of all of them, whether or not peers come.
+  /// MPRT_TIMEOUT where NCCL takes longer than it may: it is left alone then.
+  Error abort() const;
 };
 
 class Handle {
 public:
   /// `group`: ranks of the world.
-  Handle(const World &world, std::vector<unsigned> group)
-      : world(world), group(std::move(group)) {}
+  Handle(const World &world, std::vector<unsigned> group);
   /// Finishes what is under way, or aborts it.
   ~Handle();
   Handle(const Handle &) = delete;
@@ -67,8 +75,10 @@ public:
   /// What has gone wrong on the stream since, if anything.
   Error examine(const std::string &what);
 
-  /// Ends what is on the stream, whether or not the peers come.
-  void abort();
+  /// Gives the communicator away, which takes no more calls from here on; null
+  /// where there is none. Fails where a call does not return until `deadline`,
+  /// in ns of nowNanoseconds().
+  Expected<ncclComm_t> surrender(uint64_t deadline);
 
   const World &world;
   const std::vector<unsigned> group;
@@ -76,7 +86,8 @@ public:
 private:
   Error settle(ncclResult_t result, const std::string &what);
   std::string describeMissing() const;
-  void abortLocked();
+  /// Whether nothing is left of the communicator.
+  bool finish();
 
   std::mutex mutex;
   std::atomic<bool> aborting{false};

@@ -153,10 +153,18 @@ class Nccl(CudaTest):
                 outcome = self.fails("timed out: ", *run_it, lines=0)
                 self.assertIn('all_reduce "gradients" at toy.mlir:7:3 on rank ', outcome.err)
                 self.assertRegex(outcome.err, "waits for some of ranks .*, NCCL does not tell for which")
+                self.assertNotIn("did not end its communicators", outcome.err)
                 self.assertLess(outcome.seconds, 3 + SLACK)
                 calls = self.calls(*run_it)
                 # Whoever noticed first has aborted, and told the others.
                 self.assertGreater(sum(n for (_, name), n in calls.items() if name == "ncclCommAbort"), 0)
+
+    def test_an_abort_hangs(self):
+        with environment(MPFAKE_NCCL_HANG=5, MPFAKE_NCCL_STUCK=1):
+            outcome = self.fails("NCCL did not end its communicators (ncclCommAbort) within 3 s", path("toy2.so"), *self.common,
+                                 "--comm", "nccl", "--steps", 10, "--timeout", 3, lines=0)  # fmt: skip
+        self.assertIn('all_reduce "gradients" at toy.mlir:7:3 on rank ', outcome.err)
+        self.assertLess(outcome.seconds, 3 + 3 + SLACK)
 
     def test_a_rank_dies(self):
         for fault in "kill:rank=1,step=3", "kill:rank=2,step=1":

@@ -128,6 +128,8 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graphHandle) {
     }
   if (!result)
     *graphHandle = static_cast<CUgraph>(state().graphs.add(capture->graph));
+  // Events that were recorded in it outlive it.
+  capture->graph = nullptr;
   return result;
 }
 

@@ -174,6 +174,7 @@ void Scheduler::finish(Node &node) {
       ready.push_back(after);
   node.after.clear();
   node.before.clear();
+  node.work.reset();
   progress.notify_all();
 }
 

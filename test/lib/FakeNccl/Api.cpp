@@ -25,6 +25,9 @@ static thread_local int groupDepth = 0;
 static thread_local Communicator *groupComm = nullptr;
 static thread_local CUstream groupStream = nullptr;
 static thread_local std::vector<Call> groupCalls;
+static thread_local std::vector<Communicator *> groupAborts;
+
+static int currentVersion() { return numberOf("MPFAKE_NCCL_VERSION", 22809); }
 
 static ncclResult_t refuse(ncclResult_t result, const std::string &why) {
   lastError = why;
@@ -62,7 +65,7 @@ extern "C" {
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT ncclResult_t ncclGetVersion(int *version) {
-  *version = numberOf("MPFAKE_NCCL_VERSION", 22809);
+  *version = currentVersion();
   return ncclSuccess;
 }
 
@@ -106,6 +109,9 @@ static Communicator *make(const std::string &name, int size, int rank,
       cuMemHostAlloc(&words, maxWords * sizeof(uint32_t), 0) != CUDA_SUCCESS)
     return nullptr;
   made->words = static_cast<uint32_t *>(words);
+  CUcontext context = nullptr;
+  cuCtxGetCurrent(&context);
+  made->context = context;
   memset(words, 0, maxWords * sizeof(uint32_t));
   made->region->parts[rank].device = device;
   made->thread = std::thread([made] { made->run(); });
@@ -146,7 +152,8 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
                     ? "Duplicate GPU detected, or collectives that differ"
                     : "an error of a collective";
     *result = communicator.error;
-  } else if (!communicator.connected) {
+  } else if (!communicator.connected ||
+             (communicator.finalizing && communicator.graphs)) {
     *result = ncclInProgress;
   } else {
     *result = communicator.busy > 0 && --communicator.busy > 0 ? ncclInProgress
@@ -159,6 +166,7 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
 
 EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   FAKE_COMM(ncclCommFinalize);
+  communicator.finalizing = true;
   return leave(communicator);
 }
 
@@ -179,9 +187,23 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+/// What comes of an abort after its flag is set. It waits, as long as it takes,
+/// for all of the device, on which other communicators may hang, and for graphs
+/// that the communicator was captured into.
+static void reclaim(Communicator &communicator) {
+  cuCtxSetCurrent(static_cast<CUcontext>(communicator.context));
+  cuCtxSynchronize();
+  while (communicator.graphs)
+    usleep(1000);
+  end(communicator);
+  shm_unlink(communicator.name.c_str());
+}
+
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
   Communicator &communicator = *get(comm);
   countCall("ncclCommAbort", communicator.world);
+  while (numberOf("MPFAKE_NCCL_STUCK", 0) && isFaulty(communicator.world))
+    sleep(1);
   {
     std::lock_guard<std::mutex> guard(communicator.mutex);
     communicator.aborted = true;
@@ -189,8 +211,11 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
       std::atomic_ref<uint32_t>(*request->word).store(request->value);
     communicator.queue.clear();
   }
-  end(communicator);
-  shm_unlink(communicator.name.c_str());
+  // From 2.22 on a group ends its communicators at once.
+  if (groupDepth && currentVersion() >= 22200)
+    groupAborts.push_back(&communicator);
+  else
+    reclaim(communicator);
   return ncclSuccess;
 }
 
@@ -213,6 +238,13 @@ static int post(void *data) {
   return 0;
 }
 
+/// Called once nothing can run it any more.
+static void forget(void *data) {
+  auto *request = static_cast<Request *>(data);
+  if (request->again)
+    --request->communicator->graphs;
+}
+
 static ncclResult_t launch() {
   Communicator &communicator = *groupComm;
   auto *request =
@@ -223,12 +255,13 @@ static ncclResult_t launch() {
   request->again = status != CU_STREAM_CAPTURE_STATUS_NONE;
   if (request->again && communicator.nextWord == maxWords)
     return refuse(ncclInternalError, "too many graphs");
+  communicator.graphs += request->again;
   request->word =
       communicator.words + (request->again ? communicator.nextWord++ : 0);
   request->value = request->again ? 1 : ++communicator.eager;
   // Requests live on: a graph may run them at any time.
   int result = mpfake_enqueue(groupStream, "a collective of NCCL", post,
-                              request, nullptr);
+                              request, forget);
   if (!result)
     result = cuStreamWaitValue32_v2(
         groupStream, reinterpret_cast<CUdeviceptr>(request->word),
@@ -250,7 +283,15 @@ EXPORT ncclResult_t ncclGroupEnd() {
   FAKE_CALL(ncclGroupEnd, -1)
   if (groupDepth == 0)
     return refuse(ncclInvalidUsage, "no group is open");
-  if (--groupDepth || groupCalls.empty())
+  if (--groupDepth)
+    return ncclSuccess;
+  std::vector<std::thread> threads;
+  for (Communicator *communicator : groupAborts)
+    threads.emplace_back([communicator] { reclaim(*communicator); });
+  groupAborts.clear();
+  for (std::thread &thread : threads)
+    thread.join();
+  if (groupCalls.empty())
     return ncclSuccess;
   return launch();
 }

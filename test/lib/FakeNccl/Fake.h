@@ -90,6 +90,8 @@ int countCall(const char *name, int rank);
 bool hangs(uint64_t number, int rank);
 int asyncFailure(uint64_t number, int rank);
 int numberOf(const char *variable, int otherwise);
+/// Whether `rank` is one that faults are for.
+bool isFaulty(int rank);
 
 //===----------------------------------------------------------------------===//
 // Communicators
@@ -118,6 +120,10 @@ struct Communicator {
   /// What it was split into, and where that is told once it is not busy.
   Communicator *child = nullptr;
   Communicator **childAt = nullptr;
+  /// Groups of calls that live in graphs, or in launches of them.
+  std::atomic<int> graphs{0};
+  bool finalizing = false;
+  void *context = nullptr; ///< a CUcontext
 
   uint32_t *words = nullptr; ///< pinned; the first is for eager work
   uint32_t nextWord = 1, eager = 0;

@@ -604,12 +604,21 @@ public:
   uint64_t failsAt = 0;
 };
 
+/// What the others had been told when a communicator was aborted.
+std::string toldWhenAborted;
+
 /// Collectives that hold their stream up until the context gives up.
 class StuckCommunicator : public OrderedCopies {
 public:
-  explicit StuckCommunicator(std::shared_ptr<std::atomic<bool>> aborted)
-      : OrderedCopies(/*counts=*/false), aborted(std::move(aborted)) {}
-  void abort() override { *aborted = true; }
+  StuckCommunicator(SilentWorld &world,
+                    std::shared_ptr<std::atomic<bool>> aborted)
+      : OrderedCopies(/*counts=*/false), world(world),
+        aborted(std::move(aborted)) {}
+  Error abort() override {
+    toldWhenAborted = world.told;
+    *aborted = true;
+    return {};
+  }
   Error start(const mprt_collective &, const void *, void *) override {
     ++started;
     mpfake_enqueue(
@@ -623,6 +632,7 @@ public:
     return {};
   }
 
+  SilentWorld &world;
   /// Outlives the device, which may still look at it.
   std::shared_ptr<std::atomic<bool>> aborted;
 };
@@ -635,7 +645,7 @@ Error runStuck(SilentWorld &world, double timeoutSeconds) {
   options.timeoutSeconds = timeoutSeconds;
   options.device = device.get();
   std::vector<std::unique_ptr<Communicator>> communicators;
-  communicators.push_back(std::make_unique<StuckCommunicator>(aborted));
+  communicators.push_back(std::make_unique<StuckCommunicator>(world, aborted));
   auto context =
       Context::create(options, &world, std::move(communicators)).take();
   void *buffer = device->allocate(elements * 4).take();
@@ -655,6 +665,8 @@ TEST(DeviceTest, CollectivesThatDoNotEndTimeOut) {
             "all_reduce \"sum\" at test.mlir:2 on rank 0 (its collective 1): "
             "timed out: nothing moved for 0.3 s");
   EXPECT_EQ(world.told, error.message());
+  // An abort may take its time.
+  EXPECT_EQ(toldWhenAborted, error.message());
 }
 
 TEST(DeviceTest, AFailedPeerEndsTheWait) {

@@ -26,6 +26,7 @@
 #include "Stats.h"
 #include "Trace.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -55,6 +56,11 @@ struct ContextOptions {
   /// for each communicator. Those that are not ordered by its streams are
   /// staged through the host.
   Device *device = nullptr;
+  /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank;
+  /// null where there is no need. With it all ranks run their steps as graphs
+  /// or none, as NCCL wants it: all have it then, and call the same entry
+  /// points in the same order.
+  std::function<Error(const void *mine, void *all, uint64_t bytes)> gather;
 };
 
 class Context {

@@ -74,6 +74,10 @@ struct OnDevice {
   std::vector<Step> steps;
   /// How often each entry point was run call by call.
   std::map<mprt_entry, uint64_t> eagerRuns;
+  /// How often each was called since.
+  std::map<mprt_entry, uint64_t> laterCalls;
+  /// The ranks have agreed to run steps call by call.
+  bool agreedOnNone = false;
   bool wantsGraphs = true;
   /// Why there are no graphs, or no more.
   std::string note;

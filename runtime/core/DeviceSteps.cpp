@@ -15,6 +15,7 @@
 #include "../comm/Validate.h"
 #include "Backoff.h"
 #include "DeviceCalls.h"
+#include "GraphVotes.h"
 
 #include <algorithm>
 #include <ctime>
@@ -29,6 +30,10 @@ static constexpr uint64_t runsBeforeCapture = 2;
 /// Sets of buffers that are kept as graphs. State that a program returns in
 /// buffers of its own trades places with its arguments: two sets.
 static constexpr size_t maxGraphs = 8;
+/// Calls of an entry point, from the first that could be a replay on, in which
+/// the ranks compare their graphs: long enough to see how sets alternate. Later
+/// on they do so where there is a new set.
+static constexpr uint64_t callsWithVotes = 2 * maxGraphs;
 
 static uint64_t threadNanoseconds() {
   timespec time;
@@ -89,10 +94,12 @@ static mprt_status runGraph(State &state, OnDevice::Step &step) {
   return state.status;
 }
 
-/// Captures a step. What fails in it is no failure of the context: the step is
-/// run call by call then, and so are all that follow.
-static bool capture(State &state, mprt_entry entry, void *const *buffers,
-                    void *arena, OnDevice::Step &step) {
+/// Captures a step; false where that cannot be, for on.note. That is no failure
+/// of the context: the step is run call by call then, and so are all that
+/// follow. What fails in a communicator is.
+static Expected<bool> capture(State &state, mprt_entry entry,
+                              void *const *buffers, void *arena,
+                              OnDevice::Step &step) {
   OnDevice &on = *state.onDevice;
   Stats before = state.stats;
   uint64_t calls = on.calls;
@@ -110,6 +117,9 @@ static bool capture(State &state, mprt_entry entry, void *const *buffers,
     on.note = state.message;
     state.message.clear();
     state.status.store(MPRT_OK, std::memory_order_release);
+    for (auto &stream : state.streams)
+      if (Error error = stream->communicator().examine())
+        return error;
     return false;
   }
   if (!graph) {
@@ -121,36 +131,88 @@ static bool capture(State &state, mprt_entry entry, void *const *buffers,
   return true;
 }
 
+/// The step with its graph, which is taken where there is none yet; null where
+/// it is to run call by call, and so are all that follow, for on.note.
+static Expected<OnDevice::Step *> findGraph(State &state, mprt_entry entry,
+                                            void *const *buffers, size_t count,
+                                            void *arena) {
+  OnDevice &on = *state.onDevice;
+  bool votes = votesOnGraphs(state);
+  auto found = std::find_if(
+      on.steps.begin(), on.steps.end(), [&](const OnDevice::Step &step) {
+        return step.entry == entry && step.buffers.size() == count + 1 &&
+               step.buffers.back() == arena &&
+               std::equal(buffers, buffers + count, step.buffers.begin());
+      });
+  bool has = found != on.steps.end();
+  GraphVote mine;
+  mine.call = ++on.laterCalls[entry];
+  if (has && (!votes || mine.call > callsWithVotes))
+    return &*found;
+  if (!on.wantsGraphs)
+    on.note = "its steps are to run call by call";
+  else if (!has && on.steps.size() == maxGraphs)
+    on.note = "the buffers change with each step: there are more than " +
+              std::to_string(maxGraphs) + " sets of them";
+  auto vote = [&](GraphVote::State all) -> Expected<GraphVote::State> {
+    mine.state = all;
+    mine.setReason(on.note);
+    return voteOnGraph(state, mine, on.note);
+  };
+  if (votes) {
+    mine.graph = uint32_t(found - on.steps.begin());
+    Expected<GraphVote::State> all = vote(!on.note.empty() ? GraphVote::Refuses
+                                          : has            ? GraphVote::Has
+                                                           : GraphVote::Takes);
+    if (!all)
+      return all.error();
+    if (*all == GraphVote::Has)
+      return &*found;
+  }
+  OnDevice::Step step;
+  if (on.note.empty()) {
+    Expected<bool> captured = capture(state, entry, buffers, arena, step);
+    if (votes) {
+      if (!captured)
+        on.note = captured.error().message();
+      Expected<GraphVote::State> all = vote(!captured   ? GraphVote::Fails
+                                            : *captured ? GraphVote::Takes
+                                                        : GraphVote::Refuses);
+      if (captured && !all)
+        return all.error();
+    }
+    if (!captured)
+      return captured.error();
+  }
+  if (!on.note.empty()) {
+    on.agreedOnNone = true;
+    on.steps.clear();
+    return static_cast<OnDevice::Step *>(nullptr);
+  }
+  step.entry = entry;
+  step.buffers.assign(buffers, buffers + count);
+  step.buffers.push_back(arena);
+  on.steps.push_back(std::move(step));
+  return &on.steps.back();
+}
+
 mprt_status on_device::step(State &state, mprt_entry entry,
                             void *const *buffers, size_t count, void *arena) {
   OnDevice &on = *state.onDevice;
   if (state.failed())
     return state.status;
-  if (!on.wantsGraphs || !on.note.empty())
+  // A rank that wants none has to tell the others so.
+  bool wants = votesOnGraphs(state) || (on.wantsGraphs && on.note.empty());
+  if (on.agreedOnNone || !wants || on.eagerRuns[entry] < runsBeforeCapture)
     return runEagerly(state, entry, buffers, arena);
-  for (OnDevice::Step &step : on.steps)
-    if (step.entry == entry && step.buffers.size() == count + 1 &&
-        step.buffers.back() == arena &&
-        std::equal(buffers, buffers + count, step.buffers.begin()))
-      return runGraph(state, step);
-  if (on.eagerRuns[entry] < runsBeforeCapture)
-    return runEagerly(state, entry, buffers, arena);
-  if (on.steps.size() == maxGraphs) {
-    on.note = "the buffers change with each step: there are more than " +
-              std::to_string(maxGraphs) + " sets of them";
-    on.steps.clear();
-    return runEagerly(state, entry, buffers, arena);
+  Expected<OnDevice::Step *> step =
+      findGraph(state, entry, buffers, count, arena);
+  if (!step) {
+    auto guard = state.lock();
+    return state.fail(step.error());
   }
-  OnDevice::Step step;
-  step.entry = entry;
-  step.buffers.assign(buffers, buffers + count);
-  step.buffers.push_back(arena);
-  if (!capture(state, entry, buffers, arena, step)) {
-    on.steps.clear();
-    return runEagerly(state, entry, buffers, arena);
-  }
-  on.steps.push_back(std::move(step));
-  return runGraph(state, on.steps.back());
+  return *step ? runGraph(state, **step)
+               : runEagerly(state, entry, buffers, arena);
 }
 
 //===----------------------------------------------------------------------===//

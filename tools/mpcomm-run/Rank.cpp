@@ -83,9 +83,7 @@ Status Rank::openNccl() {
   // A rank may be moved, what it stands on is not.
   mprt::Context *meetings = control.get();
   mprt_collective *call = meeting.get();
-  uint64_t ranks = size();
-  options.gather = [meetings, call, ranks](const void *mine, void *all,
-                                           uint64_t bytes) {
+  gatherAll = [meetings, call](const void *mine, void *all, uint64_t bytes) {
     *call = mprt_collective{};
     call->id = meetingId;
     call->kind = MPRT_ALL_GATHER;
@@ -97,6 +95,7 @@ Status Rank::openNccl() {
     call->location = "mpcomm-run";
     return meetings->run(*call, mine, all);
   };
+  options.gather = gatherAll;
   auto joined = mprt::joinNccl(options);
   if (!joined)
     return fail("--comm nccl: ", joined.error().message());
@@ -126,6 +125,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   options.traceCapacity = traces ? traceCapacity : 0;
   options.flightCapacity = flights;
   options.device = computes.get();
+  options.gather = gatherAll;
   auto context =
       mprt::Context::create(options, transport.get(), std::move(communicators));
   if (!context)

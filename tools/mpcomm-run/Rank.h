@@ -23,6 +23,7 @@
 #include "core/Context.h"
 #include "device/Device.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -136,6 +137,9 @@ private:
   std::unique_ptr<mprt::Context> control;
   /// On `transport`, and its way to gather; null: that moves data, too.
   std::unique_ptr<mprt::Transport> mover;
+  /// `gather` for what NCCL is told, and asked; null without it.
+  std::function<mprt::Error(const void *mine, void *all, uint64_t bytes)>
+      gatherAll;
   std::unique_ptr<mprt::Context> program;
   double timeout = 0;
 };

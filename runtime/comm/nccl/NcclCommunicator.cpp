@@ -209,9 +209,10 @@ Error NcclCommunicator::start(const mprt_collective &collective,
       return copy.error();
     send = *copy;
   }
-  return handle->run(name(collective), [&](ncclComm_t comm) {
+  failure = handle->run(name(collective), [&](ncclComm_t comm) {
     return enqueue(comm, collective, *form, send, recv);
   });
+  return failure;
 }
 
 //===----------------------------------------------------------------------===//
@@ -239,8 +240,8 @@ Error NcclCommunicator::progress(bool &moved) {
 }
 
 Error NcclCommunicator::examine() {
-  if (!last)
-    return {};
+  if (!last || failure)
+    return failure;
   return handle->examine(name(*last) + " or a collective before it");
 }
 

@@ -67,6 +67,8 @@ private:
   /// The last one of all, for messages.
   std::optional<mprt_collective> last;
   uint64_t lastLook = 0; // ns
+  /// Of the last call of NCCL.
+  Error failure;
   void *staging = nullptr;
   uint64_t stagingBytes = 0;
 };

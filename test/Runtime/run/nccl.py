@@ -50,29 +50,47 @@ class Nccl(CudaTest):
                         check = self.assertIn if graph else self.assertNotIn
                         check("1 graph of", outcome.out)
 
+    def run_two(self, *options, **variables):
+        """Two ranks as torchrun starts them, the second with these variables: (status, out, err) of each."""
+        port = free_port()
+        ranks = []
+        for rank in 0, 1:
+            torchrun = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            with environment(**torchrun, **(variables if rank == 1 else {})):
+                ranks.append(subprocess.Popen(
+                    [RUN, path("toy2.so"), *self.common, "--steps", "10", "--log", path("log"), *options],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
+        outcomes = [process.communicate(timeout=60) for process in ranks]
+        return [(process.returncode, *outcome) for process, outcome in zip(ranks, outcomes)]
+
     def test_other_ways_to_meet(self):
         losses, _, _ = twin(self.samples, 16, 10)
-        for version in 22809, 22005:
-            port = free_port()
-            ranks = []
-            for rank in 0, 1:
-                torchrun = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
-                            "MASTER_PORT": port}  # fmt: skip
-                if rank == 1:
-                    torchrun["MPFAKE_NCCL_VERSION"] = version
-                with environment(**torchrun):
-                    ranks.append(subprocess.Popen(
-                        [RUN, path("toy2.so"), *self.common, "--steps", "10", "--log", path("log")],
-                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
-            for process in ranks:
-                out, err = process.communicate(timeout=60)
-                if version == 22809:
-                    self.assertEqual((process.returncode, err), (0, ""), out)
-                else:
-                    self.assertEqual(process.returncode, 1)
-                    self.assertIn("rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.20.5, expected the same", err)
-            if version == 22809:
+        for status, out, err in self.run_two():
+            self.assertEqual((status, err), (0, ""), out)
+        self.compare(log_of("log"), losses)
+        for status, _, err in self.run_two(MPFAKE_NCCL_VERSION=22005):
+            self.assertEqual(status, 1)
+            self.assertIn("rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.20.5, expected the same", err)
+
+    def test_graphs_of_all_or_none(self):
+        """Where one rank does without graphs, all do: NCCL wants a collective in a graph on all
+        ranks or on none. A rank may not want them, or fail to make one that it has captured."""
+        losses, _, _ = twin(self.samples, 16, 10)
+        for variables, collectives, reason in [
+            ({"MPRT_GRAPH": 0}, 10, "rank 1: its steps are to run call by call"),
+            ({"MPFAKE_FAIL": "cuGraphInstantiateWithFlags:1:801"}, 11, "rank 1: cuGraphInstantiateWithFlags: CUDA_ERROR_NOT"),
+        ]:
+            with self.subTest(reason=reason):
+                with environment(MPFAKE_NCCL_LOG=path("calls")):
+                    (status, out, err), other = self.run_two("--timeout", "20", **variables)
+                self.assertEqual((status, err, other[0], other[2]), (0, "", 0, ""), out)
+                self.assertIn("not as a graph: " + reason, out)
                 self.compare(log_of("log"), losses)
+                with open(path("calls")) as file:
+                    counts = collections.Counter(tuple(line.split()) for line in file)
+                os.remove(path("calls"))
+                for rank in "0", "1":
+                    self.assertEqual(counts[rank, "ncclAllReduce"], collectives)
 
     def test_calls(self):
         """One communicator for a group of all ranks; memory of NCCL's, known to it; once
@@ -136,6 +154,10 @@ class Nccl(CudaTest):
                 with environment(MPRT_GRAPH=0):
                     outcome = self.fails(message, *run_it, lines=0)
                 self.assertLess(outcome.seconds, 20)
+        # In a capture, which is the third step: the communicator is of no use from there on.
+        with environment(MPFAKE_NCCL_FAIL="ncclAllReduce:3:5", MPFAKE_NCCL_RANK=1):
+            outcome = self.fails('all_reduce "gradients" at toy.mlir:7:3 on rank 1: NCCL says: invalid usage', *run_it, lines=0)
+            self.assertLess(outcome.seconds, 20)
 
     def test_a_collective_ends_in_an_error(self):
         for graph in 0, 1:

@@ -256,6 +256,8 @@ static ncclResult_t launch() {
   if (request->again && communicator.nextWord == maxWords)
     return refuse(ncclInternalError, "too many graphs");
   communicator.graphs += request->again;
+  for (Call &call : request->calls)
+    call.graph = request->again ? communicator.nextWord : 0;
   request->word =
       communicator.words + (request->again ? communicator.nextWord++ : 0);
   request->value = request->again ? 1 : ++communicator.eager;

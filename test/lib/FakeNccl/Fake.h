@@ -42,6 +42,7 @@ struct Call {
   void *recv;
   uint64_t count;
   int type, op, peer;
+  uint32_t graph = 0; ///< of which capture it is; 0: of none
 };
 
 /// Bytes of an element of NCCL's type; 0 for an unknown one.

@@ -114,9 +114,13 @@ bool Communicator::runTogether(const Call &call) {
     const Call &theirs = region->parts[r].call;
     if (theirs.kind != call.kind || theirs.count != call.count ||
         theirs.type != call.type || theirs.op != call.op ||
-        theirs.peer != call.peer) {
-      fprintf(stderr, "fake NCCL: ranks %d and %d call different collectives\n",
-              rank, r);
+        theirs.peer != call.peer || theirs.graph != call.graph) {
+      fprintf(stderr,
+              "fake NCCL: ranks %d and %d call different collectives%s\n", rank,
+              r,
+              theirs.graph != call.graph
+                  ? ", or one of them not from the same capture"
+                  : "");
       region->stopped = ncclInvalidUsage;
       return false;
     }

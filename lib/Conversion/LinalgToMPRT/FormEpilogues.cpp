@@ -55,17 +55,25 @@ private:
 // Order
 //===----------------------------------------------------------------------===//
 
+/// What `op` uses; failure, without a word, where that is not known: the launch
+/// stays what it is.
+static FailureOr<SmallVector<Access, 4>> usesOf(Operation *op) {
+  ScopedDiagnosticHandler quiet(op->getContext(),
+                                [](Diagnostic &) { return success(); });
+  return accessesOf(op);
+}
+
 /// Whether `op` may change places with everything that a stream does between it
 /// and `end`, further down in its block.
 static bool canSink(Operation *op, Operation *end) {
-  FailureOr<SmallVector<Access, 4>> own = accessesOf(op);
+  FailureOr<SmallVector<Access, 4>> own = usesOf(op);
   if (failed(own))
     return false;
   for (op = mprt::nextOnStream(op); op != end; op = mprt::nextOnStream(op)) {
     // What waits for something, or is waited for, stays where it is.
     if (!isa_and_nonnull<GemmOp, LaunchOp, mprt::AttentionOp>(op))
       return false;
-    FailureOr<SmallVector<Access, 4>> others = accessesOf(op);
+    FailureOr<SmallVector<Access, 4>> others = usesOf(op);
     if (failed(others))
       return false;
     for (const Access &access : *own)
@@ -109,8 +117,8 @@ static bool isMatrix(Value buffer, int64_t rows, int64_t columns) {
 /// Whether what the library writes to while it reads A and B is no memory of
 /// theirs, nor of C: that it was free may be true of the launch alone.
 static bool isApart(LaunchOp launch, unsigned written, GemmOp product) {
-  FailureOr<SmallVector<Access, 4>> own = accessesOf(launch);
-  FailureOr<SmallVector<Access, 4>> others = accessesOf(product);
+  FailureOr<SmallVector<Access, 4>> own = usesOf(launch);
+  FailureOr<SmallVector<Access, 4>> others = usesOf(product);
   return succeeded(own) && succeeded(others) &&
          llvm::none_of(*others, [&](const Access &other) {
            return (*own)[written].touches(other);
@@ -184,8 +192,7 @@ static LaunchOp launchPart(OpBuilder &b, LaunchOp launch, KernelPart &part) {
     operands.push_back(launch->getOperand(operand));
   ArrayRef<Value> all = operands;
   return LaunchOp::create(b, launch.getLoc(), TypeRange(),
-                          part.kernel.getSymName(),
-                          all.take_front(part.inputs),
+                          part.kernel.getSymName(), all.take_front(part.inputs),
                           all.drop_front(part.inputs));
 }
 

@@ -32,7 +32,10 @@ mprt::cuda::openLibrary(const char *what, const char *variable,
     if (reason.empty())
       reason = text;
   }
-  return makeError(MPRT_UNSUPPORTED, what, " (", reason, ")");
+  return makeError(MPRT_UNSUPPORTED, what, " (", reason, ")",
+                   wanted && *wanted ? ", as " : "; ", variable,
+                   wanted && *wanted ? " names it"
+                                     : " in the environment can name the file");
 }
 
 Error mprt::cuda::findSymbol(const Library &library, const char *symbol,

@@ -129,12 +129,14 @@ class Cuda(CudaTest):
     def test_no_driver(self):
         with environment(MPRT_CUDA_LIBRARY="/nowhere/libcuda.so.1"):
             for program in "alone.so", "toy4.so":
-                self.fails("--device cuda: no CUDA driver (/nowhere/libcuda.so.1: cannot open", path(program), *self.common)
+                outcome = self.fails("--device cuda: no CUDA driver (/nowhere/libcuda.so.1: cannot open", path(program), *self.common)
+                self.assertIn("), as MPRT_CUDA_LIBRARY names it\n", outcome.err)
         try:
             ctypes.CDLL("libcuda.so.1")
         except OSError:
             with environment(MPRT_CUDA_LIBRARY=""):
-                self.fails("--device cuda: no CUDA driver (libcuda.so.1: cannot open", path("alone.so"), *self.common)
+                outcome = self.fails("--device cuda: no CUDA driver (libcuda.so.1: cannot open", path("alone.so"), *self.common)
+                self.assertIn("); MPRT_CUDA_LIBRARY in the environment can name the file\n", outcome.err)
 
     def test_failures(self):
         program = path("alone.so")

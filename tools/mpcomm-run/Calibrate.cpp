@@ -65,7 +65,7 @@ Status Bench::prepare(const Options &options) {
         status.failed())
       return status;
     if (options.comm == CommKind::Nccl)
-      if (Status status = rank.openNccl(); status.failed())
+      if (Status status = rank.openNccl(manifest); status.failed())
         return status;
     mostBytes = std::clamp(std::bit_floor(rank.device()->memoryBytes() / 16),
                            uint64_t(1) << 20, mostDeviceBytes);

@@ -75,11 +75,16 @@ Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   return {};
 }
 
-Status Rank::openNccl() {
+Status Rank::openNccl(const Manifest &manifest) {
   mprt::NcclOptions options;
   options.meeting = transport.get();
   options.device = computes.get();
   options.timeoutSeconds = timeout;
+  // Ranks that run the same run it in the same order; others have been proved
+  // to match without one.
+  options.startsInOneOrder = std::all_of(
+      manifest.functions.begin(), manifest.functions.end(),
+      [](const ManifestFunction &f) { return f.coordinates.empty(); });
   // A rank may be moved, what it stands on is not.
   mprt::Context *meetings = control.get();
   mprt_collective *call = meeting.get();

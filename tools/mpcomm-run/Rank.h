@@ -52,7 +52,7 @@ public:
 
   /// Has NCCL move what programs send between the ranks' devices, instead of
   /// the transport by which the ranks have met. All ranks call it.
-  Status openNccl();
+  Status openNccl(const Manifest &manifest);
 
   /// Makes the context that programs of `manifest` run in, with `events`
   /// events. All ranks call it with the same program. `flights` is how many

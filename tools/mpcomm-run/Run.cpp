@@ -93,7 +93,7 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
   if (status.ok() && manifest.device == "cuda")
     status = rank.agree(rank.openDevice(manifest, job.program->images()));
   if (status.ok() && job.options.comm == CommKind::Nccl)
-    status = rank.openNccl();
+    status = rank.openNccl(manifest);
   if (status.ok())
     status = rank.createContext(
         job.program->manifest(), job.events(), job.options.traces(),

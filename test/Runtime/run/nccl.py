@@ -114,6 +114,19 @@ class Nccl(CudaTest):
         self.assertEqual(calls["0", "ncclCommRegister"] + calls["-1", "ncclMemAlloc"], 0)
         self.assertEqual(calls["0", "ncclAllReduce"], 3)
 
+    def test_launch_order(self):
+        """NCCL is to keep to the order of the calls where ranks have the same one, which they
+        need not have where stages run functions of their own; not against the user's will."""
+        build_cuda("staged.so", RANKS=2, BATCH=8, STAGED=1)
+        order = "NCCL_LAUNCH_ORDER_IMPLICIT"
+        for program, wanted, found in ("toy2.so", None, "1"), ("staged.so", None, ""), ("toy2.so", "0", "0"):
+            with self.subTest(program=program, wanted=wanted):
+                with environment(**({order: wanted} if wanted else {})):
+                    calls = self.calls(path(program), *self.common, "--steps", 2)
+                for rank in "0", "1":
+                    self.assertEqual(calls[rank, order + "=" + found], 1)
+                    self.assertEqual(calls[rank, "ncclAllReduce"], 2)
+
     def test_older_nccl(self):
         losses, _, _ = twin(self.samples, 16, 10)
         with environment(MPRT_NCCL_LIBRARY=os.environ["MPFAKE_OLD_NCCL"]):
@@ -130,6 +143,7 @@ class Nccl(CudaTest):
                 outcome = self.fails("--comm nccl: no NCCL (/nowhere/libnccl.so.2: cannot open",
                                      path("toy%d.so" % ranks), *self.common, lines=0)  # fmt: skip
                 self.assertEqual(outcome.err.count("\n"), ranks)
+                self.assertIn("), as MPRT_NCCL_LIBRARY names it", outcome.err)
 
     def test_needs_a_device(self):
         self.fails("host.so: compiled for device 'host', and --comm nccl moves memory of GPUs", path("host.so"),

@@ -12,6 +12,7 @@
 #include "comm/nccl/NcclApi.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -125,6 +126,10 @@ EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
                                            ncclUniqueId id, int rank,
                                            ncclConfig_t *config) {
   FAKE_CALL(ncclCommInitRankConfig, rank)
+  const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  countCall((std::string("NCCL_LAUNCH_ORDER_IMPLICIT=") + (order ? order : ""))
+                .c_str(),
+            rank);
   if (config->magic != 0xcafebeef || config->size < sizeof(size_t) + 12)
     return refuse(ncclInvalidArgument, "the config was not initialised");
   if (ranks < 1 || ranks > maxRanks || rank < 0 || rank >= ranks)

@@ -9,7 +9,8 @@
 |*                                                                            *|
 |* Macros: RANKS (mesh size), BATCH (samples a rank), ABI (of the manifest),  *|
 |* ARENA (its bytes), NO_COMM (RANKS is 1, there is no communicator),         *|
-|* LOOSE_STATE (returns `b` in a buffer of its own).                          *|
+|* LOOSE_STATE (returns `b` in a buffer of its own), STAGED (two ranks, which *|
+|* may have functions of their own, for all that is known).                   *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -50,6 +51,12 @@
   "\"name\":\"gradients\",\"location\":\"toy.mlir:7:3\"}"
 #endif
 
+#ifdef STAGED
+#define WHERE "\"coordinates\":[{\"dp\":0},{\"dp\":1}],"
+#else
+#define WHERE ""
+#endif
+
 /* Arguments of train_step, in order; then the results that stand alone. */
 enum { W, B, MOMENTUM, STEP, SCALE, LR, X, Y, LABEL, LOSS, LOOSE_B };
 /* Arguments of evaluate. */
@@ -71,7 +78,7 @@ enum { E_W, E_B, E_SCALE, E_X, E_Y, E_LABEL, E_LOSS, E_OUTPUT };
     "\"mesh\":{\"name\":\"mesh\",\"axes\":[{\"name\":\"dp\",\"size\":" TEXT(RANKS) "}]}," \
     "\"communicators\":[" COMMUNICATORS "]," \
     "\"functions\":[" \
-    "{\"name\":\"train_step\",\"entry\":\"mpcomm_train_step\"," \
+    "{\"name\":\"train_step\"," WHERE "\"entry\":\"mpcomm_train_step\"," \
     "\"arena_bytes\":" TEXT(ARENA) ",\"events\":2,\"arguments\":[" \
     "{\"name\":\"w\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[4],\"access\":\"update\"}," \
     "{\"name\":\"b\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"" B_ACCESS "\"}," \

@@ -130,7 +130,9 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   options.traceCapacity = traces ? traceCapacity : 0;
   options.flightCapacity = flights;
   options.device = computes.get();
-  options.gather = gatherAll;
+  // Ranks that measure call what they call as often as they like.
+  if (!manifest.functions.empty())
+    options.gather = gatherAll;
   auto context =
       mprt::Context::create(options, transport.get(), std::move(communicators));
   if (!context)

@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Numbers ops and values, finds collectives, and emits the instructions. What
-// is fused is in StepModelKernels.cpp, what memory is held in
-// StepModelMemory.cpp, calls of parts of the step in StepModelCalls.cpp.
+// is not moved is in StepModelLayout.cpp, what is fused in
+// StepModelKernels.cpp, what memory is held in StepModelMemory.cpp, calls of
+// parts of the step in StepModelCalls.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,19 +41,6 @@ FailureOr<StepModel> StepBuilder::run() {
 //===----------------------------------------------------------------------===//
 
 int StepBuilder::getNumber(Value value) const { return step.getNumber(value); }
-
-/// Whether an op gives its operand another shape or name: it costs nothing, and
-/// takes one tensor to one tensor.
-static bool isViewLike(Operation *op) {
-  auto cost = dyn_cast<CostOpInterface>(op);
-  if (!cost || op->getNumResults() != 1 || op->getNumOperands() == 0 ||
-      op->getNumRegions() != 0 ||
-      !isa<RankedTensorType>(op->getResult(0).getType()) ||
-      !isa<RankedTensorType>(op->getOperand(0).getType()))
-    return false;
-  return cost.getFlops() == 0 && cost.getBytesRead() == 0 &&
-         cost.getBytesWritten() == 0;
-}
 
 /// Whether the bytes of a type, if it has any, can be counted.
 static bool isCounted(Type type) {
@@ -105,38 +93,35 @@ LogicalResult StepBuilder::number() {
   if (numOps > 0 && ops.back()->hasTrait<OpTrait::IsTerminator>())
     --numOps;
 
-  // Uses: operands, and what regions take from outside.
+  findViews();
+  findInlined();
+  findParts();
+  findUses();
+  return success();
+}
+
+/// Operands, and what regions take from outside.
+void StepBuilder::findUses() {
   useCount.assign(values.size(), 0);
-  for (Operation *op : ops) {
+  SmallVector<int> read;
+  auto addUses = [&](Operation *user) {
+    read.clear();
+    for (Value operand : user->getOperands())
+      addSources(getNumber(operand), read);
+    llvm::append_range(uses, read);
+    for (int value : read)
+      ++useCount[value];
+  };
+  for (auto [i, op] : llvm::enumerate(ops)) {
     firstUse.push_back(static_cast<int>(uses.size()));
-    auto addUses = [&](Operation *user) {
-      for (Value operand : user->getOperands())
-        if (int value = getNumber(operand); value >= 0) {
-          uses.push_back(value);
-          ++useCount[value];
-        }
-    };
+    if (isInlined[i])
+      continue;
     if (op->getNumRegions() == 0)
       addUses(op);
     else
       op->walk(addUses);
   }
   firstUse.push_back(static_cast<int>(uses.size()));
-
-  root.resize(values.size());
-  for (size_t value = 0; value < values.size(); ++value)
-    root[value] = static_cast<int>(value);
-  isView.assign(ops.size(), false);
-  for (int op = 0; op < numOps; ++op)
-    if (isViewLike(ops[op])) {
-      int from = getNumber(ops[op]->getOperand(0));
-      // A graph region may have uses before definitions.
-      if (from < 0 || from >= step.firstResult[op])
-        continue;
-      isView[op] = true;
-      root[step.firstResult[op]] = root[from];
-    }
-  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -16,8 +16,20 @@
 #define MPCOMM_LIB_ANALYSIS_STEPMODELBUILDER_H
 
 #include "mpcomm/Analysis/StepModel.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace mpcomm {
+
+/// Whether an op becomes part of a kernel: it computes tensors from tensors
+/// element by element or row by row in one pass, without other effects.
+bool isKernelOp(mlir::Operation *op);
+
+/// How often an op goes over its operands; 1 where it does not say.
+int64_t countPasses(mlir::Operation *op);
+
+/// The type whose elements an op with a cost runs over: the largest of its
+/// results, and of its operands unless it reads only parts of them.
+mlir::RankedTensorType getSpace(mlir::Operation *op);
 
 class StepBuilder {
 public:
@@ -54,6 +66,15 @@ private:
   };
 
   llvm::LogicalResult number();
+  void findViews();
+  void findInlined();
+  void findParts();
+  void findUses();
+  bool canLieApart(mlir::Value value, llvm::ArrayRef<int64_t> borders,
+                   mlir::Operation *writer) const;
+  bool isMadeInPlace(ConcatenateOp op, mlir::Value part) const;
+  /// Appends what is read where an op has `value` as an operand.
+  void addSources(int value, llvm::SmallVectorImpl<int> &read) const;
   llvm::LogicalResult findCalls();
   llvm::LogicalResult modelPart(mlir::Operation *call,
                                 mlir::FunctionOpInterface function);
@@ -67,8 +88,12 @@ private:
   /// The position at which an op runs: its kernel's slot.
   int getSlot(int op);
   bool canStayInside(int value);
+  bool isOperand(int op, int value) const;
+  void fuseFirstPass(int op);
   void costOps();
-  void costKernelOp(int op);
+  double costKernelOp(int op);
+  double costPasses(int op);
+  double costCopies(int op);
   void applyProfile();
   llvm::LogicalResult findCollectives();
   llvm::LogicalResult addCollective(CollectiveOpInterface op, int position);
@@ -100,6 +125,12 @@ private:
   std::vector<mlir::Operation *> ops;
   std::vector<int> firstUse;
   std::vector<char> isView, isStreamed;
+  std::vector<char> isInlined; // nothing but what its readers do
+  /// Of concatenations: values that are made in place, bytes of the others.
+  llvm::DenseMap<int, llvm::SmallVector<int, 4>> placed;
+  llvm::DenseMap<int, llvm::SmallVector<int64_t, 4>> copied;
+  /// What the first of several passes finds in the kernel that makes it.
+  llvm::DenseMap<int, double> fusedBytes;
   std::vector<int> collectiveOf; // of a collective, async or not; else -1
   std::vector<std::pair<int, int>> awaits; // position, collective; by position
 
@@ -110,10 +141,13 @@ private:
   std::vector<mlir::Value> values;
   std::vector<int> def;  // op, -1 of an argument
   std::vector<int> root; // through views
+  /// What is read in place of values that their readers compute.
+  llvm::DenseMap<int, llvm::SmallVector<int, 4>> sources;
   std::vector<int> useCount;
   std::vector<char> isWritten;
   std::vector<int> bufferOf;
 
+  llvm::DenseSet<std::pair<int, int>> isRead; // kernel and value
   std::vector<Kernel> kernels;
   std::vector<Buffer> buffers;
   /// Buffers of the results of each collective.

@@ -18,8 +18,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepModelBuilder.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -30,14 +30,19 @@ using mpcomm::detail::countBytes;
 static constexpr int kMaxMembers = 128;
 static constexpr unsigned kMaxOperands = 32;
 
-/// Whether an op becomes part of a kernel: it computes tensors from tensors
-/// element by element or row by row, without other effects.
-static bool isStreamable(Operation *op) {
+int64_t mpcomm::countPasses(Operation *op) {
+  auto cost = dyn_cast<CostOpInterface>(op);
+  return cost ? std::max<int64_t>(cost.getPasses(), 1) : 1;
+}
+
+bool mpcomm::isKernelOp(Operation *op) {
   auto cost = dyn_cast<CostOpInterface>(op);
   if (!cost || op->getNumResults() == 0 ||
       op->getNumOperands() + op->getNumResults() > kMaxOperands ||
-      !isMemoryEffectFree(op))
+      cost.getPasses() > 1 || !isMemoryEffectFree(op))
     return false;
+  if (isa<ConcatenateOp>(op))
+    return false; // its parts are made in their places, or copied
   if (auto precision = dyn_cast<PrecisionOpInterface>(op);
       precision && precision.getPrecisionClass() == PrecisionClass::Low)
     return false; // a contraction
@@ -47,9 +52,7 @@ static bool isStreamable(Operation *op) {
          cost.getBytesWritten() > 0;
 }
 
-/// The type whose elements an op runs over: the largest of its results, and of
-/// its operands unless it reads only parts of them.
-static RankedTensorType getSpace(Operation *op) {
+RankedTensorType mpcomm::getSpace(Operation *op) {
   RankedTensorType space;
   auto consider = [&](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
@@ -114,6 +117,13 @@ bool StepBuilder::canStayInside(int value) {
          isRowOf(type, space);
 }
 
+/// Whether an op has a value as its operand, neither a view of it nor something
+/// that it computes of it.
+bool StepBuilder::isOperand(int op, int value) const {
+  return root[value] == value &&
+         llvm::is_contained(ops[op]->getOperands(), values[value]);
+}
+
 void StepBuilder::joinKernels(int op) {
   int own = static_cast<int>(kernels.size());
   step.kernels[op] = own;
@@ -126,7 +136,7 @@ void StepBuilder::joinKernels(int op) {
   ArrayRef<int> used = getUses(op);
   auto usesViewOf = [&](int kernel) {
     return llvm::any_of(used, [&](int value) {
-      return root[value] != value && getKernelOf(value) == kernel;
+      return !isOperand(op, value) && getKernelOf(value) == kernel;
     });
   };
   // When a value is there, as far as `kernel` does not make it.
@@ -151,7 +161,7 @@ void StepBuilder::joinKernels(int op) {
     own = kernel;
   };
   for (int value : used) {
-    int kernel = root[value] == value ? getKernelOf(value) : -1;
+    int kernel = isOperand(op, value) ? getKernelOf(value) : -1;
     if (kernel < 0 || kernels[kernel].isClosed || !canJoin(value, kernel))
       continue;
     join(kernel);
@@ -159,7 +169,7 @@ void StepBuilder::joinKernels(int op) {
   }
   if (kernels[own].members == 1)
     for (int value : used) {
-      int kernel = root[value] == value ? getKernelOf(value) : -1;
+      int kernel = isOperand(op, value) ? getKernelOf(value) : -1;
       if (kernel < 0 || !canJoin(value, kernel) ||
           !llvm::all_of(used, [&](int v) { return isThereBefore(v, kernel); }))
         continue;
@@ -168,14 +178,31 @@ void StepBuilder::joinKernels(int op) {
     }
 }
 
+/// The first pass of several runs in a kernel that makes an operand.
+void StepBuilder::fuseFirstPass(int op) {
+  for (Value operand : ops[op]->getOperands()) {
+    int value = getNumber(operand);
+    int kernel =
+        value >= 0 && !sources.contains(value) ? getKernelOf(value) : -1;
+    if (kernel < 0 || root[value] != value || kernels[kernel].isClosed ||
+        !canStayInside(value) ||
+        !fits(kernels[kernel].space, getSpace(ops[op])))
+      continue;
+    fusedBytes[op] = static_cast<double>(countBytes(operand.getType()));
+    return;
+  }
+}
+
 void StepBuilder::formKernels() {
   isStreamed.assign(ops.size(), false);
   step.kernels.assign(ops.size(), -1);
   isWritten.assign(values.size(), false);
   for (int op = 0; op < static_cast<int>(ops.size()); ++op) {
-    if (op < numOps && !isView[op] && isStreamable(ops[op])) {
+    if (op < numOps && !isView[op] && !isInlined[op] && isKernelOp(ops[op])) {
       isStreamed[op] = true;
       joinKernels(op);
+    } else if (op < numOps && countPasses(ops[op]) > 1) {
+      fuseFirstPass(op);
     }
     // Whatever else made its operands has to have run. A view is made where it
     // is used.
@@ -205,53 +232,95 @@ void StepBuilder::formKernels() {
 
 void StepBuilder::costOps() {
   step.seconds.assign(ops.size(), 0);
-  llvm::DenseSet<std::pair<int, int>> isRead; // kernel and value
   for (int op = 0; op < numOps; ++op) {
     Operation *current = ops[op];
-    if (isView[op] || isa<CollectiveOpInterface, AsyncOp, AwaitOp>(current))
+    if (isView[op] || isInlined[op] ||
+        isa<CollectiveOpInterface, AsyncOp, AwaitOp>(current))
       continue;
-    if (const Part *part = getPart(op)) {
+    if (const Part *part = getPart(op))
       step.seconds[op] = part->seconds;
-      continue;
-    }
-    if (!isStreamed[op]) {
+    else if (isStreamed[op])
+      step.seconds[op] = costKernelOp(op);
+    else if (isa<ConcatenateOp>(current))
+      step.seconds[op] = costCopies(op);
+    else if (countPasses(current) > 1)
+      step.seconds[op] = costPasses(op);
+    else
       step.seconds[op] = model.getSeconds(current);
+  }
+}
+
+/// Of what it reads, the part that no other member has made or read; of what it
+/// writes, the part that something else needs.
+double StepBuilder::costKernelOp(int op) {
+  Operation *current = ops[op];
+  Kernel &kernel = kernels[step.kernels[op]];
+  double operands = 0, outside = 0, results = 0, written = 0;
+  SmallVector<int> read;
+  for (Value operand : current->getOperands()) {
+    auto size = static_cast<double>(countBytes(operand.getType()));
+    operands += size;
+    // A constant of one value is in the code.
+    if (size == 0 ||
+        matchPattern(operand, m_Constant<SplatElementsAttr>(nullptr)))
       continue;
-    }
-    // Of what it reads, the part that no other member has made or read; of what
-    // it writes, the part that something else needs.
-    Kernel &kernel = kernels[step.kernels[op]];
-    double operands = 0, outside = 0, results = 0, written = 0;
-    for (Value operand : current->getOperands()) {
-      auto size = static_cast<double>(countBytes(operand.getType()));
-      operands += size;
-      int value = getNumber(operand);
-      if (size == 0 || value < 0)
-        continue;
-      bool isOwn = root[value] == value && def[value] >= 0 &&
+    read.clear();
+    addSources(getNumber(operand), read);
+    for (int value : read) {
+      bool isOwn = isOperand(op, value) && def[value] >= 0 &&
                    isStreamed[def[value]] &&
                    step.kernels[def[value]] == step.kernels[op];
       if (!isOwn && isRead.insert({step.kernels[op], value}).second)
-        outside += size;
+        outside += static_cast<double>(countBytes(values[value].getType()));
     }
-    for (Value result : current->getResults()) {
-      auto size = static_cast<double>(countBytes(result.getType()));
-      results += size;
-      if (isWritten[getNumber(result)])
-        written += size;
-    }
-    auto cost = cast<CostOpInterface>(current);
-    double bytes = 0;
-    if (operands > 0)
-      bytes += static_cast<double>(cost.getBytesRead()) * (outside / operands);
-    if (results > 0)
-      bytes +=
-          static_cast<double>(cost.getBytesWritten()) * (written / results);
-    step.seconds[op] =
-        model.getSeconds(current, static_cast<int64_t>(std::min(bytes, 9e18)),
-                         !kernel.isLaunched);
-    kernel.isLaunched |= step.seconds[op] > 0;
   }
+  for (Value result : current->getResults()) {
+    auto size = static_cast<double>(countBytes(result.getType()));
+    results += size;
+    if (isWritten[getNumber(result)])
+      written += size;
+  }
+  auto cost = cast<CostOpInterface>(current);
+  double bytes = 0;
+  if (operands > 0)
+    bytes += static_cast<double>(cost.getBytesRead()) * (outside / operands);
+  if (results > 0)
+    bytes += static_cast<double>(cost.getBytesWritten()) * (written / results);
+  double seconds = model.getSeconds(
+      current, static_cast<int64_t>(std::min(bytes, 9e18)), !kernel.isLaunched);
+  kernel.isLaunched |= seconds > 0;
+  return seconds;
+}
+
+/// All passes but those that readers of its results make, each a launch.
+double StepBuilder::costPasses(int op) {
+  double read = 0, written = 0;
+  for (int value : getUses(op))
+    read += static_cast<double>(countBytes(values[value].getType()));
+  auto passes = static_cast<double>(countPasses(ops[op]));
+  bool isFinished = true;
+  for (Value result : ops[op]->getResults()) {
+    if (sources.contains(getNumber(result)))
+      isFinished = false;
+    else
+      written += static_cast<double>(countBytes(result.getType()));
+  }
+  passes -= !isFinished;
+  double fused = fusedBytes.lookup(op);
+  double bytes = std::min(read * passes - fused + written, 9e18);
+  return model.getSeconds(ops[op], static_cast<int64_t>(bytes),
+                          /*isLaunched=*/false) +
+         (passes - (fused > 0)) * model.getCluster().device.launch;
+}
+
+/// The parts of a concatenation that are not made in their places.
+double StepBuilder::costCopies(int op) {
+  double seconds = 0;
+  for (int64_t bytes : copied.lookup(op))
+    seconds += model.getSeconds(ops[op],
+                                bytes > (int64_t(1) << 61) ? bytes : 2 * bytes,
+                                /*isLaunched=*/true);
+  return seconds;
 }
 
 void StepBuilder::applyProfile() {

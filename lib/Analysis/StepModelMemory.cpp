@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Buffers from the op that makes them to the last that needs them. A view and
-// its operand share one; so do a reduced bucket and its operands, where nothing
-// else needs these, and a result and the argument that was donated for it.
+// its operand share one; so do a concatenation and what is made in its place
+// there, a reduced bucket and its operands, where nothing else needs these, and
+// a result and the argument that was donated for it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,9 +86,16 @@ void StepBuilder::addBuffers(int op) {
     if (current->getNumOperands() == 0 && cost.getBytesWritten() == 0)
       return;
   for (int i = 0, e = static_cast<int>(current->getNumResults()); i < e; ++i)
-    if (!isStreamed[op] || isWritten[first + i])
+    if (!sources.contains(first + i) &&
+        (!isStreamed[op] || isWritten[first + i]))
       bufferOf[first + i] =
           addBuffer(current->getResult(i).getType(), getSlot(op), first + i);
+  // What is made in its place in a larger tensor needs that from then on.
+  for (int part : placed.lookup(op)) {
+    Buffer &own = buffers[bufferOf[part]], &whole = buffers[bufferOf[first]];
+    whole.begin = std::min(whole.begin, own.begin);
+    own.bytes = 0;
+  }
 }
 
 void StepBuilder::addDonations() {
@@ -141,6 +149,9 @@ void StepBuilder::findLifetimes() {
       extend(bufferOf[value], at);
     }
   }
+  for (const auto &[op, parts] : placed)
+    for (int part : parts)
+      extend(bufferOf[step.firstResult[op]], buffers[bufferOf[part]].end);
   step.buffers = bufferOf;
   for (const Buffer &buffer : buffers)
     step.bufferBytes.push_back(buffer.bytes);

@@ -292,6 +292,10 @@ def MPComm_BatchNormTrainingOp
     `feature_dim` `=` $feature_dim attr-dict `:`
     functional-type(operands, results)
   }];
+  // The mean, the variance and the result.
+  let extraClassDeclaration = computeDeclarations # [{
+    int64_t getPasses() { return 3; }
+  }];
 }
 
 def MPComm_BatchNormInferenceOp
@@ -363,6 +367,10 @@ def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "Full", [{
     $grad `,` $input `,` $gamma `,` $mean `,` $variance `,` `eps` `=`
     custom<PlainF64>($eps) `,` `feature_dim` `=` $feature_dim attr-dict `:`
     functional-type(operands, results)
+  }];
+  // The sums and the gradient of the operand.
+  let extraClassDeclaration = computeDeclarations # [{
+    int64_t getPasses() { return 2; }
   }];
 }
 

@@ -53,7 +53,11 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
       [{ return ::mpcomm::detail::countBytes($_op->getOperandTypes()); }]>,
     InterfaceMethod<"Bytes of all results.",
       "int64_t", "getBytesWritten", (ins), [{}],
-      [{ return ::mpcomm::detail::countBytes($_op->getResultTypes()); }]>
+      [{ return ::mpcomm::detail::countBytes($_op->getResultTypes()); }]>,
+    InterfaceMethod<[{How often it goes over its operands: more than once, where
+      sums over all of them are needed before any element of another result. The
+      bytes are those of one pass.}],
+      "int64_t", "getPasses", (ins), [{}], [{ return 1; }]>
   ];
 }
 

@@ -1,0 +1,176 @@
+// What StepModel leaves where it lies: slices that readers take with strides,
+// parts of concatenations that are made in their places, constants of one value;
+// and what readers compute again, behind ops of several passes. On a cluster as
+// in step-model.mlir, but with no time for flops: bytes take 1 ns, launches 100.
+
+// RUN: sed 's/"f32": 1e9/"f32": 1e18/; s/"vector": 5e8/"vector": 1e18/' %S/Inputs/round.json > %t.json
+// RUN: mpcomm-opt %s -split-input-file -verify-diagnostics -o /dev/null \
+// RUN:   -pass-pipeline="builtin.module(func.func(test-mpcomm-print-step-model{cluster=%t.json}))"
+
+// A constant of one value is in the code: reads 128, writes 128.
+// expected-remark@+1 {{compute 356 ns, arguments 128, peak 256 bytes}}
+func.func @splat(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 0, allocates 128}}
+  %0 = arith.maximumf %x, %zero : tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}
+
+// -----
+
+// Mean and variance are a pass each, of 256 + 16 + 16 bytes: the values are
+// widened as they are read. The result is computed by who reads it.
+// expected-remark@+1 {{compute 1632 ns, arguments 304, peak 608 bytes}}
+func.func @passes(%x: tensor<8x4x2x2xbf16>, %g: tensor<4xf32>, %b: tensor<4xf32>, %s: tensor<4xf32>)
+    -> (tensor<8x4x2x2xbf16>, tensor<4xf32>) {
+  %zero = arith.constant dense<0.0> : tensor<8x4x2x2xf32>
+  %w = arith.extf %x : tensor<8x4x2x2xbf16> to tensor<8x4x2x2xf32>
+  // 2 x 288, 2 x 16 written, 2 launches.
+  // expected-remark@+1 {{computes 808 ns, allocates 32}}
+  %y, %mean, %variance = mpcomm.batch_norm_training %w, %g, %b, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  // 48 and a launch. The mean is there: the next kernel need not wait for this.
+  // expected-remark@+1 {{computes 148 ns in kernel 0, allocates 16}}
+  %s2 = arith.addf %s, %mean : tensor<4xf32>
+  // Reads 256 and 4 x 16, writes 256.
+  %r = arith.maximumf %y, %zero : tensor<8x4x2x2xf32>
+  // expected-remark@+1 {{computes 676 ns in kernel 1, allocates 256, frees 32}}
+  %t = arith.truncf %r : tensor<8x4x2x2xf32> to tensor<8x4x2x2xbf16>
+  return %t, %s2 : tensor<8x4x2x2xbf16>, tensor<4xf32>
+}
+
+// What is no kernel reads the result from memory: three passes of 512 + 32, and
+// 512 + 32 written.
+// expected-remark@+1 {{compute 2476 ns, arguments 544, peak 1088 bytes}}
+func.func @returned(%x: tensor<8x4x2x2xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<8x4x2x2xf32> {
+  // expected-remark@+1 {{computes 2476 ns, allocates 544, frees 32}}
+  %y, %mean, %variance = mpcomm.batch_norm_training %x, %g, %b, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %y : tensor<8x4x2x2xf32>
+}
+
+// The first pass runs in the kernel that makes an operand.
+// expected-remark@+1 {{compute 3688 ns, arguments 1584, peak 2384 bytes}}
+func.func @first_pass(%p: tensor<8x4x2x2xf32>, %q: tensor<8x4x2x2xf32>, %x: tensor<8x4x2x2xf32>,
+    %g: tensor<4xf32>, %m: tensor<4xf32>, %v: tensor<4xf32>)
+    -> (tensor<8x4x2x2xbf16>, tensor<4xf32>, tensor<4xf32>) {
+  // expected-remark@+1 {{computes 1636 ns in kernel 0, allocates 512}}
+  %dy = arith.mulf %p, %q : tensor<8x4x2x2xf32>
+  // Reads %x and 3 x 16, writes 2 x 16.
+  // expected-remark@+1 {{computes 592 ns, allocates 32}}
+  %dx, %dg, %db = mpcomm.batch_norm_grad %dy, %x, %g, %m, %v, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+      -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  // Reads %dy, %x and 5 x 16, writes 256.
+  // expected-remark@+1 {{computes 1460 ns in kernel 1, allocates 256, frees 512}}
+  %t = arith.truncf %dx : tensor<8x4x2x2xf32> to tensor<8x4x2x2xbf16>
+  return %t, %dg, %db : tensor<8x4x2x2xbf16>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Two norms that are added: one kernel reads both operands, wherever it is that
+// the statistics are used. 2 x 544, 32 written and 200 of each norm; 2 x 512,
+// 2 x 16, 4 x 16, 512 written and 100 of the kernel.
+// expected-remark@+1 {{compute 4668 ns, arguments 1072, peak 1680 bytes}}
+func.func @early(%x: tensor<8x4x2x2xf32>, %z: tensor<8x4x2x2xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>, %s: tensor<4xf32>)
+    -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) {
+  // expected-remark@+1 {{computes 1320 ns, allocates 32}}
+  %y1, %mean1, %variance1 = mpcomm.batch_norm_training %x, %g, %b, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  // expected-remark@+1 {{computes 148 ns in kernel 0, allocates 16}}
+  %s1 = arith.addf %s, %mean1 : tensor<4xf32>
+  // expected-remark@+1 {{computes 1320 ns, allocates 32}}
+  %y2, %mean2, %variance2 = mpcomm.batch_norm_training %z, %g, %b, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  // expected-remark@+1 {{computes 148 ns in kernel 1, allocates 16}}
+  %s2 = arith.addf %s, %mean2 : tensor<4xf32>
+  // expected-remark@+1 {{computes 1732 ns in kernel 2, allocates 512, frees 64}}
+  %r = arith.addf %y1, %y2 : tensor<8x4x2x2xf32>
+  return %r, %s1, %s2 : tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// expected-remark@+1 {{compute 4668 ns, arguments 1072, peak 1648 bytes}}
+func.func @late(%x: tensor<8x4x2x2xf32>, %z: tensor<8x4x2x2xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>, %s: tensor<4xf32>)
+    -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) {
+  // expected-remark@+1 {{computes 1320 ns, allocates 32}}
+  %y1, %mean1, %variance1 = mpcomm.batch_norm_training %x, %g, %b, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  // expected-remark@+1 {{computes 1320 ns, allocates 32}}
+  %y2, %mean2, %variance2 = mpcomm.batch_norm_training %z, %g, %b, eps = 1.0e-05, feature_dim = 1
+      : (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>)
+  // expected-remark@+1 {{computes 1732 ns in kernel 0, allocates 512}}
+  %r = arith.addf %y1, %y2 : tensor<8x4x2x2xf32>
+  // expected-remark@+1 {{computes 148 ns in kernel 1, allocates 16}}
+  %s1 = arith.addf %s, %mean1 : tensor<4xf32>
+  // expected-remark@+1 {{computes 148 ns in kernel 2, allocates 16}}
+  %s2 = arith.addf %s, %mean2 : tensor<4xf32>
+  return %r, %s1, %s2 : tensor<8x4x2x2xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// A product and a kernel take a window of a product where it lies. What is
+// returned, and what a reshape takes across the border of windows, is copied.
+// expected-remark@+1 {{compute 2840 ns, arguments 320, peak 1344 bytes}}
+func.func @windows(%x: tensor<8x4xf32>, %w: tensor<4x12xf32>)
+    -> (tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<32xf32>) {
+  // expected-remark@+1 {{computes 804 ns, allocates 384}}
+  %0 = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x12xf32>) -> tensor<8x12xf32>
+  %1 = mpcomm.slice %0, starts = [0, 0], limits = [8, 4], strides = [1, 1] : (tensor<8x12xf32>) -> tensor<8x4xf32>
+  %2 = mpcomm.slice %0, starts = [0, 4], limits = [8, 8], strides = [1, 1] : (tensor<8x12xf32>) -> tensor<8x4xf32>
+  %3 = mpcomm.reshape %2 : (tensor<8x4xf32>) -> tensor<8x2x2xf32>
+  %4 = mpcomm.reshape %3 : (tensor<8x2x2xf32>) -> tensor<8x4xf32>
+  // 2 x 128, 256 and a launch.
+  // expected-remark@+1 {{computes 612 ns, allocates 256}}
+  %5 = mpcomm.dot_general %1, %4, contracting_dims = [1] x [1] : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 0, allocates 128}}
+  %6 = math.exp %1 : tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 1, allocates 128}}
+  %7 = mpcomm.slice %0, starts = [0, 8], limits = [8, 12], strides = [1, 1] : (tensor<8x12xf32>) -> tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 2, allocates 128, frees 384}}
+  %8 = mpcomm.slice %0, starts = [0, 4], limits = [8, 8], strides = [1, 1] : (tensor<8x12xf32>) -> tensor<8x4xf32>
+  %9 = mpcomm.reshape %8 : (tensor<8x4xf32>) -> tensor<32xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 3, allocates 128, frees 128}}
+  %10 = math.exp %9 : tensor<32xf32>
+  return %5, %6, %7, %10 : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<32xf32>
+}
+
+// -----
+
+// What a product and a kernel make for a concatenation, they make in place; an
+// argument is copied, 2 x 128 and a launch. The memory is that of the whole,
+// from the first part on.
+// expected-remark@+1 {{compute 1132 ns, arguments 192, peak 576 bytes}}
+func.func @parts(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x12xf32> {
+  // expected-remark@+1 {{computes 420 ns, allocates 384}}
+  %0 = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 0}}
+  %1 = math.exp %x : tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns}}
+  %2 = mpcomm.concatenate %0, %1, %x, dim = 1 : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x12xf32>
+  return %2 : tensor<8x12xf32>
+}
+
+// What is part of two tensors or returned as well is copied; so is what is flat
+// where it is made, and one of two copies of the same.
+// expected-remark@+1 {{compute 3204 ns, arguments 320, peak 1216 bytes}}
+func.func @copied(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>, %f: tensor<32xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x4xf32>) {
+  // expected-remark@+1 {{computes 356 ns in kernel 0, allocates 128}}
+  %0 = math.exp %x : tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 1, allocates 128}}
+  %1 = math.tanh %x : tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 2, allocates 128}}
+  %2 = math.exp %f : tensor<32xf32>
+  %3 = mpcomm.reshape %2 : (tensor<32xf32>) -> tensor<8x4xf32>
+  // expected-remark@+1 {{computes 712 ns, allocates 256}}
+  %4 = mpcomm.concatenate %0, %1, dim = 1 : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
+  // expected-remark@+1 {{computes 712 ns, allocates 256, frees 256}}
+  %5 = mpcomm.concatenate %1, %3, dim = 1 : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
+  // expected-remark@+1 {{computes 356 ns in kernel 3, allocates 256}}
+  %6 = math.sqrt %x : tensor<8x4xf32>
+  // expected-remark@+1 {{computes 356 ns}}
+  %7 = mpcomm.concatenate %6, %6, dim = 1 : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
+  return %4, %5, %7, %0 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x4xf32>
+}

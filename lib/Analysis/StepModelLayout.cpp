@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Finds what nobody moves (docs/Design/CostModel.md, "Windows" and "Passes"):
-// reshapes, slices of which all readers take strides, parts of a concatenation
-// that are made in their places, and values that whoever reads them computes
-// again.
+// reshapes, slices of which all readers take strides, transposes that go into
+// products, parts of a concatenation that are made in their places, and values
+// that whoever reads them computes again.
 //
 // A window has borders: dimensions that lie apart from the one before, so that
 // no reshape can join the two. They are numbers of dimensions.
@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepModelBuilder.h"
+#include "mpcomm/Analysis/StridedProduct.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -118,7 +119,73 @@ bool StepBuilder::canLieApart(Value value, ArrayRef<int64_t> borders,
   return true;
 }
 
+//===----------------------------------------------------------------------===//
+// Transposes
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The loops of products, with the transposes that went into them.
+class Products {
+public:
+  bool takes(TransposeOp op);
+
+private:
+  ProductLoops get(DotGeneralOp op) const {
+    auto found = known.find(op);
+    return found == known.end() ? ProductLoops(op) : found->second;
+  }
+  static bool isOne(const ProductLoops &loops) {
+    return loops.sizes.size() > loops.numParallel &&
+           isStridedProduct(loops.sizes, loops.lhs, loops.rhs, loops.result);
+  }
+
+  llvm::DenseMap<Operation *, ProductLoops> known;
+};
+} // namespace
+
+/// Whether the product that makes the operand, for this op alone, or all users,
+/// which are products, do without the transpose.
+bool Products::takes(TransposeOp op) {
+  std::vector<std::pair<Operation *, ProductLoops>> changed;
+  auto product = op.getInput().getDefiningOp<DotGeneralOp>();
+  if (product && product->hasOneUse()) {
+    ProductLoops loops = get(product);
+    SmallVector<int64_t> result;
+    for (int64_t dim : op.getDims())
+      result.push_back(loops.result[dim]);
+    loops.result = std::move(result);
+    if (isOne(loops)) {
+      known.insert_or_assign(product, std::move(loops));
+      return true;
+    }
+  }
+  Value result = op.getResult();
+  for (Operation *user : result.getUsers()) {
+    auto reader = dyn_cast<DotGeneralOp>(user);
+    if (!reader)
+      return false;
+    ProductLoops loops = get(reader);
+    auto move = [&](Value operand, SmallVector<int64_t> &own) {
+      if (operand != result)
+        return;
+      SmallVector<int64_t> moved(own.size());
+      for (auto [i, dim] : llvm::enumerate(op.getDims()))
+        moved[dim] = own[i];
+      own = std::move(moved);
+    };
+    move(reader.getLhs(), loops.lhs);
+    move(reader.getRhs(), loops.rhs);
+    if (!isOne(loops))
+      return false;
+    changed.emplace_back(reader, std::move(loops));
+  }
+  for (auto &[reader, loops] : changed)
+    known.insert_or_assign(reader, std::move(loops));
+  return !changed.empty();
+}
+
 void StepBuilder::findViews() {
+  Products products;
   llvm::DenseMap<int, Borders> bordersOf; // of views
   root.resize(values.size());
   for (size_t value = 0; value < values.size(); ++value)
@@ -126,7 +193,8 @@ void StepBuilder::findViews() {
   isView.assign(ops.size(), false);
   for (int op = 0; op < numOps; ++op) {
     auto slice = dyn_cast<SliceOp>(ops[op]);
-    if (!slice && !isReshape(ops[op]))
+    auto transpose = dyn_cast<TransposeOp>(ops[op]);
+    if (!slice && !transpose && !isReshape(ops[op]))
       continue;
     Value input = ops[op]->getOperand(0), result = ops[op]->getResult(0);
     int from = getNumber(input);
@@ -139,6 +207,12 @@ void StepBuilder::findViews() {
       if (slice.getType().getNumElements() == 0 ||
           !canLieApart(result, borders, /*writer=*/nullptr))
         continue;
+    } else if (transpose) {
+      // Who reads it, or makes it, is a product: no reshape comes across a
+      // border.
+      if (!products.takes(transpose))
+        continue;
+      borders.clear();
     } else if (!borders.empty()) {
       auto moved = reshapeBorders(borders, getShape(input), getShape(result));
       borders = moved ? std::move(*moved) : Borders();

@@ -13,9 +13,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "LinalgBuilder.h"
-#include "StridedProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mpcomm/Analysis/StridedProduct.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;
@@ -27,38 +27,6 @@ struct LowerDotGeneral : public OpRewritePattern<DotGeneralOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(DotGeneralOp op,
                                 PatternRewriter &rewriter) const override;
-};
-
-/// The loops of a dot_general: batching, free ones of either side, contracted
-/// ones.
-struct Loops {
-  SmallVector<int64_t> lhs, rhs; // loop of each operand dimension
-  SmallVector<int64_t> sizes;
-  unsigned numParallel = 0;
-
-  explicit Loops(DotGeneralOp op) {
-    auto lhsType = cast<RankedTensorType>(op.getLhs().getType());
-    auto rhsType = cast<RankedTensorType>(op.getRhs().getType());
-    lhs.resize(lhsType.getRank());
-    rhs.resize(rhsType.getRank());
-    auto paired = [&](ArrayRef<int64_t> left, ArrayRef<int64_t> right) {
-      for (auto [l, r] : llvm::zip_equal(left, right)) {
-        lhs[l] = rhs[r] = sizes.size();
-        sizes.push_back(lhsType.getDimSize(l));
-      }
-    };
-    paired(op.getLhsBatchingDims(), op.getRhsBatchingDims());
-    for (int64_t d : op.getLhsFreeDims()) {
-      lhs[d] = sizes.size();
-      sizes.push_back(lhsType.getDimSize(d));
-    }
-    for (int64_t d : op.getRhsFreeDims()) {
-      rhs[d] = sizes.size();
-      sizes.push_back(rhsType.getDimSize(d));
-    }
-    numParallel = sizes.size();
-    paired(op.getLhsContractingDims(), op.getRhsContractingDims());
-  }
 };
 
 } // namespace
@@ -91,9 +59,8 @@ LowerDotGeneral::matchAndRewrite(DotGeneralOp op,
   // and a kernel to round them.
   bool roundsItself = element.isBF16() || element.isF16();
   Type sumType = roundsItself ? element : getComputeType(element);
-  Loops loops(op);
-  SmallVector<int64_t> result =
-      llvm::to_vector(llvm::seq<int64_t>(0, loops.numParallel));
+  ProductLoops loops(op);
+  SmallVector<int64_t> &result = loops.result;
   Value lhs = op.getLhs(), rhs = op.getRhs();
   size_t numLoops = loops.sizes.size();
 

@@ -14,9 +14,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "LinalgBuilder.h"
-#include "StridedProduct.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mpcomm/Analysis/StridedProduct.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;

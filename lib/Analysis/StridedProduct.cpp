@@ -6,14 +6,38 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "StridedProduct.h"
+#include "mpcomm/Analysis/StridedProduct.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
+using namespace mlir;
 using namespace mpcomm;
-using llvm::ArrayRef;
-using llvm::SmallVector;
+
+ProductLoops::ProductLoops(DotGeneralOp op) {
+  auto lhsType = cast<RankedTensorType>(op.getLhs().getType());
+  auto rhsType = cast<RankedTensorType>(op.getRhs().getType());
+  lhs.resize(lhsType.getRank());
+  rhs.resize(rhsType.getRank());
+  auto paired = [&](ArrayRef<int64_t> left, ArrayRef<int64_t> right) {
+    for (auto [l, r] : llvm::zip_equal(left, right)) {
+      lhs[l] = rhs[r] = sizes.size();
+      sizes.push_back(lhsType.getDimSize(l));
+    }
+  };
+  paired(op.getLhsBatchingDims(), op.getRhsBatchingDims());
+  for (int64_t d : op.getLhsFreeDims()) {
+    lhs[d] = sizes.size();
+    sizes.push_back(lhsType.getDimSize(d));
+  }
+  for (int64_t d : op.getRhsFreeDims()) {
+    rhs[d] = sizes.size();
+    sizes.push_back(rhsType.getDimSize(d));
+  }
+  numParallel = sizes.size();
+  result = llvm::to_vector(llvm::seq<int64_t>(0, numParallel));
+  paired(op.getLhsContractingDims(), op.getRhsContractingDims());
+}
 
 /// The most batch dimensions of a matrix product of the runtime.
 static constexpr unsigned kMaxBatch = MPRT_GEMM_MAX_BATCH;

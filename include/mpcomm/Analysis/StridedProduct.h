@@ -5,18 +5,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-//
-// Knows loops and sizes only, no IR.
-//
-//===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_STRIDEDPRODUCT_H
-#define MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_STRIDEDPRODUCT_H
+#ifndef MPCOMM_ANALYSIS_STRIDEDPRODUCT_H
+#define MPCOMM_ANALYSIS_STRIDEDPRODUCT_H
 
-#include "llvm/ADT/ArrayRef.h"
-#include <cstdint>
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 namespace mpcomm {
+
+/// The loops of a dot_general: batching, free ones of either side, contracted
+/// ones.
+struct ProductLoops {
+  explicit ProductLoops(DotGeneralOp op);
+
+  llvm::SmallVector<int64_t> lhs, rhs, result; // loop of each dimension
+  llvm::SmallVector<int64_t> sizes;
+  unsigned numParallel = 0;
+};
 
 /// Whether the contraction C = A * B can run as one matrix product with strided
 /// batch dimensions (at most 4) on row-major tensors as they lie. `a`, `b` and
@@ -33,4 +38,4 @@ bool isStridedProduct(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> a,
 
 } // namespace mpcomm
 
-#endif // MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_STRIDEDPRODUCT_H
+#endif // MPCOMM_ANALYSIS_STRIDEDPRODUCT_H

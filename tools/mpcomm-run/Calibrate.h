@@ -91,8 +91,10 @@ public:
 
   Rank &rank;
   char *source = nullptr, *target = nullptr;
-  /// Descriptors of products, which must outlive the context.
+  /// Descriptors of products and kernels, which must outlive the context, and
+  /// are what they are: a device keeps what it has made of them.
   std::deque<mprt_gemm_desc> products;
+  std::deque<mprt_kernel> kernels;
 
 private:
   Status gatherDoubles(double value, std::vector<double> &all);

@@ -185,13 +185,15 @@ static Status measureVector(Bench &bench, double seconds, double &rate) {
   if (Status status = fill(bench, MPRT_F32); status.failed())
     return status;
   void *operand = bench.source;
-  mprt_kernel kernel = calibrationPolynomial;
   auto enqueue = [&] {
-    mprt_launch(bench.rank.context(), MPRT_COMPUTE_STREAM, &kernel, &operand);
+    mprt_launch(bench.rank.context(), MPRT_COMPUTE_STREAM,
+                &bench.kernels.back(), &operand);
   };
-  for (kernel.blocks = firstBlocks; kernel.blocks < mostBlocks;
-       kernel.blocks *= 2) {
-    uint64_t bytes = 2 * kernel.blocks * kernel.threads * sizeof(float);
+  for (uint64_t blocks = firstBlocks; blocks <= mostBlocks; blocks *= 2) {
+    mprt_kernel kernel = calibrationPolynomial;
+    kernel.blocks = blocks;
+    bench.kernels.push_back(kernel);
+    uint64_t bytes = 2 * blocks * kernel.threads * sizeof(float);
     double time = 0;
     for (int i = 0; i < 2; ++i)
       if (Status status = timeOnce(bench, enqueue, 1, time); status.failed())
@@ -204,6 +206,7 @@ static Status measureVector(Bench &bench, double seconds, double &rate) {
   double time = 0;
   if (Status status = timeCalls(bench, seconds, enqueue, time); status.failed())
     return status;
+  const mprt_kernel &kernel = bench.kernels.back();
   rate = calibrationPolynomialFlops *
          static_cast<double>(kernel.blocks * kernel.threads) / time;
   return bench.smallest(rate);

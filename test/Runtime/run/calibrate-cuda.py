@@ -49,6 +49,12 @@ class CalibrateCuda(CalibrateTest):
         # Launches are measured as steps are run.
         self.assertGreater(counts["cuGraphLaunch"], 5)
         self.assertGreater(counts["cublasLtMatmul"], 100)
+        # The polynomial is tried with ever more blocks; most often with those that its rate is counted by.
+        prefix = "mpcomm_calibrate_polynomial:"
+        blocks = {int(name[len(prefix):]): count for name, count in counts.items() if name.startswith(prefix)}
+        self.assertEqual(sorted(blocks), [8 << i for i in range(len(blocks))])
+        self.assertGreater(len(blocks), 1)
+        self.assertEqual(max(blocks, key=blocks.get), max(blocks))
         # One of the four types is tried at 64 at least, and each layout is.
         self.assertGreaterEqual(counts["cublasLtMatmulAlgoGetHeuristic"], 12)
 

@@ -299,6 +299,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   if (sharedBytes > unsigned(function->mostDynamicShared) ||
       (function->operands && !operands))
     return CUDA_ERROR_INVALID_VALUE;
+  (void)state().options.count(function->name + ":" + std::to_string(gridX));
   Work work;
   work.kind = Work::Device;
   work.name = function->name.c_str();

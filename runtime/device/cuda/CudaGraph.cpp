@@ -72,9 +72,12 @@ Expected<std::unique_ptr<DeviceGraph>> CudaDevice::endCapture() {
   if (!failure)
     failure = check(driver.cuGraphGetNodes(graph, nullptr, &count),
                     "cuGraphGetNodes");
+  // Else all of it has the priority of the compute stream.
   if (!failure)
-    failure = check(driver.cuGraphInstantiateWithFlags(&executable, graph, 0),
-                    "cuGraphInstantiateWithFlags");
+    failure = check(
+        driver.cuGraphInstantiateWithFlags(
+            &executable, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+        "cuGraphInstantiateWithFlags");
   if (graph)
     driver.cuGraphDestroy(graph);
   if (failure)

@@ -68,6 +68,7 @@ enum : unsigned {
 
 enum : int { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 };
 enum : int { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
+enum : unsigned { CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8 };
 
 /// X(member, symbol, parameters) for each function.
 #define MPRT_CUDA_SYMBOLS(X)                                                   \

@@ -129,6 +129,7 @@
   F(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                          \
   F(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                    \
   F(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                         \
+  F(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)                          \
   F(CU_MEMHOSTALLOC_PORTABLE, 1)                                               \
   F(CU_MEMHOSTALLOC_DEVICEMAP, 2)                                              \
   F(CU_MEMHOSTALLOC_WRITECOMBINED, 4)                                          \

@@ -162,6 +162,15 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph handle,
     return CUDA_ERROR_INVALID_VALUE;
   if (CUresult error = refuseWhileCapturing())
     return error;
+  // The driver would take it, and run all with the priority of the stream that
+  // it is launched on.
+  for (const Graph::GraphNode &node : graph->nodes)
+    if (node.priority != graph->nodes[0].priority &&
+        !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)) {
+      explain("a graph of streams of several priorities without its nodes' "
+              "priorities");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
   auto made = std::make_shared<GraphExec>();
   made->graph = graph;
   *exec = static_cast<CUgraphExec>(state().execs.add(std::move(made)));

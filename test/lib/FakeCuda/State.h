@@ -63,6 +63,7 @@ struct Graph {
   struct GraphNode {
     std::shared_ptr<const Work> work;
     unsigned group;
+    int priority; // of the stream
     std::vector<size_t> after;
   };
   struct Context *context = nullptr;

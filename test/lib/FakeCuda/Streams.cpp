@@ -67,7 +67,8 @@ CUresult fake::enqueue(Stream &stream, Work work, std::shared_ptr<Node> *node) {
   if (capture.invalid)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   capture.graph->nodes.push_back({std::make_shared<const Work>(std::move(work)),
-                                  stream.group, stream.end.tail});
+                                  stream.group, stream.priority,
+                                  stream.end.tail});
   stream.end.tail = {capture.graph->nodes.size() - 1};
   return CUDA_SUCCESS;
 }

@@ -173,8 +173,11 @@ static Expected<OnDevice::Step *> findGraph(State &state, mprt_entry entry,
   if (on.note.empty()) {
     Expected<bool> captured = capture(state, entry, buffers, arena, step);
     if (votes) {
-      if (!captured)
+      if (!captured) {
         on.note = captured.error().message();
+        // One that waits for this rank inside its own capture does not vote.
+        state.transport->reportFailure(captured.error());
+      }
       Expected<GraphVote::State> all = vote(!captured   ? GraphVote::Fails
                                             : *captured ? GraphVote::Takes
                                                         : GraphVote::Refuses);

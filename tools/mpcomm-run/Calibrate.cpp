@@ -60,12 +60,14 @@ Status Bench::prepare(const Options &options) {
   }
   if (options.device == "cuda") {
     manifest.device = options.device;
+    if (options.comm == CommKind::Nccl)
+      Rank::prepareNccl(manifest);
     if (Status status =
             rank.agree(rank.openDevice(manifest, calibrationImages));
         status.failed())
       return status;
     if (options.comm == CommKind::Nccl)
-      if (Status status = rank.openNccl(manifest); status.failed())
+      if (Status status = rank.openNccl(); status.failed())
         return status;
     mostBytes = std::clamp(std::bit_floor(rank.device()->memoryBytes() / 16),
                            uint64_t(1) << 20, mostDeviceBytes);

@@ -75,16 +75,21 @@ Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   return {};
 }
 
-Status Rank::openNccl(const Manifest &manifest) {
+void Rank::prepareNccl(const Manifest &manifest) {
+  // Two GPUs that have no room for the kernels of both of two communicators may
+  // each run the one that the other waits for. Ranks that run the same run it
+  // in one order; others have been proved to match without one.
+  if (std::all_of(
+          manifest.functions.begin(), manifest.functions.end(),
+          [](const ManifestFunction &f) { return f.coordinates.empty(); }))
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+}
+
+Status Rank::openNccl() {
   mprt::NcclOptions options;
   options.meeting = transport.get();
   options.device = computes.get();
   options.timeoutSeconds = timeout;
-  // Ranks that run the same run it in the same order; others have been proved
-  // to match without one.
-  options.startsInOneOrder = std::all_of(
-      manifest.functions.begin(), manifest.functions.end(),
-      [](const ManifestFunction &f) { return f.coordinates.empty(); });
   // A rank may be moved, what it stands on is not.
   mprt::Context *meetings = control.get();
   mprt_collective *call = meeting.get();

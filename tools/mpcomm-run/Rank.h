@@ -52,7 +52,13 @@ public:
 
   /// Has NCCL move what programs send between the ranks' devices, instead of
   /// the transport by which the ranks have met. All ranks call it.
-  Status openNccl(const Manifest &manifest);
+  Status openNccl();
+
+  /// Asks NCCL of 2.26 or newer, through NCCL_LAUNCH_ORDER_IMPLICIT unless that
+  /// is set, to keep to the order of the calls of all communicators where all
+  /// ranks have the same one. To be called before there are threads of a
+  /// device, which may read the environment.
+  static void prepareNccl(const Manifest &manifest);
 
   /// Makes the context that programs of `manifest` run in, with `events`
   /// events. All ranks call it with the same program. `flights` is how many

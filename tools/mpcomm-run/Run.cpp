@@ -90,10 +90,13 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
   if (status.ok())
     status = rank.agree(job.becomeRank(rank.index()));
   const Manifest &manifest = job.program->manifest();
+  bool isOnNccl = job.options.comm == CommKind::Nccl;
+  if (isOnNccl)
+    Rank::prepareNccl(manifest);
   if (status.ok() && manifest.device == "cuda")
     status = rank.agree(rank.openDevice(manifest, job.program->images()));
-  if (status.ok() && job.options.comm == CommKind::Nccl)
-    status = rank.openNccl(manifest);
+  if (status.ok() && isOnNccl)
+    status = rank.openNccl();
   if (status.ok())
     status = rank.createContext(
         job.program->manifest(), job.events(), job.options.traces(),
@@ -108,6 +111,16 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
       flight->fail(status.message());
   }
   return conclude(rank, status);
+}
+
+/// The same of a rank that is a process of its own.
+int runRankToItsEnd(Job &job, Rank &rank, const Fault &fault,
+                    RankPosition &position) {
+  int status = runRank(job, rank, fault, &position);
+  // What hangs on a GPU holds up the end of all that belongs to it.
+  if (status != 0 && rank.isOnNccl())
+    rank.abandon();
+  return status;
 }
 
 /// The rank that a way of joining has led to.
@@ -199,11 +212,7 @@ int liveAsRank(Job &job, const Meeting &meeting, const Fault &fault,
   }
   position.started = 1;
   if (!fault.hits(Fault::Kind::Program, index)) {
-    int status = runRank(job, *rank, fault, &position);
-    // What hangs on a GPU holds up the end of all that belongs to it.
-    if (status != 0 && rank->isOnNccl())
-      rank->abandon();
-    return status;
+    return runRankToItsEnd(job, *rank, fault, position);
   }
 
   Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
@@ -214,7 +223,7 @@ int liveAsRank(Job &job, const Meeting &meeting, const Fault &fault,
     printError("rank " + std::to_string(index) + ": " + otherJob.message());
     return 1;
   }
-  return runRank(*otherJob, *rank, fault, &position);
+  return runRankToItsEnd(*otherJob, *rank, fault, position);
 }
 
 int reportAndFail(const std::string &message) {

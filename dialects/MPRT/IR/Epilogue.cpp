@@ -78,7 +78,9 @@ SmallVector<LaunchOp, 2> mprt::epilogueOf(GemmOp product) {
   auto isOne = [&](LaunchOp launch) {
     return launch && launch->hasAttr(kEpilogueAttr) &&
            (launches.empty() ||
-            launch->getOperands() == launches[0]->getOperands());
+            (launch->getOperands() == launches[0]->getOperands() &&
+             launch->getAttr(kEpilogueAttr) ==
+                 launches[0]->getAttr(kEpilogueAttr)));
   };
   Operation *next = nextOnStream(product);
   while (isOne(dyn_cast_or_null<LaunchOp>(next))) {

@@ -163,8 +163,8 @@ def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
     - `bias_grad_a`, `bias_grad_b`: A or B is summed up over what the product
       contracts, which is the gradient of a bias beside that of a weight.
 
-    Nothing else changes: `convert-mprt-to-llvm` makes one call of the two, and
-    the runtime launches the kernel where the library has no such product.
+    `convert-mprt-to-llvm` makes one call of the product and its launches, and
+    the runtime launches the kernels where the library has no such product.
 
     *Numerics*: reassociating. A sum of 16 bits is rounded once, not before and
     after the bias is added, or gelu's derivative multiplied; gradients of biases

@@ -174,18 +174,17 @@ void AssembleKernelsPass::runOnOperation() {
   if (!device)
     return;
   std::optional<std::string> assembler;
-  if (ptxas != "none") {
+  if (ptxas != "none")
     assembler = findAssembler(ptxas);
-    if (!assembler)
-      emitWarning(device.getLoc())
-          << "found no ptxas in $CUDA_HOME/bin, PATH or /usr/local/cuda/bin: "
-             "the program has PTX alone, which drivers compile when it starts";
-  }
   SmallVector<Image> images;
   for (StringRef chip : names)
     if (failed(
             makeImages(device, chip, assembler, chip == names.back(), images)))
       return signalPassFailure();
+  if (ptxas != "none" && !assembler)
+    emitWarning(device.getLoc())
+        << "found no ptxas in $CUDA_HOME/bin, PATH or /usr/local/cuda/bin: the "
+           "program has PTX alone, which drivers compile when it starts";
   device.erase();
   embed(images);
 }

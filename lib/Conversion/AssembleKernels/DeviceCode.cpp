@@ -79,6 +79,8 @@ static Intrinsic::ID intrinsicOf(StringRef function) {
       .Case("fabs", Intrinsic::fabs)
       .Case("floor", Intrinsic::floor)
       .Case("fma", Intrinsic::fma)
+      .Case("fmax", Intrinsic::maxnum)
+      .Case("fmin", Intrinsic::minnum)
       .Case("rint", Intrinsic::rint)
       .Case("round", Intrinsic::round)
       .Case("sqrt", Intrinsic::sqrt)

@@ -17,7 +17,10 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
+#include <optional>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -240,6 +243,8 @@ matchGeluGrad(ArrayRef<linalg::GenericOp> ops, unsigned inputs) {
         getElementTypeOrSelf(product) != element ||
         getElementTypeOrSelf(of) != element ||
         destinationOf(op, inputs) != product.getArgNumber() ||
+        llvm::count(endOf(op->getParentOfType<func::FuncOp>()).getOperands(),
+                    op.getResult(0)) != 1 ||
         // Nothing else reads what is overwritten.
         llvm::any_of(product.getUsers(),
                      [&](Operation *user) { return user != op; }))

@@ -125,6 +125,18 @@ static bool isApart(LaunchOp launch, unsigned written, GemmOp product) {
          });
 }
 
+/// Whether the launch, which writes over `result`, has nothing else that lies
+/// there: a library would read it when it is something else already.
+static bool isAlone(LaunchOp launch, unsigned result) {
+  FailureOr<SmallVector<Access, 4>> own = usesOf(launch);
+  if (failed(own))
+    return false;
+  for (auto [i, access] : llvm::enumerate(*own))
+    if (i != result && access.touches((*own)[result]))
+      return false;
+  return true;
+}
+
 /// What `launch` does, of which `found` is true, as an epilogue of `product`.
 static std::optional<Epilogue> match(GemmOp product, LaunchOp launch,
                                      const EpilogueKernel &found) {
@@ -147,8 +159,10 @@ static std::optional<Epilogue> match(GemmOp product, LaunchOp launch,
     return isApart(launch, epilogue.bias, product) ? std::optional(epilogue)
                                                    : std::nullopt;
   }
-  if (product.getC() != matrix || !isMatrix(matrix, m, n) ||
-      product.getCStrides()[0] != n ||
+  // What comes behind the launch has another C to make.
+  if (product.getC() != matrix || !product->isBeforeInBlock(launch) ||
+      !isMatrix(matrix, m, n) || product.getCStrides()[0] != n ||
+      !isAlone(launch, found.matrix) ||
       (epilogue.hasMatrix() && !isDense(launch->getOperand(epilogue.matrix))) ||
       (epilogue.kind == MPRT_BIAS_GELU_AUX &&
        !isApart(launch, epilogue.matrix, product)))
@@ -165,7 +179,8 @@ static GemmOp productOf(LaunchOp launch, const EpilogueKernel &found) {
         !mprt::epilogueOf(product).empty() || !match(product, launch, found) ||
         !canJoin(product, launch))
       continue;
-    // There is one at most that writes it; of those that read it the first.
+    // Of those in front of it that write it no two can join it; of those that
+    // read it the first.
     if (!nearest || product->isBeforeInBlock(nearest))
       nearest = product;
   }

@@ -73,11 +73,12 @@ struct LowerReduce : public OpRewritePattern<ReduceOp> {
       reduced.resize(lead);
     }
     if (llvm::is_contained(reduced, true)) {
-      int64_t rows = 1;
+      int64_t rows = 1, kept = 1; // beside the columns
       for (auto [d, size] :
            llvm::enumerate(cast<RankedTensorType>(value.getType()).getShape()))
-        rows *= reduced[d] ? size : 1;
-      bool allRows = llvm::count(reduced, false) == 1;
+        (reduced[d] ? rows : kept) *=
+            reduced[d] || d + 1 < reduced.size() ? size : 1;
+      bool allRows = kept == 1;
       int64_t oneAfterTheOther =
           allRows ? llvm::divideCeil(rows, rowsAtATime) : rows;
       if (op.getReduction() == Reduction::Sum && !reduced.back() &&

@@ -28,10 +28,6 @@ struct NcclOptions {
   Device *device = nullptr;
   /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
   std::function<Error(const void *mine, void *all, uint64_t bytes)> gather;
-  /// All ranks start the collectives of all communicators in the same order.
-  /// Then NCCL of 2.26 or newer is asked to keep to it on the GPU, unless
-  /// NCCL_LAUNCH_ORDER_IMPLICIT is set; one that has been used before is not.
-  bool startsInOneOrder = false;
   /// Waits for peers, also while communicators are made, end after so long.
   double timeoutSeconds = 60;
 };

@@ -71,18 +71,20 @@ static void endSome(Ending &ending, size_t first, size_t count) {
 
 Error World::abort() const {
   isLost.store(true, std::memory_order_relaxed);
+  if (isStuck.load(std::memory_order_relaxed))
+    return {};
   double limit = std::min(timeoutSeconds, mostAbortSeconds);
   uint64_t begin = nowNanoseconds();
   uint64_t deadline = begin + uint64_t(limit * 1e9);
   auto ending = std::make_shared<Ending>();
   ending->api = api;
   ending->device = device;
-  bool isStuck = false;
+  bool isLate = false;
   {
     std::lock_guard<std::mutex> guard(mutex);
     for (Handle *handle : handles) {
       Expected<ncclComm_t> comm = handle->surrender(deadline);
-      isStuck |= !comm;
+      isLate |= !comm;
       if (comm && *comm)
         ending->comms.push_back(*comm);
     }
@@ -97,10 +99,11 @@ Error World::abort() const {
   std::unique_lock<std::mutex> guard(ending->mutex);
   auto left = std::chrono::nanoseconds(
       std::max<int64_t>(0, int64_t(deadline - nowNanoseconds())));
-  isStuck |= !ending->changed.wait_for(guard, left,
-                                       [&] { return ending->running == 0; });
-  if (!isStuck)
+  isLate |= !ending->changed.wait_for(guard, left,
+                                      [&] { return ending->running == 0; });
+  if (!isLate)
     return {};
+  isStuck.store(true, std::memory_order_relaxed);
   return makeError(MPRT_TIMEOUT,
                    "NCCL did not end its communicators (ncclCommAbort) within ",
                    limit, " s, what is on the GPU is left as it is");

@@ -44,6 +44,9 @@ struct World {
   mutable std::vector<Handle *> handles;
   mutable std::mutex mutex;
 
+  /// An abort took too long: the next one does not begin again.
+  mutable std::atomic<bool> isStuck{false};
+
   /// Ends what is on the streams of all of them, whether or not peers come.
   /// MPRT_TIMEOUT where NCCL takes longer than it may: it is left alone then.
   Error abort() const;

@@ -182,10 +182,6 @@ Error NcclTransport::connect(Handle &handle, unsigned rank,
 }
 
 Error NcclTransport::join() {
-  // Else two GPUs that have no room for the kernels of both of two
-  // communicators may each run the one that the other waits for.
-  if (options.startsInOneOrder)
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   Card mine;
   Error failure;
   Expected<const Api *> api = Api::load();

@@ -75,3 +75,15 @@ func.func @side_by_side(%x: tensor<64x512x8xf32>, %y: tensor<64x513x8xf32>, %z: 
   %u = mpcomm.reduce sum %z, dims = [0] : (tensor<4097x2x8xf32>) -> tensor<2x8xf32>
   return %s, %t, %u : tensor<8xf32>, tensor<8xf32>, tensor<2x8xf32>
 }
+
+// -----
+
+// A dimension of one element keeps no rows apart.
+// CHECK-LABEL: func.func @one_of_them
+// CHECK: arith.addf %{{.*}} : f64
+// GPU-LABEL: func.func @one_of_them
+// GPU-NOT: f64
+func.func @one_of_them(%x: tensor<1x20000x16xf32>) -> tensor<1x16xf32> {
+  %s = mpcomm.reduce sum %x, dims = [1] : (tensor<1x20000x16xf32>) -> tensor<1x16xf32>
+  return %s : tensor<1x16xf32>
+}

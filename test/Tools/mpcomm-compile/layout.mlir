@@ -21,14 +21,14 @@
 // RUN: %mpcomm-compile %t/four.mlir -o %t/two.so --report --options "mesh=auto:2 micro-batches=4 memory-bytes=1400000 cluster=%t/fast.json" 2>&1 | FileCheck %s --check-prefix=MEMORY
 
 // SLOW: layouts for 32 samples a step
-// SLOW: {{^}}  0 dp:2 1 4 22.870 2.042 20.828
+// SLOW: {{^}}  0 dp:2 1 4 22.805 1.978 20.828
 // SLOW: {{^}}* 0 pp:2,dp:1 1 8
 // SLOW: mesh=pp:2,dp:1 is chosen: 0.{{[0-9]+}} of the step of dp:2. A rank computes
 // FAST: {{^}}* 0 dp:2 1 4
 // FAST: mesh=dp:2 is chosen: 0.{{[0-9]+}} of the step of pp:2,dp:1. A rank computes
 // MESH: train_step.rank1
 // The table's figures are the simulator's.
-// SIM: step 22870.0 us
+// SIM: step 22805.1 us
 // TWO: layouts for 32 samples a step
 // TWO: 0 pp:2,dp:1 1 8
 // TWO: {{^}}* 1 pp:2,dp:1 1 4

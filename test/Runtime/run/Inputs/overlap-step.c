@@ -20,7 +20,7 @@
 const uint32_t mpcomm_abi_version = MPRT_ABI_VERSION;
 /* clang-format off */
 const char mpcomm_manifest[] =
-  "{\"abi\":4,\"producer\":\"hand\",\"program\":\"overlap\",\"device\":\"host\","
+  "{\"abi\":5,\"producer\":\"hand\",\"program\":\"overlap\",\"device\":\"host\","
   "\"cpu\":\"x86-64\",\"features\":\"\","
   "\"mesh\":{\"axes\":[{\"name\":\"dp\",\"size\":" TEXT(RANKS) "}]},"
   "\"communicators\":[{\"axes\":[\"dp\"]}],"

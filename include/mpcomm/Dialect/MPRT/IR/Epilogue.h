@@ -38,7 +38,8 @@ struct Epilogue {
   void set(LaunchOp launch) const;
 };
 
-/// The launches behind `product` that are its epilogue; none where it has none.
+/// The launches behind `product` that are its epilogue, which all have the same
+/// attribute and operands; none where it has none.
 llvm::SmallVector<LaunchOp, 2> epilogueOf(GemmOp product);
 
 /// What a stream does next behind `op` in its block; null: nothing.

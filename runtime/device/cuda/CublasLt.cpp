@@ -48,3 +48,16 @@ Error CublasLt::check(int status, const char *call) const {
   const char *name = cublasLtGetStatusName(status);
   return makeError(as, call, ": ", name ? name : "an unknown status");
 }
+
+int mprt::cuda::libraryType(uint8_t type) {
+  switch (type) {
+  case MPRT_F64:
+    return CUDA_R_64F;
+  case MPRT_F16:
+    return CUDA_R_16F;
+  case MPRT_BF16:
+    return CUDA_R_16BF;
+  default:
+    return CUDA_R_32F;
+  }
+}

@@ -78,8 +78,8 @@ enum : uint32_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 /// What is done with a product before it is stored. The library's bias has an
 /// element a row of its result, which is a column of ours; its gelu is the
 /// approximation by tanh; AUX keeps what gelu is of, which DGELU multiplies by
-/// the derivative at. BGRADA and BGRADB sum up an operand over k, which makes an
-/// element a row of the result and one a column.
+/// the derivative at. BGRADA and BGRADB sum up an operand over k, which makes
+/// an element a row of the result and one a column.
 enum : uint32_t {
   CUBLASLT_EPILOGUE_BIAS = 4,
   CUBLASLT_EPILOGUE_GELU_BIAS = 36,
@@ -88,6 +88,9 @@ enum : uint32_t {
   CUBLASLT_EPILOGUE_BGRADA = 256,
   CUBLASLT_EPILOGUE_BGRADB = 512
 };
+
+/// The library's number of an mprt_dtype that it multiplies.
+int libraryType(uint8_t type);
 
 /// X(symbol, result, parameters) for each function.
 #define MPRT_CUBLASLT_SYMBOLS(X)                                               \

@@ -12,6 +12,7 @@
 #include "../host/GemmBatch.h"
 #include "Choices.h"
 #include "CublasLt.h"
+#include "GemmEpilogue.h"
 #include "GemmProblem.h"
 #include "Scratch.h"
 
@@ -96,9 +97,6 @@ struct Gemm::State {
                            const void *a, const void *b, void *c,
                            const GemmEpilogue *epilogue, bool captured);
   Error describe(Plan &plan, const mprt_gemm_desc &desc);
-  Error describeEpilogue(Plan &plan, const mprt_gemm_desc &desc,
-                         const GemmEpilogue &epilogue, void *c);
-  Error point(const Plan &plan, const GemmEpilogue &epilogue, void *kept);
   Error choose(Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
                const void *a, const void *b, void *c,
                const GemmEpilogue *epilogue, const Workspaces::Piece &workspace,
@@ -123,19 +121,6 @@ Error Gemm::State::start() {
     return loaded.error();
   library = *loaded;
   return library->check(library->cublasLtCreate(&handle), "cublasLtCreate");
-}
-
-static int typeOf(uint8_t type) {
-  switch (type) {
-  case MPRT_F64:
-    return CUDA_R_64F;
-  case MPRT_F16:
-    return CUDA_R_16F;
-  case MPRT_BF16:
-    return CUDA_R_16BF;
-  default:
-    return CUDA_R_32F;
-  }
 }
 
 static int computeTypeOf(const mprt_gemm_desc &desc) {
@@ -201,10 +186,11 @@ Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
                  {&plan.right, p.right, desc.type_a},
                  {&plan.result, p.result, desc.type_c}};
   for (const auto &[layout, operand, type] : layouts) {
-    if (Error error = lt.check(lt.cublasLtMatrixLayoutCreate(
-                                   layout, typeOf(type), uint64_t(operand.rows),
-                                   uint64_t(operand.columns), operand.leading),
-                               "cublasLtMatrixLayoutCreate"))
+    if (Error error =
+            lt.check(lt.cublasLtMatrixLayoutCreate(
+                         layout, libraryType(type), uint64_t(operand.rows),
+                         uint64_t(operand.columns), operand.leading),
+                     "cublasLtMatrixLayoutCreate"))
       return error;
     auto batch = int32_t(p.batch);
     if (batch == 1)
@@ -222,68 +208,6 @@ Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
       return error;
   }
   return {};
-}
-
-/// The pointers of an epilogue, which may be others at each call; `kept` is
-/// where what gelu is of goes. The library also reads off them how they are
-/// aligned.
-Error Gemm::State::point(const Plan &plan, const GemmEpilogue &epilogue,
-                         void *kept) {
-  const CublasLt &lt = *library;
-  auto set = [&](int attribute, const void *value) {
-    return lt.check(lt.cublasLtMatmulDescSetAttribute(plan.operation, attribute,
-                                                      &value, sizeof value),
-                    "cublasLtMatmulDescSetAttribute");
-  };
-  if (epilogue.bias)
-    if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias))
-      return error;
-  if (!epilogue.matrix)
-    return {};
-  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-             epilogue.kind == MPRT_GELU_GRAD ? epilogue.matrix : kept);
-}
-
-/// The library's operands are ours in the other order.
-static uint32_t libraryEpilogue(mprt_epilogue_kind kind) {
-  switch (kind) {
-  case MPRT_BIAS:
-    return CUBLASLT_EPILOGUE_BIAS;
-  case MPRT_BIAS_GELU:
-    return CUBLASLT_EPILOGUE_GELU_BIAS;
-  case MPRT_BIAS_GELU_AUX:
-    return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-  case MPRT_GELU_GRAD:
-    return CUBLASLT_EPILOGUE_DGELU;
-  case MPRT_BIAS_GRAD_A:
-    return CUBLASLT_EPILOGUE_BGRADB;
-  case MPRT_BIAS_GRAD_B:
-    return CUBLASLT_EPILOGUE_BGRADA;
-  }
-  return 0;
-}
-
-Error Gemm::State::describeEpilogue(Plan &plan, const mprt_gemm_desc &desc,
-                                    const GemmEpilogue &epilogue, void *c) {
-  const CublasLt &lt = *library;
-  auto set = [&](int attribute, const auto &value) {
-    return lt.check(lt.cublasLtMatmulDescSetAttribute(plan.operation, attribute,
-                                                      &value, sizeof value),
-                    "cublasLtMatmulDescSetAttribute");
-  };
-  if (Error error =
-          set(CUBLASLT_MATMUL_DESC_EPILOGUE, libraryEpilogue(epilogue.kind)))
-    return error;
-  if (epilogue.matrix)
-    if (Error error = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
-                          plan.problem.result.leading))
-      return error;
-  // Old versions do not know the attribute; the result's type is the default.
-  if (epilogue.bias && epilogue.biasType != desc.type_c)
-    if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-                          int32_t(typeOf(uint8_t(epilogue.biasType)))))
-      return error;
-  return point(plan, epilogue, c);
 }
 
 //===----------------------------------------------------------------------===//
@@ -408,8 +332,9 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
     Buffer trial(driver, keepsTwo ? 2 * bytes : bytes);
     if (trial.data()) {
       if (keepsTwo)
-        if (Error error = point(plan, *epilogue,
-                                static_cast<char *>(trial.data()) + bytes))
+        if (Error error =
+                pointEpilogue(*library, plan.operation, *epilogue,
+                              static_cast<char *>(trial.data()) + bytes))
           return error;
       Expected<size_t> fastest = findFastest(
           driver, stream, candidates->size(), [&](size_t candidate) {
@@ -426,19 +351,6 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
   }
   choices().add(std::move(key), plan.choice);
   return {};
-}
-
-/// Whether the library says that it cannot do what it was asked for: what it
-/// does not know of an epilogue it refuses in more than one way.
-static bool isRefusal(const Error &error) {
-  return error.status() == MPRT_UNSUPPORTED ||
-         error.status() == MPRT_INVALID_ARGUMENT;
-}
-
-/// Columns of a second matrix are multiples of 8 elements (cublasLt.h).
-static bool hasEpilogueLayout(const GemmProblem &problem,
-                              const GemmEpilogue &epilogue) {
-  return !epilogue.matrix || problem.result.leading % 8 == 0;
 }
 
 Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
@@ -473,9 +385,10 @@ Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
   Error error;
   bool isPossible =
       !epilogue || (problem->batch == 1 && problem->loop.batch_rank == 0 &&
-                    hasEpilogueLayout(*problem, *epilogue));
+                    hasEpilogueLayout(*epilogue, problem->result.leading));
   if (isPossible && epilogue)
-    error = describeEpilogue(*plan, desc, *epilogue, c);
+    error = describeEpilogue(*library, plan->operation, *epilogue, desc.type_c,
+                             plan->problem.result.leading, c);
   if (isPossible && !error)
     error = choose(*plan, desc, stream, a, b, c, epilogue, workspace, captured);
   if (error && !(epilogue && isRefusal(error)))
@@ -552,7 +465,7 @@ Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,
     return false;
   void *to = c;
   if (epilogue) {
-    if (Error error = point(plan, *epilogue, c))
+    if (Error error = pointEpilogue(*library, plan.operation, *epilogue, c))
       return nameProduct(error, desc);
     if (epilogue->kind == MPRT_BIAS_GELU_AUX)
       to = epilogue->matrix;

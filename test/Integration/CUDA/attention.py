@@ -1,4 +1,6 @@
 # REQUIRES: compiler, numpy
+# Python has no sanitizer that the fake driver could use.
+# UNSUPPORTED: sanitizer
 # RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda \
 # RUN:   %mpcomm_src_root/test/Conversion/GenerateKernels/Inputs %t.dir 1
 #

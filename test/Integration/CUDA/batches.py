@@ -1,4 +1,6 @@
 # REQUIRES: compiler, numpy
+# Python has no sanitizer that the fake driver could use.
+# UNSUPPORTED: sanitizer
 # RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda %t.dir 1 12
 #
 # Random programs leave the same bits in memory whether or not launches that do not

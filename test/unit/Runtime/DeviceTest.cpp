@@ -13,6 +13,7 @@
 
 #include "CudaApi.h"
 #include "FakeCuda.h"
+#include "TwoRanks.h"
 
 #include "comm/shm/World.h"
 #include "core/Context.h"
@@ -108,18 +109,7 @@ mprt_kernel kernelOf(const char *symbol, uint32_t operands, uint32_t threads,
 constexpr uint32_t elements = 32;
 const mprt_kernel addKernel = kernelOf("add", 3, elements, 1);
 
-mprt_collective copyCollective(uint32_t communicator) {
-  mprt_collective collective{};
-  collective.kind = MPRT_ALL_REDUCE;
-  collective.type = collective.accumulate = MPRT_F32;
-  collective.communicator = communicator;
-  collective.peer = -1;
-  collective.count = elements;
-  collective.name = "sum";
-  collective.location = "test.mlir:2";
-  return collective;
-}
-const mprt_collective collectives[2] = {copyCollective(0), copyCollective(1)};
+const mprt_collective collectives[2] = {sumOf(0, elements), sumOf(1, elements)};
 
 //===----------------------------------------------------------------------===//
 // Random programs
@@ -579,28 +569,15 @@ TEST(DeviceTest, WrongStreamsAndEventsAreRefused) {
             "no stream 1 (there are 2 communicators)");
 }
 
-/// A world of two ranks, the other of which never does anything.
-class SilentWorld : public Transport {
+/// Of which the other rank fails at a time, if any.
+class FailingWorld : public SilentWorld {
 public:
-  unsigned rank() const override { return 0; }
-  unsigned size() const override { return 2; }
-  unsigned localRanks() const override { return 2; }
-  const char *name() const override { return "silent"; }
-  Expected<std::unique_ptr<Communicator>>
-  createCommunicator(std::vector<unsigned>) override {
-    return Error(MPRT_UNSUPPORTED, "");
-  }
-  Expected<void *> allocate(uint64_t) override {
-    return Error(MPRT_UNSUPPORTED, "");
-  }
-  void reportFailure(const Error &error) override { told = error.message(); }
   std::optional<Error> reportedFailure() override {
     if (failsAt && nowNanoseconds() >= failsAt)
       return Error(MPRT_PEER_FAILED, "rank 1 failed: no more");
     return std::nullopt;
   }
 
-  std::string told;
   uint64_t failsAt = 0;
 };
 
@@ -610,7 +587,7 @@ std::string toldWhenAborted;
 /// Collectives that hold their stream up until the context gives up.
 class StuckCommunicator : public OrderedCopies {
 public:
-  StuckCommunicator(SilentWorld &world,
+  StuckCommunicator(FailingWorld &world,
                     std::shared_ptr<std::atomic<bool>> aborted)
       : OrderedCopies(/*counts=*/false), world(world),
         aborted(std::move(aborted)) {}
@@ -632,12 +609,12 @@ public:
     return {};
   }
 
-  SilentWorld &world;
+  FailingWorld &world;
   /// Outlives the device, which may still look at it.
   std::shared_ptr<std::atomic<bool>> aborted;
 };
 
-Error runStuck(SilentWorld &world, double timeoutSeconds) {
+Error runStuck(FailingWorld &world, double timeoutSeconds) {
   auto aborted = std::make_shared<std::atomic<bool>>(false);
   auto device = makeDevice(1);
   ContextOptions options;
@@ -658,7 +635,7 @@ Error runStuck(SilentWorld &world, double timeoutSeconds) {
 }
 
 TEST(DeviceTest, CollectivesThatDoNotEndTimeOut) {
-  SilentWorld world;
+  FailingWorld world;
   Error error = runStuck(world, 0.3);
   EXPECT_EQ(error.status(), MPRT_TIMEOUT);
   EXPECT_EQ(error.message(),
@@ -670,7 +647,7 @@ TEST(DeviceTest, CollectivesThatDoNotEndTimeOut) {
 }
 
 TEST(DeviceTest, AFailedPeerEndsTheWait) {
-  SilentWorld world;
+  FailingWorld world;
   world.failsAt = nowNanoseconds() + 50'000'000;
   constexpr double timeoutSeconds = 60;
   uint64_t begin = nowNanoseconds();

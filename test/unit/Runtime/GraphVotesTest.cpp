@@ -10,7 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/GraphVotes.h"
-#include "comm/Transport.h"
+#include "TwoRanks.h"
 #include "core/Context.h"
 #include "device/cuda/Cuda.h"
 
@@ -25,22 +25,6 @@ using namespace mprt;
 
 namespace {
 
-class TwoRanks : public Transport {
-public:
-  unsigned rank() const override { return 0; }
-  unsigned size() const override { return 2; }
-  unsigned localRanks() const override { return 2; }
-  const char *name() const override { return "two"; }
-  Expected<std::unique_ptr<Communicator>>
-  createCommunicator(std::vector<unsigned>) override {
-    return Error(MPRT_UNSUPPORTED, "");
-  }
-  Expected<void *> allocate(uint64_t) override {
-    return Error(MPRT_UNSUPPORTED, "");
-  }
-  void reportFailure(const Error &) override {}
-};
-
 int32_t clear(mprt_context *context, void *const *buffers, void *) {
   mprt_zero(context, 0, buffers[0], 64);
   return mprt_status_of(context);
@@ -50,7 +34,7 @@ int32_t clear(mprt_context *context, void *const *buffers, void *) {
 using Other = std::function<Expected<GraphVote>(const GraphVote &)>;
 
 struct RankZero {
-  TwoRanks ranks;
+  SilentWorld ranks;
   std::unique_ptr<Device> device;
   std::unique_ptr<Context> context;
   std::vector<GraphVote> votes;

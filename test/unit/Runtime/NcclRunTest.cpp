@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TwoRanks.h"
 #include "comm/nccl/Nccl.h"
 #include "comm/shm/World.h"
 #include "core/Context.h"
@@ -31,18 +32,7 @@ namespace {
 constexpr uint64_t count = 32;
 constexpr double abortSeconds = 3;
 
-mprt_collective sumOf(uint32_t communicator) {
-  mprt_collective collective{};
-  collective.kind = MPRT_ALL_REDUCE;
-  collective.type = collective.accumulate = MPRT_F32;
-  collective.communicator = communicator;
-  collective.peer = -1;
-  collective.count = count;
-  collective.name = "sum";
-  collective.location = "test.mlir:2";
-  return collective;
-}
-const mprt_collective sums[2] = {sumOf(0), sumOf(1)};
+const mprt_collective sums[2] = {sumOf(0, count), sumOf(1, count)};
 
 /// A collective on each communicator.
 int32_t enter(mprt_context *context, void *const *buffers, void *) {

@@ -17,10 +17,13 @@
 #define TEXT(x) TEXT2(x)
 #define COUNT 1048576
 
-const uint32_t mpcomm_abi_version = MPRT_ABI_VERSION;
+#define ABI 5
+_Static_assert(ABI == MPRT_ABI_VERSION, "ABI is what the manifest says");
+
+const uint32_t mpcomm_abi_version = ABI;
 /* clang-format off */
 const char mpcomm_manifest[] =
-  "{\"abi\":5,\"producer\":\"hand\",\"program\":\"overlap\",\"device\":\"host\","
+  "{\"abi\":" TEXT(ABI) ",\"producer\":\"hand\",\"program\":\"overlap\",\"device\":\"host\","
   "\"cpu\":\"x86-64\",\"features\":\"\","
   "\"mesh\":{\"axes\":[{\"name\":\"dp\",\"size\":" TEXT(RANKS) "}]},"
   "\"communicators\":[{\"axes\":[\"dp\"]}],"

@@ -1,5 +1,5 @@
 # REQUIRES: compiler, numpy
-# Python has no sanitizer that the fake driver could use.
+# Python loads the fake driver, and lacks the symbols that sanitizers give a program (__asan_…).
 # UNSUPPORTED: sanitizer
 # RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda \
 # RUN:   %mpcomm_src_root/test/Conversion/GenerateKernels/Inputs %t.dir 1 48

@@ -10,6 +10,7 @@
 # RUN: cmp %t/a.mlir %t/c.mlir && not cmp %t/aw %t/cw
 # RUN: %python %s %t
 
+import fcntl
 import os
 import sys
 
@@ -82,3 +83,15 @@ try:
 except ValueError as error:
     assert "not a regular file" in str(error), error
 assert sorted(os.listdir(folder)) == sorted([*before, "pipe"])
+
+# A link stays a link; what a writer that was killed has left is removed, what another writes is not.
+os.makedirs(os.path.join(folder, "far"))
+link = os.path.join(folder, "link")
+os.symlink("far/step.mlir", link)
+abandoned = os.path.join(folder, "far", "step.mlir.mpcomm-tmp-0123456789abcdef")
+written = os.path.join(folder, "far", "step.mlir.mpcomm-tmp-fedcba9876543210")
+with open(abandoned, "w"), open(written, "w") as other:
+    fcntl.flock(other, fcntl.LOCK_EX)
+    program.write(link, os.path.join(folder, "far", "w"))
+assert os.path.islink(link)
+assert sorted(os.listdir(os.path.join(folder, "far"))) == ["step.mlir", os.path.basename(written), "w"]

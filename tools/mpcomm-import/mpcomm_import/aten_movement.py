@@ -59,7 +59,7 @@ def permute(c, node, x, order):
     return x.permute([d % len(x.dims) for d in order])
 
 
-@aten("expand")
+@aten("expand", "expand_copy")
 def expand(c, node, x, shape, implicit=False):
     x = c.view(x)
     new = len(shape) - len(x.dims)
@@ -285,5 +285,5 @@ def filled(*names, value):
 
 
 filled("ones_like", "new_ones", value=1)
-filled("zeros_like", "new_zeros", "empty_like", "new_empty", value=0)
+filled("zeros_like", "new_zeros", "empty_like", "new_empty", "zero", value=0)
 filled("full_like", "new_full", "fill.Scalar", value=None)

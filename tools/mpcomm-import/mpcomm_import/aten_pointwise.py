@@ -236,7 +236,7 @@ def where(c, node, condition, a, b):
 
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(c, node, x, mask, value):
-    return select(c, mask, value, c.view(x))
+    return select(c, mask, *operands(c, [value, x], c.result_meta()[1]))
 
 
 def compare(c, predicate, a, b):

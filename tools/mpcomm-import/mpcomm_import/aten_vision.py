@@ -276,8 +276,8 @@ def batch_norm(c, node, x, weight, bias, mean, variance, training, momentum, eps
             unbiased = formula(c, "mul", unbiased, count / (count - 1))
         for argument, old, new in ((3, mean, View.of(m)), (4, variance, unbiased)):
             kept = formula(c, "mul", c.view(old), 1 - momentum)
-            c.update(node.args[argument],
-                     formula(c, "add", kept, formula(c, "mul", new, momentum)))
+            c.overwrite(node.args[argument],
+                        formula(c, "add", kept, formula(c, "mul", new, momentum)))
     return [View.of(y), View.of(m), Rstd(View.of(v), float(eps))]
 
 

@@ -77,15 +77,15 @@ def whole_dropout(input, p=0.5, training=True, inplace=False):
     """torch.nn.functional.dropout as one operator, which it is on a GPU alone."""
     if not training or p == 0:
         return input
-    return torch.native_dropout(input, p, True)[0]
+    result = torch.native_dropout(input, p, True)[0]
+    return input.copy_(result) if inplace else result
 
 
 @contextlib.contextmanager
 def plain_modules(model):
     """Tracing without the shortcuts that hide what a module computes: attention
-    is matrix products and a softmax, activations are not in place, the mean of an
-    image does not look at its strides, and dropout is one operator."""
-    inplace = [m for m in model.modules() if getattr(m, "inplace", None) is True]
+    is matrix products and a softmax, the mean of an image does not look at its
+    strides, and dropout is one operator."""
     mha = getattr(torch.backends, "mha", None)
     fast = mha.get_fastpath_enabled() if mha is not None else None
     with contextlib.ExitStack() as stack:
@@ -93,8 +93,6 @@ def plain_modules(model):
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         if mha is not None:
             mha.set_fastpath_enabled(False)
-        for m in inplace:
-            m.inplace = False
         means = [m for m in model.modules() if "forward" not in vars(m) and
                  isinstance(m, torch.nn.AdaptiveAvgPool2d) and
                  m.output_size in (1, (1, 1), [1, 1])]
@@ -106,8 +104,6 @@ def plain_modules(model):
             yield
         finally:
             torch.nn.functional.dropout = dropout
-            for m in inplace:
-                m.inplace = True
             for m in means:
                 del m.forward
             if mha is not None:

@@ -59,16 +59,17 @@ def mlir_dtype(dtype):
 class Converter:
     """Translates one traced graph into `builder`'s function.
 
-    `inputs` are the Views of the placeholders. `constants` collects tensors too
-    large for a literal: {name: (Value, torch.Tensor)}; `ranges` the integer
+    `inputs` are the Views of the placeholders. `constants` has the tensors too
+    large for a literal that the graph uses, {name: Value}, out of `pool`, {name:
+    torch.Tensor}, which all graphs of a program share; `ranges` the integer
     values used as indices: {Value: [(number of rows, index that does not
     count or None)]}, one entry a use.
     """
 
-    def __init__(self, builder, traced, inputs, root):
+    def __init__(self, builder, traced, inputs, root, pool):
         self.builder, self.traced, self.root = builder, traced, root
         self.inputs, self.placeholders = list(inputs), list(inputs)
-        self.constants, self.ranges = {}, {}
+        self.pool, self.constants, self.ranges = pool, {}, {}
         self.updates = {}  # (kind, name) -> View of the next value
         self.env, self.refused = {}, {}
         self.node = None
@@ -90,14 +91,10 @@ class Converter:
             return x.force(self)
         raise Unsupported(f"expected a tensor, found {type(x).__name__}")
 
-    def update(self, target, value):
-        """Notes that the model writes `value` to its input `target`, a node; what
-        reads that node from now on reads the value."""
-        nodes = [n for n in self.traced.graph.nodes if n.op == "placeholder"]
-        kind, name = self.traced.inputs[nodes.index(target)]
-        if kind != "buffer":
-            raise Unsupported(f"writes to a {kind}")
-        self.updates[kind, name] = self.env[target] = self.view(value)
+    def overwrite(self, target, value):
+        """The operator writes `value` to its argument `target`, a node of the graph,
+        which schemas of PyTorch do not always say (mutation.py)."""
+        self.env[target] = value
 
     def random_seed(self):
         """The Value that random numbers of a step are drawn from, an argument."""
@@ -126,18 +123,22 @@ class Converter:
             return View.of(self.builder.create("mpcomm.iota", [], [type], dim=0)[0])
         if flat.numel() <= MAX_LITERAL:
             return View.of(self.builder.literal(flat.tolist(), type))
-        for value, known in self.constants.values():
-            if known.shape == tensor.shape and known.dtype == tensor.dtype \
-                    and torch.equal(known, tensor):
-                return View.of(value)
-        origin = self.node.meta.get("mpcomm")
-        stem = f"{origin.module}.constant" if origin else "constant"
-        name = stem
-        while name in self.constants:
-            name = f"{stem}_{len(self.constants)}"
-        value = Value(type, None, name)
-        self.constants[name] = (value, tensor)
+        name = self.pooled(tensor)
+        value = self.constants.setdefault(name, Value(type, None, name))
         return View.of(value)
+
+    def pooled(self, tensor):
+        """The name of a constant of the program."""
+        for name, known in self.pool.items():
+            if known is not None and known.shape == tensor.shape and \
+                    known.dtype == tensor.dtype and torch.equal(known, tensor):
+                return name
+        origin = self.node.meta.get("mpcomm")
+        name = stem = f"{origin.module}.constant" if origin else "constant"
+        while name in self.pool:
+            name = f"{stem}_{len(self.pool)}"
+        self.pool[name] = tensor
+        return name
 
     # --- the walk ---
 
@@ -196,6 +197,9 @@ class Converter:
         translation = find_translation(name)
         if translation is None:
             return self.refuse(node, name, "")
+        meta = compat.tensor_meta(node)
+        if meta is not None and 0 in meta[0]:
+            return self.refuse(node, name, "a tensor without elements")
         self.place(node, compat.base_name(name))
         before = len(self.builder.function.ops)
         try:
@@ -237,23 +241,19 @@ class Converter:
         return result
 
     def write_input(self, node, args):
-        """A buffer that the model writes to, such as a count of batches."""
-        if node.args[0] in self.env and isinstance(args[1], View):
+        """One of the copies that a functional graph ends in: the next value of an
+        input. What reads the input, another such copy too, reads the old one."""
+        at = self.placeholders.index(args[0])
+        kind, name = self.traced.inputs[at]
+        if kind == "parameter":
+            return self.refuse(node, "update in place", "of a parameter in forward()",
+                               name.rpartition(".")[0] or self.root)
+        if kind == "buffer":  # a batch is another one in the next step
             try:
-                self.update(node.args[0], args[1])
-                return args[1]
-            except Unsupported:
-                pass
-        return self.refuse_update(node, args[0])
-
-    def refuse_update(self, node, target):
-        """An input of another kind that the model writes to."""
-        for (kind, name), view in zip(self.traced.inputs, self.placeholders):
-            if view is target:
-                module = name.rpartition(".")[0] or self.root
-                return self.refuse(node, "update in place",
-                                   f"of a {kind} in forward()", module)
-        return self.refuse(node, "update in place", "")
+                self.updates[kind, name] = self.view(args[1])
+            except Unsupported as error:
+                return self.refuse(node, "update in place", str(error))
+        return args[0]
 
     def refuse(self, node, name, reason, module=None):
         origin = node.meta.get("mpcomm")

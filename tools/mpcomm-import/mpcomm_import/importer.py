@@ -13,7 +13,8 @@ import torch
 
 from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
                aten_neural, aten_pointwise, aten_random, aten_vision,
-               safetensors)
+               aten_write, safetensors)
+from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
 from .ir import Argument, Builder, Function, Result, Type
@@ -56,9 +57,9 @@ class Program:
 
 
 class Graph:
-    """One function being made of one trace."""
+    """One function being made of one trace. `pool`: see Converter."""
 
-    def __init__(self, workload, names, function, training):
+    def __init__(self, workload, names, function, training, pool):
         self.workload, self.names, self.function = workload, names, function
         self.builder = Builder(function)
         self.traced = trace_module(workload, names, training, workload.name)
@@ -68,7 +69,7 @@ class Graph:
         self.converter = Converter(
             self.builder, self.traced,
             [View.of(self.arguments[i].value) for i in self.traced.inputs],
-            workload.name)
+            workload.name, pool)
 
     def argument(self, kind, name):
         if kind == "batch":
@@ -95,16 +96,13 @@ class Graph:
         return materialise(self.builder, view)
 
     def buffers(self):
-        """Buffer arguments that are used, then large constants."""
+        """Buffer arguments, then large constants."""
         result = [a for a in self.arguments.values() if a.role == "buffer"]
-        for name, (value, tensor) in self.converter.constants.items():
+        for name, value in self.converter.constants.items():
             argument = Argument("buffer", name, value.type)
             argument.value = value
             result.append(argument)
         return result
-
-    def constants(self):
-        return {n: t for n, (_, t) in self.converter.constants.items()}
 
     def seeds(self):
         """The argument that random numbers are drawn from, if any are."""
@@ -136,9 +134,9 @@ class Graph:
                 all(i == other or 0 <= i < rows for rows, other in found)}
 
 
-def train_function(workload, names, rules, rates, warnings):
+def train_function(workload, names, rules, rates, warnings, pool):
     function = Function("train_step")
-    graph = Graph(workload, names, function, training=True)
+    graph = Graph(workload, names, function, True, pool)
     loss, *gradients = graph.convert()
     b = graph.builder
     trained = [n for n, _ in names.parameters if n in names.trained]
@@ -193,10 +191,13 @@ def name_gradients(grad_of):
             value.hint = "grad." + name
 
 
-def evaluate_function(workload, names, buffers):
+def evaluate_function(workload, names, buffers, warnings, pool):
     function = Function("evaluate")
-    graph = Graph(workload, names, function, training=False)
+    graph = Graph(workload, names, function, False, pool)
     loss, output = graph.convert()
+    for _, name in graph.converter.updates:
+        warnings.append(f"buffer '{name}' is written in evaluation mode; @evaluate has "
+                        "no state and leaves it as training did")
     graph.set_ranges()
     targets = None
     for name in workload.targets:
@@ -211,36 +212,10 @@ def evaluate_function(workload, names, buffers):
     function.arguments = [a for (kind, n), a in graph.arguments.items()
                           if kind == "parameter" and n not in buffers]
     for (kind, name), a in graph.arguments.items():
-        if name in buffers:
+        if kind == "parameter" and name in buffers:
             a.role = "buffer"
     function.arguments += graph.buffers() + graph.batch()
     return graph
-
-
-def check_ranges(workload, function):
-    """Data outside of an index range would be refused when it is run. An index
-    that does not count may lie outside; the range, which has no holes, then
-    reaches to it."""
-    for a in function.arguments:
-        if "range" not in a.attributes:
-            continue
-        low, high = a.attributes["range"]
-        reach = set()
-        for kind, data in (("dataset", workload.dataset),
-                           ("evaluation dataset", workload.eval_dataset or {})):
-            if a.name not in data:
-                continue
-            values = data[a.name]
-            outside = {int(v) for v in values[(values < low) | (values >= high)].unique()}
-            wrong = sorted(outside - a.ignored)
-            if wrong:
-                expected = "".join([f"[{low}, {high})"] + [
-                    f" or {i} (ignored)" for i in sorted(a.ignored)])
-                raise ImportFailure(f"{kind} '{a.name}': expected values in "
-                                    f"{expected}, found {wrong[0]}")
-            reach |= outside
-        if reach:
-            a.attributes["range"] = (min(low, *reach), max(high, *(i + 1 for i in reach)))
 
 
 def dropout_modules(model):
@@ -270,18 +245,22 @@ def import_workload(workload):
     names = StateNames(workload.model, workload.optimizer)
     rules, rates = read_optimizer(workload.optimizer, names)
     warnings = []
-    train = train_function(workload, names, rules, rates, warnings)
+    pool = dict.fromkeys(n for n, _ in names.parameters + names.buffers)
+    train = train_function(workload, names, rules, rates, warnings, pool)
     if len(train.function.results) == 1:
         raise ImportFailure("the optimizer has no parameter to train")
+    check_memory(names, {r.name for r in train.function.results})
     frozen = {a.name for a in train.function.arguments if a.role == "buffer"}
-    evaluate = evaluate_function(workload, names, frozen)
+    evaluate = evaluate_function(workload, names, frozen, warnings, pool)
     weights = dict(names.parameters)
     weights.update(names.buffers)
+    weights.update({n: t for n, t in pool.items() if t is not None})
     for graph in (train, evaluate):
         simplify(graph.function)
-        drop_unused_buffers(graph.function)
+    keep_used_buffers(train.function, evaluate.function)
+    for graph in (train, evaluate):
+        check_names(graph.function)
         check_ranges(workload, graph.function)
-        weights.update(graph.constants())
     state = saved_state(workload.optimizer, names)
     kept = {a.name for g in (train, evaluate) for a in g.function.arguments
             if a.role in ("parameter", "buffer")}
@@ -292,8 +271,17 @@ def import_workload(workload):
                    workload.dataset, workload.eval_dataset, warnings)
 
 
-def drop_unused_buffers(function):
-    used = {v for op in function.ops for v in op.operands}
-    used |= {r.value for r in function.results}
-    function.arguments = [a for a in function.arguments
-                          if a.role != "buffer" or a.value in used]
+def keep_used_buffers(train, evaluate):
+    """Drops buffers that neither function uses. Writing one is a use: its argument
+    has the memory of what is written. What @evaluate takes, @train_step takes too."""
+    for function in (evaluate, train):
+        used = {v for op in function.ops for v in op.operands}
+        used |= {r.value for r in function.results}
+        used |= {r.update.value for r in function.results if r.update}
+        kept = {a.name for a in evaluate.arguments} if function is train else ()
+        function.arguments = [a for a in function.arguments if a.role != "buffer" or
+                              a.value in used or a.name in kept]
+    known = {a.name for a in train.arguments}
+    at = next(i for i, a in enumerate(train.arguments) if a.role == "hyperparameter")
+    train.arguments[at:at] = [Argument("buffer", a.name, a.value.type)
+                              for a in evaluate.arguments if a.name not in known]

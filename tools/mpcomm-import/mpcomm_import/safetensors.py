@@ -8,11 +8,15 @@
 """The safetensors format: an 8-byte length, a JSON header, the bytes.
 
 Written whole to a temporary file beside the target, synced and renamed, so that
-a reader never sees half a file.
+a reader never sees half a file. As mpcomm-run does it: a link stays, and a lock
+shows whether the writer of a temporary file lives.
 """
 
+import fcntl
 import json
 import os
+import re
+import secrets
 import struct
 
 import numpy as np
@@ -68,11 +72,31 @@ def save(path, tensors, metadata=None):
     write_files([(path, writer(tensors, metadata))])
 
 
+def remove_abandoned(path):
+    """Removes temporary files beside `path` whose writers were killed."""
+    folder, base = os.path.split(path)
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        if re.fullmatch(re.escape(base) + r"\.mpcomm-tmp-[0-9a-f]{16}", name):
+            try:
+                flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+                with open(os.open(os.path.join(folder, name), flags), "wb") as file:
+                    status = os.fstat(file.fileno())
+                    if status.st_uid == os.geteuid() and status.st_nlink == 1:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        os.unlink(os.path.join(folder, name))
+            except OSError:
+                pass
+
+
 def write_files(files):
     """`write(file)` for each (path, write): all to temporary names first, then
     renamed; on an error none of the paths is touched and nothing else left.
     ValueError where two of them are one file, or one is no regular file."""
-    staged, seen = [], {}
+    staged, seen, open_files = [], {}, []
     for path, _ in files:
         if os.path.exists(path) and not os.path.isfile(path):
             raise ValueError(f"{os.fspath(path)}: cannot write: not a regular file")
@@ -81,12 +105,19 @@ def write_files(files):
             raise ValueError(f"{os.fspath(path)}: two outputs go to this file")
     try:
         for path, write in files:
-            path = os.fspath(path)
-            staged.append((f"{path}.tmp.{os.getpid()}", path))
-            with open(staged[-1][0], "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
+            path = os.path.realpath(path)
+            remove_abandoned(path)
+            temporary = f"{path}.mpcomm-tmp-{secrets.token_hex(8)}"
+            file = open(temporary, "xb")
+            open_files.append(file)
+            staged.append((temporary, path))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError:
+                pass  # a file system without locks; nobody there removes it
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
         for temporary, path in staged:
             os.replace(temporary, path)
     except BaseException:
@@ -94,6 +125,9 @@ def write_files(files):
             if os.path.exists(temporary):
                 os.unlink(temporary)
         raise
+    finally:
+        for file in open_files:
+            file.close()
 
 
 def load(path):

@@ -16,7 +16,6 @@ no one has claimed is its parent's, and when it is left, whatever its outputs
 depend on and no one has claimed is its own.
 """
 
-import contextlib
 import dataclasses
 import re
 
@@ -25,6 +24,7 @@ from torch.utils._pytree import tree_flatten
 
 from . import compat
 from .errors import ImportFailure
+from .mutation import Substitution, functional
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,28 +97,6 @@ class Origins:
         self.pending.clear()
 
 
-@contextlib.contextmanager
-def substituted(model, tensors_by_id, origins):
-    """`model` with other tensors for its parameters and buffers (a tensor that
-    stands in two places is replaced in both), its hooks reporting to origins."""
-    saved, handles = [], []
-    for module in model.modules():
-        for table in (module._parameters, module._buffers):
-            for key, tensor in table.items():
-                if tensor is not None:
-                    saved.append((table, key, tensor))
-                    table[key] = tensors_by_id[id(tensor)]
-        handles.append(module.register_forward_pre_hook(origins.enter))
-        handles.append(module.register_forward_hook(origins.leave))
-    try:
-        yield
-    finally:
-        for table, key, tensor in saved:
-            table[key] = tensor
-        for handle in handles:
-            handle.remove()
-
-
 class TracingFailure(ImportFailure):
     """PyTorch stopped, for whatever reason of its own."""
 
@@ -141,16 +119,19 @@ def trace(workload, names, training, root):
 def trace_with(workload, names, training, root, tensors_mode):
     """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"."""
     model = workload.model
-    parameters, buffers = names.parameters, names.buffers
-    held = [p for _, p in parameters] + [b for _, b in buffers]
     origins = Origins(model, root)
+    substitution = Substitution(model, names, origins)
+    held = substitution.held
     batch = [workload.example(k) for k in workload.dataset]
 
     def step(state, batch):
-        table = {id(old): new for old, new in zip(held, state)}
-        data = dict(zip(workload.dataset, batch))
-        with substituted(model, table, origins):
-            output = model(*[data[k] for k in workload.inputs])
+        tensors = dict(zip(held, state))
+        with substitution.entered(tensors):
+            return substitution.write_back(
+                run(tensors, dict(zip(workload.dataset, batch))))
+
+    def run(tensors, data):
+        output = model(*[data[k] for k in workload.inputs])
         if not isinstance(output, torch.Tensor):
             raise ImportFailure(
                 "expected the model to return one tensor, found "
@@ -164,21 +145,21 @@ def trace_with(workload, names, training, root, tensors_mode):
         if not training:
             return loss, output
         origins.start_backward(loss)
-        trained = [table[id(p)] for n, p in parameters if n in names.trained]
+        trained = [tensors[n] for n, _ in names.parameters if n in names.trained]
         if loss.grad_fn is None:
             raise ImportFailure("the loss does not depend on any parameter")
         return (loss,) + torch.autograd.grad(loss, trained, allow_unused=True)
 
     state = [t.detach().clone().requires_grad_(t.requires_grad and t.is_floating_point())
-             for t in held]
+             for t in held.values()]
     mode = [(m, m.training) for m in model.modules()]
     model.train(training)
     try:
         with compat.plain_modules(model), compat.observe_nodes(origins.note), \
                 torch.enable_grad():
             module = compat.make_fx(step, tracing_mode=tensors_mode)(state, batch)
-            if any(compat.is_mutating(n.target) for n in module.graph.nodes):
-                module = without_mutation(module, origins, state, batch, tensors_mode)
+            substitution.check_references(module)
+            module = functional(module, state, batch, tensors_mode)
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type
@@ -190,34 +171,7 @@ def trace_with(workload, names, training, root, tensors_mode):
     finally:
         for m, was in mode:
             m.training = was
-    inputs = ([("parameter", n) for n, _ in parameters] +
-              [("buffer", n) for n, _ in buffers] +
+    inputs = ([("parameter", n) for n, _ in names.parameters] +
+              [("buffer", n) for n, _ in names.buffers] +
               [("batch", n) for n in workload.dataset])
     return Traced(module.graph, inputs, module)
-
-
-def without_mutation(module, origins, state, batch, tensors_mode):
-    """The same graph with in-place operators made functional."""
-
-    class Replay(torch.fx.Interpreter):
-        def run_node(self, node):
-            self.origin = node.meta.get("mpcomm")
-            return super().run_node(node)
-
-    flat = torch.fx.GraphModule(module, module.graph)
-    flat.graph._codegen = torch.fx.graph.CodeGen()
-    flat.recompile()
-    replay = Replay(flat)
-
-    def note(node):
-        if getattr(replay, "origin", None) is not None:
-            node.meta["mpcomm"] = replay.origin
-
-    def run(state, batch):
-        result = replay.run(*state, *batch)
-        return tuple(result) if isinstance(result, list) else result
-
-    with torch.no_grad(), compat.observe_nodes(note):
-        functional = compat.functionalize(run, remove="mutations")
-        return compat.make_fx(functional, tracing_mode=tensors_mode)(
-            [t.detach() for t in state], batch)

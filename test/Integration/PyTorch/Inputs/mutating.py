@@ -1,0 +1,323 @@
+# ===- mutating.py - models that write to tensors, and what they may not ---=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Small models by name: what `forward()` does, with its buffers."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """`forward(self, x)` on a parameter `w`, and on buffers of small whole numbers."""
+
+    def __init__(self, forward, buffers):
+        super().__init__()
+        self.w = nn.Parameter(numbers(4))
+        self.run = forward
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def numbers(*shape):
+    return torch.randint(-3, 4, shape).double()
+
+
+MODELS, REFUSED = {}, {}
+
+
+def model(prepare=None, refused=None, **buffers):
+    """Registers a forward(). `buffers` are shapes; `prepare` is called on the model."""
+    def register(forward):
+        def make():
+            made = Model(forward, {n: numbers(*s) if isinstance(s, tuple) else s
+                                   for n, s in buffers.items()})
+            if prepare:
+                prepare(made)
+            return made.double()
+        (REFUSED if refused else MODELS)[forward.__name__] = (make, refused)
+        return forward
+    return register
+
+
+# --- a buffer takes what another one has --------------------------------------------- #
+
+@model(prev=(4,), cur=(4,))
+def history_of_two(m, x):
+    m.prev.copy_(m.cur)
+    m.cur.copy_(x.detach().mean(0))
+    return x * m.w
+
+
+@model(prev=(4,), cur=(4,))
+def moving_average(m, x):
+    m.prev.copy_(m.cur)
+    m.cur.mul_(0.5).add_(x.detach().mean(0))
+    return x * m.w + m.prev
+
+
+@model(a=(4,), b=(4,), c=(4,))
+def chain_of_three(m, x):
+    m.c.copy_(m.b)
+    m.b.copy_(m.a)
+    m.a.copy_(x.detach().mean(0))
+    return x * m.w
+
+
+@model(a=(4,), b=(4,))
+def swap(m, x):
+    t = m.a.clone()
+    m.a.copy_(m.b)
+    m.b.copy_(t)
+    return x * m.w + m.a
+
+
+@model(a=(4,), b=(4,))
+def swap_that_loses(m, x):
+    t = m.a
+    m.a.copy_(m.b)
+    m.b.copy_(t)
+    return x * m.w + m.b
+
+
+@model(a=(4, 4), b=(4, 4))
+def copy_of_a_view(m, x):
+    m.b.copy_(m.a.t())
+    m.a[1:].add_(x.detach()[1:])
+    return x * m.w
+
+
+@model(only=(4,))
+def written_and_never_read(m, x):
+    m.only.copy_(x.detach().mean(0))
+    return x * m.w
+
+
+# --- parts, views and aliases --------------------------------------------------------- #
+
+@model(a=(4, 4))
+def slices(m, x):
+    m.a[1:3] = x.detach()[:2]
+    m.a[::2].add_(1)
+    m.a[:, 0] = 5
+    m.a[-1, 1::2] -= x.detach()[0, :2]
+    return x * m.w + m.a
+
+
+@model(a=(4, 4))
+def views_before_and_after(m, x):
+    row, column = m.a[0], m.a.t()[0]
+    m.a.mul_(2)
+    column.add_(row)
+    return x * m.w + m.a.view(-1)[2:6]
+
+
+@model(a=(4,))
+def through_data_and_detach(m, x):
+    m.a.data.add_(1)
+    m.a.detach().mul_(2)
+    return x * m.w + m.a
+
+
+@model()
+def output_written_through_an_alias(m, x):
+    h = x * m.w
+    h.data.copy_(x)
+    return h
+
+
+@model(n=torch.zeros((), dtype=torch.int64), seen=torch.zeros(4, dtype=torch.bool))
+def counts_and_flags(m, x):
+    m.n += 1
+    m.seen.logical_not_()
+    return x * m.w + m.n
+
+
+@model(lambda m: setattr(m, "part", Model(None, {"b": m.a})), a=(4,))
+def one_buffer_in_two_places(m, x):
+    m.part.b.add_(1)
+    return x * m.w + m.a + m.part.w
+
+
+@model(a=(4,))
+def scalar_source(m, x):
+    m.a.copy_(x.detach().mean())
+    m.a[0].zero_()
+    return x * m.w
+
+
+# --- activations and the batch -------------------------------------------------------- #
+
+@model(lambda m: setattr(m, "relu", nn.ReLU(inplace=True)))
+def module_in_place(m, x):
+    h = x * m.w
+    return m.relu(h) * 2 + h
+
+
+@model()
+def batch_in_place(m, x):
+    x.mul_(2)
+    return x * m.w
+
+
+# --- replaced, instead of written ------------------------------------------------------ #
+
+@model(a=(4,))
+def replaced(m, x):
+    old = m.a
+    m.a = m.a * 0.5 + x.detach().mean(0)
+    return x * m.w + old
+
+
+@model(a=(4,), b=(4,))
+def replaced_by_one_another(m, x):
+    m.a, m.b = m.b, m.a
+    return x * m.w + m.a
+
+
+@model(a=(4,), b=(4,))
+def replaced_after_a_gradient_needs_it(m, x):
+    h = m.w * m.a
+    m.a = m.a + 1
+    return x * h
+
+
+# --- batch norm writes, which its schema does not say ---------------------------------- #
+
+def with_norm(m):
+    m.norm = nn.BatchNorm1d(4)
+
+
+@model(with_norm, before=(4,), after=(4,))
+def statistics_before_and_after(m, x):
+    m.before.copy_(m.norm.running_mean)
+    y = m.norm(x * m.w)
+    m.after.copy_(m.norm.running_mean)
+    return y
+
+
+@model(with_norm)
+def norm_twice(m, x):
+    return m.norm(m.norm(x * m.w) + x)
+
+
+# --- training and evaluation ------------------------------------------------------------ #
+
+@model(a=(4,))
+def read_in_evaluation_alone(m, x):
+    return x * m.w if m.training else x * m.w + m.a
+
+
+def two_constants(m):
+    m.constants = numbers(8, 4), numbers(8, 4)
+
+
+@model(two_constants)
+def constants_that_differ(m, x):
+    return (x * m.w).sum() + m.constants[m.training] * 1
+
+
+@model(two_constants, constant=(8, 4))
+def constant_of_a_name_that_is_taken(m, x):
+    return (x * m.w).sum() + m.constants[0] * m.constant
+
+
+# --- refused ----------------------------------------------------------------------------- #
+
+@model(lambda m: setattr(m, "state", numbers(4)), r"writes to a tensor that is not a registered "
+       r"buffer")
+def plain_attribute_written(m, x):
+    m.state.add_(1)
+    return x * m.w + m.state
+
+
+@model(lambda m: setattr(m, "state", numbers(4)), r"reads and replaces 'state', which is not a "
+       r"registered buffer")
+def plain_attribute_replaced(m, x):
+    m.state = m.state + 1
+    return x * m.w + m.state
+
+
+@model(lambda m: m.register_buffer("b", m.a[:4]), r"'\w' and '\w' share memory that the step "
+       r"writes", a=(5,))
+def memory_shared(m, x):
+    m.a[0] += 1
+    return x * m.w + m.b
+
+
+@model(lambda m: setattr(m, "v", nn.Parameter(m.w.data)), r"'\w' and '\w' share memory that the step writes")
+def parameters_in_one_memory(m, x):
+    return x * m.w + m.v
+
+
+@model(lambda m: setattr(m, "list", [m.a]), r"'a' is read through a reference other than", a=(4,))
+def buffer_in_a_list(m, x):
+    m.a.add_(1)
+    return x * m.w + m.list[0]
+
+
+@model(None, r"after forward\(\) '\w' and '\w' share their memory", a=(4,), b=(4,))
+def replaced_by_an_alias(m, x):
+    m.a = m.b
+    return x * m.w
+
+
+@model(None, r"after forward\(\) 'a' and 'w' share their memory", a=(4,))
+def replaced_by_a_parameter(m, x):
+    m.a = m.w.detach()
+    return x * m.w
+
+
+@model(None, r"replaces 'a', \(4,\) of torch.float64, by \(1, 4\)", a=(4,))
+def replaced_by_another_type(m, x):
+    m.a = m.a[None]
+    return x * m.w
+
+
+@model(None, r"replaces 'w', expected it to replace buffers")
+def parameter_replaced(m, x):
+    m.w = nn.Parameter(m.w + 1)
+    return x * m.w
+
+
+@model(lambda m: m.register_buffer("a", None), r"expected 'a' to be a tensor before forward\(\), found None")
+def buffer_made_in_forward(m, x):
+    m.a = x.mean(0)
+    return x * m.w
+
+
+@model(lambda m: setattr(m, "part", Model(None, {"b": m.a})), r"replaces '(part\.b|a)' in one of several places",
+       a=(4,))
+def replaced_in_one_place(m, x):
+    m.a = m.a + 1
+    return x * m.w + m.part.w
+
+
+@model(None, r"writes to a view of an expanded tensor", a=(4,))
+def expanded(m, x):
+    m.a.expand(2, 4)[0].add_(1)
+    return x * m.w
+
+
+@model(None, r"update in place x1 in \w+: of a parameter")
+def parameter_written(m, x):
+    with torch.no_grad():
+        m.w.clamp_(-1, 1)
+    return x * m.w
+
+
+@model(None, r"expected names that differ, found buffer and batch 'x'", x=(4,))
+def name_of_the_batch(m, x):
+    return x * m.w + m.x
+
+
+@model(None, r"expected names that differ, found loss and buffer 'loss'", loss=(4,))
+def name_of_the_loss(m, x):
+    m.loss.add_(1)
+    return x * m.w

@@ -69,6 +69,6 @@ lit_config.parallelism_groups["ranks"] = 1
 # which check.sh installs.
 if not lit_config.maxIndividualTestTime:
     try:
-        lit_config.maxIndividualTestTime = 900 if config.mpcomm_sanitize else 300
+        lit_config.maxIndividualTestTime = 900 if config.mpcomm_sanitize else 600
     except Exception as error:  # pylint: disable=broad-except
         lit_config.note("no limit on the time of a test: %s" % error)

@@ -23,6 +23,17 @@ def _succeeds(command, **kwargs):
         return False
 
 
+def _has_pipelining(python):
+    """Whether PyTorch has torch.distributed.pipelining, without importing it."""
+    script = (
+        "import importlib.util, os, sys\n"
+        "root = os.path.dirname(importlib.util.find_spec('torch').origin)\n"
+        "path = os.path.join(root, 'distributed', 'pipelining', 'schedules.py')\n"
+        "sys.exit(not os.path.exists(path))"
+    )
+    return _succeeds([python, "-c", script])
+
+
 def _python_modules(python, names):
     """Those of the named modules that `python` can find, without importing
     them (PyTorch takes a second to import)."""
@@ -103,6 +114,9 @@ def set_features(config, lit_config):
     modules = ["torch", "torchvision", "sklearn", "numpy"]
     for name in _python_modules(config.python, modules):
         features.add(name)
+
+    if "torch" in features and _has_pipelining(config.python):
+        features.add("torch-pipelining")
 
     if os.path.exists("/dev/nvidiactl") and _succeeds(["nvidia-smi", "-L"]):
         features.add("cuda-device")

@@ -105,6 +105,10 @@ struct StructuredCost
   int64_t getBytesWritten(Operation *op) const {
     return countBytes(cast<linalg::LinalgOp>(op).getDpsInits().getTypes());
   }
+  /// Sums are added up in a wider type than that of the products.
+  Type getProductType(Operation *op) const {
+    return getElementTypeOrSelf(op->getOperand(0).getType());
+  }
 };
 
 /// As mpcomm.softmax: maximum, difference, exponential, sum, division.

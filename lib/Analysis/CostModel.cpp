@@ -106,15 +106,9 @@ double CostModel::getFlopRate(Operation *op) const {
   auto precision = dyn_cast<PrecisionOpInterface>(op);
   if (!precision || precision.getPrecisionClass() != PrecisionClass::Low)
     return lookup("vector", f32);
-  Type widest;
-  for (Type type : op->getOperandTypes()) {
-    Type element = getElementTypeOrSelf(type);
-    if (element.isIntOrFloat() &&
-        (!widest ||
-         element.getIntOrFloatBitWidth() > widest.getIntOrFloatBitWidth()))
-      widest = element;
-  }
-  StringRef key = widest ? getFlopKey(widest) : "f32";
+  auto cost = dyn_cast<CostOpInterface>(op);
+  Type type = cost ? cost.getProductType() : Type();
+  StringRef key = type ? getFlopKey(type) : "f32";
   // What a device has no units for, it does in the next wider type.
   if (key == "f64")
     return lookup(key, f32 / 2);

@@ -123,6 +123,12 @@ Group::Group(const Cluster &cluster, const GroupShape &shape)
   }
 }
 
+/// Whether no rank has more than one message to send and one to receive.
+static bool isOneMessage(CollectiveKind kind) {
+  return kind == CollectiveKind::Send || kind == CollectiveKind::Recv ||
+         kind == CollectiveKind::Permute;
+}
+
 void Group::addRing(CollectiveKind kind, Costs &costs) const {
   auto add = [&](double latency, double bytes) {
     costs.push_back(
@@ -136,18 +142,23 @@ void Group::addRing(CollectiveKind kind, Costs &costs) const {
   case CollectiveKind::AllGather:
     return add(ringLatency, ranks - 1);
   case CollectiveKind::Broadcast: // a chain
+  case CollectiveKind::Reduce:
     for (int64_t chunks : kChunks) {
       double c = static_cast<double>(chunks);
       add(ringLatency + (c - 1) * slowestLatency, 1 + (ranks - 2) / c);
     }
     return;
-  case CollectiveKind::AllToAll: {
-    // Pairwise exchange: p - 1 steps, a block to another rank in each.
+  case CollectiveKind::AllToAll:
+  case CollectiveKind::Gather:
+  case CollectiveKind::Scatter: {
+    // Pairwise exchange: p - 1 steps, a block to another rank in each; the root
+    // of a gather or scatter has that many messages.
     AffineCost cost{CollectiveAlgorithm::Ring, 0, 0, 0};
     double slowest = 0;
+    double block = kind == CollectiveKind::Gather ? 1 : 1 / ranks;
     for (const Stage &stage : stages) {
       double peers = static_cast<double>(stage.inside - stage.inner);
-      double seconds = peers / ranks * stage.beta;
+      double seconds = peers * block * stage.beta;
       cost.latency += peers * stage.latency;
       cost.secondsPerByte += seconds;
       if (seconds >= slowest) {
@@ -162,6 +173,7 @@ void Group::addRing(CollectiveKind kind, Costs &costs) const {
     return add(2 * ringLatency, 0);
   case CollectiveKind::Send:
   case CollectiveKind::Recv:
+  case CollectiveKind::Permute:
     return;
   }
 }
@@ -175,6 +187,7 @@ void Group::addTree(CollectiveKind kind, Costs &costs) const {
   switch (kind) {
   case CollectiveKind::AllReduce:
   case CollectiveKind::Broadcast:
+  case CollectiveKind::Reduce:
     for (int64_t chunks : kChunks) {
       double c = static_cast<double>(chunks);
       costs.push_back({CollectiveAlgorithm::Tree,
@@ -205,6 +218,7 @@ void Group::addHalving(CollectiveKind kind, Costs &costs) const {
     bytes /= static_cast<double>(stage.inner);
     switch (kind) {
     case CollectiveKind::AllReduce:
+    case CollectiveKind::Reduce: // halving, then gathered by the root
       bytes *= 2;
       break;
     case CollectiveKind::ReduceScatter:
@@ -228,7 +242,7 @@ void Group::addHalving(CollectiveKind kind, Costs &costs) const {
       cost.link = stage.link;
     }
   }
-  if (kind == CollectiveKind::AllReduce)
+  if (kind == CollectiveKind::AllReduce || kind == CollectiveKind::Reduce)
     cost.latency *= 2;
   costs.push_back(cost);
 }
@@ -241,19 +255,22 @@ void Group::addDirect(CollectiveKind kind, Costs &costs) const {
   };
   // One message, to whoever it is: the outermost links that there may be
   // between two ranks.
-  if (kind == CollectiveKind::Send || kind == CollectiveKind::Recv)
+  if (isOneMessage(kind))
     return add(1, 1);
   // All messages of a step are under way at once: on one level only.
   if (!isOneLevel())
     return;
   switch (kind) {
   case CollectiveKind::AllReduce:
+  case CollectiveKind::Reduce:
     add(1, ranks - 1);
     return add(2, 2 * (ranks - 1) / ranks);
   case CollectiveKind::ReduceScatter:
   case CollectiveKind::AllToAll:
+  case CollectiveKind::Scatter:
     return add(1, (ranks - 1) / ranks);
   case CollectiveKind::AllGather:
+  case CollectiveKind::Gather:
     return add(1, ranks - 1);
   case CollectiveKind::Broadcast:
     add(1, ranks - 1);
@@ -458,6 +475,17 @@ CostModel::getCollective(CollectiveKind kind, const GroupShape &shape,
       case CollectiveKind::Broadcast:
         ways.append(chain({{get(kind, across), 1}, {get(kind, inside), 1}}));
         break;
+      case CollectiveKind::Reduce:
+        ways.append(chain({{get(kind, inside), 1}, {get(kind, across), 1}}));
+        break;
+      case CollectiveKind::Gather:
+        ways.append(
+            chain({{get(kind, inside), 1}, {get(kind, across), block}}));
+        break;
+      case CollectiveKind::Scatter:
+        ways.append(
+            chain({{get(kind, across), 1}, {get(kind, inside), 1 / blocks}}));
+        break;
       default:
         break;
       }
@@ -500,7 +528,7 @@ CollectiveCost CostModel::getCollective(CollectiveKind kind,
     }
   };
   // A message from one rank to another needs no algorithm.
-  addAll(kind == CollectiveKind::Send || kind == CollectiveKind::Recv);
+  addAll(isOneMessage(kind));
   if (ways.empty())
     addAll(/*isAny=*/true);
   return CollectiveCost::getEnvelope(std::move(ways));

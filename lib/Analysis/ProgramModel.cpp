@@ -210,20 +210,19 @@ SimProblem ProgramModel::buildSimProblem(const CostModel &model) const {
 // Pipelines
 //===----------------------------------------------------------------------===//
 
-void mpcomm::setStageAction(Operation *call, const PipelineAction &action,
-                            int stage) {
+void mpcomm::setStageAction(Operation *call, const PipelineAction &action) {
   Builder builder(call->getContext());
-  call->setAttr(kTagAttr, builder.getStringAttr(action.str(/*chunks=*/1)));
-  call->setAttr(kStageAttr, builder.getI64IntegerAttr(stage));
+  call->setAttr(kTagAttr,
+                builder.getStringAttr(Twine(pipelineActionLetter(action.kind)) +
+                                      Twine(action.microbatch)));
+  call->setAttr(kStageAttr, builder.getI64IntegerAttr(action.stage));
 }
 
-std::optional<StageAction> mpcomm::getStageAction(Operation *op) {
+std::optional<PipelineAction> mpcomm::getStageAction(Operation *op) {
   auto tag = op->getAttrOfType<StringAttr>(kTagAttr);
   auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr);
   if (!isa<CallOpInterface>(op) || !tag || !stage)
     return std::nullopt;
-  StageAction found;
-  found.stage = static_cast<int>(stage.getInt());
   std::optional<PipelineActionKind> kind =
       llvm::StringSwitch<std::optional<PipelineActionKind>>(
           tag.getValue().take_front())
@@ -236,8 +235,52 @@ std::optional<StageAction> mpcomm::getStageAction(Operation *op) {
   if (!kind || tag.getValue().drop_front().getAsInteger(10, microbatch) ||
       microbatch >= (1u << 24))
     return std::nullopt;
-  found.action.microbatch = static_cast<int>(microbatch);
-  found.action.kind = *kind;
+  return PipelineAction{*kind, static_cast<int>(microbatch),
+                        static_cast<int>(stage.getInt())};
+}
+
+/// Makes B of an I or W without the other.
+static void joinBackwards(std::vector<PipelineAction> &order) {
+  using Kind = PipelineActionKind;
+  std::set<std::tuple<Kind, int, int>> present;
+  for (const PipelineAction &action : order)
+    present.insert({action.kind, action.stage, action.microbatch});
+  for (PipelineAction &action : order) {
+    bool isInput = action.kind == Kind::InputBackward;
+    Kind other = isInput ? Kind::WeightBackward : Kind::InputBackward;
+    if ((isInput || action.kind == Kind::WeightBackward) &&
+        !present.count({other, action.stage, action.microbatch}))
+      action.kind = Kind::Backward;
+  }
+}
+
+PipelineScheduleOr mpcomm::getPipelineSchedule(const ProgramModel &program) {
+  PipelineScheduleOr found;
+  PipelineSchedule &schedule = found.schedule;
+  std::map<int, int> rankOf; // by stage
+  for (size_t c = 0; c < program.getClasses().size(); ++c) {
+    std::vector<PipelineAction> order;
+    for (const StepInstruction &instruction :
+         program.getStep(c).getInstructions())
+      if (auto action = getStageAction(instruction.op);
+          action && instruction.kind == StepInstruction::Kind::Compute)
+        order.push_back(*action);
+    if (order.empty() || rankOf.count(order.front().stage))
+      continue;
+    joinBackwards(order);
+    for (const PipelineAction &action : order) {
+      rankOf[action.stage] = static_cast<int>(schedule.ranks.size());
+      schedule.microbatches =
+          std::max(schedule.microbatches, action.microbatch + 1);
+    }
+    schedule.ranks.push_back(std::move(order));
+  }
+  schedule.stages = static_cast<int>(schedule.ranks.size());
+  schedule.placement.clear();
+  for (auto [stage, rank] : rankOf)
+    schedule.placement.push_back(rank);
+  found.error = rankOf.empty() ? "has no passes of a pipeline's stages"
+                               : schedule.verify();
   return found;
 }
 
@@ -259,11 +302,11 @@ mpcomm::getPipelineFigures(const ProgramModel &program,
       double taken = seen.end[i] - seen.begin[i];
       busy += taken;
       stages.insert(action->stage);
-      seconds[static_cast<size_t>(action->action.kind)] += taken;
+      seconds[static_cast<size_t>(action->kind)] += taken;
       end = std::max(end, seen.end[i]);
       figures.stages = std::max(figures.stages, action->stage + 1);
       figures.microbatches =
-          std::max(figures.microbatches, action->action.microbatch + 1);
+          std::max(figures.microbatches, action->microbatch + 1);
     }
     if (!stages.empty())
       ranks.insert(stages);

@@ -85,6 +85,10 @@ bool RankVariance::visitCollective(CollectiveOpInterface op) {
     return anyVaries(op->getOperands()) && markResults(op);
   case CollectiveKind::ReduceScatter:
   case CollectiveKind::AllToAll:
+  case CollectiveKind::Permute:
+  case CollectiveKind::Reduce:
+  case CollectiveKind::Gather:
+  case CollectiveKind::Scatter:
     return (overAxis || anyVaries(op->getOperands())) && markResults(op);
   case CollectiveKind::Recv:
     return markResults(op);

@@ -16,7 +16,6 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -43,7 +42,8 @@ void mpcomm::applyLayout(const Layout &layout, CompileOptions &options) {
   options.microBatches = layout.microBatches;
   if (layout.pipelineRanks == 1)
     return;
-  options.chunks = layout.chunks;
+  if (options.scheduleFile.empty() && options.placement.empty())
+    options.chunks = layout.chunks;
   if (!options.schedule.hasValue())
     options.schedule = "auto";
 }
@@ -82,6 +82,9 @@ static double countSent(const StepModel &step) {
       share *= 2;
     else if (op.getCollectiveKind() == CollectiveKind::AllGather)
       share *= ranks;
+    if (auto permute = dyn_cast<CollectivePermuteOp>(*op))
+      share = static_cast<double>(permute.getSourceTargetPairs().size()) / 2 /
+              ranks;
     sent += share * bytes;
   }
   return sent;
@@ -183,21 +186,9 @@ LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
   alone.mesh = "dp:1";
   if (failed(alone.check(choice.error)))
     return choice;
-  int64_t given = options.chunks;
-  if (!options.scheduleFile.empty()) {
-    auto file = llvm::MemoryBuffer::getFile(options.scheduleFile);
-    PipelineScheduleOr read;
-    if (file)
-      read = parsePipelineSchedule((*file)->getBuffer().str());
-    else
-      read.error = file.getError().message();
-    if (!read.error.empty()) {
-      choice.error = options.scheduleFile + ": " + read.error;
-      return choice;
-    }
-    if (given == 0)
-      given = read.schedule.chunks;
-  }
+  FailureOr<int64_t> placed = options.countPlacedStages(choice.error);
+  if (failed(placed))
+    return choice;
   SmallVector<int64_t> samples;
   for (auto [g, graph] : llvm::enumerate(graphs)) {
     samples.push_back(countSamples(graph));
@@ -228,6 +219,8 @@ LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
       if (ranks % pipeline != 0)
         continue;
       // Two stages on a rank halve the bubble, and double what is sent.
+      int64_t given = *placed > 0 ? std::max<int64_t>(*placed / pipeline, 1)
+                                  : options.chunks;
       int64_t most = pipeline == 1 || given > 0 ? 1 : 2;
       for (int64_t chunks = 1; chunks <= most; ++chunks) {
         Layout &layout = choice.layouts.emplace_back();

@@ -15,6 +15,7 @@
 #include "mpcomm/Scheduling/PipelineSchedule.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include <limits>
 
 using namespace mlir;
@@ -127,13 +128,46 @@ int64_t CompileOptions::getPipelineRanks() const {
   return sizes ? sizes->pp : 1;
 }
 
-/// Stages on each rank of a pipeline.
-static int64_t countChunks(const CompileOptions &options) {
+FailureOr<int64_t>
+CompileOptions::countPlacedStages(std::string &reason) const {
+  if (scheduleFile.empty())
+    return placement.size();
+  auto file = llvm::MemoryBuffer::getFile(scheduleFile, /*IsText=*/true);
+  PipelineScheduleOr read;
+  if (file)
+    read = parsePipelineSchedule((*file)->getBuffer().str());
+  else
+    read.error = file.getError().message();
+  if (read.error.empty())
+    return read.schedule.virtualStages();
+  reason = scheduleFile + ": " + read.error;
+  return failure();
+}
+
+/// Stages of a pipeline, of which there is one.
+static FailureOr<int64_t> countStages(const CompileOptions &options,
+                                      std::string &reason) {
+  int64_t ranks = options.getPipelineRanks();
+  FailureOr<int64_t> placed = options.countPlacedStages(reason);
+  if (failed(placed))
+    return failure();
+  if (*placed > 0 && options.chunks > 0 && *placed != ranks * options.chunks) {
+    reason = std::to_string(*placed) + " stages are placed, expected " +
+             std::to_string(ranks * options.chunks) +
+             " of chunks=" + std::to_string(options.chunks);
+    return failure();
+  }
+  if (*placed > 0)
+    return *placed;
   if (options.chunks > 0)
-    return options.chunks;
+    return ranks * options.chunks;
   bool isDouble =
       options.schedule == "interleaved" || options.schedule == "zb-v";
-  return isDouble && options.scheduleFile.empty() ? 2 : 1;
+  return ranks * (isDouble ? 2 : 1);
+}
+
+static bool isPipeline(const CompileOptions &options) {
+  return StringRef(options.mesh).starts_with("pp:");
 }
 
 FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
@@ -205,6 +239,8 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
     reason = "expected 0 to 32767 chunks";
     return failure();
   }
+  if (isPipeline(*this) && failed(countStages(*this, reason)))
+    return failure();
   if (maxBucketBytes < 0 || firstBucketBytes < 0 || memoryBytes < 0) {
     reason = "expected sizes of at least 0 bytes";
     return failure();
@@ -276,10 +312,12 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     addProved(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
   // Behind the reductions, which then run once a step.
-  if (StringRef(options.mesh).starts_with("pp:")) {
+  if (isPipeline(options)) {
     int64_t pipelineRanks = options.getPipelineRanks();
     PartitionPipelinePassOptions partition;
-    partition.stages = pipelineRanks * countChunks(options);
+    std::string reason; // told by check()
+    FailureOr<int64_t> stages = countStages(options, reason);
+    partition.stages = succeeded(stages) ? *stages : 0;
     partition.microBatches = options.microBatches;
     partition.cluster = options.getCluster();
     partition.profileFile = options.profileFile;
@@ -298,6 +336,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     pipeline.microBatches = options.microBatches;
     pipeline.schedule = options.schedule;
     pipeline.scheduleFile = options.scheduleFile;
+    llvm::append_range(pipeline.placement, options.placement);
     pipeline.memoryBytes = options.memoryBytes;
     pipeline.cluster = options.getCluster();
     pipeline.profileFile = options.profileFile;
@@ -310,6 +349,8 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
 
   // What need not travel is not worth a bucket.
   SimplifyCollectivesPassOptions simplify;
+  simplify.cluster = options.getCluster();
+  simplify.profileFile = options.profileFile;
   simplify.numerics = options.numerics;
   addProved(passes, createSimplifyCollectivesPass(simplify));
   MoveCastsPassOptions moveCasts;
@@ -416,7 +457,9 @@ void mpcomm::buildProgramPipeline(OpPassManager &passes,
   llvmOptions.cpu = options.cpu;
   llvmOptions.features = options.features;
   passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
-  addKernelLoweringPipeline(passes);
+  addKernelLoweringPipeline(
+      passes,
+      /*hasBFloat=*/StringRef(options.features).contains("+avx512bf16"));
   passes.addPass(createPackKernelsPass());
 }
 

@@ -63,6 +63,13 @@ static BucketingPlan bucketWhere(const BucketingProblem &problem,
   });
 }
 
+/// Whether one more item would take the run from `from` to `k` over the cap of
+/// the problem; there is a next item.
+static bool isFull(const BucketingProblem &problem, const Line &line,
+                   int32_t from, int32_t k) {
+  return line.bytesBefore[k + 2] - line.bytesBefore[from] > problem.capBytes;
+}
+
 BucketingPlan mpcomm::bucketLikeDDP(const BucketingProblem &problem,
                                     int64_t capBytes, int64_t firstBytes) {
   return bucketWhere(problem, [&](const Line &line, int32_t from, int32_t k) {
@@ -90,7 +97,7 @@ BucketingPlan mpcomm::bucketLikeMegatron(const BucketingProblem &problem,
     begin = from;
     count += line.parts[k].bytes /
              problem.tensors[line.parts[k].tensor].elementBytes;
-    return count >= elements;
+    return count >= elements || isFull(problem, line, from, k);
   });
 }
 
@@ -120,14 +127,15 @@ BucketingPlan mpcomm::bucketLikeHorovod(const BucketingProblem &problem,
 }
 
 BucketingPlan mpcomm::bucketLikeMGWFBP(const BucketingProblem &problem) {
-  return bucketLines(problem, [](const StreamProblem &stream, const Line &line,
-                                 std::vector<int32_t> &ends) {
+  return bucketLines(problem, [&](const StreamProblem &stream, const Line &line,
+                                  std::vector<int32_t> &ends) {
     double free = stream.free;
     for (int32_t from = 0, k = 0; k < line.size(); ++k) {
       int64_t bytes = line.bytesBefore[k + 1] - line.bytesBefore[from];
       const CostPiece &piece = line.cost->pieces[line.cost->best(bytes)];
       double start = std::max(free, line.ready[k]);
-      if (k + 1 < line.size() && line.ready[k + 1] < start + piece.latency)
+      if (k + 1 < line.size() && line.ready[k + 1] < start + piece.latency &&
+          !isFull(problem, line, from, k))
         continue;
       ends.push_back(k + 1);
       free = start + piece.at(bytes);
@@ -142,6 +150,7 @@ BucketingPlan mpcomm::bucketOnePerTensor(const BucketingProblem &problem) {
 }
 
 BucketingPlan mpcomm::bucketAllInOne(const BucketingProblem &problem) {
-  return bucketWhere(problem,
-                     [](const Line &, int32_t, int32_t) { return false; });
+  return bucketWhere(problem, [&](const Line &line, int32_t from, int32_t k) {
+    return isFull(problem, line, from, k);
+  });
 }

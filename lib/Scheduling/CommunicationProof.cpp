@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CommunicationProofImpl.h"
+#include <algorithm>
 #include <cstdlib>
 
 using namespace mpcomm;
@@ -38,6 +39,14 @@ const char *mpcomm::toString(ProofKind kind) {
     return "recv";
   case ProofKind::Barrier:
     return "barrier";
+  case ProofKind::Permute:
+    return "permute";
+  case ProofKind::Reduce:
+    return "reduce";
+  case ProofKind::Gather:
+    return "gather";
+  case ProofKind::Scatter:
+    return "scatter";
   }
   return "";
 }
@@ -194,6 +203,118 @@ static ProofResult prove(const ProofProblem &problem, Grid::Folding folding) {
   return result;
 }
 
+//===----------------------------------------------------------------------===//
+// What would resolve a deadlock
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Moves messages to a channel of their own until no rank waits for ever.
+class Adviser {
+public:
+  Adviser(const ProofProblem &problem, Grid::Folding folding)
+      : problem(problem), folding(folding) {}
+  void run(ProofResult &result);
+
+private:
+  const ProofOp &opOf(const ProofSide &side) const {
+    return problem.classes[side.classIndex].program.ops[side.op];
+  }
+  void addChannel(const ProofWait &wait);
+  static int move(ProofProblem &changed, const ProofSide &side);
+
+  ProofProblem problem;
+  Grid::Folding folding;
+};
+} // namespace
+
+/// A further one of the communicator that a rank waits on.
+void Adviser::addChannel(const ProofWait &wait) {
+  ProofCommunicator fresh = problem.communicators[opOf(wait.head).communicator];
+  for (const ProofCommunicator &other : problem.communicators)
+    if (other.axes == fresh.axes && other.channel >= fresh.channel)
+      fresh.channel = other.channel + 1;
+  problem.communicators.push_back(fresh);
+}
+
+/// Puts the sends to, or the recvs from, the peer of an op on the last
+/// communicator, in the program of its class; returns how many they are.
+int Adviser::move(ProofProblem &changed, const ProofSide &side) {
+  std::vector<ProofOp> &ops = changed.classes[side.classIndex].program.ops;
+  ProofOp like = ops[side.op];
+  int moved = 0;
+  for (ProofOp &op : ops)
+    if (op.kind == like.kind && op.communicator == like.communicator &&
+        op.peer == like.peer) {
+      op.communicator = int(changed.communicators.size()) - 1;
+      ++moved;
+    }
+  return moved;
+}
+
+void Adviser::run(ProofResult &result) {
+  // About as many proofs as read this number of instructions.
+  int64_t left = int64_t(1) << 18, each = result.cells + (1 << 12);
+  for (const ProofClass &c : problem.classes)
+    each += int64_t(c.program.instructions.size());
+  std::vector<ProofWait> cycle = result.violation.cycle;
+  // From one channel alone: messages of two would take each other's place.
+  int from = opOf(cycle.front().head).communicator;
+  addChannel(cycle.front());
+  std::vector<ProofSide> moved;
+  std::string text;
+  while (true) {
+    // The first move, if none is enough: what it leaves is looked at again.
+    ProofProblem next;
+    std::vector<ProofWait> nextCycle;
+    std::vector<ProofSide> nextMoved;
+    std::string nextText;
+    for (const ProofWait &wait : cycle) {
+      ProofSide send = wait.head, recv = wait.needed;
+      if (recv.op < 0 || opOf(send).communicator != from)
+        continue;
+      if (opOf(send).kind == ProofKind::Recv)
+        std::swap(send, recv);
+      if (opOf(send).kind != ProofKind::Send)
+        continue;
+      if ((left -= each) < 0)
+        return;
+      ProofProblem changed = problem;
+      int count = move(changed, send);
+      move(changed, recv);
+      ProofResult then = prove(changed, folding);
+      std::string words =
+          text + (text.empty() ? "" : "; ") + describeOp(problem, send) +
+          " of " + describeRank(problem, send) + " and " +
+          describeOp(problem, recv) + " of " + describeRank(problem, recv);
+      if (count > 1)
+        words += ", and the " + std::to_string(count - 1) +
+                 " others between them in this direction";
+      std::vector<ProofSide> sides = moved;
+      sides.insert(sides.end(), {send, recv});
+      if (then.accepted()) {
+        result.violation.moved = std::move(sides);
+        result.violation.advice =
+            "another channel resolves this: move to channel " +
+            std::to_string(problem.communicators.back().channel) + " " + words;
+        return;
+      }
+      if (!nextMoved.empty() ||
+          then.violation.kind != ProofViolationKind::Deadlock)
+        continue;
+      next = std::move(changed);
+      nextCycle = std::move(then.violation.cycle);
+      nextMoved = std::move(sides);
+      nextText = std::move(words);
+    }
+    if (nextMoved.empty())
+      return;
+    problem = std::move(next);
+    cycle = std::move(nextCycle);
+    moved = std::move(nextMoved);
+    text = std::move(nextText);
+  }
+}
+
 ProofResult mpcomm::proveCommunication(const ProofProblem &problem,
                                        ProofOptions options) {
   if (std::string error = problem.check(); !error.empty()) {
@@ -202,5 +323,10 @@ ProofResult mpcomm::proveCommunication(const ProofProblem &problem,
     result.violation.message = error;
     return result;
   }
-  return prove(problem, options.fold ? Grid::SlabsAndRotations : Grid::Nothing);
+  Grid::Folding folding =
+      options.fold ? Grid::SlabsAndRotations : Grid::Nothing;
+  ProofResult result = prove(problem, folding);
+  if (result.violation.kind == ProofViolationKind::Deadlock)
+    Adviser(problem, folding).run(result);
+  return result;
 }

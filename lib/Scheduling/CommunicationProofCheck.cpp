@@ -46,7 +46,7 @@ static std::string checkPeer(const ProofProblem &problem, const ProofOp &op) {
   if (isMessage(op.kind)) {
     if (peer.kind == ProofPeer::None)
       expected = "a peer";
-  } else if (op.kind == ProofKind::Broadcast) {
+  } else if (hasRoot(op.kind)) {
     if (peer.kind != ProofPeer::Member)
       expected = "a member as root";
     else if (!memberCoordinates(problem.mesh,

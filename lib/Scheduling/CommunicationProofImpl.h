@@ -26,7 +26,12 @@ inline bool isMessage(ProofKind kind) {
   return kind == ProofKind::Send || kind == ProofKind::Recv;
 }
 inline bool reduces(ProofKind kind) {
-  return kind == ProofKind::AllReduce || kind == ProofKind::ReduceScatter;
+  return kind == ProofKind::AllReduce || kind == ProofKind::ReduceScatter ||
+         kind == ProofKind::Reduce;
+}
+inline bool hasRoot(ProofKind kind) {
+  return kind == ProofKind::Broadcast || kind == ProofKind::Reduce ||
+         kind == ProofKind::Gather || kind == ProofKind::Scatter;
 }
 
 //===----------------------------------------------------------------------===//

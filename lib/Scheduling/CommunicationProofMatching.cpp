@@ -72,7 +72,7 @@ ProofViolationKind Difference::compare(const ProofOp &a,
     return ProofViolationKind::MismatchedAccumulate;
   if (reduces(a.kind) && a.reduction != b.reduction)
     return ProofViolationKind::MismatchedReduction;
-  if (a.kind == ProofKind::Broadcast && a.peer.number != b.peer.number)
+  if (hasRoot(a.kind) && a.peer.number != b.peer.number)
     return ProofViolationKind::MismatchedRoot;
   return ProofViolationKind::MismatchedTag;
 }

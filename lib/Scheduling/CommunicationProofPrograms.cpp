@@ -37,7 +37,7 @@ int Signatures::of(const ProofOp &op) {
     add(op.accumulate);
     add(op.reduction);
   }
-  if (op.kind == ProofKind::Broadcast)
+  if (hasRoot(op.kind))
     add(std::to_string(op.peer.number));
   return ops.of(key);
 }

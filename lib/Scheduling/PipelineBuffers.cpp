@@ -44,21 +44,33 @@ private:
   /// By rank and position: the message made there, and its number among those
   /// of its rank and channel; the message needed there. -1: none.
   std::vector<std::vector<int>> made, numbers, needed;
+  /// By rank: those that it exchanges messages with, for which alone it waits.
+  std::vector<std::vector<int>> peers;
+  int channels;
   /// By rank and channel, the messages sent.
   std::vector<std::vector<int>> sent;
 };
 } // namespace
 
 Run::Run(const PipelineSchedule &schedule)
-    : schedule(schedule), messages(schedule.messages()),
-      sent(size_t(schedule.stages) * schedule.channels()) {
+    : schedule(schedule), messages(schedule.messages()), peers(schedule.stages),
+      channels(schedule.channels()), sent(size_t(schedule.stages) * channels) {
+  for (int edge = 0; edge + 1 < schedule.virtualStages(); ++edge)
+    if (!schedule.isLocal(edge)) {
+      peers[schedule.rankOf(edge)].push_back(schedule.rankOf(edge + 1));
+      peers[schedule.rankOf(edge + 1)].push_back(schedule.rankOf(edge));
+    }
+  for (std::vector<int> &of : peers) {
+    std::sort(of.begin(), of.end());
+    of.erase(std::unique(of.begin(), of.end()), of.end());
+  }
   for (const std::vector<PipelineAction> &order : schedule.ranks)
     made.emplace_back(order.size(), -1);
   numbers = needed = made;
   for (int i = 0; i < int(messages.size()); ++i) {
     const PipelineMessage &message = messages[i];
     std::vector<int> &channel =
-        sent[size_t(message.sender) * schedule.channels() + message.channel];
+        sent[size_t(message.sender) * channels + message.channel];
     made[message.sender][message.made] = i;
     numbers[message.sender][message.made] = int(channel.size());
     needed[message.receiver][message.needed] = i;
@@ -80,7 +92,7 @@ bool Run::ends(int buffers) const {
       return true;
     const PipelineMessage &message = messages[made[rank][position]];
     const PipelineMessage &before =
-        messages[sent[size_t(rank) * schedule.channels() + message.channel]
+        messages[sent[size_t(rank) * channels + message.channel]
                      [number - buffers]];
     return done[before.receiver] >= before.needed - 1;
   };
@@ -92,10 +104,8 @@ bool Run::ends(int buffers) const {
     int from = done[rank];
     while (done[rank] < int(schedule.ranks[rank].size()) && mayStep(rank))
       ++done[rank];
-    // A rank waits for neighbours alone.
     if (done[rank] > from)
-      for (int other : {rank - 1, rank + 1})
-        ready.push_back((other + schedule.stages) % schedule.stages);
+      ready.insert(ready.end(), peers[rank].begin(), peers[rank].end());
   }
   for (int rank = 0; rank < schedule.stages; ++rank)
     if (done[rank] < int(schedule.ranks[rank].size()))
@@ -137,8 +147,8 @@ int Clocks::before(int message, int by) const {
   const PipelineMessage &is = run.messages[message];
   int number = run.numbers[is.sender][is.made];
   return number < by ? -1
-                     : run.sent[size_t(is.sender) * run.schedule.channels() +
-                                is.channel][number - by];
+                     : run.sent[size_t(is.sender) * run.channels + is.channel]
+                               [number - by];
 }
 
 void Clocks::post(int rank, int position) {
@@ -183,8 +193,7 @@ bool Clocks::step(int index) {
       rank.now = std::max(rank.now, at);
     }
     const PipelineAction &action = order[rank.position];
-    rank.now +=
-        costs.seconds(action.kind, run.schedule.stageOf(index, action.chunk));
+    rank.now += costs.seconds(action.kind, action.stage);
     rank.next = Rank::Sends;
     return true;
   }
@@ -214,8 +223,7 @@ double Clocks::finish() {
     while (step(rank))
       moved = true;
     if (moved)
-      for (int other : {rank - 1, rank + 1})
-        ready.push_back((other + count) % count);
+      ready.insert(ready.end(), run.peers[rank].begin(), run.peers[rank].end());
   }
   double seconds = 0;
   for (int rank = 0; rank < count; ++rank)

@@ -18,6 +18,8 @@
 
 using namespace mpcomm;
 using Kind = PipelineActionKind;
+/// Until a rank's order is placed, the stage of an action is its chunk: the
+/// rank's stages are numbered from 0.
 using Order = std::vector<PipelineAction>;
 
 static constexpr std::pair<PipelineKind, const char *> kindNames[] = {
@@ -169,15 +171,19 @@ PipelineScheduleOr mpcomm::makePipelineSchedule(PipelineKind kind, int stages,
   PipelineScheduleOr made;
   PipelineSchedule &schedule = made.schedule;
   schedule.stages = stages;
-  schedule.chunks = chunks;
   schedule.microbatches = microbatches;
-  if (kind == PipelineKind::ZBV)
-    schedule.placement = PipelinePlacement::V;
-  made.error = schedule.checkShape();
   std::string name = pipelineKindName(kind);
   std::string found = ", found " + std::to_string(chunks);
-  if (!made.error.empty())
-    made.error = name + ": " + made.error;
+  bool inRange = stages > 0 && chunks > 0 && chunks <= (1 << 24) / stages;
+  if (inRange)
+    schedule.placement = kind == PipelineKind::ZBV
+                             ? makeVPlacement(stages, chunks)
+                             : makeLoopPlacement(stages, chunks);
+  if (std::string error = schedule.checkShape(); !error.empty())
+    made.error = name + ": " + error;
+  else if (!inRange)
+    made.error = name + ": expected chunks from 1 to " +
+                 std::to_string((1 << 24) / stages) + found;
   else if (kind == PipelineKind::Interleaved && chunks < 2)
     made.error = name + ": expected 2 chunks a rank or more" + found;
   else if (kind == PipelineKind::ZBV && chunks != 2)
@@ -202,8 +208,45 @@ PipelineScheduleOr mpcomm::makePipelineSchedule(PipelineKind kind, int stages,
     }
     return Order();
   };
-  for (int rank = 0; rank < stages; ++rank)
+  std::vector<std::vector<int>> stagesOf = schedule.stagesByRank();
+  for (int rank = 0; rank < stages; ++rank) {
     schedule.ranks.push_back(orderOf(rank));
+    for (PipelineAction &action : schedule.ranks.back())
+      action.stage = stagesOf[rank][action.stage];
+  }
+  return made;
+}
+
+PipelineScheduleOr
+mpcomm::makePipelineSchedule(PipelineKind kind, int stages, int microbatches,
+                             const PipelinePlacement &placement) {
+  PipelineScheduleOr made = makePipelineSchedule(
+      kind, stages, microbatches, int(placement.size()) / std::max(stages, 1));
+  if (!made.error.empty())
+    return made;
+  // By rank of the kind's own placement, the rank that takes its place.
+  std::vector<int> rankFor(stages, -1);
+  PipelineSchedule &schedule = made.schedule;
+  bool fits = schedule.placement.size() == placement.size();
+  for (size_t stage = 0; fits && stage < placement.size(); ++stage) {
+    int &rank = rankFor[schedule.placement[stage]];
+    rank = rank < 0 ? placement[stage] : rank;
+    fits = rank == placement[stage];
+  }
+  std::string own;
+  for (int rank : schedule.placement)
+    own += (own.empty() ? "" : ",") + std::to_string(rank);
+  schedule.placement = placement;
+  if (!fits || !schedule.checkShape().empty()) {
+    made.error = std::string(pipelineKindName(kind)) +
+                 ": expected stages on ranks " + own +
+                 ", or on the same in other numbers";
+    return made;
+  }
+  std::vector<Order> orders(stages);
+  for (int rank = 0; rank < stages; ++rank)
+    orders[rankFor[rank]] = std::move(schedule.ranks[rank]);
+  schedule.ranks = std::move(orders);
   return made;
 }
 

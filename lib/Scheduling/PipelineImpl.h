@@ -62,9 +62,16 @@ private:
 
 /// A problem's candidate as the search sees it.
 struct Task {
+  Task(PipelineSchedule given, const PipelineCosts &costs,
+       const PipelineMemory &memory)
+      : shape(std::move(given)), costs(costs), memory(memory),
+        stagesOf(shape.stagesByRank()) {}
+
   PipelineSchedule shape;
   const PipelineCosts &costs;
   const PipelineMemory &memory;
+  /// By rank, ascending.
+  std::vector<std::vector<int>> stagesOf;
 
   double seconds(Kind kind, int stage) const {
     return costs.seconds(kind, stage);
@@ -87,6 +94,14 @@ struct Paths {
   /// least; from the arrival of the last micro-batch's input likewise.
   std::vector<double> drain, rest;
 };
+
+/// Where actions were read: by rank and position the column, from 1. The row
+/// is the rank's number from 1.
+using Columns = std::vector<std::vector<int>>;
+/// PipelineSchedule::verify(), whose errors name row and column where `columns`
+/// are given.
+std::string verify(const PipelineSchedule &schedule,
+                   const PipelineMemory &memory, const Columns *columns);
 
 /// Orders and the seconds that they take (`never`: there are none).
 struct Found {

@@ -30,8 +30,6 @@ private:
     int rank, position;
   };
   std::vector<Place> criticalPath();
-  bool mayPass(int rank, const PipelineAction &first,
-               const PipelineAction &second) const;
   bool tryMove(Place from, int to);
   double sumOfEnds() const;
 
@@ -70,16 +68,15 @@ std::vector<Improver::Place> Improver::criticalPath() {
       continue;
     }
     const PipelineAction &action = found.orders[place.rank][place.position];
-    Need need = needOf(action.kind, shape.stageOf(place.rank, action.chunk),
-                       shape.virtualStages());
+    Need need = needOf(action.kind, action.stage, shape.virtualStages());
     if (need.stage < 0)
       return path;
     // The sender's action; of several in the channel, the last.
-    int rank = shape.rankOf(need.stage), chunk = shape.chunkOf(need.stage);
+    int rank = shape.rankOf(need.stage);
     const std::vector<PipelineAction> &order = found.orders[rank];
     int position = 0;
     while (order[position].microbatch != action.microbatch ||
-           order[position].chunk != chunk ||
+           order[position].stage != need.stage ||
            order[position].kind == Kind::WeightBackward ||
            (order[position].kind != Kind::Forward) != need.backward)
       ++position;
@@ -89,19 +86,16 @@ std::vector<Improver::Place> Improver::criticalPath() {
 
 /// Whether `second`, directly behind `first` on a rank, may go before it:
 /// micro-batches keep their order on a stage, and needs come first.
-bool Improver::mayPass(int rank, const PipelineAction &first,
-                       const PipelineAction &second) const {
-  const PipelineSchedule &shape = task.shape;
+static bool mayPass(const PipelineAction &first, const PipelineAction &second) {
   auto group = [](Kind kind) {
     return kind == Kind::Backward ? Kind::InputBackward : kind;
   };
   Kind one = group(first.kind), two = group(second.kind);
-  if (first.chunk == second.chunk && one == two)
+  if (first.stage == second.stage && one == two)
     return false;
   if (first.microbatch != second.microbatch)
     return true;
-  int a = shape.stageOf(rank, first.chunk),
-      b = shape.stageOf(rank, second.chunk);
+  int a = first.stage, b = second.stage;
   if (a == b)
     return false; // F, I, W of one micro-batch
   return !(one == Kind::Forward && two == Kind::Forward && b == a + 1) &&
@@ -119,8 +113,7 @@ bool Improver::tryMove(Place from, int to) {
   for (int i = from.position; i != to; i += step) {
     const PipelineAction &other = order[i + step],
                          &moved = order[from.position];
-    if (step < 0 ? !mayPass(from.rank, other, moved)
-                 : !mayPass(from.rank, moved, other))
+    if (step < 0 ? !mayPass(other, moved) : !mayPass(moved, other))
       return false;
   }
   std::vector<PipelineAction> before = order;
@@ -179,7 +172,7 @@ void pipeline::fuseBackwards(const Task &task, Found &found) {
   auto isPair = [](const PipelineAction &first, const PipelineAction &second) {
     return first.kind == Kind::InputBackward &&
            second.kind == Kind::WeightBackward &&
-           first.microbatch == second.microbatch && first.chunk == second.chunk;
+           first.microbatch == second.microbatch && first.stage == second.stage;
   };
   for (std::vector<PipelineAction> &order : found.orders) {
     std::vector<PipelineAction> split = order;

@@ -27,8 +27,8 @@ using namespace mpcomm::pipeline;
 namespace {
 /// What varies.
 struct Priorities {
-  /// Activations that rank r of p holds at most, by chunk: p - r, p, 2 p - 1,
-  /// or any number.
+  /// Activations that the r-th of p ranks (by their first stages) holds at
+  /// most, for each of its stages: p - r, p, 2 p - 1, or any number.
   enum { OfOneFOneB, Stages, Twice, Any } cap;
   /// When W is done: at once, where a rank would wait, or where it would wait
   /// at least as long as W takes.
@@ -49,7 +49,7 @@ public:
   Orders run();
 
 private:
-  bool hasRoom(int rank, int chunk) const;
+  bool hasRoom(int rank, int stage) const;
   Choice bestOf(int rank, Kind kind, double now) const;
   Choice decide(int rank) const;
   void perform(int rank, const Choice &choice);
@@ -62,6 +62,8 @@ private:
   int virtualStages, m;
   /// By virtual stage: how many F, I and W are done.
   std::vector<int> forwards, backwards, weights;
+  /// By rank: its place in the order of ranks' first stages.
+  std::vector<int> places;
   /// By virtual stage and micro-batch: when inputs and gradients arrive.
   std::vector<double> inputs, gradients;
   std::vector<double> channelFree;
@@ -76,31 +78,35 @@ Lister::Lister(const Task &task, Priorities priorities)
     : task(task), priorities(priorities),
       virtualStages(task.shape.virtualStages()), m(task.shape.microbatches),
       forwards(virtualStages), backwards(virtualStages), weights(virtualStages),
-      inputs(size_t(virtualStages) * m, never), gradients(inputs),
-      channelFree(2 * size_t(virtualStages)), free(task.shape.stages),
-      held(task.shape.stages), orders(task.shape.stages) {
+      places(task.shape.stages, -1), inputs(size_t(virtualStages) * m, never),
+      gradients(inputs), channelFree(2 * size_t(virtualStages)),
+      free(task.shape.stages), held(task.shape.stages),
+      orders(task.shape.stages) {
   std::fill_n(inputs.begin(), m, 0.0);
+  int ranks = 0;
+  for (int rank : task.shape.placement)
+    if (places[rank] < 0)
+      places[rank] = ranks++;
   for (int rank = 0; rank < task.shape.stages; ++rank)
     bytes.push_back(task.memory.fixedOf(rank));
 }
 
-/// Whether the next F of the chunk may be held; see the invariant.
-bool Lister::hasRoom(int rank, int chunk) const {
-  const PipelineSchedule &shape = task.shape;
-  int stage = shape.stageOf(rank, chunk);
-  int oldest = forwards[shape.stageOf(rank, shape.chunks - 1)];
+/// Whether the next F of the stage may be held; see the invariant.
+bool Lister::hasRoom(int rank, int stage) const {
+  const std::vector<int> &own = task.stagesOf[rank];
+  int oldest = forwards[own.back()];
   int64_t rest[2] = {0, 0}; // of the oldest, in activations and bytes
   if (forwards[stage] != oldest)
-    for (int other = 0; other < shape.chunks; ++other)
-      if (int s = shape.stageOf(rank, other); forwards[s] <= oldest)
+    for (int s : own)
+      if (forwards[s] <= oldest)
         for (bool inBytes : {false, true})
           rest[inBytes] += units(s, inBytes);
-  int p = shape.stages;
-  int64_t cap = priorities.cap == Priorities::OfOneFOneB ? p - rank
+  int p = task.shape.stages;
+  int64_t cap = priorities.cap == Priorities::OfOneFOneB ? p - places[rank]
                 : priorities.cap == Priorities::Stages   ? p
                                                          : 2 * p - 1;
   if (priorities.cap != Priorities::Any &&
-      held[rank] + 1 + rest[0] > cap * shape.chunks)
+      held[rank] + 1 + rest[0] > cap * int64_t(own.size()))
     return false;
   return bytes[rank] + units(stage, true) + rest[1] <= task.memory.limit(rank);
 }
@@ -110,14 +116,15 @@ bool Lister::hasRoom(int rank, int chunk) const {
 Choice Lister::bestOf(int rank, Kind kind, double now) const {
   Choice best;
   int bestBatch = 0;
-  for (int chunk = task.shape.chunks; chunk-- > 0;) {
-    int stage = task.shape.stageOf(rank, chunk);
+  const std::vector<int> &own = task.stagesOf[rank];
+  for (auto at = own.rbegin(); at != own.rend(); ++at) {
+    int stage = *at;
     int k = kind == Kind::Forward         ? forwards[stage]
             : kind == Kind::InputBackward ? backwards[stage]
                                           : weights[stage];
     double start = now;
     if (kind == Kind::Forward) {
-      if (k == m || !hasRoom(rank, chunk))
+      if (k == m || !hasRoom(rank, stage))
         continue;
       start = std::max(start, inputs[size_t(stage) * m + k]);
     } else if (kind == Kind::InputBackward) {
@@ -163,7 +170,7 @@ void Lister::perform(int rank, const Choice &choice) {
   free[rank] = end;
   bytes[rank] += task.memory.change(choice.kind, stage);
   auto append = [&](std::vector<int> &done) {
-    orders[rank].push_back({choice.kind, done[stage]++, shape.chunkOf(stage)});
+    orders[rank].push_back({choice.kind, done[stage]++, stage});
     return done[stage] - 1;
   };
   auto send = [&](int to, int edge, bool backward, int k) {

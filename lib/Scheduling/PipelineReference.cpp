@@ -20,25 +20,24 @@ using namespace mpcomm::pipeline;
 
 /// Appends all ways to go on with a rank's order in which each stage's F, I and
 /// W come in the order of micro-batches, F before I before W, and memory is
-/// kept. `done`: by chunk and kind.
+/// kept. `done`: by stage and kind.
 static void enumerate(const Task &task, int rank, int64_t bytes,
                       std::vector<int> &done,
                       std::vector<PipelineAction> &order, Orders &all) {
   constexpr Kind kinds[] = {Kind::Forward, Kind::InputBackward,
                             Kind::WeightBackward};
   int m = task.shape.microbatches;
-  if (int(order.size()) == 3 * m * task.shape.chunks)
+  if (order.size() == 3 * m * task.stagesOf[rank].size())
     all.push_back(order);
-  for (int chunk = 0; chunk < task.shape.chunks; ++chunk)
+  for (int stage : task.stagesOf[rank])
     for (int kind = 0; kind < 3; ++kind) {
-      int &count = done[3 * chunk + kind];
-      if (count == m || (kind > 0 && count == done[3 * chunk + kind - 1]))
+      int &count = done[3 * stage + kind];
+      if (count == m || (kind > 0 && count == done[3 * stage + kind - 1]))
         continue;
-      int64_t then = bytes + task.memory.change(
-                                 kinds[kind], task.shape.stageOf(rank, chunk));
+      int64_t then = bytes + task.memory.change(kinds[kind], stage);
       if (then > task.memory.limit(rank))
         continue;
-      order.push_back({kinds[kind], count++, chunk});
+      order.push_back({kinds[kind], count++, stage});
       enumerate(task, rank, then, done, order, all);
       --count;
       order.pop_back();
@@ -54,11 +53,11 @@ mpcomm::choosePipelineScheduleReference(const PipelineProblem &problem) {
   double best = never;
   for (size_t c = 0; c < problem.candidates.size(); ++c) {
     const PipelineCandidate &is = problem.candidates[c];
-    Task task = {is.shape(problem.stages), is.costs, is.memory};
+    Task task(is.shape(problem.stages), is.costs, is.memory);
     std::vector<Orders> of(problem.stages);
     bool any = true;
     for (int rank = 0; rank < problem.stages; ++rank) {
-      std::vector<int> done(3 * is.chunks);
+      std::vector<int> done(3 * is.placement.size());
       std::vector<PipelineAction> order;
       int64_t fixed = is.memory.fixedOf(rank);
       if (fixed <= is.memory.limit(rank))

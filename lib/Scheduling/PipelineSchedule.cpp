@@ -17,53 +17,92 @@
 
 using namespace mpcomm;
 
-static bool goesBack(PipelinePlacement placement, int chunk) {
-  return placement == PipelinePlacement::V && chunk % 2 == 1;
+PipelinePlacement mpcomm::makeLoopPlacement(int ranks, int chunks) {
+  PipelinePlacement placement;
+  for (int stage = 0; stage < ranks * chunks; ++stage)
+    placement.push_back(stage % ranks);
+  return placement;
 }
 
-int PipelineSchedule::rankOf(int virtualStage) const {
-  int offset = virtualStage % stages;
-  return goesBack(placement, chunkOf(virtualStage)) ? stages - 1 - offset
-                                                    : offset;
+PipelinePlacement mpcomm::makeVPlacement(int ranks, int chunks) {
+  PipelinePlacement placement;
+  for (int stage = 0; stage < ranks * chunks; ++stage)
+    placement.push_back(stage / ranks % 2 ? ranks - 1 - stage % ranks
+                                          : stage % ranks);
+  return placement;
 }
 
-int PipelineSchedule::stageOf(int rank, int chunk) const {
-  return chunk * stages +
-         (goesBack(placement, chunk) ? stages - 1 - rank : rank);
+std::vector<std::vector<int>> PipelineSchedule::stagesByRank() const {
+  std::vector<std::vector<int>> by(stages);
+  for (int stage = 0; stage < virtualStages(); ++stage)
+    by[rankOf(stage)].push_back(stage);
+  return by;
 }
 
-/// Colours of ranks such that neighbours differ. In a line, and in a ring of an
-/// even number, parities do.
-static int coloursOf(const PipelineSchedule &schedule) {
-  bool ring =
-      schedule.placement == PipelinePlacement::Loop && schedule.chunks > 1;
-  return ring && schedule.stages > 1 && schedule.stages % 2 == 1 ? 3 : 2;
+std::vector<int> PipelineSchedule::edgeChannels() const {
+  int edges = virtualStages() - 1;
+  std::vector<int> channels(2 * size_t(edges), -1);
+  std::vector<std::vector<bool>> taken(stages);
+  for (int i = 0; i < 2 * edges; ++i) {
+    int edge = i % edges;
+    if (isLocal(edge))
+      continue;
+    std::vector<bool> *ends[] = {&taken[rankOf(edge)],
+                                 &taken[rankOf(edge + 1)]};
+    auto isTaken = [&](size_t channel) {
+      return std::any_of(std::begin(ends), std::end(ends), [&](auto *end) {
+        return channel < end->size() && (*end)[channel];
+      });
+    };
+    size_t channel = 0;
+    while (isTaken(channel))
+      ++channel;
+    for (std::vector<bool> *end : ends) {
+      end->resize(std::max(end->size(), channel + 1));
+      (*end)[channel] = true;
+    }
+    channels[i] = int(channel);
+  }
+  return channels;
 }
 
-int PipelineSchedule::channels() const { return 2 * chunks * coloursOf(*this); }
+int PipelineSchedule::channels() const {
+  int most = -1;
+  for (int channel : edgeChannels())
+    most = std::max(most, channel);
+  return most + 1;
+}
 
 int PipelineSchedule::channelOf(int edge, bool backward) const {
-  int colours = coloursOf(*this);
-  int sender = rankOf(backward ? edge + 1 : edge);
-  int colour = colours == 3 && sender == stages - 1 ? 2 : sender % 2;
-  return (backward * chunks + chunkOf(edge)) * colours + colour;
+  return edgeChannels()[backward * (virtualStages() - 1) + edge];
 }
 
 std::string PipelineSchedule::checkShape() const {
   constexpr int64_t most = int64_t(1) << 24;
-  for (auto [name, value] : {std::pair<const char *, int>{"stages", stages},
-                             {"chunks", chunks},
+  for (auto [name, value] : {std::pair<const char *, int64_t>{"ranks", stages},
+                             {"stages", int64_t(placement.size())},
                              {"microbatches", microbatches}})
     if (value < 1 || value > most)
       return std::string(name) + "=" + std::to_string(value) +
              ": expected a number from 1 to " + std::to_string(most);
   // At most three actions for each; no product overflows.
-  if (int64_t(stages) * chunks > most / 3 ||
-      int64_t(stages) * chunks * 3 > most / microbatches)
-    return "stages=" + std::to_string(stages) +
-           " chunks=" + std::to_string(chunks) +
+  if (int64_t(placement.size()) > most / 3 / microbatches)
+    return "stages=" + std::to_string(placement.size()) +
            " microbatches=" + std::to_string(microbatches) +
            ": expected at most " + std::to_string(most) + " actions";
+  std::vector<bool> seen(stages);
+  for (int stage = 0; stage < virtualStages(); ++stage) {
+    int rank = rankOf(stage);
+    if (rank < 0 || rank >= stages)
+      return "stage " + std::to_string(stage) + " is placed on rank " +
+             std::to_string(rank) + ", expected ranks from 0 to " +
+             std::to_string(stages - 1);
+    seen[rank] = true;
+  }
+  auto bare = std::find(seen.begin(), seen.end(), false);
+  if (bare != seen.end())
+    return "rank " + std::to_string(bare - seen.begin()) +
+           " has no stage, expected each rank to have one";
   return "";
 }
 
@@ -78,17 +117,18 @@ std::vector<PipelineMessage> PipelineSchedule::messages() const {
   for (int rank = 0; rank < stages; ++rank)
     for (int i = 0; i < int(ranks[rank].size()); ++i) {
       const PipelineAction &action = ranks[rank][i];
-      size_t index = at(stageOf(rank, action.chunk), action.microbatch);
+      size_t index = at(action.stage, action.microbatch);
       if (action.kind == Kind::Forward)
         forward[index] = i;
       else if (action.kind != Kind::WeightBackward)
         backward[index] = i;
     }
+  std::vector<int> channels = edgeChannels();
   std::vector<PipelineMessage> made;
   for (int rank = 0; rank < stages; ++rank)
     for (int i = 0; i < int(ranks[rank].size()); ++i) {
       const PipelineAction &action = ranks[rank][i];
-      int stage = stageOf(rank, action.chunk);
+      int stage = action.stage;
       bool back = action.kind != Kind::Forward;
       int edge = back ? stage - 1 : stage;
       if (action.kind == Kind::WeightBackward || edge < 0 || edge == last ||
@@ -97,7 +137,7 @@ std::vector<PipelineMessage> PipelineSchedule::messages() const {
       int to = back ? stage - 1 : stage + 1;
       made.push_back({edge, back, action.microbatch, rank, rankOf(to), i,
                       (back ? backward : forward)[at(to, action.microbatch)],
-                      channelOf(edge, back)});
+                      channels[size_t(back) * last + edge]});
     }
   return made;
 }
@@ -122,7 +162,7 @@ PipelineSchedule::peaks(const PipelineMemory &memory) const {
   for (int rank = 0; rank < int(ranks.size()); ++rank) {
     int64_t now = memory.fixedOf(rank), peak = now;
     for (const PipelineAction &action : ranks[rank]) {
-      now += memory.change(action.kind, stageOf(rank, action.chunk));
+      now += memory.change(action.kind, action.stage);
       peak = std::max(peak, now);
     }
     peaks.push_back(peak);

@@ -25,10 +25,8 @@ static constexpr double margin = 1e-9;
 PipelineSchedule PipelineCandidate::shape(int stages) const {
   PipelineSchedule shape;
   shape.stages = stages;
-  shape.chunks = chunks;
   shape.microbatches = microbatches;
-  if (chunks > 1) // with one, both are the same
-    shape.placement = placement;
+  shape.placement = placement;
   return shape;
 }
 
@@ -52,7 +50,7 @@ bool Task::fits(int rank, const std::vector<PipelineAction> &order) const {
   if (now > memory.limit(rank))
     return false;
   for (const PipelineAction &action : order) {
-    now += memory.change(action.kind, shape.stageOf(rank, action.chunk));
+    now += memory.change(action.kind, action.stage);
     if (now > memory.limit(rank))
       return false;
   }
@@ -95,13 +93,12 @@ Paths::Paths(const Task &task) {
 }
 
 double PipelineProblem::lowerBound(const PipelineCandidate &candidate) const {
-  Task task = {candidate.shape(stages), candidate.costs, candidate.memory};
+  Task task(candidate.shape(stages), candidate.costs, candidate.memory);
   Paths paths(task);
   double bound = 0, m = candidate.microbatches;
   for (int rank = 0; rank < stages; ++rank) {
     double first = never, drain = never, work = 0, weights = 0, area = 0;
-    for (int chunk = 0; chunk < candidate.chunks; ++chunk) {
-      int s = task.shape.stageOf(rank, chunk);
+    for (int s : task.stagesOf[rank]) {
       double forward = m * task.seconds(Kind::Forward, s);
       double input = m * task.seconds(Kind::InputBackward, s);
       first = std::min(first, paths.head[s]);
@@ -202,10 +199,8 @@ void Chooser::timeLiterature(int candidate) {
        {PipelineKind::GPipe, PipelineKind::OneFOneB, PipelineKind::Interleaved,
         PipelineKind::ZBH1, PipelineKind::ZBV}) {
     PipelineScheduleOr made = makePipelineSchedule(
-        kind, shape.stages, shape.microbatches, shape.chunks);
-    bool placed =
-        shape.chunks == 1 || made.schedule.placement == shape.placement;
-    if (!made.error.empty() || !placed)
+        kind, shape.stages, shape.microbatches, shape.placement);
+    if (!made.error.empty())
       continue;
     Found found = {made.schedule.ranks, clock.run(made.schedule.ranks)};
     offer(candidate, pipelineKindName(kind), found.orders, found.seconds);
@@ -253,8 +248,8 @@ std::string Chooser::explainFailure() const {
     Task task = taskOf(candidate);
     for (int rank = 0; rank < problem.stages; ++rank) {
       int64_t bytes = task.memory.fixedOf(rank);
-      for (int chunk = 0; chunk < task.shape.chunks; ++chunk)
-        bytes += task.memory.activation(task.shape.stageOf(rank, chunk));
+      for (int stage : task.stagesOf[rank])
+        bytes += task.memory.activation(stage);
       if (bytes > task.memory.limit(rank))
         return "no candidate fits the memory: rank " + std::to_string(rank) +
                " needs " + std::to_string(bytes) +

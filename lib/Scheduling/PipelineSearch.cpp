@@ -92,7 +92,7 @@ private:
   double best;
   int64_t stepLimit, steps = 0, layers;
   bool complete = true;
-  /// Whether a rank's memory can ever bind where it has several chunks.
+  /// Whether a rank's memory can ever bind where it has several stages.
   bool forwardsMayBlock = false;
   std::vector<int> queues;
   std::vector<double> soonest; // scratch of boundOf
@@ -106,11 +106,12 @@ Search::Search(const Task &task, double bound, int64_t stepLimit)
     : task(task), paths(task), p(task.shape.stages),
       stages(task.shape.virtualStages()), m(task.shape.microbatches),
       best(bound), stepLimit(stepLimit), layers(int64_t(3) * stages * m) {
-  for (int rank = 0; rank < p && task.shape.chunks > 1; ++rank) {
+  for (int rank = 0; rank < p; ++rank) {
     int64_t all = task.memory.fixedOf(rank);
-    for (int chunk = 0; chunk < task.shape.chunks; ++chunk)
-      all += m * task.memory.activation(task.shape.stageOf(rank, chunk));
-    forwardsMayBlock |= all > task.memory.limit(rank);
+    for (int s : task.stagesOf[rank])
+      all += m * task.memory.activation(s);
+    forwardsMayBlock |=
+        task.stagesOf[rank].size() > 1 && all > task.memory.limit(rank);
   }
 }
 
@@ -133,8 +134,7 @@ double Search::startOf(const State &state, int stage, Kind kind) const {
     if (k == m || (stage > 0 && !waiting(state, stage, false)))
       return never;
     int64_t bytes = task.memory.fixedOf(rank) + task.memory.activation(stage);
-    for (int chunk = 0; chunk < task.shape.chunks; ++chunk) {
-      int s = task.shape.stageOf(rank, chunk);
+    for (int s : task.stagesOf[rank]) {
       int inputs = count(state, Kind::InputBackward, s);
       bytes += (count(state, Kind::Forward, s) - inputs) *
                    task.memory.activation(s) +
@@ -157,8 +157,8 @@ double Search::startOf(const State &state, int stage, Kind kind) const {
 }
 
 bool Search::isDone(const State &state, int rank) const {
-  for (int chunk = 0; chunk < task.shape.chunks; ++chunk)
-    if (count(state, Kind::WeightBackward, task.shape.stageOf(rank, chunk)) < m)
+  for (int s : task.stagesOf[rank])
+    if (count(state, Kind::WeightBackward, s) < m)
       return false;
   return true;
 }
@@ -257,8 +257,7 @@ double Search::boundOf(const State &state) {
     // Of all actions, and of F and I alone: no start before.
     double first = never, firstOfBoth = never;
     double both = 0, weights = 0, drain = never;
-    for (int chunk = 0; chunk < task.shape.chunks; ++chunk) {
-      int s = task.shape.stageOf(rank, chunk);
+    for (int s : task.stagesOf[rank]) {
       int f = count(state, Kind::Forward, s);
       int i = count(state, Kind::InputBackward, s);
       int w = count(state, Kind::WeightBackward, s);
@@ -387,7 +386,7 @@ SearchResult Search::run() {
   for (size_t i = path.size(); i-- > 0;) {
     auto [parent, stage, kind] = path[i];
     result.found.orders[task.shape.rankOf(stage)].push_back(
-        {kind, done[3 * stage + lane(kind)]++, task.shape.chunkOf(stage)});
+        {kind, done[3 * stage + lane(kind)]++, stage});
   }
   Clock clock(task.shape, task.costs);
   result.found.seconds = clock.run(result.found.orders);

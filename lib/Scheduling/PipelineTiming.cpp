@@ -56,7 +56,7 @@ double Clock::run(const Orders &ranks) {
     double free = next ? times[rank][next - 1].end : 0;
     for (; next < int(order.size()); ++next) {
       const PipelineAction &action = order[next];
-      int stage = shape.stageOf(rank, action.chunk);
+      int stage = action.stage;
       size_t index = size_t(stage) * m + action.microbatch;
       bool forward = action.kind == Kind::Forward;
       double needed = forward                               ? inputs[index]
@@ -111,7 +111,7 @@ PipelineTiming mpcomm::timePipeline(const PipelineSchedule &schedule,
     timing.span = std::max(timing.span, times.back().end - times.front().start);
     double &sum = timing.busy.emplace_back(0);
     for (const PipelineAction &action : schedule.ranks[rank])
-      sum += costs.seconds(action.kind, schedule.stageOf(rank, action.chunk));
+      sum += costs.seconds(action.kind, action.stage);
     busy += sum;
   }
   auto idleShare = [&](double seconds) {

@@ -25,8 +25,9 @@ using namespace mpcomm::pipeline;
 namespace {
 class Verifier {
 public:
-  explicit Verifier(const PipelineSchedule &schedule)
-      : schedule(schedule), last(schedule.virtualStages() - 1) {}
+  Verifier(const PipelineSchedule &schedule, const Columns *columns)
+      : schedule(schedule), columns(columns),
+        last(schedule.virtualStages() - 1) {}
   std::string run(const PipelineMemory &memory);
 
 private:
@@ -37,30 +38,35 @@ private:
   std::string checkCycles();
   std::string checkMemory(const PipelineMemory &memory);
 
-  std::string name(Kind kind, int stage, int microbatch) const {
-    PipelineAction action = {kind, microbatch, schedule.chunkOf(stage)};
-    return action.str(schedule.chunks);
+  static std::string name(Kind kind, int stage, int microbatch) {
+    return PipelineAction{kind, microbatch, stage}.str();
   }
-  std::string name(const PipelineAction &action) const {
-    return action.str(schedule.chunks);
+  /// Position -1: the whole rank.
+  std::string where(int rank, int position = -1) const {
+    if (!columns)
+      return "rank " + std::to_string(rank) + ": ";
+    return "row " + std::to_string(rank + 1) +
+           (position < 0 ? "" : ", " + at(rank, position)) + ": ";
   }
-  static std::string where(int rank) {
-    return "rank " + std::to_string(rank) + ": ";
+  std::string at(int rank, int position) const {
+    return columns ? "column " + std::to_string((*columns)[rank][position])
+                   : "action " + std::to_string(position);
   }
   std::vector<int> &positions(Kind kind) { return position[size_t(kind)]; }
-  size_t at(int stage, int microbatch) const {
+  size_t index(int stage, int microbatch) const {
     return size_t(stage) * schedule.microbatches + microbatch;
   }
   /// The position of B or I, and which of the two it is.
   std::pair<int, Kind> backwardOf(int stage, int microbatch) {
-    int whole = positions(Kind::Backward)[at(stage, microbatch)];
+    int whole = positions(Kind::Backward)[index(stage, microbatch)];
     if (whole >= 0)
       return {whole, Kind::Backward};
-    return {positions(Kind::InputBackward)[at(stage, microbatch)],
+    return {positions(Kind::InputBackward)[index(stage, microbatch)],
             Kind::InputBackward};
   }
 
   const PipelineSchedule &schedule;
+  const Columns *columns;
   int last;
   /// By kind, then virtual stage and micro-batch; -1: not there.
   std::vector<int> position[4];
@@ -69,25 +75,34 @@ private:
 
 std::string Verifier::checkActions() {
   for (std::vector<int> &by : position)
-    by.assign(at(last + 1, 0), -1);
+    by.assign(index(last + 1, 0), -1);
   for (int rank = 0; rank < schedule.stages; ++rank)
     for (int i = 0; i < int(schedule.ranks[rank].size()); ++i) {
       const PipelineAction &action = schedule.ranks[rank][i];
-      if (action.chunk < 0 || action.chunk >= schedule.chunks ||
-          action.microbatch < 0 || action.microbatch >= schedule.microbatches ||
-          size_t(action.kind) > 3)
-        return where(rank) + "action " + std::to_string(i) +
-               " is of micro-batch " + std::to_string(action.microbatch) +
-               " and chunk " + std::to_string(action.chunk) +
-               ", expected micro-batches below " +
-               std::to_string(schedule.microbatches) + " and chunks below " +
-               std::to_string(schedule.chunks);
-      int stage = schedule.stageOf(rank, action.chunk);
-      int &known = positions(action.kind)[at(stage, action.microbatch)];
+      auto fail = [&](const std::string &what) {
+        return where(rank, i) + what;
+      };
+      auto below = [](int most) {
+        return ", expected one from 0 to " + std::to_string(most - 1);
+      };
+      if (size_t(action.kind) > 3)
+        return fail("expected an action of kind F, B, I or W");
+      if (action.microbatch < 0 || action.microbatch >= schedule.microbatches)
+        return fail(action.str() + " is of micro-batch " +
+                    std::to_string(action.microbatch) +
+                    below(schedule.microbatches));
+      if (action.stage < 0 || action.stage > last)
+        return fail(action.str() + " is of stage " +
+                    std::to_string(action.stage) + below(last + 1));
+      if (schedule.rankOf(action.stage) != rank)
+        return fail(action.str() + " is of stage " +
+                    std::to_string(action.stage) + ", expected it on rank " +
+                    std::to_string(schedule.rankOf(action.stage)));
+      int &known =
+          positions(action.kind)[index(action.stage, action.microbatch)];
       if (known >= 0)
-        return where(rank) + name(action) + " is action " +
-               std::to_string(known) + " and " + std::to_string(i) +
-               ", expected it once";
+        return fail(action.str() + " is also at " + at(rank, known) +
+                    ", expected it once");
       known = i;
     }
   return "";
@@ -96,27 +111,31 @@ std::string Verifier::checkActions() {
 std::string Verifier::checkComplete() {
   for (int stage = 0; stage <= last; ++stage)
     for (int k = 0; k < schedule.microbatches; ++k) {
+      int rank = schedule.rankOf(stage);
       auto there = [&](Kind kind) {
-        return positions(kind)[at(stage, k)] >= 0;
+        return positions(kind)[index(stage, k)] >= 0;
       };
-      std::string rank = where(schedule.rankOf(stage));
+      auto whereIs = [&](Kind kind) {
+        return where(rank, positions(kind)[index(stage, k)]);
+      };
       std::string whole = name(Kind::Backward, stage, k);
       if (!there(Kind::Forward))
-        return rank + "expected " + name(Kind::Forward, stage, k) +
+        return where(rank) + "expected " + name(Kind::Forward, stage, k) +
                ", which is missing";
       for (auto [kind, other] :
            {std::pair{Kind::InputBackward, Kind::WeightBackward},
             {Kind::WeightBackward, Kind::InputBackward}}) {
         if (there(kind) && there(Kind::Backward))
-          return rank + name(kind, stage, k) + " beside " + whole +
+          return whereIs(kind) + name(kind, stage, k) + " beside " + whole +
                  ", expected one of the two";
         if (there(kind) && !there(other))
-          return rank + name(kind, stage, k) + " without " +
+          return whereIs(kind) + name(kind, stage, k) + " without " +
                  name(other, stage, k) + ", expected both, or " + whole;
       }
       if (!there(Kind::InputBackward) && !there(Kind::Backward))
-        return rank + "expected " + whole + " (or I and W of it), which is " +
-               "missing";
+        return where(rank) + "expected " + whole + " (or " +
+               name(Kind::InputBackward, stage, k) + " and " +
+               name(Kind::WeightBackward, stage, k) + "), which is missing";
     }
   return "";
 }
@@ -125,12 +144,15 @@ std::string Verifier::checkOrders() {
   for (int stage = 0; stage <= last; ++stage)
     for (int k = 0; k < schedule.microbatches; ++k) {
       int rank = schedule.rankOf(stage);
-      int forward = positions(Kind::Forward)[at(stage, k)];
+      int forward = positions(Kind::Forward)[index(stage, k)];
       auto [backward, kind] = backwardOf(stage, k);
-      int weights = positions(Kind::WeightBackward)[at(stage, k)];
+      int weights = positions(Kind::WeightBackward)[index(stage, k)];
       auto early = [&](Kind kind, int stage, Kind first, int firstStage) {
-        return where(rank) + name(kind, stage, k) + " stands before " +
-               name(first, firstStage, k) + ", expected it after that";
+        return where(rank, positions(kind)[index(stage, k)]) +
+               name(kind, stage, k) + " is before " +
+               name(first, firstStage, k) + " at " +
+               at(rank, positions(first)[index(firstStage, k)]) +
+               ", expected it after that";
       };
       if (backward < forward)
         return early(kind, stage, Kind::Forward, stage);
@@ -138,7 +160,7 @@ std::string Verifier::checkOrders() {
         return early(Kind::WeightBackward, stage, kind, stage);
       if (stage == last || !schedule.isLocal(stage))
         continue;
-      if (positions(Kind::Forward)[at(stage + 1, k)] < forward)
+      if (positions(Kind::Forward)[index(stage + 1, k)] < forward)
         return early(Kind::Forward, stage + 1, Kind::Forward, stage);
       auto [before, beforeKind] = backwardOf(stage + 1, k);
       if (backward < before)
@@ -167,12 +189,12 @@ std::string Verifier::checkChannels() {
     const PipelineMessage &made = sent[i], &needed = received[i];
     if (made.needed == needed.needed)
       continue;
-    return where(needed.receiver) +
-           name(schedule.ranks[needed.receiver][needed.needed]) +
+    return where(needed.receiver, needed.needed) +
+           schedule.ranks[needed.receiver][needed.needed].str() +
            " receives on channel " + std::to_string(needed.channel) +
            " from rank " + std::to_string(needed.sender) +
            ", which there sends first for " +
-           name(schedule.ranks[made.receiver][made.needed]) +
+           schedule.ranks[made.receiver][made.needed].str() +
            ": expected that before it";
   }
   return "";
@@ -193,22 +215,21 @@ std::string Verifier::checkCycles() {
     seen[rank] = int(path.size());
     path.push_back(rank);
     const PipelineAction &action = schedule.ranks[rank][clock.done[rank]];
-    Need need =
-        needOf(action.kind, schedule.stageOf(rank, action.chunk), last + 1);
+    Need need = needOf(action.kind, action.stage, last + 1);
     rank = schedule.rankOf(need.stage);
   }
   std::string text;
   for (size_t i = seen[rank]; i < path.size(); ++i) {
     const PipelineAction &action = schedule.ranks[path[i]][clock.done[path[i]]];
-    Need need =
-        needOf(action.kind, schedule.stageOf(path[i], action.chunk), last + 1);
+    Need need = needOf(action.kind, action.stage, last + 1);
     Kind kind = need.backward ? backwardOf(need.stage, action.microbatch).second
                               : Kind::Forward;
     int other = schedule.rankOf(need.stage);
-    text += (text.empty() ? "" : "; ") + where(path[i]) + name(action) +
-            " waits for " + name(kind, need.stage, action.microbatch) +
-            " of rank " + std::to_string(other) + ", behind " +
-            name(schedule.ranks[other][clock.done[other]]) + " there";
+    text += (text.empty() ? "" : "; ") + where(path[i], clock.done[path[i]]) +
+            action.str() + " waits for " +
+            name(kind, need.stage, action.microbatch) + " of rank " +
+            std::to_string(other) + ", which comes after " +
+            schedule.ranks[other][clock.done[other]].str() + " there";
   }
   return text + ": expected orders without such a cycle";
 }
@@ -223,10 +244,11 @@ std::string Verifier::checkMemory(const PipelineMemory &memory) {
       return where(rank) + "holds " + std::to_string(now) +
              " without activations, expected at most " +
              std::to_string(memory.limit(rank));
-    for (const PipelineAction &action : schedule.ranks[rank]) {
-      now += memory.change(action.kind, schedule.stageOf(rank, action.chunk));
+    for (int i = 0; i < int(schedule.ranks[rank].size()); ++i) {
+      const PipelineAction &action = schedule.ranks[rank][i];
+      now += memory.change(action.kind, action.stage);
       if (now > memory.limit(rank))
-        return where(rank) + "at " + name(action) + " it holds " +
+        return where(rank, i) + "at " + action.str() + " it holds " +
                std::to_string(now) + ", expected at most " +
                std::to_string(memory.limit(rank));
     }
@@ -248,9 +270,15 @@ std::string Verifier::run(const PipelineMemory &memory) {
   return checkMemory(memory);
 }
 
-std::string PipelineSchedule::verify(const PipelineMemory &memory) const {
-  std::string error = checkShape();
+std::string pipeline::verify(const PipelineSchedule &schedule,
+                             const PipelineMemory &memory,
+                             const Columns *columns) {
+  std::string error = schedule.checkShape();
   if (error.empty())
-    error = memory.check(virtualStages(), stages);
-  return error.empty() ? Verifier(*this).run(memory) : error;
+    error = memory.check(schedule.virtualStages(), schedule.stages);
+  return error.empty() ? Verifier(schedule, columns).run(memory) : error;
+}
+
+std::string PipelineSchedule::verify(const PipelineMemory &memory) const {
+  return pipeline::verify(*this, memory, nullptr);
 }

@@ -20,26 +20,34 @@ Signature::Signature(const mprt_collective &call)
     count = call.count;
     type = call.type;
   }
-  if (kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER) {
+  if (reduces(call)) {
     reduction = call.reduction;
     accumulate = call.accumulate;
   }
-  if (kind == MPRT_BROADCAST)
+  if (hasRoot(call))
     peer = call.peer;
+  if (kind == MPRT_PERMUTE) {
+    targets = 0x811c9dc5u; // FNV-1a
+    for (uint32_t i = 0; i < call.num_targets; ++i)
+      targets = (targets ^ uint32_t(call.targets[i])) * 0x01000193u;
+  }
 }
 
 std::string Signature::describe() const {
-  bool reduces = kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER;
+  mprt_collective call{};
+  call.kind = kind;
   std::string text = nameOf(mprt_collective_kind(kind));
   text += '(';
-  if (reduces)
+  if (reduces(call))
     text += std::string(nameOf(mprt_reduction(reduction))) + ", ";
   if (kind != MPRT_BARRIER)
     text += std::to_string(count) + " x " + nameOf(mprt_dtype(type)) + ", ";
-  if (reduces && accumulate != type)
+  if (reduces(call) && accumulate != type)
     text += std::string("kept in ") + nameOf(mprt_dtype(accumulate)) + ", ";
-  if (kind == MPRT_BROADCAST)
+  if (hasRoot(call))
     text += "root " + std::to_string(peer) + ", ";
+  if (kind == MPRT_PERMUTE)
+    text += "targets with hash " + std::to_string(targets) + ", ";
   return text + "id " + std::to_string(id) + ')';
 }
 

@@ -24,9 +24,9 @@ namespace mprt {
 struct Signature {
   uint64_t count = 0;
   uint32_t id = 0;
-  int32_t peer = -1; ///< the root of a broadcast
+  int32_t peer = -1; ///< the root
   uint8_t kind = 0, reduction = 0, type = 0, accumulate = 0;
-  uint32_t padding = 0;
+  uint32_t targets = 0; ///< a hash of those of a permute
 
   Signature() = default;
   /// What a kind has no use for is left out.

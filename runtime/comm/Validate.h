@@ -15,6 +15,7 @@
 
 #include "../core/Error.h"
 
+#include <optional>
 #include <string>
 
 namespace mprt {
@@ -29,10 +30,32 @@ std::string describe(const mprt_collective &collective);
 std::string describe(mprt_collective_kind kind, const char *name,
                      const char *location);
 
-/// Elements that a rank contributes: count, or count x size.
+/// Elements of a rank's buffer to send, where it sends: count, or count x size.
 uint64_t sendElements(const mprt_collective &collective, unsigned size);
-/// Elements that a rank receives.
+/// Elements of a rank's buffer to receive in.
 uint64_t recvElements(const mprt_collective &collective, unsigned size);
+
+/// Whether the kind combines elements.
+bool reduces(const mprt_collective &collective);
+/// Whether `peer` is the root of a collective of the whole group.
+bool hasRoot(const mprt_collective &collective);
+
+/// A block of `count` elements on its way, by its number in the sender's and in
+/// the receiver's buffer.
+struct Block {
+  unsigned sent, received;
+};
+/// The block that a collective of the group takes from rank `from` to rank
+/// `to`, of a reduction as one of its inputs; nothing where there is none.
+std::optional<Block> blockBetween(const mprt_collective &collective,
+                                  unsigned from, unsigned to);
+/// Whether a block comes from `rank`, and whether one comes to it.
+bool isSource(const mprt_collective &collective, unsigned rank);
+bool isTarget(const mprt_collective &collective, unsigned rank);
+
+/// Fills the buffer to receive in with zeros where nothing comes to `rank`.
+void clearUnreached(const mprt_collective &collective, unsigned size,
+                    unsigned rank, void *recv);
 
 } // namespace mprt
 

@@ -46,8 +46,9 @@ const char *mprt::nameOf(mprt_reduction reduction) {
 const char *mprt::nameOf(mprt_collective_kind kind) {
   static const char *const names[] = {
       "all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-      "broadcast",  "send",           "recv",       "barrier"};
-  return unsigned(kind) < 8 ? names[kind] : "an unknown collective";
+      "broadcast",  "send",           "recv",       "barrier",
+      "permute",    "reduce",         "gather",     "scatter"};
+  return unsigned(kind) < 12 ? names[kind] : "an unknown collective";
 }
 
 float mprt::f16ToFloat(uint16_t bits) {

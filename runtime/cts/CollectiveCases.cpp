@@ -15,9 +15,11 @@
 #include "Reference.h"
 
 #include "comm/Reduce.h"
+#include "comm/Validate.h"
 #include "core/DType.h"
 
 #include <cstring>
+#include <deque>
 
 using namespace mprt;
 using namespace mprt::cts;
@@ -100,7 +102,7 @@ static std::string titleOf(const Case &test) {
   const mprt_collective &c = test.collective;
   std::string title = nameOf(mprt_collective_kind(c.kind));
   title += std::string(" ") + nameOf(mprt_dtype(c.type));
-  if (c.kind == MPRT_ALL_REDUCE || c.kind == MPRT_REDUCE_SCATTER) {
+  if (reduces(c)) {
     title += std::string(" ") + nameOf(mprt_reduction(c.reduction));
     if (c.accumulate == MPRT_F64 && c.type != MPRT_F64)
       title += " in f64";
@@ -108,6 +110,8 @@ static std::string titleOf(const Case &test) {
   title += " of " + std::to_string(c.count);
   if (c.peer >= 0)
     title += " peer " + std::to_string(c.peer);
+  for (uint32_t r = 0; r < c.num_targets; ++r)
+    title += (r ? " " : " targets ") + std::to_string(c.targets[r]);
   title += test.inPlace ? ", in place, " : ", out of place, ";
   title += nameOf(test.memory);
   if (test.shift)
@@ -162,15 +166,17 @@ void Runner::runOne(const Case &test) {
   auto kind = mprt_collective_kind(c.kind);
   auto type = mprt_dtype(c.type);
   auto reduction = mprt_reduction(c.reduction);
-  bool reduces = kind == MPRT_ALL_REDUCE || kind == MPRT_REDUCE_SCATTER;
-  if (!reduces)
+  bool isReduction = reduces(c);
+  if (!isReduction)
     reduction = MPRT_SUM;
   uint64_t width = sizeOf(type);
   uint64_t many = c.count * size;
-  uint64_t sent =
-      kind == MPRT_REDUCE_SCATTER || kind == MPRT_ALL_TO_ALL ? many : c.count;
-  uint64_t received =
-      kind == MPRT_ALL_GATHER || kind == MPRT_ALL_TO_ALL ? many : c.count;
+  bool givesMany = kind == MPRT_REDUCE_SCATTER || kind == MPRT_ALL_TO_ALL ||
+                   kind == MPRT_SCATTER;
+  bool takesMany =
+      kind == MPRT_ALL_GATHER || kind == MPRT_ALL_TO_ALL || kind == MPRT_GATHER;
+  uint64_t sent = givesMany ? many : c.count;
+  uint64_t received = takesMany ? many : c.count;
   ++seed;
   if (!rank.supports(c))
     return;
@@ -189,25 +195,41 @@ void Runner::runOne(const Case &test) {
     if (kind == MPRT_ALL_GATHER)
       send = recv + self * c.count * width;
   }
-  bool isRoot = kind == MPRT_BROADCAST && unsigned(c.peer) == self;
-  if (kind != MPRT_BROADCAST || isRoot)
-    for (uint64_t i = 0; i < sent; ++i)
-      writeInput(type, reduction, seed, self, i, send + i * width);
+  // Who sends nothing has no buffer to send, and who gets nothing gets zeros.
+  bool isRoot = hasRoot(c) && unsigned(c.peer) == self;
+  bool gives = (kind != MPRT_BROADCAST && kind != MPRT_SCATTER) || isRoot;
+  bool gets = (kind != MPRT_REDUCE && kind != MPRT_GATHER) || isRoot;
+  unsigned source = unsigned(c.peer);
+  if (kind == MPRT_PERMUTE) {
+    gives = c.targets[self] >= 0;
+    for (source = 0; source < size; ++source)
+      if (c.targets[source] == int32_t(self))
+        break;
+    gets = source < size;
+  }
+  for (uint64_t i = 0; i < sent && gives; ++i)
+    writeInput(type, reduction, seed, self, i, send + i * width);
 
-  bool alone = kind == MPRT_BROADCAST && !isRoot;
-  if (!submit(test, alone && !test.inPlace ? nullptr : send, recv))
+  if (!submit(test, !gives && !test.inPlace ? nullptr : send, recv))
     return;
 
   // Reductions of many ranks take long to compute again: of large ones each
   // rank checks a share of the elements. All ranks hold the same bits after an
   // all_reduce, which is checked as well.
-  uint64_t step = reduces && received > 10000 ? size : 1;
+  uint64_t step = isReduction && received > 10000 ? size : 1;
   std::string why;
   bool good = true;
   for (uint64_t i = step == 1 ? 0 : self; i < received && good; i += step) {
     const uint8_t *element = recv + i * width;
+    if (!gets) {
+      uint64_t zero = 0;
+      good = memcmp(element, &zero, width) == 0;
+      why = "expected zero as element " + std::to_string(i);
+      continue;
+    }
     switch (kind) {
     case MPRT_ALL_REDUCE:
+    case MPRT_REDUCE:
       good = isReduced(type, mprt_dtype(c.accumulate), reduction, seed, size, i,
                        element, why);
       break;
@@ -216,6 +238,7 @@ void Runner::runOne(const Case &test) {
                        self * c.count + i, element, why);
       break;
     case MPRT_ALL_GATHER:
+    case MPRT_GATHER:
       good =
           isInput(type, seed, unsigned(i / c.count), i % c.count, element, why);
       break;
@@ -223,15 +246,18 @@ void Runner::runOne(const Case &test) {
       good = isInput(type, seed, unsigned(i / c.count),
                      self * c.count + i % c.count, element, why);
       break;
+    case MPRT_SCATTER:
+      good = isInput(type, seed, source, self * c.count + i, element, why);
+      break;
     default:
-      good = isInput(type, seed, unsigned(c.peer), i, element, why);
+      good = isInput(type, seed, source, i, element, why);
       break;
     }
   }
   rank.expect(good, why);
   rank.expect(input.guardsIntact() && output.guardsIntact(),
               "wrote outside of the buffers");
-  if (!test.inPlace && (kind != MPRT_BROADCAST || isRoot))
+  if (!test.inPlace && gives)
     for (uint64_t i = 0; i < sent && good; ++i) {
       uint64_t expected = 0;
       writeInput(type, reduction, seed, self, i, &expected);
@@ -257,6 +283,35 @@ static Case makeCase(mprt_collective_kind kind, mprt_dtype type,
   c.name = "case";
   c.location = "cts";
   return test;
+}
+
+static bool hasInPlace(mprt_collective_kind kind) {
+  return kind < MPRT_PERMUTE;
+}
+
+/// Gives the collective a root, or targets: to the next rank, round the end or
+/// not, or in reverse. A descriptor outlives the context, and so do its
+/// targets.
+static void addPeers(mprt_collective &c, unsigned size) {
+  static std::deque<std::vector<int32_t>> tables;
+  if (hasRoot(c))
+    c.peer = int32_t(c.count % size);
+  if (c.kind != MPRT_PERMUTE)
+    return;
+  std::vector<int32_t> &targets = tables.emplace_back();
+  for (unsigned r = 0; r < size; ++r)
+    switch ((c.count + c.type) % 3) {
+    case 0:
+      targets.push_back(r + 1 < size ? int32_t(r + 1) : -1);
+      break;
+    case 1:
+      targets.push_back(int32_t((r + 1) % size));
+      break;
+    default:
+      targets.push_back(int32_t(size - 1 - r));
+    }
+  c.targets = targets.data();
+  c.num_targets = size;
 }
 
 /// Messages around the ring: even ranks send first, odd ones receive first.
@@ -313,7 +368,8 @@ void mprt::cts::runCollectiveCases(Rank &rank, bool quick) {
     sizes = {0, 1, 17, 20011};
   const Memory memories[] = {Memory::Heap, Memory::Arena, Memory::Mixed};
   const mprt_collective_kind moving[] = {MPRT_ALL_GATHER, MPRT_ALL_TO_ALL,
-                                         MPRT_BROADCAST};
+                                         MPRT_BROADCAST,  MPRT_PERMUTE,
+                                         MPRT_GATHER,     MPRT_SCATTER};
 
   for (unsigned t = MPRT_F32; t <= MPRT_BOOL; ++t)
     for (uint64_t count : sizes)
@@ -324,22 +380,25 @@ void mprt::cts::runCollectiveCases(Rank &rank, bool quick) {
           if (memory == Memory::Mixed && count < 10000)
             continue;
           for (mprt_collective_kind kind :
-               {MPRT_ALL_REDUCE, MPRT_REDUCE_SCATTER})
+               {MPRT_ALL_REDUCE, MPRT_REDUCE_SCATTER, MPRT_REDUCE})
             for (unsigned r = MPRT_SUM; r <= MPRT_MEAN; ++r) {
               Case test = makeCase(kind, type, count);
               test.collective.reduction = uint8_t(r);
+              addPeers(test.collective, rank.size(0));
               test.inPlace = inPlace;
               test.memory = memory;
+              if (inPlace && !hasInPlace(kind))
+                continue;
               if (findReduce(type, type, mprt_reduction(r)))
                 runner.run(test);
             }
           for (mprt_collective_kind kind : moving) {
             Case test = makeCase(kind, type, count);
-            if (kind == MPRT_BROADCAST)
-              test.collective.peer = int32_t(count % rank.size(0));
+            addPeers(test.collective, rank.size(0));
             test.inPlace = inPlace;
             test.memory = memory;
-            runner.run(test);
+            if (!inPlace || hasInPlace(kind))
+              runner.run(test);
           }
           if (!inPlace)
             runRing(rank, type, count, memory);
@@ -368,11 +427,11 @@ void mprt::cts::runCollectiveCases(Rank &rank, bool quick) {
       for (Memory memory : {Memory::Heap, Memory::Arena}) {
         for (mprt_collective_kind kind :
              {MPRT_ALL_REDUCE, MPRT_REDUCE_SCATTER, MPRT_ALL_GATHER,
-              MPRT_ALL_TO_ALL, MPRT_BROADCAST}) {
+              MPRT_ALL_TO_ALL, MPRT_BROADCAST, MPRT_PERMUTE, MPRT_REDUCE,
+              MPRT_GATHER, MPRT_SCATTER}) {
           Case test = makeCase(kind, type, count);
           test.collective.communicator = 1;
-          if (kind == MPRT_BROADCAST)
-            test.collective.peer = int32_t(rank.size(1) - 1);
+          addPeers(test.collective, rank.size(1));
           test.memory = memory;
           runner.run(test);
         }

@@ -114,14 +114,16 @@ static void expectFailure(Rank &rank, const mprt_collective &passed,
                           std::initializer_list<const char *> words) {
   const mprt_collective &collective = keep(passed);
   double begin = seconds();
-  void *data = rank.arenaBuffer();
-  Error error = rank.owner().run(collective, data, data);
+  uint8_t *data = rank.arenaBuffer();
+  bool isInPlace = passed.kind < MPRT_PERMUTE;
+  void *to = data + (isInPlace ? 0 : Rank::arenaBytes / 2);
+  Error error = rank.owner().run(collective, data, to);
   double took = seconds() - begin;
   expectError(rank, error, status, words);
   rank.expect(took < patience, "took " + std::to_string(took) + " s");
   // What comes after returns the same and does nothing.
   mprt_status again =
-      mprt_collective_run(rank.context(), 1, &collective, data, data);
+      mprt_collective_run(rank.context(), 1, &collective, data, to);
   rank.expect(again == status, "the error is not sticky");
   rank.expect(mprt_message_of(rank.context()) == error.message(),
               "the message changed");
@@ -154,6 +156,28 @@ static unsigned accumulationBody(Rank &rank) {
     c.accumulate = MPRT_F64;
   expectFailure(rank, c, MPRT_MISMATCH,
                 {"30000 x f32, id 5", "30000 x f32, kept in f64, id 5"});
+  return rank.numFailures();
+}
+
+static unsigned targetsBody(Rank &rank) {
+  static const int32_t ring[] = {1, 2, 0}, back[] = {2, 0, 1};
+  rank.begin("different targets");
+  mprt_collective c = sum(count, "edge");
+  c.kind = MPRT_PERMUTE;
+  c.targets = rank.rank(0) == 1 ? back : ring;
+  c.num_targets = numRanks;
+  expectFailure(rank, c, MPRT_MISMATCH,
+                {"permute \"edge\" at model.py:12", "targets with hash"});
+  return rank.numFailures();
+}
+
+static unsigned rootsBody(Rank &rank) {
+  rank.begin("different roots");
+  mprt_collective c = sum(count, "edge");
+  c.kind = MPRT_REDUCE;
+  c.peer = rank.rank(0) == 1 ? 1 : 0;
+  expectFailure(rank, c, MPRT_MISMATCH,
+                {"reduce \"edge\" at model.py:12", "root 0", "root 1"});
   return rank.numFailures();
 }
 
@@ -386,6 +410,8 @@ unsigned mprt::cts::runFaultCases(bool overGloo) {
       {"mismatch", longTimeout, mismatchBody, nullptr},
       {"different kinds", longTimeout, differentKindBody, nullptr},
       {"accumulation", longTimeout, accumulationBody, nullptr},
+      {"targets", longTimeout, targetsBody, nullptr},
+      {"roots", longTimeout, rootsBody, nullptr},
       {"wrong message", longTimeout, wrongMessageBody, nullptr},
       {"timeout", shortTimeout, timeoutBody, nullptr},
       {"crossed", shortTimeout, crossedBody, nullptr},

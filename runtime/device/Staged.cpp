@@ -38,13 +38,11 @@ Error StagedCommunicator::reserve(uint64_t bytes) {
 Error StagedCommunicator::start(const mprt_collective &collective,
                                 const void *send, void *recv) {
   uint64_t element = sizeOf(mprt_dtype(collective.type));
-  bool reads = collective.kind != MPRT_RECV && collective.kind != MPRT_BARRIER;
-  bool writes = collective.kind != MPRT_SEND && collective.kind != MPRT_BARRIER;
-  // Of a broadcast only the root's `send` is one.
-  if (collective.kind == MPRT_BROADCAST && collective.peer != int32_t(rank()))
-    reads = false;
-  uint64_t sendBytes = reads ? sendElements(collective, size()) * element : 0;
-  uint64_t recvBytes = writes ? recvElements(collective, size()) * element : 0;
+  // What is not read stays where it is.
+  uint64_t sendBytes = isSource(collective, rank())
+                           ? sendElements(collective, size()) * element
+                           : 0;
+  uint64_t recvBytes = recvElements(collective, size()) * element;
 
   // In place here is in place there, at the same distance.
   auto from = reinterpret_cast<uintptr_t>(send);

@@ -21,7 +21,8 @@ func.func @roles(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>},
 }
 
 // One value for all: all_reduce, all_gather and broadcast over the axis. Each
-// its own: reduce_scatter and all_to_all. Over another axis things stay as they
+// its own: reduce_scatter, all_to_all, collective_permute, and those with a root
+// that gets more than the others or gives to them. Over another axis things stay as they
 // are; what is received is not known.
 func.func @collectives(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
   %0 = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
@@ -39,6 +40,15 @@ func.func @collectives(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpco
   %8 = mpcomm.recv on @mesh axes ["tp"] from = 0 : tensor<4xf32>
   mpcomm.barrier on @mesh axes ["dp"]
   %9 = arith.addf %0, %p : tensor<4xf32>
+  // expected-remark@+1 {{varies, from 'mpcomm.collective_permute'}}
+  %10 = mpcomm.collective_permute(%p) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  // expected-remark@+1 {{varies, from 'mpcomm.collective_reduce'}}
+  %11 = mpcomm.collective_reduce(%p) on @mesh axes ["dp"] sum root = 0 : tensor<4xf32>
+  // expected-remark@+1 {{varies, from 'mpcomm.collective_gather'}}
+  %12 = mpcomm.collective_gather(%p) on @mesh axes ["dp"] root = 0 dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  // expected-remark@+1 {{varies, from 'mpcomm.collective_scatter'}}
+  %13 = mpcomm.collective_scatter(%p) on @mesh axes ["dp"] root = 0 dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  %14 = mpcomm.collective_permute(%p) on @mesh axes ["tp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
   return
 }
 

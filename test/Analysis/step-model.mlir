@@ -223,3 +223,16 @@ func.func @regions(%x: tensor<8x4xf32>, %c: i1) -> tensor<8x4xf32> {
   }
   return %s : tensor<8x4xf32>
 }
+
+// -----
+
+// Products are of the query's type, whatever the type of `lse`: 16 x 16 scores,
+// each 2 x 5 x 16 + 10 = 170 flops, are 43520 flops, 10880 ns in bf16; and 100.
+// expected-remark@+1 {{compute 1.098e+04 ns}}
+func.func @attention_grad(%q: tensor<1x16x1x16xbf16>, %lse: tensor<1x1x16xf32>) -> tensor<1x16x1x16xbf16> {
+  // expected-remark@+1 {{computes 1.098e+04 ns}}
+  %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %q, %q, %q, %lse scale = 0.25
+      : (tensor<1x16x1x16xbf16>, tensor<1x16x1x16xbf16>, tensor<1x16x1x16xbf16>, tensor<1x16x1x16xbf16>, tensor<1x16x1x16xbf16>, tensor<1x1x16xf32>)
+      -> (tensor<1x16x1x16xbf16>, tensor<1x16x1x16xbf16>, tensor<1x16x1x16xbf16>)
+  return %dq : tensor<1x16x1x16xbf16>
+}

@@ -14,7 +14,6 @@
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
@@ -120,22 +119,13 @@ std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
   return llvmModule;
 }
 
-Error CodeGen::emitObject(llvm::Module &module, StringRef path) {
-  std::error_code code;
-  llvm::raw_fd_ostream stream(path, code, llvm::sys::fs::OF_None);
-  if (code)
-    return makeError("cannot write '" + path + "': " + code.message());
+Error CodeGen::emitObject(llvm::Module &module,
+                          llvm::raw_pwrite_stream &stream) {
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, stream, nullptr,
                                    llvm::CodeGenFileType::ObjectFile))
     return makeError("cannot generate object files for this target");
   passes.run(module);
-  stream.flush();
-  if (stream.has_error()) {
-    code = stream.error();
-    stream.clear_error();
-    return makeError("cannot write '" + path + "': " + code.message());
-  }
   return Error::success();
 }
 

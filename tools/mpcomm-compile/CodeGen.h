@@ -11,6 +11,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
 namespace mpcomm {
@@ -29,7 +30,7 @@ public:
   std::unique_ptr<llvm::Module> translate(mlir::ModuleOp module,
                                           llvm::LLVMContext &context);
   /// Writes an object file.
-  llvm::Error emitObject(llvm::Module &module, llvm::StringRef path);
+  llvm::Error emitObject(llvm::Module &module, llvm::raw_pwrite_stream &stream);
 
 private:
   std::unique_ptr<llvm::TargetMachine> machine;

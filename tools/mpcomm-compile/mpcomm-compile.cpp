@@ -12,6 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "CodeGen.h"
+#include "MakeProgram.h"
+#include "OutputFile.h"
 #include "Report.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/InitAllDialects.h"
@@ -27,11 +29,10 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 namespace cl = llvm::cl;
@@ -89,62 +90,48 @@ static int fail(const llvm::Twine &message) {
   return 1;
 }
 
-/// Writes through a temporary name, so that a failure leaves nothing behind and
-/// an older program stays whole.
-static int write(const Options &options, mpcomm::CodeGen &codeGen,
-                 ModuleOp module) {
-  llvm::sys::fs::file_status status;
-  if (!llvm::sys::fs::status(options.output, status) &&
-      !llvm::sys::fs::is_regular_file(status))
-    return fail("cannot write '" + options.output + "': not a regular file");
-  llvm::SmallString<128> temporary(options.output);
-  temporary += ".tmp%%%%%%";
-  int descriptor;
-  if (std::error_code code = llvm::sys::fs::createUniqueFile(
-          temporary, descriptor, temporary, llvm::sys::fs::OF_None, 0644))
-    return fail("cannot write '" + options.output + "': " + code.message());
-  llvm::ToolOutputFile file(temporary, descriptor);
-  auto done = [&]() {
-    file.os().flush();
-    if (file.os().has_error()) {
-      std::string message = file.os().error().message();
-      file.os().clear_error();
-      return fail("cannot write '" + options.output + "': " + message);
-    }
-    if (std::error_code code = llvm::sys::fs::rename(temporary, options.output))
-      return fail("cannot write '" + options.output + "': " + code.message());
-    file.keep();
-    return 0;
-  };
+/// What `options` ask for of `module`.
+static llvm::Expected<std::string>
+emit(const Options &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
   if (options.emit == Emit::MLIR) {
-    module.print(file.os());
-    return done();
+    module.print(stream);
+    return text;
   }
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> llvmModule = codeGen.translate(module, context);
   if (!llvmModule)
-    return fail("cannot translate the program to LLVM IR");
+    return llvm::createStringError("cannot translate the program to LLVM IR");
+  if (options.emit == Emit::Program)
+    return mpcomm::makeProgram(codeGen, *llvmModule);
   if (options.emit == Emit::LLVM) {
-    llvmModule->print(file.os(), nullptr);
-    return done();
+    llvmModule->print(stream, nullptr);
+    return text;
   }
-  if (options.emit == Emit::Object) {
-    if (llvm::Error error = codeGen.emitObject(*llvmModule, temporary))
-      return fail(llvm::toString(std::move(error)));
-    return done();
-  }
-  llvm::SmallString<128> object;
-  if (std::error_code code =
-          llvm::sys::fs::createTemporaryFile("mpcomm", "o", object))
-    return fail("cannot create a temporary file '" + object +
-                "': " + code.message());
-  llvm::FileRemover remover(object);
-  llvm::Error error = codeGen.emitObject(*llvmModule, object);
-  if (!error)
-    error = mpcomm::linkShared(object, temporary);
-  if (error)
-    return fail(llvm::toString(std::move(error)));
-  return done();
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream objectStream(object);
+  if (llvm::Error error = codeGen.emitObject(*llvmModule, objectStream))
+    return error;
+  return std::string(object.begin(), object.end());
+}
+
+/// A failure leaves nothing, and an older program stays whole.
+static int write(const Options &options, mpcomm::CodeGen &codeGen,
+                 ModuleOp module) {
+  if (mpcomm::run::Status status = mpcomm::run::probeOutput(options.output);
+      status.failed())
+    return fail(status.message());
+  llvm::Expected<std::string> contents = emit(options, codeGen, module);
+  if (!contents)
+    return fail(llvm::toString(contents.takeError()));
+  mpcomm::run::OutputFile file(options.output);
+  mpcomm::run::Status status = file.open();
+  if (status.ok())
+    status = file.write(contents->data(), contents->size());
+  if (status.ok())
+    status = file.commit();
+  return status.failed() ? fail(status.message()) : 0;
 }
 
 /// The module in a file, with a name; null after an error.

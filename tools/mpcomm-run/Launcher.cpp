@@ -194,9 +194,7 @@ void Launch::checkStarted() {
 
 void Launch::removeTemporaries() {
   for (const std::string &path : plan.writtenFiles)
-    for (const Child &child : children)
-      if (!path.empty() && child.pid > 0)
-        unlink(temporaryNameOf(path, child.pid).c_str());
+    removeAbandoned(path);
 }
 
 int Launch::run() {
@@ -211,6 +209,8 @@ int Launch::run() {
   for (uint64_t rank = 0; rank < plan.ranks && !killDeadline; ++rank)
     if (std::optional<int> result = start(rank, parent))
       return *result;
+  if (plan.listener >= 0)
+    close(plan.listener);
 
   while (running > 0) {
     if (int signal = signals.wait(std::chrono::milliseconds(100))) {

@@ -43,9 +43,11 @@ struct LaunchPlan {
   std::function<int(uint64_t rank, RankPosition &position)> body;
   /// Tells the others that `rank` is gone, and why.
   std::function<void(uint64_t rank, const std::string &reason)> markDead;
-  /// Files that a rank may leave behind when it is killed: the temporary
-  /// names of these paths are removed.
+  /// Files that ranks write: what one that is killed leaves beside them is
+  /// removed.
   std::vector<std::string> writtenFiles;
+  /// A socket on which the ranks meet; closed here once they have it.
+  int listener = -1;
   /// Whether ranks write flight records when they get the signal for it.
   bool recordsFlights = false;
 };

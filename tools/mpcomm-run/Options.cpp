@@ -385,7 +385,8 @@ mpcomm::run::parseOptions(const std::vector<std::string> &arguments) {
 
 std::string mpcomm::run::helpText() {
   std::string help =
-      "OVERVIEW: trains a compiled program on one or more ranks\n\n"
+      "OVERVIEW: trains a compiled program on one or more ranks. A program\n"
+      "file is code: run only one that you trust\n\n"
       "USAGE: mpcomm-run step.so [options]\n"
       "       mpcomm-run step.mlir --np N [options]   (compiles it first)\n"
       "       mpirun -np N mpcomm-run step.so [options]\n"

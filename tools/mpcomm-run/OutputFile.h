@@ -7,7 +7,11 @@
 //
 // A temporary file beside the target is written, synced and renamed, and the
 // folder synced: under the name that was asked for lies either all of the new
-// contents or what lay there before.
+// contents or what lay there before. A symbolic link stays: the target is what
+// it leads to.
+//
+// A temporary file has a random name, and its writer holds a lock on it
+// (flock): one without a lock was left by a writer that was killed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +22,6 @@
 
 #include <cstdint>
 #include <string>
-#include <sys/types.h>
 
 namespace mpcomm::run {
 
@@ -30,26 +33,28 @@ public:
   OutputFile(const OutputFile &) = delete;
   OutputFile &operator=(const OutputFile &) = delete;
 
-  /// Creates the temporary file. A rename would replace a device or a pipe by a
-  /// plain file: what is there and no regular file is refused.
+  /// Creates the temporary file, which did not exist. A rename would replace a
+  /// device or a pipe by a plain file: what is there and no regular file is
+  /// refused.
   Status open();
   Status write(const void *data, uint64_t bytes);
   /// Syncs, closes and renames.
   Status commit();
 
 private:
-  Status broken(const char *what) const;
+  Status broken(const char *what, int error) const;
 
-  std::string path, temporary;
+  std::string path, target, temporary;
   int descriptor = -1;
 };
 
-/// Whether an OutputFile could be written to `path`, by trying.
+/// Whether an OutputFile could be written to `path`, by trying. Removes what
+/// dead writers have left there.
 Status probeOutput(const std::string &path);
 
-/// The temporary name that process `pid` uses for `path`, so that whoever
-/// kills the process can clean up after it.
-std::string temporaryNameOf(const std::string &path, pid_t pid);
+/// Removes the temporary files of this user beside `path`, for it or for names
+/// that begin with it, whose writers are dead.
+void removeAbandoned(const std::string &path);
 
 } // namespace mpcomm::run
 

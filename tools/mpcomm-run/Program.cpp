@@ -5,62 +5,26 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The file is first opened with its functions unbound, so that a program of
-// another ABI is told so rather than "undefined symbol"; once its number and
-// its features are right, it is bound completely.
+// All that can be checked is checked in the file's bytes (see ProgramFile.h),
+// before it is opened.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Program.h"
 
 #include "CpuFeatures.h"
+#include "ProgramFile.h"
 
-#include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <link.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 using namespace mpcomm::run;
 
 namespace {
 
-/// Whether everything that an ELF file says it has lies in it: the loader maps
-/// what is there, and the rest is a bus error at its first use.
-Status checkWhole(const std::string &path, int descriptor, uint64_t bytes) {
-  Status cut = fail(path, ": not a whole program file: it ends after ", bytes,
-                    " bytes; copy or compile it again");
-  auto holds = [bytes](uint64_t at, uint64_t count) {
-    return at <= bytes && count <= bytes - at;
-  };
-  ElfW(Ehdr) header;
-  if (pread(descriptor, &header, sizeof(header), 0) != sizeof(header))
-    return cut;
-  // Of another class or byte order: for the loader to refuse.
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_phentsize != sizeof(ElfW(Phdr)))
-    return {};
-  if (!holds(header.e_phoff, uint64_t(header.e_phnum) * sizeof(ElfW(Phdr))) ||
-      !holds(header.e_shoff, uint64_t(header.e_shnum) * header.e_shentsize))
-    return cut;
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    ElfW(Phdr) segment;
-    auto at = static_cast<off_t>(header.e_phoff + i * sizeof(segment));
-    if (pread(descriptor, &segment, sizeof(segment), at) != sizeof(segment) ||
-        !holds(segment.p_offset, segment.p_filesz))
-      return cut;
-  }
-  return {};
-}
-
-/// Checks the table of images at `table`, of which the file says that it has
-/// `bytes` (0: it does not say).
+/// Checks the table of images at `table`, which has `bytes`.
 Status checkImages(const std::string &path, const mprt_image *table,
                    uint64_t bytes) {
-  if (!bytes)
-    return {};
   for (uint64_t i = 0; (i + 1) * sizeof(mprt_image) <= bytes; ++i) {
     if (table[i].chip == 0)
       return {};
@@ -77,57 +41,43 @@ Status checkImages(const std::string &path, const mprt_image *table,
   return fail(path, ": symbol 'mpcomm_images' does not end with a chip 0");
 }
 
-/// Hashes the file, and refuses what is no ELF file before the loader sees it.
-Result<uint64_t> digestOf(const std::string &path) {
-  int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0)
-    return fail(path, ": cannot open: ", std::strerror(errno));
-  struct stat info;
-  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(descriptor);
-    return fail(path, ": not a regular file");
-  }
-  uint64_t hash = 0xcbf29ce484222325u;
-  char buffer[1 << 14];
-  bool first = true, elf = false;
-  ssize_t got;
-  while ((got = read(descriptor, buffer, sizeof(buffer))) > 0) {
-    if (first)
-      elf = got >= 4 && std::memcmp(buffer, "\177ELF", 4) == 0;
-    first = false;
-    for (ssize_t i = 0; i < got; ++i)
-      hash = (hash ^ static_cast<unsigned char>(buffer[i])) * 0x100000001b3u;
-  }
-  int error = got < 0 ? errno : 0;
-  Status whole;
-  if (elf && !error)
-    whole = checkWhole(path, descriptor, static_cast<uint64_t>(info.st_size));
-  close(descriptor);
-  if (error)
-    return fail(path, ": cannot read: ", std::strerror(error));
-  if (!elf)
-    return fail(path, ": not a program file: expected a shared object made by "
-                      "mpcomm-compile");
-  if (whole.failed())
-    return whole;
-  return hash;
-}
-
 std::string loaderMessage() {
   const char *message = dlerror();
   return printable(message ? message : "unknown error", 400);
 }
 
-/// Bytes of the exported object `symbol`; zero where the file does not say.
-uint64_t sizeOfSymbol(void *symbol) {
-  Dl_info info;
-  const ElfW(Sym) *entry = nullptr;
-  if (!dladdr1(symbol, &info,
-               reinterpret_cast<void **>(const_cast<ElfW(Sym) **>(&entry)),
-               RTLD_DL_SYMENT) ||
-      !entry)
-    return 0;
-  return entry->st_size;
+/// Checks the file's ABI number and processor features; its manifest.
+Result<Manifest> readManifest(const std::string &path,
+                              const ProgramFile &file) {
+  auto missing = [&](const char *symbol) {
+    return fail(path, ": symbol '", symbol,
+                "' is missing, expected a program made by mpcomm-compile");
+  };
+  uint32_t version;
+  std::string_view abi = file.contentsOf("mpcomm_abi_version");
+  if (abi.size() != sizeof(version))
+    return missing("mpcomm_abi_version");
+  std::memcpy(&version, abi.data(), sizeof(version));
+  if (version != MPRT_ABI_VERSION)
+    return fail(path, ": compiled for ABI ", version,
+                " of the runtime, this one has ABI ", MPRT_ABI_VERSION,
+                "; compile the program again");
+  std::string_view text = file.contentsOf("mpcomm_manifest");
+  if (text.empty())
+    return missing("mpcomm_manifest");
+  Result<Manifest> manifest = parseManifest(text.substr(0, text.find('\0')));
+  if (manifest.failed())
+    return fail(path, ": ", manifest.message());
+  if (manifest->abi != version)
+    return fail(path, ": manifest says ABI ", manifest->abi, ", the program ",
+                version);
+  std::string lacking;
+  for (const std::string &feature : missingCpuFeatures(manifest->features))
+    lacking += (lacking.empty() ? "" : ", ") + feature;
+  if (!lacking.empty())
+    return fail(path, ": compiled for processor '", printable(manifest->cpu),
+                "'; this one lacks ", lacking);
+  return manifest;
 }
 
 } // namespace
@@ -135,58 +85,29 @@ uint64_t sizeOfSymbol(void *symbol) {
 Result<Program> Program::load(const std::string &path) {
   Program program;
   program.file = path;
-  Result<uint64_t> digest = digestOf(path);
-  if (digest.failed())
-    return digest.status();
-  program.hash = *digest;
-
-  // Without a slash the loader would search its own folders.
-  std::string address =
-      path.find('/') == std::string::npos ? "./" + path : path;
-  void *handle = dlopen(address.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (!handle)
-    return fail(path, ": cannot load: ", loaderMessage());
+  Result<ProgramFile> file = ProgramFile::read(path);
+  if (file.failed())
+    return file.status();
+  program.hash = file->digest();
+  Result<Manifest> manifest = readManifest(path, *file);
+  if (manifest.failed())
+    return manifest.status();
+  program.description = manifest.take();
   auto missing = [&](const std::string &symbol) {
     return fail(path, ": symbol '", printable(symbol),
                 "' is missing, expected a program made by mpcomm-compile");
   };
-  void *abi = dlsym(handle, "mpcomm_abi_version");
-  if (!abi)
-    return missing("mpcomm_abi_version");
-  uint32_t version;
-  std::memcpy(&version, abi, sizeof(version));
-  if (version != MPRT_ABI_VERSION)
-    return fail(path, ": compiled for ABI ", version,
-                " of the runtime, this one has ABI ", MPRT_ABI_VERSION,
-                "; compile the program again");
-  void *text = dlsym(handle, "mpcomm_manifest");
-  if (!text)
-    return missing("mpcomm_manifest");
-  const char *manifestText = static_cast<const char *>(text);
-  uint64_t bound = sizeOfSymbol(text);
-  size_t length =
-      bound ? strnlen(manifestText, bound) : std::strlen(manifestText);
-  Result<Manifest> manifest =
-      parseManifest(std::string_view(manifestText, length));
-  if (manifest.failed())
-    return fail(path, ": ", manifest.message());
-  program.description = manifest.take();
-  if (program.description.abi != version)
-    return fail(path, ": manifest says ABI ", program.description.abi,
-                ", the program ", version);
+  for (const ManifestFunction &function : program.description.functions)
+    if (!file->exports(function.entry))
+      return missing(function.entry);
+  std::string_view table = file->contentsOf("mpcomm_images");
+  if (program.description.device == "cuda" && table.empty())
+    return missing("mpcomm_images");
 
-  std::string lacking;
-  for (const std::string &feature :
-       missingCpuFeatures(program.description.features))
-    lacking += (lacking.empty() ? "" : ", ") + feature;
-  if (!lacking.empty())
-    return fail(path, ": compiled for processor '",
-                printable(program.description.cpu), "'; this one lacks ",
-                lacking);
-
-  // The loader binds a file that is open already no further.
-  dlclose(handle);
-  handle = dlopen(address.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Without a slash the loader would search its own folders.
+  std::string address =
+      path.find('/') == std::string::npos ? "./" + path : path;
+  void *handle = dlopen(address.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return fail(path, ": cannot load: ", loaderMessage());
   for (const ManifestFunction &function : program.description.functions) {
@@ -200,8 +121,7 @@ Result<Program> Program::load(const std::string &path) {
     if (!images)
       return missing("mpcomm_images");
     program.kernels = static_cast<const mprt_image *>(images);
-    if (Status status =
-            checkImages(path, program.kernels, sizeOfSymbol(images));
+    if (Status status = checkImages(path, program.kernels, table.size());
         status.failed())
       return status;
   }

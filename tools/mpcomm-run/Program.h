@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Opens step.so, checks that this runtime and this processor can run it, and
-// finds its entry points. Its undefined mprt_* symbols bind to the runtime that
-// the runner is linked with.
+// Checks that step.so is whole and that this runtime and this processor can run
+// it, opens it, and finds its entry points. Its undefined mprt_* symbols bind
+// to the runtime that the runner is linked with.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,13 +30,13 @@ class StopSignals;
 /// names inside it.
 class Program {
 public:
-  /// Loads and checks `path`: ABI number, manifest, processor features, one
-  /// entry point for each function.
+  /// Checks and loads `path`: checksum, ABI number, manifest, processor
+  /// features, one entry point for each function.
   static Result<Program> load(const std::string &path);
 
   const std::string &path() const { return file; }
   const Manifest &manifest() const { return description; }
-  /// FNV-1a of the file. Ranks compare it before they start.
+  /// Checksum of the file. Ranks compare it before they start.
   uint64_t digest() const { return hash; }
   /// The kernels of a program for a GPU; else null.
   const mprt_image *images() const { return kernels; }

@@ -19,15 +19,13 @@
 #include "Launcher.h"
 #include "StopSignals.h"
 #include "Trainer.h"
+#include "WorkFolder.h"
 
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
 #include "comm/shm/World.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -52,24 +50,18 @@ Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
 Result<std::unique_ptr<Program>> compileAndLoad(const Options &options,
                                                 int &stopped) {
   StopSignals signals;
-  const char *base = std::getenv("TMPDIR");
-  std::string folder =
-      std::string(base && *base ? base : "/tmp") + "/mpcomm-run-XXXXXX";
-  if (!mkdtemp(folder.data()))
-    return fail(folder, ": cannot create: ", std::strerror(errno));
-  std::string file = folder + "/step.so";
+  Result<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
+  if (folder.failed())
+    return folder.status();
+  std::string file = (*folder)->path() + "/step.so";
   Status compiled = compileProgram(
       options.program, file, options.ranks.value_or(1),
       (options.device == "cuda" ? "--options=target=cuda " : "") +
           options.compileOptions,
       signals, stopped);
-  Result<std::unique_ptr<Program>> program =
-      compiled.failed() ? Result<std::unique_ptr<Program>>(compiled)
-                        : loadProgram(file);
-  // A compiler that was killed may have left files of its own there.
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
-  return program;
+  if (compiled.failed())
+    return compiled;
+  return loadProgram(file);
 }
 
 /// Tells of a failure, if no other rank has; the exit status.
@@ -247,6 +239,7 @@ int launchRanks(
       meeting->world->markDead(static_cast<unsigned>(rank), reason);
   };
   plan.writtenFiles = replacedFiles(options);
+  plan.listener = meeting->gloo ? meeting->gloo->listener : -1;
   plan.recordsFlights = !options.flightRecord.empty();
   plan.body = [&](uint64_t index, RankPosition &position) {
     return body(*meeting, index, position);

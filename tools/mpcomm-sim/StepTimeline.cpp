@@ -100,7 +100,8 @@ void ClassWriter::addCompute() {
       event.flow = base + instruction.collective;
     if (auto action = getStageAction(instruction.op);
         action && instruction.kind == StepInstruction::Kind::Compute) {
-      event.action = action->action.str(/*chunks=*/1);
+      event.action = pipelineActionLetter(action->kind) +
+                     std::to_string(action->microbatch);
       event.stage = action->stage;
     }
   }

@@ -89,6 +89,11 @@ struct Options {
   cl::opt<std::string> json{"json", cl::value_desc("file"),
                             cl::desc("Write the timeline for mpcomm-report"),
                             cl::cat(category)};
+  cl::opt<std::string> writeSchedule{
+      "write-schedule", cl::value_desc("file.csv"),
+      cl::desc("Write the order of a pipeline's micro-batches as PyTorch reads "
+               "it"),
+      cl::cat(category)};
   cl::opt<std::string> name{"name", cl::value_desc("text"),
                             cl::desc("Title of the table and the timeline"),
                             cl::cat(category)};
@@ -150,7 +155,8 @@ static LogicalResult resizeMesh(ModuleOp module, int64_t ranks) {
       return false;
     CollectiveKind kind = collective.getCollectiveKind();
     return kind != CollectiveKind::AllReduce &&
-           kind != CollectiveKind::Broadcast && kind != CollectiveKind::Barrier;
+           kind != CollectiveKind::Broadcast &&
+           kind != CollectiveKind::Reduce && kind != CollectiveKind::Barrier;
   };
   WalkResult result = module.walk([&](Operation *op) {
     if (!dependsOnRanks(op))
@@ -294,6 +300,14 @@ static int run(const Options &options, ModuleOp module) {
   if (!options.json.empty() &&
       writeFile(llvm::json::fixUTF8(toJson(timeline)), options.json))
     return 1;
+  if (!options.writeSchedule.empty()) {
+    PipelineScheduleOr schedule = getPipelineSchedule(*model);
+    if (!schedule.error.empty())
+      return fail("--write-schedule: '" + options.input + "' " +
+                  schedule.error);
+    if (writeFile(schedule.schedule.str(), options.writeSchedule))
+      return 1;
+  }
   printTable(timeline, llvm::outs());
   if (const auto &coverage = model->getStep(0).getProfileCoverage();
       coverage && model->getClasses().size() == 1)

@@ -27,6 +27,9 @@ class MPComm_AttentionBase<string mnemonic, string products, string others>
       return ::mpcomm::detail::getSumType(
           getQuery().getType().getElementType());
     }
+    ::mlir::Type getProductType() {
+      return getQuery().getType().getElementType();
+    }
   }];
 }
 

@@ -119,6 +119,18 @@ LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *,
 }
 
 //===----------------------------------------------------------------------===//
+// CollectivePermuteOp
+//===----------------------------------------------------------------------===//
+
+SmallVector<int64_t> CollectivePermuteOp::getTargets(int64_t ranks) {
+  SmallVector<int64_t> targets(ranks, -1);
+  ArrayRef<int64_t> pairs = getSourceTargetPairs();
+  for (size_t i = 0; i < pairs.size(); i += 2)
+    targets[pairs[i]] = pairs[i + 1];
+  return targets;
+}
+
+//===----------------------------------------------------------------------===//
 // AsyncOp, AwaitOp
 //===----------------------------------------------------------------------===//
 

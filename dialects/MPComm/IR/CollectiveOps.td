@@ -370,6 +370,163 @@ def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
   }];
 }
 
+def MPComm_CollectivePermuteOp : MPComm_CollectiveOp<"collective_permute",
+    "Permute", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "ranks give their value to one other rank each";
+  let description = [{
+    Each pair is a source and a target, ranks of the group: the target gets the
+    source's value. A rank that is no target gets zeros.
+
+    ```
+           before               after (over "dp", 0 to 1 and 1 to 2)
+      dp 0  dp 1  dp 2          dp 0  dp 1  dp 2
+      [a]   [b]   [c]           [0]   [a]   [b]
+    ```
+
+    Example:
+    ```mlir
+    %r = mpcomm.collective_permute(%x) on @mesh axes ["dp"]
+        source_target_pairs = [[0, 1], [1, 0]] : tensor<4xf32>
+    ```
+
+    Constraints:
+    - C1: sources and targets are ranks of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: no rank is the source of two pairs, none the target of two.
+    - C4: the list of numbers has two for each pair.
+
+    Made by hand; composed by `mpcomm-simplify-collectives`; gone by
+    `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes,
+                       DenseI64ArrayAttr:$source_target_pairs);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `source_target_pairs` `=`
+    custom<RankPairs>($source_target_pairs) attr-dict `:` type($input)
+  }];
+  let extraClassDeclaration = collectiveDeclarations # [{
+    /// Of each of the `ranks` of a group, the one that it gives its value to,
+    /// or -1.
+    ::llvm::SmallVector<int64_t> getTargets(int64_t ranks);
+  }];
+}
+
+def MPComm_CollectiveReduceOp : MPComm_CollectiveOp<"collective_reduce",
+    "Reduce", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "element-wise reduction over a group, given to its root";
+  let description = [{
+    The other ranks get zeros:
+
+    ```
+        before           after (sum over "dp", root 0)
+      dp 0   dp 1        dp 0     dp 1
+      [a]    [b]         [a+b]    [0]
+    ```
+
+    `wire` and `accumulate` as for all_reduce.
+
+    Example:
+    ```mlir
+    %r = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] sum root = 0 : tensor<4xf32>
+    ```
+
+    Constraints:
+    - C1: `root` is a rank of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: `wire` and `accumulate` as all_reduce C3.
+    - C4: `mean` has float operands.
+
+    Made by hand; gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, MPComm_ReductionAttr:$reduction,
+                       I64Attr:$root, OptionalAttr<TypeAttr>:$wire,
+                       OptionalAttr<TypeAttr>:$accumulate);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
+    (`accumulate` $accumulate^)? `root` `=` $root attr-dict `:` type($input)
+  }];
+  let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
+}
+
+def MPComm_CollectiveGatherOp : MPComm_CollectiveOp<"collective_gather",
+                                                 "Gather"> {
+  let summary = "the blocks of a group, one after the other, on its root";
+  let description = [{
+    The other ranks get zeros:
+
+    ```
+        before           after (over "dp", root 0, dim = 0)
+      dp 0   dp 1        dp 0   dp 1
+      [a]    [b]         [a]    [0]
+                         [b]    [0]
+    ```
+
+    Example:
+    ```mlir
+    %r = mpcomm.collective_gather(%x) on @mesh axes ["dp"] root = 0 dim = 0
+        : (tensor<4x4xf32>) -> tensor<8x4xf32>
+    ```
+
+    Constraints:
+    - C1: `root` is a rank of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the result has the operand's shape, times the size of the group along
+      `dim`, and its element type.
+    - C4: `dim` is in range.
+
+    Made by hand; gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$root, I64Attr:$dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `root` `=` $root `dim` `=` $dim
+    attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def MPComm_CollectiveScatterOp : MPComm_CollectiveOp<"collective_scatter",
+                                                  "Scatter"> {
+  let summary = "each rank of a group gets its block of the root's value";
+  let description = [{
+    Cuts the root's operand into equal blocks along `dim` and gives block r to
+    group rank r. The operands of other ranks are not looked at.
+
+    ```
+        before           after (over "dp", root 0, dim = 0)
+      dp 0   dp 1        dp 0   dp 1
+      [a]    [c]         [a]    [b]
+      [b]    [d]
+    ```
+
+    Example:
+    ```mlir
+    %r = mpcomm.collective_scatter(%x) on @mesh axes ["dp"] root = 0 dim = 0
+        : (tensor<8x4xf32>) -> tensor<4x4xf32>
+    ```
+
+    Constraints:
+    - C1: `root` is a rank of the group.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+    - C3: the result has the operand's shape, divided along `dim` by the size
+      of the group, and its element type.
+    - C4: `dim` is in range.
+
+    Made by hand; gone by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes, I64Attr:$root, I64Attr:$dim);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $input `)` `on` $mesh `axes` $axes `root` `=` $root `dim` `=` $dim
+    attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
   let summary = "gives a value to one rank of the group";
   let description = [{

@@ -71,7 +71,11 @@ def MPComm_CollectiveKind
     I32EnumAttrCase<"Broadcast", 4, "broadcast">,
     I32EnumAttrCase<"Send", 5, "send">,
     I32EnumAttrCase<"Recv", 6, "recv">,
-    I32EnumAttrCase<"Barrier", 7, "barrier">]> {
+    I32EnumAttrCase<"Barrier", 7, "barrier">,
+    I32EnumAttrCase<"Permute", 8, "permute">,
+    I32EnumAttrCase<"Reduce", 9, "reduce">,
+    I32EnumAttrCase<"Gather", 10, "gather">,
+    I32EnumAttrCase<"Scatter", 11, "scatter">]> {
   let cppNamespace = "::mpcomm";
   let genSpecializedAttr = 0;
 }

@@ -67,6 +67,12 @@ int64_t mpcomm::detail::countPayloadBytes(Operation *op) {
                               : countBytes(op->getResultTypes());
 }
 
+bool mpcomm::detail::reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce ||
+         kind == CollectiveKind::ReduceScatter ||
+         kind == CollectiveKind::Reduce;
+}
+
 FailureOr<int64_t> mpcomm::detail::lookupGroupSize(Operation *op,
                                                    FlatSymbolRefAttr mesh,
                                                    ArrayAttr axes) {
@@ -100,9 +106,8 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
     return failure();
   int64_t channel = collective.getChannel();
   if (channel < 0 || channel > UINT16_MAX) // send C3, recv C3
-    return op->emitOpError()
-           << "expects a channel from 0 to " << UINT16_MAX << ", got "
-           << channel;
+    return op->emitOpError() << "expects a channel from 0 to " << UINT16_MAX
+                             << ", got " << channel;
   Type wire = collective.getWireType();
   Type accumulate = collective.getAccumulateType();
   for (auto [type, name] :
@@ -179,6 +184,27 @@ static LogicalResult verifyGroupRank(Operation *op, StringRef name,
   return success();
 }
 
+static LogicalResult verifyPairs(CollectivePermuteOp op, int64_t group) {
+  ArrayRef<int64_t> pairs = op.getSourceTargetPairs();
+  if (pairs.size() % 2) // collective_permute C4
+    return op.emitOpError() << "expects two numbers for each of "
+                               "'source_target_pairs', got "
+                            << pairs.size() << " numbers";
+  llvm::SmallDenseSet<int64_t> sources, targets;
+  for (size_t i = 0; i < pairs.size(); i += 2) {
+    for (int64_t rank : pairs.slice(i, 2)) // collective_permute C1
+      if (failed(verifyGroupRank(op, "source_target_pairs", rank, group)))
+        return failure();
+    if (!sources.insert(pairs[i]).second) // collective_permute C3
+      return op.emitOpError()
+             << "has rank " << pairs[i] << " as the source of two pairs";
+    if (!targets.insert(pairs[i + 1]).second)
+      return op.emitOpError()
+             << "has rank " << pairs[i + 1] << " as the target of two pairs";
+  }
+  return success();
+}
+
 LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
                                             SymbolTableCollection &symbols) {
   auto collective = dyn_cast<CollectiveOpInterface>(op);
@@ -231,6 +257,24 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
   }
   if (auto broadcast = dyn_cast<CollectiveBroadcastOp>(op))
     return verifyGroupRank(op, "root", broadcast.getRoot(), group); // C1
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op))
+    return verifyPairs(permute, group);
+  if (auto reduce = dyn_cast<CollectiveReduceOp>(op)) // collective_reduce C1
+    return verifyGroupRank(op, "root", reduce.getRoot(), group);
+  if (auto gather = dyn_cast<CollectiveGatherOp>(op)) {
+    int64_t root = gather.getRoot(), dim = gather.getDim();
+    if (failed(verifyGroupRank(op, "root", root, group)) || // C1
+        failed(verifyDim(op, "dim", dim))) // collective_gather C4
+      return failure();
+    return verifyScaledDims(op, {}, dim, group); // collective_gather C3
+  }
+  if (auto scatter = dyn_cast<CollectiveScatterOp>(op)) {
+    int64_t root = scatter.getRoot(), dim = scatter.getDim();
+    if (failed(verifyGroupRank(op, "root", root, group)) || // C1
+        failed(verifyDim(op, "dim", dim))) // collective_scatter C4
+      return failure();
+    return verifyScaledDims(op, dim, {}, group); // collective_scatter C3
+  }
   if (auto send = dyn_cast<SendOp>(op))
     return verifyGroupRank(op, "to", send.getTo(), group); // C1
   if (auto recv = dyn_cast<RecvOp>(op))

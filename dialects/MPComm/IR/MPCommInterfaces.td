@@ -57,7 +57,22 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
     InterfaceMethod<[{How often it goes over its operands: more than once, where
       sums over all of them are needed before any element of another result. The
       bytes are those of one pass.}],
-      "int64_t", "getPasses", (ins), [{}], [{ return 1; }]>
+      "int64_t", "getPasses", (ins), [{}], [{ return 1; }]>,
+    InterfaceMethod<[{The element type of what its products multiply, which says
+      at what rate a device takes them: the widest of the operands, unless an op
+      has operands besides those of its products.}],
+      "::mlir::Type", "getProductType", (ins), [{}], [{
+        ::mlir::Type widest;
+        for (::mlir::Type type : $_op->getOperandTypes()) {
+          auto shaped = ::llvm::dyn_cast<::mlir::ShapedType>(type);
+          ::mlir::Type element = shaped ? shaped.getElementType() : type;
+          if (element.isIntOrFloat() &&
+              (!widest || element.getIntOrFloatBitWidth() >
+                              widest.getIntOrFloatBitWidth()))
+            widest = element;
+        }
+        return widest;
+      }]>
   ];
 }
 

@@ -50,6 +50,33 @@ static void printMeshAxes(OpAsmPrinter &printer, Operation *, ArrayAttr names,
   printer << "]>";
 }
 
+/// Pairs of ranks, in one list of numbers: [[0, 1], [1, 2]].
+static ParseResult parseRankPairs(OpAsmParser &parser,
+                                  DenseI64ArrayAttr &pairs) {
+  SmallVector<int64_t> numbers;
+  auto parsePair = [&]() -> ParseResult {
+    int64_t &source = numbers.emplace_back(), target;
+    if (parser.parseLSquare() || parser.parseInteger(source) ||
+        parser.parseComma() || parser.parseInteger(target) ||
+        parser.parseRSquare())
+      return failure();
+    numbers.push_back(target);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parsePair))
+    return failure();
+  pairs = parser.getBuilder().getDenseI64ArrayAttr(numbers);
+  return success();
+}
+
+static void printRankPairs(OpAsmPrinter &printer, Operation *,
+                           DenseI64ArrayAttr pairs) {
+  printer << '[';
+  for (int64_t i = 0; i + 1 < pairs.size(); i += 2)
+    printer << (i ? ", [" : "[") << pairs[i] << ", " << pairs[i + 1] << ']';
+  printer << ']';
+}
+
 /// A float without its type, which is f64.
 static ParseResult parsePlainF64(OpAsmParser &parser, FloatAttr &value) {
   return parser.parseAttribute(value, parser.getBuilder().getF64Type());

@@ -146,8 +146,9 @@ def MPComm_UpdateLossScaleOp
   let description = [{
     Where `found` is above 0: good' = 0; hyst' = max(hyst - 1, 0); and if hyst'
     is 0, scale' = max(scale * backoff, min). Else good' = good + 1, and if that
-    is `interval`: scale' = min(scale * growth, max), good' = 0, hyst' =
-    `hysteresis`. With a hysteresis of 1, a minimum of 0 and a maximum of f32's
+    is `interval`: scale' = min(scale * growth, max), or scale where that product
+    is infinite; good' = 0, hyst' = `hysteresis`. Products are taken in f64 and
+    rounded to f32. With a hysteresis of 1, a minimum of 0 and a maximum of f32's
     greatest number this is torch.cuda.amp.GradScaler's rule; the hysteresis is
     Megatron-LM's: so many steps have to overflow before the scale backs off,
     counted from the last growth.

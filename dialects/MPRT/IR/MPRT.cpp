@@ -167,8 +167,7 @@ static FailureOr<CollectiveKind> verifyKind(Operation *op, StringRef kind,
   std::optional<CollectiveKind> value = symbolizeCollectiveKind(kind);
   if (!value)
     return op->emitOpError() << "does not know the collective '" << kind << "'";
-  bool reduces = *value == CollectiveKind::AllReduce ||
-                 *value == CollectiveKind::ReduceScatter;
+  bool reduces = mpcomm::detail::reduces(*value);
   if (reduces && !symbolizeReduction(reduction))
     return op->emitOpError() << "expects a reduction for '" << kind
                              << "', got '" << reduction << "'";
@@ -176,6 +175,25 @@ static FailureOr<CollectiveKind> verifyKind(Operation *op, StringRef kind,
     return op->emitOpError() << "expects no reduction for '" << kind
                              << "', got '" << reduction << "'";
   return *value;
+}
+
+/// Checks the targets of a permute.
+static LogicalResult verifyTargets(StartOp op, bool isPermute) { // start C5
+  std::optional<ArrayRef<int64_t>> targets = op.getTargets();
+  if (targets.has_value() != isPermute)
+    return op.emitOpError() << "expects " << (isPermute ? "" : "no ")
+                            << "'targets' for '" << op.getKind() << "'";
+  if (!targets)
+    return success();
+  llvm::SmallDenseSet<int64_t> seen;
+  for (int64_t target : *targets) {
+    if (target < -1 || target >= static_cast<int64_t>(targets->size()))
+      return op.emitOpError() << "expects each of 'targets' in [-1, "
+                              << targets->size() << "), got " << target;
+    if (target >= 0 && !seen.insert(target).second)
+      return op.emitOpError() << "has rank " << target << " as two 'targets'";
+  }
+  return success();
 }
 
 LogicalResult StartOp::verify() {
@@ -193,6 +211,8 @@ LogicalResult StartOp::verify() {
         std::pair(getPeer() + 1, "peer")})
     if (value >= INT32_MAX)
       return emitOpError() << "expects '" << name << "' in 32 bits";
+  if (failed(verifyTargets(*this, *kind == CollectiveKind::Permute)))
+    return failure();
   size_t inputs = getInputs().size(), outputs = getOutputs().size();
   bool fits;
   switch (*kind) { // start C3

@@ -210,9 +210,9 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
   let summary = "starts a collective on its communicator's stream";
   let description = [{
     `kind`, `reduction`, `id`, `communicator` and `peer` as in
-    `mprt_collective`. all_reduce and broadcast work in place on their outputs,
-    of which there may be several: one bucket. The other kinds read one input
-    and write one output. The end of the collective is marked by `event`;
+    `mprt_collective`, `targets` of a permute too. all_reduce and broadcast work
+    in place on their outputs, of which there may be several: one bucket. The
+    other kinds read one input and write one output. The end of the collective is marked by `event`;
     nothing may touch the outputs before the `mprt.await` of that event.
 
     It runs after what was started before it on its communicator, and after what
@@ -227,8 +227,9 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
 
     Constraints:
     - C1: `kind` is all_reduce, reduce_scatter, all_gather, all_to_all,
-      broadcast, send, recv or barrier; `reduction` is sum, prod, min, max,
-      mean or empty, and empty exactly where the kind does not reduce.
+      broadcast, send, recv, barrier, permute, reduce, gather or scatter;
+      `reduction` is sum, prod, min, max, mean or empty, and empty exactly where
+      the kind does not reduce.
     - C2: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
     - C3: outputs have one element type; all_reduce has at least one output and
@@ -236,17 +237,20 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
       no output, barrier neither, the others one of each.
     - C4: the numbers are not negative (`peer`: at least -1), and fit the fields
       of mprt.h: 32 bits, with two events for each collective.
+    - C5: a permute, and no other kind, has `targets`: for each rank of its
+      group another number of it, or -1.
 
     Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins StrAttr:$kind, StrAttr:$reduction, I64Attr:$id,
                        I64Attr:$communicator, I64Attr:$event, I64Attr:$peer,
                        TypeAttr:$accumulate,
+                       OptionalAttr<DenseI64ArrayAttr>:$targets,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,
                        Variadic<MPRT_TensorOrBuffer>:$outputs);
   let assemblyFormat = [{
     $kind $reduction `id` `=` $id `communicator` `=` $communicator `event` `=`
-    $event `peer` `=` $peer `accumulate` $accumulate
+    $event `peer` `=` $peer `accumulate` $accumulate (`targets` $targets^)?
     `ins` `(` ($inputs^ `:` type($inputs))? `)`
     `outs` `(` ($outputs^ `:` type($outputs))? `)` attr-dict
     (`->` `(` type($results)^ `)`)?

@@ -27,19 +27,11 @@ struct SimResult;
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpcomm.schedule";
 
 /// Says of a call that it is a pass of a micro-batch on a virtual stage:
-/// `mpcomm.tag`, as PipelineAction::str writes it, and `mpcomm.stage`.
-void setStageAction(mlir::Operation *call, const PipelineAction &action,
-                    int stage);
-
-/// A pass of a micro-batch on a virtual stage; PipelineAction::chunk is not
-/// known here and 0.
-struct StageAction {
-  PipelineAction action;
-  int stage = 0;
-};
+/// `mpcomm.tag`, kind and micro-batch as in F0, and `mpcomm.stage`.
+void setStageAction(mlir::Operation *call, const PipelineAction &action);
 
 /// Nothing where an op is no such call.
-std::optional<StageAction> getStageAction(mlir::Operation *op);
+std::optional<PipelineAction> getStageAction(mlir::Operation *op);
 
 class ProgramModel {
 public:
@@ -116,6 +108,11 @@ struct PipelineFigures {
 /// program's problem without an error. Time: linear in the instructions.
 std::optional<PipelineFigures> getPipelineFigures(const ProgramModel &program,
                                                   const SimResult &result);
+
+/// The schedule that a pipeline's programs follow: of pipelines beside one
+/// another, that of the first. Where a stage has nothing to do in I or in W,
+/// the other one is B. The error says what the program is not.
+PipelineScheduleOr getPipelineSchedule(const ProgramModel &program);
 
 } // namespace mpcomm
 

@@ -26,15 +26,15 @@ namespace mpcomm {
 
 /// What may differ along `axis` in a function that all ranks run:
 /// - arguments of role `batch` and `rng`, and futures from outside;
-/// - what reduce_scatter, all_to_all and recv over the axis give; the other
-///   collectives over the axis give one value to all of the group;
+/// - what recv and collectives over the axis give, but for all_reduce,
+///   all_gather and broadcast, which give one value to all of the group;
 /// - results of ops that depend on the rank's coordinate on the axis;
 /// - results of any other op with an operand, or a value used in one of its
 ///   regions, that may differ, or with effects that are not known.
 ///
 /// A function of one block that is called is followed, for all of its calls
-/// together. An op with regions is iterated to a fixed point. Linear in the number of ops
-/// for straight-line code; each level of loops may double it.
+/// together. An op with regions is iterated to a fixed point. Linear in the
+/// number of ops for straight-line code; each level of loops may double it.
 class RankVariance {
 public:
   /// What optimizer ops are taken to get, and mpcomm.update_fp8_scale for its
@@ -50,6 +50,16 @@ public:
 
   /// Whether the value may differ between ranks.
   bool varies(mlir::Value value) const { return varying.contains(value); }
+
+  /// Takes in `op`, which was made since and replaces what is replicated only by
+  /// what is.
+  void add(mlir::Operation *op) { visit(op); }
+
+  /// To be called before `op`, which has no regions, is erased.
+  void forget(mlir::Operation *op) {
+    for (mlir::Value result : op->getResults())
+      varying.erase(result);
+  }
 
   /// The optimizer ops of the function, in program order.
   llvm::ArrayRef<OptimizerOpInterface> getOptimizers() const {

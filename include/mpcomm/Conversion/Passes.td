@@ -265,7 +265,8 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
     *Assumes* math ops on scalars and vectors. *Guarantees*: no `exp`, `exp2`,
     `log`, `tanh`, `erf`, `powf` or `rsqrt` of f32 is left, and no other
     function of f32 that has an approximation upstream; what is left has an
-    instruction, or is of another type and becomes a call of libm.
+    instruction, or is of another type and becomes a call of libm. No cast to or
+    from 8-bit floats is left, and none to bf16 unless `has-bf16`.
 
     *Numerics*: lossy, within 2 units in the last place for `exp` and `log`, 6
     for `tanh` and `erf`, 2 for `powf`. `exp` below 2^-125 gives zero. NaN and
@@ -282,6 +283,10 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
     %r = arith.divf %one, %s : vector<16xf32>
     ```
   }];
+  let options = [
+    Option<"hasBFloat", "has-bf16", "bool", "false",
+           "The target has an instruction that rounds to bf16">
+  ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::vector::VectorDialect"

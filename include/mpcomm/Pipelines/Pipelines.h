@@ -36,13 +36,18 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init("1f1b")};
   Option<std::string> scheduleFile{
       *this, "schedule-file",
-      llvm::cl::desc("File with a pipeline's schedule, which takes the place "
-                     "of `schedule`"),
+      llvm::cl::desc("File with a pipeline's schedule as PyTorch's CSV, which "
+                     "takes the place of `schedule`"),
       llvm::cl::init("")};
+  ListOption<int64_t> placement{
+      *this, "placement",
+      llvm::cl::desc("By stage of a pipeline, the rank that holds it: "
+                     "0,1,1,0; none given: as the schedule has them")};
   Option<int64_t> chunks{
       *this, "chunks",
-      llvm::cl::desc("Stages of a pipeline on each rank; 0: 2 for interleaved "
-                     "and zb-v, else 1"),
+      llvm::cl::desc("Stages of a pipeline on each rank; 0: those of "
+                     "schedule-file or placement, else 2 for interleaved and "
+                     "zb-v, else 1"),
       llvm::cl::init(0)};
   ListOption<std::string> boundaries{
       *this, "boundaries",
@@ -249,6 +254,10 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
 
   /// Ranks of each pipeline, by `mesh`, which check() has approved.
   int64_t getPipelineRanks() const;
+
+  /// Stages that `schedule-file` or `placement` put on ranks, 0 where neither
+  /// is given; failure, with a reason, where the file cannot be read.
+  llvm::FailureOr<int64_t> countPlacedStages(std::string &reason) const;
 
   /// The size of axis dp; failure, with a reason, where `mesh` or `target`
   /// cannot be compiled for.

@@ -28,7 +28,7 @@ extern "C" {
 
 /* Raised whenever a structure or a signature below changes. A program carries
  * the number it was compiled for in `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 5u
+#define MPRT_ABI_VERSION 6u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -73,7 +73,11 @@ typedef enum MPRT_ENUM_TYPE {
   MPRT_BROADCAST = 4,
   MPRT_SEND = 5,
   MPRT_RECV = 6,
-  MPRT_BARRIER = 7
+  MPRT_BARRIER = 7,
+  MPRT_PERMUTE = 8,
+  MPRT_REDUCE = 9,
+  MPRT_GATHER = 10,
+  MPRT_SCATTER = 11
 } mprt_collective_kind;
 
 /* One process' running instance of one program: its device, its streams, its
@@ -218,6 +222,12 @@ typedef struct {
  *   broadcast       root's send[count], every recv[count]
  *   send / recv     buffer of count elements, to or from group rank `peer`
  *   barrier         no buffers
+ *   permute         send[count], recv[count]; rank r's goes to targets[r]
+ *   reduce          send[count], recv[count], the result the root's
+ *   gather          send[count], recv[count * size], the blocks the root's
+ *   scatter         root's send[count * size], every recv[count]; block r to r
+ * A recv that nothing comes to, of a rank that is no target or not the root, is
+ * filled with zeros. The buffers of the last four do not overlap.
  * send == recv is "in place" for all_reduce, broadcast and all_to_all; in
  * place reduce_scatter has recv == send + rank * count, all_gather has send ==
  * recv + rank * count. `type` travels; sums are taken in `accumulate`. */
@@ -232,6 +242,10 @@ typedef struct {
   uint64_t count;
   const char *name;
   const char *location;
+  const int32_t *targets; /* of a permute: a group rank for each, or -1; no
+                           * rank twice. Else null */
+  uint32_t num_targets;   /* of a permute the size of the group, else 0 */
+  uint32_t reserved;      /* 0 */
 } mprt_collective;
 
 /* Runs `kernel` on `stream`. */

@@ -206,8 +206,9 @@ BucketingPlan solveBuckets(const BucketingProblem &problem,
 BucketingPlan solveBucketsReference(const BucketingProblem &problem,
                                     const BucketingOptions &options = {});
 
-/// What others do, on the same problem. None knows of memory bounds, deadlines
-/// and the cap of the problem: verify() may refuse these plans. Tensors are
+/// What others do, on the same problem. None knows of memory bounds and
+/// deadlines: verify() may refuse these plans. Rules without `capBytes` of their
+/// own keep to the cap of the problem. Tensors are
 /// bucketed within their stream and key; a stream runs its buckets in the order
 /// in which they become ready.
 /// @{

@@ -50,13 +50,18 @@ enum class ProofKind {
   Broadcast,
   Send,
   Recv,
-  Barrier
+  Barrier,
+  Permute,
+  Reduce,
+  Gather,
+  Scatter
 };
 
 /// "all_reduce", "send", ...
 const char *toString(ProofKind kind);
 
-/// The root of a broadcast, the destination of a send, the source of a recv.
+/// The root of a collective that has one, the destination of a send, the source
+/// of a recv.
 struct ProofPeer {
   enum Kind {
     None,
@@ -72,6 +77,7 @@ struct ProofPeer {
   int axis = 0;
   bool wraps = false;
 
+  bool operator==(const ProofPeer &) const = default;
   static ProofPeer member(int64_t number) { return {Member, number, 0, false}; }
   static ProofPeer neighbour(int axis, int64_t offset, bool wraps = false) {
     return {Neighbour, offset, axis, wraps};
@@ -88,8 +94,8 @@ struct ProofOp {
   int64_t count = 0;
   /// Element type, and the one that travels.
   std::string type, wire;
-  /// Of all_reduce and reduce_scatter: the type in which partial sums are kept,
-  /// and sum, mean, ...
+  /// Of all_reduce, reduce_scatter and reduce: the type in which partial sums
+  /// are kept, and sum, mean, ...
   std::string accumulate, reduction;
   ProofPeer peer;
   /// What it carries, as the caller names it: equal where data are meant for
@@ -205,6 +211,11 @@ struct ProofViolation {
   std::vector<ProofSide> sides;
   /// Each waits for the next, the last for the first.
   std::vector<ProofWait> cycle;
+  /// Of a deadlock that messages on another channel would resolve (the proof
+  /// has been done with them there): which, in words; else empty.
+  std::string advice;
+  /// Of each sender and receiver the first of these sends, and its recv.
+  std::vector<ProofSide> moved;
 };
 
 struct ProofOptions {

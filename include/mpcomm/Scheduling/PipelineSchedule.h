@@ -9,10 +9,11 @@
 //
 // A pipeline schedule as data: for each rank of the pipeline the order of its
 // forward and backward passes of micro-batches. Schedules are generated
-// (GPipe, 1F1B, interleaved 1F1B, ZB-H1, ZB-V), read and written as text,
-// verified, and timed. Which one to take is decided in PipelineScheduling.h.
-// The model, the schedules, the text form and the closed forms are in
-// docs/Design/PipelineSchedules.md. Times are seconds, sizes bytes.
+// (GPipe, 1F1B, interleaved 1F1B, ZB-H1, ZB-V), read and written as PyTorch's
+// CSV, verified, and timed. Which one to take is decided in
+// PipelineScheduling.h. The model, the schedules, the file format and the
+// closed forms are in docs/Design/PipelineSchedules.md. Times are seconds,
+// sizes bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,20 +39,26 @@ enum class PipelineActionKind : uint8_t {
   WeightBackward, ///< W
 };
 
+/// F, B, I or W.
+char pipelineActionLetter(PipelineActionKind kind);
+
 struct PipelineAction {
   PipelineActionKind kind = PipelineActionKind::Forward;
   int microbatch = 0;
-  int chunk = 0;
+  /// The virtual stage.
+  int stage = 0;
   bool operator==(const PipelineAction &) const = default;
-  /// As in a schedule's text: F0, and with `chunks` above 1 F0.1.
-  std::string str(int chunks) const;
+  /// As PyTorch writes it: 1F0 is F of micro-batch 0 on stage 1.
+  std::string str() const;
 };
 
-/// Which rank holds which virtual stage; with p ranks
-enum class PipelinePlacement : uint8_t {
-  Loop, ///< stage s is on rank s mod p
-  V,    ///< zig-zag: 0 … p-1, then p-1 … 0, and so on
-};
+/// Which rank holds which virtual stage: the rank of each. The usual ones, for
+/// p ranks of v stages:
+using PipelinePlacement = std::vector<int>;
+/// Stage s is on rank s mod p.
+PipelinePlacement makeLoopPlacement(int ranks, int chunks);
+/// Zig-zag: 0 … p-1, then p-1 … 0, and so on.
+PipelinePlacement makeVPlacement(int ranks, int chunks);
 
 /// Activations by virtual stage, and what a rank may hold. Sizes are bytes, or
 /// any other unit.
@@ -104,30 +111,30 @@ struct PipelineCosts;
 struct PipelineSchedule {
   /// p: ranks of the pipeline.
   int stages = 1;
-  /// v: virtual stages a rank.
-  int chunks = 1;
   /// m
   int microbatches = 1;
-  PipelinePlacement placement = PipelinePlacement::Loop;
+  /// Each rank has one virtual stage at least.
+  PipelinePlacement placement = {0};
   /// By rank, in the order of execution.
   std::vector<std::vector<PipelineAction>> ranks;
 
   bool operator==(const PipelineSchedule &) const = default;
 
-  int virtualStages() const { return stages * chunks; }
-  int rankOf(int virtualStage) const;
-  int chunkOf(int virtualStage) const { return virtualStage / stages; }
-  int stageOf(int rank, int chunk) const;
+  int virtualStages() const { return int(placement.size()); }
+  int rankOf(int virtualStage) const { return placement[virtualStage]; }
+  /// By rank, its virtual stages, ascending.
+  std::vector<std::vector<int>> stagesByRank() const;
   /// Edge e joins virtual stages e and e + 1; a local one joins two of a rank.
   bool isLocal(int edge) const { return rankOf(edge) == rankOf(edge + 1); }
 
   /// Channels (communicators) in numbers below channels(). On a channel a rank
   /// only sends or only receives, and has one peer; messages of an edge and
-  /// direction travel on one channel. Of one direction and chunk of the edge's
-  /// lower stage, the sender's parity chooses; in a ring of an odd number of
-  /// ranks, the last one has a channel of its own.
+  /// direction travel on one channel. Each edge and direction in turn takes the
+  /// first that neither of its ranks has. Time: O(edges p).
   int channels() const;
   int channelOf(int edge, bool backward) const;
+  /// All of them, those of forward messages first; -1 for local edges.
+  std::vector<int> edgeChannels() const;
   /// Channels of what any two ranks exchange beside edges (gradients of a
   /// parameter that both have): numbers from channels() on, twice as many as
   /// ranks. Of a rank and a sum of two ranks modulo p there is one peer; the
@@ -136,7 +143,8 @@ struct PipelineSchedule {
     return channels() + 2 * ((from + to) % stages) + (from < to);
   }
 
-  /// Empty if the figures are in range (positive, 2^24 actions at most).
+  /// Empty if the figures are in range (positive, 2^24 actions at most) and
+  /// each stage is on a rank and each rank has a stage.
   std::string checkShape() const;
   /// Empty if this can run and keeps to the limits of `memory`, else what is
   /// wrong, with rank, action, and what was expected: each micro-batch has one
@@ -162,12 +170,10 @@ struct PipelineSchedule {
   /// each rank's order alone. Time: O(actions).
   std::vector<int64_t> peaks(const PipelineMemory &memory = {}) const;
 
-  /// The textual form, which parsePipelineSchedule() reads:
-  ///   mpcomm-pipeline-1 stages=2 chunks=1 microbatches=2
-  ///   0: F0 F1 B0 B1
-  ///   1: F0 B0 F1 B1
-  /// With chunks above 1 a field `placement=loop` or `placement=v` follows,
-  /// and actions name their chunk: F0.1.
+  /// PyTorch's CSV, which parsePipelineSchedule() reads: a row a rank, of
+  /// stage, kind and micro-batch of its actions.
+  ///   0F0,0F1,0B0,0B1
+  ///   1F0,1B0,1F1,1B1
   std::string str() const;
 };
 
@@ -177,9 +183,10 @@ struct PipelineScheduleOr {
   std::string error;
 };
 
-/// Reads the textual form. Blank lines, and what follows a '#', are skipped.
-/// Only the form is checked (verify() does the rest); an error names the line
-/// and what was expected there. Time: O(length).
+/// Reads PyTorch's CSV, lowered or not, and verifies it. Stages, placement and
+/// micro-batches are those of its actions. An error names row and column (from
+/// 1; row r is that of rank r - 1) and what was expected there.
+/// Time: O(length + actions log actions).
 PipelineScheduleOr parsePipelineSchedule(std::string_view text);
 
 /// Schedules of the literature.
@@ -211,6 +218,10 @@ std::optional<PipelineKind> parsePipelineKind(std::string_view name);
 /// for interleaved, 2 for ZB-V, else 1. Time: O(actions).
 PipelineScheduleOr makePipelineSchedule(PipelineKind kind, int stages,
                                         int microbatches, int chunks);
+/// The same for a placement that is the kind's up to the numbers of ranks.
+PipelineScheduleOr makePipelineSchedule(PipelineKind kind, int stages,
+                                        int microbatches,
+                                        const PipelinePlacement &placement);
 
 /// Idle seconds of that schedule's step on a rank, where every virtual stage
 /// takes `forward`, `input` and `weight` seconds and transfers take none. Exact

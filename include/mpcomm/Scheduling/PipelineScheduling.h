@@ -26,8 +26,7 @@ namespace mpcomm {
 /// cost. The micro-batches of each candidate are the same batch together.
 struct PipelineCandidate {
   int microbatches = 1;
-  int chunks = 1;
-  PipelinePlacement placement = PipelinePlacement::Loop;
+  PipelinePlacement placement;
   PipelineCosts costs;
   PipelineMemory memory;
 

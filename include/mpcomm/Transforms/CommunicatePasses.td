@@ -59,33 +59,54 @@ def SimplifyCollectivesPass
   let description = [{
     One walk in program order over synchronous collectives on the same
     communicator (mesh and set of axes):
-    - a collective without uses goes; sends, receives and barriers stay;
+    - axes of size one go; a collective over groups of one gives its operands,
+      rounded to the wire type; a barrier of one goes;
+    - a collective without uses goes; sends, receives and other barriers stay;
     - of two with the same operands and attributes, the second goes;
-    - a reduction of what an all_reduce, an all_gather or a broadcast has made
-      the same on all of the group: `mean`, `min` and `max` give the value
-      itself, `sum` n times it; likewise a broadcast of it;
+    - a reduction of what is the same on all of the group: `mean`, `min` and
+      `max` give the value itself, `sum` n times it, a reduce_scatter the rank's
+      block of either; likewise a broadcast of it, and an all_gather of its
+      all_slice along the same dimension;
     - a reduce_scatter of an all_gather along the same dimension is the rank's
       own block (`sum`: n times it);
     - an all_gather of a reduce_scatter along the same dimension is an
-      all_reduce, and an all_slice of an all_reduce a reduce_scatter, if nothing
-      else needs the middle;
+      all_reduce, and an all_slice of an all_reduce, or of a reshape of it, a
+      reduce_scatter, if nothing else needs the middle;
+    - an all_slice of an all_reduce over more axes is a reduce_scatter over the
+      slice's axes and an all_reduce of the block over the others, where that is
+      faster on the cluster;
     - an all_slice of an all_gather is the operand; an all_to_all that undoes
       another one goes with it;
+    - a collective_permute that gives each rank its own value is the operand,
+      and one of another one is a single one;
     - all_reduce over some axes of an all_reduce over other ones is one over all
       of them, if both reduce alike;
-    - an all_reduce of which only one static slice is used reduces the slice.
+    - an all_reduce of which only one static slice is used reduces the slice;
+    - two reductions (all_reduce of one operand, reduce_scatter) whose only use
+      is the op that combines them are one of the combined operands: the sum or
+      difference of two `sum` or `mean`, the product of two `prod`, the minimum
+      of two `min`, the maximum of two `max`.
 
-    What a narrower wire type rounds is never taken away.
+    What a collective has made the same on all of its group is the same on all
+    ranks; in a function whose arguments all have roles, so is what RankVariance
+    proves.
 
-    Assumes: every rank of a group runs the function, in which no collective
-    depends on a value that differs between them (Form 3).
+    What a narrower wire type rounds is never taken away, but for two roundings
+    of which one remains (`numerics=lossy`).
 
-    Guarantees: no more bytes travel than before. Linear in the number of ops.
+    Assumes: no collective depends on a value that differs between the ranks of
+    its group (Form 3).
 
-    Numerics: exact where the class is said to be so in the remark; `mean` and
-    `sum` of equal values, and what takes sums in another order, are
-    reassociating, and left alone under `numerics=exact`. (Over a power of two
-    of ranks the mean of equal values is the value: exact.)
+    Guarantees: no more bytes travel than before. Collectives over an axis along
+    which an mpcomm.program gives ranks different functions stay as they are.
+    Linear in the number of ops, for each axis.
+
+    Numerics: each remark says its class, and what `numerics` does not allow is
+    left alone. Exact: all that takes no sum in another order; integers, `min`
+    and `max`; moving elements within groups of two; the `sum` of up to four
+    equal values. Reassociating: `mean` of equal values, which could overflow
+    before the division, and what takes sums of floats in another order. Lossy:
+    to combine before the wire rounds.
 
     Example:
     ```mlir
@@ -101,7 +122,8 @@ def SimplifyCollectivesPass
     Counts: a remark for each rewrite, by its name; an analysis remark
     `SimplifyCollectives` for each function (collectives before, after).
   }];
-  let options = [MPComm_NumericsOption];
+  let options = [MPComm_ClusterOption, MPComm_ProfileOption,
+                 MPComm_NumericsOption];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mpcomm::MPCommDialect"];
 }
@@ -111,15 +133,26 @@ def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
                 "bytes travel";
   let description = [{
     A cast that widens the operand of an all_gather, an all_to_all or a
-    collective_broadcast moves behind it, and one that narrows its only result
+    collective_broadcast moves after it, and one that narrows its only result
     before it: elements are moved, not combined, so each is rounded as before.
+    Between the cast and the collective may be reshapes, slices, transposes and
+    broadcasts, which stay on their side, and multiplications or divisions by
+    one number that all ranks have, which move with the cast.
+
+    Messages travel in the narrower type if all that one channel of a
+    communicator sends in a type, and a number of elements, is widened from it,
+    or all that is received so is narrowed to it: then sends and receives change
+    together.
 
     Reductions combine elements. Under `numerics=lossy` an all_reduce or a
     reduce_scatter without a wire type whose operands all come from, or whose
     results all go into, one narrower float type gets that type as `wire`, with
-    `accumulate f32`.
+    `accumulate f32`. Reshapes and the like may stand between; factors only
+    where the narrow type has all exponents of the wide one, and before the
+    reduction only powers of two, which round nothing.
 
-    Assumes: synchronous collectives.
+    Assumes: synchronous collectives; sends and receives may be in an async. The
+    module holds all functions that its ranks run.
 
     Guarantees: fewer bytes travel than before, or nothing changes. Linear in
     the number of ops.
@@ -138,8 +171,8 @@ def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
     %w = arith.extf %r : tensor<8xbf16> to tensor<8xf32>
     ```
 
-    Counts: a remark `CastMoved` or `WireNarrowed` for each (bytes saved); an
-    analysis remark `MoveCasts` for each function (moved, narrowed).
+    Counts: a remark `CastMoved` or `WireNarrowed` for each collective, send and
+    receive (bytes saved); an analysis remark `MoveCasts` for each function (moved, narrowed).
   }];
   let options = [MPComm_NumericsOption];
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -340,8 +340,9 @@ def SchedulePipelinePass
 
     Schedules: gpipe, 1f1b, interleaved (1F1B), zb-h1 and zb-v, as in
     docs/Design/PipelineSchedules.md; auto chooses by the cost model, or
-    searches for a better order; a file gives one in the textual form of that
-    page, which is verified first.
+    searches for a better order; a file gives one as PyTorch's CSV, which is
+    verified first. Stages are on the ranks of its rows, else on those of
+    `placement`, else on those of the schedule.
 
     Assumes: Form 1 or 3 in which the ops of `@train_step` carry
     `mpcomm.stage`, as `mpcomm-partition-pipeline` leaves it; gradients and the
@@ -383,7 +384,11 @@ def SchedulePipelinePass
     Option<"schedule", "schedule", "std::string", "\"1f1b\"",
            "auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v">,
     Option<"scheduleFile", "schedule-file", "std::string", "\"\"",
-           "File with a schedule, which takes the place of `schedule`">,
+           "File with a schedule as PyTorch's CSV, which takes the place of "
+           "`schedule`">,
+    ListOption<"placement", "placement", "int64_t",
+               "By stage, the rank that holds it; none given: as the schedule "
+               "has them">,
     Option<"axis", "axis", "std::string", "\"pp\"",
            "Mesh axis of the pipeline's ranks">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,

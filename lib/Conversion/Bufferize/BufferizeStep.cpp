@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ForwardCopies.h"
+#include "PackOperands.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
@@ -83,9 +84,9 @@ private:
   void takeBuffers();
   void returnNew(func::ReturnOp op);
   void returnDonated(func::ReturnOp op);
-  void copyOut(func::ReturnOp op, unsigned result);
+  void copyOut(func::ReturnOp op, unsigned result, Value buffer);
   LogicalResult bufferize();
-  void orderFinalCopies();
+  void placeDonated();
   void report();
 
   func::FuncOp function;
@@ -93,6 +94,13 @@ private:
   /// For each result, the argument that donates its buffer, or a new one.
   SmallVector<unsigned> place;
   unsigned numDonors = 0; // arguments before the new ones
+  /// A donated result, while the body is bufferized: copied to a buffer of its
+  /// own, which stands for the argument.
+  struct DonatedResult {
+    memref::AllocOp copy;
+    BlockArgument argument;
+  };
+  SmallVector<DonatedResult> donatedResults;
 };
 
 } // namespace
@@ -183,8 +191,8 @@ void FunctionBufferizer::takeBuffers() {
   function.setAllArgAttrs(argumentAttrs);
 }
 
-void FunctionBufferizer::copyOut(func::ReturnOp op, unsigned result) {
-  Value buffer = function.getArgument(place[result]);
+void FunctionBufferizer::copyOut(func::ReturnOp op, unsigned result,
+                                 Value buffer) {
   builder.setInsertionPoint(op);
   (void)bufferization::MaterializeInDestinationOp::create(
       builder, op.getLoc(), /*result=*/Type(), op.getOperand(result), buffer,
@@ -209,15 +217,22 @@ void FunctionBufferizer::returnNew(func::ReturnOp op) {
               /*writable=*/true));
         }
       }
-    copyOut(op, i);
+    copyOut(op, i, buffer);
   }
 }
 
-/// Results go to the buffers of the arguments that donate them.
+/// Results go to the buffers of the arguments that donate them, by way of
+/// buffers of their own: placeDonated() knows the final copies by these.
 void FunctionBufferizer::returnDonated(func::ReturnOp op) {
   for (unsigned i = 0; i < place.size(); ++i)
-    if (place[i] < numDonors)
-      copyOut(op, i);
+    if (place[i] < numDonors) {
+      BlockArgument argument = function.getArgument(place[i]);
+      builder.setInsertionPoint(op);
+      auto copy = memref::AllocOp::create(builder, op.getLoc(),
+                                          cast<MemRefType>(argument.getType()));
+      donatedResults.push_back({copy, argument});
+      copyOut(op, i, copy);
+    }
   builder.setInsertionPoint(op);
   func::ReturnOp::create(builder, op.getLoc());
   builder.eraseOp(op);
@@ -239,46 +254,48 @@ LogicalResult FunctionBufferizer::bufferize() {
   return bufferization::runOneShotBufferize(function, options, state);
 }
 
-/// The copies at the end write donated buffers. One that reads a donated
-/// buffer which another copy writes would see too much: its source is set
-/// aside first.
-void FunctionBufferizer::orderFinalCopies() {
-  Block &body = function.getBody().front();
-  SmallVector<memref::CopyOp> copies;
-  for (Operation &op : llvm::reverse(body.without_terminator())) {
-    auto copy = dyn_cast<memref::CopyOp>(op);
-    if (!copy)
-      break;
-    copies.push_back(copy);
+/// Whether memory that `buffer` is a view of may be that of `argument`.
+static bool mayRead(Value buffer, BlockArgument argument) {
+  Value root = mprt::getViewRoot(buffer);
+  return root == argument ||
+         (!isa<BlockArgument>(root) && !root.getDefiningOp<memref::AllocOp>() &&
+          !root.getDefiningOp<memref::GetGlobalOp>());
+}
+
+/// Writes the donated buffers, all that is read of them first: a copy whose
+/// target no other copy still reads goes next. In a cycle one source moves to a
+/// buffer of its own.
+void FunctionBufferizer::placeDonated() {
+  struct FinalCopy {
+    Value source;
+    BlockArgument target;
+    Location loc;
+  };
+  SmallVector<FinalCopy> pending;
+  for (DonatedResult &result : donatedResults) {
+    auto copy = cast<memref::CopyOp>(*result.copy->user_begin());
+    if (!isSameView(copy.getSource(), result.argument))
+      pending.push_back({copy.getSource(), result.argument, copy.getLoc()});
+    builder.eraseOp(copy);
+    builder.eraseOp(result.copy);
   }
-  llvm::DenseSet<Value> written;
-  for (memref::CopyOp copy : copies) {
-    if (copy.getSource() == copy.getTarget()) {
-      builder.eraseOp(copy);
+  builder.setInsertionPoint(function.getBody().front().getTerminator());
+  while (!pending.empty()) {
+    auto *next = llvm::find_if(pending, [&](const FinalCopy &copy) {
+      return llvm::none_of(pending, [&](const FinalCopy &other) {
+        return mayRead(other.source, copy.target);
+      });
+    });
+    if (next != pending.end()) {
+      memref::CopyOp::create(builder, next->loc, next->source, next->target);
+      pending.erase(next);
       continue;
     }
-    written.insert(mprt::getViewRoot(copy.getTarget()));
-  }
-  Operation *first = nullptr;
-  for (Operation &op : llvm::reverse(body.without_terminator())) {
-    if (!isa<memref::CopyOp>(op))
-      break;
-    first = &op;
-  }
-  if (!first)
-    return;
-  SmallVector<memref::CopyOp> remaining;
-  for (Operation *op = first; op; op = op->getNextNode())
-    if (auto copy = dyn_cast<memref::CopyOp>(op))
-      remaining.push_back(copy);
-  for (memref::CopyOp copy : remaining) {
-    if (!written.contains(mprt::getViewRoot(copy.getSource())))
-      continue;
-    auto type = cast<MemRefType>(copy.getTarget().getType());
-    builder.setInsertionPoint(first);
-    Value aside = memref::AllocOp::create(builder, copy.getLoc(), type);
-    memref::CopyOp::create(builder, copy.getLoc(), copy.getSource(), aside);
-    copy.getSourceMutable().assign(aside);
+    FinalCopy &first = pending.front();
+    Value own = memref::AllocOp::create(
+        builder, first.loc, cast<MemRefType>(first.target.getType()));
+    memref::CopyOp::create(builder, first.loc, first.source, own);
+    first.source = own;
   }
 }
 
@@ -319,7 +336,8 @@ LogicalResult FunctionBufferizer::run() {
   if (failed(bufferize()))
     return failure();
   forwardCopies(function.getBody().front(), builder);
-  orderFinalCopies();
+  packOperands(function.getBody().front(), builder);
+  placeDonated();
   report();
   return success();
 }

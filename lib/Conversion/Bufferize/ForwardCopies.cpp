@@ -15,8 +15,7 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// Whether two buffers are the same view of the same buffer.
-static bool isSameView(Value a, Value b) {
+bool mpcomm::isSameView(Value a, Value b) {
   if (a == b)
     return true;
   Operation *left = a.getDefiningOp(), *right = b.getDefiningOp();

@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
+#include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Conversion/Passes.h"
 
@@ -40,6 +41,11 @@ struct Counts {
   int64_t bytesBefore = 0, bytesAfter = 0;
 };
 
+/// How a group becomes a kernel: with results where operands are; with results
+/// in tensors of their own, where the kernel's code cannot be generated
+/// otherwise; or so, and what cannot be generated is reported by who does it.
+enum class Attempt { Reuse, Fresh, Last };
+
 /// Replaces the groups of one block by launches.
 class BlockRewriter {
 public:
@@ -53,8 +59,11 @@ public:
 
 private:
   LogicalResult rewrite(Group &group);
-  void launch(Group &group, func::FuncOp kernel, ArrayRef<Value> inputs,
-              ArrayRef<Destination> destinations);
+  LogicalResult rewriteScatter(Group &group);
+  FailureOr<bool> rewriteGroup(Group &group, Operation *slot, Attempt attempt);
+  LogicalResult rewriteMembers(Group &group, Operation *slot);
+  void launch(Group &group, Operation *slot, func::FuncOp kernel,
+              ArrayRef<Value> inputs, ArrayRef<Destination> destinations);
 
   Block &block;
   KernelLibrary &library;
@@ -79,13 +88,12 @@ static Location fuseLocations(const Group &group) {
   return FusedLoc::get(locations.front().getContext(), locations);
 }
 
-void BlockRewriter::launch(Group &group, func::FuncOp kernel,
+/// Launches the kernel of a group before `slot`.
+void BlockRewriter::launch(Group &group, Operation *slot, func::FuncOp kernel,
                            ArrayRef<Value> inputs,
                            ArrayRef<Destination> destinations) {
   Location loc = fuseLocations(group);
-  const Member *last = llvm::find_if(
-      group.members, [&](const Member &m) { return m.position == group.slot; });
-  OpBuilder builder(last->op);
+  OpBuilder builder(slot);
   SmallVector<Value> outputs;
   SmallVector<Type> types;
   for (const Destination &destination : destinations) {
@@ -109,49 +117,93 @@ void BlockRewriter::launch(Group &group, func::FuncOp kernel,
   }
 }
 
-LogicalResult BlockRewriter::rewrite(Group &group) {
-  auto isUsed = [&](OpResult result) {
-    return grouping.isUsedOutside(&group, result);
-  };
+LogicalResult BlockRewriter::rewriteScatter(Group &group) {
+  Operation *loop = group.members.front().op;
+  Value donor = donations.ofResult.lookup(loop->getResult(0));
+  if (donor && grouping.getLastUse(nullptr, donor) >= group.slot)
+    donor = nullptr;
   SmallVector<Value> inputs;
-  SmallVector<Destination> destinations;
-  FailureOr<func::FuncOp> kernel = failure();
-  if (group.isScatter) {
-    Operation *loop = group.members.front().op;
-    Value donor = donations.ofResult.lookup(loop->getResult(0));
-    if (donor && grouping.getLastUse(nullptr, donor) >= group.slot)
-      donor = nullptr;
-    destinations.push_back({loop->getOpResult(0), donor});
-    kernel = outlineScatter(loop, inputs);
-    counts.bytesBefore += mpcomm::detail::countBytes(loop->getResultTypes());
-    counts.bytesAfter += mpcomm::detail::countBytes(loop->getResultTypes());
-  } else {
-    Operands operands = getOperands(group, isUsed);
-    destinations =
-        chooseDestinations(grouping, group, operands, donations, reuseOperands);
-    llvm::DenseSet<Value> updated;
-    for (const Destination &destination : destinations)
-      if (destination.tensor && !destination.isInput)
-        updated.insert(destination.tensor);
-    for (Value input : operands.inputs)
-      if (!updated.contains(input))
-        inputs.push_back(input);
-    kernel = outlineGroup(group, inputs, destinations);
-    counts.bytesAfter += operands.countBytes();
-    for (const Member &member : group.members) {
-      Group alone{{member}, group.space, 0};
-      counts.bytesBefore +=
-          getOperands(alone, [](OpResult) { return true; }).countBytes();
-    }
-  }
+  SmallVector<Destination> destinations{{loop->getOpResult(0), donor}};
+  FailureOr<func::FuncOp> kernel = outlineScatter(loop, inputs);
   if (failed(kernel))
     return failure();
-  func::FuncOp known =
-      library.add(*kernel, group.isScatter ? "scatter_add" : nameGroup(group));
-  launch(group, known, inputs, destinations);
-  counts.ops += group.members.size();
+  counts.bytesBefore += mpcomm::detail::countBytes(loop->getResultTypes());
+  counts.bytesAfter += mpcomm::detail::countBytes(loop->getResultTypes());
   ++counts.launches;
+  launch(group, loop, library.add(*kernel, "scatter_add"), inputs,
+         destinations);
   return success();
+}
+
+/// Launches a kernel for the group before `slot`, unless its code cannot be
+/// generated: then false.
+FailureOr<bool> BlockRewriter::rewriteGroup(Group &group, Operation *slot,
+                                            Attempt attempt) {
+  Operands operands = getOperands(group, [&](OpResult result) {
+    return grouping.isUsedOutside(&group, result);
+  });
+  SmallVector<Destination> destinations;
+  if (attempt == Attempt::Reuse)
+    destinations =
+        chooseDestinations(grouping, group, operands, donations, reuseOperands);
+  else
+    for (OpResult result : operands.outputs)
+      destinations.push_back({result, Value()});
+  llvm::DenseSet<Value> updated;
+  for (const Destination &destination : destinations)
+    if (destination.tensor && !destination.isInput)
+      updated.insert(destination.tensor);
+  SmallVector<Value> inputs;
+  for (Value input : operands.inputs)
+    if (!updated.contains(input))
+      inputs.push_back(input);
+  FailureOr<func::FuncOp> kernel = outlineGroup(group, inputs, destinations);
+  if (failed(kernel))
+    return failure();
+  if (attempt != Attempt::Last && !canGenerateKernel(*kernel)) {
+    kernel->erase();
+    return false;
+  }
+  counts.bytesAfter += operands.countBytes();
+  ++counts.launches;
+  launch(group, slot, library.add(*kernel, nameGroup(group)), inputs,
+         destinations);
+  return true;
+}
+
+/// Each member as a kernel of its own, at the place of the group.
+LogicalResult BlockRewriter::rewriteMembers(Group &group, Operation *slot) {
+  for (const Member &member : group.members) {
+    auto op = cast<linalg::LinalgOp>(member.op);
+    Group alone;
+    alone.space = op.getStaticLoopRanges();
+    alone.slot = group.slot;
+    alone.members.push_back(
+        {op, member.position,
+         llvm::to_vector(llvm::seq<int64_t>(0, alone.space.size()))});
+    if (failed(rewriteGroup(alone, slot, Attempt::Last)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult BlockRewriter::rewrite(Group &group) {
+  counts.ops += group.members.size();
+  if (group.isScatter)
+    return rewriteScatter(group);
+  for (const Member &member : group.members) {
+    Group alone{{member}, group.space, 0};
+    counts.bytesBefore +=
+        getOperands(alone, [](OpResult) { return true; }).countBytes();
+  }
+  const Member *last = llvm::find_if(
+      group.members, [&](const Member &m) { return m.position == group.slot; });
+  for (Attempt attempt : {Attempt::Reuse, Attempt::Fresh}) {
+    FailureOr<bool> isDone = rewriteGroup(group, last->op, attempt);
+    if (failed(isDone) || *isDone)
+      return isDone;
+  }
+  return rewriteMembers(group, last->op);
 }
 
 LogicalResult BlockRewriter::run() {

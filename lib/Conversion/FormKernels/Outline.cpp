@@ -132,6 +132,43 @@ mpcomm::outlineGroup(const Group &group, ArrayRef<Value> inputs,
   return kernel.kernel;
 }
 
+/// A tensor of one value, made before `loop`.
+static Value makeUniform(scf::ForOp loop, ArrayRef<int64_t> shape,
+                         TypedAttr value) {
+  OpBuilder builder(loop);
+  Value scalar = arith::ConstantOp::create(builder, loop.getLoc(), value);
+  Value empty =
+      tensor::EmptyOp::create(builder, loop.getLoc(), shape, value.getType());
+  return linalg::FillOp::create(builder, loop.getLoc(), scalar, empty)
+      .getResult(0);
+}
+
+/// Rows, or ids, that are all the same constant have been folded into the loop:
+/// makes a tensor of them again, for the kernel to read.
+static void findFoldedInputs(scf::ForOp loop, Value &rows, Value &ids) {
+  std::optional<APInt> count = loop.getStaticTripCount();
+  auto sums = loop.getBody()->getOps<linalg::GenericOp>();
+  auto inserts = loop.getBody()->getOps<tensor::InsertSliceOp>();
+  if (!count || sums.empty() || inserts.empty())
+    return;
+  SmallVector<int64_t> positions{count->getSExtValue()};
+  if (ids)
+    positions.assign(cast<RankedTensorType>(ids.getType()).getShape());
+  else if (rows)
+    positions.assign(
+        cast<RankedTensorType>(rows.getType()).getShape().drop_back());
+  linalg::GenericOp sum = *sums.begin();
+  SplatElementsAttr splat;
+  if (!rows && matchPattern(sum.getInputs().front(), m_Constant(&splat))) {
+    SmallVector<int64_t> shape(positions);
+    shape.push_back(splat.getType().getShape().back());
+    rows = makeUniform(loop, shape, splat.getSplatValue<TypedAttr>());
+  }
+  int64_t row = (*inserts.begin()).getStaticOffsets().front();
+  if (!ids && !ShapedType::isDynamic(row))
+    ids = makeUniform(loop, positions, OpBuilder(loop).getI64IntegerAttr(row));
+}
+
 FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
                                                SmallVectorImpl<Value> &inputs) {
   auto loop = dyn_cast<scf::ForOp>(op);
@@ -141,8 +178,13 @@ FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
   Value rows, ids;
   for (Value tensor : getCapturedTensors(op)) {
     auto type = cast<TensorType>(tensor.getType());
-    (isa<FloatType>(type.getElementType()) ? rows : ids) = tensor;
+    if (!isa<FloatType>(type.getElementType()))
+      ids = tensor;
+    else if (type.getRank() > 1) // not a row, as of constant rows
+      rows = tensor;
   }
+  if (loop && (!rows || !ids))
+    findFoldedInputs(loop, rows, ids);
   if (!fill || !rows || !ids)
     return op->emitOpError("marked mpcomm.scatter_add, expected a loop that "
                            "adds rows to a filled tensor");

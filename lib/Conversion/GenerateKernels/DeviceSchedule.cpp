@@ -354,9 +354,10 @@ static bool onlySumsColumns(const KernelModel &model) {
 /// of 8; 1: none.
 static int64_t piecesOf(int64_t columns) {
   int64_t least = llvm::divideCeil(columns, kPieceOfColumns);
-  for (int64_t pieces = least; pieces <= 4 * least; ++pieces)
-    if (columns % pieces == 0 && columns / pieces % 8 == 0)
-      return pieces;
+  for (int64_t piece = columns / least / 8 * 8;
+       piece > 0 && 4 * least * piece >= columns; piece -= 8)
+    if (columns % piece == 0)
+      return columns / piece;
   return 1;
 }
 

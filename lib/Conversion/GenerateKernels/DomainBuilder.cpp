@@ -14,6 +14,7 @@
 
 #include "DomainBuilder.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using llvm::SmallBitVector;
@@ -32,6 +33,13 @@ LogicalResult DomainBuilder::place(ArrayRef<linalg::LinalgOp> allOps,
   }
   if (widest)
     model.sizes = const_cast<linalg::LinalgOp &>(*widest).getStaticLoopRanges();
+  // So that no product of sizes overflows.
+  int64_t points = 1;
+  for (int64_t size : model.sizes)
+    points = ::mpcomm::detail::multiplySaturated(points, size);
+  if (points > int64_t(1) << 48)
+    return emitError(*widest) << "loops over " << points
+                              << " points or more, expected at most 2^48";
   column.resize(model.sizes.size());
   indexed.resize(model.sizes.size());
   // Readers before writers.

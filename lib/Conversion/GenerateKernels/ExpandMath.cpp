@@ -141,6 +141,8 @@ struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
     RewritePatternSet patterns(&getContext());
     populateMathExpansionPatterns(patterns);
     populateNarrowFloatPatterns(patterns);
+    if (!hasBFloat)
+      populateBFloatPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

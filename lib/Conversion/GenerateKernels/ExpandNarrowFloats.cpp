@@ -1,4 +1,4 @@
-//===- ExpandNarrowFloats.cpp - casts of 8-bit floats as arithmetic -------===//
+//===- ExpandNarrowFloats.cpp - casts of narrow floats as arithmetic ------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -92,6 +92,46 @@ private:
 };
 
 } // namespace
+
+/// f64 to f32 so that a further rounding sees what the first one dropped:
+/// towards zero, with the last bit set where anything was lost (Boldo and
+/// Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
+/// using rounding to odd", 2008).
+static Value roundToOdd(const Bits &e, Value wide) {
+  Value nearest = e.cast<arith::TruncFOp>(e.floats(), wide);
+  Value back = e.cast<arith::ExtFOp>(wide.getType(), nearest);
+  auto compare = [&](arith::CmpFPredicate predicate, Value x,
+                     Value y) -> Value {
+    return arith::CmpFOp::create(e.builder, e.loc, predicate, x, y);
+  };
+  auto magnitude = [&](Value x) -> Value {
+    return math::AbsFOp::create(e.builder, e.loc, x);
+  };
+  Value bits = e.cast<arith::BitcastOp>(e.ints(), nearest);
+  Value isAbove =
+      compare(arith::CmpFPredicate::OGT, magnitude(back), magnitude(wide));
+  bits = e.select(isAbove, e.make<arith::SubIOp>(bits, e.integer(1)), bits);
+  Value isInexact = compare(arith::CmpFPredicate::ONE, back, wide);
+  bits = e.select(isInexact, e.make<arith::OrIOp>(bits, e.integer(1)), bits);
+  return e.cast<arith::BitcastOp>(e.floats(), bits);
+}
+
+/// f32 to bf16, its upper half: to nearest, ties to even.
+static Value narrowToBFloat(const Bits &e, Value wide, Type type) {
+  Value bits = e.cast<arith::BitcastOp>(e.ints(), wide);
+  Value upper = e.make<arith::ShRUIOp>(bits, e.integer(16));
+  Value odd = e.make<arith::AndIOp>(upper, e.integer(1));
+  Value rounded = e.make<arith::ShRUIOp>(
+      e.make<arith::AddIOp>(e.make<arith::AddIOp>(bits, e.integer(0x7fff)),
+                            odd),
+      e.integer(16));
+  Value magnitude = e.make<arith::AndIOp>(bits, e.integer(0x7fffffff));
+  Value isNumber = e.less(magnitude, e.integer(0x7f800001));
+  Value code =
+      e.select(isNumber, rounded, e.make<arith::OrIOp>(upper, e.integer(0x40)));
+  return e.cast<arith::BitcastOp>(
+      type, e.cast<arith::TruncIOp>(e.with(e.builder.getI16Type()), code));
+}
 
 static Value widen(const Bits &e, const Format &format, Value narrow) {
   Value code = e.cast<arith::ExtUIOp>(
@@ -194,6 +234,35 @@ struct ExpandTruncation : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+struct ExpandBFloatTruncation : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::TruncFOp op,
+                                PatternRewriter &rewriter) const override {
+    Type from = getElementTypeOrSelf(op.getIn().getType());
+    if (!getElementTypeOrSelf(op.getType()).isBF16() ||
+        !(from.isF32() || from.isF64()))
+      return rewriter.notifyMatchFailure(op, "not f32 or f64 to bf16");
+    Bits bits(rewriter, op.getLoc(), op.getType());
+    Value wide = from.isF64() ? roundToOdd(bits, op.getIn()) : op.getIn();
+    rewriter.replaceOp(op, narrowToBFloat(bits, wide, op.getType()));
+    return success();
+  }
+};
+
+template <typename Op> struct ExpandBFloatConversion : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op,
+                                PatternRewriter &rewriter) const override {
+    if (!getElementTypeOrSelf(op.getType()).isBF16())
+      return rewriter.notifyMatchFailure(op, "converts to no bf16");
+    Bits bits(rewriter, op.getLoc(), op.getType());
+    Value wide = bits.cast<Op>(bits.with(rewriter.getF64Type()), op.getIn());
+    rewriter.replaceOp(
+        op, narrowToBFloat(bits, roundToOdd(bits, wide), op.getType()));
+    return success();
+  }
+};
+
 /// Canonicalization makes these of a conversion to f32 and a truncation.
 template <typename Op> struct ExpandConversion : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
@@ -215,4 +284,9 @@ void mpcomm::populateNarrowFloatPatterns(RewritePatternSet &patterns) {
   patterns
       .add<ExpandExtension, ExpandTruncation, ExpandConversion<arith::SIToFPOp>,
            ExpandConversion<arith::UIToFPOp>>(patterns.getContext());
+}
+
+void mpcomm::populateBFloatPatterns(RewritePatternSet &patterns) {
+  patterns.add<ExpandBFloatTruncation, ExpandBFloatConversion<arith::SIToFPOp>,
+               ExpandBFloatConversion<arith::UIToFPOp>>(patterns.getContext());
 }

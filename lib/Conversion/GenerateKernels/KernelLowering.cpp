@@ -21,23 +21,23 @@ using namespace mlir;
 
 namespace mpcomm {
 
-void addKernelLoweringPipeline(OpPassManager &passes) {
+void addKernelLoweringPipeline(OpPassManager &passes, bool hasBFloat) {
   OpPassManager &functions = passes.nest<func::FuncOp>();
   // Index arithmetic of the generator is full of zeros and ones.
   functions.addPass(createCanonicalizerPass());
   functions.addPass(createCSEPass());
   // Broadcasts and arithmetic on row scalars out of the loops over columns.
   functions.addPass(createLoopInvariantCodeMotionPass());
-  functions.addPass(createExpandMathPass());
+  functions.addPass(createExpandMathPass({hasBFloat}));
   // Expansions repeat constants; row scalars' expansions move out of loops.
   functions.addPass(createCSEPass());
   functions.addPass(createLoopInvariantCodeMotionPass());
 
+  passes.addPass(createConvertMathToLLVMPass());
+  // What is left of math has no instruction: f64. Vectors are taken apart.
+  passes.addPass(createConvertMathToLibmPass());
   passes.addPass(createConvertVectorToLLVMPass());
   passes.addPass(createSCFToControlFlowPass());
-  passes.addPass(createConvertMathToLLVMPass());
-  // What is left of math has no instruction: f64, scalars mostly.
-  passes.addPass(createConvertMathToLibmPass());
   passes.addPass(createConvertIndexToLLVMPass());
   passes.addPass(createArithToLLVMConversionPass());
   passes.addPass(createFinalizeMemRefToLLVMConversionPass());
@@ -54,7 +54,10 @@ void addKernelLoweringPipeline(OpPassManager &passes) {
 void registerKernelLoweringPipeline() {
   PassPipelineRegistration<>("mpcomm-kernels-to-llvm",
                              "Lowers generated kernels to the LLVM dialect",
-                             addKernelLoweringPipeline);
+                             [](OpPassManager &passes) {
+                               addKernelLoweringPipeline(passes,
+                                                         /*hasBFloat=*/false);
+                             });
   PassPipelineRegistration<>("mpcomm-gpu-kernels-to-nvvm",
                              "Lowers generated kernels of a GPU to NVVM",
                              addGPULoweringPipeline);

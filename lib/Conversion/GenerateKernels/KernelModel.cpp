@@ -147,9 +147,11 @@ LogicalResult ModelBuilder::readSignature() {
   for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape() ||
+        !mpcomm::detail::isCountable(tensor) ||
         !isSupportedElement(tensor.getElementType()))
       return error(kernel) << "argument #" << i << " has type " << type
-                           << ", expected a tensor of static shape of numbers";
+                           << ", expected a tensor of static shape of numbers, "
+                              "at most 2^48 of them";
   }
   for (unsigned i = 0; i < kernel.getNumResults(); ++i)
     if (kernel.getResultTypes()[i] !=

@@ -11,10 +11,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "Launches.h"
+#include "KernelModel.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include <numeric>
 
 using namespace mlir;
@@ -170,3 +172,27 @@ uint64_t Alignments::of(Value buffer) const {
 }
 
 } // namespace mpcomm::kernels
+
+static bool hasModel(func::FuncOp kernel, ArrayRef<MemRefType> layouts) {
+  return mpcomm::kernels::KernelModel::build(kernel, layouts).has_value();
+}
+
+bool mpcomm::canGenerateKernel(func::FuncOp kernel) {
+  SmallVector<MemRefType> layouts;
+  for (Type type : kernel.getArgumentTypes()) {
+    auto tensor = cast<RankedTensorType>(type);
+    layouts.push_back(
+        MemRefType::get(tensor.getShape(), tensor.getElementType()));
+  }
+  ScopedDiagnosticHandler quiet(kernel.getContext(),
+                                [](Diagnostic &) { return success(); });
+  return hasModel(kernel, layouts);
+}
+
+bool mpcomm::canGenerateKernel(func::FuncOp kernel, mprt::LaunchOp launch) {
+  ScopedDiagnosticHandler quiet(kernel.getContext(),
+                                [](Diagnostic &) { return success(); });
+  FailureOr<SmallVector<MemRefType>> layouts =
+      mpcomm::kernels::layoutsOf(launch, kernel);
+  return succeeded(layouts) && hasModel(kernel, *layouts);
+}

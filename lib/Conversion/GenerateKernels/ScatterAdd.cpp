@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -40,6 +41,8 @@ LogicalResult checkScatterAdd(func::FuncOp kernel, int64_t skipped) {
       dy.getShape().drop_back() != ids.getShape() ||
       dy.getShape().back() != to.getShape()[1] || to.getShape()[0] < 1)
     return fail("expected rows [..., C], ids [...] and a destination [V, C]");
+  if (!::mpcomm::detail::isCountable(dy) || !::mpcomm::detail::isCountable(to))
+    return fail("expected tensors of at most 2^48 elements");
   if (dy.getElementType() != to.getElementType() ||
       !(to.getElementType().isF32() || to.getElementType().isF64()) ||
       !isa<IntegerType>(ids.getElementType()))

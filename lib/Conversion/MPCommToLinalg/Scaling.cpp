@@ -260,19 +260,28 @@ LowerUpdateLossScale::matchAndRewrite(UpdateLossScaleOp op,
       return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
     };
     Value scale = v[0], good = v[1], left = v[2];
+    // Factors are numbers of f64, as PyTorch's: one rounding, of the product.
+    Scalars wide{b, b.getF64Type()};
+    auto times = [&](const APFloat &factor) -> Value {
+      return s.cast(wide.scale(factor.convertToDouble(), wide.cast(scale)));
+    };
     Value found = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[3],
                                         s.constant(0.0));
     // What an overflow does.
     Value fewer = arith::MaxSIOp::create(
         b, arith::SubIOp::create(b, left, number(1)), number(0));
     Value less = arith::MaxNumFOp::create(
-        b, s.scale(op.getBackoff().convertToDouble(), scale),
-        s.constant(op.getMin().convertToDouble()));
+        b, times(op.getBackoff()), s.constant(op.getMin().convertToDouble()));
     less = choose(equals(fewer, number(0)), less, scale);
     // What a good step does.
-    Value more = arith::MinNumFOp::create(
-        b, s.scale(op.getGrowth().convertToDouble(), scale),
-        s.constant(op.getMax().convertToDouble()));
+    Value grown = times(op.getGrowth());
+    Value isFinite = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, grown,
+                                           s.constant(INFINITY));
+    Value more =
+        choose(isFinite,
+               arith::MinNumFOp::create(
+                   b, grown, s.constant(op.getMax().convertToDouble())),
+               scale);
     Value next = arith::AddIOp::create(b, good, number(1));
     Value grows = equals(next, number(op.getInterval()));
     return {

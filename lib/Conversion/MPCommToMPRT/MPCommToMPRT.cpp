@@ -74,11 +74,11 @@ Started Lowering::startOne(OpBuilder &builder, CollectiveOpInterface op,
   SmallVector<Value> inputs;
   if (input)
     inputs.push_back(input);
-  auto startOp =
-      mprt::StartOp::create(builder, op->getLoc(), outputs.getTypes(),
-                            stringifyCollectiveKind(op.getCollectiveKind()),
-                            reduction, numbering.idOf(op, comm, part), comm,
-                            nextEvent, peer, accumulate, inputs, outputs);
+  auto startOp = mprt::StartOp::create(
+      builder, op->getLoc(), outputs.getTypes(),
+      stringifyCollectiveKind(op.getCollectiveKind()), reduction,
+      numbering.idOf(op, comm, part), comm, nextEvent, peer, accumulate,
+      /*targets=*/nullptr, inputs, outputs);
   if (Attribute tag = op->getAttr(kTagAttr))
     startOp->setAttr(kTagAttr, tag);
   Started started;
@@ -204,18 +204,23 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
     all.back().slots = {0};
     return all;
   }
-  case CollectiveKind::ReduceScatter: {
-    auto scatter = cast<ReduceScatterOp>(op);
-    Type type = element(scatter.getInput());
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::Reduce: {
+    Value whole = op->getOperand(0);
+    Type type = element(whole);
     Type wire = op.getWireType() ? op.getWireType() : type;
     if (failed(checkSum(op, wire)))
       return failure();
-    Value input = castFloat(builder, loc, scatter.getInput(), wire);
-    input = splitToFront(builder, loc, input, scatter.getDim(), *group);
+    Value input = castFloat(builder, loc, whole, wire);
+    int64_t root = -1;
+    if (auto scatter = dyn_cast<ReduceScatterOp>(op.getOperation()))
+      input = splitToFront(builder, loc, input, scatter.getDim(), *group);
+    else
+      root = cast<CollectiveReduceOp>(op).getRoot();
     Value output = emptyLike(
         builder, loc,
-        cast<RankedTensorType>(scatter.getResult().getType()).getShape(), wire);
-    all.push_back(startOne(builder, op, *comm, -1, input, output,
+        cast<RankedTensorType>(op->getResult(0).getType()).getShape(), wire);
+    all.push_back(startOne(builder, op, *comm, root, input, output,
                            accumulateType(op, wire)));
     all.back().slots = {0};
     if (wire != type)
@@ -224,20 +229,50 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
       };
     return all;
   }
-  case CollectiveKind::AllGather: {
-    auto gather = cast<AllGatherOp>(op);
-    Value input = gather.getInput();
+  case CollectiveKind::AllGather:
+  case CollectiveKind::Gather: {
+    Value input = op->getOperand(0);
     SmallVector<int64_t> shape(
         cast<RankedTensorType>(input.getType()).getShape());
     shape.insert(shape.begin(), *group);
     Value output = emptyLike(builder, loc, shape, element(input));
+    int64_t root = -1, dim;
+    if (auto gather = dyn_cast<CollectiveGatherOp>(op.getOperation())) {
+      root = gather.getRoot();
+      dim = gather.getDim();
+    } else {
+      dim = cast<AllGatherOp>(op).getDim();
+    }
     all.push_back(
-        startOne(builder, op, *comm, -1, input, output, element(input)));
+        startOne(builder, op, *comm, root, input, output, element(input)));
     all.back().slots = {0};
-    all.back().finish = [dim = gather.getDim()](OpBuilder &b, Location l,
-                                                Value v) {
+    all.back().finish = [dim](OpBuilder &b, Location l, Value v) {
       return joinFromFront(b, l, v, dim);
     };
+    return all;
+  }
+  case CollectiveKind::Scatter: {
+    auto scatter = cast<CollectiveScatterOp>(op);
+    Value input = splitToFront(builder, loc, scatter.getInput(),
+                               scatter.getDim(), *group);
+    auto type = cast<RankedTensorType>(scatter.getResult().getType());
+    Value output =
+        emptyLike(builder, loc, type.getShape(), type.getElementType());
+    all.push_back(startOne(builder, op, *comm, scatter.getRoot(), input, output,
+                           type.getElementType()));
+    all.back().slots = {0};
+    return all;
+  }
+  case CollectiveKind::Permute: {
+    auto permute = cast<CollectivePermuteOp>(op);
+    auto type = cast<RankedTensorType>(permute.getResult().getType());
+    Value output =
+        emptyLike(builder, loc, type.getShape(), type.getElementType());
+    all.push_back(startOne(builder, op, *comm, -1, permute.getInput(), output,
+                           type.getElementType()));
+    all.back().slots = {0};
+    all.back().outputs.front().getDefiningOp<mprt::StartOp>().setTargetsAttr(
+        builder.getDenseI64ArrayAttr(permute.getTargets(*group)));
     return all;
   }
   case CollectiveKind::AllToAll: {

@@ -393,12 +393,21 @@ FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,
                             << ", which the runtime cannot communicate";
   LLVM::GlobalOp name = string(nameOf(op));
   LLVM::GlobalOp place = string(note(op.getLoc()));
-  // The enums of the dialect and of mprt.h count alike.
+  Field targets = null();
+  ArrayRef<int64_t> all = op.getTargets().value_or(ArrayRef<int64_t>());
+  if (!all.empty()) {
+    SmallVector<Field> numbers;
+    for (int64_t target : all)
+      numbers.push_back(number(32, target));
+    targets = address(make("targets", op.getLoc(), numbers).getSymName());
+  }
+  // The dialect's enums have the numbers of those of mprt.h.
   return make("collective", op.getLoc(),
               {number(32, op.getId()), number(8, static_cast<int>(kind)),
                number(8, reduction ? static_cast<int>(*reduction) : 0),
                number(8, *element), number(8, *accumulate),
                number(32, op.getCommunicator()), number(32, op.getPeer()),
                number(64, count), address(name.getSymName()),
-               address(place.getSymName())});
+               address(place.getSymName()), targets,
+               number(32, static_cast<int64_t>(all.size())), number(32, 0)});
 }

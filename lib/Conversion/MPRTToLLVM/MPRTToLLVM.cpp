@@ -366,6 +366,7 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
     send = recv;
     break;
   case CollectiveKind::ReduceScatter: // counted by what a rank keeps
+  case CollectiveKind::Scatter:
     count = elements(op.getOutputs().front());
     break;
   case CollectiveKind::AllToAll: { // counted by block; the group comes first

@@ -54,16 +54,6 @@ static Attribute getKey(AllReduceOp op) {
                 TypeAttr::get(element), op->getDiscardableAttrDictionary()});
 }
 
-/// Whether an element's place in a bucket may change its sum.
-static bool dependsOnPlace(AllReduceOp op) {
-  if (op.getReduction() == Reduction::Min ||
-      op.getReduction() == Reduction::Max)
-    return false;
-  auto collective = cast<CollectiveOpInterface>(op.getOperation());
-  FailureOr<int64_t> group = collective.getGroupSize();
-  return failed(group) || *group > 2; // a + b is b + a
-}
-
 std::optional<BucketCandidate>
 BlockCombiner::getCandidate(Operation *op, Operation *segmentStart) {
   auto allReduce = dyn_cast<AllReduceOp>(op);

@@ -12,6 +12,7 @@
 
 #include "Communicate/Communicator.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -27,6 +28,27 @@ Attribute mpcomm::getCommunicator(CollectiveOpInterface collective) {
   return ArrayAttr::get(collective->getContext(), key);
 }
 
+bool mpcomm::coversAxes(ArrayAttr outer, ArrayAttr inner) {
+  return llvm::all_of(
+      inner, [&](Attribute axis) { return llvm::is_contained(outer, axis); });
+}
+
+bool mpcomm::dependsOnOrder(CollectiveOpInterface op) {
+  std::optional<Reduction> reduction = op.getCollectiveReduction();
+  return reduction && *reduction != Reduction::Min &&
+         *reduction != Reduction::Max &&
+         llvm::any_of(op->getOperandTypes(), [](Type type) {
+           return isa<FloatType>(getElementTypeOrSelf(type));
+         });
+}
+
+bool mpcomm::dependsOnPlace(CollectiveOpInterface op) {
+  if (!dependsOnOrder(op))
+    return false;
+  FailureOr<int64_t> group = op.getGroupSize();
+  return failed(group) || *group > 2;
+}
+
 bool mpcomm::isMovableCollective(Operation *op) {
   auto collective = dyn_cast<CollectiveOpInterface>(op);
   if (!collective || isa_and_nonnull<AsyncOp>(op->getParentOp()))
@@ -37,6 +59,10 @@ bool mpcomm::isMovableCollective(Operation *op) {
   case CollectiveKind::AllGather:
   case CollectiveKind::AllToAll:
   case CollectiveKind::Broadcast:
+  case CollectiveKind::Permute:
+  case CollectiveKind::Reduce:
+  case CollectiveKind::Gather:
+  case CollectiveKind::Scatter:
     return true;
   case CollectiveKind::Send:
   case CollectiveKind::Recv:

@@ -21,6 +21,17 @@ namespace mpcomm {
 /// axes, in whatever order they are named.
 mlir::Attribute getCommunicator(CollectiveOpInterface collective);
 
+/// Whether all axes of `inner` are among those of `outer`.
+bool coversAxes(mlir::ArrayAttr outer, mlir::ArrayAttr inner);
+
+/// Whether the reduction `op` may round differently in another order: sums,
+/// means and products of floats.
+bool dependsOnOrder(CollectiveOpInterface op);
+
+/// Whether an element's place in what `op` reduces may change its value: which
+/// rank's is added first depends on it. Not in groups of two: a + b is b + a.
+bool dependsOnPlace(CollectiveOpInterface op);
+
 /// Whether `op` is a collective that gives values to all of its group, outside
 /// of an async: one that may move among pure ops. Sends, receives and barriers
 /// are not.

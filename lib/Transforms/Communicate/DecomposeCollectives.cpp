@@ -114,10 +114,8 @@ std::optional<Cut> Decomposer::getCut(AllReduceOp op, int64_t inside) {
 }
 
 std::optional<Candidate> Decomposer::getCandidate(AllReduceOp op) {
-  bool isExact = op.getReduction() == Reduction::Min ||
-                 op.getReduction() == Reduction::Max;
   if (!isMovableCollective(op) || !getMesh(op) || !getWireElement(op) ||
-      (!isExact && numerics == Numerics::Exact))
+      (numerics == Numerics::Exact && dependsOnOrder(op)))
     return std::nullopt;
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   FailureOr<CollectiveCost> flat = model.getCollective(op);

@@ -12,14 +12,17 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Communicate/CastChain.h"
 #include "Communicate/Communicator.h"
+#include "Communicate/MoveMessageCasts.h"
+#include "Communicate/Replicas.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mlir/Interfaces/CastInterfaces.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_MOVECASTSPASS
@@ -31,97 +34,112 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
-/// Whether `op` casts the elements of one tensor between float types.
-static bool isFloatCast(Operation *op) {
-  return isa_and_nonnull<CastOpInterface>(op) &&
-         OpTrait::hasElementwiseMappableTraits(op) &&
-         op->getNumOperands() == 1 && op->getNumResults() == 1 &&
-         isa<RankedTensorType>(op->getOperand(0).getType()) &&
-         isa<FloatType>(getElementTypeOrSelf(op->getOperand(0).getType())) &&
-         isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType()));
-}
-
-static unsigned getBits(Type type) {
-  return getElementTypeOrSelf(type).getIntOrFloatBitWidth();
-}
-
 /// Whether `op` moves elements and combines none.
 static bool movesElements(CollectiveOpInterface op) {
-  switch (op.getCollectiveKind()) {
-  case CollectiveKind::AllGather:
-  case CollectiveKind::AllToAll:
-  case CollectiveKind::Broadcast:
-    return true;
-  default:
-    return false;
-  }
+  return !mpcomm::detail::reduces(op.getCollectiveKind());
 }
 
 namespace {
 
 class CastMover {
 public:
-  CastMover(FunctionOpInterface function, Numerics numerics)
-      : function(function), numerics(numerics) {}
+  /// `moved` counts the casts that were moved across messages.
+  CastMover(FunctionOpInterface function, const RankFunctions &ranks,
+            Numerics numerics, int64_t moved)
+      : function(function), numerics(numerics), replicas(function, ranks),
+        moved(moved) {}
 
   /// Returns whether anything changed.
   bool run();
 
 private:
-  bool widenBehind(CollectiveOpInterface op);
+  bool widenAfter(CollectiveOpInterface op);
   bool narrowBefore(CollectiveOpInterface op);
   void narrowWire(CollectiveOpInterface op);
-  Operation *rebuild(CollectiveOpInterface op, Value input, Type element);
+  bool isSameOnAll(const Factor &factor, CollectiveOpInterface op);
+  Operation *rebuildWith(OpBuilder &builder, CollectiveOpInterface op,
+                         Value input, Type element);
   void passed(Operation *op, StringRef name, int64_t bytes);
+  void eraseUnused(ArrayRef<Operation *> ops);
 
   FunctionOpInterface function;
   Numerics numerics;
+  Replicas replicas;
   int64_t moved = 0, narrowed = 0;
 };
 
 } // namespace
 
-void CastMover::passed(Operation *op, StringRef name, int64_t bytes) {
-  remark::passed(op->getLoc(), remark::RemarkOpts::name(name)
-                                   .category(DEBUG_TYPE)
-                                   .function(function.getName()))
+/// Says how many bytes fewer `op` sends.
+static void remarkPassed(Operation *op, StringRef function, StringRef name,
+                         int64_t bytes) {
+  remark::passed(
+      op->getLoc(),
+      remark::RemarkOpts::name(name).category(DEBUG_TYPE).function(function))
       << remark::metric("bytes", bytes);
 }
 
+void CastMover::passed(Operation *op, StringRef name, int64_t bytes) {
+  remarkPassed(op, function.getName(), name, bytes);
+}
+
+/// Erases `ops`, users first, up to one that is used.
+void CastMover::eraseUnused(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops) {
+    if (!op->use_empty())
+      return;
+    replicas.notifyOperationErased(op);
+    op->erase();
+  }
+}
+
+/// Whether the factor may change sides of `op`: all ranks have the same, and
+/// before `op`.
+bool CastMover::isSameOnAll(const Factor &factor, CollectiveOpInterface op) {
+  if (factor.splat)
+    return true;
+  Operation *def = factor.scalar.getDefiningOp();
+  bool isThere =
+      def ? def->getBlock() == op->getBlock() && def->isBeforeInBlock(op)
+          : op->getBlock()->getParentOp() == function &&
+                op->getBlock()->isEntryBlock();
+  return isThere && replicas.isReplicated(factor.scalar, op);
+}
+
 /// The collective `op` on `input`, with results of `element`.
-Operation *CastMover::rebuild(CollectiveOpInterface op, Value input,
-                              Type element) {
+Operation *CastMover::rebuildWith(OpBuilder &builder, CollectiveOpInterface op,
+                                  Value input, Type element) {
   OperationState state(op->getLoc(), op->getName().getStringRef());
   state.addOperands(input);
   state.addTypes(
       cast<RankedTensorType>(op->getResult(0).getType()).clone(element));
   state.addAttributes(op->getAttrs());
-  return OpBuilder(op).create(state);
+  return builder.create(state);
 }
 
 /// collective(widen(x)) to widen(collective(x)).
-bool CastMover::widenBehind(CollectiveOpInterface op) {
-  Operation *cast = op->getOperand(0).getDefiningOp();
-  if (!isFloatCast(cast))
-    return false;
-  Value narrow = cast->getOperand(0);
-  if (getBits(narrow.getType()) >= getBits(op->getOperand(0).getType()))
+bool CastMover::widenAfter(CollectiveOpInterface op) {
+  std::optional<CastChain> chain =
+      findCastBefore(op->getOperand(0), [&](const Factor &factor) {
+        return isSameOnAll(factor, op);
+      });
+  if (!chain || !chain->widens())
     return false;
   int64_t before = op.getPayloadBytes();
-  Operation *smaller =
-      rebuild(op, narrow, getElementTypeOrSelf(narrow.getType()));
-  OpBuilder builder(op);
-  OperationState state(cast->getLoc(), cast->getName().getStringRef());
-  state.addOperands(smaller->getResult(0));
-  state.addTypes(op->getResultTypes());
-  state.addAttributes(cast->getAttrs());
-  Operation *widened = builder.create(state);
-  op->replaceAllUsesWith(widened->getResults());
+  OpBuilder builder(op, &replicas);
+  auto ops = llvm::to_vector(llvm::reverse(chain->between));
+  Value narrow =
+      rebuild(builder, ops, ChainOps::Moves, chain->cast->getOperand(0));
+  Operation *smaller = rebuildWith(builder, op, narrow, chain->getFrom());
+  Value widened = rebuildCast(builder, *chain, smaller->getResult(0));
+  widened = rebuild(builder, ops, ChainOps::Factors, widened);
+  op->replaceAllUsesWith(ValueRange(widened));
   passed(smaller, "CastMoved",
-         before - ::cast<CollectiveOpInterface>(smaller).getPayloadBytes());
-  op->erase();
-  if (cast->use_empty())
-    cast->erase();
+         before - cast<CollectiveOpInterface>(smaller).getPayloadBytes());
+  SmallVector<Operation *> old{op};
+  llvm::append_range(old, chain->between);
+  old.push_back(chain->cast);
+  eraseUnused(old);
   ++moved;
   return true;
 }
@@ -129,28 +147,81 @@ bool CastMover::widenBehind(CollectiveOpInterface op) {
 /// narrow(collective(x)), with no other use, to collective(narrow(x)).
 bool CastMover::narrowBefore(CollectiveOpInterface op) {
   Value result = op->getResult(0);
-  Operation *cast = result.hasOneUse() ? *result.user_begin() : nullptr;
-  if (!isFloatCast(cast))
+  if (!result.hasOneUse())
     return false;
-  Type element = getElementTypeOrSelf(cast->getResult(0).getType());
-  if (getBits(element) >= getBits(result.getType()))
+  std::optional<CastChain> chain =
+      findCastAfter(*result.use_begin(), [&](const Factor &factor) {
+        return isSameOnAll(factor, op);
+      });
+  if (!chain || !chain->narrows())
     return false;
   int64_t before = op.getPayloadBytes();
-  OpBuilder builder(op);
-  OperationState state(cast->getLoc(), cast->getName().getStringRef());
-  state.addOperands(op->getOperand(0));
-  state.addTypes(
-      ::cast<RankedTensorType>(op->getOperand(0).getType()).clone(element));
-  state.addAttributes(cast->getAttrs());
-  Operation *narrowed = builder.create(state);
-  Operation *smaller = rebuild(op, narrowed->getResult(0), element);
-  cast->replaceAllUsesWith(smaller->getResults());
+  OpBuilder builder(op, &replicas);
+  Value value =
+      rebuild(builder, chain->between, ChainOps::Factors, op->getOperand(0));
+  value = rebuildCast(builder, *chain, value);
+  Operation *smaller = rebuildWith(builder, op, value, chain->getTo());
+  Value moved =
+      rebuild(builder, chain->between, ChainOps::Moves, smaller->getResult(0));
+  chain->cast->replaceAllUsesWith(ValueRange(moved));
   passed(smaller, "CastMoved",
-         before - ::cast<CollectiveOpInterface>(smaller).getPayloadBytes());
-  cast->erase();
-  op->erase();
-  ++moved;
+         before - cast<CollectiveOpInterface>(smaller).getPayloadBytes());
+  SmallVector<Operation *> old{chain->cast};
+  llvm::append_range(old, llvm::reverse(chain->between));
+  old.push_back(op);
+  eraseUnused(old);
+  ++this->moved;
   return true;
+}
+
+/// Whether all exponents of `wide` are exponents of `narrow`.
+static bool hasAllExponents(Type narrow, Type wide) {
+  const llvm::fltSemantics &a = cast<FloatType>(narrow).getFloatSemantics();
+  const llvm::fltSemantics &b = cast<FloatType>(wide).getFloatSemantics();
+  return APFloat::semanticsMaxExponent(a) >= APFloat::semanticsMaxExponent(b) &&
+         APFloat::semanticsMinExponent(a) <= APFloat::semanticsMinExponent(b);
+}
+
+/// Whether multiplying by the factor, or dividing by it, keeps the bits of a
+/// number's significand.
+static bool isPowerOfTwo(const Factor &factor) {
+  auto number = dyn_cast_or_null<FloatAttr>(factor.splat);
+  return number && number.getValue().getExactLog2Abs() != INT_MIN;
+}
+
+/// The element type that `cast` has at its narrow end, if all exponents of the
+/// wide one are among its where a factor stands between.
+static Type getNarrow(const CastChain &chain, bool hasFactors) {
+  Type narrow = chain.widens() ? chain.getFrom() : chain.getTo();
+  Type wide = chain.widens() ? chain.getTo() : chain.getFrom();
+  return hasFactors && !hasAllExponents(narrow, wide) ? Type() : narrow;
+}
+
+/// The narrower type that holds what `value` is computed from.
+static Type getNarrowSource(Value value) {
+  bool hasFactors = false;
+  std::optional<CastChain> chain =
+      findCastBefore(value, [&](const Factor &factor) {
+        hasFactors = true;
+        return isPowerOfTwo(factor);
+      });
+  return chain && chain->widens() ? getNarrow(*chain, hasFactors) : Type();
+}
+
+/// The narrower type into which all that use `value` put it.
+static Type getNarrowTarget(Value value) {
+  Type type;
+  for (OpOperand &use : value.getUses()) {
+    bool hasFactors = false;
+    std::optional<CastChain> chain =
+        findCastAfter(use, [&](const Factor &) { return hasFactors = true; });
+    Type to =
+        chain && chain->narrows() ? getNarrow(*chain, hasFactors) : Type();
+    if (!to || (type && to != type))
+      return Type();
+    type = to;
+  }
+  return type;
 }
 
 /// The one narrower float type of all `values`, as `typeOf` sees them, or null.
@@ -172,34 +243,17 @@ static Type getNarrowType(ValueRange values,
 void CastMover::narrowWire(CollectiveOpInterface op) {
   if (op.getWireType() || op.getAccumulateType())
     return;
-  Type wire = getNarrowType(op->getOperands(), [](Value value) -> Type {
-    Operation *cast = value.getDefiningOp();
-    return isFloatCast(cast) ? getElementTypeOrSelf(cast->getOperand(0))
-                             : Type();
-  });
+  Type wire = getNarrowType(op->getOperands(), getNarrowSource);
   if (!wire)
-    wire = getNarrowType(op->getResults(), [](Value value) -> Type {
-      Type type;
-      for (Operation *user : value.getUsers()) {
-        Type to = isFloatCast(user) ? getElementTypeOrSelf(user->getResult(0))
-                                    : Type();
-        if (!to || (type && to != type))
-          return Type();
-        type = to;
-      }
-      return type;
-    });
+    wire = getNarrowType(op->getResults(), getNarrowTarget);
   if (!wire)
     return;
-  auto narrow = [&](auto reduction) {
-    reduction.setWire(wire);
-    reduction.setAccumulate(Float32Type::get(op->getContext()));
-  };
   int64_t bits = getBits(op->getOperand(0).getType());
-  if (auto reduce = dyn_cast<AllReduceOp>(op.getOperation()))
-    narrow(reduce);
-  else
-    narrow(cast<ReduceScatterOp>(op.getOperation()));
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<AllReduceOp, ReduceScatterOp, CollectiveReduceOp>([&](auto reduce) {
+        reduce.setWire(wire);
+        reduce.setAccumulate(Float32Type::get(op->getContext()));
+      });
   int64_t bytes = op.getPayloadBytes();
   passed(op, "WireNarrowed", bytes - bytes * getBits(wire) / bits);
   ++narrowed;
@@ -213,11 +267,11 @@ bool CastMover::run() {
   });
   for (CollectiveOpInterface op : collectives) {
     if (movesElements(op))
-      (void)(widenBehind(op) || narrowBefore(op));
+      (void)(widenAfter(op) || narrowBefore(op));
     else if (numerics == Numerics::Lossy)
       narrowWire(op);
   }
-  if (!collectives.empty())
+  if (!collectives.empty() || moved)
     remark::analysis(function.getLoc(), remark::RemarkOpts::name("MoveCasts")
                                             .category(DEBUG_TYPE)
                                             .function(function.getName()))
@@ -231,10 +285,19 @@ struct MoveCasts : mpcomm::impl::MoveCastsPassBase<MoveCasts> {
   using MoveCastsPassBase::MoveCastsPassBase;
 
   void runOnOperation() override {
+    llvm::DenseMap<Operation *, int64_t> messages;
+    moveMessageCasts(getOperation(), [&](Operation *op, int64_t bytes) {
+      auto function = op->getParentOfType<FunctionOpInterface>();
+      remarkPassed(op, function.getName(), "CastMoved", bytes);
+      ++messages[function];
+    });
+    RankFunctions ranks(getOperation());
     bool changed = false;
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       if (!function.isExternal())
-        changed |= CastMover(function, numerics).run();
+        changed |=
+            CastMover(function, ranks, numerics, messages.lookup(function))
+                .run();
     });
     if (!changed)
       markAllAnalysesPreserved();

@@ -7,15 +7,15 @@
 //===----------------------------------------------------------------------===//
 //
 // In program order, then the dead ones; the rewrites are in
-// SimplifyReductions.cpp and SimplifyExchanges.cpp.
+// SimplifyReductions.cpp, SimplifyExchanges.cpp and SimplifySlices.cpp, but for
+// what holds for all collectives.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/CollectiveSimplifier.h"
-#include "Communicate/Communicator.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mpcomm {
@@ -47,21 +47,37 @@ bool CollectiveSimplifier::SameOp::isEqual(Operation *a, Operation *b) {
              /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations);
 }
 
+static StringRef getClassName(Numerics numerics) {
+  switch (numerics) {
+  case Numerics::Exact:
+    return "exact";
+  case Numerics::Reassociating:
+    return "reassociating";
+  case Numerics::Lossy:
+    return "lossy";
+  }
+  return "";
+}
+
 void CollectiveSimplifier::passed(Operation *op, StringRef name,
                                   Numerics needed) {
   changed = true;
   remark::passed(op->getLoc(), remark::RemarkOpts::name(name)
                                    .category(DEBUG_TYPE)
                                    .function(function.getName()))
-      << remark::reason("{0}",
-                        needed == Numerics::Exact ? "exact" : "reassociating");
+      << remark::reason("{0}", getClassName(needed));
+}
+
+void CollectiveSimplifier::erase(Operation *op) {
+  replicas.notifyOperationErased(op);
+  op->erase();
 }
 
 void CollectiveSimplifier::replace(Operation *op, ValueRange values,
                                    StringRef name) {
   passed(op, name, lastNeeded);
   op->replaceAllUsesWith(values);
-  op->erase();
+  erase(op);
 }
 
 bool CollectiveSimplifier::reuseEarlier(CollectiveOpInterface op) {
@@ -73,16 +89,59 @@ bool CollectiveSimplifier::reuseEarlier(CollectiveOpInterface op) {
   return true;
 }
 
+/// The mesh and the axes that `op`, a collective or an all_slice, names.
+static std::pair<FlatSymbolRefAttr, ArrayAttr> getGroup(Operation *op) {
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+    return {collective.getMeshAttr(), collective.getAxesAttr()};
+  auto dependent = cast<RankDependentOpInterface>(op);
+  return {dependent.getMeshAttr(), dependent.getAxesAttr()};
+}
+
+/// Axes of size one go; with the last of them the op, which gives its operands,
+/// rounded to the wire type. Returns whether it is gone.
+bool CollectiveSimplifier::dropAxesOfOne(Operation *op) {
+  auto [symbol, axes] = getGroup(op);
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, symbol);
+  if (!mesh)
+    return false;
+  SmallVector<Attribute> kept;
+  llvm::copy_if(axes, std::back_inserter(kept), [&](Attribute axis) {
+    return mesh.getAxisSize(cast<StringAttr>(axis).getValue()) != 1;
+  });
+  if (kept.size() == axes.size())
+    return false;
+  lastNeeded = Numerics::Exact;
+  if (!kept.empty()) {
+    passed(op, "AxesOfOne", lastNeeded);
+    op->setAttr("axes", ArrayAttr::get(op->getContext(), kept));
+    return false;
+  }
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  Type wire = collective ? collective.getWireType() : Type();
+  // Lowering refuses to reduce fewer bits, and says so.
+  if (wire && wire.getIntOrFloatBitWidth() < 16)
+    return false;
+  OpBuilder builder = getBuilder(op);
+  SmallVector<Value> values(op->getOperands());
+  for (Value &value : values)
+    if (wire && rounds(collective, value.getType()))
+      value = castFloat(builder, op->getLoc(),
+                        castFloat(builder, op->getLoc(), value, wire),
+                        getElementTypeOrSelf(value.getType()));
+  replace(op, values, "GroupOfOne");
+  return true;
+}
+
 bool CollectiveSimplifier::simplify(Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case<AllReduceOp, ReduceScatterOp, AllGatherOp, AllToAllOp,
-            CollectiveBroadcastOp, AllSliceOp>(
+            CollectiveBroadcastOp, CollectivePermuteOp, AllSliceOp>(
           [&](auto concrete) { return simplify(concrete); })
       .Default([](Operation *) { return false; });
 }
 
 void CollectiveSimplifier::visit(Operation *op) {
-  if (simplify(op))
+  if (dropAxesOfOne(op) || isa<BarrierOp>(op) || simplify(op))
     return;
   auto collective = dyn_cast<CollectiveOpInterface>(op);
   if (!collective || !reuseEarlier(collective))
@@ -97,11 +156,19 @@ void CollectiveSimplifier::eraseDead() {
       continue;
     for (Value operand : op->getOperands())
       if (Operation *def = operand.getDefiningOp())
-        if (isMovableCollective(def) || isa<AllSliceOp>(def))
+        if (mayChange(def))
           remaining.insert(def);
     passed(op, "Dead", Numerics::Exact);
-    op->erase();
+    erase(op);
   }
+}
+
+/// Whether `op` is a collective, or an all_slice, that rewrites may touch.
+bool CollectiveSimplifier::mayChange(Operation *op) const {
+  bool isBarrier =
+      isa<BarrierOp>(op) && !isa_and_nonnull<AsyncOp>(op->getParentOp());
+  return (isMovableCollective(op) || isBarrier || isa<AllSliceOp>(op)) &&
+         ranks.areShared(getGroup(op).second);
 }
 
 bool CollectiveSimplifier::run() {
@@ -109,7 +176,7 @@ bool CollectiveSimplifier::run() {
   int64_t before = 0;
   function->walk([&](Operation *op) {
     before += isa<CollectiveOpInterface>(op);
-    if (isMovableCollective(op) || isa<AllSliceOp>(op))
+    if (mayChange(op))
       collectives.push_back(op);
   });
   for (Operation *op : collectives)
@@ -134,10 +201,16 @@ struct SimplifyCollectives
   using SimplifyCollectivesPassBase::SimplifyCollectivesPassBase;
 
   void runOnOperation() override {
+    FailureOr<CostModel> model =
+        getCostModel(getOperation(), cluster, profileFile);
+    if (failed(model))
+      return signalPassFailure();
+    RankFunctions ranks(getOperation());
     bool changed = false;
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
       if (!function.isExternal())
-        changed |= CollectiveSimplifier(function, numerics).run();
+        changed |=
+            CollectiveSimplifier(function, ranks, *model, numerics).run();
     });
     if (!changed)
       markAllAnalysesPreserved();

@@ -7,51 +7,60 @@
 //===----------------------------------------------------------------------===//
 //
 // Pairs of collectives, and of one and an all_slice, that undo each other or
-// make a cheaper one.
+// make a cheaper one; exchanges of what all ranks have.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/CollectiveSimplifier.h"
-#include "mlir/IR/Builders.h"
 
 using namespace mlir;
 using namespace mpcomm;
-
-/// Whether two ops run on the same groups: the same axes, in whatever order
-/// they are named.
-template <typename A, typename B> static bool isSameGroup(A a, B b) {
-  return a.getMeshAttr() == b.getMeshAttr() &&
-         a.getAxes().size() == b.getAxes().size() &&
-         llvm::all_of(a.getAxes(), [&](Attribute axis) {
-           return llvm::is_contained(b.getAxes(), axis);
-         });
-}
 
 static bool isScatteredOver(ReduceScatterOp scatter, AllGatherOp gather) {
   return isSameGroup(scatter, gather) && scatter.getDim() == gather.getDim();
 }
 
+/// reduce_scatter of what is the same on all ranks: the rank's block of it.
 bool CollectiveSimplifier::simplify(ReduceScatterOp op) {
-  auto gather = op.getInput().getDefiningOp<AllGatherOp>();
-  if (!gather || !isScatteredOver(op, gather))
-    return false;
-  Value own = reduceReplicated(op, gather.getInput());
-  if (!own)
-    return false;
-  replace(op, own, "ScatteredGather");
-  return true;
+  Value input = op.getInput();
+  if (auto gather = input.getDefiningOp<AllGatherOp>();
+      gather && isScatteredOver(op, gather))
+    if (Value own = reduceReplicated(op, gather.getInput())) {
+      replace(op, own, "ScatteredGather");
+      return true;
+    }
+  if (!replicas.isReplicated(input, op))
+    return joinCombined(op);
+  OpBuilder builder = getBuilder(op);
+  auto own =
+      AllSliceOp::create(builder, op.getLoc(), op.getType(), input,
+                         op.getMeshAttr(), op.getAxesAttr(), op.getDimAttr());
+  if (Value reduced = reduceReplicated(op, own)) {
+    replace(op, reduced, "ReducedEqualValues");
+    visit(own);
+    return true;
+  }
+  erase(own);
+  return joinCombined(op);
 }
 
 bool CollectiveSimplifier::simplify(AllGatherOp op) {
+  if (auto slice = op.getInput().getDefiningOp<AllSliceOp>();
+      slice && isSameGroup(slice, op) && slice.getDim() == op.getDim() &&
+      replicas.isReplicated(slice.getInput(), op)) {
+    lastNeeded = Numerics::Exact;
+    replace(op, slice.getInput(), "GatheredSlice");
+    return true;
+  }
   auto scatter = op.getInput().getDefiningOp<ReduceScatterOp>();
   if (!scatter || scatter->getBlock() != op->getBlock() ||
       !isScatteredOver(scatter, op) || !scatter.getResult().hasOneUse())
     return false;
-  lastNeeded = getReorderedClass(scatter.getReduction());
+  lastNeeded = getMovedClass(scatter);
   // What all_reduce sends back is rounded to the wire type.
   if (!allows(lastNeeded) || rounds(scatter, scatter.getInput().getType()))
     return false;
-  OpBuilder builder(op);
+  OpBuilder builder = getBuilder(op);
   auto reduced = AllReduceOp::create(
       builder, op.getLoc(), scatter.getInput(), op.getMeshAttr(),
       op.getAxesAttr(), scatter.getReductionAttr(), scatter.getWireAttr(),
@@ -73,37 +82,43 @@ bool CollectiveSimplifier::simplify(AllToAllOp op) {
 }
 
 bool CollectiveSimplifier::simplify(CollectiveBroadcastOp op) {
-  if (!isReplicated(op.getInput(), op))
+  if (!replicas.isReplicated(op.getInput(), op))
     return false;
   lastNeeded = Numerics::Exact;
   replace(op, op.getInput(), "BroadcastEqualValue");
   return true;
 }
 
-bool CollectiveSimplifier::simplify(AllSliceOp op) {
+bool CollectiveSimplifier::simplify(CollectivePermuteOp op) {
+  FailureOr<int64_t> group = op.getGroupSize();
+  if (failed(group))
+    return false;
   lastNeeded = Numerics::Exact;
-  if (auto gather = op.getInput().getDefiningOp<AllGatherOp>())
-    if (isSameGroup(op, gather) && op.getDim() == gather.getDim()) {
-      replace(op, gather.getInput(), "SlicedGather");
-      return true;
-    }
-  auto reduced = op.getInput().getDefiningOp<AllReduceOp>();
-  // An all_slice may stand where some ranks never come; a collective may not.
-  if (!reduced || reduced->getBlock() != op->getBlock() ||
-      !isSameGroup(op, reduced) || reduced.getInputs().size() != 1 ||
-      !op.getInput().hasOneUse())
+  SmallVector<int64_t> targets = op.getTargets(*group);
+  // What all have, all get.
+  bool isEqual = replicas.isReplicated(op.getInput(), op);
+  bool isSame = llvm::all_of(llvm::enumerate(targets), [&](auto entry) {
+    return isEqual ? entry.value() >= 0
+                   : entry.value() == static_cast<int64_t>(entry.index());
+  });
+  if (isSame) {
+    replace(op, op.getInput(), "PermutedToSelf");
+    return true;
+  }
+  auto inner = op.getInput().getDefiningOp<CollectivePermuteOp>();
+  // Ranks are numbered by the mesh, in whatever order the axes are named.
+  if (!inner || !isSameGroup(op, inner))
     return false;
-  lastNeeded = getReorderedClass(reduced.getReduction());
-  if (!allows(lastNeeded) ||
-      rounds(reduced, reduced.getInputs().front().getType()))
-    return false;
-  OpBuilder builder(op);
-  auto scatter = ReduceScatterOp::create(
-      builder, reduced.getLoc(), op.getType(), reduced.getInputs().front(),
-      op.getMeshAttr(), op.getAxesAttr(), reduced.getReductionAttr(),
-      builder.getI64IntegerAttr(op.getDim()), reduced.getWireAttr(),
-      reduced.getAccumulateAttr());
-  replace(op, scatter.getResult(), "SlicedReduction");
-  visit(scatter);
+  SmallVector<int64_t> pairs;
+  for (auto [source, middle] : llvm::enumerate(inner.getTargets(*group)))
+    if (middle >= 0 && targets[middle] >= 0)
+      pairs.append({static_cast<int64_t>(source), targets[middle]});
+  OpBuilder builder = getBuilder(op);
+  auto composed = CollectivePermuteOp::create(
+      builder, op.getLoc(), op.getType(), inner.getInput(), op.getMeshAttr(),
+      op.getAxesAttr(), builder.getDenseI64ArrayAttr(pairs));
+  composed->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  replace(op, composed.getResult(), "PermutedTwice");
+  visit(composed);
   return true;
 }

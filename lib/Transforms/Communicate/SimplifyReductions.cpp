@@ -6,40 +6,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What is reduced that is equal already, reduced twice, or not used.
+// What is reduced that is equal already, reduced twice, combined after it is
+// reduced, or not used.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/CollectiveSimplifier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mpcomm;
-
-/// Whether all axes of `inner` are among those of `outer`, on one mesh.
-static bool coversAxes(CollectiveOpInterface outer,
-                       CollectiveOpInterface inner) {
-  return outer.getMeshAttr() == inner.getMeshAttr() &&
-         llvm::all_of(inner.getAxesAttr(), [&](Attribute axis) {
-           return llvm::is_contained(outer.getAxesAttr(), axis);
-         });
-}
-
-bool mpcomm::isReplicated(Value value, CollectiveOpInterface op) {
-  auto def = value.getDefiningOp<CollectiveOpInterface>();
-  if (!def)
-    return false;
-  switch (def.getCollectiveKind()) {
-  case CollectiveKind::AllReduce:
-  case CollectiveKind::AllGather:
-  case CollectiveKind::Broadcast:
-    return coversAxes(def, op);
-  default:
-    return false;
-  }
-}
 
 bool mpcomm::rounds(CollectiveOpInterface op, Type type) {
   Type element = getElementTypeOrSelf(type);
@@ -68,10 +46,12 @@ Value CollectiveSimplifier::reduceReplicated(CollectiveOpInterface op,
     lastNeeded = Numerics::Reassociating;
     return allows(lastNeeded) ? equal : Value();
   case Reduction::Sum: {
-    lastNeeded = Numerics::Reassociating;
+    // Up to four times a value is the product however it is summed: 2x is
+    // exact, 3x is rounded once, and that plus x rounds to 4x.
+    lastNeeded = *group <= 4 ? Numerics::Exact : getReorderedClass(op);
     if (!allows(lastNeeded))
       return Value();
-    OpBuilder builder(op);
+    OpBuilder builder = getBuilder(op);
     auto type = cast<RankedTensorType>(equal.getType());
     Type element = type.getElementType();
     if (auto floats = dyn_cast<FloatType>(element)) {
@@ -86,8 +66,8 @@ Value CollectiveSimplifier::reduceReplicated(CollectiveOpInterface op,
       return arith::MulFOp::create(builder, op->getLoc(), equal, splat);
     }
     auto integers = dyn_cast<IntegerType>(element);
-    if (!integers || !integers.isSignless())
-      return Value();
+    if (!integers || !integers.isSignless() || integers.getWidth() == 1)
+      return Value(); // the sum of i1 is their disjunction
     APInt count(64, *group);
     auto splat = arith::ConstantOp::create(
         builder, op->getLoc(),
@@ -101,9 +81,9 @@ Value CollectiveSimplifier::reduceReplicated(CollectiveOpInterface op,
 }
 
 /// An all_reduce like `op`, of other operands.
-static AllReduceOp cloneWith(AllReduceOp op, ValueRange inputs,
-                             ArrayAttr axes) {
-  OpBuilder builder(op);
+AllReduceOp CollectiveSimplifier::cloneWith(AllReduceOp op, ValueRange inputs,
+                                            ArrayAttr axes) {
+  OpBuilder builder = getBuilder(op);
   auto clone = AllReduceOp::create(
       builder, op.getLoc(), inputs, op.getMeshAttr(), axes,
       op.getReductionAttr(), op.getWireAttr(), op.getAccumulateAttr());
@@ -117,7 +97,7 @@ bool CollectiveSimplifier::reduceEqualValues(AllReduceOp op) {
   Numerics needed = Numerics::Exact;
   for (Value input : op.getInputs()) {
     Value result;
-    if (isReplicated(input, op))
+    if (replicas.isReplicated(input, op))
       result = reduceReplicated(op, input);
     if (result)
       needed = std::max(needed, lastNeeded);
@@ -146,7 +126,7 @@ bool CollectiveSimplifier::reduceEqualValues(AllReduceOp op) {
 /// all_reduce over B of all_reduce over A: one over A and B.
 bool CollectiveSimplifier::mergeAxes(AllReduceOp op) {
   auto inner = op.getInputs().front().getDefiningOp<AllReduceOp>();
-  if (!inner || inner->getBlock() != op->getBlock() ||
+  if (!inner || !mayChange(inner) || inner->getBlock() != op->getBlock() ||
       !llvm::equal(op.getInputs(), inner.getOutputs()) ||
       !llvm::all_of(inner.getOutputs(), [](Value v) { return v.hasOneUse(); }))
     return false;
@@ -161,7 +141,7 @@ bool CollectiveSimplifier::mergeAxes(AllReduceOp op) {
   for (Value input : inner.getInputs())
     if (rounds(op, input.getType()))
       return false;
-  lastNeeded = getReorderedClass(op.getReduction());
+  lastNeeded = getReorderedClass(op);
   if (!allows(lastNeeded))
     return false;
   SmallVector<Attribute> axes(inner.getAxes().getValue());
@@ -175,7 +155,7 @@ bool CollectiveSimplifier::mergeAxes(AllReduceOp op) {
 
 /// A result of which only one static slice is used.
 bool CollectiveSimplifier::reduceSlices(AllReduceOp op) {
-  lastNeeded = Numerics::Reassociating; // an element moves within the bucket
+  lastNeeded = getMovedClass(op);
   if (!allows(lastNeeded))
     return false;
   SmallVector<SliceOp> slices;
@@ -188,7 +168,7 @@ bool CollectiveSimplifier::reduceSlices(AllReduceOp op) {
   }
   if (llvm::none_of(slices, [](SliceOp slice) { return bool(slice); }))
     return false;
-  OpBuilder builder(op);
+  OpBuilder builder = getBuilder(op);
   SmallVector<Value> inputs;
   for (auto [input, slice] : llvm::zip_equal(op.getInputs(), slices)) {
     if (!slice) {
@@ -206,13 +186,78 @@ bool CollectiveSimplifier::reduceSlices(AllReduceOp op) {
     Value old = slice ? Value(slice.getResult()) : Value(before);
     old.replaceAllUsesWith(after);
     if (slice)
-      slice.erase();
+      erase(slice);
   }
-  op.erase();
+  erase(op);
   visit(smaller);
   return true;
 }
 
+/// Whether `op` combines elements as `reduction` does, or takes a difference
+/// where that is linear.
+static bool combines(Operation *op, Reduction reduction) {
+  switch (reduction) {
+  case Reduction::Sum:
+  case Reduction::Mean:
+    return isa<arith::AddFOp, arith::SubFOp, arith::AddIOp, arith::SubIOp>(op);
+  case Reduction::Prod:
+    return isa<arith::MulFOp, arith::MulIOp>(op);
+  case Reduction::Min:
+    return isa<arith::MinimumFOp, arith::MinSIOp>(op);
+  case Reduction::Max:
+    return isa<arith::MaximumFOp, arith::MaxSIOp>(op);
+  }
+  return false;
+}
+
+/// Two reductions whose results are combined as they reduce, and not used
+/// otherwise: one of the combined operands. `op` is the later of the two.
+bool CollectiveSimplifier::joinCombined(CollectiveOpInterface op) {
+  if (op->getNumOperands() != 1 || !op->getResult(0).hasOneUse())
+    return false;
+  OpOperand &use = *op->getResult(0).use_begin();
+  Operation *user = use.getOwner();
+  if (user->getBlock() != op->getBlock() ||
+      !combines(user, *op.getCollectiveReduction()) ||
+      // What is added to i1 is not their disjunction.
+      getElementTypeOrSelf(user->getResult(0)).isInteger(1))
+    return false;
+  Value result = user->getOperand(1 - use.getOperandNumber());
+  Operation *other = result.getDefiningOp();
+  if (!other || !mayChange(other) || !result.hasOneUse() ||
+      other->getNumOperands() != 1 || other->getBlock() != op->getBlock() ||
+      !other->isBeforeInBlock(op) ||
+      // Equal ones are one collective already.
+      other->getOperand(0) == op->getOperand(0) ||
+      !OperationEquivalence::isEquivalentTo(
+          op.getOperation(), other,
+          OperationEquivalence::ignoreValueEquivalence,
+          /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations))
+    return false;
+  lastNeeded = getReorderedClass(op);
+  // One rounding to the wire type instead of two.
+  if (rounds(op, op->getOperand(0).getType()))
+    lastNeeded = Numerics::Lossy;
+  if (!allows(lastNeeded))
+    return false;
+  OpBuilder builder = getBuilder(op);
+  IRMapping operands;
+  operands.map(op->getResult(0), op->getOperand(0));
+  operands.map(result, other->getOperand(0));
+  Operation *combined = builder.clone(*user, operands);
+  combined->getResult(0).setType(op->getOperand(0).getType());
+  operands.map(op->getOperand(0), combined->getResult(0));
+  Operation *joined = builder.clone(*op, operands);
+  joined->setLoc(builder.getFusedLoc({other->getLoc(), op->getLoc()}));
+  passed(op, "JoinedReductions", lastNeeded);
+  user->replaceAllUsesWith(joined->getResults());
+  erase(user);
+  erase(op); // the other one is dead
+  visit(joined);
+  return true;
+}
+
 bool CollectiveSimplifier::simplify(AllReduceOp op) {
-  return reduceEqualValues(op) || mergeAxes(op) || reduceSlices(op);
+  return reduceEqualValues(op) || mergeAxes(op) || reduceSlices(op) ||
+         joinCombined(op);
 }

@@ -95,8 +95,13 @@ LogicalResult MicroBatch::checkBatch() {
       return step.emitOpError() << "has " << what << " of "
                                 << type.getDimSize(0) << " samples, too many "
                                 << "for " << count << " micro-batches";
-    for (Operation *user : argument.getUsers())
-      if (isTail(body->findAncestorOpInBlock(*user))) {
+    for (OpOperand &use : argument.getUses()) {
+      Operation *user = use.getOwner();
+      bool isState = false; // of the next micro-batch
+      if (user == body->getTerminator())
+        if (auto result = getResultRole(step, use.getOperandNumber()))
+          isState = isStateRole(*result);
+      if (isTail(body->findAncestorOpInBlock(*user)) && !isState) {
         InFlightDiagnostic diag = step.emitOpError()
                                   << "needs " << what
                                   << " behind a collective or an update, "
@@ -105,6 +110,7 @@ LogicalResult MicroBatch::checkBatch() {
         diag.attachNote(user->getLoc()) << "it is used here";
         return diag;
       }
+    }
   }
   if (batches.empty())
     return step.emitOpError("has no argument of role batch to cut into "
@@ -113,8 +119,11 @@ LogicalResult MicroBatch::checkBatch() {
 }
 
 void MicroBatch::findVarying() {
+  varying.clear();
   varying.insert(batches.begin(), batches.end());
   varying.insert(seeds.begin(), seeds.end());
+  for (const MicroBatchState &state : states)
+    varying.insert(state.before);
   for (Operation &op : *body) {
     bool varies = false;
     op.walk([&](Operation *nested) {
@@ -126,43 +135,86 @@ void MicroBatch::findVarying() {
   }
 }
 
-/// State that a micro-batch computes without an update: running statistics. It
-/// may be reduced behind the micro-batch.
+/// The operand that takes a result out of the micro-batch: of the terminator,
+/// or of the first of the reductions that it goes through.
+static OpOperand &getExit(OpOperand &returned) {
+  OpOperand *use = &returned;
+  for (auto reduce = use->get().getDefiningOp<AllReduceOp>();
+       reduce && reduce.getReduction() != Reduction::Max;
+       reduce = use->get().getDefiningOp<AllReduceOp>())
+    use = &reduce->getOpOperand(cast<OpResult>(use->get()).getResultNumber());
+  return *use;
+}
+
+/// State that a micro-batch computes without an update: running statistics, or
+/// buffers that take the values of others. It may be reduced after the
+/// micro-batch.
+LogicalResult MicroBatch::addState(OpOperand &returned, Role role) {
+  OpOperand &exit = getExit(returned);
+  Value value = exit.get();
+  Operation *def = value.getDefiningOp();
+  // What counts steps, not batches, an update of it does once.
+  if ((def && isTail(def)) ||
+      (role != Role::Buffer && !varying.contains(value)))
+    return success();
+  unsigned index = returned.getOperandNumber();
+  auto *argument = llvm::find_if(body->getArguments(), [&](BlockArgument a) {
+    return getDonation(step, a.getArgNumber()) == int64_t(index);
+  });
+  if (argument == body->getArguments().end())
+    return step.emitOpError()
+           << "computes " << describeResult(step, index)
+           << " in the micro-batch, expected an argument that donates its "
+              "buffer to it, to hand it to the next";
+  bool isKnown = llvm::any_of(states, [&](const MicroBatchState &state) {
+    return state.before == *argument;
+  });
+  if (value == *argument || isKnown)
+    return success();
+  if (argument->getType() != value.getType())
+    return step.emitOpError()
+           << "computes " << describeResult(step, index) << " of type "
+           << value.getType() << " in the micro-batch, expected that of "
+           << describeArgument(step, argument->getArgNumber())
+           << ", which it takes the place of";
+  states.push_back({*argument, value, &exit});
+  return success();
+}
+
+/// State varies from one micro-batch to the next, and what is computed of it.
 LogicalResult MicroBatch::findState() {
-  auto exit = cast<func::ReturnOp>(body->getTerminator());
-  for (OpOperand &use : exit->getOpOperands()) {
-    unsigned index = use.getOperandNumber();
-    std::optional<Role> role = getResultRole(step, index);
-    if (!role || !isStateRole(*role))
-      continue;
-    Value value = use.get();
-    for (auto reduce = value.getDefiningOp<AllReduceOp>();
-         reduce && reduce.getReduction() != Reduction::Max;
-         reduce = value.getDefiningOp<AllReduceOp>())
-      value = reduce.getInputs()[cast<OpResult>(value).getResultNumber()];
-    Operation *def = value.getDefiningOp();
-    if (!def || isTail(def) || sumOf.contains(value))
-      continue;
-    // What counts steps, not batches, an update of it does once.
-    if (role != Role::Buffer && !varying.contains(value))
-      continue;
-    auto *argument = llvm::find_if(body->getArguments(), [&](BlockArgument a) {
-      return getDonation(step, a.getArgNumber()) == int64_t(index);
-    });
-    if (argument == body->getArguments().end())
-      return step.emitOpError()
-             << "makes " << describeResult(step, index)
-             << " in the micro-batch, expected an argument that donates its "
-                "buffer to it, to hand it to the next";
-    if (argument->getType() != value.getType())
-      return step.emitOpError()
-             << "makes " << describeResult(step, index) << " of type "
-             << value.getType() << " in the micro-batch, expected that of "
-             << describeArgument(step, argument->getArgNumber())
-             << ", which it takes the place of";
-    states.push_back({*argument, value});
+  for (size_t known = ~size_t(0); known != states.size();) {
+    known = states.size();
+    findVarying();
+    for (OpOperand &use : body->getTerminator()->getOpOperands()) {
+      std::optional<Role> role = getResultRole(step, use.getOperandNumber());
+      if (role && isStateRole(*role) && failed(addState(use, *role)))
+        return failure();
+    }
   }
   return success();
+}
+
+/// Gives a state a value of its own where it is an argument, or a value with
+/// other uses after the micro-batch: those take its mean, or that of the step.
+void MicroBatch::isolateStates() {
+  for (MicroBatchState &state : states) {
+    state.after = state.exit->get();
+    Operation *def = state.after.getDefiningOp();
+    auto isInTail = [&](Operation *user) {
+      return isTail(body->findAncestorOpInBlock(*user));
+    };
+    if (def && llvm::count_if(state.after.getUsers(), isInTail) == 1)
+      continue;
+    OpBuilder builder(step.getContext());
+    if (def)
+      builder.setInsertionPointAfter(def);
+    else
+      builder.setInsertionPointToStart(body);
+    state.after = ReshapeOp::create(builder, state.after.getLoc(),
+                                    state.after.getType(), state.after);
+    state.exit->set(state.after);
+  }
 }
 
 /// The mean over the micro-batches takes the place of `use`.
@@ -223,9 +275,9 @@ LogicalResult MicroBatch::checkRegions(Operation *op) {
 }
 
 LogicalResult MicroBatch::findSums() {
-  llvm::DenseSet<Value> isState;
+  llvm::DenseSet<OpOperand *> exits;
   for (const MicroBatchState &state : states)
-    isState.insert(state.after);
+    exits.insert(state.exit);
   for (Operation &op : *body) {
     if (!isTail(&op))
       continue;
@@ -233,9 +285,9 @@ LogicalResult MicroBatch::findSums() {
       return failure();
     for (OpOperand &use : op.getOpOperands()) {
       Operation *def = use.get().getDefiningOp();
-      if (!def || isTail(def) || isState.contains(use.get()))
+      if (!def || isTail(def) || exits.contains(&use))
         continue;
-      if (!varying.contains(use.get())) // alike for all micro-batches
+      if (!varying.contains(use.get())) // the same for all micro-batches
         continue;
       if (isa<func::ReturnOp>(op)) {
         unsigned index = use.getOperandNumber();
@@ -259,8 +311,10 @@ FailureOr<MicroBatch> MicroBatch::get(func::FuncOp step, int64_t count) {
   found.findTail();
   if (failed(found.checkBatch()))
     return failure();
-  found.findVarying();
-  if (failed(found.findState()) || failed(found.findSums()))
+  if (failed(found.findState()))
+    return failure();
+  found.isolateStates();
+  if (failed(found.findSums()))
     return failure();
   return found;
 }

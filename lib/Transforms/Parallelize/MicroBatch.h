@@ -43,12 +43,17 @@ struct MicroBatchSum {
 /// State that each micro-batch takes from the one before.
 struct MicroBatchState {
   mlir::BlockArgument before;
-  mlir::Value after;
+  mlir::Value after; // of this state alone
+  /// Takes it out of the micro-batch: to the terminator, or to a reduction of
+  /// the tail.
+  mlir::OpOperand *exit;
 };
 
 struct MicroBatch {
   /// Finds out about a step whose body is one block. Fails, with an error,
-  /// where a micro-batch would not stand for itself. Time: linear.
+  /// where a micro-batch depends on more than its samples and state. Gives each
+  /// state a value of its own, by a reshape to the same shape. Time: linear in
+  /// the ops for each level of states that are computed of other states.
   static mlir::FailureOr<MicroBatch> get(mlir::func::FuncOp step,
                                          int64_t count);
 
@@ -67,6 +72,8 @@ private:
   void findVarying();
   mlir::LogicalResult checkBatch();
   mlir::LogicalResult findState();
+  mlir::LogicalResult addState(mlir::OpOperand &returned, Role role);
+  void isolateStates();
   mlir::LogicalResult findSums();
   mlir::LogicalResult checkRegions(mlir::Operation *op);
   mlir::LogicalResult addSum(mlir::OpOperand &use);
@@ -74,7 +81,7 @@ private:
   mlir::Block *body;
   /// Collectives, updates, and what depends on them.
   llvm::DenseSet<mlir::Operation *> tail;
-  /// What depends on the batch or on seeds.
+  /// What depends on the batch, on seeds or on what micro-batches hand on.
   llvm::DenseSet<mlir::Value> varying;
   llvm::DenseMap<mlir::Value, unsigned> sumOf; // by the value that is used
 };

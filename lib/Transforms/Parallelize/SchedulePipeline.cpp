@@ -56,6 +56,7 @@ private:
   LogicalResult schedulePipeline(func::FuncOp step);
   FailureOr<MeshOp> extendMesh(int64_t ranks);
   FailureOr<NamedSchedule> choose(StageParts &parts, int64_t ranks);
+  LogicalResult checkPlacement(int64_t stages);
   FailureOr<PipelineSchedule> readFile(int64_t ranks, int stages);
   FailureOr<PipelineCandidate> measure(StageParts &parts,
                                        const PipelineSchedule &shape);
@@ -99,6 +100,13 @@ FailureOr<MeshOp> SchedulePipeline::extendMesh(int64_t ranks) {
   return meshOp;
 }
 
+template <typename Range> static std::string list(const Range &numbers) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  llvm::interleave(numbers, stream, ",");
+  return text;
+}
+
 FailureOr<PipelineSchedule> SchedulePipeline::readFile(int64_t ranks,
                                                        int stages) {
   auto fail = [&](const Twine &what) {
@@ -119,9 +127,37 @@ FailureOr<PipelineSchedule> SchedulePipeline::readFile(int64_t ranks,
   if (schedule.microbatches != microBatches)
     return fail("schedules " + Twine(schedule.microbatches) +
                 " micro-batches, expected " + Twine(int64_t(microBatches)));
-  if (std::string wrong = schedule.verify(); !wrong.empty())
-    return fail(wrong);
+  if (!placement.empty() &&
+      !llvm::equal(schedule.placement, ArrayRef<int64_t>(placement)))
+    return fail("has its stages on ranks " + list(schedule.placement) +
+                ", expected placement " + list(placement));
   return schedule;
+}
+
+/// Of ranks and micro-batches that are in range.
+LogicalResult SchedulePipeline::checkPlacement(int64_t stages) {
+  if (placement.empty())
+    return success();
+  auto fail = [&](const Twine &what) {
+    getOperation().emitError()
+        << "placement " << list(placement) << ": " << what;
+    return failure();
+  };
+  if (static_cast<int64_t>(placement.size()) != stages)
+    return fail("expected a rank for each of " + Twine(stages) + " stages");
+  PipelineSchedule shape;
+  shape.stages = static_cast<int>(ranks);
+  shape.placement.clear();
+  for (auto [stage, rank] : llvm::enumerate(placement)) {
+    if (rank < 0 || rank >= ranks)
+      return fail("stage " + Twine(stage) + " is placed on rank " +
+                  Twine(rank) + ", expected ranks from 0 to " +
+                  Twine(ranks - 1));
+    shape.placement.push_back(static_cast<int>(rank));
+  }
+  if (std::string wrong = shape.checkShape(); !wrong.empty())
+    return fail(wrong);
+  return success();
 }
 
 /// By rank, what is there all the time: state with what its update keeps, sums
@@ -169,7 +205,6 @@ SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
     return failure();
   PipelineCandidate found;
   found.microbatches = shape.microbatches;
-  found.chunks = shape.chunks;
   found.placement = shape.placement;
   auto seconds = [&](int stage, PipelineActionKind kind) {
     double sum = 0;
@@ -222,29 +257,38 @@ FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
     return fail("expected at least as many micro-batches as ranks of the "
                 "pipeline, " +
                 Twine(ranks) + ", got " + Twine(int64_t(microBatches)));
+  PipelineSchedule shape;
+  shape.stages = static_cast<int>(ranks);
+  shape.microbatches = static_cast<int>(microBatches);
   int chunks = static_cast<int>(stages / ranks);
+  SmallVector<PipelinePlacement, 2> placements;
+  if (!placement.empty())
+    placements.emplace_back(placement.begin(), placement.end());
+  else
+    placements.push_back(makeLoopPlacement(shape.stages, chunks));
+  if (placement.empty() && chunks == 2)
+    placements.push_back(makeVPlacement(shape.stages, chunks));
   if (schedule != "auto") {
     std::optional<PipelineKind> kind = parsePipelineKind(schedule);
     if (!kind)
       return fail("cannot schedule '" + schedule +
                   "', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v");
-    PipelineScheduleOr made = makePipelineSchedule(
-        *kind, static_cast<int>(ranks), static_cast<int>(microBatches), chunks);
+    PipelineScheduleOr made =
+        placement.empty()
+            ? makePipelineSchedule(*kind, shape.stages, shape.microbatches,
+                                   chunks)
+            : makePipelineSchedule(*kind, shape.stages, shape.microbatches,
+                                   placements.front());
     if (!made.error.empty())
-      return fail(Twine("schedule ") + schedule + ": " + made.error);
+      return fail(
+          Twine("schedule ") + made.error +
+          (placement.empty() ? "" : "; schedule=auto takes any placement"));
     return NamedSchedule{std::move(made.schedule), schedule};
   }
   PipelineProblem problem;
   problem.stages = static_cast<int>(ranks);
-  SmallVector<PipelinePlacement, 2> placements{PipelinePlacement::Loop};
-  if (chunks == 2)
-    placements.push_back(PipelinePlacement::V);
-  for (PipelinePlacement placement : placements) {
-    PipelineSchedule shape;
-    shape.stages = static_cast<int>(ranks);
-    shape.chunks = chunks;
-    shape.microbatches = static_cast<int>(microBatches);
-    shape.placement = placement;
+  for (PipelinePlacement &placement : placements) {
+    shape.placement = std::move(placement);
     FailureOr<PipelineCandidate> candidate = measure(parts, shape);
     if (failed(candidate))
       return failure();
@@ -332,10 +376,13 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
   for (Operation *op : graph->getForward())
     if (auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr))
       stages = std::max(stages, stage.getInt() + 1);
-  if (stages % ranks != 0 || stages == 0)
+  bool isPlaced = !placement.empty() || !scheduleFile.empty();
+  if (stages == 0 || (!isPlaced && stages % ranks != 0))
     return step.emitOpError()
            << "has ops in " << stages << " stages, expected as many on each of "
-           << int64_t(ranks) << " ranks";
+           << int64_t(ranks) << " ranks, or a placement";
+  if (failed(checkPlacement(stages)))
+    return failure();
   FailureOr<StageParts> parts =
       StageParts::get(*graph, static_cast<int>(stages));
   if (failed(parts))

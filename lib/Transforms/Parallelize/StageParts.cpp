@@ -17,6 +17,13 @@ using namespace mpcomm;
 // Stages of ops, and what crosses them
 //===----------------------------------------------------------------------===//
 
+void StageParts::forEachPlacedOp(
+    llvm::function_ref<void(Operation *)> callback) const {
+  for (ArrayRef<Operation *> ops :
+       {graph->getForward(), graph->getAsides(), graph->getBackward()})
+    llvm::for_each(ops, callback);
+}
+
 LogicalResult StageParts::readStages() {
   auto read = [&](Operation *op) -> LogicalResult {
     auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr);
@@ -32,17 +39,17 @@ LogicalResult StageParts::readStages() {
         readers[root].push_back(static_cast<int>(stage.getInt()));
     return success();
   };
-  for (ArrayRef<Operation *> ops :
-       {graph->getForward(), graph->getAsides(), graph->getBackward()})
-    for (Operation *op : ops)
-      if (failed(read(op)))
-        return failure();
-  return success();
+  LogicalResult result = success();
+  forEachPlacedOp([&](Operation *op) {
+    if (succeeded(result))
+      result = read(op);
+  });
+  return result;
 }
 
 /// Where a value of the sum is made: by the action that makes its last root.
 StageParts::Leaf StageParts::placeLeaf(unsigned sum, Value value) const {
-  Leaf leaf{sum, value, 0, false, true};
+  Leaf leaf{sum, value, {0, /*isForward=*/false, /*isInput=*/true}};
   SetVector<Value> roots;
   graph->getRoots(value, roots);
   Operation *last = nullptr;
@@ -50,11 +57,8 @@ StageParts::Leaf StageParts::placeLeaf(unsigned sum, Value value) const {
     if (Operation *def = root.getDefiningOp())
       if (!last || last->isBeforeInBlock(def))
         last = def;
-  if (last) {
-    leaf.stage = getStage(last);
-    leaf.isForward = graph->getPass(last) == StepPass::Forward;
-    leaf.isInput = inputOps.contains(last);
-  }
+  if (last)
+    leaf.home = homeOf(last);
   return leaf;
 }
 
@@ -67,9 +71,7 @@ void StageParts::placeLeaves() {
       found.push_back(placeLeaf(i, leaf.value));
     const MicroBatchSum &sum = graph->getMicroBatch().sums[i];
     bool isOne = llvm::all_of(found, [&](const Leaf &leaf) {
-      return leaf.stage == found.front().stage &&
-             leaf.isInput == found.front().isInput &&
-             leaf.isForward == found.front().isForward;
+      return leaf.home == found.front().home;
     });
     if (found.size() == 1 || !isOne) {
       llvm::append_range(leaves, found);
@@ -122,25 +124,24 @@ LogicalResult StageParts::findCrossings() {
     }
     return success();
   };
-  for (ArrayRef<Operation *> ops :
-       {graph->getForward(), graph->getAsides(), graph->getBackward()})
-    for (Operation *op : ops)
-      if (!split.contains(op) && failed(visit(op)))
-        return failure();
-  for (ArrayRef<Operation *> ops :
-       {graph->getForward(), graph->getAsides(), graph->getBackward()})
-    for (Operation *op : ops)
-      for (Value result : op->getResults()) {
-        auto found = reach.find(result);
-        if (found == reach.end())
-          continue;
-        auto [lowest, highest] = found->second;
-        for (int edge = getStage(op); edge < highest; ++edge)
-          ahead[edge].push_back(result);
-        for (int edge = getStage(op) - 1; edge >= lowest; --edge)
-          back[edge].push_back(result);
-      }
-  return success();
+  LogicalResult visited = success();
+  forEachPlacedOp([&](Operation *op) {
+    if (succeeded(visited) && !split.contains(op))
+      visited = visit(op);
+  });
+  forEachPlacedOp([&](Operation *op) {
+    for (Value result : op->getResults()) {
+      auto found = reach.find(result);
+      if (found == reach.end())
+        continue;
+      auto [lowest, highest] = found->second;
+      for (int edge = getStage(op); edge < highest; ++edge)
+        ahead[edge].push_back(result);
+      for (int edge = getStage(op) - 1; edge >= lowest; --edge)
+        back[edge].push_back(result);
+    }
+  });
+  return visited;
 }
 
 /// I is what lower stages wait for, and what gradients of several parameters
@@ -159,47 +160,109 @@ void StageParts::splitBackward() {
   }
 }
 
-/// A state is read and made by one stage's forward or by its backward pass.
-LogicalResult StageParts::placeStates() {
-  for (const MicroBatchState &state : graph->getMicroBatch().states) {
+/// The action that runs an op.
+StageParts::Home StageParts::homeOf(Operation *op) const {
+  return {getStage(op), graph->getPass(op) == StepPass::Forward,
+          inputOps.contains(op)};
+}
+
+/// The action that computes a state: that of the last op it is made of. One
+/// that is made of arguments alone, a counter or a value of another state, is
+/// computed where those states are, else where it is read.
+std::vector<std::optional<StageParts::Home>> StageParts::findHomes() const {
+  ArrayRef<MicroBatchState> states = graph->getMicroBatch().states;
+  llvm::DenseMap<Value, unsigned> stateOf; // by argument
+  for (auto [i, state] : llvm::enumerate(states))
+    stateOf[state.before] = i;
+  std::vector<std::optional<Home>> found(states.size());
+  std::vector<SmallVector<unsigned>> linked(states.size());
+  for (auto [i, state] : llvm::enumerate(states)) {
     SetVector<Value> roots;
     graph->getRoots(state.after, roots);
     Operation *made = nullptr;
-    for (Value root : roots)
-      if (Operation *def = root.getDefiningOp();
-          def && (!made || made->isBeforeInBlock(def)))
+    for (Value root : roots) {
+      Operation *def = root.getDefiningOp();
+      if (def && (!made || made->isBeforeInBlock(def)))
         made = def;
-    if (!made) { // of itself alone: a counter
-      stateStage.push_back(0);
-      if (!readers[state.before].empty())
-        stateStage.back() = readers[state.before].front();
-      continue;
+      if (auto other = stateOf.find(root); other != stateOf.end()) {
+        linked[i].push_back(other->second);
+        linked[other->second].push_back(i);
+      }
     }
-    stateStage.push_back(getStage(made));
-    auto check = [&](Operation *op) -> LogicalResult {
-      if (!graph->getOperandRoots(op).contains(state.before))
-        return success();
-      if (getStage(op) == getStage(made) &&
-          graph->getPass(op) == graph->getPass(made) &&
-          inputOps.contains(op) == inputOps.contains(made))
-        return success();
-      InFlightDiagnostic diag =
-          op->emitOpError()
-          << "reads "
-          << describeArgument(graph->getMicroBatch().step,
-                              state.before.getArgNumber())
-          << ", which each micro-batch hands on, in another pass than the one "
-             "that makes it anew, expected both in one";
-      diag.attachNote(made->getLoc()) << "it is made here";
-      return diag;
-    };
-    for (ArrayRef<Operation *> ops :
-         {graph->getForward(), graph->getAsides(), graph->getBackward()})
-      for (Operation *op : ops)
-        if (failed(check(op)))
-          return failure();
+    if (made)
+      found[i] = homeOf(made);
   }
-  return success();
+  SmallVector<unsigned> worklist;
+  auto spread = [&]() {
+    while (!worklist.empty()) {
+      unsigned i = worklist.pop_back_val();
+      for (unsigned other : linked[i])
+        if (!found[other]) {
+          found[other] = found[i];
+          worklist.push_back(other);
+        }
+    }
+  };
+  auto settle = [&](unsigned i, Home home) {
+    found[i] = home;
+    worklist.push_back(i);
+    spread();
+  };
+  for (unsigned i = 0; i < states.size(); ++i)
+    if (found[i])
+      worklist.push_back(i);
+  spread();
+  forEachPlacedOp([&](Operation *op) {
+    for (Value root : graph->getOperandRoots(op))
+      if (auto state = stateOf.find(root);
+          state != stateOf.end() && !found[state->second])
+        settle(state->second, homeOf(op));
+  });
+  for (unsigned i = 0; i < states.size(); ++i)
+    if (!found[i])
+      settle(i, {/*stage=*/0, /*isForward=*/true, /*isInput=*/false});
+  return found;
+}
+
+/// All that reads a state is in the action that computes it: each micro-batch's
+/// value of it is known there alone.
+LogicalResult StageParts::placeStates() {
+  const MicroBatch &micro = graph->getMicroBatch();
+  for (const std::optional<Home> &home : findHomes())
+    homes.push_back(*home);
+  auto check = [&](const SetVector<Value> &roots, Home reader,
+                   Location loc) -> LogicalResult {
+    for (auto [state, home] : llvm::zip_equal(micro.states, homes)) {
+      if (!roots.contains(state.before) || home == reader)
+        continue;
+      InFlightDiagnostic diag =
+          emitError(loc) << "reads "
+                         << describeArgument(micro.step,
+                                             state.before.getArgNumber())
+                         << ", which each micro-batch hands on, in another "
+                            "pass than the one that computes its next value, "
+                            "expected both in one";
+      diag.attachNote(state.after.getLoc()) << "it is computed here";
+      return diag;
+    }
+    return success();
+  };
+  LogicalResult result = success();
+  forEachPlacedOp([&](Operation *op) {
+    if (succeeded(result))
+      result = check(graph->getOperandRoots(op), homeOf(op), op->getLoc());
+  });
+  auto checkValue = [&](Value value, Home home) {
+    SetVector<Value> roots;
+    graph->getRoots(value, roots);
+    if (succeeded(result))
+      result = check(roots, home, value.getLoc());
+  };
+  for (const Leaf &leaf : leaves)
+    checkValue(leaf.value, leaf.home);
+  for (auto [state, home] : llvm::zip_equal(micro.states, homes))
+    checkValue(state.after, home);
+  return result;
 }
 
 FailureOr<StageParts> StageParts::get(const StageGraph &graph, int stages) {
@@ -217,8 +280,8 @@ FailureOr<StageParts> StageParts::get(const StageGraph &graph, int stages) {
 std::vector<int> StageParts::getContributors(unsigned sum) const {
   std::vector<int> found;
   for (const Leaf &leaf : leaves)
-    if (leaf.sum == sum && !llvm::is_contained(found, leaf.stage))
-      found.push_back(leaf.stage);
+    if (leaf.sum == sum && !llvm::is_contained(found, leaf.home.stage))
+      found.push_back(leaf.home.stage);
   llvm::sort(found);
   return found;
 }
@@ -254,7 +317,9 @@ ArrayRef<int> StageParts::getHolders(BlockArgument argument) const {
 // Functions
 //===----------------------------------------------------------------------===//
 
-static bool hasKind(bool isForward, bool isInput, PipelineActionKind kind) {
+bool StageParts::Home::isIn(int other, PipelineActionKind kind) const {
+  if (stage != other)
+    return false;
   switch (kind) {
   case PipelineActionKind::Forward:
     return isForward;
@@ -271,8 +336,7 @@ static bool hasKind(bool isForward, bool isInput, PipelineActionKind kind) {
 bool StageParts::isIn(Operation *op, int stage, PipelineActionKind kind) const {
   StepPass pass = graph->getPass(op);
   return (pass == StepPass::Forward || pass == StepPass::Backward) &&
-         !split.contains(op) && getStage(op) == stage &&
-         hasKind(pass == StepPass::Forward, inputOps.contains(op), kind);
+         !split.contains(op) && homeOf(op).isIn(stage, kind);
 }
 
 std::vector<Operation *> StageParts::getOps(int stage,
@@ -289,25 +353,13 @@ void StageParts::addSums(StagePart &part, int stage, PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   for (unsigned i = 0; i < micro.sums.size(); ++i)
     for (const Leaf &leaf : leaves)
-      if (leaf.sum == i && leaf.stage == stage &&
-          hasKind(leaf.isForward, leaf.isInput, kind)) {
+      if (leaf.sum == i && leaf.home.isIn(stage, kind)) {
         part.sums.push_back(i);
         break;
       }
-  for (auto [i, state] : llvm::enumerate(micro.states)) {
-    SetVector<Value> roots;
-    graph->getRoots(state.after, roots);
-    bool isMade = false, isAlone = true;
-    for (Value root : roots)
-      if (Operation *def = root.getDefiningOp()) {
-        isAlone = false;
-        isMade |= isIn(def, stage, kind);
-      }
-    if (isAlone)
-      isMade = stateStage[i] == stage && kind == PipelineActionKind::Forward;
-    if (isMade)
+  for (auto [i, home] : llvm::enumerate(homes))
+    if (home.isIn(stage, kind))
       part.states.push_back(i);
-  }
 }
 
 /// What the part's ops take from outside of it, and what others take of it.
@@ -320,8 +372,7 @@ void StageParts::addBoundary(StagePart &part, int stage,
     needed.insert_range(graph->getOperandRoots(op));
   for (unsigned i : part.sums)
     for (const Leaf &leaf : leaves)
-      if (leaf.sum == i && leaf.stage == stage &&
-          hasKind(leaf.isForward, leaf.isInput, kind))
+      if (leaf.sum == i && leaf.home.isIn(stage, kind))
         graph->getRoots(leaf.value, needed);
   for (unsigned i : part.states)
     graph->getRoots(micro.states[i].after, needed);
@@ -354,13 +405,12 @@ void StageParts::addBoundary(StagePart &part, int stage,
     if (own.contains(root))
       taken.insert(root);
   };
-  for (ArrayRef<Operation *> others :
-       {graph->getForward(), graph->getAsides(), graph->getBackward()})
-    for (Operation *other : others)
-      if (!split.contains(other) && !isIn(other, stage, kind))
-        llvm::for_each(graph->getOperandRoots(other), take);
+  forEachPlacedOp([&](Operation *other) {
+    if (!split.contains(other) && !isIn(other, stage, kind))
+      llvm::for_each(graph->getOperandRoots(other), take);
+  });
   for (const Leaf &leaf : leaves)
-    if (leaf.stage != stage || !hasKind(leaf.isForward, leaf.isInput, kind)) {
+    if (!leaf.home.isIn(stage, kind)) {
       SetVector<Value> roots;
       graph->getRoots(leaf.value, roots);
       llvm::for_each(roots, take);
@@ -422,8 +472,7 @@ func::FuncOp StageParts::outline(const StagePart &part, int stage,
     const MicroBatchSum &sum = micro.sums[index];
     Value total = block->getArgument(firstDonor + i);
     for (const Leaf &leaf : leaves) {
-      if (leaf.sum != index || leaf.stage != stage ||
-          !hasKind(leaf.isForward, leaf.isInput, kind))
+      if (leaf.sum != index || !leaf.home.isIn(stage, kind))
         continue;
       Value value = cloneValue(builder, leaf.value, mapping);
       value = castFloat(builder, value.getLoc(), value,

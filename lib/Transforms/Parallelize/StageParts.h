@@ -56,7 +56,7 @@ public:
   /// The stages that make a leaf of a sum; its only one for others.
   std::vector<int> getContributors(unsigned sum) const;
   /// The stage whose parts hand on a state.
-  int getStateStage(unsigned state) const { return stateStage[state]; }
+  int getStateStage(unsigned state) const { return homes[state].stage; }
   /// The stages whose ops read an argument.
   llvm::ArrayRef<int> getReaders(mlir::BlockArgument argument) const;
   /// The stages that have an argument: those that read it or a copy of it in
@@ -64,16 +64,27 @@ public:
   llvm::ArrayRef<int> getHolders(mlir::BlockArgument argument) const;
 
 private:
+  /// The actions on a stage that can compute a value: its forward pass, or the
+  /// input or weight half of its backward pass.
+  struct Home {
+    int stage;
+    bool isForward, isInput;
+    bool isIn(int stage, PipelineActionKind kind) const;
+    bool operator==(const Home &) const = default;
+  };
   /// A leaf, as a sum of those of a sum that an action makes.
   struct Leaf {
     unsigned sum;
     mlir::Value value;
-    int stage;
-    bool isForward, isInput;
+    Home home;
   };
 
   StageParts(const StageGraph &graph, int stages)
       : graph(&graph), stages(stages), ahead(stages), back(stages) {}
+  void
+  forEachPlacedOp(llvm::function_ref<void(mlir::Operation *)> callback) const;
+  Home homeOf(mlir::Operation *op) const;
+  std::vector<std::optional<Home>> findHomes() const;
   mlir::LogicalResult readStages();
   mlir::LogicalResult findCrossings();
   mlir::LogicalResult placeStates();
@@ -95,7 +106,7 @@ private:
   /// Ops that only add leaves up that several stages make.
   llvm::DenseSet<mlir::Operation *> split;
   std::vector<Leaf> leaves;
-  std::vector<int> stateStage;
+  std::vector<Home> homes; // by state
   llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> readers, holders;
   std::map<std::pair<int, PipelineActionKind>, StagePart> parts;
 };

@@ -80,11 +80,11 @@ private:
 
   void createFunction(const TailPlan &plan);
   void run(int index);
-  Operation *call(const PipelineAction &action, int stage);
+  Operation *call(const PipelineAction &action);
   void post(int index);
   void receive(int index);
   void send(int index);
-  void handOver(const PipelineAction &action, int stage);
+  void handOver(const PipelineAction &action);
   Values &liveOf(int stage, int microbatch) {
     return live[{stage, microbatch}];
   }
@@ -184,7 +184,8 @@ void ProgramBuilder::send(int index) {
 }
 
 /// Edges between two stages of one rank.
-void ProgramBuilder::handOver(const PipelineAction &action, int stage) {
+void ProgramBuilder::handOver(const PipelineAction &action) {
+  int stage = action.stage;
   bool isForward = action.kind == PipelineActionKind::Forward;
   int edge = isForward ? stage - 1 : stage;
   if (action.kind == PipelineActionKind::WeightBackward || edge < 0 ||
@@ -197,11 +198,11 @@ void ProgramBuilder::handOver(const PipelineAction &action, int stage) {
 }
 
 /// The call; null where the action has nothing to do.
-Operation *ProgramBuilder::call(const PipelineAction &action, int stage) {
-  const StagePart &part = parts.getPart(stage, action.kind);
+Operation *ProgramBuilder::call(const PipelineAction &action) {
+  const StagePart &part = parts.getPart(action.stage, action.kind);
   if (!part.function)
     return nullptr;
-  Values &values = liveOf(stage, action.microbatch);
+  Values &values = liveOf(action.stage, action.microbatch);
   SmallVector<Value> operands;
   for (Value argument : part.captured)
     operands.push_back(arguments.lookup(argument));
@@ -219,7 +220,7 @@ Operation *ProgramBuilder::call(const PipelineAction &action, int stage) {
     operands.push_back(states.lookup(state));
   func::FuncOp callee = part.function;
   auto call = func::CallOp::create(builder, callee.getLoc(), callee, operands);
-  setStageAction(call, action, stage);
+  setStageAction(call, action);
   unsigned next = 0;
   for (unsigned sum : part.sums)
     totals[sum] = call.getResult(next++);
@@ -233,13 +234,12 @@ Operation *ProgramBuilder::call(const PipelineAction &action, int stage) {
 /// What the next action needs is received while this one runs.
 void ProgramBuilder::run(int index) {
   const PipelineAction &action = schedule.ranks[rank][index];
-  int stage = schedule.stageOf(rank, action.chunk);
   if (index == 0)
     post(0);
   post(index + 1);
   receive(index);
-  handOver(action, stage);
-  Operation *made = call(action, stage);
+  handOver(action);
+  Operation *made = call(action);
   send(index);
   if (made)
     ends.push_back({made, &builder.getBlock()->back()});
@@ -318,7 +318,7 @@ mpcomm::buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,
   // All parts first: what they take says which arguments a rank needs.
   for (int rank = 0; rank < schedule.stages; ++rank)
     for (const PipelineAction &action : schedule.ranks[rank])
-      parts.getPart(schedule.stageOf(rank, action.chunk), action.kind);
+      parts.getPart(action.stage, action.kind);
   SmallVector<func::FuncOp> programs;
   for (int rank = 0; rank < schedule.stages; ++rank) {
     FailureOr<TailPlan> plan = planTail(parts, schedule, rank);

@@ -98,8 +98,7 @@ void TailPlanner::findSums() {
 /// What the rank's own parts read.
 void TailPlanner::addParts() {
   for (const PipelineAction &action : schedule.ranks[rank]) {
-    const StagePart &part =
-        parts.getPart(schedule.stageOf(rank, action.chunk), action.kind);
+    const StagePart &part = parts.getPart(action.stage, action.kind);
     needed.insert(part.captured.begin(), part.captured.end());
     needed.insert(part.batches.begin(), part.batches.end());
     needed.insert(part.seeds.begin(), part.seeds.end());
@@ -221,7 +220,7 @@ LogicalResult TailPlanner::ownResults() {
       BlockArgument donor = donors.lookup(i);
       bool isFree = !donor || (parts.getReaders(donor).empty() &&
                                uses.lookup(donor) <= 1);
-      if (isFree ? rank == 0 : needed.contains(donor)) {
+      if ((isFree && rank == 0) || (donor && needed.contains(donor))) {
         take(i);
         changed = true;
       }

@@ -42,8 +42,21 @@ static ProofKind kindOf(CollectiveKind kind) {
     return ProofKind::Recv;
   case CollectiveKind::Barrier:
     return ProofKind::Barrier;
+  case CollectiveKind::Permute:
+    return ProofKind::Permute;
+  case CollectiveKind::Reduce:
+    return ProofKind::Reduce;
+  case CollectiveKind::Gather:
+    return ProofKind::Gather;
+  case CollectiveKind::Scatter:
+    return ProofKind::Scatter;
   }
   llvm_unreachable("all kinds are listed");
+}
+
+static bool hasRoot(CollectiveKind kind) {
+  return kind == CollectiveKind::Broadcast || kind == CollectiveKind::Reduce ||
+         kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter;
 }
 
 static std::string textOf(Type type) {
@@ -56,16 +69,32 @@ static void addToTag(ProofOp &op, const std::string &text) {
   op.tag += (op.tag.empty() ? "" : ", ") + text;
 }
 
+/// A list that those that meet have in common: a long one as its number of
+/// `items` and a hash.
+static void addList(ProofOp &op, ArrayRef<std::string> list,
+                    StringRef separator, StringRef items, StringRef unit) {
+  constexpr size_t mostShown = 6;
+  std::string all = llvm::join(list, separator);
+  if (list.size() <= mostShown)
+    return addToTag(op, all + unit.str());
+  addToTag(op, std::to_string(list.size()) + " " + items.str() + " " +
+                   llvm::utohexstr(llvm::xxh3_64bits(all)));
+}
+
 /// Several tensors travel as one range: those that meet have the same ones.
 static void addTensors(ProofOp &op, ArrayRef<std::string> tensors) {
-  if (tensors.size() < 2)
-    return;
-  constexpr size_t mostShown = 6;
-  std::string all = llvm::join(tensors, " + ");
-  if (tensors.size() <= mostShown)
-    return addToTag(op, all + " elements");
-  addToTag(op, std::to_string(tensors.size()) + " tensors " +
-                   llvm::utohexstr(llvm::xxh3_64bits(all)));
+  if (tensors.size() >= 2)
+    addList(op, tensors, " + ", "tensors", " elements");
+}
+
+/// Which rank gives to which in a permute.
+static void addTargets(ProofOp &op, ArrayRef<int64_t> targets) {
+  SmallVector<std::string> pairs;
+  for (auto [source, target] : llvm::enumerate(targets))
+    if (target >= 0)
+      pairs.push_back(std::to_string(source) + " to " + std::to_string(target));
+  if (!pairs.empty())
+    addList(op, pairs, ", ", "pairs", "");
 }
 
 /// The type in which sums of `element` are kept where `type` says nothing.
@@ -126,12 +155,26 @@ SmallVector<ProofOp> mpcomm::describeCollective(CollectiveOpInterface op) {
   case CollectiveKind::Broadcast:
     common.peer = ProofPeer::member(cast<CollectiveBroadcastOp>(op).getRoot());
     break;
+  case CollectiveKind::Reduce:
+    common.peer = ProofPeer::member(cast<CollectiveReduceOp>(op).getRoot());
+    break;
+  case CollectiveKind::Gather:
+    common.peer = ProofPeer::member(cast<CollectiveGatherOp>(op).getRoot());
+    break;
+  case CollectiveKind::Scatter:
+    common.peer = ProofPeer::member(cast<CollectiveScatterOp>(op).getRoot());
+    break;
+  case CollectiveKind::Permute:
+    if (FailureOr<int64_t> group = op.getGroupSize(); succeeded(group))
+      addTargets(common, cast<CollectivePermuteOp>(op).getTargets(*group));
+    break;
   default:
     break;
   }
   Value operand = op->getOperand(0);
   int64_t count = elements(operand);
-  if (op.getCollectiveKind() == CollectiveKind::ReduceScatter)
+  if (op.getCollectiveKind() == CollectiveKind::ReduceScatter ||
+      op.getCollectiveKind() == CollectiveKind::Scatter)
     count = elements(op->getResult(0));
   if (op.getCollectiveKind() == CollectiveKind::AllToAll)
     if (FailureOr<int64_t> group = op.getGroupSize(); succeeded(group))
@@ -212,14 +255,15 @@ ProofOp mpcomm::describeStart(Operation *start) {
   // The runtime compares the numbers of all but messages.
   if (!isMessage)
     addToTag(result, "id " + std::to_string(op.getId()));
-  if (isMessage || kind == CollectiveKind::Broadcast)
+  if (isMessage || hasRoot(kind))
     result.peer = ProofPeer::member(op.getPeer());
+  if (std::optional<ArrayRef<int64_t>> targets = op.getTargets())
+    addTargets(result, *targets);
   if (kind == CollectiveKind::Barrier)
     return result;
   result.type = textOf(getElementTypeOrSelf(op->getOperand(0).getType()));
   result.wire = result.type;
-  if (kind == CollectiveKind::AllReduce ||
-      kind == CollectiveKind::ReduceScatter) {
+  if (mpcomm::detail::reduces(kind)) {
     result.reduction = op.getReduction().str();
     result.accumulate = textOf(op.getAccumulate());
   }
@@ -231,6 +275,7 @@ ProofOp mpcomm::describeStart(Operation *start) {
     describeOutputs(result, op.getOutputs());
     break;
   case CollectiveKind::ReduceScatter: // counted by what a rank keeps
+  case CollectiveKind::Scatter:
     result.count = elements(op.getOutputs().front());
     break;
   case CollectiveKind::AllToAll: { // counted by block; the group comes first

@@ -113,6 +113,8 @@ static void reportDeadlock(const CommunicationModel &model,
     noteCalls(diag, model.sources[wait.needed.classIndex],
               callOf(model, wait.needed));
   }
+  if (!violation.moved.empty())
+    diag.attachNote(locate(model, violation.moved.front())) << violation.advice;
 }
 
 /// Reports what the proof found at the ops.

@@ -29,7 +29,8 @@ using namespace mpcomm;
 
 static bool isStaticTensor(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor && tensor.hasStaticShape();
+  return tensor && tensor.hasStaticShape() &&
+         mpcomm::detail::isCountable(tensor);
 }
 
 static bool isScalarFloatTensor(Type type) {
@@ -81,9 +82,10 @@ void FunctionChecker::checkBody() {
     for (Value result : op->getResults())
       if (isa<TensorType, BaseMemRefType>(result.getType()) &&
           !isStaticTensor(result.getType()))
-        error(op) << "gives a value of type " << result.getType()
-                  << ", expected ranked tensors of static shape in a training "
-                     "graph";
+        error(op)
+            << "gives a value of type " << result.getType()
+            << ", expected ranked tensors of static shape and at most 2^48 "
+               "elements in a training graph";
     if (isa<CollectiveOpInterface, AsyncOp, AwaitOp>(op)) {
       error(op) << "communicates, expected no collectives in a training graph";
       return WalkResult::skip();
@@ -105,7 +107,8 @@ void FunctionChecker::checkArguments() {
     auto what = [&, i = i] { return describeArgument(function, i); };
     if (!isStaticTensor(type))
       error() << "has " << what() << " of type " << type
-              << ", expected a ranked tensor of static shape";
+              << ", expected a ranked tensor of static shape and at most 2^48 "
+                 "elements";
     std::optional<Role> role = getArgumentRole(function, i);
     StringRef name = getArgumentName(function, i);
     if (!role)
@@ -134,7 +137,8 @@ void FunctionChecker::checkResults() {
     auto what = [&, i = i] { return describeResult(function, i); };
     if (!isStaticTensor(type))
       error() << "has " << what() << " of type " << type
-              << ", expected a ranked tensor of static shape";
+              << ", expected a ranked tensor of static shape and at most 2^48 "
+                 "elements";
     std::optional<Role> role = getResultRole(function, i);
     StringRef name = getResultName(function, i);
     if (!role)

@@ -50,10 +50,12 @@ void GlooCommunicator::runAlone(const Job &job) {
   uint64_t bytes = call.count * widthOf(call);
   if (call.kind == MPRT_BARRIER || bytes == 0)
     return;
-  if (call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_REDUCE_SCATTER)
+  if (reduces(call))
     reduce(call, {job.send}, job.recv, bytes);
-  else
+  else if (isSource(call, 0))
     copy(job.recv, job.send, bytes);
+  else
+    clearUnreached(call, 1, 0, job.recv);
 }
 
 /// Sends the card and, if it fits, the data; runs the collective if so.
@@ -61,13 +63,12 @@ void GlooCommunicator::runSmall(const Job &job) {
   const mprt_collective &call = *job.call;
   uint64_t bytes = call.count * widthOf(call);
   GlooCard card = cardOf(call, links->chunk());
-  bool blocks =
-      call.kind == MPRT_REDUCE_SCATTER || call.kind == MPRT_ALL_TO_ALL;
-  bool sends = call.kind != MPRT_BROADCAST || unsigned(call.peer) == groupRank;
-  for (unsigned i = 1; i < size(); ++i)
+  for (unsigned i = 1; i < size(); ++i) {
+    std::optional<Block> block = blockBetween(call, groupRank, peerAt(i));
     links->sendCard(Lane::Card, peerAt(i), card,
-                    job.send + (blocks ? peerAt(i) * bytes : 0),
-                    sends ? bytes : 0);
+                    block ? job.send + block->sent * bytes : nullptr,
+                    block ? bytes : 0);
+  }
   std::vector<const uint8_t *> data(size());
   for (unsigned i = 1; i < size(); ++i)
     awaited[peerAt(i)] = true;
@@ -80,14 +81,14 @@ void GlooCommunicator::runSmall(const Job &job) {
   }
   arriving = false;
   if (bytes != 0) {
-    data[groupRank] = job.send + (blocks ? groupRank * bytes : 0);
-    if (call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_REDUCE_SCATTER)
+    if (auto own = blockBetween(call, groupRank, groupRank))
+      data[groupRank] = job.send + own->sent * bytes;
+    if (reduces(call) && isTarget(call, groupRank))
       reduce(call, {data.begin(), data.end()}, job.recv, bytes);
-    else if (call.kind == MPRT_BROADCAST)
-      copy(job.recv, data[unsigned(call.peer)], bytes);
-    else
-      for (unsigned r = 0; r < size(); ++r)
-        copy(job.recv + r * bytes, data[r], bytes);
+    for (unsigned r = 0; r < size() && !reduces(call); ++r)
+      if (auto block = blockBetween(call, r, groupRank))
+        copy(job.recv + block->received * bytes, data[r], bytes);
+    clearUnreached(call, size(), groupRank, job.recv);
   }
   for (unsigned i = 1; i < size(); ++i)
     links->releaseCard(Lane::Card, peerAt(i));
@@ -131,10 +132,8 @@ void GlooCommunicator::run(const Job &job) {
       reduceDirectly(job);
     break;
   case MPRT_REDUCE_SCATTER:
+  case MPRT_REDUCE:
     reduceDirectly(job);
-    break;
-  case MPRT_ALL_GATHER:
-    exchangeBlocks(job);
     break;
   case MPRT_ALL_TO_ALL:
     if (job.send == job.recv)
@@ -142,10 +141,14 @@ void GlooCommunicator::run(const Job &job) {
     else
       exchangeBlocks(job);
     break;
-  default:
+  case MPRT_BROADCAST:
     broadcast(job);
     break;
+  default:
+    exchangeBlocks(job);
+    break;
   }
+  clearUnreached(call, size(), groupRank, job.recv);
   for (unsigned i = 1; i < size(); ++i)
     awaited[peerAt(i)] = false;
 }

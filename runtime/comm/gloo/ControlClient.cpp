@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace mprt;
 using namespace mprt::control;
@@ -67,17 +68,16 @@ Client::~Client() {
 // Meeting
 //===----------------------------------------------------------------------===//
 
-/// One attempt; the socket, or -1 with `why`.
-static int tryConnect(const addrinfo &entry, Clock::time_point end,
-                      std::string &why) {
+/// One attempt; the socket, or -1 with the error number.
+static int tryConnect(const addrinfo &entry, Clock::time_point end, int &code) {
   int fd =
       socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
              entry.ai_protocol);
   if (fd < 0) {
-    why = strerror(errno);
+    code = errno;
     return -1;
   }
-  int code = ::connect(fd, entry.ai_addr, entry.ai_addrlen) ? errno : 0;
+  code = ::connect(fd, entry.ai_addr, entry.ai_addrlen) ? errno : 0;
   if (code == EINPROGRESS) {
     pollfd waiting{fd, POLLOUT, 0};
     int ready = poll(&waiting, 1, std::min(millisecondsUntil(end), 3000));
@@ -89,12 +89,11 @@ static int tryConnect(const addrinfo &entry, Clock::time_point end,
   }
   if (code == 0)
     return fd;
-  why = strerror(code);
   close(fd);
   return -1;
 }
 
-Error Client::connect() {
+Error Client::connect(bool again) {
   Clock::time_point end = after(options.timeoutSeconds);
   std::string port = std::to_string(options.port), why;
   do {
@@ -103,10 +102,23 @@ Error Client::connect() {
     if (int code =
             getaddrinfo(options.address.c_str(), port.c_str(), &hints, &found))
       why = gai_strerror(code);
+    int reason = 0;
     for (addrinfo *entry = found; entry && fd < 0; entry = entry->ai_next)
-      fd = tryConnect(*entry, end, why);
+      fd = tryConnect(*entry, end, reason);
     if (found)
       freeaddrinfo(found);
+    if (reason)
+      why = strerror(reason);
+    if (reason == EMFILE || reason == ENFILE)
+      return makeError(MPRT_IO_ERROR, "rank ", options.rank,
+                       ": cannot open a connection to rank 0: ", why,
+                       " (see ulimit -n)");
+    // Somebody had listened.
+    again |= reason == ECONNRESET;
+    if (again && reason == ECONNREFUSED)
+      return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
+                       ": the ranks did not meet: rank 0 died (its connection "
+                       "is closed)");
     if (fd < 0)
       usleep(retryMicroseconds);
   } while (fd < 0 && Clock::now() < end);
@@ -200,9 +212,20 @@ Error Client::greet() {
 
 Expected<std::unique_ptr<Client>> Client::join(const GlooOptions &options) {
   std::unique_ptr<Client> client(new Client(options));
-  if (Error error = client->connect())
-    return error;
-  if (Error error = client->greet())
+  // Where the port is crowded a connection may be dropped before its greeting
+  // has come.
+  Error error;
+  Clock::time_point end = after(options.timeoutSeconds);
+  do {
+    if ((error = client->connect(bool(error))))
+      return error;
+    if ((error = client->greet())) {
+      close(std::exchange(client->fd, -1));
+      client->input.clear();
+      usleep(retryMicroseconds);
+    }
+  } while (error && error.status() == MPRT_PEER_FAILED && Clock::now() < end);
+  if (error)
     return error;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)

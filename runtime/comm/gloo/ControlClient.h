@@ -54,7 +54,8 @@ public:
 
 private:
   explicit Client(const GlooOptions &options);
-  Error connect();
+  /// `again`: once rank 0 was there; that it is not is then final.
+  Error connect(bool again);
   Error greet();
   Error sendFrame(const std::string &frame);
   /// Reads until there is a whole frame.

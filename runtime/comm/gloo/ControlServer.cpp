@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <poll.h>
-#include <set>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,20 +19,27 @@ using namespace mprt::control;
 
 /// Seconds that a connection has for its greeting.
 static constexpr std::chrono::seconds greetingTime(10);
+/// Connections without a greeting, beside as many as there are ranks to come.
+static constexpr size_t mostStrangers = 64;
 /// What one turn waits at most, in milliseconds.
 static constexpr int turnMilliseconds = 200;
 /// How long the end of the server waits for its last words to go.
 static constexpr std::chrono::milliseconds flushTime(500);
 
-Server::Server(int listener, unsigned ranks, double timeoutSeconds)
-    : listener(listener), ranks(ranks), timeoutSeconds(timeoutSeconds),
+Server::Server(std::vector<int> listeners, unsigned ranks,
+               double timeoutSeconds, const std::string &where)
+    : listeners(std::move(listeners)), ranks(ranks),
+      timeoutSeconds(timeoutSeconds), where(where),
       deadline(Clock::now() +
                std::chrono::duration_cast<Clock::duration>(
                    std::chrono::duration<double>(timeoutSeconds))) {}
 
-Expected<std::unique_ptr<Server>> Server::start(int listener, unsigned ranks,
-                                                double timeoutSeconds) {
-  std::unique_ptr<Server> server(new Server(listener, ranks, timeoutSeconds));
+Expected<std::unique_ptr<Server>> Server::start(std::vector<int> listeners,
+                                                unsigned ranks,
+                                                double timeoutSeconds,
+                                                const std::string &where) {
+  std::unique_ptr<Server> server(
+      new Server(std::move(listeners), ranks, timeoutSeconds, where));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
     Error error =
@@ -42,7 +48,8 @@ Expected<std::unique_ptr<Server>> Server::start(int listener, unsigned ranks,
   }
   server->wakeRead = ends[0];
   server->wakeWrite = ends[1];
-  fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK);
+  for (int listener : server->listeners)
+    fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK);
   server->thread = std::thread([raw = server.get()] { raw->run(); });
   return server;
 }
@@ -57,7 +64,8 @@ Server::~Server() {
   for (auto &connection : connections)
     if (connection->fd >= 0)
       ::close(connection->fd);
-  for (int fd : {listener, wakeRead, wakeWrite})
+  closeListeners();
+  for (int fd : {wakeRead, wakeWrite})
     if (fd >= 0)
       ::close(fd);
 }
@@ -98,8 +106,17 @@ std::vector<unsigned> Server::missing() const {
   return result;
 }
 
+std::string Server::refusal() const {
+  std::lock_guard<std::mutex> guard(mutex);
+  return reason;
+}
+
 void Server::refuseAll(const std::string &why) {
   refused = true;
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    reason = why;
+  }
   for (auto &connection : connections)
     if (connection->rank >= 0) {
       connection->output += makeFrame(FrameType::Refused, {why});
@@ -128,15 +145,55 @@ void Server::close(Connection &connection) {
             connection.rank);
 }
 
-void Server::acceptOne() {
-  int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0)
-    return;
-  configureSocket(fd);
-  auto connection = std::make_unique<Connection>();
-  connection->fd = fd;
-  connection->since = Clock::now();
-  connections.push_back(std::move(connection));
+void Server::closeListeners() {
+  for (int listener : listeners)
+    ::close(listener);
+  listeners.clear();
+}
+
+bool Server::dropStrangers(size_t most) {
+  auto isStranger = [](const auto &c) { return c->fd >= 0 && c->rank < 0; };
+  auto count =
+      size_t(std::count_if(connections.begin(), connections.end(), isStranger));
+  bool any = false;
+  for (auto &connection : connections) // in the order in which they came
+    if (count > most && isStranger(connection)) {
+      close(*connection);
+      --count;
+      any = true;
+    }
+  return any;
+}
+
+void Server::acceptFrom(int listener) {
+  // Then who has greeted has its turn.
+  for (int i = 0; i < 256 && !started; ++i) {
+    int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int error = fd < 0 ? errno : 0;
+    // A connection waits that nobody can take, and would for ever.
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS ||
+        error == ENOMEM) {
+      if (dropStrangers(0))
+        continue;
+      if (!refused)
+        refuseAll(std::string("rank 0 cannot take another connection: ") +
+                  strerror(error) + " (see ulimit -n); ranks still to come: " +
+                  listRanks(missing()));
+      return closeListeners();
+    }
+    if (error == EINTR || error == ECONNABORTED)
+      continue;
+    if (error)
+      return;
+    configureSocket(fd);
+    auto connection = std::make_unique<Connection>();
+    connection->fd = fd;
+    connection->since = Clock::now();
+    connections.push_back(std::move(connection));
+    // A rank greets at once.
+    readFrom(*connections.back());
+    dropStrangers(mostStrangers + ranks - here);
+  }
 }
 
 void Server::readFrom(Connection &connection) {
@@ -157,8 +214,10 @@ void Server::readFrom(Connection &connection) {
   }
   FrameType type;
   std::string payload;
-  bool broken = false;
-  while (connection.fd >= 0 &&
+  bool broken =
+      connection.rank < 0 &&
+      connection.input.size() > 2 * (sizeof(FrameHeader) + sizeof(Hello));
+  while (connection.fd >= 0 && !broken &&
          takeFrame(connection.input, type, payload, broken))
     handle(connection, type, std::move(payload));
   if (connection.fd >= 0 && (ended || broken))
@@ -196,6 +255,7 @@ void Server::greet(Connection &connection, std::string payload) {
 
 void Server::startAll() {
   started = true;
+  closeListeners();
   std::map<std::string, uint32_t> machines;
   for (const auto &connection : connections)
     if (connection->rank >= 0)
@@ -263,7 +323,10 @@ void Server::handle(Connection &connection, FrameType type,
 
 /// One round of poll(2); false once the end was asked for.
 bool Server::turn() {
-  std::vector<pollfd> entries = {{wakeRead, POLLIN, 0}, {listener, POLLIN, 0}};
+  std::vector<pollfd> entries = {{wakeRead, POLLIN, 0}};
+  for (int listener : listeners)
+    entries.push_back({listener, POLLIN, 0});
+  size_t first = entries.size();
   for (const auto &connection : connections)
     entries.push_back(
         {connection->fd,
@@ -273,13 +336,14 @@ bool Server::turn() {
   size_t known = connections.size();
   for (size_t i = 0; i < known; ++i) {
     Connection &connection = *connections[i];
-    if (entries[i + 2].revents & POLLOUT)
+    if (entries[first + i].revents & POLLOUT)
       flush(connection);
-    if (connection.fd >= 0 && (entries[i + 2].revents & ~POLLOUT))
+    if (connection.fd >= 0 && (entries[first + i].revents & ~POLLOUT))
       readFrom(connection);
   }
-  if (entries[1].revents)
-    acceptOne();
+  for (size_t i = 1; i < first; ++i)
+    if (entries[i].revents && !listeners.empty())
+      acceptFrom(entries[i].fd);
   auto now = Clock::now();
   for (auto &connection : connections)
     if (connection->fd >= 0 && connection->rank < 0 &&
@@ -289,7 +353,7 @@ bool Server::turn() {
   if (!started && !refused && now > deadline)
     refuseAll("ranks that did not come within " +
               std::to_string(uint64_t(timeoutSeconds)) +
-              " s: " + listRanks(missing()));
+              " s: " + listRanks(missing()) + where);
   return entries[0].revents == 0;
 }
 

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // One thread around poll(2). It trusts no connection before a right greeting:
-// whoever else finds the port is dropped.
+// whoever else finds the port is dropped, and is never so many that ranks find
+// no place. Once all ranks have come nobody can: the port is closed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,17 +19,23 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 namespace mprt::control {
 
 class Server {
 public:
-  /// Serves `ranks` ranks on the listening socket `listener`, which it takes
+  /// Serves `ranks` ranks on the listening sockets `listeners`, which it takes
   /// over. Ranks that are not there after `timeoutSeconds` are named to those
-  /// that are.
-  static Expected<std::unique_ptr<Server>> start(int listener, unsigned ranks,
-                                                 double timeoutSeconds);
+  /// that are, with `where` they should have come.
+  static Expected<std::unique_ptr<Server>> start(std::vector<int> listeners,
+                                                 unsigned ranks,
+                                                 double timeoutSeconds,
+                                                 const std::string &where);
+  /// Why the ranks did not meet; empty: they have, or may yet.
+  std::string refusal() const;
   /// Delivers what is on its way, for a moment, and ends.
   ~Server();
 
@@ -45,10 +52,15 @@ private:
     std::string wanted;
   };
 
-  Server(int listener, unsigned ranks, double timeoutSeconds);
+  Server(std::vector<int> listeners, unsigned ranks, double timeoutSeconds,
+         const std::string &where);
   void run();
   bool turn();
-  void acceptOne();
+  void acceptFrom(int listener);
+  void closeListeners();
+  /// Drops the oldest connections that have not greeted, down to `most`; false
+  /// where there was none to drop.
+  bool dropStrangers(size_t most);
   void readFrom(Connection &connection);
   void handle(Connection &connection, FrameType type, std::string payload);
   void greet(Connection &connection, std::string payload);
@@ -60,11 +72,15 @@ private:
   static void flush(Connection &connection);
   std::vector<unsigned> missing() const;
 
-  int listener, wakeRead = -1, wakeWrite = -1;
+  std::vector<int> listeners;
+  int wakeRead = -1, wakeWrite = -1;
   unsigned ranks, here = 0, departed = 0;
   double timeoutSeconds;
+  std::string where;
   Clock::time_point deadline;
   bool started = false, refused = false;
+  mutable std::mutex mutex;
+  std::string reason; ///< of the refusal; guarded by `mutex`
   std::vector<std::unique_ptr<Connection>> connections;
   std::map<std::string, std::string> store;
   std::thread thread;

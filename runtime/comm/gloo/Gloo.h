@@ -26,6 +26,10 @@ struct GlooOptions {
   unsigned rank = 0, size = 1;
   /// Where rank 0 serves the meeting; a name or a number.
   std::string address = "127.0.0.1";
+  /// The address that rank 0 listens on, where it is another; as `address`.
+  std::string listenAddress;
+  /// Whether some rank runs on another machine, if the launcher said so.
+  bool hasOtherMachines = false;
   uint16_t port = 0;
   /// Rank 0: a socket that listens there already, taken over; -1: none.
   int listener = -1;
@@ -38,8 +42,10 @@ struct GlooOptions {
 /// Options from RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (29500), as torchrun
 /// sets them, and GLOO_SOCKET_IFNAME. Where a launcher's own store holds
 /// MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the port after it is used;
-/// MPRT_MASTER_PORT overrides both. `rank` and `size` replace the first two
-/// where another launcher has told them.
+/// MPRT_MASTER_PORT overrides both. MPRT_LISTEN_ADDRESS is `listenAddress`.
+/// Where LOCAL_WORLD_SIZE says that all ranks run on this machine, they meet on
+/// its loopback interface. `rank` and `size` replace the first two where
+/// another launcher has told them.
 Expected<GlooOptions> glooOptionsFromEnvironment();
 Expected<GlooOptions> glooOptionsFromEnvironment(unsigned rank, unsigned size);
 

@@ -13,10 +13,11 @@
 // Larger reductions are direct: slice r of the data goes to rank r, which
 // reduces what it gets in the order of the ranks and sends the result to all.
 // A rank sends and receives 2 (n - 1) / n of the data, as in a ring, in 2 steps
-// rather than 2 (n - 1), and gets the same bits as over shared memory, with
-// sums in the accumulation type. Two ranks exchange all of it instead and both
-// reduce: the same volume in one step. Everything is cut into chunks, so that
-// receiving, reducing and sending overlap.
+// rather than 2 (n - 1) (of a reduce, only the root gets the results), and gets
+// the same bits as over shared memory, with sums in the accumulation type. Two
+// ranks exchange all of it instead and both reduce: the same volume in one
+// step. Everything is cut into chunks, so that receiving, reducing and sending
+// overlap.
 //
 //===----------------------------------------------------------------------===//
 

@@ -15,10 +15,12 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <fcntl.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <set>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -109,57 +111,118 @@ private:
 // Joining and leaving
 //===----------------------------------------------------------------------===//
 
-/// A socket that listens on `port` of all addresses.
-static Expected<int> listenOn(uint16_t port) {
-  int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_any;
-  six.sin6_port = htons(port);
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_addr.s_addr = htonl(INADDR_ANY);
-  four.sin_port = htons(port);
-  auto *address = reinterpret_cast<sockaddr *>(&six);
-  socklen_t length = sizeof(six);
-  int off = 0, on = 1;
-  if (fd >= 0) {
-    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  } else { // a machine without IPv6
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address = reinterpret_cast<sockaddr *>(&four);
-    length = sizeof(four);
-  }
+/// Whether `entry` is of the loopback interface.
+static bool isLoopback(const addrinfo &entry) {
+  if (entry.ai_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in *>(entry.ai_addr)
+                     ->sin_addr.s_addr) >>
+               24 ==
+           127;
+  return IN6_IS_ADDR_LOOPBACK(
+      &reinterpret_cast<const sockaddr_in6 *>(entry.ai_addr)->sin6_addr);
+}
+
+/// A socket that listens on `entry`; -1 with errno.
+static int listenOn(const addrinfo &entry) {
+  int fd = socket(entry.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+  if (fd < 0)
+    return -1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (fd >= 0 && bind(fd, address, length) == 0 && listen(fd, 4096) == 0)
+  if (entry.ai_family == AF_INET6)
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (bind(fd, entry.ai_addr, entry.ai_addrlen) == 0 && listen(fd, 4096) == 0)
     return fd;
-  Error error = makeError(
-      MPRT_IO_ERROR, "rank 0 cannot listen on port ", port, ": ",
-      strerror(errno),
-      "; MASTER_PORT chooses another, MPRT_MASTER_PORT one for us alone");
-  if (fd >= 0)
+  int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+/// Sockets that listen on all addresses of this machine that `options` name,
+/// and on no other.
+static Expected<std::vector<int>> listenFor(const GlooOptions &options) {
+  bool isOwn = !options.listenAddress.empty();
+  const std::string &name = isOwn ? options.listenAddress : options.address;
+  const char *variable = isOwn ? "MPRT_LISTEN_ADDRESS=" : "MASTER_ADDR=";
+  constexpr const char *another =
+      "; MPRT_LISTEN_ADDRESS is the address of rank 0's machine to listen on";
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (int code = getaddrinfo(name.c_str(), std::to_string(options.port).c_str(),
+                             &hints, &found))
+    return makeError(MPRT_IO_ERROR, "rank 0 cannot listen on ", variable, name,
+                     ": ", gai_strerror(code));
+  std::vector<int> listeners;
+  std::set<std::string> seen;
+  bool isReachable = false;
+  int error = 0, last = EADDRNOTAVAIL;
+  for (const addrinfo *entry = found; entry && !error; entry = entry->ai_next) {
+    isReachable |= !isLoopback(*entry);
+    if (!seen.emplace(reinterpret_cast<const char *>(entry->ai_addr),
+                      entry->ai_addrlen)
+             .second)
+      continue;
+    int fd = listenOn(*entry);
+    if (fd >= 0)
+      listeners.push_back(fd);
+    else if ((last = errno) != EADDRNOTAVAIL && last != EAFNOSUPPORT)
+      error = last;
+  }
+  freeaddrinfo(found);
+  Error result;
+  if (error)
+    result = makeError(
+        MPRT_IO_ERROR, "rank 0 cannot listen on port ", options.port, " of ",
+        name, ": ", strerror(error),
+        "; MASTER_PORT chooses another, MPRT_MASTER_PORT one for us alone");
+  else if (listeners.empty())
+    result = makeError(MPRT_IO_ERROR, "rank 0 cannot listen on ", variable,
+                       name, ": ", strerror(last), isOwn ? "" : another);
+  else if (options.hasOtherMachines && !isReachable)
+    result = makeError(MPRT_INVALID_ARGUMENT, "rank 0 cannot be reached on ",
+                       variable, name,
+                       " from other machines: here this is the "
+                       "loopback interface",
+                       another);
+  if (!result)
+    return listeners;
+  for (int fd : listeners)
     close(fd);
-  return error;
+  return result;
 }
 
 Error GlooTransport::startServer() {
-  int listener = options.listener;
   if (options.rank != 0) {
-    if (listener >= 0)
-      close(listener);
+    if (options.listener >= 0)
+      close(options.listener);
     return {};
   }
-  if (listener < 0) {
-    Expected<int> made = listenOn(options.port);
+  std::vector<int> listeners = {options.listener};
+  std::string where;
+  if (options.listener < 0) {
+    Expected<std::vector<int>> made = listenFor(options);
     if (!made)
       return made.error();
-    listener = *made;
+    listeners = *made;
+    where = "; rank 0 listens on port " + std::to_string(options.port) +
+            " of " +
+            (options.listenAddress.empty() ? options.address
+                                           : options.listenAddress);
   }
-  auto started =
-      control::Server::start(listener, options.size, options.timeoutSeconds);
+  auto started = control::Server::start(std::move(listeners), options.size,
+                                        options.timeoutSeconds, where);
   if (!started)
     return started.error();
   server = started.take();
+  return {};
+}
+
+/// What Gloo does not say of the cause.
+static std::string whyNoDescriptor() {
+  int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return std::string("; ") + strerror(errno);
+  close(fd);
   return {};
 }
 
@@ -185,7 +248,7 @@ Error GlooTransport::makeDevice() {
                     options.interface.empty() ? "address " : "interface ",
                     options.interface.empty() ? client->localAddress()
                                               : options.interface,
-                    ": ", failure.what());
+                    ": ", failure.what(), whyNoDescriptor());
     }
   });
   maker.join();
@@ -207,14 +270,23 @@ Error GlooTransport::initialize() {
   if (Error error = startServer())
     return error;
   auto joined = control::Client::join(options);
-  if (!joined)
-    return joined.error();
+  if (!joined) {
+    // It may have had no connection to tell it over.
+    std::string refusal = server ? server->refusal() : std::string();
+    if (refusal.empty())
+      return joined.error();
+    return makeError(joined.error().status(),
+                     "rank 0: the ranks did not meet: ", refusal);
+  }
   client = joined.take();
   // Gloo writes to sockets without MSG_NOSIGNAL.
   struct sigaction action;
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
     signal(SIGPIPE, SIG_IGN);
-  return makeDevice();
+  Error error = makeDevice();
+  if (error)
+    reportFailure(error);
+  return error;
 }
 
 GlooTransport::~GlooTransport() {
@@ -258,7 +330,8 @@ GlooTransport::createCommunicator(std::vector<unsigned> group) {
       if (std::optional<Error> news = client->failure())
         return *news;
       return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
-                       ": cannot connect to the other ranks: ", failure.what());
+                       ": cannot connect to the other ranks: ", failure.what(),
+                       whyNoDescriptor());
     } catch (const PeerLost &lost) {
       return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
                        ": lost the connection to rank ", group[lost.peer], ": ",

@@ -68,6 +68,14 @@ Expected<GlooOptions> mprt::glooOptionsFromEnvironment(unsigned rank,
   options.port = uint16_t(port);
   if (const char *interface = getenv("GLOO_SOCKET_IFNAME"))
     options.interface = interface;
+  if (const char *listen = getenv("MPRT_LISTEN_ADDRESS"))
+    options.listenAddress = listen;
+  uint64_t local = 0;
+  if (Error error = readNumber("LOCAL_WORLD_SIZE", 1 << 20, 0, local))
+    return error;
+  options.hasOtherMachines = local != 0 && local < size;
+  if (local == size && options.listenAddress.empty())
+    options.address = "127.0.0.1";
   return options;
 }
 

@@ -12,33 +12,39 @@
 //===----------------------------------------------------------------------===//
 
 #include "GlooCommunicator.h"
+
+#include "../Validate.h"
 #include "Pieces.h"
 
 using namespace mprt;
 
-/// Block r of what each has goes to rank r; of an all_gather, all of it.
 void GlooCommunicator::exchangeBlocks(const Job &job) {
-  Cut cut{job.call->count * widthOf(*job.call), links->chunk()};
-  uint64_t stride = job.call->kind == MPRT_ALL_GATHER ? 0 : cut.bytes;
+  const mprt_collective &call = *job.call;
+  Cut cut{call.count * widthOf(call), links->chunk()};
   Regions from, to;
   from.reserve(size());
   to.reserve(size());
   for (unsigned i = 1; i < size(); ++i) {
     unsigned p = peerAt(i);
-    from.emplace_back(*links, p, job.recv + p * cut.bytes, cut.bytes);
-    to.emplace_back(*links, p, job.send + p * stride, cut.bytes);
-    for (uint64_t k = 0; k < cut.count(); ++k)
-      from.back().receive(Lane::Direct, cut.offset(k), cut.size(k));
+    if (auto block = blockBetween(call, p, groupRank)) {
+      from.emplace_back(*links, p, job.recv + block->received * cut.bytes,
+                        cut.bytes);
+      for (uint64_t k = 0; k < cut.count(); ++k)
+        from.back().receive(Lane::Direct, cut.offset(k), cut.size(k));
+    }
+    if (auto block = blockBetween(call, groupRank, p))
+      to.emplace_back(*links, p, job.send + block->sent * cut.bytes, cut.bytes);
   }
   for (uint64_t k = 0; k < cut.count(); ++k)
     for (GlooLinks::Region &region : to)
       region.send(Lane::Direct, cut.offset(k), cut.size(k));
-  copy(job.recv + groupRank * cut.bytes, job.send + groupRank * stride,
-       cut.bytes);
-  for (unsigned i = 1; i < size(); ++i) {
-    from[i - 1].waitReceived(cut.count());
-    to[i - 1].waitSent(cut.count());
-  }
+  if (auto own = blockBetween(call, groupRank, groupRank))
+    copy(job.recv + own->received * cut.bytes, job.send + own->sent * cut.bytes,
+         cut.bytes);
+  for (GlooLinks::Region &region : from)
+    region.waitReceived(cut.count());
+  for (GlooLinks::Region &region : to)
+    region.waitSent(cut.count());
 }
 
 /// What comes takes the place of what goes, once that has gone.

@@ -12,6 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GlooCommunicator.h"
+
+#include "../Validate.h"
 #include "Pieces.h"
 
 using namespace mprt;
@@ -39,19 +41,22 @@ void GlooCommunicator::exchangeWhole(const Job &job) {
 
 void GlooCommunicator::reduceDirectly(const Job &job) {
   const mprt_collective &call = *job.call;
-  bool all = call.kind == MPRT_ALL_REDUCE;
+  bool slices = call.kind != MPRT_REDUCE_SCATTER;
+  // Slices go on from the rank that reduces them to those that get the whole.
+  auto getsWhole = [&](unsigned r) { return slices && isTarget(call, r); };
   uint64_t width = widthOf(call);
-  // Slices of an all_reduce are even but for the last ones.
+  // Slices are even but for the last ones.
   uint64_t slice = call.count * width;
-  if (all)
+  if (slices)
     slice = (call.count + size() - 1) / size() * width;
-  uint64_t total = all ? call.count * width : slice * size();
+  uint64_t total = slices ? call.count * width : slice * size();
   auto begin = [&](unsigned r) { return std::min(total, r * slice); };
   auto cutOf = [&](unsigned r) {
     return Cut{begin(r + 1) - begin(r), links->chunk()};
   };
   Cut own = cutOf(groupRank);
-  uint8_t *result = all ? job.recv + begin(groupRank) : job.recv;
+  // A rank that does not get the whole has its slice there for a while.
+  uint8_t *result = slices ? job.recv + begin(groupRank) : job.recv;
 
   Regions to, results;
   to.reserve(size());
@@ -61,12 +66,12 @@ void GlooCommunicator::reduceDirectly(const Job &job) {
     unsigned p = peerAt(i);
     to.emplace_back(*links, p, job.send + begin(p), cutOf(p).bytes);
     longest = std::max(longest, cutOf(p).count());
-    if (!all)
+    if (!slices)
       continue;
     results.emplace_back(*links, p, job.recv, total);
     // Rank p sends its slice's chunks once it has had ours: not before ours
     // have gone, even if they lie in the same place.
-    for (uint64_t k = 0; k < cutOf(p).count(); ++k)
+    for (uint64_t k = 0; k < cutOf(p).count() && getsWhole(groupRank); ++k)
       results.back().receive(Lane::Direct, begin(p) + cutOf(p).offset(k),
                              cutOf(p).size(k));
   }
@@ -90,16 +95,16 @@ void GlooCommunicator::reduceDirectly(const Job &job) {
     reduce(call, inputs, result + own.offset(k), own.size(k));
     for (unsigned i = 1; i < size(); ++i) {
       links->releaseStaged(peerAt(i));
-      if (all)
+      if (getsWhole(peerAt(i)))
         results[i - 1].send(Lane::Direct, begin(groupRank) + own.offset(k),
                             own.size(k));
     }
   }
   for (unsigned i = 1; i < size(); ++i) {
     to[i - 1].waitSent(cutOf(peerAt(i)).count());
-    if (!all)
-      continue;
-    results[i - 1].waitReceived(cutOf(peerAt(i)).count());
-    results[i - 1].waitSent(own.count());
+    if (getsWhole(groupRank))
+      results[i - 1].waitReceived(cutOf(peerAt(i)).count());
+    if (getsWhole(peerAt(i)))
+      results[i - 1].waitSent(own.count());
   }
 }

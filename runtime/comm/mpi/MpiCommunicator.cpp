@@ -208,7 +208,8 @@ Error MpiCommunicator::post(Operation &op) {
   op.step = Operation::First;
   switch (op.call->kind) {
   case MPRT_ALL_REDUCE:
-    return postAllReduce(op);
+  case MPRT_REDUCE:
+    return postReduce(op);
   case MPRT_REDUCE_SCATTER:
     return postReduceScatter(op);
   default:
@@ -216,11 +217,14 @@ Error MpiCommunicator::post(Operation &op) {
   }
 }
 
-Error MpiCommunicator::postAllReduce(Operation &op) {
+Error MpiCommunicator::postReduce(Operation &op) {
   auto count = int(op.call->count);
   MPI_Datatype type = typeOf(op.call->type);
   int code;
-  if (!isExact(*op.call)) {
+  if (!isExact(*op.call) && op.call->kind == MPRT_REDUCE) {
+    code = MPI_Ireduce(op.send, op.recv, count, type, opOf(*op.call),
+                       op.call->peer, op.comm, &op.request);
+  } else if (!isExact(*op.call)) {
     const void *from = op.send == op.recv ? MPI_IN_PLACE : op.send;
     code = MPI_Iallreduce(from, op.recv, count, type, opOf(*op.call), op.comm,
                           &op.request);
@@ -269,6 +273,27 @@ Error MpiCommunicator::postReduceScatter(Operation &op) {
   return code ? mpiError(describe(*op.call), code) : Error();
 }
 
+int MpiCommunicator::postPermute(Operation &op) {
+  const mprt_collective &call = *op.call;
+  auto count = int(call.count);
+  MPI_Datatype type = typeOf(call.type);
+  const int32_t *targets = call.targets, *end = targets + size();
+  int target = targets[groupRank];
+  auto source = int(std::find(targets, end, int32_t(groupRank)) - targets);
+  if (target == int(groupRank)) {
+    if (count != 0)
+      memcpy(op.recv, op.send, call.count * sizeOf(mprt_dtype(call.type)));
+    return MPI_SUCCESS;
+  }
+  if (source != int(size()))
+    if (int code = MPI_Irecv(op.recv, count, type, source, dataTag, op.comm,
+                             &op.request))
+      return code;
+  return target < 0 ? MPI_SUCCESS
+                    : MPI_Isend(op.send, count, type, target, dataTag, op.comm,
+                                &op.sending);
+}
+
 Error MpiCommunicator::postMoving(Operation &op) {
   const mprt_collective &call = *op.call;
   auto count = int(call.count);
@@ -298,6 +323,17 @@ Error MpiCommunicator::postMoving(Operation &op) {
     if (unsigned(call.peer) == groupRank && op.send != op.recv && bytes != 0)
       memcpy(op.recv, op.send, bytes);
     code = MPI_Ibcast(op.recv, count, type, call.peer, op.comm, &op.request);
+    break;
+  case MPRT_GATHER:
+    code = MPI_Igather(op.send, count, type, op.recv, count, type, call.peer,
+                       op.comm, &op.request);
+    break;
+  case MPRT_SCATTER:
+    code = MPI_Iscatter(op.send, count, type, op.recv, count, type, call.peer,
+                        op.comm, &op.request);
+    break;
+  case MPRT_PERMUTE:
+    code = postPermute(op);
     break;
   case MPRT_SEND:
     code = MPI_Isend(op.send, count, type, call.peer, dataTag, op.comm,
@@ -352,18 +388,29 @@ Error MpiCommunicator::continueWith(Operation &op) {
       call.kind == MPRT_BARRIER ? 0 : sizeOf(mprt_dtype(call.type));
   bool first = op.step == Operation::First;
   op.step = Operation::Done;
-  if (call.kind == MPRT_ALL_REDUCE && !isExact(call)) {
-    divide(op);
-  } else if (call.kind == MPRT_ALL_REDUCE && first) {
+  bool reducesWhole = call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_REDUCE;
+  if (reducesWhole && !isExact(call)) {
+    if (isTarget(call, groupRank))
+      divide(op);
+  } else if (reducesWhole && first) {
     auto own = uint64_t(op.counts[groupRank]);
-    reduceRows(op, own,
-               op.recv + uint64_t(op.displacements[groupRank]) * width);
+    uint8_t *slice = op.recv + uint64_t(op.displacements[groupRank]) * width;
+    reduceRows(op, own, slice);
     op.step = Operation::Second;
-    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, op.recv,
-                               op.counts.data(), op.displacements.data(),
-                               typeOf(call.type), op.comm, &op.request);
+    MPI_Datatype type = typeOf(call.type);
+    int code;
+    if (call.kind == MPRT_ALL_REDUCE)
+      code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, op.recv,
+                             op.counts.data(), op.displacements.data(), type,
+                             op.comm, &op.request);
+    else // the others have their slices in buffers that are cleared after it
+      code = MPI_Igatherv(isTarget(call, groupRank) ? MPI_IN_PLACE : slice,
+                          int(own), type, op.recv, op.counts.data(),
+                          op.displacements.data(), type, call.peer, op.comm,
+                          &op.request);
     if (code)
       return mpiError(describe(call), code);
+    return {};
   } else if (call.kind == MPRT_REDUCE_SCATTER) {
     if (isExact(call)) {
       reduceRows(op, call.count, op.recv);
@@ -372,6 +419,7 @@ Error MpiCommunicator::continueWith(Operation &op) {
       divide(op);
     }
   }
+  clearUnreached(call, size(), groupRank, op.recv);
   return {};
 }
 
@@ -395,6 +443,8 @@ Error MpiCommunicator::progress(bool &moved) {
     int done = 0;
     MPI_Status status;
     int code = MPI_Test(&op.request, &done, &status);
+    if (!code && done && op.sending != MPI_REQUEST_NULL)
+      code = MPI_Test(&op.sending, &done, MPI_STATUS_IGNORE);
     if (!code && !done)
       continue;
     if (Error error = checkMessage(op, code, status))

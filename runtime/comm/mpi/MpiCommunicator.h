@@ -69,6 +69,8 @@ private:
     uint8_t *recv = nullptr;
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Request request = MPI_REQUEST_NULL;
+    /// What a permute sends, besides what it receives.
+    MPI_Request sending = MPI_REQUEST_NULL;
     std::vector<uint8_t> scratch;
     std::vector<int> counts, displacements, rowCounts, rowDisplacements;
     std::vector<Card> cards;
@@ -89,9 +91,11 @@ private:
   /// Whether a message that came is the one that was waited for.
   Error checkMessage(const Operation &op, int code,
                      const MPI_Status &status) const;
-  Error postAllReduce(Operation &op);
+  /// An all_reduce or a reduce.
+  Error postReduce(Operation &op);
   Error postReduceScatter(Operation &op);
   Error postMoving(Operation &op);
+  int postPermute(Operation &op);
   /// Local work after the first MPI operation; posts the second, if any.
   Error continueWith(Operation &op);
   void reduceRows(const Operation &op, uint64_t count, uint8_t *result) const;

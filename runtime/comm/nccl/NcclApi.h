@@ -104,6 +104,9 @@ struct ncclConfig_t {
   X(ncclResult_t, ncclBroadcast,                                               \
     (const void *send, void *recv, size_t count, ncclDataType_t type,          \
      int root, ncclComm_t comm, ncclStream stream))                            \
+  X(ncclResult_t, ncclReduce,                                                  \
+    (const void *send, void *recv, size_t count, ncclDataType_t type,          \
+     ncclRedOp_t op, int root, ncclComm_t comm, ncclStream stream))            \
   X(ncclResult_t, ncclSend,                                                    \
     (const void *send, size_t count, ncclDataType_t type, int peer,            \
      ncclComm_t comm, ncclStream stream))                                      \

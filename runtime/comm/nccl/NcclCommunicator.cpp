@@ -71,10 +71,8 @@ static ncclRedOp_t numberOp(mprt_reduction reduction, bool logical) {
 Expected<Form> mprt::nccl::formOf(const mprt_collective &collective,
                                   unsigned size, bool takesNcclNumerics) {
   auto type = mprt_dtype(collective.type);
-  bool reduces = collective.kind == MPRT_ALL_REDUCE ||
-                 collective.kind == MPRT_REDUCE_SCATTER;
   // What only moves, moves as bytes.
-  if (!reduces)
+  if (!reduces(collective))
     return Form{ncclUint8, collective.kind == MPRT_BARRIER ? 1 : sizeOf(type),
                 ncclSum};
   auto refuse = [&](const auto &...parts) {
@@ -157,6 +155,9 @@ ncclResult_t NcclCommunicator::enqueue(ncclComm_t comm,
     return api.ncclBroadcast(
         unsigned(collective.peer) == groupRank ? send : recv, recv, count,
         form.type, collective.peer, comm, native);
+  case MPRT_REDUCE:
+    return api.ncclReduce(send, recv, count, form.type, form.op,
+                          collective.peer, comm, native);
   case MPRT_SEND:
     return api.ncclSend(send, count, form.type, collective.peer, comm, native);
   case MPRT_RECV:
@@ -167,17 +168,21 @@ ncclResult_t NcclCommunicator::enqueue(ncclComm_t comm,
   default:
     break;
   }
-  // all_to_all: what goes to and comes from each, at once.
-  size_t block = count;
+  // What goes to and comes from each, at once.
   ncclResult_t result = api.ncclGroupStart();
+  auto add = [&](ncclResult_t next) {
+    result =
+        next == ncclInProgress ? ncclSuccess : next; // the group's end tells
+  };
   for (unsigned r = 0; r < size() && result == ncclSuccess; ++r) {
-    result = api.ncclSend(static_cast<const uint8_t *>(send) + r * block, block,
-                          form.type, int(r), comm, native);
-    if (result == ncclSuccess || result == ncclInProgress)
-      result = api.ncclRecv(static_cast<uint8_t *>(recv) + r * block, block,
-                            form.type, int(r), comm, native);
-    if (result == ncclInProgress)
-      result = ncclSuccess; // the end of the group tells
+    if (auto block = blockBetween(collective, groupRank, r))
+      add(api.ncclSend(static_cast<const uint8_t *>(send) + block->sent * count,
+                       count, form.type, int(r), comm, native));
+    if (result != ncclSuccess)
+      break;
+    if (auto block = blockBetween(collective, r, groupRank))
+      add(api.ncclRecv(static_cast<uint8_t *>(recv) + block->received * count,
+                       count, form.type, int(r), comm, native));
   }
   ncclResult_t end = api.ncclGroupEnd();
   return result == ncclSuccess ? end : result;
@@ -209,6 +214,11 @@ Error NcclCommunicator::start(const mprt_collective &collective,
       return copy.error();
     send = *copy;
   }
+  if (!isTarget(collective, groupRank))
+    if (uint64_t bytes = recvElements(collective, size()) *
+                         sizeOf(mprt_dtype(collective.type)))
+      if (Error error = device->zero(stream, recv, bytes))
+        return error;
   failure = handle->run(name(collective), [&](ncclComm_t comm) {
     return enqueue(comm, collective, *form, send, recv);
   });

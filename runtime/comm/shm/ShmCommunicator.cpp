@@ -73,7 +73,7 @@ Error ShmCommunicator::start(const mprt_collective &collective,
   recv = static_cast<uint8_t *>(recvBuffer);
   width = call->kind == MPRT_BARRIER ? 1 : sizeOf(mprt_dtype(call->type));
   reduceFunction = nullptr;
-  if (call->kind == MPRT_ALL_REDUCE || call->kind == MPRT_REDUCE_SCATTER)
+  if (reduces(*call))
     reduceFunction =
         findReduce(mprt_dtype(call->type), mprt_dtype(call->accumulate),
                    mprt_reduction(call->reduction));
@@ -96,11 +96,10 @@ Error ShmCommunicator::start(const mprt_collective &collective,
   Member &mine = self();
   Posting &posting = mine.postings[number % 2];
   describePosting(posting);
-  bool contributes =
-      call->kind != MPRT_BROADCAST || unsigned(call->peer) == groupRank;
-  uint64_t bytes = contributes ? sendElements(*call, size()) * width : 0;
+  uint64_t bytes =
+      isSource(*call, groupRank) ? sendElements(*call, size()) * width : 0;
   posting.inlined =
-      bytes <= (isShared(posting) ? segment.inlineLimit : inlineBytes);
+      bytes <= (isShared(groupRank) ? segment.inlineLimit : inlineBytes);
   if (posting.inlined)
     copyBytes(mine.inlineData[number % 2], send, bytes);
   mine.posted.store(number, std::memory_order_release);
@@ -191,8 +190,10 @@ Error ShmCommunicator::progress(bool &moved) {
 }
 
 void ShmCommunicator::runAlone() {
-  if (call->kind != MPRT_BARRIER)
+  if (isSource(*call, 0))
     copyBytes(recv, send, call->count * width);
+  else
+    clearUnreached(*call, 1, 0, recv);
 }
 
 void ShmCommunicator::runInline() {
@@ -202,7 +203,10 @@ void ShmCommunicator::runInline() {
   };
   switch (call->kind) {
   case MPRT_ALL_REDUCE:
-  case MPRT_REDUCE_SCATTER: {
+  case MPRT_REDUCE_SCATTER:
+  case MPRT_REDUCE: {
+    if (!isTarget(*call, groupRank))
+      break;
     uint64_t offset = call->kind == MPRT_REDUCE_SCATTER ? groupRank * block : 0;
     for (unsigned r = 0; r < size(); ++r)
       inputs[r] = data(r) + offset;
@@ -211,20 +215,13 @@ void ShmCommunicator::runInline() {
         {inputs.data(), size(), outputs.data(), 1, call->count, size()});
     break;
   }
-  case MPRT_ALL_GATHER:
-    for (unsigned r = 0; r < size(); ++r)
-      copyBytes(recv + r * block, data(r), block);
-    break;
-  case MPRT_ALL_TO_ALL:
-    for (unsigned r = 0; r < size(); ++r)
-      copyBytes(recv + r * block, data(r) + groupRank * block, block);
-    break;
-  case MPRT_BROADCAST:
-    copyBytes(recv, data(unsigned(call->peer)), block);
+  case MPRT_BARRIER:
     break;
   default:
+    takeBlocks(data);
     break;
   }
+  clearUnreached(*call, size(), groupRank, recv);
 }
 
 //===----------------------------------------------------------------------===//

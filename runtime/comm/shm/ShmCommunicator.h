@@ -32,9 +32,11 @@
 
 #include "../Communicator.h"
 #include "../Reduce.h"
+#include "../Validate.h"
 #include "Layout.h"
 
 #include <array>
+#include <cstring>
 
 namespace mprt::shm {
 
@@ -84,18 +86,22 @@ private:
   /// Runs on one rank alone.
   void runAlone();
   void runInline();
-  /// Whether this rank's buffers permit to work without copies.
-  bool isShared(const Posting &posting) const;
+  /// Takes the blocks that come to this rank; `bufferOf` of a rank is what it
+  /// sends.
+  template <typename BufferOf> void takeBlocks(BufferOf bufferOf);
+  /// Whether rank r's buffers permit to work without copies.
+  bool isShared(unsigned r) const;
   /// Whether all ranks' do.
   bool canShare() const;
   void runShared();
   void shareAllReduce();
   void shareReduceScatter();
-  void shareAllGather();
-  void shareAllToAll();
-  void shareBroadcast();
+  void shareReduce();
+  void exchangeInPlace();
 
   // Staged.cpp
+  /// Whether ranks stage a part for each rank, rather than one for all.
+  bool stagesParts() const;
   void beginStaged();
   bool progressStaged();
   void stageChunk(uint64_t chunk);
@@ -144,6 +150,22 @@ private:
   std::vector<const void *> inputs;
   std::vector<void *> outputs;
 };
+
+template <typename BufferOf>
+void ShmCommunicator::takeBlocks(BufferOf bufferOf) {
+  uint64_t bytes = call->count * width;
+  // Starting with the own one, so that ranks do not all read the same.
+  for (unsigned i = 0; i < size(); ++i) {
+    unsigned r = (groupRank + i) % size();
+    std::optional<Block> block = blockBetween(*call, r, groupRank);
+    if (!block)
+      continue;
+    uint8_t *to = recv + block->received * bytes;
+    const uint8_t *from = bufferOf(r) + block->sent * bytes;
+    if (bytes != 0 && to != from)
+      memcpy(to, from, bytes);
+  }
+}
 
 } // namespace mprt::shm
 

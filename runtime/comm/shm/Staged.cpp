@@ -30,17 +30,21 @@
 using namespace mprt;
 using namespace mprt::shm;
 
-void ShmCommunicator::beginStaged() {
+bool ShmCommunicator::stagesParts() const {
   // Kinds that send each rank a block of its own stage a part of every block.
-  bool blocks =
-      call->kind == MPRT_REDUCE_SCATTER || call->kind == MPRT_ALL_TO_ALL;
-  uint64_t elements = stageBytes / width / (blocks ? size() : 1);
+  return call->kind == MPRT_REDUCE_SCATTER || call->kind == MPRT_ALL_TO_ALL ||
+         call->kind == MPRT_SCATTER;
+}
+
+void ShmCommunicator::beginStaged() {
+  uint64_t elements = stageBytes / width / (stagesParts() ? size() : 1);
   uint64_t grain = 64 / width;
   if (elements > grain)
     elements = elements / grain * grain;
   chunkElements = elements;
   numChunks = (call->count + elements - 1) / elements;
   staged = consumed = copied = 0;
+  clearUnreached(*call, size(), groupRank, recv);
 }
 
 uint64_t ShmCommunicator::chunkLength(uint64_t chunk) const {
@@ -83,21 +87,11 @@ bool ShmCommunicator::progressStaged() {
 void ShmCommunicator::stageChunk(uint64_t chunk) {
   uint8_t *stage = self().stage[(chunkBase + chunk) % 2];
   uint64_t first = chunk * chunkElements, length = chunkLength(chunk);
-  switch (call->kind) {
-  case MPRT_ALL_REDUCE:
-  case MPRT_ALL_GATHER:
-    memcpy(stage, send + first * width, length * width);
-    break;
-  case MPRT_BROADCAST:
-    if (unsigned(call->peer) == groupRank)
-      memcpy(stage, send + first * width, length * width);
-    break;
-  default: // reduce_scatter, all_to_all
-    for (unsigned r = 0; r < size(); ++r)
-      memcpy(stage + r * chunkElements * width,
-             send + (r * call->count + first) * width, length * width);
-    break;
-  }
+  if (!isSource(*call, groupRank))
+    return;
+  for (unsigned r = 0; r < (stagesParts() ? size() : 1); ++r)
+    memcpy(stage + r * chunkElements * width,
+           send + (r * call->count + first) * width, length * width);
 }
 
 void ShmCommunicator::consumeChunk(uint64_t chunk) {
@@ -122,24 +116,27 @@ void ShmCommunicator::consumeChunk(uint64_t chunk) {
     outputs[0] = recv + first * width;
     reduceFunction({inputs.data(), size(), outputs.data(), 1, length, size()});
     break;
-  case MPRT_ALL_GATHER:
+  case MPRT_REDUCE:
+    if (!isTarget(*call, groupRank))
+      break;
     for (unsigned r = 0; r < size(); ++r)
-      memcpy(recv + (r * call->count + first) * width, member(r).stage[parity],
-             length * width);
+      inputs[r] = member(r).stage[parity];
+    outputs[0] = recv + first * width;
+    reduceFunction({inputs.data(), size(), outputs.data(), 1, length, size()});
     break;
-  case MPRT_ALL_TO_ALL:
-    for (unsigned r = 0; r < size(); ++r)
-      memcpy(recv + (r * call->count + first) * width,
-             member(r).stage[parity] + ownPart, length * width);
+  default:
+    for (unsigned r = 0; r < size(); ++r) {
+      std::optional<Block> block = blockBetween(*call, r, groupRank);
+      // The own block may be where it belongs.
+      bool isThere = block && r == groupRank &&
+                     recv + block->received * call->count * width ==
+                         send + block->sent * call->count * width;
+      if (block && !isThere)
+        memcpy(recv + (block->received * call->count + first) * width,
+               member(r).stage[parity] + (stagesParts() ? ownPart : 0),
+               length * width);
+    }
     break;
-  default: { // broadcast
-    auto root = unsigned(call->peer);
-    if (root != groupRank)
-      memcpy(recv + first * width, member(root).stage[parity], length * width);
-    else if (recv != send)
-      memcpy(recv + first * width, send + first * width, length * width);
-    break;
-  }
   }
 }
 

@@ -29,22 +29,29 @@ ShmCommunicator::Slice ShmCommunicator::sliceOf(unsigned r,
   return {begin, std::min(length, count - begin)};
 }
 
-bool ShmCommunicator::isShared(const Posting &posting) const {
-  // Peers write into the result of an all_reduce; otherwise they only read.
-  return posting.sendShared &&
-         (call->kind != MPRT_ALL_REDUCE || posting.recvShared);
+bool ShmCommunicator::isShared(unsigned r) const {
+  // Peers write into the results of reductions; otherwise they only read.
+  bool isWritten = call->kind == MPRT_ALL_REDUCE ||
+                   (call->kind == MPRT_REDUCE && r == unsigned(call->peer));
+  const Posting &posting = postingOf(r);
+  return posting.sendShared && (!isWritten || posting.recvShared);
 }
 
 bool ShmCommunicator::canShare() const {
-  if (call->kind == MPRT_BROADCAST)
-    return isShared(postingOf(unsigned(call->peer)));
-  unsigned shared = 0, inPlace = 0;
+  unsigned inPlace = 0;
   for (unsigned r = 0; r < size(); ++r) {
-    shared += isShared(postingOf(r));
+    if (isSource(*call, r) && !isShared(r))
+      return false;
     inPlace += postingOf(r).inPlace;
   }
-  bool mixed = call->kind == MPRT_ALL_TO_ALL && inPlace % size() != 0;
-  return shared == size() && !mixed;
+  return call->kind != MPRT_ALL_TO_ALL || inPlace % size() == 0;
+}
+
+static const uint8_t *sendOf(const Posting &posting) {
+  return static_cast<const uint8_t *>(posting.send);
+}
+static uint8_t *recvOf(const Posting &posting) {
+  return static_cast<uint8_t *>(posting.recv);
 }
 
 void ShmCommunicator::runShared() {
@@ -53,22 +60,16 @@ void ShmCommunicator::runShared() {
     return shareAllReduce();
   case MPRT_REDUCE_SCATTER:
     return shareReduceScatter();
-  case MPRT_ALL_GATHER:
-    return shareAllGather();
+  case MPRT_REDUCE:
+    return shareReduce();
   case MPRT_ALL_TO_ALL:
-    return shareAllToAll();
-  case MPRT_BROADCAST:
-    return shareBroadcast();
+    if (send == recv)
+      return exchangeInPlace();
+    [[fallthrough]];
   default:
-    return;
+    takeBlocks([&](unsigned r) { return sendOf(postingOf(r)); });
+    clearUnreached(*call, size(), groupRank, recv);
   }
-}
-
-static const uint8_t *sendOf(const Posting &posting) {
-  return static_cast<const uint8_t *>(posting.send);
-}
-static uint8_t *recvOf(const Posting &posting) {
-  return static_cast<uint8_t *>(posting.recv);
 }
 
 void ShmCommunicator::shareAllReduce() {
@@ -92,14 +93,16 @@ void ShmCommunicator::shareReduceScatter() {
       {inputs.data(), size(), outputs.data(), 1, call->count, size()});
 }
 
-void ShmCommunicator::shareAllGather() {
-  uint64_t block = call->count * width;
-  for (unsigned i = 0; i < size(); ++i) {
-    unsigned r = (groupRank + i) % size();
-    uint8_t *to = recv + r * block;
-    if (const uint8_t *from = sendOf(postingOf(r)); to != from)
-      memcpy(to, from, block);
-  }
+/// Each rank reduces its slice into the root's buffer.
+void ShmCommunicator::shareReduce() {
+  Slice slice = sliceOf(groupRank, call->count);
+  uint64_t offset = slice.begin * width;
+  for (unsigned r = 0; r < size(); ++r)
+    inputs[r] = sendOf(postingOf(r)) + offset;
+  outputs[0] = recvOf(postingOf(unsigned(call->peer))) + offset;
+  reduceFunction(
+      {inputs.data(), size(), outputs.data(), 1, slice.length, size()});
+  clearUnreached(*call, size(), groupRank, recv);
 }
 
 /// Exchanges two blocks that do not overlap.
@@ -114,17 +117,10 @@ static void swapBlocks(uint8_t *a, uint8_t *b, uint64_t bytes) {
   }
 }
 
-void ShmCommunicator::shareAllToAll() {
+/// Block r of this rank and block `rank` of rank r change places, by the one of
+/// the two whose turn it is: each does half of its pairs.
+void ShmCommunicator::exchangeInPlace() {
   uint64_t block = call->count * width;
-  if (send != recv) {
-    for (unsigned i = 0; i < size(); ++i) {
-      unsigned r = (groupRank + i) % size();
-      memcpy(recv + r * block, sendOf(postingOf(r)) + groupRank * block, block);
-    }
-    return;
-  }
-  // In place: block r of this rank and block `rank` of rank r change places,
-  // by the one of the two whose turn it is: each does half of its pairs.
   for (unsigned r = 0; r < size(); ++r) {
     bool lowersTurn = (r + groupRank) % 2 == 1;
     if (r == groupRank || (groupRank < r) != lowersTurn)
@@ -132,10 +128,4 @@ void ShmCommunicator::shareAllToAll() {
     swapBlocks(recv + r * block, recvOf(postingOf(r)) + groupRank * block,
                block);
   }
-}
-
-void ShmCommunicator::shareBroadcast() {
-  const uint8_t *from = sendOf(postingOf(unsigned(call->peer)));
-  if (recv != from)
-    memcpy(recv, from, call->count * width);
 }

@@ -59,14 +59,15 @@ func.func @fresh(%g: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// Buffers that are donated to each other's results are swapped through a copy
-// that is taken before either is written.
+// Buffers that are donated to each other's results are swapped by way of one
+// more.
 // CHECK-LABEL: func.func @swap
 // CHECK-SAME: (%[[A:[^:]*]]: memref<8xf32> {{{.*}}}, %[[B:[^:]*]]: memref<8xf32>
-// CHECK-DAG: memref.copy %[[A]], %[[TA:.*]] :
-// CHECK-DAG: memref.copy %[[B]], %[[TB:.*]] :
-// CHECK-DAG: memref.copy %[[TB]], %[[A]] :
-// CHECK-DAG: memref.copy %[[TA]], %[[B]] :
+// CHECK: %[[T:.*]] = memref.alloc
+// CHECK: memref.copy %[[B]], %[[T]] :
+// CHECK: memref.copy %[[A]], %[[B]] :
+// CHECK: memref.copy %[[T]], %[[A]] :
+// CHECK-NOT: memref.copy
 func.func @swap(%a: tensor<8xf32> {mpcomm.donated = 0 : i64}, %b: tensor<8xf32> {mpcomm.donated = 1 : i64}) -> (tensor<8xf32>, tensor<8xf32>) {
   return %b, %a : tensor<8xf32>, tensor<8xf32>
 }
@@ -106,4 +107,35 @@ func.func @overwrite(%a: tensor<8x4xf32>, %b: tensor<4x2xf32>) -> tensor<8x2xf32
   %0 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
       ins(%a, %b : tensor<8x4xf32>, tensor<4x2xf32>) outs(%i : tensor<8x2xf32>) -> tensor<8x2xf32>
   return %0 : tensor<8x2xf32>
+}
+
+// -----
+
+// What is read is read before it is written: no buffer is needed.
+// CHECK-LABEL: func.func @chain
+// CHECK-SAME: (%[[OLD:[^:]*]]: memref<8xf32> {{{.*}}}, %[[NEW:[^:]*]]: memref<8xf32> {{{.*}}}, %[[X:[^:]*]]: memref<8xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK: memref.copy %[[NEW]], %[[OLD]] :
+// CHECK: memref.copy %[[X]], %[[NEW]] :
+func.func @chain(%old: tensor<8xf32> {mpcomm.donated = 1 : i64}, %new: tensor<8xf32> {mpcomm.donated = 0 : i64}, %x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  return %x, %new : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// The pieces of a concatenation are no final copies: they are put together
+// before the whole is copied.
+// CHECK-LABEL: func.func @pieces
+// CHECK-SAME: (%[[H:[^:]*]]: memref<2xf32> {{{.*}}}, %[[X:[^:]*]]: memref<1xf32>)
+// CHECK-DAG: %[[T:.*]] = memref.alloc
+// CHECK-DAG: %[[FROM:.*]] = memref.subview %[[H]][1]
+// CHECK: memref.copy %[[FROM]], %[[LOW:.*]] :
+// CHECK: memref.copy %[[X]], %[[HIGH:.*]] :
+// CHECK: memref.copy %[[T]], %[[H]] :
+func.func @pieces(%h: tensor<2xf32> {mpcomm.donated = 0 : i64}, %x: tensor<1xf32>) -> tensor<2xf32> {
+  %e = tensor.empty() : tensor<2xf32>
+  %a = tensor.extract_slice %h[1] [1] [1] : tensor<2xf32> to tensor<1xf32>
+  %i = tensor.insert_slice %a into %e[0] [1] [1] : tensor<1xf32> into tensor<2xf32>
+  %r = tensor.insert_slice %x into %i[1] [1] [1] : tensor<1xf32> into tensor<2xf32>
+  return %r : tensor<2xf32>
 }

@@ -71,6 +71,40 @@ func.func @all_gather(%x: tensor<3x2xf32>) -> tensor<3x8xf32> {
   return %r : tensor<3x8xf32>
 }
 
+// CHECK-LABEL: @permute
+// CHECK-SAME: (%[[X:.*]]: tensor<4xf32>
+// CHECK: %[[E:.*]] = tensor.empty() : tensor<4xf32>
+// CHECK: mprt.start "permute" "" {{.*}} peer = -1 accumulate f32 targets [1, -1, 0, -1] ins(%[[X]] : tensor<4xf32>) outs(%[[E]] : tensor<4xf32>)
+func.func @permute(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %r = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [2, 0]] : tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// CHECK-LABEL: @reduce
+// CHECK: %[[N:.*]] = arith.truncf %{{.*}} : tensor<4xf32> to tensor<4xbf16>
+// CHECK: mprt.start "reduce" "mean" {{.*}} peer = 2 accumulate f32 ins(%[[N]] : tensor<4xbf16>) outs(%{{.*}} : tensor<4xbf16>)
+// CHECK: arith.extf %{{.*}} : tensor<4xbf16> to tensor<4xf32>
+func.func @reduce(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %r = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] mean wire bf16 root = 2 : tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// CHECK-LABEL: @gather
+// CHECK: mprt.start "gather" "" {{.*}} peer = 1 {{.*}} ins(%{{.*}} : tensor<3x2xf32>) outs(%{{.*}} : tensor<4x3x2xf32>)
+// CHECK: mpcomm.reshape %{{.*}} : (tensor<3x4x2xf32>) -> tensor<3x8xf32>
+func.func @gather(%x: tensor<3x2xf32>) -> tensor<3x8xf32> {
+  %r = mpcomm.collective_gather(%x) on @mesh axes ["dp"] root = 1 dim = 1 : (tensor<3x2xf32>) -> tensor<3x8xf32>
+  return %r : tensor<3x8xf32>
+}
+
+// CHECK-LABEL: @scatter
+// CHECK: mpcomm.transpose %{{.*}}, dims = [1, 0, 2] : (tensor<3x4x2xf32>) -> tensor<4x3x2xf32>
+// CHECK: mprt.start "scatter" "" {{.*}} peer = 3 {{.*}} ins(%{{.*}} : tensor<4x3x2xf32>) outs(%{{.*}} : tensor<3x2xf32>)
+func.func @scatter(%x: tensor<3x8xf32>) -> tensor<3x2xf32> {
+  %r = mpcomm.collective_scatter(%x) on @mesh axes ["dp"] root = 3 dim = 1 : (tensor<3x8xf32>) -> tensor<3x2xf32>
+  return %r : tensor<3x2xf32>
+}
+
 // CHECK-LABEL: @all_to_all
 // CHECK: mprt.start "all_to_all" "" {{.*}} ins(%{{.*}} : tensor<4x2x3xf32>) outs(%{{.*}} : tensor<4x2x3xf32>)
 // CHECK: mpcomm.reshape %{{.*}} : (tensor<2x4x3xf32>) -> tensor<2x12xf32>

@@ -67,8 +67,8 @@ func.func private @link_c2_name() attributes {a = #mpcomm.link<name = "", ranks 
 
 // -----
 
-// expected-error@+1 {{expects 'kind' to be a collective, got 'reduce'}}
-func.func private @measured_c1() attributes {a = #mpcomm.measured<kind = "reduce", ranks = 2, backend = "", alpha = 0.0, beta = 0.0, link = "">}
+// expected-error@+1 {{expects 'kind' to be a collective, got 'sum'}}
+func.func private @measured_c1() attributes {a = #mpcomm.measured<kind = "sum", ranks = 2, backend = "", alpha = 0.0, beta = 0.0, link = "">}
 
 // -----
 

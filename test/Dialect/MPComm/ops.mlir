@@ -183,6 +183,18 @@ func.func @collectives(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
   %5 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<4x8xf32>
   // CHECK: mpcomm.collective_broadcast(%{{.*}}) on @mesh axes ["dp"] root = 1 : tensor<8x4xf32>
   %6 = mpcomm.collective_broadcast(%x) on @mesh axes ["dp"] root = 1 : tensor<8x4xf32>
+  // CHECK: mpcomm.collective_permute(%{{.*}}) on @mesh axes ["dp"] source_target_pairs = {{\[\[}}0, 1], [1, 0]] : tensor<8x4xf32>
+  %p0 = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [1, 0]] : tensor<8x4xf32>
+  // CHECK: mpcomm.collective_permute(%{{.*}}) on @mesh axes ["dp"] source_target_pairs = [] : tensor<8x4xf32>
+  %p1 = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [] : tensor<8x4xf32>
+  // CHECK: mpcomm.collective_reduce(%{{.*}}) on @mesh axes ["dp"] sum root = 1 : tensor<8x4xf32>
+  %p2 = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] sum root = 1 : tensor<8x4xf32>
+  // CHECK: mpcomm.collective_reduce(%{{.*}}) on @mesh axes ["dp"] mean wire bf16 accumulate f32 root = 0 : tensor<8x4xf32>
+  %p3 = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] mean wire bf16 accumulate f32 root = 0 : tensor<8x4xf32>
+  // CHECK: mpcomm.collective_gather(%{{.*}}) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<8x4xf32>) -> tensor<16x4xf32>
+  %p4 = mpcomm.collective_gather(%x) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<8x4xf32>) -> tensor<16x4xf32>
+  // CHECK: mpcomm.collective_scatter(%{{.*}}) on @mesh axes ["dp"] root = 0 dim = 1 : (tensor<8x4xf32>) -> tensor<8x2xf32>
+  %p5 = mpcomm.collective_scatter(%x) on @mesh axes ["dp"] root = 0 dim = 1 : (tensor<8x4xf32>) -> tensor<8x2xf32>
   // CHECK: mpcomm.send(%{{.*}}) on @mesh axes ["pp"] to = 1 : tensor<8x4xf32>
   mpcomm.send(%x) on @mesh axes ["pp"] to = 1 : tensor<8x4xf32>
   // CHECK: mpcomm.recv on @mesh axes ["pp"] from = 0 : tensor<8x4xf32>

@@ -76,8 +76,8 @@ func.func @launch_c3_shape(%x: memref<4xf32>) {
 // -----
 
 func.func @start_c1_kind(%x: memref<8xf32>) {
-  // expected-error @below {{does not know the collective 'reduce'}}
-  mprt.start "reduce" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
+  // expected-error @below {{does not know the collective 'total'}}
+  mprt.start "total" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<8xf32>)
   return
 }
 
@@ -360,5 +360,45 @@ func.func @start_c4_peer(%x: memref<8xf32>) {
 func.func @await_c3(%x: memref<8xf32>) {
   // expected-error @below {{expects an event in [0, 1073741822], got 3000000000}}
   mprt.await event = 3000000000 ins() outs(%x : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c5_missing(%x: memref<8xf32>, %y: memref<8xf32>) {
+  // expected-error @below {{expects 'targets' for 'permute'}}
+  mprt.start "permute" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins(%x : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c5_other_kind(%x: memref<8xf32>, %y: memref<8xf32>) {
+  // expected-error @below {{expects no 'targets' for 'gather'}}
+  mprt.start "gather" "" id = 0 communicator = 0 event = 0 peer = 0 accumulate f32 targets [0] ins(%x : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c5_range(%x: memref<8xf32>, %y: memref<8xf32>) {
+  // expected-error @below {{expects each of 'targets' in [-1, 2), got 2}}
+  mprt.start "permute" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 targets [-1, 2] ins(%x : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c5_twice(%x: memref<8xf32>, %y: memref<8xf32>) {
+  // expected-error @below {{has rank 1 as two 'targets'}}
+  mprt.start "permute" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 targets [1, 1] ins(%x : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+
+// -----
+
+func.func @start_c3_permute(%x: memref<8xf32>) {
+  // expected-error @below {{does not expect 0 inputs and 1 outputs for 'permute'}}
+  mprt.start "permute" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 targets [0] ins() outs(%x : memref<8xf32>)
   return
 }

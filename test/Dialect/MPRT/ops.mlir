@@ -34,11 +34,13 @@ func.func @start_tensors(%g: tensor<8xf32>, %h: tensor<4xf32>) -> (tensor<8xf32>
 }
 
 // CHECK-LABEL: func.func @start_buffers
-func.func @start_buffers(%x: memref<8xf32>, %y: memref<16xf32>) {
+func.func @start_buffers(%x: memref<8xf32>, %y: memref<16xf32>, %z: memref<16xf32>) {
   // CHECK: mprt.start "all_gather" "" id = 1 communicator = 0 event = 0 peer = -1 accumulate f32 ins(%{{.*}} : memref<8xf32>) outs(%{{.*}} : memref<16xf32>)
   mprt.start "all_gather" "" id = 1 communicator = 0 event = 0 peer = -1 accumulate f32 ins(%x : memref<8xf32>) outs(%y : memref<16xf32>)
   // CHECK: mprt.await event = 0 ins() outs(%{{.*}} : memref<16xf32>)
   mprt.await event = 0 ins() outs(%y : memref<16xf32>)
+  // CHECK: mprt.start "permute" "" id = 4 communicator = 0 event = 0 peer = -1 accumulate f32 targets [1, -1] ins(%{{.*}} : memref<16xf32>) outs(%{{.*}} : memref<16xf32>)
+  mprt.start "permute" "" id = 4 communicator = 0 event = 0 peer = -1 accumulate f32 targets [1, -1] ins(%y : memref<16xf32>) outs(%z : memref<16xf32>)
   // CHECK: mprt.start "send" "" id = 2 communicator = 0 event = 0 peer = 1 accumulate f32 ins(%{{.*}} : memref<8xf32>) outs()
   mprt.start "send" "" id = 2 communicator = 0 event = 0 peer = 1 accumulate f32 ins(%x : memref<8xf32>) outs()
   // CHECK: mprt.await event = 0 ins(%{{.*}} : memref<8xf32>) outs()

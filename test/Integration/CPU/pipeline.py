@@ -2,7 +2,8 @@
 # RUN: %python %s %mpcomm-import %mpcomm-compile %mpcomm-run %t.dir
 #
 # A pipeline of 2 and 4 stages, alone and with data parallelism, under each
-# schedule, trains as one rank does on the same batch.
+# schedule and with stages placed anywhere, trains as one rank does on the same
+# batch.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,6 +19,14 @@ from programs import near, read_losses, read_tensors, run
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:]
 STEPS, BATCH, MICRO = 4, 8, 4
 SCHEDULES = "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "auto"
+
+# By ranks: placements of stages, some with several neighbours or another number
+# of stages on a rank; and an order of one as PyTorch's CSV, with bubbles.
+PLACEMENTS = {2: ("1,0", "0,1,1", "1,1,0,0,1"), 3: ("2,0,1,1", "0,1,2,1,0"), 4: ("3,1,0,2,2",)}
+CSV = (
+    "1F0,2F0,1F1,2F1,,,2B0,1B0,1F2,2F2,2B1,1B1,1F3,2F3,2B2,1B2,2B3,1B3\n"
+    "0F0,0F1,,0F2,3F0,3B0,3F1,3I1,0F3,0B0,3W1,(3F2;0B1)OVERLAP_F_B,3B2,3F3,3B3,0B2,0B3\n"
+)
 
 HEAD = """
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -122,7 +131,17 @@ def main():
                 options = "mesh=pp:%d micro-batches=%d schedule=%s" % (stages, MICRO, schedule)
                 # Only tied weights are added up in another order.
                 compare(what, train(name, stages, options), one, unit if name == "tied" else 0)
+        exact = unit if name == "tied" else 0
+        for ranks, placements in PLACEMENTS.items():
+            for placement in placements:
+                options = "mesh=pp:%d micro-batches=%d schedule=auto placement=%s" % (ranks, MICRO, placement)
+                compare("%s, stages on ranks %s" % (name, placement), train(name, ranks, options), one, exact)
+        with open(path("schedule.csv"), "w") as file:
+            file.write(CSV)
+        options = "micro-batches=%d schedule-file=%s" % (MICRO, path("schedule.csv"))
+        compare(name + ", from a file", train(name, 2, "mesh=pp:2 " + options), one, exact)
         two = train(name, 2, "mesh=dp:2 micro-batches=%d" % MICRO)
+        compare(name + ", from a file, 2 stages on 2 ranks", train(name, 4, "mesh=pp:2,dp:2 " + options), two, exact)
         for schedule in "1f1b", "interleaved", "zb-v":
             both = train(name, 4, "mesh=pp:2,dp:2 micro-batches=%d schedule=%s" % (MICRO, schedule))
             compare("%s, %s, 2 stages on 2 ranks" % (name, schedule), both, two, unit if name == "tied" else 0)

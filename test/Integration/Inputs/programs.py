@@ -11,12 +11,17 @@ and read with the standard library."""
 
 import json
 import math
+import os
 import shutil
 import struct
 import subprocess
 import sys
 
-FORMATS = {"F32": "f", "F16": "e", "I32": "i", "I64": "q", "BOOL": "?"}
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../../Runtime/run/Inputs"))  # fmt: skip
+from seal import seal
+
+FORMATS = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "BOOL": "?"}
 
 
 def run(*command, expected=0, limit=120):
@@ -40,9 +45,10 @@ def call(command, data=None):
 
 
 def link(cc, text, output):
-    """LLVM dialect to a shared object."""
+    """LLVM dialect to a program file."""
     ir = call([shutil.which("mlir-translate-22") or "mlir-translate", "--mlir-to-llvmir"], text)
     call([cc, "-O1", "-w", "-march=native", "-fPIC", "-shared", "-x", "ir", "-", "-o", output, "-lm"], ir)
+    seal(output)
 
 
 def read_losses(log):

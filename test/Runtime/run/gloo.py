@@ -12,6 +12,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import resource
 import socket
 
 from toy import *
@@ -82,7 +83,116 @@ class Gloo(RegressionTest):
             port = other.getsockname()[1]
             results = self.launched(1, path("toy1.so"), *self.common, port=port)
         self.assertEqual(results[0][0], 1)
-        self.assertIn("rank 0 cannot listen on port %d: Address already in use" % port, results[0][2])
+        self.assertIn("rank 0 cannot listen on port %d of localhost: Address already in use" % port,
+                      results[0][2])  # fmt: skip
+
+    def start(self, rank, port, *options, **changes):
+        variables = dict(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        with environment(**{**variables, **changes}):
+            process = subprocess.Popen(
+                [RUN, path("toy2.so"), *map(str, self.common), "--timeout", "60", "--quiet", *map(str, options)],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    @staticmethod
+    def listening(port):
+        """Addresses, in hexadecimal, on which somebody listens on `port`."""
+        found = []
+        for name in "/proc/net/tcp", "/proc/net/tcp6":
+            with open(name) as file:
+                for line in list(file)[1:]:
+                    address, state = line.split()[1], line.split()[3]
+                    if state == "0A" and int(address.split(":")[1], 16) == port:
+                        found.append(address.split(":")[0])
+        return found
+
+    def until(self, condition):
+        deadline = time.monotonic() + SLACK
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "that did not happen")
+            time.sleep(0.01)
+
+    def test_listens_where_it_is_told_and_only_as_long_as_needed(self):
+        port, log = free_port(), path("listening.log")
+        first = self.start(0, port, "--steps", 10**9, "--log", log)
+        self.until(lambda: self.listening(port))
+        self.assertEqual(self.listening(port), ["0100007F"])
+        second = self.start(1, port, "--steps", 10**9, "--log", log)
+        self.until(lambda: os.path.exists(log) and os.path.getsize(log))
+        self.assertEqual(self.listening(port), [])
+        self.assertEqual((first.poll(), second.poll()), (None, None))
+
+    def test_nobody_listens_once_all_have_come(self):
+        log = path("here.log")
+        launcher = subprocess.Popen([RUN, path("toy2.so"), *map(str, self.here), "--quiet", "--steps",
+                                     str(10**9), "--log", log])  # fmt: skip
+        self.addCleanup(launcher.wait)
+        self.addCleanup(launcher.terminate)
+        self.until(lambda: os.path.exists(log) and os.path.getsize(log))
+        with open("/proc/net/tcp") as file:
+            sockets = {"socket:[%s]" % words[9] for words in map(str.split, file) if words[3] == "0A"}
+        with open("/proc/%d/task/%d/children" % ((launcher.pid,) * 2)) as file:
+            processes = [launcher.pid, *map(int, file.read().split())]
+        self.assertEqual(len(processes), 3)
+        for process in processes:
+            folder = "/proc/%d/fd" % process
+            held = {os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)}
+            self.assertEqual(held & sockets, set())
+
+    def test_all_ranks_here_meet_on_loopback(self):
+        port = free_port()
+        results = [self.start(rank, port, "--steps", 3, MASTER_ADDR="no.such.machine.invalid",
+                              LOCAL_WORLD_SIZE=2) for rank in range(2)]  # fmt: skip
+        for process in results:
+            self.assertEqual(process.communicate(timeout=60)[1], b"")
+
+    def test_addresses_that_cannot_be(self):
+        for changes, message in (
+            ({"MASTER_ADDR": "192.0.2.1"}, "cannot listen on MASTER_ADDR=192.0.2.1: Cannot assign"),
+            ({"MPRT_LISTEN_ADDRESS": "192.0.2.1"}, "cannot listen on MPRT_LISTEN_ADDRESS=192.0.2.1: Cannot"),
+            ({"LOCAL_WORLD_SIZE": 1}, "rank 0 cannot be reached on MASTER_ADDR=127.0.0.1 from other machines"),
+        ):
+            error = self.start(0, free_port(), **changes).communicate(timeout=SLACK)[1].decode()
+            self.assertIn(message, error)
+            self.assertEqual("; MPRT_LISTEN_ADDRESS is" in error, "MPRT_LISTEN_ADDRESS" not in changes)
+
+    def test_idle_strangers(self):
+        # More than rank 0 may have descriptors, and all before rank 1 comes.
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limit)
+        port, checkpoint = free_port(), path("strangers.c")
+        first = self.start(0, port, "--steps", 5, "--checkpoint", checkpoint)
+        self.until(lambda: self.listening(port))
+        resource.prlimit(first.pid, resource.RLIMIT_NOFILE, (256, 256))
+        strangers = []
+        for _ in range(min(1500, limit[1] - 100)):
+            strangers.append(socket.create_connection(("127.0.0.1", port), timeout=SLACK))
+            self.addCleanup(strangers[-1].close)
+        second = self.start(1, port, "--steps", 5, "--checkpoint", checkpoint)
+        for process in second, first:
+            self.assertEqual(process.communicate(timeout=60)[1], b"")
+            self.assertEqual(process.returncode, 0)
+        self.assertEqual(read_tensors("strangers.c")[1]["mpcomm.step"], "5")
+
+    def test_no_descriptor_for_a_rank(self):
+        port = free_port()
+        first = self.start(0, port)
+        # Its own connection has come.
+        self.until(lambda: len(os.listdir("/proc/%d/fd" % first.pid)) >= 8 and self.listening(port))
+        time.sleep(0.5)
+        most = max(map(int, os.listdir("/proc/%d/fd" % first.pid))) + 1
+        resource.prlimit(first.pid, resource.RLIMIT_NOFILE, (most, most))
+        begin = time.monotonic()
+        second = self.start(1, port)
+        error = first.communicate(timeout=SLACK)[1].decode()
+        self.assertIn("rank 0 cannot take another connection: Too many open files (see ulimit -n); "
+                      "ranks still to come: 1", error)  # fmt: skip
+        self.assertEqual(second.wait(timeout=SLACK), 1)
+        self.assertLess(time.monotonic() - begin, SLACK)
 
     def test_ranks_that_never_come(self):
         outcome = self.fails(

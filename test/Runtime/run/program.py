@@ -65,24 +65,60 @@ class Program(ToyTest):
         with open(path("empty.so"), "w"):
             pass
         self.refused("empty.so: not a program file", path("empty.so"))
-        with open(path("cut.so"), "wb") as file, open(build("toy.so"), "rb") as whole:
-            file.write(whole.read(200))
-        self.refused("cut.so: not a whole program file: it ends after 200 bytes", path("cut.so"))
-        # At whatever byte it ends; the tables of sections, which come last, are
-        # missed as well.
-        with open(build("toy.so"), "rb") as whole:
-            bytes_of = whole.read()
-        for length in 4, 63, 64, 4095, 4096, len(bytes_of) // 2, len(bytes_of) - 1:
-            with open(path("cut.so"), "wb") as file:
-                file.write(bytes_of[:length])
-            self.refused("cut.so: not a whole program file: it ends after %d bytes" % length,
-                         path("cut.so"))  # fmt: skip
         self.refused("No such file", path("none.so"))
         self.refused("not a regular file", WORK)
         with open(path("plain.c"), "w") as file:
             file.write("int x;\n")
         subprocess.run([CC, "-shared", "-fPIC", path("plain.c"), "-o", path("plain.so")], check=True)
-        self.refused("symbol 'mpcomm_abi_version' is missing", path("plain.so"))
+        self.refused("without a checksum at the end", path("plain.so"))
+        self.refused("symbol 'mpcomm_abi_version' is missing", seal(path("plain.so")))
+
+    def contents(self):
+        with open(build("toy.so"), "rb") as file:
+            return file.read()
+
+    def refused_contents(self, message, contents):
+        with open(path("bad.so"), "wb") as file:
+            file.write(contents)
+        self.refused("bad.so: " + message, path("bad.so"))
+
+    def test_any_damage(self):
+        whole, source = self.contents(), random.Random(8)
+        print("seed 8,", len(whole), "bytes")
+        for at in [0, 4, 16, 40, len(whole) - 1, *source.sample(range(len(whole)), 60)]:
+            with self.subTest(byte=at):
+                flipped = bytearray(whole)
+                flipped[at] ^= 1 << source.randrange(8)
+                self.refused_contents("not a" if at < 4 or at >= len(whole) - 8 else "damaged: ", flipped)
+
+    def test_any_length(self):
+        whole, source = self.contents(), random.Random(9)
+        print("seed 9,", len(whole), "bytes")
+        for length in 0, 3, 4, 63, 64, 4096, len(whole) - 1, *source.sample(range(len(whole)), 40):
+            with self.subTest(length=length):
+                self.refused_contents("not a", whole[:length])
+        self.refused_contents("not a whole program file", whole + b"\0")
+        self.refused_contents("damaged", whole[:-100] + whole[-99:])
+
+    def test_not_opened_before_it_is_checked(self):
+        # Opening it would abort: it is refused before.
+        self.refused("compiled for ABI 99", build("opened1.so", ABI=99, CONSTRUCTOR=1))
+        self.refused("manifest is not JSON", build("opened2.so", MANIFEST='"{"', CONSTRUCTOR=1))
+        self.refused("symbol 'mpcomm_train_step' is missing",
+                     build("opened3.so", NO_ENTRY=1, CONSTRUCTOR=1))  # fmt: skip
+        with open(build("opened4.so", CONSTRUCTOR=1), "rb") as file:
+            self.refused_contents("damaged", file.read().replace(b'"program"', b'"Program"'))
+        outcome = run(build("opened4.so", CONSTRUCTOR=1), *self.rest)
+        self.assertEqual(outcome.code, -6, "the constructor shows nothing")
+
+    def test_stripped(self):
+        tool = shutil.which("strip") or shutil.which("llvm-strip-22") or shutil.which("llvm-strip")
+        if not tool:
+            self.skipTest("there is no strip")
+        shutil.copy(build("toy.so"), path("stripped.so"))
+        subprocess.run([tool, path("stripped.so")], check=True)
+        self.refused("without a checksum at the end; it was not made by mpcomm-compile, was cut off, "
+                     "or was changed since (as by strip)", path("stripped.so"))  # fmt: skip
 
     def test_number_of_ranks(self):
         program = build("toy2.so", RANKS=2, BATCH=8)

@@ -60,8 +60,8 @@
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --np=2 --options "mesh=auto:2" 2>&1 | FileCheck %s --check-prefix=NP
 // NP: mpcomm-compile: error: expected no --np with mesh=auto:N
 // A file's schedule says how many stages a rank has.
-// RUN: printf 'mpcomm-pipeline-1 stages=2 chunks=1 microbatches=8\n0: F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7\n1: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7\n' > %t/given.txt
-// RUN: %mpcomm-compile %t/four.mlir -o %t/x.so --report --options "mesh=auto:2 micro-batches=4 schedule-file=%t/given.txt cluster=%t/slow.json" | FileCheck %s --check-prefix=GIVEN
+// RUN: printf '0F0,0F1,0B0,0F2,0B1,0F3,0B2,0F4,0B3,0F5,0B4,0F6,0B5,0F7,0B6,0B7\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4,1F5,1B5,1F6,1B6,1F7,1B7\n' > %t/given.csv
+// RUN: %mpcomm-compile %t/four.mlir -o %t/x.so --report --options "mesh=auto:2 micro-batches=4 schedule-file=%t/given.csv cluster=%t/slow.json" | FileCheck %s --check-prefix=GIVEN
 // GIVEN: 0 dp:2
 // GIVEN-NEXT: {{^}}* 0 pp:2,dp:1 1 8 file
 // GIVEN-NEXT: is chosen

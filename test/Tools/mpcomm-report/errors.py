@@ -157,4 +157,10 @@ for arguments, expected in [
         complain(arguments, result.stderr)
     if sorted(os.listdir(".")) != before:
         complain(arguments, "files changed: %s" % sorted(os.listdir(".")))
+# A link stays a link.
+os.makedirs("far")
+os.symlink("far/page.html", "link.html")
+subprocess.run([tool, "good.json", "--html", "link.html"], stdout=subprocess.DEVNULL, timeout=60, check=True)
+if not os.path.islink("link.html") or os.listdir("far") != ["page.html"]:
+    complain("--html link.html", "the link is gone")
 print("%d cases, %d wrong" % (count, wrong))

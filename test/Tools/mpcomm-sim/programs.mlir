@@ -10,6 +10,10 @@
 // RUN: FileCheck %s --check-prefix=HTML < %t/two.svg
 // RUN: %python -c "import sys, xml.dom.minidom as m; m.parse(sys.argv[1])" %t/two.svg
 // RUN: not grep -q 'var(' %t/two.svg
+// RUN: mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --write-schedule=%t/two.csv > /dev/null
+// RUN: FileCheck %s --check-prefix=CSV < %t/two.csv
+// RUN: not mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --function=alone --write-schedule=%t/none.csv 2>&1 | FileCheck %s --check-prefix=FLAT-CSV
+// RUN: not ls %t/none.csv
 // RUN: mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --function=alone --json %t/alone.json > /dev/null
 // RUN: not mpcomm-report %t/alone.json --svg %t/alone.svg 2>&1 | FileCheck %s --check-prefix=FLAT
 // RUN: mpcomm-sim %t/step.mlir --cluster=%t/cluster.json --ranks=6 | FileCheck %s --check-prefix=SIX
@@ -27,6 +31,9 @@
 // Rank 0: B1 20,030 to 24,030, B0 24,040 to 28,040. Each rank computes 12 ms, so
 // that 1 - 24 / (2 * 28.04) of the time is bubble; the formula's, with transfers
 // that take nothing, is 1 / 3.
+// CSV: {{^}}0F0,0F1,0B1,0B0{{$}}
+// CSV-NEXT: {{^}}1F0,1F1,1B1,1B0{{$}}
+// FLAT-CSV: mpcomm-sim: error: --write-schedule: '{{.*}}step.mlir' has no passes of a pipeline's stages
 // CHECK: step on 4 ranks of round
 // CHECK-NEXT: step 28040.0 us
 // CHECK: compute 12000.0 us

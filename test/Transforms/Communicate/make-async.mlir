@@ -151,4 +151,22 @@ func.func @kinds(%x: tensor<4xf32>) -> (tensor<2xf32>, tensor<8xf32>, tensor<4xf
   return %0, %1, %2, %3, %4 : tensor<2xf32>, tensor<8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
+// CHECK-LABEL: func.func @rooted_kinds
+func.func @rooted_kinds(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<8xf32>, tensor<2xf32>) {
+  // CHECK: mpcomm.async {
+  // CHECK-NEXT: mpcomm.collective_permute
+  // CHECK: mpcomm.async {
+  // CHECK-NEXT: mpcomm.collective_reduce
+  // CHECK: mpcomm.async {
+  // CHECK-NEXT: mpcomm.collective_gather
+  // CHECK: mpcomm.async {
+  // CHECK-NEXT: mpcomm.collective_scatter
+  // CHECK-COUNT-4: mpcomm.await
+  %0 = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  %1 = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] sum root = 1 : tensor<4xf32>
+  %2 = mpcomm.collective_gather(%x) on @mesh axes ["dp"] root = 0 dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %3 = mpcomm.collective_scatter(%x) on @mesh axes ["dp"] root = 0 dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  return %0, %1, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<8xf32>, tensor<2xf32>
+}
+
 func.func private @declaration(tensor<4xf32>)

@@ -32,6 +32,20 @@ func.func @narrowed_broadcast(%x: tensor<4xf32>) -> tensor<4xbf16> {
   return %n : tensor<4xbf16>
 }
 
+// Zeros are zeros in both types.
+// CHECK-LABEL: func.func @moved_elements
+func.func @moved_elements(%x: tensor<4xbf16>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<2xbf16>) {
+  // CHECK: mpcomm.collective_permute(%{{.*}}) {{.*}} : tensor<4xbf16>
+  // CHECK: mpcomm.collective_gather(%{{.*}}) {{.*}} : (tensor<4xbf16>) -> tensor<8xbf16>
+  // CHECK: mpcomm.collective_scatter(%{{.*}}) {{.*}} : (tensor<4xbf16>) -> tensor<2xbf16>
+  %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
+  %p = mpcomm.collective_permute(%w) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  %g = mpcomm.collective_gather(%w) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %s = mpcomm.collective_scatter(%y) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  %n = arith.truncf %s : tensor<2xf32> to tensor<2xbf16>
+  return %p, %g, %n : tensor<4xf32>, tensor<8xf32>, tensor<2xbf16>
+}
+
 // Somebody else needs all bits; or the narrow side is right already.
 // CHECK-LABEL: func.func @stays
 func.func @stays(%x: tensor<4xf32>, %y: tensor<4xbf16>) -> (tensor<4xbf16>, tensor<4xf32>, tensor<8xf32>) {
@@ -48,16 +62,18 @@ func.func @stays(%x: tensor<4xf32>, %y: tensor<4xbf16>) -> (tensor<4xbf16>, tens
 
 // CHECK-LABEL: func.func @reductions
 // LOSSY-LABEL: func.func @reductions
-func.func @reductions(%x: tensor<4xbf16>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<2xf16>) {
+func.func @reductions(%x: tensor<4xbf16>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<2xf16>, tensor<4xf32>) {
   // CHECK-NOT: wire
   // LOSSY: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean wire bf16 accumulate f32 : tensor<4xf32>
   // LOSSY: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] sum wire f16 accumulate f32 dim = 0
+  // LOSSY: mpcomm.collective_reduce(%{{.*}}) on @mesh axes ["dp"] sum wire bf16 accumulate f32 root = 0
   // CHECK: return
   %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
   %r = mpcomm.all_reduce(%w) on @mesh axes ["dp"] mean : tensor<4xf32>
   %s = mpcomm.reduce_scatter(%y) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
   %n = arith.truncf %s : tensor<2xf32> to tensor<2xf16>
-  return %r, %n : tensor<4xf32>, tensor<2xf16>
+  %t = mpcomm.collective_reduce(%w) on @mesh axes ["dp"] sum root = 0 : tensor<4xf32>
+  return %r, %n, %t : tensor<4xf32>, tensor<2xf16>, tensor<4xf32>
 }
 
 // A wire type that is declared is kept; so is a bucket of which one operand has

@@ -89,8 +89,8 @@ func.func @scattered_gather(%x: tensor<4xi32>) -> (tensor<4xi32>, tensor<4xi32>)
   // CHECK-NEXT: %[[N:.*]] = arith.constant dense<4>
   // CHECK-NEXT: %[[S:.*]] = arith.muli %arg0, %[[N]]
   // CHECK-NEXT: return %arg0, %[[S]]
-  // EXACT-NEXT: %[[A:.*]] = mpcomm.all_gather
-  // EXACT-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%[[A]]) on @mesh axes ["dp"] sum
+  // EXACT-NEXT: %[[N:.*]] = arith.constant dense<4>
+  // EXACT-NEXT: %[[S:.*]] = arith.muli %arg0, %[[N]]
   // EXACT-NEXT: return %arg0, %[[S]]
   %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xi32>) -> tensor<16xi32>
   %b = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] max dim = 0 : (tensor<16xi32>) -> tensor<4xi32>
@@ -132,6 +132,38 @@ func.func @exchanged_back(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   %a = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<2x16xf32>
   %b = mpcomm.all_to_all(%a) on @mesh axes ["dp"] split_dim = 1 concat_dim = 0 : (tensor<2x16xf32>) -> tensor<8x4xf32>
   return %b : tensor<8x4xf32>
+}
+
+// Each keeps its own.
+// CHECK-LABEL: func.func @permuted_to_self
+func.func @permuted_to_self(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: return %arg0
+  %a = mpcomm.collective_permute(%x) on @mesh axes ["tp"] source_target_pairs = [[0, 0], [1, 1]] : tensor<4xf32>
+  return %a : tensor<4xf32>
+}
+
+// A rotation of what all have; one that leaves rank 0 without is left.
+// CHECK-LABEL: func.func @permuted_equal_value
+func.func @permuted_equal_value(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %[[A:.*]] = mpcomm.all_reduce
+  // CHECK-NEXT: %[[P:.*]] = mpcomm.collective_permute(%[[A]]) {{.*}}{{\[\[}}0, 1]]
+  // CHECK-NEXT: return %[[A]], %[[P]]
+  %a = mpcomm.all_reduce(%x) on @mesh axes ["tp"] max : tensor<4xf32>
+  %b = mpcomm.collective_permute(%a) on @mesh axes ["tp"] source_target_pairs = [[0, 1], [1, 0]] : tensor<4xf32>
+  %c = mpcomm.collective_permute(%a) on @mesh axes ["tp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  return %b, %c : tensor<4xf32>, tensor<4xf32>
+}
+
+// 0 to 1 to 2, 1 to 2 to 3; what 2 got from nobody it gives to nobody.
+// CHECK-LABEL: func.func @permuted_twice
+func.func @permuted_twice(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %[[A:.*]] = mpcomm.collective_permute(%arg0) on @mesh axes ["dp"] source_target_pairs = {{\[\[}}0, 2], [1, 3]] : tensor<4xf32>
+  // CHECK-NEXT: return %[[A]], %arg0
+  %a = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [1, 2]] : tensor<4xf32>
+  %b = mpcomm.collective_permute(%a) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [1, 2], [2, 3]] : tensor<4xf32>
+  %c = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [1, 2], [2, 3], [3, 0]] : tensor<4xf32>
+  %d = mpcomm.collective_permute(%c) on @mesh axes ["dp"] source_target_pairs = [[1, 0], [2, 1], [3, 2], [0, 3]] : tensor<4xf32>
+  return %b, %d : tensor<4xf32>, tensor<4xf32>
 }
 
 // CHECK-LABEL: func.func @merged_axes

@@ -27,7 +27,7 @@ func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpco
 
 // -----
 
-// expected-error @+1 {{makes result #0 'b' in the micro-batch, expected an argument that donates its buffer to it, to hand it to the next}}
+// expected-error @+1 {{computes result #0 'b' in the micro-batch, expected an argument that donates its buffer to it, to hand it to the next}}
 func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
     -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"}) {
   %y = arith.addf %x, %x : tensor<4xf32>

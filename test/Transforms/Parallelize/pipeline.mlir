@@ -29,17 +29,39 @@
 // RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule=foo" 2>&1 | FileCheck %s --check-prefix=FOO
 // RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
 // RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule=zb-v" 2>&1 | FileCheck %s --check-prefix=CHUNKS
-// RUN: echo "mpcomm-pipeline-1 stages=2 chunks=1 microbatches=2" > %t.wrong
-// RUN: echo "0: F0 F1 B0 B1" >> %t.wrong
-// RUN: echo "1: F0 B0 F1" >> %t.wrong
+// RUN: echo "0F0,0F1,0B0,0B1" > %t.wrong
+// RUN: echo "1F0,1B0,,1F1,1B2" >> %t.wrong
 // RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
 // RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule-file=%t.wrong" 2>&1 | FileCheck %s --check-prefix=FILE
-// RUN: echo "mpcomm-pipeline-1 stages=2 chunks=1 microbatches=2" > %t.right
-// RUN: echo "0: F0 F1 B1 B0" >> %t.right
-// RUN: echo "1: F0 F1 B1 B0" >> %t.right
+// RUN: echo "0F0,0F1,,,0B1,0B0" > %t.right
+// RUN: echo ",1F0,1F1,1B1,1B0" >> %t.right
 // RUN: mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
 // RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule-file=%t.right" \
 // RUN:   --mpcomm-verify-communication | FileCheck %s --check-prefix=USER
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=3 schedule-file=%t.right" 2>&1 | FileCheck %s --check-prefix=THREE
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 schedule-file=%t.right placement=1,0" 2>&1 | FileCheck %s --check-prefix=PLACED
+// RUN: mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 placement=1,0" | FileCheck %s --check-prefix=OTHER
+// RUN: mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=1 micro-batches=2 schedule=auto placement=0,0" | FileCheck %s --check-prefix=LOCAL
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 placement=0,0" 2>&1 | FileCheck %s --check-prefix=IDLE
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 placement=0,4294967297" 2>&1 | FileCheck %s --check-prefix=RANGE
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 placement=0,-7" 2>&1 | FileCheck %s --check-prefix=BELOW
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=2 micro-batches=2 placement=0,1,1" 2>&1 | FileCheck %s --check-prefix=LENGTH
+// RUN: not mpcomm-opt %s --mpcomm-partition-pipeline="stages=2" \
+// RUN:   --mpcomm-schedule-pipeline="ranks=1 micro-batches=2 placement=0,0" 2>&1 | FileCheck %s --check-prefix=AUTO
+// RUN: mpcomm-sim %s --pipeline="mpcomm-partition-pipeline{stages=2},mpcomm-schedule-pipeline{ranks=2 micro-batches=2 schedule=zb-h1}" \
+// RUN:   --write-schedule=%t.csv | FileCheck %s --check-prefix=ZB
+// RUN: FileCheck %s --check-prefix=JOINED < %t.csv
+// RUN: not mpcomm-opt %s --mpcomm-graph="mesh=pp:2 micro-batches=2 schedule-file=%t.wrong" 2>&1 | FileCheck %s --check-prefix=FILE
+// RUN: not mpcomm-opt %s --mpcomm-graph="mesh=pp:2 micro-batches=2 schedule-file=%t.right chunks=2" 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: not mpcomm-opt %s --mpcomm-graph="mesh=pp:2 micro-batches=2 schedule-file=%t.none" 2>&1 | FileCheck %s --check-prefix=MISSING
 
 // RUN: mpcomm-opt %s -o /dev/null --mpcomm-partition-pipeline="stages=2 explain-ops=true cluster=%S/../../Analysis/Inputs/round.json" \
 // RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=OPS
@@ -67,7 +89,16 @@
 // RANKS: has ops in 2 stages, expected as many on each of 3 ranks
 // FOO: cannot schedule 'foo', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v
 // CHUNKS: expected 2 chunks a rank, found 1
-// FILE: {{.*}}.wrong: {{.*}}rank 1
+// FILE: error: {{.*}}.wrong: row 1: expected 0F2, which is missing
+// THREE: error: {{.*}}.right: schedules 2 micro-batches, expected 3
+// PLACED: error: {{.*}}.right: has its stages on ranks 0,1, expected placement 1,0
+// IDLE: error: placement 0,0: rank 1 has no stage, expected each rank to have one
+// RANGE: error: placement 0,4294967297: stage 1 is placed on rank 4294967297, expected ranks from 0 to 1
+// BELOW: error: placement 0,-7: stage 1 is placed on rank -7, expected ranks from 0 to 1
+// LENGTH: error: placement 0,1,1: expected a rank for each of 2 stages
+// AUTO: error: schedule 1f1b: expected 1 chunk a rank, found 2; schedule=auto takes any placement
+// TWICE: error: 2 stages are placed, expected 4 of chunks=2
+// MISSING: error: {{.*}}.none: No such file or directory
 
 // What the gradient of tanh reads is where its result is; that of the weight
 // where the weight is. The counter has no stage.
@@ -93,7 +124,7 @@
 // CHECK: tensor<16x4xf32> {mpcomm.name = "x"
 // CHECK: call @train_step.stage0.forward
 // CHECK: mpcomm.send({{.*}} to = 1 channel = 1 {mpcomm.tag = "F0.e0.v0"}
-// CHECK: mpcomm.recv {{.*}} from = 1 channel = 4 {mpcomm.tag = "B0.e0.v0"}
+// CHECK: mpcomm.recv {{.*}} from = 1 channel = 2 {mpcomm.tag = "B0.e0.v0"}
 // CHECK: call @train_step.stage0.forward
 // CHECK: mpcomm.send({{.*}} {mpcomm.tag = "F1.e0.v0"}
 // CHECK: mpcomm.recv {{.*}} {mpcomm.tag = "B1.e0.v0"}
@@ -127,6 +158,30 @@
 // ONE-COUNT-2: call @train_step.stage0.backward
 // ONE-NOT: mpcomm.send
 // ONE-NOT: collective_broadcast
+
+// Rank 0 has the last stage, rank 1 the first.
+// OTHER-LABEL: func.func @train_step.rank0(
+// OTHER-SAME: "b.weight"
+// OTHER-NOT: "a.weight"
+// OTHER: mpcomm.recv {{.*}} from = 1 channel = 1 {mpcomm.tag = "F0.e0.v0"}
+// OTHER: call @train_step.stage1.forward
+// OTHER-LABEL: func.func @train_step.rank1(
+// OTHER-NOT: "b.weight"
+// OTHER: call @train_step.stage0.forward
+// OTHER: mpcomm.send({{.*}} to = 0 channel = 1 {mpcomm.tag = "F0.e0.v0"}
+
+// Stage 0 has nothing to do for its input, so that its I and W are one B.
+// ZB: 2 stages on 2 ranks, 2 micro-batches, zb-h1
+// JOINED: {{^}}0F0,0F1,0B0,0B1{{$}}
+// JOINED-NEXT: {{^}}1F0,1I0,1F1,1I1,1W0,1W1{{$}}
+
+// Both stages on one rank: what crosses from one to the other is handed over.
+// LOCAL: runs [@train_step.rank0]
+// LOCAL-LABEL: func.func @train_step.rank0(
+// LOCAL-NOT: mpcomm.send
+// LOCAL-DAG: call @train_step.stage0.forward
+// LOCAL-DAG: call @train_step.stage1.forward
+// LOCAL: return
 
 // USER-LABEL: func.func @train_step.rank0(
 // USER: mpcomm.recv {{.*}} {mpcomm.tag = "B1.e0.v0"}

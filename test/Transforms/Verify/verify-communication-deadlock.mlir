@@ -56,6 +56,63 @@ func.func @second() {
 
 // -----
 
+// Both start their send, and await the recv first: it is queued after the send
+// on the one stream. On another channel it is not.
+mpcomm.mesh @mesh <["pp" = 2]>
+mpcomm.program @step on @mesh axes ["pp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>) {
+  %s = mpcomm.async {
+    // expected-note@+2 {{another channel resolves this: move to channel 4 send(4 x f32, to 1) of rank 0 (pp 0) and recv(4 x f32, from 0) of rank 1 (pp 1)}}
+    // expected-note@+1 {{what it waits for}}
+    mpcomm.send(%x) on @mesh axes ["pp"] to = 1 channel = 3 : tensor<4xf32>
+    mpcomm.yield
+  } : !mpcomm.future<>
+  // expected-error@+3 {{deadlock: each of these waits for the next, and the last for the first}}
+  // expected-note@+2 {{rank 0 (pp 0) waits for recv(4 x f32, from 1), which is queued behind send(4 x f32, to 1) on communicator pp channel 3, which needs rank 1 (pp 1) to come to recv(4 x f32, from 0)}}
+  // expected-note@+1 {{what is needed of rank 0 (pp 0)}}
+  %r = mpcomm.recv on @mesh axes ["pp"] from = 1 channel = 3 : tensor<4xf32>
+  mpcomm.await %s : !mpcomm.future<>
+  return
+}
+func.func @second(%x: tensor<4xf32>) {
+  %s = mpcomm.async {
+    // expected-note@+1 {{what it waits for}}
+    mpcomm.send(%x) on @mesh axes ["pp"] to = 0 channel = 3 : tensor<4xf32>
+    mpcomm.yield
+  } : !mpcomm.future<>
+  // expected-note@+2 {{rank 1 (pp 1) waits for recv(4 x f32, from 0), which is queued behind send(4 x f32, to 0) on communicator pp channel 3, which needs rank 0 (pp 0) to come to recv(4 x f32, from 1)}}
+  // expected-note@+1 {{what is needed of rank 1 (pp 1)}}
+  %r = mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 3 : tensor<4xf32>
+  mpcomm.await %s : !mpcomm.future<>
+  return
+}
+
+// -----
+
+// The same with what was moved.
+mpcomm.mesh @mesh <["pp" = 2]>
+mpcomm.program @step on @mesh axes ["pp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>) {
+  %s = mpcomm.async {
+    mpcomm.send(%x) on @mesh axes ["pp"] to = 1 channel = 4 : tensor<4xf32>
+    mpcomm.yield
+  } : !mpcomm.future<>
+  %r = mpcomm.recv on @mesh axes ["pp"] from = 1 channel = 3 : tensor<4xf32>
+  mpcomm.await %s : !mpcomm.future<>
+  return
+}
+func.func @second(%x: tensor<4xf32>) {
+  %s = mpcomm.async {
+    mpcomm.send(%x) on @mesh axes ["pp"] to = 0 channel = 3 : tensor<4xf32>
+    mpcomm.yield
+  } : !mpcomm.future<>
+  %r = mpcomm.recv on @mesh axes ["pp"] from = 0 channel = 4 : tensor<4xf32>
+  mpcomm.await %s : !mpcomm.future<>
+  return
+}
+
+// -----
+
 // Rank 0 awaits what is queued behind a recv; rank 1 would send that, but waits
 // at its end for the same collective.
 mpcomm.mesh @mesh <["pp" = 2]>
@@ -84,6 +141,7 @@ func.func @second(%x: tensor<4xf32>) {
     mpcomm.yield %r : tensor<4xf32>
   } : !mpcomm.future<tensor<4xf32>>
   %g = mpcomm.async {
+    // expected-note@+2 {{another channel resolves this: move to channel 1 send(4 x f32, to 0) of rank 1 (pp 1) and recv(4 x f32, from 1) of rank 0 (pp 0)}}
     // expected-note@+1 {{what is needed of rank 1 (pp 1)}}
     mpcomm.send(%x) on @mesh axes ["pp"] to = 0 : tensor<4xf32>
     mpcomm.yield

@@ -295,3 +295,48 @@ func.func @step(%x: tensor<4xf32>) {
   }
   return
 }
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>) {
+  // expected-error@+1 {{mismatched tag: collective 1 on communicator dp: rank 0 (dp 0) calls permute(4 x f32, 0 to 1, 1 to 0), rank 1 (dp 1) calls permute(4 x f32, 0 to 1)}}
+  %r = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [1, 0]] : tensor<4xf32>
+  return
+}
+func.func @second(%x: tensor<4xf32>) {
+  // expected-note@+1 {{rank 1 (dp 1) calls this}}
+  %r = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>) {
+  // expected-error@+1 {{mismatched root: collective 1 on communicator dp: rank 0 (dp 0) calls reduce(sum, 4 x f32, accumulate f32, root 0), rank 1 (dp 1) calls reduce(sum, 4 x f32, accumulate f32, root 1)}}
+  %r = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] sum root = 0 : tensor<4xf32>
+  return
+}
+func.func @second(%x: tensor<4xf32>) {
+  // expected-note@+1 {{rank 1 (dp 1) calls this}}
+  %r = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] sum root = 1 : tensor<4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>) {
+  // expected-error@+1 {{mismatched kind: collective 1 on communicator dp: rank 0 (dp 0) calls scatter(2 x f32, root 1), rank 1 (dp 1) calls gather(4 x f32, root 1)}}
+  %r = mpcomm.collective_scatter(%x) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  return
+}
+func.func @second(%x: tensor<4xf32>) {
+  // expected-note@+1 {{rank 1 (dp 1) calls this}}
+  %r = mpcomm.collective_gather(%x) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  return
+}

@@ -51,10 +51,10 @@ func.func @train_step() -> (tensor<1xf32> {mpcomm.role = #mpcomm.role<loss>, mpc
 
 // -----
 
-// expected-error@+4 {{'func.func' op has argument #0 of type 'f32', expected a ranked tensor of static shape}}
+// expected-error@+4 {{'func.func' op has argument #0 of type 'f32', expected a ranked tensor of static shape and at most 2^48 elements}}
 // expected-error@+3 {{'func.func' op has argument #0 without 'mpcomm.role'}}
 // expected-error@+2 {{'func.func' op has argument #0 without 'mpcomm.name'}}
-// expected-error@+1 {{'func.func' op has argument #1 'x' of type 'tensor<?xf32>', expected a ranked tensor of static shape}}
+// expected-error@+1 {{'func.func' op has argument #1 'x' of type 'tensor<?xf32>', expected a ranked tensor of static shape and at most 2^48 elements}}
 func.func @train_step(%a: f32, %b: tensor<?xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
   %c = arith.constant dense<0.0> : tensor<f32>
@@ -153,7 +153,7 @@ func.func @train_step(%x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpco
   } : !mpcomm.future<tensor<f32>>
   // expected-error@+1 {{'mpcomm.await' op communicates}}
   %v = mpcomm.await %f : !mpcomm.future<tensor<f32>>
-  // expected-error@+1 {{'tensor.cast' op gives a value of type 'tensor<?xf32>', expected ranked tensors of static shape in a training graph}}
+  // expected-error@+1 {{'tensor.cast' op gives a value of type 'tensor<?xf32>', expected ranked tensors of static shape and at most 2^48 elements in a training graph}}
   %d = tensor.cast %x : tensor<8xf32> to tensor<?xf32>
   %true = arith.constant true
   scf.if %true {

@@ -100,8 +100,8 @@ def base_programs(arguments):
     # Those have small messages, which the runtime buffers; these have 80 KiB, which
     # it does not.
     for name in "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v":
-        schedule = pipeline.Schedule((HERE / ("Inputs/%s.txt" % name)).read_text())
-        replicas = 1 if schedule.chunks > 1 else 2
+        schedule = pipeline.Schedule((HERE / ("Inputs/%s.csv" % name)).read_text())
+        replicas = 1 if len(schedule.placement) > schedule.stages else 2
         made["%s, pp 4, dp %d" % (name, replicas)] = pipeline.make_problem(
             schedule, replicas, 40960, [[64, 4096], [512]])  # fmt: skip
     made["ring of 4"] = pipeline.make_ring(4, 4, 20480)

@@ -16,47 +16,51 @@ from programs import Op, Problem, Program
 
 
 def one_f_one_b(stages, microbatches):
-    """The textual form of 1F1B."""
-    lines = ["mpcomm-pipeline-1 stages=%d chunks=1 microbatches=%d" % (stages, microbatches)]
+    """1F1B as PyTorch's CSV."""
+    lines = []
     for rank in range(stages):
         ahead = min(stages - rank - 1, microbatches)
         actions = ["F%d" % k for k in range(ahead)]
         for k in range(microbatches - ahead):
             actions += ["F%d" % (ahead + k), "B%d" % k]
         actions += ["B%d" % k for k in range(microbatches - ahead, microbatches)]
-        lines.append("%d: %s" % (rank, " ".join(actions)))
+        lines.append(",".join("%d%s" % (rank, action) for action in actions))
     return "\n".join(lines) + "\n"
 
 
 class Schedule:
     def __init__(self, text):
-        head, *lines = [line for line in text.split("\n") if line.strip()]
-        fields = dict(re.findall(r"(\w+)=(\w+)", head))
-        self.stages, self.chunks = int(fields["stages"]), int(fields["chunks"])
-        self.zigzag = fields.get("placement") == "v"
-        self.ranks = []
-        for line in lines:
-            actions = re.findall(r"([FBIW])(\d+)(?:\.(\d+))?", line.split(":")[1])
-            self.ranks.append([(kind, int(k), int(chunk or 0)) for kind, k, chunk in actions])
+        """`ranks`: of each action its kind, micro-batch and virtual stage."""
+        rows = [re.findall(r"(\d+)([FBIW])(\d+)", line) for line in text.split("\n") if line.strip()]
+        self.ranks = [[(kind, int(k), int(stage)) for stage, kind, k in row] for row in rows]
+        self.stages = len(rows)
+        places = {stage: rank for rank, row in enumerate(self.ranks) for _, _, stage in row}
+        self.placement = [places[stage] for stage in range(len(places))]
+        # Each edge and direction takes the first channel that neither rank has.
+        self.channels, taken = {}, [set() for _ in rows]
+        for backward in False, True:
+            for edge in range(len(places) - 1):
+                ends = {self.placement[edge], self.placement[edge + 1]}
+                if len(ends) == 1:
+                    continue
+                used = set().union(*(taken[rank] for rank in ends))
+                channel = min(set(range(len(used) + 1)) - used)
+                self.channels[edge, backward] = channel
+                for rank in ends:
+                    taken[rank].add(channel)
 
     def rank_of(self, stage):
-        chunk, place = divmod(stage, self.stages)
-        return self.stages - 1 - place if self.zigzag and chunk % 2 else place
-
-    def stage_of(self, rank, chunk):
-        return chunk * self.stages + (self.stages - 1 - rank if self.zigzag and chunk % 2 else rank)
+        return self.placement[stage]
 
     def channel(self, edge, backward):
-        """Of one direction and chunk of the edge's lower stage, the sender's parity
-        chooses; from 1, as plain collectives have 0. For an even number of stages."""
-        sender = self.rank_of(edge + 1 if backward else edge)
-        return 1 + 4 * (edge // self.stages) + 2 * backward + sender % 2
+        """From 1, as plain collectives have 0."""
+        return 1 + self.channels[edge, backward]
 
 
 def make_problem(schedule, replicas, elements, parameters):
     """All on mesh pp x dp; `elements` of each activation, and the sizes of a
     stage's parameters."""
-    last = schedule.stages * schedule.chunks - 1
+    last = len(schedule.placement) - 1
     functions = {}
     for rank, actions in enumerate(schedule.ranks):
         program = functions["stage%d" % rank] = Program()
@@ -70,8 +74,8 @@ def make_problem(schedule, replicas, elements, parameters):
         def edge_of(action, receives):
             """The edge over which what the action needs comes, or what it makes
             goes; nothing where it stays on the rank."""
-            kind, _, chunk = action
-            stage, backward = schedule.stage_of(rank, chunk), kind in "BI"
+            kind, _, stage = action
+            backward = kind in "BI"
             if kind == "W":
                 return None
             other = stage - 1 if backward != receives else stage + 1

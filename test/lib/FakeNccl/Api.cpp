@@ -361,6 +361,14 @@ EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count,
              stream, count, count);
 }
 
+EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count,
+                               ncclDataType_t type, ncclRedOp_t op, int root,
+                               ncclComm_t comm, ncclStream stream) {
+  FAKE_COMM(ncclReduce);
+  return add(communicator, {Reduce, send, recv, count, type, op, root}, stream,
+             count, root == communicator.rank ? count : 0);
+}
+
 EXPORT ncclResult_t ncclSend(const void *send, size_t count,
                              ncclDataType_t type, int peer, ncclComm_t comm,
                              ncclStream stream) {

@@ -32,6 +32,7 @@ enum Kind : int32_t {
   ReduceScatter,
   AllGather,
   Broadcast,
+  Reduce,
   Send,
   Recv
 };

@@ -131,7 +131,9 @@ bool Communicator::runTogether(const Call &call) {
   const auto *send = static_cast<const uint8_t *>(mpfake_device(call.send));
   auto *recv = static_cast<uint8_t *>(mpfake_device(call.recv));
   bool scatters = call.kind == ReduceScatter, gathers = call.kind == AllGather;
-  bool reduces = scatters || call.kind == AllReduce;
+  bool isRoot = call.peer == rank;
+  bool reduces =
+      scatters || call.kind == AllReduce || (call.kind == Reduce && isRoot);
   uint64_t total = call.count * (scatters ? size : 1);
   uint64_t piece = chunkBytes / width;
   // Blocks of a reduce_scatter do not share a piece.
@@ -139,7 +141,7 @@ bool Communicator::runTogether(const Call &call) {
   for (uint64_t begin = 0; begin < total;) {
     uint64_t inBlock = begin % block;
     uint64_t count = std::min(piece, block - inBlock);
-    if (call.kind != Broadcast || call.peer == rank)
+    if (call.kind != Broadcast || isRoot)
       memcpy(mine.outbox, send + begin * width, count * width);
     if (!meet())
       return false;

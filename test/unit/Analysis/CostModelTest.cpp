@@ -97,6 +97,17 @@ TEST(CollectiveCostTest, OneLevel) {
   expectLine(get(Kind::AllReduce, Algorithm::Direct), 1e-6, 3e-10, 0, 0);
   expectLine(get(Kind::AllReduce, Algorithm::Direct), 2e-6, 1.5e-10, 0, 1);
   expectLine(get(Kind::Send, Algorithm::Direct), 1e-6, 1e-10, 0);
+  // To a root as from a root; by halving: 2 messages and 3/4 to reduce, as many
+  // for the root to gather.
+  expectLine(get(Kind::Reduce, Algorithm::Tree), 2e-6, 2e-10, 0);
+  expectLine(get(Kind::Reduce, Algorithm::Halving), 4e-6, 1.5e-10, 0);
+  // A rank's own block is the payload of a gather, all of them a scatter's.
+  expectLine(get(Kind::Gather, Algorithm::Ring), 3e-6, 3e-10, 0);
+  expectLine(get(Kind::Gather, Algorithm::Direct), 1e-6, 3e-10, 0);
+  expectLine(get(Kind::Scatter, Algorithm::Ring), 3e-6, 0.75e-10, 0);
+  expectLine(get(Kind::Scatter, Algorithm::Direct), 1e-6, 0.75e-10, 0);
+  expectLine(get(Kind::Permute, Algorithm::Direct), 1e-6, 1e-10, 0);
+  EXPECT_FALSE(get(Kind::Permute, Algorithm::Ring).has_value());
   EXPECT_FALSE(get(Kind::ReduceScatter, Algorithm::Tree).has_value());
   EXPECT_FALSE(get(Kind::AllReduce, Algorithm::Hierarchical).has_value());
 }
@@ -118,6 +129,14 @@ TEST(CollectiveCostTest, TwoLevels) {
   // 3 peers near and 12 far, 1/16 of the bytes to each: 123 us;
   // 3/16 * 0.1 + 12/16 * 1 ns.
   expectLine(get(Kind::AllToAll, Algorithm::Ring), 123e-6, 0.76875e-9, 1);
+  // 3 near and 12 far blocks for the root; what a rank gives goes far at most.
+  expectLine(get(Kind::Gather, Algorithm::Ring), 123e-6, 12.3e-9, 1);
+  expectLine(get(Kind::Scatter, Algorithm::Ring), 123e-6, 0.76875e-9, 1);
+  expectLine(get(Kind::Permute, Algorithm::Direct), 10e-6, 1e-9, 1);
+  // Inside 3 blocks in one step, then across 3 of 4 blocks each: 1 + 10 us,
+  // 0.3 + 12 ns. A scatter is the reverse: 3/4 across, then 3/4 of a quarter.
+  expectLine(get(Kind::Gather, Algorithm::Hierarchical), 11e-6, 12.3e-9, 1);
+  expectLine(get(Kind::Scatter, Algorithm::Hierarchical), 11e-6, 0.76875e-9, 1);
   // reduce_scatter and all_gather inside, all_reduce of a quarter across. The
   // least latency: 1 + 1 us in one step inside, and one step of 3 * 1/4
   // across: 10 us. Bytes: 0.075 + 0.75 + 0.075 ns.
@@ -226,7 +245,8 @@ TEST(CollectiveCostTest, PresetsAreSane) {
       GroupShape shape = getShape(model.getCluster(), ranks);
       for (Kind kind : {Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather,
                         Kind::AllToAll, Kind::Broadcast, Kind::Send, Kind::Recv,
-                        Kind::Barrier}) {
+                        Kind::Barrier, Kind::Permute, Kind::Reduce,
+                        Kind::Gather, Kind::Scatter}) {
         CollectiveCost cost = model.getCollective(kind, shape);
         ASSERT_FALSE(cost.pieces.empty());
         EXPECT_GT(cost.at(0), 0);

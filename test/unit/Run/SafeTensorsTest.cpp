@@ -94,12 +94,16 @@ TEST_F(SafeTensorsTest, ReplacesWholeFilesOnly) {
   float value = 1;
   std::string path = pathOf("x.safetensors");
   ASSERT_TRUE(writeSafetensors(path, {{"a", DType::F32, {}, &value}}, {}).ok());
-  // A folder where the temporary file should go makes the writing fail.
-  fs::create_directory(temporaryNameOf(path, getpid()));
   value = 2;
-  EXPECT_TRUE(
-      writeSafetensors(path, {{"a", DType::F32, {}, &value}}, {}).failed());
-  fs::remove(temporaryNameOf(path, getpid()));
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limit = {20, before.rlim_max};
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  Status written = writeSafetensors(path, {{"a", DType::F32, {}, &value}}, {});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(written.failed());
   Result<SafeTensors> file = SafeTensors::open(path);
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(loadFloat(DType::F32, file->dataOf(*file->find("a")), 0), 1.0);

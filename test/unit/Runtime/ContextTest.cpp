@@ -11,11 +11,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Context.h"
+#include "comm/Validate.h"
 #include "comm/shm/World.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 using namespace mprt;
 
@@ -133,6 +136,65 @@ TEST(ContextTest, ChecksCollectives) {
   EXPECT_EQ(mprt_collective_run(tooLarge.context->handle(), 1, &collective,
                                 data, data),
             MPRT_INVALID_ARGUMENT);
+}
+
+/// What is wrong with a permute, or another kind, of 4 floats in a group of 3.
+static std::string checkTargets(mprt_collective_kind kind,
+                                const std::vector<int32_t> &targets) {
+  mprt_collective collective = sum(4);
+  collective.kind = uint8_t(kind);
+  collective.peer = 0;
+  collective.targets = targets.data();
+  collective.num_targets = uint32_t(targets.size());
+  float send[4], recv[12];
+  Error error = validateCollective(collective, 3, 0, send, recv);
+  return error ? error.message().substr(error.message().find(": ") + 2) : "";
+}
+
+TEST(ValidateTest, Targets) {
+  EXPECT_EQ(checkTargets(MPRT_PERMUTE, {1, -1, 0}), "");
+  EXPECT_EQ(checkTargets(MPRT_PERMUTE, {1, 0}), "expected 3 targets, found 2");
+  EXPECT_EQ(checkTargets(MPRT_PERMUTE, {1, 3, 0}),
+            "expected a rank of the group (0 to 2) or -1 as target of rank 1, "
+            "found 3");
+  EXPECT_EQ(checkTargets(MPRT_PERMUTE, {-2, 1, 0}),
+            "expected a rank of the group (0 to 2) or -1 as target of rank 0, "
+            "found -2");
+  EXPECT_EQ(checkTargets(MPRT_PERMUTE, {1, 2, 1}),
+            "rank 1 is the target of two ranks");
+  EXPECT_EQ(checkTargets(MPRT_GATHER, {}), "");
+  EXPECT_EQ(checkTargets(MPRT_GATHER, {1, 2, 0}),
+            "expected 0 targets, found 3");
+}
+
+TEST(ValidateTest, BuffersOfRootedCollectives) {
+  float data[16];
+  int32_t targets[] = {1, -1};
+  mprt_collective collective = sum(4);
+  collective.peer = 0;
+  auto check = [&](mprt_collective_kind kind, unsigned rank, const float *send,
+                   const float *recv) {
+    collective.kind = uint8_t(kind);
+    collective.targets = kind == MPRT_PERMUTE ? targets : nullptr;
+    collective.num_targets = kind == MPRT_PERMUTE ? 2 : 0;
+    Error error = validateCollective(collective, 2, rank, send, recv);
+    return error ? error.message().substr(error.message().find(": ") + 2) : "";
+  };
+  // A gather's result is 8 long, and so is what a scatter's root gives.
+  EXPECT_EQ(check(MPRT_REDUCE, 1, data, data + 4), "");
+  EXPECT_EQ(check(MPRT_REDUCE, 1, data, data + 3), "the buffers overlap");
+  EXPECT_EQ(check(MPRT_GATHER, 1, data + 8, data), "");
+  EXPECT_EQ(check(MPRT_GATHER, 1, data + 7, data), "the buffers overlap");
+  EXPECT_EQ(check(MPRT_SCATTER, 0, data, data + 7), "the buffers overlap");
+  // Others than the root, and a rank without target, need no buffer to send.
+  EXPECT_EQ(check(MPRT_SCATTER, 1, nullptr, data), "");
+  EXPECT_EQ(check(MPRT_SCATTER, 0, nullptr, data),
+            "the buffer to send is null");
+  EXPECT_EQ(check(MPRT_PERMUTE, 1, nullptr, data), "");
+  EXPECT_EQ(check(MPRT_PERMUTE, 0, nullptr, data),
+            "the buffer to send is null");
+  EXPECT_EQ(check(MPRT_REDUCE, 1, data, nullptr),
+            "the buffer to receive is null");
 }
 
 TEST(ContextTest, NamesTheProductThatFails) {

@@ -54,8 +54,9 @@ TEST(Nccl, NumbersTypesAndReductions) {
 }
 
 TEST(Nccl, MovesBytes) {
-  for (mprt_collective_kind kind : {MPRT_ALL_GATHER, MPRT_SEND, MPRT_RECV,
-                                    MPRT_BROADCAST, MPRT_ALL_TO_ALL}) {
+  for (mprt_collective_kind kind :
+       {MPRT_ALL_GATHER, MPRT_SEND, MPRT_RECV, MPRT_BROADCAST, MPRT_ALL_TO_ALL,
+        MPRT_PERMUTE, MPRT_GATHER, MPRT_SCATTER}) {
     Expected<Form> made =
         formOf(make(kind, MPRT_SUM, MPRT_I16, MPRT_I16), 8, false);
     ASSERT_TRUE(bool(made));

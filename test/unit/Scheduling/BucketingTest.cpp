@@ -367,4 +367,10 @@ TEST(Bucketing, Rivals) {
   // 24, the next at 30: alone, to 38. Starts at 38: 31 is before 42, 39 too;
   // then starts at 39, and 47 is not before 43.
   EXPECT_EQ(sizes(bucketLikeMGWFBP(problem)), (Sizes{10, 10, 30, 10}));
+  // Rules without a cap of their own keep to the problem's. MG-WFBP: 30 and 31
+  // from 38 to 62; what follows is ready at 39 and at 47, before 66.
+  problem.capBytes = 25;
+  EXPECT_EQ(sizes(bucketAllInOne(problem)), (Sizes{20, 20, 20}));
+  EXPECT_EQ(sizes(bucketLikeMegatron(problem, 32)), (Sizes{20, 20, 20}));
+  EXPECT_EQ(sizes(bucketLikeMGWFBP(problem)), (Sizes{10, 10, 20, 20}));
 }

@@ -26,7 +26,8 @@ inline ProofOp op(ProofKind kind, int communicator, int64_t count,
   made.communicator = communicator;
   made.count = count;
   made.type = made.wire = "f32";
-  if (kind == ProofKind::AllReduce || kind == ProofKind::ReduceScatter) {
+  if (kind == ProofKind::AllReduce || kind == ProofKind::ReduceScatter ||
+      kind == ProofKind::Reduce) {
     made.accumulate = "f32";
     made.reduction = "mean";
   }
@@ -95,10 +96,13 @@ public:
     for (int k = 0, n = 1 + below(8); k < n; ++k) {
       ProofKind kinds[] = {ProofKind::AllReduce, ProofKind::AllReduce,
                            ProofKind::AllGather, ProofKind::AllToAll,
-                           ProofKind::Broadcast, ProofKind::Barrier};
-      ProofKind kind = kinds[below(6)];
+                           ProofKind::Permute,   ProofKind::Barrier,
+                           ProofKind::Broadcast, ProofKind::Reduce,
+                           ProofKind::Gather,    ProofKind::Scatter};
+      int drawn = below(10);
+      ProofKind kind = kinds[drawn];
       ProofPeer root;
-      if (kind == ProofKind::Broadcast)
+      if (drawn >= 6)
         root = ProofPeer::member(below(int(problem.mesh[0].size)));
       pending.push_back(writer.start(op(kind, below(3), 10 + below(3),
                                         "bucket " + std::to_string(k), root)));

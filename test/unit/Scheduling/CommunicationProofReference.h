@@ -206,9 +206,13 @@ private:
     what += "|" + op.tag;
     if (op.kind != ProofKind::Barrier)
       what += "|" + std::to_string(op.count) + "|" + op.type + "|" + op.wire;
-    if (op.kind == ProofKind::Broadcast)
+    bool gives =
+        op.kind == ProofKind::Broadcast || op.kind == ProofKind::Scatter;
+    bool takes = op.kind == ProofKind::Reduce || op.kind == ProofKind::Gather;
+    if (gives || takes)
       what += "|" + std::to_string(op.peer.number);
-    if (op.kind == ProofKind::AllReduce || op.kind == ProofKind::ReduceScatter)
+    if (op.kind == ProofKind::AllReduce || op.kind == ProofKind::Reduce ||
+        op.kind == ProofKind::ReduceScatter)
       what += "|" + op.accumulate + "|" + op.reduction;
     std::vector<int64_t> key{communicator};
     int64_t expected = 2;
@@ -228,9 +232,10 @@ private:
       key.insert(key.end(), {0, group.front(), stream.collectives++});
     }
     rank.meetings[k] = key;
-    bool mayBeEarly =
-        sends || (op.kind == ProofKind::Broadcast &&
-                  groupOf(rank, communicator)[op.peer.number] == rank.number);
+    // A root that gives, and the others where the root takes.
+    bool isRoot = (gives || takes) &&
+                  groupOf(rank, communicator)[op.peer.number] == rank.number;
+    bool mayBeEarly = sends || (gives && isRoot) || (takes && !isRoot);
     if (lenient && mayBeEarly && random() % 2)
       rank.early.insert(k);
     Meeting &meeting = meetings[key];

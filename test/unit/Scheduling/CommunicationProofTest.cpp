@@ -307,6 +307,92 @@ TEST(CommunicationProof, ShowsTheCycle) {
   EXPECT_EQ(posted.prove().kind, Kind::None);
 }
 
+/// The send is started, the recv awaited: on one stream it is queued after the
+/// send, on two it is not. A send that is awaited first waits on any stream.
+TEST(CommunicationProof, SaysWhetherAnotherChannelHelps) {
+  auto exchange = [](TwoStages &t, int times) {
+    for (int i = 0; i < times; ++i) {
+      int left = t.left.start(send(0, 8, 1));
+      t.left.run(recv(0, 8, 1));
+      t.left.await(left);
+      int right = t.right.start(send(0, 8, 0));
+      t.right.run(recv(0, 8, 0));
+      t.right.await(right);
+    }
+  };
+  TwoStages once;
+  exchange(once, 1);
+  ProofViolation violation = once.prove();
+  ASSERT_EQ(violation.kind, Kind::Deadlock);
+  EXPECT_EQ(violation.advice,
+            "another channel resolves this: move to channel 2 send(8 x f32, to "
+            "1) at left:1 of rank 0 (pp 0, dp 0) and recv(8 x f32, from 0) at "
+            "right:2 of rank 2 (pp 1, dp 0)");
+  ASSERT_EQ(violation.moved.size(), 2u);
+  EXPECT_EQ(violation.moved[0].rank, 0);
+  EXPECT_EQ(violation.moved[1].rank, 2);
+  for (const ProofSide &side : violation.moved)
+    once.problem.classes[side.classIndex].program.ops[side.op].communicator = 1;
+  EXPECT_EQ(once.prove().kind, Kind::None);
+
+  TwoStages thrice;
+  exchange(thrice, 3);
+  violation = thrice.prove();
+  EXPECT_TRUE(violation.advice.ends_with(
+      "(pp 1, dp 0), and the 2 others between them in this direction"))
+      << violation.advice;
+
+  TwoStages blocking;
+  blocking.left.run(send(0, 8, 1));
+  blocking.left.run(recv(0, 8, 1));
+  blocking.right.run(send(0, 8, 0));
+  blocking.right.run(recv(0, 8, 0));
+  violation = blocking.prove();
+  ASSERT_EQ(violation.kind, Kind::Deadlock);
+  EXPECT_EQ(violation.advice, "");
+  EXPECT_TRUE(violation.moved.empty());
+
+  // One channel helps the exchange, but not the blocking sends after it.
+  TwoStages both;
+  exchange(both, 1);
+  both.left.run(send(1, 8, 1));
+  both.left.run(recv(1, 8, 1));
+  both.right.run(send(1, 8, 0));
+  both.right.run(recv(1, 8, 0));
+  violation = both.prove();
+  ASSERT_EQ(violation.kind, Kind::Deadlock);
+  EXPECT_EQ(violation.advice, "");
+}
+
+/// Neighbours of a line of four ranks exchange on one channel: what goes one
+/// way has to move between each two.
+TEST(CommunicationProof, MovesOneDirectionOfALine) {
+  ProofProblem problem;
+  problem.mesh = {{"pp", 4}};
+  problem.communicators = {{{0}, 0, false}};
+  problem.classes.resize(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    ProofClass &one = problem.classes[rank];
+    one.name = std::to_string(rank);
+    one.boxes = {{{rank}, {rank + 1}}};
+    Writer program(one.program, one.name);
+    for (int other : {rank - 1, rank + 1}) {
+      if (other < 0 || other > 3)
+        continue;
+      int sent = program.start(send(0, 8, other));
+      program.run(recv(0, 8, other));
+      program.await(sent);
+    }
+  }
+  ProofViolation violation = proveCommunication(problem).violation;
+  ASSERT_EQ(violation.kind, Kind::Deadlock);
+  ASSERT_EQ(violation.moved.size(), 6u) << violation.advice;
+  problem.communicators.push_back({{0}, 1, false});
+  for (const ProofSide &side : violation.moved)
+    problem.classes[side.classIndex].program.ops[side.op].communicator = 1;
+  EXPECT_TRUE(proveCommunication(problem).accepted());
+}
+
 TEST(CommunicationProof, ShowsQueuesAndEnds) {
   // Nobody awaits; what crosses are the orders of two streams, both ways: left
   // has the recv behind its send on one stream.

@@ -76,27 +76,20 @@ TEST(PipelineFixed, AllVerify) {
 
 /// The four-stage pictures of the papers, written down by hand.
 TEST(PipelineFixed, SmallOrders) {
-  EXPECT_EQ(make(PipelineKind::GPipe, 2, 2, 1).str(),
-            "mpcomm-pipeline-1 stages=2 chunks=1 microbatches=2\n"
-            "0: F0 F1 B0 B1\n"
-            "1: F0 F1 B0 B1\n");
+  EXPECT_EQ(make(PipelineKind::GPipe, 2, 2, 1).str(), "0F0,0F1,0B0,0B1\n"
+                                                      "1F0,1F1,1B0,1B1\n");
   EXPECT_EQ(make(PipelineKind::OneFOneB, 2, 4, 1).str(),
-            "mpcomm-pipeline-1 stages=2 chunks=1 microbatches=4\n"
-            "0: F0 F1 B0 F2 B1 F3 B2 B3\n"
-            "1: F0 B0 F1 B1 F2 B2 F3 B3\n");
+            "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
+            "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
   EXPECT_EQ(make(PipelineKind::Interleaved, 2, 2, 2).str(),
-            "mpcomm-pipeline-1 stages=2 chunks=2 microbatches=2 "
-            "placement=loop\n"
-            "0: F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0\n"
-            "1: F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0\n");
+            "0F0,0F1,2F0,2F1,2B0,2B1,0B0,0B1\n"
+            "1F0,1F1,3F0,3B0,3F1,3B1,1B0,1B1\n");
   EXPECT_EQ(make(PipelineKind::ZBH1, 2, 3, 1).str(),
-            "mpcomm-pipeline-1 stages=2 chunks=1 microbatches=3\n"
-            "0: F0 F1 I0 W0 F2 I1 W1 I2 W2\n"
-            "1: F0 I0 F1 I1 W0 F2 I2 W1 W2\n");
+            "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0I2,0W2\n"
+            "1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2\n");
   EXPECT_EQ(make(PipelineKind::ZBV, 2, 2, 2).str(),
-            "mpcomm-pipeline-1 stages=2 chunks=2 microbatches=2 placement=v\n"
-            "0: F0.0 F1.0 F0.1 I0.1 W0.1 F1.1 I1.1 W1.1 I0.0 W0.0 I1.0 W1.0\n"
-            "1: F0.0 F0.1 F1.0 F1.1 I0.1 W0.1 I0.0 W0.0 I1.1 W1.1 I1.0 W1.0\n");
+            "0F0,0F1,3F0,3I0,3W0,3F1,3I1,3W1,0I0,0W0,0I1,0W1\n"
+            "1F0,2F0,1F1,2F1,2I0,2W0,1I0,1W0,2I1,2W1,1I1,1W1\n");
 }
 
 /// One rank's idle time over that of all it does: as the papers write it, and
@@ -225,11 +218,11 @@ TEST(PipelineFixed, Errors) {
     return makePipelineSchedule(kind, p, m, v).error;
   };
   EXPECT_EQ(error(K::GPipe, 0, 4, 1),
-            "gpipe: stages=0: expected a number from 1 to 16777216");
+            "gpipe: ranks=0: expected a number from 1 to 16777216");
   EXPECT_EQ(error(K::OneFOneB, 2, 0, 1),
             "1f1b: microbatches=0: expected a number from 1 to 16777216");
   EXPECT_EQ(error(K::OneFOneB, 1 << 20, 1 << 20, 1),
-            "1f1b: stages=1048576 chunks=1 microbatches=1048576: expected at "
+            "1f1b: stages=1048576 microbatches=1048576: expected at "
             "most 16777216 actions");
   EXPECT_EQ(error(K::ZBH1, 2, 4, 2), "zb-h1: expected 1 chunk a rank, found 2");
   EXPECT_EQ(error(K::Interleaved, 2, 4, 1),

@@ -27,8 +27,8 @@ using namespace mpcomm::test;
 
 /// Each rank posts an action's recv before the action ahead of it, awaits it,
 /// computes, and starts the send of what it made; a send is awaited before the
-/// one `buffers` later on its channel starts. `byEdge`: channels by direction
-/// and parity of the edge instead of the schedule's.
+/// one `buffers` later on its channel starts. `byEdge`: 4 channels, by
+/// direction and parity of the edge, instead of the schedule's.
 static ProofProblem makePrograms(const PipelineSchedule &schedule, int buffers,
                                  bool byEdge) {
   auto channelOf = [&](const PipelineMessage &message) {
@@ -36,7 +36,8 @@ static ProofProblem makePrograms(const PipelineSchedule &schedule, int buffers,
   };
   ProofProblem problem;
   problem.mesh = {{"pp", schedule.stages}};
-  for (int channel = 0; channel < schedule.channels(); ++channel)
+  int channels = byEdge ? 4 : schedule.channels();
+  for (int channel = 0; channel < channels; ++channel)
     problem.communicators.push_back({{0}, channel, false});
   // By rank, then position.
   using Side = std::map<int, PipelineMessage>;
@@ -207,8 +208,8 @@ static double simulatePrograms(const PipelineSchedule &schedule,
       post(i + 1);
       if (posted.count(i))
         add(SimInstruction::Await, 0, posted[i]);
-      add(SimInstruction::Compute,
-          costs.seconds(action.kind, schedule.stageOf(rank, action.chunk)), -1);
+      add(SimInstruction::Compute, costs.seconds(action.kind, action.stage),
+          -1);
       auto at = sends[rank].find(i);
       if (at == sends[rank].end())
         continue;

@@ -15,6 +15,7 @@
 #define MPCOMM_TEST_UNIT_SCHEDULING_PIPELINERANDOM_H
 
 #include "mpcomm/Scheduling/PipelineScheduling.h"
+#include <algorithm>
 #include <random>
 
 namespace mpcomm::test {
@@ -28,13 +29,12 @@ public:
   /// Costs of every stage drawn alone; transfers in half, ends in a quarter and
   /// memory limits in half of them; `tight` ones in all if asked for. One
   /// micro-batch always fits.
-  PipelineCandidate candidate(int p, int m, int chunks,
-                              PipelinePlacement placement, bool tight = false) {
+  PipelineCandidate candidate(int p, int m, const PipelinePlacement &placement,
+                              bool tight = false) {
     PipelineCandidate made;
     made.microbatches = m;
-    made.chunks = chunks;
     made.placement = placement;
-    int most = oneIn(3) ? 3 : 9, stages = p * chunks;
+    int most = oneIn(3) ? 3 : 9, stages = int(placement.size());
     for (int s = 0; s < stages; ++s)
       made.costs.stages.push_back(
           {double(1 + upTo(most)), double(1 + upTo(most)), double(upTo(most))});
@@ -52,11 +52,10 @@ public:
         memory.activations.push_back(1 + upTo(4));
         memory.held.push_back(upTo(int(memory.activations.back())));
       }
-      PipelineSchedule shape = made.shape(p);
-      for (int r = 0; r < p; ++r) {
+      for (const std::vector<int> &own : made.shape(p).stagesByRank()) {
         int64_t one = 0;
-        for (int chunk = 0; chunk < chunks; ++chunk)
-          one += memory.activation(shape.stageOf(r, chunk));
+        for (int stage : own)
+          one += memory.activation(stage);
         memory.fixed.push_back(upTo(3));
         memory.limits.push_back(memory.fixed.back() + one +
                                 upTo(tight ? 1 : int(one) * (p + 1)));
@@ -65,14 +64,33 @@ public:
     return made;
   }
 
-  /// 2 to 5 ranks, up to 8 micro-batches, one or two stages a rank.
+  /// A stage for each of p ranks, and `more` anywhere, in any order.
+  PipelinePlacement placement(int p, int more) {
+    PipelinePlacement made = makeLoopPlacement(p, 1);
+    for (; more > 0; --more)
+      made.push_back(upTo(p - 1));
+    std::shuffle(made.begin(), made.end(), engine);
+    return made;
+  }
+
+  /// 2 to 5 ranks, up to 8 micro-batches, one or two stages a rank in the usual
+  /// places, or up to p more stages than ranks in any.
   PipelineProblem problem() {
     PipelineProblem made;
     made.stages = 2 + upTo(3);
     int microbatches = 1 + upTo(7), chunks = 1 + upTo(1);
-    made.candidates = {
-        candidate(made.stages, microbatches, chunks,
-                  oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop)};
+    PipelinePlacement stages;
+    switch (upTo(2)) {
+    case 0:
+      stages = makeVPlacement(made.stages, chunks);
+      break;
+    case 1:
+      stages = makeLoopPlacement(made.stages, chunks);
+      break;
+    default:
+      stages = placement(made.stages, upTo(made.stages));
+    }
+    made.candidates = {candidate(made.stages, microbatches, stages)};
     return made;
   }
 

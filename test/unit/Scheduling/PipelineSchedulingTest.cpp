@@ -21,15 +21,14 @@
 using namespace mpcomm;
 using namespace mpcomm::test;
 
-static void compareWithAll(int p, int m, int chunks,
-                           PipelinePlacement placement, int instances) {
+static void compareWithAll(int p, int m, const PipelinePlacement &placement,
+                           int instances) {
   int better = 0;
   for (int seed = 0; seed < instances; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     PipelineProblem problem;
     problem.stages = p;
-    problem.candidates = {
-        PipelineRandom(seed).candidate(p, m, chunks, placement)};
+    problem.candidates = {PipelineRandom(seed).candidate(p, m, placement)};
     ASSERT_EQ(problem.check(), "");
     PipelineChoice best = choosePipelineScheduleReference(problem);
     PipelineChoice choice = choosePipelineSchedule(problem);
@@ -42,28 +41,39 @@ static void compareWithAll(int p, int m, int chunks,
     ASSERT_LE(problem.lowerBound(problem.candidates[0]), best.timing.seconds);
     better += choice.name == "searched";
   }
-  std::printf("p=%d m=%d v=%d: %d equal the best of all orders, %d of them "
-              "searched\n",
-              p, m, chunks, instances, better);
+  std::printf("p=%d m=%d, %zu stages: %d equal the best of all orders, %d of "
+              "them searched\n",
+              p, m, placement.size(), instances, better);
 }
 
 TEST(PipelineScheduling, EqualsAllOrders) {
-  auto loop = PipelinePlacement::Loop, v = PipelinePlacement::V;
-  compareWithAll(1, 3, 1, loop, 100);
-  compareWithAll(2, 1, 1, loop, 100);
-  compareWithAll(2, 2, 1, loop, 3000);
-  compareWithAll(2, 3, 1, loop, 1000);
-  compareWithAll(3, 2, 1, loop, 3000);
-  compareWithAll(4, 2, 1, loop, 1000);
-  compareWithAll(3, 3, 1, loop, 10);
-  compareWithAll(2, 4, 1, loop, 5);
-  compareWithAll(2, 1, 2, loop, 1000);
-  compareWithAll(2, 1, 2, v, 1000);
-  compareWithAll(3, 1, 2, v, 100);
-  compareWithAll(1, 2, 2, v, 20);
+  auto loop = makeLoopPlacement, v = makeVPlacement;
+  compareWithAll(1, 3, loop(1, 1), 100);
+  compareWithAll(2, 1, loop(2, 1), 100);
+  compareWithAll(2, 2, loop(2, 1), 3000);
+  compareWithAll(2, 3, loop(2, 1), 1000);
+  compareWithAll(3, 2, loop(3, 1), 3000);
+  compareWithAll(4, 2, loop(4, 1), 1000);
+  compareWithAll(3, 3, loop(3, 1), 10);
+  compareWithAll(2, 4, loop(2, 1), 5);
+  compareWithAll(2, 1, loop(2, 2), 1000);
+  compareWithAll(2, 1, v(2, 2), 1000);
+  compareWithAll(3, 1, v(3, 2), 100);
+  compareWithAll(1, 2, v(1, 2), 20);
 }
 
-/// The orders of one rank from `done` (by chunk, F, I and W) on, as the
+/// Ranks of one and of several stages, neighbours on one rank, in any order.
+TEST(PipelineScheduling, EqualsAllOrdersOfAnyPlacement) {
+  compareWithAll(2, 1, {1, 0, 0, 1}, 500);
+  compareWithAll(2, 1, {0, 0, 1}, 500);
+  compareWithAll(2, 2, {1, 0}, 500);
+  compareWithAll(3, 1, {2, 0, 0, 1, 2}, 100);
+  compareWithAll(2, 1, {0, 1, 1, 1, 0}, 20);
+  compareWithAll(2, 2, {0, 1, 1}, 20);
+  compareWithAll(3, 2, {2, 0, 1}, 200);
+}
+
+/// The orders of one rank from `done` (by stage, F, I and W) on, as the
 /// reference will try them.
 static double countOrders(const PipelineCandidate &is,
                           const PipelineSchedule &shape, int rank,
@@ -71,9 +81,9 @@ static double countOrders(const PipelineCandidate &is,
                           std::map<std::vector<int>, double> &known) {
   int64_t bytes = is.memory.fixedOf(rank);
   int left = 0;
-  for (int chunk = 0; chunk < is.chunks; ++chunk) {
-    const int *by = &done[3 * chunk];
-    int stage = shape.stageOf(rank, chunk);
+  std::vector<int> own = shape.stagesByRank()[rank];
+  for (int stage : own) {
+    const int *by = &done[3 * stage];
     bytes += (by[0] - by[1]) * is.memory.activation(stage) +
              (by[1] - by[2]) * is.memory.heldOf(stage);
     left += 3 * is.microbatches - by[0] - by[1] - by[2];
@@ -85,7 +95,9 @@ static double countOrders(const PipelineCandidate &is,
   if (auto at = known.find(done); at != known.end())
     return at->second;
   double count = 0;
-  for (int i = 0; i < 3 * is.chunks; ++i) {
+  for (int i = 0; i < int(done.size()); ++i) {
+    if (shape.rankOf(i / 3) != rank)
+      continue;
     if (done[i] == is.microbatches || (i % 3 && done[i] == done[i - 1]))
       continue;
     ++done[i];
@@ -93,6 +105,66 @@ static double countOrders(const PipelineCandidate &is,
     --done[i];
   }
   return known[done] = count;
+}
+
+/// In any placement there is a schedule, it can run, and it is never below the
+/// bound; where ranks have other numbers, the literature's takes as long.
+TEST(PipelineScheduling, AnyPlacement) {
+  int proven = 0;
+  PipelineOptions options;
+  options.stepLimit = 1 << 10;
+  options.improveLimit = 1 << 13;
+  for (int seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PipelineRandom random(seed);
+    PipelineProblem problem;
+    problem.stages = 1 + random.upTo(4);
+    PipelinePlacement placement =
+        random.placement(problem.stages, random.upTo(2 * problem.stages));
+    problem.candidates = {
+        random.candidate(problem.stages, 1 + random.upTo(7), placement)};
+    ASSERT_EQ(problem.check(), "");
+    PipelineChoice choice = choosePipelineSchedule(problem, options);
+    ASSERT_EQ(choice.error, "");
+    ASSERT_EQ(choice.schedule.placement, placement);
+    ASSERT_EQ(choice.schedule.verify(problem.candidates[0].memory), "");
+    ASSERT_GE(choice.timing.seconds,
+              problem.lowerBound(problem.candidates[0]) * (1 - 1e-9));
+    proven += choice.proven;
+  }
+  std::printf("%d of 500 proven\n", proven);
+  EXPECT_GT(proven, 50);
+  for (PipelineKind kind :
+       {PipelineKind::OneFOneB, PipelineKind::Interleaved, PipelineKind::ZBV}) {
+    int chunks = kind == PipelineKind::OneFOneB ? 1 : 2;
+    PipelineSchedule usual = makePipelineSchedule(kind, 3, 6, chunks).schedule;
+    PipelinePlacement renamed = usual.placement;
+    for (int &rank : renamed)
+      rank = (rank + 1) % 3;
+    PipelineScheduleOr made = makePipelineSchedule(kind, 3, 6, renamed);
+    ASSERT_EQ(made.error, "");
+    EXPECT_EQ(made.schedule.verify(), "");
+    EXPECT_EQ(made.schedule.ranks[1], usual.ranks[0]);
+    PipelineCosts costs;
+    costs.stages.assign(usual.virtualStages(), {1, 1, 1});
+    EXPECT_EQ(timePipeline(made.schedule, costs).seconds,
+              timePipeline(usual, costs).seconds);
+  }
+  auto error = [](PipelineKind kind, const PipelinePlacement &placement) {
+    return makePipelineSchedule(kind, 2, 2, placement).error;
+  };
+  EXPECT_EQ(error(PipelineKind::Interleaved, {0, 1, 1, 0}),
+            "interleaved: expected stages on ranks 0,1,0,1, or on the same in "
+            "other numbers");
+  EXPECT_EQ(error(PipelineKind::OneFOneB, {0, 1, 1}),
+            "1f1b: expected stages on ranks 0,1, or on the same in other "
+            "numbers");
+  EXPECT_EQ(error(PipelineKind::OneFOneB, {1, 1}),
+            "1f1b: expected stages on ranks 0,1, or on the same in other "
+            "numbers");
+  EXPECT_EQ(error(PipelineKind::OneFOneB, {1, 2}),
+            "1f1b: expected stages on ranks 0,1, or on the same in other "
+            "numbers");
 }
 
 /// Several chunks of several micro-batches, where memory leaves few orders.
@@ -103,11 +175,10 @@ TEST(PipelineScheduling, EqualsAllOrdersInTightMemory) {
     PipelineProblem problem;
     problem.stages = 2;
     problem.candidates = {PipelineRandom(seed).candidate(
-        2, 2, 2, seed % 2 ? PipelinePlacement::V : PipelinePlacement::Loop,
-        true)};
+        2, 2, seed % 2 ? makeVPlacement(2, 2) : makeLoopPlacement(2, 2), true)};
     double orders = 1;
     for (int rank = 0; rank < 2; ++rank) {
-      std::vector<int> done(6);
+      std::vector<int> done(12);
       std::map<std::vector<int>, double> known;
       orders *= countOrders(problem.candidates[0],
                             problem.candidates[0].shape(2), rank, done, known);
@@ -124,21 +195,21 @@ TEST(PipelineScheduling, EqualsAllOrdersInTightMemory) {
   std::printf("%d compared, %d of them searched\n", compared, better);
 }
 
-/// All orders of one rank of two (one chunk): any order of micro-batches, any
+/// All orders of one rank of two (one stage): any order of micro-batches, any
 /// of them with B or with I and W.
-static std::vector<std::vector<PipelineAction>> anyOrders(int m) {
+static std::vector<std::vector<PipelineAction>> anyOrders(int m, int stage) {
   using Kind = PipelineActionKind;
   std::vector<std::vector<PipelineAction>> all;
   for (int fused = 0; fused < 1 << m; ++fused) {
     std::vector<PipelineAction> actions;
     for (int k = 0; k < m; ++k) {
-      actions.push_back({Kind::Forward, k});
+      actions.push_back({Kind::Forward, k, stage});
       if (fused >> k & 1) {
-        actions.push_back({Kind::Backward, k});
+        actions.push_back({Kind::Backward, k, stage});
         continue;
       }
-      actions.push_back({Kind::InputBackward, k});
-      actions.push_back({Kind::WeightBackward, k});
+      actions.push_back({Kind::InputBackward, k, stage});
+      actions.push_back({Kind::WeightBackward, k, stage});
     }
     // All permutations in which each micro-batch's actions keep their order.
     std::vector<int> of; // micro-batches, one for each of their actions
@@ -161,20 +232,20 @@ static std::vector<std::vector<PipelineAction>> anyOrders(int m) {
 
 /// Neither another order of micro-batches nor B makes anything shorter.
 TEST(PipelineScheduling, OrderedAndSplitLosesNothing) {
-  std::vector<std::vector<PipelineAction>> orders = anyOrders(2);
-  EXPECT_EQ(orders.size(), 20u + 10 + 10 + 6);
+  std::vector<std::vector<PipelineAction>> orders[] = {anyOrders(2, 0),
+                                                       anyOrders(2, 1)};
+  EXPECT_EQ(orders[0].size(), 20u + 10 + 10 + 6);
   int compared = 0;
   for (int seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     PipelineProblem problem;
     problem.stages = 2;
-    problem.candidates = {
-        PipelineRandom(seed).candidate(2, 2, 1, PipelinePlacement::Loop)};
+    problem.candidates = {PipelineRandom(seed).candidate(2, 2, {0, 1})};
     const PipelineCandidate &is = problem.candidates[0];
     PipelineSchedule schedule = is.shape(2);
     double best = std::numeric_limits<double>::infinity();
-    for (const auto &first : orders)
-      for (const auto &second : orders) {
+    for (const auto &first : orders[0])
+      for (const auto &second : orders[1]) {
         schedule.ranks = {first, second};
         if (!schedule.verify(is.memory).empty())
           continue;
@@ -227,10 +298,10 @@ static PipelineProblem makeProblem(unsigned seed, int mostRanks, int mostM) {
   PipelineProblem problem;
   problem.stages = 1 + random.upTo(mostRanks - 1);
   for (int n = 1 + random.upTo(2); n > 0; --n) {
-    int chunks = 1 + random.upTo(1);
-    problem.candidates.push_back(random.candidate(
-        problem.stages, 1 + random.upTo(mostM - 1), chunks,
-        random.oneIn(2) ? PipelinePlacement::V : PipelinePlacement::Loop));
+    int chunks = 1 + random.upTo(1), m = 1 + random.upTo(mostM - 1);
+    auto make = random.oneIn(2) ? makeVPlacement : makeLoopPlacement;
+    problem.candidates.push_back(
+        random.candidate(problem.stages, m, make(problem.stages, chunks)));
   }
   return problem;
 }
@@ -269,10 +340,8 @@ static double timeLiterature(const PipelineProblem &problem) {
          {PipelineKind::GPipe, PipelineKind::OneFOneB,
           PipelineKind::Interleaved, PipelineKind::ZBH1, PipelineKind::ZBV}) {
       PipelineScheduleOr made = makePipelineSchedule(
-          kind, problem.stages, is.microbatches, is.chunks);
-      bool fits = made.error.empty() &&
-                  (is.chunks == 1 || made.schedule.placement == is.placement);
-      if (fits && made.schedule.verify(is.memory).empty())
+          kind, problem.stages, is.microbatches, is.placement);
+      if (made.error.empty() && made.schedule.verify(is.memory).empty())
         best = std::min(best, timePipeline(made.schedule, is.costs).seconds);
     }
   return best;
@@ -292,8 +361,9 @@ TEST(PipelineScheduling, NeverWorseOnUpTo16Ranks) {
       PipelineProblem problem;
       problem.stages = p;
       problem.candidates = {random.candidate(
-          p, m, count % 3 == 0 ? 1 : 2,
-          count % 3 == 2 ? PipelinePlacement::V : PipelinePlacement::Loop)};
+          p, m,
+          count % 3 == 2 ? makeVPlacement(p, 2)
+                         : makeLoopPlacement(p, 1 + count % 3))};
       PipelineChoice choice = choosePipelineSchedule(problem, options);
       checkChoice(problem, choice);
       if (HasFatalFailure())
@@ -324,10 +394,9 @@ TEST(PipelineScheduling, NoStepsAgainstMany) {
     if (seed % 2) { // what several chunks can do in tight memory
       PipelineRandom random(seed);
       problem.stages = 2 + random.upTo(1);
-      problem.candidates = {random.candidate(
-          problem.stages, 2 + random.upTo(1), 2,
-          seed % 4 == 1 ? PipelinePlacement::V : PipelinePlacement::Loop,
-          true)};
+      auto make = seed % 4 == 1 ? makeVPlacement : makeLoopPlacement;
+      problem.candidates = {random.candidate(problem.stages, 2 + random.upTo(1),
+                                             make(problem.stages, 2), true)};
     }
     PipelineChoice best = choosePipelineSchedule(problem, many);
     PipelineChoice choice = choosePipelineSchedule(problem, few);
@@ -352,15 +421,13 @@ TEST(PipelineScheduling, NoStepsAgainstMany) {
   EXPECT_GT(exact * 2, count);
 }
 
-/// All virtual stages alike, no transfers.
-static PipelineCandidate alike(int p, int m, int chunks,
-                               PipelinePlacement placement,
-                               PipelineCosts::Stage stage) {
+/// All virtual stages cost the same, no transfers.
+static PipelineCandidate equalStages(int m, const PipelinePlacement &placement,
+                                     PipelineCosts::Stage stage) {
   PipelineCandidate made;
   made.microbatches = m;
-  made.chunks = chunks;
   made.placement = placement;
-  made.costs.stages.assign(p * chunks, stage);
+  made.costs.stages.assign(placement.size(), stage);
   return made;
 }
 
@@ -372,8 +439,8 @@ TEST(PipelineScheduling, EqualCosts) {
     PipelineProblem problem;
     problem.stages = p;
     problem.candidates = {
-        alike(p, 2 * p, 2, PipelinePlacement::V, {1, 1, 1}),
-        alike(p, 2 * p, 1, PipelinePlacement::Loop, {2, 2, 2})};
+        equalStages(2 * p, makeVPlacement(p, 2), {1, 1, 1}),
+        equalStages(2 * p, makeLoopPlacement(p, 1), {2, 2, 2})};
     PipelineChoice choice = choosePipelineSchedule(problem);
     EXPECT_EQ(choice.name, "zb-v");
     EXPECT_EQ(choice.timing.seconds, 6 * 2 * p + p - 1);
@@ -395,8 +462,9 @@ TEST(PipelineScheduling, EqualCosts) {
     choice = choosePipelineSchedule(problem, fixed);
     EXPECT_EQ(choice.name, "1f1b");
     EXPECT_EQ(choice.timing.seconds, 6 * (2 * p + p - 1));
-    EXPECT_EQ(choice.rivals[2].error, "rank " + std::to_string(p - 1) +
-                                          ": at F1 it holds 2, " +
+    std::string last = std::to_string(p - 1);
+    EXPECT_EQ(choice.rivals[2].error, "rank " + last + ": at " + last +
+                                          "F1 it holds 2, " +
                                           "expected at most 1");
     memory.limits.assign(p, 1);
     choice = choosePipelineSchedule(problem, fixed);
@@ -419,8 +487,8 @@ TEST(PipelineScheduling, ChoosesTheNumberOfMicrobatches) {
     problem.stages = 2;
     for (int m : {1, 2, 4, 12}) {
       PipelineCandidate made =
-          alike(2, m, 1, PipelinePlacement::Loop,
-                {12. / m + overhead, 12. / m + overhead, 12. / m});
+          equalStages(m, makeLoopPlacement(2, 1),
+                      {12. / m + overhead, 12. / m + overhead, 12. / m});
       made.costs.forwardTransfer = {1};
       made.costs.backwardTransfer = {1};
       problem.candidates.push_back(made);
@@ -438,7 +506,7 @@ TEST(PipelineScheduling, ChoosesTheNumberOfMicrobatches) {
 TEST(PipelineScheduling, EndsEarlyWhatHasMoreBehindIt) {
   PipelineProblem problem;
   problem.stages = 2;
-  problem.candidates = {alike(2, 4, 1, PipelinePlacement::Loop, {1, 1, 1})};
+  problem.candidates = {equalStages(4, makeLoopPlacement(2, 1), {1, 1, 1})};
   problem.candidates[0].costs.after = {6, 0};
   PipelineChoice choice = choosePipelineSchedule(problem);
   checkChoice(problem, choice);
@@ -454,11 +522,11 @@ TEST(PipelineScheduling, Errors) {
   problem.stages = 2;
   EXPECT_EQ(choosePipelineSchedule(problem).error,
             "expected at least one candidate");
-  problem.candidates = {alike(2, 4, 1, PipelinePlacement::Loop, {1, 1, 1})};
+  problem.candidates = {equalStages(4, makeLoopPlacement(2, 1), {1, 1, 1})};
   problem.candidates[0].costs.stages.pop_back();
   EXPECT_EQ(choosePipelineSchedule(problem).error,
             "candidate 0: costs of 1 virtual stages: expected 2");
-  problem.candidates = {alike(2, 1, 2, PipelinePlacement::V, {1, 1, 1})};
+  problem.candidates = {equalStages(1, makeVPlacement(2, 2), {1, 1, 1})};
   problem.candidates[0].memory.fixed = {10, 10};
   problem.candidates[0].memory.limits = {12, 11};
   EXPECT_EQ(choosePipelineSchedule(problem).error,
@@ -475,7 +543,7 @@ TEST(PipelineScheduling, LargePipelines) {
     PipelineProblem problem;
     problem.stages = 16;
     problem.candidates = {
-        alike(16, 128, chunks, PipelinePlacement::V, {10, 10, 10})};
+        equalStages(128, makeVPlacement(16, chunks), {10, 10, 10})};
     for (PipelineCosts::Stage &stage : problem.candidates[0].costs.stages)
       stage = {double(8 + random.upTo(4)), double(8 + random.upTo(4)),
                double(8 + random.upTo(4))};

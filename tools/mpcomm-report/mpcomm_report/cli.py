@@ -59,9 +59,11 @@ def write_all(outputs):
                 with open(path, "wb") as out:
                     out.write(data)
                 continue
+            # A link stays: what it leads to is replaced.
+            target = os.path.realpath(path)
             handle, temporary = tempfile.mkstemp(
-                prefix=".mpcomm-report-", dir=os.path.dirname(path) or ".")
-            ready.append((temporary, path))
+                prefix=".mpcomm-report-", dir=os.path.dirname(target))
+            ready.append((temporary, target))
             with os.fdopen(handle, "wb") as out:
                 out.write(data)
             mask = os.umask(0)

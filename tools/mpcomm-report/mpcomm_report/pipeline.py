@@ -68,6 +68,11 @@ class Diagram:
         # Of passes without length 1, lest something is divided by it.
         self.end = max(p.end for passes in self.ranks.values() for p in passes) or 1.0
         self.pipeline = t.pipeline
+        # Later stages of a rank are lighter.
+        self.shares = {}
+        for passes in self.ranks.values():
+            stages = sorted({p.stage for p in passes})
+            self.shares.update((s, i / len(stages)) for i, s in enumerate(stages))
         self.several = t.pipeline.stages > t.pipeline.ranks
         self.parts = []
 
@@ -91,9 +96,7 @@ class Diagram:
         title = "%s: %s of micro-batch %d, stage %d\n%s, from %s to %s" % (
             label, words, p.microbatch, p.stage,
             duration(p.end - p.begin), duration(p.begin), duration(p.end))
-        # Later stages of a rank are lighter.
-        share = p.stage // self.pipeline.ranks * self.pipeline.ranks \
-            / self.pipeline.stages
+        share = self.shares[p.stage]
         self.rect(kind, p.begin, p.end, y, title,
                   ' fill-opacity="%.2f"' % (1 - 0.5 * share) if share else "")
         room = (p.end - p.begin) / self.end * WIDTH / LETTER

@@ -18,6 +18,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Pass/PassManager.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 namespace mpcomm {
 
@@ -29,10 +30,22 @@ void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns);
 /// arithmetic on their bits, exact and rounding to nearest even.
 void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns);
 
+/// Roundings to bf16 become arithmetic on the bits, to nearest even: for
+/// processors that have no instruction for it.
+void populateBFloatPatterns(mlir::RewritePatternSet &patterns);
+
+/// Whether `mpcomm-generate-kernels` and its twin for GPUs can generate code for
+/// a kernel in tensor form, which need not be in a module, on row-major buffers.
+/// Time: linear in its ops.
+bool canGenerateKernel(mlir::func::FuncOp kernel);
+/// The same for the buffers of a launch.
+bool canGenerateKernel(mlir::func::FuncOp kernel, mprt::LaunchOp launch);
+
 /// From what `mpcomm-generate-kernels` makes to the LLVM dialect. Functions
 /// take bare pointers, one a buffer. `passes` runs on the module; functions
-/// that are not kernels must be free of tensors by then.
-void addKernelLoweringPipeline(mlir::OpPassManager &passes);
+/// that are not kernels must be free of tensors by then. `hasBFloat`: the
+/// processor rounds to bf16.
+void addKernelLoweringPipeline(mlir::OpPassManager &passes, bool hasBFloat);
 
 /// From what `mpcomm-generate-gpu-kernels` makes to the NVVM and LLVM dialects,
 /// in the gpu.module that has the kernels. `passes` runs on the module.

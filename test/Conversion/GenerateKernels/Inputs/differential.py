@@ -100,9 +100,11 @@ def library(tools, lowered, name):
     path = os.path.join(tools.folder, name)
     with open(path + ".ll", "w") as file:
         file.write(ir)
+    # Debian's libgcc has no function that rounds to bf16, LLVM's library has one.
+    builtins = tools.run([tools.clang, "--rtlib=compiler-rt", "--print-libgcc-file-name"], "").strip()
     subprocess.run(
         [tools.clang, "-O2", "-march=native", "-Wno-override-module", "-shared", "-fPIC",
-         path + ".ll", "-o", path + ".so", "-lm"], check=True)
+         path + ".ll", "-o", path + ".so", builtins, "-lm"], check=True)
     return ctypes.CDLL(path + ".so")
 
 

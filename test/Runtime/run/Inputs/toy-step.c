@@ -10,7 +10,7 @@
 |*                                                                            *|
 |* Macros, with those of toy.h: FEATURE, MANIFEST (a whole other manifest),   *|
 |* COLLECTIVE_ID, COLLECTIVE_COUNT, UNDEFINED (calls what no runtime has),    *|
-|* NO_ENTRY.                                                                  *|
+|* NO_ENTRY, CONSTRUCTOR (does not survive being opened).                     *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -63,6 +63,11 @@ static const mprt_kernel updateKernel = {1,   descend, "update", "toy.mlir:9:3",
 static const mprt_collective gradients = {
     COLLECTIVE_ID,    MPRT_ALL_REDUCE, MPRT_MEAN,     MPRT_F32, MPRT_F32, 0, -1,
     COLLECTIVE_COUNT, "gradients",     "toy.mlir:7:3"};
+
+#ifdef CONSTRUCTOR
+void abort(void);
+__attribute__((constructor)) static void opened(void) { abort(); }
+#endif
 
 #ifdef UNDEFINED
 void mprt_from_the_future(mprt_context *ctx);

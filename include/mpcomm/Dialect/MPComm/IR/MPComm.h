@@ -82,6 +82,8 @@ int64_t countAttentionFlops(mlir::Type query, mlir::Type key, int64_t products,
 /// Bytes that a collective moves for this rank: its operands, or its results
 /// where it has none.
 int64_t countPayloadBytes(mlir::Operation *op);
+/// Whether collectives of `kind` combine elements.
+bool reduces(CollectiveKind kind);
 /// Product of the sizes of `axes` in the mesh that `mesh` names.
 llvm::FailureOr<int64_t> lookupGroupSize(mlir::Operation *op,
                                          mlir::FlatSymbolRefAttr mesh,

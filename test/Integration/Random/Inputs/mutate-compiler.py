@@ -1,0 +1,125 @@
+# How many of the mistakes in mistakes.txt random graphs find: puts each into a copy of the
+# sources, builds the compile server, and runs trials until one fails. Takes hours; not a test.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Run by hand: mutate-compiler.py SOURCES BUILD FOLDER. SOURCES is a work tree to change (each file
+is restored), BUILD its configured build. Writes FOLDER/mutations.jsonl, and goes on where it ends;
+with --suite also says whether the rest of the test suite finds the mistake."""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TARGETS = ["mpcomm-compile-server", "mpcomm-run"]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sources")
+    parser.add_argument("build")
+    parser.add_argument("folder")
+    parser.add_argument("--graphs", type=int, default=4000, help="trials after which a mistake is missed")
+    parser.add_argument("--chunk", type=int, default=200, help="trials between looks at results")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--suite", action="store_true", help="run the other tests, too")
+    parser.add_argument("--check", action="store_true", help="only see that each text is there once")
+    return parser.parse_args()
+
+
+def read_mistakes():
+    with open(os.path.join(HERE, "mistakes.txt")) as file:
+        blocks = file.read().split("\n\n")
+    for block in blocks:
+        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
+        if lines:
+            path, old, new = lines
+            assert old.startswith("- ") and new.startswith("+ "), block
+            yield path, old[2:], new[2:]
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def build(options, targets):
+    return subprocess.run(["ninja", "-C", options.build, "-j%d" % options.jobs, *targets], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)  # fmt: skip
+
+
+def trials(options, name):
+    """The number of trials that it took to see a failure; none after all of them."""
+    results = os.path.join(options.folder, name)
+    shutil.rmtree(results, ignore_errors=True)
+    for first in range(0, options.graphs, options.chunk):
+        done = subprocess.run([sys.executable, os.path.join(HERE, "..", "campaign.py"), "--tools", os.path.join(options.build, "bin"),
+                               "--folder", results, "--first", str(first), "--count", str(options.chunk), "--seconds", "100000",
+                               "--jobs", str(options.jobs), "--keep", "0"], stdout=subprocess.DEVNULL)  # fmt: skip
+        if done.returncode:
+            return first + options.chunk
+    return None
+
+
+def suite(options):
+    """Whether the suite without random graphs finds it."""
+    if build(options, ["all"]).returncode:
+        return True
+    return subprocess.run(["lit-22", "-q", "--filter-out", "Integration/Random", os.path.join(options.build, "test")],
+                          stdout=subprocess.DEVNULL).returncode != 0  # fmt: skip
+
+
+def attempt(options, number, mistake):
+    path, old, new = mistake
+    file = os.path.join(options.sources, path)
+    text = read(file)
+    entry = {"number": number, "file": path, "old": old, "new": new}
+    try:
+        with open(file, "w") as out:
+            out.write(text.replace(old, new))
+        start = time.time()
+        built = build(options, TARGETS)
+        if built.returncode:
+            entry["outcome"] = "does not build"
+            entry["details"] = built.stdout[-2000:]
+            return entry
+        entry["graphs"] = trials(options, "mutation-%d" % number)
+        entry["outcome"] = "found" if entry["graphs"] else "missed"
+        if options.suite:
+            entry["suite"] = suite(options)
+        entry["seconds"] = round(time.time() - start)
+        return entry
+    finally:
+        with open(file, "w") as out:
+            out.write(text)
+
+
+def main():
+    options = parse()
+    mistakes = list(read_mistakes())
+    wrong = [m for m in mistakes if read(os.path.join(options.sources, m[0])).count(m[1]) != 1]
+    for path, old, _ in wrong:
+        print("%s: expected once: %s" % (path, old))
+    if options.check or wrong:
+        print("%d mistakes" % len(mistakes))
+        sys.exit(1 if wrong else 0)
+    os.makedirs(options.folder, exist_ok=True)
+    log = os.path.join(options.folder, "mutations.jsonl")
+    entries = [json.loads(line) for line in read(log).splitlines()] if os.path.exists(log) else []
+    with open(log, "a", buffering=1) as out:
+        for number in range(len(entries), len(mistakes)):
+            entries.append(attempt(options, number, mistakes[number]))
+            out.write(json.dumps(entries[-1]) + "\n")
+            print("%(number)d %(outcome)s %(file)s: %(old)s" % entries[-1], flush=True)
+    built = [e for e in entries if e["outcome"] != "does not build"]
+    print("%d mistakes: random graphs find %d" % (len(built), sum(e["outcome"] == "found" for e in built)))
+    if any("suite" in e for e in built):
+        print("the other tests find %d" % sum(e.get("suite", False) for e in built))
+
+
+main()

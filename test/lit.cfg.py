@@ -65,7 +65,7 @@ config.substitutions += [
 # (`config.parallelism_group = "ranks"` in a lit.local.cfg).
 lit_config.parallelism_groups["ranks"] = 1
 
-# Five minutes a test, and three times that with sanitizers; needs python3-psutil,
+# Ten minutes a test, and fifteen with sanitizers; needs python3-psutil,
 # which check.sh installs.
 if not lit_config.maxIndividualTestTime:
     try:

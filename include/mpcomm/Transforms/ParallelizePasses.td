@@ -154,8 +154,11 @@ def AccumulateGradientsPass
     loss, they get the mean over the micro-batches: a sum in f32, divided behind
     an all_reduce in f32, and before a narrower one. What an all_reduce takes
     the maximum of, they get the maximum of. State that is not updated by an
-    optimizer op (running statistics) goes from one micro-batch to the next.
-    Role `rng`: micro-batch i takes the argument with i added to its last word.
+    optimizer op goes from one micro-batch to the next: buffers (running
+    statistics), and state of other roles that is computed of samples or of what
+    goes on (not a count of steps); collectives and updates get the mean of what
+    micro-batches started with. Role `rng`: micro-batch i takes the argument with
+    i added to its last word.
 
     Assumes: Form 1 or 3; gradients and the loss are means over the samples of a
     micro-batch.

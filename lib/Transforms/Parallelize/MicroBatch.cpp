@@ -197,7 +197,24 @@ LogicalResult MicroBatch::findState() {
 
 /// Gives a state a value of its own where it is an argument, or a value with
 /// other uses after the micro-batch: those take its mean, or that of the step.
+/// What the tail takes of a state as it came is such a value, too.
 void MicroBatch::isolateStates() {
+  llvm::DenseSet<OpOperand *> exits;
+  for (const MicroBatchState &state : states)
+    exits.insert(state.exit);
+  for (MicroBatchState &state : states) {
+    auto isMean = [&](OpOperand &use) {
+      return isTail(body->findAncestorOpInBlock(*use.getOwner())) &&
+             use.getOwner()->getBlock() == body && !exits.contains(&use);
+    };
+    if (llvm::none_of(state.before.getUses(), isMean))
+      continue;
+    OpBuilder builder = OpBuilder::atBlockBegin(body);
+    Value came = ReshapeOp::create(builder, state.before.getLoc(),
+                                   state.before.getType(), state.before);
+    state.before.replaceUsesWithIf(came, isMean);
+    varying.insert(came);
+  }
   for (MicroBatchState &state : states) {
     state.after = state.exit->get();
     Operation *def = state.after.getDefiningOp();

@@ -44,9 +44,31 @@ def call(command, data=None):
     return done.stdout
 
 
+# Code for a processor without bf16 keeps a bf16 that crosses blocks as f32, and calls this
+# function of newer compiler libraries (GCC 13, compiler-rt) to store it. To nearest, ties to even.
+TRUNCATE = b"""
+define weak hidden bfloat @__truncsfbf2(float %x) {
+  %bits = bitcast float %x to i32
+  %isNaN = fcmp uno float %x, 0.0
+  %high = lshr i32 %bits, 16
+  %odd = and i32 %high, 1
+  %bias = add i32 %odd, 32767
+  %sum = add i32 %bits, %bias
+  %near = lshr i32 %sum, 16
+  %quiet = or i32 %high, 64
+  %word = select i1 %isNaN, i32 %quiet, i32 %near
+  %short = trunc i32 %word to i16
+  %out = bitcast i16 %short to bfloat
+  ret bfloat %out
+}
+"""
+
+
 def link(cc, text, output):
     """LLVM dialect to a program file."""
     ir = call([shutil.which("mlir-translate-22") or "mlir-translate", "--mlir-to-llvmir"], text)
+    if b"bfloat" in ir:
+        ir += TRUNCATE
     call([cc, "-O1", "-w", "-march=native", "-fPIC", "-shared", "-x", "ir", "-", "-o", output, "-lm"], ir)
     seal(output)
 

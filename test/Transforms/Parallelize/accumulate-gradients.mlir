@@ -196,3 +196,32 @@ func.func @train_step(
   %loss = mpcomm.reduce sum %x, dims = [0] : (tensor<8xf32>) -> tensor<f32>
   return %loss, %k1 : tensor<f32>, tensor<i64>
 }
+
+// -----
+
+// A state that goes on is a value of the micro-batch as it came, too: an update
+// by it takes the mean.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-SAME: %{{.*}}: tensor<4x2xf32>, %[[SUM:.*]]: tensor<2xf32> {mpcomm.donated = 0 : i64}, %{{.*}}: tensor<f32> {mpcomm.donated = 1 : i64}, %[[H:.*]]: tensor<2xf32> {mpcomm.donated = 2 : i64}
+// CHECK: %[[CAME:.*]] = mpcomm.reshape %[[H]]
+// CHECK: arith.addf %[[SUM]], %[[CAME]]
+// CHECK-LABEL: func.func @train_step(
+// CHECK-COUNT-3: call @train_step.micro_batch
+// CHECK: %[[LAST:.*]] = mpcomm.reshape %[[CALL:.*]]#2
+// CHECK: %[[TOTAL:.*]] = arith.addf %[[CALL]]#0, %[[LAST]]
+// CHECK: %[[MEAN:.*]] = arith.mulf %[[TOTAL]]
+// CHECK: mpcomm.sgd_update %{{.*}}, %[[MEAN]]
+func.func @train_step(
+    %w: tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %h: tensor<2xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "h", mpcomm.donated = 2 : i64},
+    %x: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<2xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "h"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %loss = mpcomm.reduce sum %x, dims = [0, 1] : (tensor<4x2xf32>) -> tensor<f32>
+  %h1 = arith.addf %h, %h : tensor<2xf32>
+  %w1 = mpcomm.sgd_update %w, %h, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  return %loss, %w1, %h1 : tensor<f32>, tensor<2xf32>, tensor<2xf32>
+}

@@ -9,6 +9,7 @@
 #include "CodeGen.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -18,6 +19,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/SubtargetFeature.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace mpcomm;
 using llvm::Error;
@@ -79,6 +81,34 @@ std::string CodeGen::getManifestFeatures() const {
   return llvm::join(names, ",");
 }
 
+/// Without instructions for bf16, values of that type live in f32 where they
+/// cross blocks, and code for that calls `__truncsfbf2` (to nearest, ties to
+/// even), which libraries of compilers before GCC 13 lack.
+static llvm::Function *defineBFloatTruncation(llvm::Module &module) {
+  llvm::IRBuilder<> builder(module.getContext());
+  auto *type = llvm::FunctionType::get(
+      builder.getBFloatTy(), {builder.getFloatTy()}, /*isVarArg=*/false);
+  auto *function = llvm::Function::Create(
+      type, llvm::Function::WeakAnyLinkage, "__truncsfbf2", module);
+  function->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  builder.SetInsertPoint(
+      llvm::BasicBlock::Create(module.getContext(), "", function));
+  llvm::Value *wide = function->getArg(0);
+  llvm::Value *bits = builder.CreateBitCast(wide, builder.getInt32Ty());
+  llvm::Value *high = builder.CreateLShr(bits, 16);
+  llvm::Value *tie = builder.CreateAnd(high, 1);
+  llvm::Value *nearest = builder.CreateLShr(
+      builder.CreateAdd(bits, builder.CreateAdd(tie, builder.getInt32(0x7fff))),
+      16);
+  llvm::Value *quiet = builder.CreateOr(high, 0x40);
+  llvm::Value *word = builder.CreateSelect(builder.CreateFCmpUNO(wide, wide),
+                                           quiet, nearest);
+  builder.CreateRet(
+      builder.CreateBitCast(builder.CreateTrunc(word, builder.getInt16Ty()),
+                            builder.getBFloatTy()));
+  return function;
+}
+
 std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
                                                  llvm::LLVMContext &context) {
   std::unique_ptr<llvm::Module> llvmModule =
@@ -87,7 +117,12 @@ std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
     return nullptr;
   llvmModule->setDataLayout(machine->createDataLayout());
   llvmModule->setTargetTriple(machine->getTargetTriple());
-  bool wide = machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
+  const llvm::MCSubtargetInfo *info = machine->getMCSubtargetInfo();
+  bool wide = info->checkFeatures("+avx512f");
+  // The optimizer does not see the calls that use it.
+  if (!info->checkFeatures("+avx512bf16"))
+    llvm::appendToCompilerUsed(*llvmModule,
+                               defineBFloatTruncation(*llvmModule));
   for (llvm::Function &function : *llvmModule) {
     if (function.isDeclaration())
       continue;

@@ -227,8 +227,19 @@ int main(int argc, char **argv) {
   int64_t autoRanks;
   if (options.np > 0 && mpcomm::isAutoMesh(compile.mesh, autoRanks))
     return fail("expected no --np with mesh=auto:N");
-  if (options.np > 0)
+  if (options.np > 0 && compile.mesh.hasValue()) {
+    std::string reason;
+    FailureOr<int64_t> samples = compile.check(reason);
+    if (failed(samples))
+      return fail(reason);
+    int64_t ranks = compile.getPipelineRanks() * *samples;
+    if (ranks != options.np)
+      return fail("expected --np and mesh=" + compile.mesh +
+                  " to be of as many ranks, got " + llvm::Twine(options.np) +
+                  " and " + llvm::Twine(ranks));
+  } else if (options.np > 0) {
     compile.mesh = "dp:" + std::to_string(options.np);
+  }
   // Of a program for a GPU the host's part is a list of calls, for any host.
   bool isForHost = compile.target == "cpu" || options.cpu.getNumOccurrences();
   auto codeGen = mpcomm::CodeGen::create(

@@ -74,11 +74,13 @@ static int start(const std::vector<char *> &words, const StopSignals &signals,
 }
 
 Status mpcomm::run::compileProgram(const std::string &source,
-                                   const std::string &output, uint64_t ranks,
+                                   const std::string &output,
+                                   std::optional<uint64_t> ranks,
                                    const std::string &furtherArguments,
                                    const StopSignals &signals, int &stopped) {
-  std::vector<std::string> words = {
-      compilerPath(), source, "-o", output, "--np", std::to_string(ranks)};
+  std::vector<std::string> words = {compilerPath(), source, "-o", output};
+  if (ranks)
+    words.insert(words.end(), {"--np", std::to_string(*ranks)});
   std::istringstream further(furtherArguments);
   for (std::string word; further >> word;)
     words.push_back(word);

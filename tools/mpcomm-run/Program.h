@@ -20,6 +20,7 @@
 #include "mpcomm/Runtime/mprt.h"
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace mpcomm::run {
@@ -52,12 +53,13 @@ private:
   std::map<std::string, mprt_entry> entries;
 };
 
-/// Runs mpcomm-compile on `source` into the new file `output`. The compiler is
-/// the one beside this executable, or else the first in PATH. Its messages go
+/// Runs mpcomm-compile on `source` into the new file `output`, for `ranks`, or
+/// for the mesh that `furtherArguments` name. The compiler is the one beside this executable, or else the first in PATH. Its messages go
 /// to standard error. A signal that asks this process to stop ends it, is
 /// stored in `stopped` (else 0), and is a failure.
 Status compileProgram(const std::string &source, const std::string &output,
-                      uint64_t ranks, const std::string &furtherArguments,
+                      std::optional<uint64_t> ranks,
+                      const std::string &furtherArguments,
                       const StopSignals &signals, int &stopped);
 
 } // namespace mpcomm::run

@@ -47,13 +47,20 @@ std::string sizeText(uint64_t bytes) {
   return text;
 }
 
-/// JSON has no NaN and no infinity.
-std::string jsonNumber(double value) {
+/// JSON has no NaN and no infinity. 9 digits identify a number of f32, 17 one of
+/// f64.
+std::string jsonNumber(double value, int digits = 9) {
   if (!std::isfinite(value))
     return "null";
   char text[40];
-  std::snprintf(text, sizeof(text), "%.9g", value);
+  std::snprintf(text, sizeof(text), "%.*g", digits, value);
   return text;
+}
+
+/// A loss, which may be of f64.
+std::string jsonLoss(double value) {
+  bool isOfF32 = static_cast<double>(static_cast<float>(value)) == value;
+  return jsonNumber(value, isOfF32 ? 9 : 17);
 }
 
 /// A string of JSON. Bytes that are no ASCII come through as they are.
@@ -198,7 +205,7 @@ Status Report::step(const StepRecord &record) {
         "\"exposed_ms\": %s%s%s%s}\n",
         static_cast<unsigned long long>(record.step),
         static_cast<unsigned long long>(record.epoch),
-        jsonNumber(record.loss).c_str(),
+        jsonLoss(record.loss).c_str(),
         jsonNumber(record.milliseconds).c_str(),
         record.exposedMilliseconds
             ? jsonNumber(*record.exposedMilliseconds).c_str()

@@ -55,7 +55,7 @@ Result<std::unique_ptr<Program>> compileAndLoad(const Options &options,
     return folder.status();
   std::string file = (*folder)->path() + "/step.so";
   Status compiled = compileProgram(
-      options.program, file, options.ranks.value_or(1),
+      options.program, file, options.ranks,
       (options.device == "cuda" ? "--options=target=cuda " : "") +
           options.compileOptions,
       signals, stopped);

@@ -208,7 +208,8 @@ def CombineCollectivesPass
     (1 MiB); `xla` keeps buckets within `max-bucket-bytes` (30 MiB); `horovod`
     fuses what is ready when the communicator is free, up to 128 MiB;
     `megatron` closes at 40 million elements; `mg-wfbp` merges greedily; `one`
-    makes one bucket.
+    makes one bucket. `max-bucket-bytes`, where given, bounds these, too; only
+    under `ddp` the tensor that reaches it still goes in.
 
     Assumes: synchronous collectives. Uses between the members of a bucket keep
     them apart (remark `BucketClosed`): `mpcomm-sink-updates` takes them out of

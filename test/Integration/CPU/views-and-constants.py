@@ -80,6 +80,11 @@ CASES = [
   %r = mpcomm.gelu %w : tensor<3x4xf64>
 """, [v / 2 * (1 + math.erf(v / math.sqrt(2))) for row in X for v in row], 2.0**-50),
     # The old value along rows, the new one along columns, both reductions of all.
+    # Without instructions for bf16 a row's scalar crosses the loop over columns as f32.
+    ("rows of bf16", "3x16x5xbf16", """
+  %i = mpcomm.iota dim = 2 : tensor<1x16x5xbf16>
+  %r = mpcomm.broadcast_in_dim %i, dims = [0, 1, 2] : (tensor<1x16x5xbf16>) -> tensor<3x16x5xbf16>
+""", [0, 1, 2, 3, 4] * 48, 0),
     ("no common kernel", "4xf32", """
   %wide = mpcomm.broadcast_in_dim %b, dims = [1] : (tensor<4xf32>) -> tensor<3x4x2xf32>
   %most = mpcomm.reduce max %wide, dims = [0, 1, 2] : (tensor<3x4x2xf32>) -> tensor<f32>

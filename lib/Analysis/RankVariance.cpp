@@ -44,6 +44,13 @@ RankVariance::RankVariance(FunctionOpInterface function, StringRef axisName,
   }
 }
 
+void RankVariance::vary(Value value) {
+  if (!mark(value))
+    return;
+  while (visitRegion(function.getFunctionBody())) {
+  }
+}
+
 bool RankVariance::anyVaries(ValueRange values) const {
   return llvm::any_of(values, [&](Value value) { return varies(value); });
 }

@@ -302,6 +302,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
 
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
+  dataParallel.microBatches = options.microBatches;
   // What is to be compressed keeps its type until its bucket is.
   dataParallel.wire =
       isScaledWire(options.wire) ? "f32" : options.wire.getValue();

@@ -51,6 +51,9 @@ public:
   /// Whether the value may differ between ranks.
   bool varies(mlir::Value value) const { return varying.contains(value); }
 
+  /// Has `value` vary, and what depends on it. Linear in the number of ops.
+  void vary(mlir::Value value);
+
   /// Takes in `op`, which was made since and replaces what is replicated only by
   /// what is.
   void add(mlir::Operation *op) { visit(op); }

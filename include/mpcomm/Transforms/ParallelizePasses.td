@@ -31,7 +31,9 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     What `mpcomm.update_fp8_scale` takes as greatest magnitude is that of all
     ranks, by one `mpcomm.all_reduce … max` of all that are defined before the
     first of these ops: each rank keeps the same histories and scales.
-    `@evaluate` is left alone: its results are per rank.
+    `@evaluate` is left alone: its results are per rank. With `micro-batches`,
+    state that one micro-batch hands on to the next may differ where what it is
+    made of does: it has a mean, too, and so has a gradient that is made of it.
 
     `wire` is the type in which wider gradients travel; with it, and where they
     have 16 bits, their sums are declared to be taken in f32 (`accumulate`).
@@ -73,6 +75,8 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
            "Ranks along the axis; 0: as many as the mesh says">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"",
            "Symbol of the mesh that is created or extended">,
+    Option<"microBatches", "micro-batches", "int64_t", "1",
+           "Micro-batches that the step will be cut into">,
     Option<"wire", "wire", "std::string", "\"\"",
            "Type in which gradients travel: f32, f16 or bf16; empty: their own">,
     Option<"averaging", "average", "::mpcomm::Averaging",

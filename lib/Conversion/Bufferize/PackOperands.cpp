@@ -18,9 +18,13 @@ using namespace mpcomm;
 static bool hasSpacedRows(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset;
-  return type.getRank() > 1 &&
-         succeeded(type.getStridesAndOffset(strides, offset)) &&
-         strides.back() != 1;
+  if (type.getRank() < 2 || failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  // A dimension of one element has no neighbours.
+  for (int64_t d = type.getRank() - 1; d >= 0; --d)
+    if (type.getDimSize(d) != 1)
+      return strides[d] != 1;
+  return false;
 }
 
 /// Gives `operand` a contiguous buffer; `isRead`: with what the view holds.

@@ -51,6 +51,7 @@ public:
 private:
   FailureOr<MeshOp> getOrCreateMesh();
   FailureOr<MeshOp> extendMesh(MeshOp meshOp);
+  void findHandedOn(func::FuncOp step, RankVariance &variance);
   LogicalResult collectGradients(func::FuncOp step,
                                  const RankVariance &variance);
   LogicalResult collectResults(func::FuncOp step, const RankVariance &variance);
@@ -171,6 +172,26 @@ static OpOperand *getNarrowUse(OpOperand *use) {
     widen = use->get().getDefiningOp<arith::ExtFOp>();
   }
   return use;
+}
+
+/// Between micro-batches, state that one hands on to the next is the rank's
+/// own where what takes its place varies.
+void DataParallel::findHandedOn(func::FuncOp step, RankVariance &variance) {
+  if (microBatches <= 1 || !step.getFunctionBody().hasOneBlock())
+    return;
+  Operation *exit = step.getFunctionBody().front().getTerminator();
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (BlockArgument argument : step.getArguments()) {
+      std::optional<int64_t> index = getDonation(step, argument.getArgNumber());
+      if (!index || *index < 0 || *index >= exit->getNumOperands() ||
+          variance.varies(argument) ||
+          !variance.varies(exit->getOperand(*index)))
+        continue;
+      variance.vary(argument);
+      changed = true;
+    }
+  }
 }
 
 LogicalResult DataParallel::collectGradients(func::FuncOp step,
@@ -343,6 +364,7 @@ void DataParallel::runOnOperation() {
 
   if (ranks > 1) {
     RankVariance variance(step, axis, RankVariance::Gradients::Reduced);
+    findHandedOn(step, variance);
     if (failed(collectGradients(step, variance)) ||
         failed(collectResults(step, variance)) ||
         failed(collectMagnitudes(step, variance)))

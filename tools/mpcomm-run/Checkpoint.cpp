@@ -12,7 +12,6 @@
 #include "Checkpoint.h"
 
 #include "Job.h"
-#include "StateUnion.h"
 
 #include <charconv>
 #include <cmath>
@@ -62,13 +61,6 @@ public:
   std::string wrong;
 };
 
-/// The shortest text that reads back as the same number.
-std::string exactly(double value) {
-  char text[40];
-  auto [end, error] = std::to_chars(text, text + sizeof(text), value);
-  return std::string(text, end);
-}
-
 } // namespace
 
 Result<CheckpointInfo>
@@ -100,7 +92,8 @@ mpcomm::run::readCheckpointInfo(const SafeTensors &file) {
   return info;
 }
 
-Status mpcomm::run::writeCheckpoint(const Job &job, Rank &rank, uint64_t step) {
+std::map<std::string, std::string>
+mpcomm::run::describeCheckpoint(const Job &job, uint64_t step) {
   std::map<std::string, std::string> metadata = {
       {"mpcomm.step", std::to_string(step)},
       {"mpcomm.seed", std::to_string(job.seed)},
@@ -123,12 +116,5 @@ Status mpcomm::run::writeCheckpoint(const Job &job, Rank &rank, uint64_t step) {
     for (const ManifestArgument &argument : function->arguments)
       if (argument.role == Role::Hyperparameter)
         addHyperparameter(argument);
-  return writeUnion(job.options.checkpoint, job, rank, /*optimizer=*/true,
-                    metadata);
-}
-
-Status mpcomm::run::writeWeights(const Job &job, Rank &rank) {
-  return writeUnion(
-      job.options.saveWeights, job, rank, /*optimizer=*/false,
-      {{"format", "pt"}, {"mpcomm.program", job.program->manifest().program}});
+  return metadata;
 }

@@ -27,7 +27,6 @@
 namespace mpcomm::run {
 
 struct Job;
-class Rank;
 
 struct CheckpointInfo {
   /// Steps done.
@@ -46,12 +45,9 @@ struct CheckpointInfo {
 /// The metadata of a checkpoint; fails where the file is none.
 Result<CheckpointInfo> readCheckpointInfo(const SafeTensors &file);
 
-/// Replaces `job.options.checkpoint` by the state after `step` steps. All ranks
-/// call it, and it fails on all of them or on none.
-Status writeCheckpoint(const Job &job, Rank &rank, uint64_t step);
-
-/// The same for `job.options.saveWeights`, parameters and buffers.
-Status writeWeights(const Job &job, Rank &rank);
+/// The metadata of a checkpoint after `step` steps.
+std::map<std::string, std::string> describeCheckpoint(const Job &job,
+                                                      uint64_t step);
 
 } // namespace mpcomm::run
 

@@ -190,6 +190,10 @@ const std::vector<Group> &optionTable() {
             text(&O::checkpoint)},
            {"checkpoint-every", "N", "and after every N steps",
             natural(&O::checkpointEvery, 1)},
+           {"checkpoint-keep", "N",
+            "keep the last N checkpoints: the latest under its name, those\n"
+            "before it as FILE.step-K (default 1)",
+            natural(&O::checkpointKeep, 1)},
            {"resume", "FILE",
             "continue a checkpoint: same step, seed, samples, "
             "hyperparameters,\n"
@@ -198,6 +202,13 @@ const std::vector<Group> &optionTable() {
            {"save-weights", "FILE",
             "write parameters and buffers alone at the end",
             text(&O::saveWeights)},
+       }},
+      {"Replicas",
+       {
+           {"check-replicas", "N",
+            "compare the state of all ranks every N steps, beside the\n"
+            "comparison before each checkpoint, which 0 leaves out, too",
+            natural(&O::checkReplicas)},
        }},
       {"Evaluation",
        {
@@ -322,6 +333,8 @@ Status checkTogether(const Options &options) {
     return fail("--steps and --epochs exclude each other");
   if (options.checkpointEvery && options.checkpoint.empty())
     return fail("--checkpoint-every needs --checkpoint FILE");
+  if (options.checkpointKeep > 1 && options.checkpoint.empty())
+    return fail("--checkpoint-keep needs --checkpoint FILE");
   if (!options.resume.empty() && !options.weights.empty())
     return fail("--resume and --weights exclude each other: a checkpoint "
                 "holds the weights");

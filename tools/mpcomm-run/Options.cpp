@@ -199,6 +199,10 @@ const std::vector<Group> &optionTable() {
             "hyperparameters,\n"
             "where no option says otherwise, and hence same losses",
             text(&O::resume)},
+           {"resume-anyway", nullptr,
+            "go on with another graph, other optimizer constants, data, order\n"
+            "or seed than the checkpoint was written with",
+            flag(&O::resumeAnyway)},
            {"save-weights", "FILE",
             "write parameters and buffers alone at the end",
             text(&O::saveWeights)},
@@ -338,6 +342,8 @@ Status checkTogether(const Options &options) {
   if (!options.resume.empty() && !options.weights.empty())
     return fail("--resume and --weights exclude each other: a checkpoint "
                 "holds the weights");
+  if (options.resumeAnyway && options.resume.empty())
+    return fail("--resume-anyway needs --resume FILE");
   if (options.lr && options.hyperparameters.count("lr"))
     return fail("--lr and --set lr= exclude each other");
   bool trainsNothing = options.steps == 0u || options.epochs == 0u;

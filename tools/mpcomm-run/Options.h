@@ -46,6 +46,8 @@ struct Options {
   std::map<std::string, double> hyperparameters;
 
   std::string checkpoint, resume, saveWeights;
+  /// Whatever else is not as in the checkpoint.
+  bool resumeAnyway = false;
   uint64_t checkpointEvery = 0, checkpointKeep = 1;
   /// Steps between comparisons of replicas, beside those at checkpoints; 0:
   /// not even there.

@@ -78,9 +78,9 @@ for name, changes, text, *options in [
 def write(name, tensors):
     header, data = {}, b""
     for key, shape, values in tensors:
-        part = struct.pack("<%df" % len(values), *values)
-        header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
-        data += part
+        bytes_of = struct.pack("<%df" % len(values), *values)
+        header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(bytes_of)]}
+        data += bytes_of
     text = json.dumps(header).encode()
     with open(path(name), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + data)

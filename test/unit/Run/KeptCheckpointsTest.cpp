@@ -95,7 +95,7 @@ TEST_F(KeptCheckpointsTest, FilesOfOthersStay) {
   KeptCheckpoints kept(file, 2);
   for (uint64_t step : {5, 10, 15, 20})
     checkpoint(kept, step);
-  // What stood where a checkpoint of this run goes is replaced.
+  // A file under a name that this run needs is replaced.
   EXPECT_EQ(
       contents(),
       (Contents{{"c", "20"}, {"c.step-1", "other"}, {"c.step-15", "15"}}));

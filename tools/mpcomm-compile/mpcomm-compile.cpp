@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CodeGen.h"
+#include "DescribeGraph.h"
 #include "MakeProgram.h"
 #include "OutputFile.h"
 #include "Report.h"
@@ -276,6 +277,8 @@ int main(int argc, char **argv) {
   if (failed(applyPassManagerCLOptions(passes)))
     return 1;
   if (options.from == From::Graph) {
+    if (failed(mpcomm::describeGraph(*module, compile, reason)))
+      return fail(reason);
     if (failed(mpcomm::buildCompilePipeline(passes, compile, reason)))
       return fail(reason);
   } else {

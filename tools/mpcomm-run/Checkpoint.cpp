@@ -11,8 +11,8 @@
 
 #include "Checkpoint.h"
 
+#include "Hash.h"
 #include "Job.h"
-#include "StateUnion.h"
 
 #include <charconv>
 #include <cmath>
@@ -24,6 +24,7 @@ using namespace mpcomm::run;
 namespace {
 
 constexpr std::string_view hyperparameterPrefix = "mpcomm.hyperparameter.";
+constexpr std::string_view optionPrefix = "mpcomm.option.";
 
 /// Reads the values of the metadata; remembers the first that is wrong.
 class MetadataReader {
@@ -53,6 +54,11 @@ public:
     return value.value_or(0);
   }
 
+  std::string text(const std::string &key) const {
+    auto found = all.find(key);
+    return found == all.end() ? std::string() : found->second;
+  }
+
   void report(const std::string &key) {
     if (wrong.empty())
       wrong = key;
@@ -62,14 +68,69 @@ public:
   std::string wrong;
 };
 
-/// The shortest text that reads back as the same number.
-std::string exactly(double value) {
-  char text[40];
-  auto [end, error] = std::to_chars(text, text + sizeof(text), value);
-  return std::string(text, end);
+/// Each optimizer op with its constants, in one text.
+std::string join(const std::vector<std::string> &texts) {
+  std::string joined;
+  for (const std::string &text : texts)
+    joined += (joined.empty() ? "" : "; ") + text;
+  return joined;
+}
+
+/// "data with checksum X where the checkpoint has Y".
+std::string differ(const std::string &what, const std::string &now,
+                   const std::string &before) {
+  auto quote = [](const std::string &text) {
+    return text.empty() ? std::string("none") : printable(text);
+  };
+  return what + " " + quote(now) + " where the checkpoint has " + quote(before);
+}
+
+/// Of a model that was imported with batches of another size, the graph is
+/// another; its structure tells.
+bool isSameModel(const ManifestGraph &a, const ManifestGraph &b) {
+  return a.digest == b.digest ||
+         (a.structure == b.structure &&
+          (a.batch != b.batch || join(a.optimizer) != join(b.optimizer)));
 }
 
 } // namespace
+
+std::vector<std::string>
+mpcomm::run::differencesFrom(const CheckpointInfo &info, const Job &job) {
+  std::vector<std::string> found;
+  const std::optional<ManifestGraph> &now = job.program->manifest().graph;
+  if (now && info.graph) {
+    const ManifestGraph &before = *info.graph;
+    if (!isSameModel(*now, before))
+      found.push_back(
+          differ("a graph with checksum", now->digest, before.digest));
+    if (join(now->optimizer) != join(before.optimizer))
+      found.push_back(
+          differ("optimizer", join(now->optimizer), join(before.optimizer)));
+    for (const auto &[name, value] : now->options)
+      if (auto kept = before.options.find(name);
+          kept != before.options.end() && kept->second != value)
+        found.push_back(differ(printable(name), value, kept->second));
+  }
+  if (job.data) {
+    std::string checksum = hexOf(job.data->checksum());
+    if (!info.data.empty() && checksum != info.data)
+      found.push_back(differ("data with checksum", checksum, info.data));
+    else if (info.data.empty() && info.samples != job.data->samples())
+      found.push_back(differ("samples", std::to_string(job.data->samples()),
+                             std::to_string(info.samples)));
+    auto order = [](bool shuffle) {
+      return shuffle ? "shuffled" : "as in the file";
+    };
+    if (info.shuffle != job.options.shuffle)
+      found.push_back(
+          differ("samples", order(job.options.shuffle), order(info.shuffle)));
+  }
+  if (job.options.seed && *job.options.seed != info.seed)
+    found.push_back(differ("--seed", std::to_string(*job.options.seed),
+                           std::to_string(info.seed)));
+  return found;
+}
 
 Result<CheckpointInfo>
 mpcomm::run::readCheckpointInfo(const SafeTensors &file) {
@@ -81,6 +142,19 @@ mpcomm::run::readCheckpointInfo(const SafeTensors &file) {
   info.samples = reader.number<uint64_t>("mpcomm.samples").value_or(0);
   auto shuffle = reader.all.find("mpcomm.shuffle");
   info.shuffle = shuffle == reader.all.end() || shuffle->second != "0";
+  info.data = reader.text("mpcomm.data");
+  if (std::string digest = reader.text("mpcomm.graph"); !digest.empty()) {
+    info.graph.emplace();
+    info.graph->digest = digest;
+    info.graph->structure = reader.text("mpcomm.graph_structure");
+    info.graph->batch =
+        reader.number<uint64_t>("mpcomm.graph_batch").value_or(0);
+    // As join has made it.
+    info.graph->optimizer = {reader.text("mpcomm.optimizer")};
+    for (const auto &[key, value] : reader.all)
+      if (key.starts_with(optionPrefix))
+        info.graph->options[key.substr(optionPrefix.size())] = value;
+  }
   info.lr = reader.number<double>("mpcomm.lr");
   info.lrWarmup = reader.number<uint64_t>("mpcomm.lr_warmup");
   info.lrTotal = reader.number<uint64_t>("mpcomm.lr_total");
@@ -100,7 +174,8 @@ mpcomm::run::readCheckpointInfo(const SafeTensors &file) {
   return info;
 }
 
-Status mpcomm::run::writeCheckpoint(const Job &job, Rank &rank, uint64_t step) {
+std::map<std::string, std::string>
+mpcomm::run::describeCheckpoint(const Job &job, uint64_t step) {
   std::map<std::string, std::string> metadata = {
       {"mpcomm.step", std::to_string(step)},
       {"mpcomm.seed", std::to_string(job.seed)},
@@ -108,6 +183,17 @@ Status mpcomm::run::writeCheckpoint(const Job &job, Rank &rank, uint64_t step) {
       {"mpcomm.global_batch", std::to_string(job.globalBatch())},
       {"mpcomm.samples", std::to_string(job.data ? job.data->samples() : 0)},
       {"mpcomm.program", job.program->manifest().program}};
+  if (job.data)
+    metadata["mpcomm.data"] = hexOf(job.data->checksum());
+  if (const std::optional<ManifestGraph> &graph =
+          job.program->manifest().graph) {
+    metadata["mpcomm.graph"] = graph->digest;
+    metadata["mpcomm.graph_structure"] = graph->structure;
+    metadata["mpcomm.graph_batch"] = std::to_string(graph->batch);
+    metadata["mpcomm.optimizer"] = join(graph->optimizer);
+    for (const auto &[name, value] : graph->options)
+      metadata[std::string(optionPrefix) + name] = value;
+  }
   auto addHyperparameter = [&](const ManifestArgument &argument) {
     if (argument.name != "lr") {
       metadata[std::string(hyperparameterPrefix) + argument.name] =
@@ -123,12 +209,5 @@ Status mpcomm::run::writeCheckpoint(const Job &job, Rank &rank, uint64_t step) {
     for (const ManifestArgument &argument : function->arguments)
       if (argument.role == Role::Hyperparameter)
         addHyperparameter(argument);
-  return writeUnion(job.options.checkpoint, job, rank, /*optimizer=*/true,
-                    metadata);
-}
-
-Status mpcomm::run::writeWeights(const Job &job, Rank &rank) {
-  return writeUnion(
-      job.options.saveWeights, job, rank, /*optimizer=*/false,
-      {{"format", "pt"}, {"mpcomm.program", job.program->manifest().program}});
+  return metadata;
 }

@@ -16,6 +16,7 @@
 #define MPCOMM_RUN_CHECKPOINT_H
 
 #include "LearningRate.h"
+#include "Manifest.h"
 #include "SafeTensors.h"
 #include "Status.h"
 
@@ -23,11 +24,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace mpcomm::run {
 
 struct Job;
-class Rank;
 
 struct CheckpointInfo {
   /// Steps done.
@@ -35,6 +36,11 @@ struct CheckpointInfo {
   uint64_t seed = 0;
   uint64_t globalBatch = 0, samples = 0;
   bool shuffle = true;
+  /// Checksum of the data; empty where the file does not say.
+  std::string data;
+  /// Of the program's graph, where it has told; without `options` that the file
+  /// does not have.
+  std::optional<ManifestGraph> graph;
   /// What the learning rate was made of, and the other hyperparameters; empty
   /// where the file does not say.
   std::optional<double> lr;
@@ -46,12 +52,17 @@ struct CheckpointInfo {
 /// The metadata of a checkpoint; fails where the file is none.
 Result<CheckpointInfo> readCheckpointInfo(const SafeTensors &file);
 
-/// Replaces `job.options.checkpoint` by the state after `step` steps. All ranks
-/// call it, and it fails on all of them or on none.
-Status writeCheckpoint(const Job &job, Rank &rank, uint64_t step);
+/// What `job` would do otherwise than the run that wrote `info`, each with both
+/// values: graph, optimizer constants, options of the compiler, data, order and
+/// seed of samples. The learning rate and other hyperparameters are not among
+/// them: whoever gives an option for one has said that it is another. Neither
+/// is the mesh.
+std::vector<std::string> differencesFrom(const CheckpointInfo &info,
+                                         const Job &job);
 
-/// The same for `job.options.saveWeights`, parameters and buffers.
-Status writeWeights(const Job &job, Rank &rank);
+/// The metadata of a checkpoint after `step` steps.
+std::map<std::string, std::string> describeCheckpoint(const Job &job,
+                                                      uint64_t step);
 
 } // namespace mpcomm::run
 

@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 
 using namespace mpcomm::run;
@@ -208,6 +210,30 @@ size_t mpcomm::run::findNonFinite(DType type, const void *data, size_t count) {
   default:
     return count;
   }
+}
+
+NonFinite mpcomm::run::countNonFinite(DType type, const void *data,
+                                      uint64_t count, bool infinityIsFine) {
+  NonFinite found;
+  if (!isFloat(type))
+    return found;
+  const char *bytes = static_cast<const char *>(data);
+  for (uint64_t at = 0; at < count; ++at) {
+    at += findNonFinite(type, bytes + at * sizeOf(type), count - at);
+    if (at == count)
+      break;
+    if (infinityIsFine && !std::isnan(loadFloat(type, data, at)))
+      continue;
+    if (found.count++ == 0)
+      found.first = at;
+  }
+  return found;
+}
+
+std::string mpcomm::run::exactly(double value) {
+  char text[40];
+  auto [end, error] = std::to_chars(text, text + sizeof(text), value);
+  return std::string(text, end);
 }
 
 std::string mpcomm::run::printable(const std::string &text, size_t limit) {

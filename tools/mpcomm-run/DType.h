@@ -58,9 +58,24 @@ int64_t loadInteger(DType type, const void *data, size_t index);
 /// Stores `value` converted to `type` (round to nearest even for floats).
 void storeNumber(DType type, void *data, size_t index, double value);
 
+/// The shortest text that reads back as the same number.
+std::string exactly(double value);
+
 /// Index of the first NaN or infinity among `count` elements of a float type,
 /// or `count`. Linear; reads memory once.
 size_t findNonFinite(DType type, const void *data, size_t count);
+
+/// What of a tensor is not finite.
+struct NonFinite {
+  uint64_t count = 0;
+  /// Index of the first, where there is one.
+  uint64_t first = 0;
+};
+
+/// Counts NaN, and infinity unless `infinityIsFine`, among `count` elements;
+/// none where the type is no float. Linear.
+NonFinite countNonFinite(DType type, const void *data, uint64_t count,
+                         bool infinityIsFine);
 
 } // namespace mpcomm::run
 

@@ -13,6 +13,8 @@
 
 #include "Dataset.h"
 
+#include "Hash.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -81,16 +83,14 @@ Dataset::open(const std::string &path,
   return dataset;
 }
 
-Status Dataset::validateColumn(const Column &column,
-                               bool allowNonFinite) const {
+Status Dataset::validateColumn(const Column &column, bool allowNonFinite) {
   const ManifestArgument &argument = *column.argument;
   DType type = argument.type;
   std::optional<std::pair<int64_t, int64_t>> range = argument.range;
   if (type == DType::Bool)
     range = {0, 2};
   bool scansFloats = isFloat(type) && !allowNonFinite;
-  if (!range && !scansFloats)
-    return {};
+  Hash hash;
 
   uint64_t perSample = column.sampleBytes / sizeOf(type);
   uint64_t total = perSample * sampleCount;
@@ -98,9 +98,11 @@ Status Dataset::validateColumn(const Column &column,
   for (uint64_t begin = 0; begin < total; begin += block) {
     uint64_t count = std::min(block, total - begin);
     const char *data = column.data + begin * sizeOf(type);
-    size_t at = scansFloats ? findNonFinite(type, data, count)
-                            : findOutside(type, data, count, range->first,
-                                          range->second);
+    size_t at =
+        scansFloats ? findNonFinite(type, data, count)
+        : range ? findOutside(type, data, count, range->first, range->second)
+                : count;
+    hash.add(data, count * sizeOf(type));
     if (at == count) {
       file.releasePages();
       continue;
@@ -115,14 +117,26 @@ Status Dataset::validateColumn(const Column &column,
     return fail(where.message(), loadInteger(type, data, at), " is outside [",
                 range->first, ", ", range->second, ")");
   }
+  hashes[argument.name] = hash.value();
   return {};
 }
 
-Status Dataset::validate(bool allowNonFinite) const {
+Status Dataset::validate(bool allowNonFinite) {
   for (const Column &column : columns)
     if (Status status = validateColumn(column, allowNonFinite); status.failed())
       return status;
   return {};
+}
+
+uint64_t Dataset::checksum() const {
+  Hash hash;
+  for (const auto &[name, checksum] : hashes) {
+    uint64_t bytes = name.size();
+    hash.add(&bytes, sizeof(bytes));
+    hash.add(name.data(), bytes);
+    hash.add(&checksum, sizeof(checksum));
+  }
+  return hash.value();
 }
 
 void Dataset::gather(std::span<const uint64_t> indices, State &state,

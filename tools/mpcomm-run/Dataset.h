@@ -21,7 +21,9 @@
 #include "State.h"
 #include "Status.h"
 
+#include <map>
 #include <span>
+#include <string>
 
 namespace mpcomm::run {
 
@@ -39,9 +41,15 @@ public:
 
   /// Looks at every value once: integers against the argument's range, bool
   /// against 0 and 1, and floats, unless `allowNonFinite`, for NaN and
-  /// infinity. Names the first offending sample. Linear in the file; what it
-  /// has read does not stay in this process' memory.
-  Status validate(bool allowNonFinite) const;
+  /// infinity. Names the first offending sample. Takes the checksum of each
+  /// tensor on the way. Linear in the file; what it has read does not stay in
+  /// this process' memory.
+  Status validate(bool allowNonFinite);
+
+  /// XXH64 of each tensor that is used, by name; empty before `validate`.
+  const std::map<std::string, uint64_t> &checksums() const { return hashes; }
+  /// One number for all of them.
+  uint64_t checksum() const;
 
   /// Copies the samples `indices` into the batch slots of `binding`, which
   /// belongs to one of the functions that the dataset was opened for.
@@ -58,10 +66,11 @@ private:
   };
 
   Status addColumn(const ManifestArgument &argument);
-  Status validateColumn(const Column &column, bool allowNonFinite) const;
+  Status validateColumn(const Column &column, bool allowNonFinite);
 
   SafeTensors file;
   std::vector<Column> columns;
+  std::map<std::string, uint64_t> hashes;
   uint64_t sampleCount = 0;
   /// Bytes gathered since pages were last given back.
   uint64_t touchedBytes = 0;

@@ -34,9 +34,11 @@ Result<Fault> mpcomm::run::faultFromEnvironment() {
     fault.kind = Fault::Kind::NeverStart;
   else if (kind == "program")
     fault.kind = Fault::Kind::Program;
+  else if (kind == "flip")
+    fault.kind = Fault::Kind::Flip;
   else
     return fail("MPRT_FAULT: kind '", printable(kind),
-                "' is not one of kill, stop, never-start, program");
+                "' is not one of kill, stop, never-start, program, flip");
   for (std::string item; std::getline(stream, item, ',');) {
     size_t equals = item.find('=');
     std::string key = item.substr(0, equals);

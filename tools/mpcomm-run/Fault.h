@@ -21,10 +21,11 @@
 namespace mpcomm::run {
 
 struct Fault {
-  enum class Kind : uint8_t { None, Kill, Stop, NeverStart, Program };
+  enum class Kind : uint8_t { None, Kill, Stop, NeverStart, Program, Flip };
   Kind kind = Kind::None;
   uint64_t rank = 0;
   /// For Kill and Stop: the step (counted from 1) in whose middle it happens.
+  /// For Flip: that after which one bit of a parameter is another.
   uint64_t step = 0;
   /// For Program: the program file that this rank loads instead.
   std::string file;

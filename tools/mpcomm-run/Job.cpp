@@ -238,17 +238,22 @@ Status planSteps(Job &job) {
   job.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
     const std::optional<CheckpointInfo> &info = job.resumed;
-    if (options.seed && *options.seed != info->seed)
-      return fail(options.resume, ": written with --seed ", info->seed,
-                  ", which --seed ", *options.seed, " contradicts");
-    job.seed = info->seed;
+    job.seed = options.seed.value_or(info->seed);
     job.firstStep = info->step;
-    if (job.data && (info->globalBatch != job.globalBatch() ||
-                     info->samples != job.data->samples() ||
-                     info->shuffle != options.shuffle))
+    std::string differences;
+    for (const std::string &difference : differencesFrom(*info, job))
+      differences += (differences.empty() ? "" : "; ") + difference;
+    if (!differences.empty() && !options.resumeAnyway)
+      return fail(options.resume, ": this run has ", differences,
+                  "; --resume-anyway goes on");
+    if (!differences.empty())
+      job.warnings.push_back(options.resume + ": this run has " + differences);
+    if (job.data && info->globalBatch != job.globalBatch())
       job.warnings.push_back(
-          options.resume + ": written with another dataset, global batch or "
-                           "order; samples will not continue where it stopped");
+          options.resume + ": written with a global batch of " +
+          std::to_string(info->globalBatch) + ", going on with " +
+          std::to_string(job.globalBatch()) +
+          "; samples will not continue where it stopped");
   }
   if (job.trainers.empty()) {
     job.lastStep = job.firstStep;

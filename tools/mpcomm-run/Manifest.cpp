@@ -436,6 +436,22 @@ void parseLocations(const Reader &reader, Manifest &manifest) {
   }
 }
 
+void parseGraph(const Reader &reader, Manifest &manifest) {
+  if (!reader.has("graph"))
+    return;
+  Reader item = reader.at("graph");
+  ManifestGraph graph;
+  graph.digest = item.text("digest");
+  graph.structure = item.text("structure");
+  graph.batch = item.natural("batch");
+  for (const Reader &text : item.list("optimizer"))
+    graph.optimizer.push_back(text.string());
+  Reader options = item.at("options");
+  for (const std::string &name : options.keys())
+    graph.options[name] = options.text(name.c_str());
+  manifest.graph = std::move(graph);
+}
+
 } // namespace
 
 std::string_view mpcomm::run::nameOf(Role role) {
@@ -485,6 +501,7 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
     for (const Reader &feature : target.list("features", false))
       manifest.features.push_back(feature.string());
   }
+  parseGraph(reader, manifest);
   parseMesh(reader, manifest);
   parseCommunicators(reader, manifest);
   parseLocations(reader, manifest);

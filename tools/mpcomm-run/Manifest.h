@@ -124,10 +124,23 @@ struct ManifestCommunicator {
   bool operator==(const ManifestCommunicator &) const = default;
 };
 
+/// By what the training graph of a program is known again.
+struct ManifestGraph {
+  /// Of its text, and of its ops and arguments without shapes and constants.
+  std::string digest, structure;
+  /// Samples that it was imported with.
+  uint64_t batch = 0;
+  /// Each optimizer op with its constants.
+  std::vector<std::string> optimizer;
+  /// Options of the compiler that decide what is computed.
+  std::map<std::string, std::string> options;
+};
+
 struct Manifest {
   uint64_t abi = 0;
   std::string producer, program, device, cpu;
   std::vector<std::string> features;
+  std::optional<ManifestGraph> graph;
   /// The greatest scratch that a kernel of a program for a GPU wants.
   uint64_t scratchBytes = 0;
   std::vector<ManifestAxis> axes;

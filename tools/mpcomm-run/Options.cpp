@@ -190,14 +190,29 @@ const std::vector<Group> &optionTable() {
             text(&O::checkpoint)},
            {"checkpoint-every", "N", "and after every N steps",
             natural(&O::checkpointEvery, 1)},
+           {"checkpoint-keep", "N",
+            "keep the last N checkpoints: the latest under its name, those\n"
+            "before it as FILE.step-K (default 1)",
+            natural(&O::checkpointKeep, 1)},
            {"resume", "FILE",
             "continue a checkpoint: same step, seed, samples, "
             "hyperparameters,\n"
             "where no option says otherwise, and hence same losses",
             text(&O::resume)},
+           {"resume-anyway", nullptr,
+            "go on with another graph, other optimizer constants, data, order\n"
+            "or seed than the checkpoint was written with",
+            flag(&O::resumeAnyway)},
            {"save-weights", "FILE",
             "write parameters and buffers alone at the end",
             text(&O::saveWeights)},
+       }},
+      {"Replicas",
+       {
+           {"check-replicas", "N",
+            "compare the state of all ranks every N steps, beside the\n"
+            "comparison before each checkpoint, which 0 leaves out, too",
+            natural(&O::checkReplicas)},
        }},
       {"Evaluation",
        {
@@ -322,9 +337,13 @@ Status checkTogether(const Options &options) {
     return fail("--steps and --epochs exclude each other");
   if (options.checkpointEvery && options.checkpoint.empty())
     return fail("--checkpoint-every needs --checkpoint FILE");
+  if (options.checkpointKeep > 1 && options.checkpoint.empty())
+    return fail("--checkpoint-keep needs --checkpoint FILE");
   if (!options.resume.empty() && !options.weights.empty())
     return fail("--resume and --weights exclude each other: a checkpoint "
                 "holds the weights");
+  if (options.resumeAnyway && options.resume.empty())
+    return fail("--resume-anyway needs --resume FILE");
   if (options.lr && options.hyperparameters.count("lr"))
     return fail("--lr and --set lr= exclude each other");
   bool trainsNothing = options.steps == 0u || options.epochs == 0u;

@@ -46,7 +46,12 @@ struct Options {
   std::map<std::string, double> hyperparameters;
 
   std::string checkpoint, resume, saveWeights;
-  uint64_t checkpointEvery = 0;
+  /// Whatever else is not as in the checkpoint.
+  bool resumeAnyway = false;
+  uint64_t checkpointEvery = 0, checkpointKeep = 1;
+  /// Steps between comparisons of replicas, beside those at checkpoints; 0:
+  /// not even there.
+  std::optional<uint64_t> checkReplicas;
 
   uint64_t logEvery = 10;
   std::string log, trace, timeline, profile;

@@ -232,22 +232,6 @@ Status Rank::agree(const Status &mine) {
   return {};
 }
 
-Status Rank::agreeOnProgram(uint64_t digest) {
-  std::vector<uint64_t> all(size());
-  if (Status status = gather(&digest, all.data(), sizeof(digest));
-      status.failed())
-    return status;
-  for (uint64_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0])
-      continue;
-    if (index() != 0)
-      return Status::failure("");
-    return fail("rank ", rank, " runs another program file than rank 0; ",
-                "compile once and give every rank the same file");
-  }
-  return {};
-}
-
 Status Rank::describeFailure(const std::string &function,
                              int32_t status) const {
   mprt::Error error = program->error();

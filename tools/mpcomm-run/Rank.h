@@ -88,10 +88,6 @@ public:
   /// failure the first gets it back; all others fail without a message.
   Status agree(const Status &mine);
 
-  /// Succeeds where all ranks came with the same program; otherwise names the
-  /// first rank that differs from rank 0.
-  Status agreeOnProgram(uint64_t digest);
-
   /// Seconds that communication has cost the compute stream so far, on the
   /// host.
   double exposedSeconds() const { return program->stats().exposedSeconds(); }

@@ -13,6 +13,7 @@
 
 #include "Run.h"
 
+#include "Agreement.h"
 #include "Calibrate.h"
 #include "Files.h"
 #include "FlightLog.h"
@@ -78,7 +79,9 @@ int conclude(Rank &rank, const Status &status) {
 
 /// Joins the others, trains, and says what went wrong; the exit status.
 int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
-  Status status = rank.agreeOnProgram(job.program->digest());
+  Status status = agreeOnJob(job, rank);
+  if (status.ok())
+    status = shareOutputs(job.options, rank);
   if (status.ok())
     status = rank.agree(job.becomeRank(rank.index()));
   const Manifest &manifest = job.program->manifest();

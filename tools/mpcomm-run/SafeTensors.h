@@ -14,6 +14,10 @@
 // which is at most 100 MB. The writer never leaves half a file under the name
 // that was asked for.
 //
+// A file may have checksums in its metadata, which other readers ignore: one
+// for each tensor, and one of everything in the header. They are compared as
+// what they are of is read. A file without them is read as it is.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUN_SAFETENSORS_H
@@ -25,7 +29,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mpcomm::run {
@@ -42,12 +48,22 @@ struct TensorEntry {
   uint64_t bytes = 0;
 };
 
+/// Keys of the metadata: the checksum of a tensor is under the prefix and its
+/// name.
+inline constexpr std::string_view headerChecksumKey = "mpcomm.checksum";
+inline constexpr std::string_view tensorChecksumPrefix = "mpcomm.checksum.";
+
+/// XXH64 over the metadata, but for its own entry, and the table of tensors, in
+/// the order of names; independent of how the header's JSON is written.
+uint64_t checksumOfHeader(const std::map<std::string, TensorEntry> &tensors,
+                          const std::map<std::string, std::string> &metadata);
+
 /// An open, checked file, mapped read-only. Pages come in as they are touched,
 /// so that a dataset shared by the ranks of a machine lies in memory once.
 class SafeTensors {
 public:
-  /// Maps and checks `path`. Linear in the header, O(n log n) in the number of
-  /// tensors; touches no tensor.
+  /// Maps and checks `path`, and compares the header with its checksum. Linear
+  /// in the header, O(n log n) in the number of tensors; touches no tensor.
   static Result<SafeTensors> open(const std::string &path);
 
   SafeTensors(SafeTensors &&other) noexcept;
@@ -70,7 +86,8 @@ public:
   }
 
   /// Copies a tensor to `destination` through the file descriptor, so that
-  /// its pages do not count as memory of this process.
+  /// its pages do not count as memory of this process, and compares it with its
+  /// checksum where the file has one.
   Status read(const std::string &name, const TensorEntry &entry,
               void *destination) const;
 
@@ -109,6 +126,8 @@ struct TensorToWrite {
   Shape shape;
   const void *data = nullptr;
   std::function<Status(const TensorSink &)> produce = nullptr;
+  /// XXH64 of its bytes, which the file then has.
+  std::optional<uint64_t> checksum = std::nullopt;
 };
 
 /// Brings tensors, of whatever description has a `type`, into the order in
@@ -125,7 +144,7 @@ template <typename Tensor> void sortForFile(std::vector<Tensor> &tensors) {
 }
 
 /// Writes `path` as an OutputFile: it holds either all of the new contents or
-/// what it held before.
+/// what it held before. Where tensors have checksums, so has the header.
 Status writeSafetensors(const std::string &path,
                         const std::vector<TensorToWrite> &tensors,
                         const std::map<std::string, std::string> &metadata);

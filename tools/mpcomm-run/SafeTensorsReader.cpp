@@ -19,6 +19,8 @@
 
 #include "SafeTensors.h"
 
+#include "Hash.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -338,16 +340,48 @@ Status checkLayout(const std::string &what, uint64_t dataBytes,
   return {};
 }
 
+/// What to do about a file that is not what was written.
+constexpr const char *rewrittenHint =
+    "; it was damaged, or changed by a tool that kept the metadata: take "
+    "another copy, or remove 'mpcomm.checksum*' from its metadata";
+
+/// Compares the header with its checksum, where there are any.
+Status checkHeader(const std::string &what,
+                   const std::map<std::string, TensorEntry> &tensors,
+                   const std::map<std::string, std::string> &metadata) {
+  auto expected = metadata.find(std::string(headerChecksumKey));
+  if (expected == metadata.end()) {
+    auto first = metadata.lower_bound(std::string(tensorChecksumPrefix));
+    bool has = first != metadata.end() &&
+               first->first.starts_with(tensorChecksumPrefix);
+    return has ? fail(what,
+                      ": the header has checksums of tensors, and none "
+                      "of itself",
+                      rewrittenHint)
+               : Status();
+  }
+  std::string found = hexOf(checksumOfHeader(tensors, metadata));
+  if (found == expected->second)
+    return {};
+  return fail(what, ": the header has checksum ", found, ", expected ",
+              printable(expected->second), rewrittenHint);
+}
+
 } // namespace
 
 Status mpcomm::run::parseSafetensorsHeader(
     const std::string &what, std::string_view header, uint64_t dataBytes,
     std::map<std::string, TensorEntry> &tensors,
     std::map<std::string, std::string> &metadata) {
+  // The parser would take it for the end.
+  if (size_t zero = header.find('\0'); zero != header.npos)
+    return fail(what, ": header is not JSON in UTF-8, at byte ", zero + 1);
   HeaderHandler handler(tensors, metadata);
   if (!Json::sax_parse(header.begin(), header.end(), &handler))
     return fail(what, ": ", handler.error);
-  return checkLayout(what, dataBytes, tensors);
+  if (Status status = checkLayout(what, dataBytes, tensors); status.failed())
+    return status;
+  return checkHeader(what, tensors, metadata);
 }
 
 Result<SafeTensors> SafeTensors::open(const std::string &path) {
@@ -420,9 +454,13 @@ const TensorEntry *SafeTensors::find(const std::string &name) const {
 
 Status SafeTensors::read(const std::string &name, const TensorEntry &entry,
                          void *destination) const {
+  // Hashed block by block, while it is in the cache.
+  constexpr uint64_t block = 1 << 20;
+  auto expected = meta.find(std::string(tensorChecksumPrefix) + name);
+  Hash hash;
   uint64_t done = 0;
   while (done < entry.bytes) {
-    size_t wanted = std::min<uint64_t>(entry.bytes - done, 1 << 30);
+    size_t wanted = std::min(entry.bytes - done, block);
     ssize_t got = pread(descriptor, static_cast<char *>(destination) + done,
                         wanted, dataOffset + entry.begin + done);
     if (got < 0 && errno == EINTR)
@@ -433,9 +471,16 @@ Status SafeTensors::read(const std::string &name, const TensorEntry &entry,
     if (got == 0)
       return fail(file, ": tensor '", printable(name),
                   "' was truncated while it was read");
+    if (expected != meta.end())
+      hash.add(static_cast<char *>(destination) + done,
+               static_cast<uint64_t>(got));
     done += static_cast<uint64_t>(got);
   }
-  return {};
+  if (expected == meta.end() || hexOf(hash.value()) == expected->second)
+    return {};
+  return fail(file, ": tensor '", printable(name), "' has checksum ",
+              hexOf(hash.value()), ", expected ", printable(expected->second),
+              rewrittenHint);
 }
 
 void SafeTensors::releasePages() const {

@@ -14,8 +14,10 @@
 
 #include "SafeTensors.h"
 
+#include "Hash.h"
 #include "OutputFile.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 using namespace mpcomm::run;
@@ -25,6 +27,23 @@ namespace {
 std::string quoted(const std::string &text) {
   return nlohmann::json(text).dump(-1, ' ', false,
                                    nlohmann::json::error_handler_t::replace);
+}
+
+/// Adds those of the tensors and of the header to `metadata`.
+void addChecksums(const std::vector<TensorToWrite> &order,
+                  std::map<std::string, std::string> &metadata) {
+  std::map<std::string, TensorEntry> entries;
+  uint64_t at = 0;
+  for (const TensorToWrite &tensor : order) {
+    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+    entries[tensor.name] = {tensor.type, tensor.shape, at, bytes};
+    at += bytes;
+    if (tensor.checksum)
+      metadata[std::string(tensorChecksumPrefix) + tensor.name] =
+          hexOf(*tensor.checksum);
+  }
+  metadata[std::string(headerChecksumKey)] =
+      hexOf(checksumOfHeader(entries, metadata));
 }
 
 std::string makeHeader(const std::vector<TensorToWrite> &order,
@@ -60,12 +79,40 @@ std::string makeHeader(const std::vector<TensorToWrite> &order,
 
 } // namespace
 
+uint64_t mpcomm::run::checksumOfHeader(
+    const std::map<std::string, TensorEntry> &tensors,
+    const std::map<std::string, std::string> &metadata) {
+  Hash hash;
+  // With its length, so that no two lists of texts are the same bytes.
+  auto add = [&](std::string_view text) {
+    uint64_t bytes = text.size();
+    hash.add(&bytes, sizeof(bytes));
+    hash.add(text.data(), bytes);
+  };
+  for (const auto &[key, value] : metadata)
+    if (key != headerChecksumKey) {
+      add(key);
+      add(value);
+    }
+  for (const auto &[name, entry] : tensors) {
+    add(name);
+    add(describe(entry.type, entry.shape));
+    hash.add(&entry.begin, sizeof(entry.begin));
+  }
+  return hash.value();
+}
+
 Status mpcomm::run::writeSafetensors(
     const std::string &path, const std::vector<TensorToWrite> &tensors,
     const std::map<std::string, std::string> &metadata) {
   std::vector<TensorToWrite> order = tensors;
   sortForFile(order);
-  std::string header = makeHeader(order, metadata);
+  std::map<std::string, std::string> described = metadata;
+  if (std::any_of(order.begin(), order.end(), [](const TensorToWrite &tensor) {
+        return tensor.checksum.has_value();
+      }))
+    addChecksums(order, described);
+  std::string header = makeHeader(order, described);
   if (header.size() > maxSafetensorsHeader)
     return fail(path, ": header of ", header.size(), " bytes, the limit is ",
                 maxSafetensorsHeader);

@@ -256,12 +256,13 @@ bool State::needsWeights() const {
   return false;
 }
 
-std::vector<TensorToWrite> State::tensors(bool optimizer) const {
-  std::vector<TensorToWrite> list;
+std::vector<StateTensor> State::tensors(bool optimizer) const {
+  std::vector<StateTensor> list;
   for (size_t index : stateSlots()) {
     const Slot &slot = slots[index];
     if (optimizer || slot.role == Role::Parameter || slot.role == Role::Buffer)
-      list.push_back({slot.name, slot.type, slot.shape, slot.data});
+      list.push_back(
+          {{slot.name, slot.type, slot.shape, slot.data}, slot.role});
   }
   return list;
 }

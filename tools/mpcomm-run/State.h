@@ -44,6 +44,11 @@ struct Slot : ManifestTensor {
   uint64_t offset = 0;
 };
 
+/// State as a file has it, and what it is for.
+struct StateTensor : TensorToWrite {
+  Role role = Role::Parameter;
+};
+
 /// One function with its slots. `arguments` and `results` run parallel to the
 /// manifest's.
 struct Binding {
@@ -103,7 +108,7 @@ public:
   bool needsWeights() const;
 
   /// What a checkpoint holds, or without `optimizer` what a weights file does.
-  std::vector<TensorToWrite> tensors(bool optimizer) const;
+  std::vector<StateTensor> tensors(bool optimizer) const;
 
 private:
   State() = default;

@@ -26,13 +26,30 @@ static constexpr uint64_t blockBytes = 1 << 20;
 std::vector<SharedTensor> mpcomm::run::unionOfState(const Job &job,
                                                     bool optimizer) {
   const Manifest &manifest = job.program->manifest();
+  // Ranks that run the same functions hold the same tensors.
+  using Functions =
+      std::pair<const ManifestFunction *, const ManifestFunction *>;
+  std::vector<std::pair<Functions, std::vector<uint64_t>>> groups;
+  for (uint64_t rank = 0; rank < job.ranks; ++rank) {
+    Functions own;
+    if (!job.trainers.empty())
+      own.first = manifest.find("train_step", rank);
+    if (!job.evaluators.empty())
+      own.second = manifest.find("evaluate", rank);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto &g) { return g.first == own; });
+    if (group == groups.end())
+      group = groups.insert(group, {own, {}});
+    group->second.push_back(rank);
+  }
   std::vector<SharedTensor> all;
   std::map<std::string, size_t> known;
-  for (uint64_t rank = 0; rank < job.ranks; ++rank) {
-    if (manifest.dataRankOf(rank) != 0)
-      continue;
+  for (const auto &[functions, ranks] : groups) {
     std::set<std::string> own;
-    auto add = [&](const ManifestFunction *function) {
+    for (const ManifestFunction *function :
+         {functions.first, functions.second}) {
+      if (!function)
+        continue;
       for (const ManifestArgument &argument : function->arguments) {
         bool isKept = optimizer ? isState(argument.role)
                                 : argument.role == Role::Parameter ||
@@ -41,68 +58,15 @@ std::vector<SharedTensor> mpcomm::run::unionOfState(const Job &job,
           continue;
         auto [entry, isNew] = known.try_emplace(argument.name, all.size());
         if (isNew)
-          all.push_back(
-              {argument.name, argument.type, argument.shape, rank, {}});
-        all[entry->second].holders.push_back(rank);
+          all.push_back({argument.name, argument.type, argument.shape, {}});
+        std::vector<uint64_t> &holders = all[entry->second].holders;
+        holders.insert(holders.end(), ranks.begin(), ranks.end());
       }
-    };
-    if (!job.trainers.empty())
-      add(manifest.find("train_step", rank));
-    if (!job.evaluators.empty())
-      add(manifest.find("evaluate", rank));
+    }
   }
+  for (SharedTensor &tensor : all)
+    std::sort(tensor.holders.begin(), tensor.holders.end());
   return all;
-}
-
-/// FNV-1a of a tensor's words.
-static uint64_t digestOf(const void *data, uint64_t bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto *bytesOfData = static_cast<const unsigned char *>(data);
-  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::copy_n(bytesOfData + at, std::min<uint64_t>(sizeof(word), bytes - at),
-                reinterpret_cast<unsigned char *>(&word));
-    hash = (hash ^ word) * 0x100000001b3u;
-  }
-  return hash;
-}
-
-/// Copies of one tensor on ranks that run different functions are made by
-/// different code: a file holds one of them, so they must be equal.
-static Status compareCopies(const std::vector<SharedTensor> &all,
-                            const std::map<std::string, const void *> &own,
-                            Rank &rank) {
-  std::vector<uint64_t> mine;
-  std::vector<const SharedTensor *> copied;
-  for (const SharedTensor &tensor : all) {
-    if (tensor.holders.size() < 2)
-      continue;
-    copied.push_back(&tensor);
-    auto found = own.find(tensor.name);
-    mine.push_back(
-        found == own.end()
-            ? 0
-            : digestOf(found->second, *bytesOf(tensor.type, tensor.shape)));
-  }
-  if (copied.empty())
-    return {};
-  std::vector<uint64_t> digests(mine.size() * rank.size());
-  if (Status status = rank.gather(mine.data(), digests.data(),
-                                  mine.size() * sizeof(uint64_t));
-      status.failed())
-    return status;
-  for (size_t i = 0; i < copied.size(); ++i)
-    for (uint64_t holder : copied[i]->holders)
-      if (digests[holder * mine.size() + i] !=
-          digests[copied[i]->owner * mine.size() + i])
-        return rank.index() != 0
-                   ? Status::failure("")
-                   : fail("tensor '", printable(copied[i]->name),
-                          "' is not the same on ranks ", copied[i]->owner,
-                          " and ", holder,
-                          ", which both hold it: the program updates it "
-                          "differently there");
-  return {};
 }
 
 /// Takes `tensor` from its owner, to `sink`, block by block.
@@ -115,7 +79,7 @@ static Status receiveTensor(const SharedTensor &tensor, Rank &rank,
   Status written;
   for (uint64_t at = 0; at < bytes; at += blockBytes) {
     uint64_t count = std::min(blockBytes, bytes - at);
-    if (Status status = rank.receive(tensor.owner, block.data(), count);
+    if (Status status = rank.receive(tensor.owner(), block.data(), count);
         status.failed())
       return status;
     // What cannot be written is still taken: its sender counts on that.
@@ -130,11 +94,11 @@ static Status sendTensors(const std::vector<SharedTensor> &all,
                           const std::map<std::string, const void *> &own,
                           Rank &rank) {
   for (const SharedTensor &tensor : all) {
-    if (tensor.owner == 0)
+    if (tensor.owner() == 0)
       continue;
     if (Status status = rank.agree({}); status.failed())
       return status;
-    if (tensor.owner != rank.index())
+    if (tensor.owner() != rank.index())
       continue;
     const auto *data = static_cast<const char *>(own.at(tensor.name));
     uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
@@ -149,22 +113,20 @@ static Status sendTensors(const std::vector<SharedTensor> &all,
 
 Status
 mpcomm::run::writeUnion(const std::string &path, const Job &job, Rank &rank,
-                        bool optimizer,
+                        std::vector<SharedTensor> all,
                         const std::map<std::string, std::string> &metadata) {
-  std::vector<SharedTensor> all = unionOfState(job, optimizer);
   sortForFile(all);
   std::map<std::string, const void *> own;
-  for (const TensorToWrite &tensor : job.state->tensors(optimizer))
+  for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true))
     own[tensor.name] = tensor.data;
-  if (Status status = compareCopies(all, own, rank); status.failed())
-    return status;
   if (rank.index() != 0)
     return sendTensors(all, own, rank);
   std::vector<TensorToWrite> tensors;
   for (const SharedTensor &tensor : all) {
     TensorToWrite &entry = tensors.emplace_back(
         TensorToWrite{tensor.name, tensor.type, tensor.shape});
-    if (tensor.owner == 0)
+    entry.checksum = tensor.checksum;
+    if (tensor.owner() == 0)
       entry.data = own.at(tensor.name);
     else
       entry.produce = [&](const TensorSink &sink) {

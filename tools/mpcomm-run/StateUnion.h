@@ -8,7 +8,8 @@
 // Ranks that run one function hold the same state; those that run different
 // ones, the stages of a pipeline, each hold a part of it, and what several
 // stages hold is the same in each. A file has all of it once, by name, so that
-// it fits the same model however that is cut.
+// it fits the same model however that is cut. StateSurvey.h compares what ranks
+// hold before it is written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,25 +25,28 @@
 
 namespace mpcomm::run {
 
-/// A tensor of the state, and the lowest rank that holds it.
+/// A tensor of the state, and who holds it.
 struct SharedTensor {
   std::string name;
   DType type = DType::F32;
   Shape shape;
-  uint64_t owner = 0;
-  /// Ranks that run different functions and all hold it.
+  /// All ranks that hold it, ascending. The first is of the first data rank,
+  /// and gives it to a file.
   std::vector<uint64_t> holders;
+  uint64_t owner() const { return holders.front(); }
+  /// Of its bytes, on the owner.
+  uint64_t checksum = 0;
 };
 
-/// What of the state the ranks of the first data rank hold, by rank and then in
-/// the order of arguments; without `optimizer`, of parameters and buffers only.
+/// The state of all ranks, each tensor once: by owner and then in the order of
+/// arguments; without `optimizer`, parameters and buffers only.
 std::vector<SharedTensor> unionOfState(const Job &job, bool optimizer);
 
-/// Replaces `path` by the union of the state. All ranks call it; rank 0 writes,
-/// the others send it what they own. Fails on every rank where one rank fails,
-/// or where ranks that hold the same tensor hold different values.
+/// Replaces `path` by `tensors`, with their checksums. All ranks call it; rank
+/// 0 writes, the others send it what they own. Fails on every rank where one
+/// rank fails.
 Status writeUnion(const std::string &path, const Job &job, Rank &rank,
-                  bool optimizer,
+                  std::vector<SharedTensor> tensors,
                   const std::map<std::string, std::string> &metadata);
 
 } // namespace mpcomm::run

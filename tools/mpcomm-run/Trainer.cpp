@@ -13,7 +13,7 @@
 
 #include "Trainer.h"
 
-#include "Checkpoint.h"
+#include "StateSurvey.h"
 
 #include "core/Trace.h"
 
@@ -117,13 +117,15 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
 }
 
 Status Trainer::checkState(uint64_t step) const {
-  for (const TensorToWrite &tensor : job.state->tensors(/*optimizer=*/true)) {
-    size_t count = *elementsOf(tensor.shape);
-    size_t at = findNonFinite(tensor.type, tensor.data, count);
-    if (at < count)
+  for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true)) {
+    NonFinite found =
+        countNonFinite(tensor.type, tensor.data, *elementsOf(tensor.shape),
+                       mayBeInfinite(tensor.role));
+    if (found.count)
       return fail("step ", step, ", rank ", rank.index(), ": tensor '",
-                  printable(tensor.name), "', element ", at, ": ",
-                  loadFloat(tensor.type, tensor.data, at), " is not finite");
+                  printable(tensor.name), "', element ", found.first, ": ",
+                  loadFloat(tensor.type, tensor.data, found.first),
+                  " is not finite");
   }
   return {};
 }
@@ -163,6 +165,16 @@ Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
   return {};
 }
 
+void Trainer::flipBit() {
+  const std::vector<Slot> &all = job.state->all();
+  auto slot = std::find_if(all.begin(), all.end(), [](const Slot &candidate) {
+    return candidate.role == Role::Parameter && candidate.bytes > 0;
+  });
+  // Of the least bit, the sum of the next update may leave nothing.
+  if (slot != all.end())
+    slot->data[std::max<size_t>(sizeOf(slot->type), 2) - 2] ^= 0x20;
+}
+
 Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
@@ -191,6 +203,8 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (job.options.traces())
     spans.push_back({begin, mprt::nowNanoseconds()});
 
+  if (fault.hits(Fault::Kind::Flip, rank.index()) && fault.step == step + 1)
+    flipBit();
   record.step = step + 1;
   record.milliseconds = millisecondsSince(start);
   if (!device)
@@ -212,7 +226,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   return checkLoss(step + 1, record.loss);
 }
 
-Status Trainer::train(Report &report) {
+Status Trainer::train(Report &report, StateKeeper &keeper) {
   const ManifestFunction &function = *job.train;
   lossSlot =
       job.state->bindingOf(function)
@@ -220,12 +234,16 @@ Status Trainer::train(Report &report) {
   lossScale.attach(*job.state, function);
   watched = lossScale.slots();
   watched.push_back(lossSlot);
-  auto checkpoint = [&](uint64_t step) -> Status {
+  // Of state as the host has it.
+  auto withState = [&](auto action) -> Status {
     if (Status status = fetchState(); status.failed())
       return status;
-    return writeCheckpoint(job, rank, step);
+    return action();
   };
-  uint64_t every = job.options.checkpointEvery;
+  const Options &options = job.options;
+  auto falls = [](uint64_t step, uint64_t every) {
+    return every && step % every == 0;
+  };
   for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
     StepRecord record;
     if (Status status = trainStep(step, record); status.failed()) {
@@ -234,18 +252,28 @@ Status Trainer::train(Report &report) {
     }
     if (Status status = report.step(record); status.failed())
       return status;
-    if (every && (step + 1) % every == 0 && step + 1 < job.lastStep)
-      if (Status status = checkpoint(step + 1); status.failed())
-        return status;
-  }
-  if (!job.options.checkpoint.empty())
-    if (Status status = checkpoint(job.lastStep); status.failed())
+    uint64_t done = step + 1;
+    Status status;
+    if (falls(done, options.checkpointEvery) && done < job.lastStep)
+      status = withState(
+          [&] { return keeper.writeCheckpoint(done, /*atEnd=*/false); });
+    else if (falls(done, options.checkReplicas.value_or(0)))
+      status = withState([&] { return keeper.checkReplicas(done); });
+    if (status.failed()) {
+      report.interrupt();
       return status;
-  if (job.options.saveWeights.empty())
-    return {};
-  if (Status status = fetchState(); status.failed())
-    return status;
-  return writeWeights(job, rank);
+    }
+  }
+  uint64_t last = job.lastStep;
+  Status status;
+  if (!options.checkpoint.empty())
+    status =
+        withState([&] { return keeper.writeCheckpoint(last, /*atEnd=*/true); });
+  if (status.ok() && !options.saveWeights.empty())
+    status = withState([&] { return keeper.writeWeights(last); });
+  if (status.failed())
+    report.interrupt();
+  return status;
 }
 
 std::optional<HostCost> Trainer::hostCost() const {
@@ -366,13 +394,17 @@ Status Trainer::run() {
   if (Status status = rank.agree(mine); status.failed())
     return status;
 
+  StateKeeper keeper(job, rank,
+                     [&](const std::string &line) { report->note(line); });
+  if (Status status = keeper.checkStart(); status.failed())
+    return status;
   report->begin(job.describe());
   if (rank.device())
     report->note("rank 0 computes on " + rank.device()->describe());
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {
-    if (Status status = train(*report); status.failed()) {
+    if (Status status = train(*report, keeper); status.failed()) {
       // What led there is what the trace was asked for.
       if (rank.index() == 0 && !job.options.trace.empty())
         (void)writeOwnTrace(job.options.trace, job.program->manifest(), rank);

@@ -20,6 +20,7 @@
 #include "Rank.h"
 #include "Report.h"
 #include "Sampler.h"
+#include "StateKeeper.h"
 #include "Steps.h"
 
 #include <atomic>
@@ -39,8 +40,10 @@ public:
 
 private:
   Status prepare();
-  Status train(Report &report);
+  Status train(Report &report, StateKeeper &keeper);
   Status trainStep(uint64_t step, StepRecord &record);
+  /// As a defect of memory would, in the first parameter; on the host.
+  void flipBit();
   /// Of stages, each knows of its own gradients: rank 0 learns of all.
   Status gatherNonFinite(std::vector<std::string> &parameters);
   Status checkLoss(uint64_t step, double loss) const;

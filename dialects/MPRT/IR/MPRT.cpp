@@ -20,6 +20,7 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
+#include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -400,6 +401,19 @@ static LogicalResult verifyResults(Operation *op, NamedAttribute attr) {
   return success();
 }
 
+/// Whether `graph` has what the manifest says of a training graph.
+static bool isGraphDescription(DictionaryAttr graph) {
+  auto optimizer = graph.getAs<ArrayAttr>(kGraphOptimizer);
+  auto options = graph.getAs<DictionaryAttr>(kGraphOptions);
+  Attribute batch = graph.get(kGraphBatch);
+  return graph.getAs<StringAttr>(kGraphDigest) &&
+         graph.getAs<StringAttr>(kGraphStructure) && batch && isI64(batch) &&
+         optimizer && llvm::all_of(optimizer, llvm::IsaPred<StringAttr>) &&
+         options && llvm::all_of(options, [](NamedAttribute option) {
+           return isa<StringAttr>(option.getValue());
+         });
+}
+
 LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attr) {
   StringRef name = attr.getName();
@@ -419,6 +433,15 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
   if (name == kMeshAttr) {
     if (!isa<ModuleOp>(op) || !isa<FlatSymbolRefAttr>(attr.getValue()))
       return emitAttrError(op, attr, "the symbol of a mesh, on a module");
+    return success();
+  }
+  if (name == kGraphAttr) {
+    auto graph = dyn_cast<DictionaryAttr>(attr.getValue());
+    if (!isa<ModuleOp>(op) || !graph || !isGraphDescription(graph))
+      return emitAttrError(op, attr,
+                           "a dictionary of digest, structure (strings), batch "
+                           "(an i64), optimizer (an array of strings) and "
+                           "options (a dictionary of strings), on a module");
     return success();
   }
   if (name == kGridAttr) {

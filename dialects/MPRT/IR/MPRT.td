@@ -35,6 +35,8 @@ def MPRT_Dialect : Dialect {
     - `mprt.channels`, on a module: the channel of each of these communicators,
       which tells those of the same axes apart (all 0 where it is missing);
     - `mprt.mesh`, on a module: the mesh of those axes;
+    - `mprt.graph`, a dictionary, on a module: by what the training graph is
+      known again, for the manifest (docs/Design/Manifest.md has its entries);
     - `mprt.results`, on a function on buffers: a dictionary for each result of
       the step, with its `type`, its `argument` (-1: a further argument that
       nothing donates), and the attributes of results of the mpcomm dialect;

@@ -24,6 +24,7 @@
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
+#include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
 
 namespace mpcomm {
@@ -650,6 +651,7 @@ struct ConvertMPRTToLLVM
     module->removeAttr(mprt::kCommunicatorsAttr);
     module->removeAttr(mprt::kChannelsAttr);
     module->removeAttr(mprt::kMeshAttr);
+    module->removeAttr(mprt::kGraphAttr);
   }
 };
 

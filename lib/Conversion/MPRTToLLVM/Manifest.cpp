@@ -9,6 +9,7 @@
 #include "Manifest.h"
 #include "Descriptors.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -26,6 +27,22 @@ static Array shapeOf(ShapedType type) {
   return shape;
 }
 
+/// Of kGraphAttr.
+static Object toObject(DictionaryAttr graph) {
+  auto text = [](Attribute value) { return cast<StringAttr>(value).str(); };
+  Array optimizer;
+  for (Attribute entry : graph.getAs<ArrayAttr>(mprt::kGraphOptimizer))
+    optimizer.push_back(text(entry));
+  Object options;
+  for (NamedAttribute option : graph.getAs<DictionaryAttr>(mprt::kGraphOptions))
+    options[option.getName().getValue()] = text(option.getValue());
+  return Object{{"digest", text(graph.get(mprt::kGraphDigest))},
+                {"structure", text(graph.get(mprt::kGraphStructure))},
+                {"batch", graph.getAs<IntegerAttr>(mprt::kGraphBatch).getInt()},
+                {"optimizer", std::move(optimizer)},
+                {"options", std::move(options)}};
+}
+
 Manifest::Manifest(ModuleOp module, StringRef device, StringRef cpu,
                    StringRef features)
     : module(module) {
@@ -39,6 +56,8 @@ Manifest::Manifest(ModuleOp module, StringRef device, StringRef cpu,
   root["target"] = Object{{"device", device.str()},
                           {"cpu", cpu.str()},
                           {"features", std::move(featureList)}};
+  if (auto graph = module->getAttrOfType<DictionaryAttr>(mprt::kGraphAttr))
+    root["graph"] = toObject(graph);
   Object mesh{{"name", ""}, {"axes", Array()}};
   auto name = module->getAttrOfType<FlatSymbolRefAttr>(mprt::kMeshAttr);
   for (auto op : module.getOps<MeshOp>()) {

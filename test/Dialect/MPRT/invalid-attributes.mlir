@@ -42,6 +42,11 @@ module attributes {mprt.communicators = [[1 : i64]]} {}
 
 // -----
 
+// expected-error @below {{expects 'mprt.graph' to be a dictionary of digest, structure (strings), batch (an i64), optimizer (an array of strings) and options (a dictionary of strings), on a module, got}}
+module attributes {mprt.graph = {batch = 8 : i64, digest = "0", optimizer = [1 : i64], options = {}, structure = "1"}} {}
+
+// -----
+
 // expected-error @below {{expects 'mprt.mesh' to be the symbol of a mesh, on a module, got "mesh"}}
 module attributes {mprt.mesh = "mesh"} {}
 

@@ -73,6 +73,7 @@ def main():
     cut = lambda tensors: {k: (d, s, v[:5] if "w" in k else v) for k, (d, s, v) in tensors.items()}
     run(*common, "--allow-nonfinite", "--weights", write_tensors(path("w"), w), "--steps", 1, "--checkpoint", path("c1"))
     state, metadata = read_typed(path("c1"))
+    metadata = {k: v for k, v in metadata.items() if "checksum" not in k}
     expect("defaults", cut(state), w=twice(W)[:5], w_bf16=twice(BF16)[:5], w_f16=twice(F16)[:5],
            history=[5.0] * 4, count=[-6])  # fmt: skip
 

@@ -1,7 +1,8 @@
 # RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir
 #
 # A checkpoint that cannot be written (file size limit, missing folder, device)
-# is an error; the one before stays, and nothing lies beside it.
+# or holds what is not finite is an error; the one before stays, and nothing lies
+# beside it. What was damaged since is noticed when it is read.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,7 +13,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import resource
 
-from toy import *
+from seal import xxh64
+from stages import *
 
 
 class Checkpoint(ToyTest):
@@ -32,7 +34,140 @@ class Checkpoint(ToyTest):
         expected = {"step": "7", "seed": "4", "shuffle": "0", "global_batch": "16",
                     "samples": "64", "program": "toy", "lr": "0.05", "lr_schedule": "constant",
                     "lr_warmup": "0", "lr_total": "7"}  # fmt: skip
-        self.assertEqual(metadata, {"mpcomm." + key: value for key, value in expected.items()})
+        rest = {key: metadata[key] for key in metadata if "checksum" not in key and key != "mpcomm.data"}
+        self.assertEqual(rest, {"mpcomm." + key: value for key, value in expected.items()})
+
+    @staticmethod
+    def checksum_of_header(header):
+        """As docs/Design/Manifest.md defines it."""
+        def text(value):
+            return struct.pack("<Q", len(value.encode())) + value.encode()
+
+        packed = b""
+        for key, value in sorted(header["__metadata__"].items()):
+            if key != "mpcomm.checksum":
+                packed += text(key) + text(value)
+        for name, entry in sorted(header.items()):
+            if name != "__metadata__":
+                packed += text(name) + text(entry["dtype"].lower() + " " + str(entry["shape"]))
+                packed += struct.pack("<Q", entry["data_offsets"][0])
+        return "%016x" % xxh64(packed)
+
+    def test_checksums(self):
+        # By a reader and a hash of its own.
+        for program, start in (self.program, []), (build("one.so", BATCH=8), ["--np", 1]):
+            self.succeeds(program, *self.common[1:], *start, "--weights", self.weights, "--steps", 3,
+                          "--checkpoint", path("sums"), "--save-weights", path("sums-w"))  # fmt: skip
+            for name in "sums", "sums-w":
+                with open(path(name), "rb") as file:
+                    (length,) = struct.unpack("<Q", file.read(8))
+                    header, data = json.loads(file.read(length)), file.read()
+                metadata = header["__metadata__"]
+                for key, entry in header.items():
+                    if key != "__metadata__":
+                        begin, end = entry["data_offsets"]
+                        self.assertEqual(metadata["mpcomm.checksum." + key], "%016x" % xxh64(data[begin:end]))
+                self.assertEqual(metadata["mpcomm.checksum"], self.checksum_of_header(header))
+        sums, kinds = read_tensors("d.safetensors")[0], Samples(64).tensors()
+        packed = b""
+        for key in sorted(sums):
+            packed += struct.pack("<Q", len(key)) + key.encode()
+            packed += struct.pack("<Q", xxh64(pack(kinds[key][0], sums[key])))
+        self.assertEqual(read_tensors("sums")[1]["mpcomm.data"], "%016x" % xxh64(packed))
+
+    def test_damage_is_noticed(self):
+        self.succeeds(*self.common, "--weights", self.weights, "--steps", 3, "--checkpoint", path("whole"))
+        with open(path("whole"), "rb") as file:
+            whole = file.read()
+        (length,) = struct.unpack("<Q", whole[:8])
+        header = json.loads(whole[8 : 8 + length])
+        places = {
+            "the length": (0, ""),
+            "a digit of the step": (whole.index(b'"mpcomm.step":"3"') + 15, "the header has checksum "),
+            "a checksum": (whole.index(b'"mpcomm.checksum.w":"') + 25, "the header has checksum "),
+            "the header's checksum": (whole.index(b'"mpcomm.checksum":"') + 25, "the header has checksum "),
+            "its name": (whole.index(b'"mpcomm.checksum":"') + 10, "the header has checksums of tensors, and none"),
+        }
+        for name, entry in header.items():
+            if name != "__metadata__":
+                places[name] = 8 + length + entry["data_offsets"][0], "tensor '%s' has checksum " % name
+        for place, (at, message) in places.items():
+            with self.subTest(place=place):
+                with open(path("damaged"), "wb") as file:
+                    file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+                self.fails("%s: %s" % (path("damaged"), message), *self.common, "--resume", path("damaged"),
+                           "--steps", 5)  # fmt: skip
+
+    def test_files_of_others(self):
+        # Who writes no checksums is read as before.
+        self.succeeds(*self.common, "--weights", self.weights, "--steps", 3, "--checkpoint", path("ours"))
+        tensors, metadata = read_tensors("ours")
+        shapes = {"w": [DIM], "w.momentum": [DIM + 1]}
+        theirs = write_tensors("theirs", {k: ("F32", shapes.get(k, []), v) for k, v in tensors.items()},
+                               {k: v for k, v in metadata.items() if "checksum" not in k})  # fmt: skip
+        for name in path("ours"), theirs:
+            self.succeeds(*self.common, "--resume", name, "--steps", 6, "--checkpoint", name)
+        self.assertEqual(read_tensors("ours")[0], read_tensors("theirs")[0])
+
+    def test_what_is_not_finite_is_not_kept(self):
+        kept = ["--weights", self.weights, "--checkpoint", path("finite")]
+        self.succeeds(*self.common, *kept, "--steps", 2)
+        with open(path("finite"), "rb") as file:
+            before = file.read()
+        # Of the first step the loss is finite, and what it makes of w is not.
+        for program in self.program, build("one.so", BATCH=8):
+            error = self.fails("step 1: rank 0: tensor 'w': ", program, *self.common[1:], *kept,
+                               "--steps", 1, "--lr", 3e38).err  # fmt: skip
+            self.assertRegex(error, r"\d of 4 elements (are|is) not finite, the first, element \d, is -?inf")
+            self.assertIn("; the checkpoint is not written; %s is as it was before\n" % path("finite"), error)
+        self.fails("; %s is as it was before" % path("w3"), *self.common, "--weights", self.weights,
+                   "--save-weights", path("w3"), "--steps", 1, "--lr", 3e38)  # fmt: skip
+        self.assertFalse(os.path.exists(path("w3")))
+        # In the middle of a run that does not stop for it.
+        outcome = run(*self.common[:-1], *kept, "--steps", 3, "--lr", 3e38, "--checkpoint-every", 1, "--allow-nonfinite")
+        self.assertEqual(outcome.code, 1, str(outcome))
+        self.assertIn("warning: step 1: rank 0: tensor 'w': ", outcome.out)
+        self.assertIn("warning: step 2: rank 0: tensor 'w': ", outcome.out)
+        self.assertIn("error: step 3: rank 0: tensor 'w': ", outcome.err)
+        with open(path("finite"), "rb") as file:
+            self.assertEqual(file.read(), before)
+
+    def test_the_last_finite_state_is_kept(self):
+        # The loss is the first to overflow; then it takes some steps more.
+        outcome = run(*self.common[:-1], "--weights", self.weights, "--checkpoint", path("last"),
+                      "--checkpoint-every", 3, "--steps", 100, "--lr", 30, "--allow-nonfinite")  # fmt: skip
+        self.assertEqual(outcome.code, 1, str(outcome))
+        self.assertIn("error: step 100: rank 0: tensor 'w': 4 of 4 elements are not finite", outcome.err)
+        step = re.search(r"keeps the checkpoint of step (\d+)$", outcome.err, re.M).group(1)
+        self.assertIn("warning: step %d: rank 0: tensor " % (int(step) + 3), outcome.out)
+        tensors, metadata = read_tensors("last")
+        self.assertEqual(metadata["mpcomm.step"], step)
+        self.assertTrue(all(abs(v) < float("inf") for values in tensors.values() for v in values))
+
+    def test_infinity_in_a_buffer_is_a_value(self):
+        count = 5
+        program = build_stages("buffer.so", staged(ballast=count), BALLAST=1)
+        for value, message in (float("-inf"), None), (float("nan"), "step 2: rank 1: tensor 'ballast': 1 of 5"):
+            buffer = write_tensors("buffer", {**weights(), "ballast": ("F32", [count], [0.0] * 4 + [value])})
+            start = [program, "--weights", buffer, *self.common[1:], "--steps", 2, "--checkpoint", path("b.ckpt")]
+            if message:
+                self.fails(message + " elements is not finite, the first, element 4, is nan", *start)
+            else:
+                self.succeeds(*start)
+                self.assertEqual(read_tensors("b.ckpt")[0]["ballast"][4], value)
+
+    def test_the_last_ones_are_kept(self):
+        os.makedirs(path("keep"))
+        start = [*self.common, "--checkpoint", path("keep/c"), "--checkpoint-every", 2, "--checkpoint-keep", 3]
+        self.succeeds(*start, "--weights", self.weights, "--steps", 9)
+        self.assertEqual(sorted(os.listdir(path("keep"))), ["c", "c.step-6", "c.step-8"])
+        for name, step in ("c", 9), ("c.step-6", 6), ("c.step-8", 8):
+            self.assertEqual(read_tensors("keep/" + name)[1]["mpcomm.step"], str(step))
+        self.succeeds(*start, "--resume", path("keep/c.step-8"), "--steps", 8)
+        self.succeeds(*start, "--resume", path("keep/c"), "--steps", 12)
+        self.assertEqual(sorted(os.listdir(path("keep"))), ["c", "c.step-10", "c.step-8"])
+        self.fails("--checkpoint-keep needs --checkpoint FILE", *self.common, "--weights", self.weights,
+                   "--checkpoint-keep", 2, code=2)  # fmt: skip
 
     def test_limit_on_file_size(self):
         folder = path("limited")

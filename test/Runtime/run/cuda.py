@@ -74,6 +74,16 @@ class Cuda(CudaTest):
         self.compare(log, losses)
         self.assertRegex(outcome.out, r"note: .*not as a graph: cuGraphInstantiateWithFlags: CUDA_ERROR_NOT")
 
+    def test_state_is_checked(self):
+        kept = ["--checkpoint", path("kept"), "--checkpoint-every", 2, "--checkpoint-keep", 2]
+        self.train("toy2.so", "--steps", 6, "--check-replicas", 1, *kept)
+        self.assertEqual(read_tensors("kept.step-4")[1]["mpcomm.step"], "4")
+        # What the host has is older than what the device has made of it.
+        for program in "toy2.so", "alone.so":
+            self.fails("step 1: rank 0: tensor 'w': ", path(program), *self.common, "--steps", 1, "--lr", 3e38,
+                       "--quiet", *kept[:2])  # fmt: skip
+        self.assertEqual(read_tensors("kept")[1]["mpcomm.step"], "6")
+
     def test_checkpoint(self):
         for program in "alone.so", "loose.so", "toy2.so":
             with self.subTest(program=program):

@@ -60,6 +60,17 @@ class Mpi(RegressionTest):
         self.refused("No such file", path("toy2.so"), "--weights", path("none"), "--data", self.data)
         self.refused("compile it with mpcomm-compile first", path("x.mlir"), *self.common)
 
+    def test_ranks_that_differ(self):
+        start = ["-np", "1", RUN, path("toy2.so"), *self.common]
+        for options, message in [
+            (["--lr", "0.2"], "rank 1 has --lr 0.2 where rank 0 has --lr 0.05"),
+            (["--steps", "7"], "rank 1 has --steps 7 where rank 0 has --steps 6"),
+        ]:
+            done = subprocess.run([*(w for w in mpirun(2) if w not in ("-np", "2")), *start, ":", *start, *options], timeout=60,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(message, done.stderr.decode())
+
     def test_another_program(self):
         self.refused("rank 1 runs another program file than rank 0", path("toy2.so"), *self.common,
                      fault="program:rank=1,file=" + path("other2.so"))  # fmt: skip

@@ -61,7 +61,10 @@ class Resume(ToyTest):
         self.succeeds(
             *common, "--weights", self.weights, "--steps", 5, "--checkpoint", path("c"), "--quiet"
         )
-        self.fails("written with --seed 0", *common, "--resume", path("c"), "--seed", 1)
+        self.fails("this run has --seed 1 where the checkpoint has 0; --resume-anyway goes on",
+                   *common, "--resume", path("c"), "--seed", 1)  # fmt: skip
+        self.fails("--resume-anyway needs --resume FILE", *common, "--weights", self.weights,
+                   "--resume-anyway", code=2)  # fmt: skip
         self.fails(
             "written after step 5, beyond the last step 4",
             *common, "--resume", path("c"), "--steps", 4,
@@ -75,14 +78,68 @@ class Resume(ToyTest):
         )  # fmt: skip
         self.fails("no tensor 'w.momentum'", *common, "--resume", self.weights)
 
-    def test_another_dataset_is_told(self):
+    def told(self, *differences, start, **values):
+        """Refused but with a word, which is then said of what it goes on with."""
+        for difference in differences:
+            error = self.fails("%s: this run has " % path("c2"), *start).err
+            self.assertIn(difference % values, error)
+            self.assertIn("; --resume-anyway goes on\n", error)
+        out = self.succeeds(*start, "--resume-anyway").out
+        for difference in differences:
+            self.assertIn(difference % values, out)
+        self.assertIn("warning: %s: this run has " % path("c2"), out)
+
+    def test_other_data_are_told(self):
         common = [path("toy2.so"), "--weights", self.weights, "--quiet"]
         self.succeeds(*common, "--data", self.data, "--steps", 2, "--checkpoint", path("c2"))
-        other = Samples(64).write("other.safetensors")
-        out = self.succeeds(
-            path("toy2.so"), "--data", other, "--resume", path("c2"), "--steps", 3
-        ).out
-        self.assertIn("warning: ", out)
+        resume = [path("toy2.so"), "--resume", path("c2"), "--steps", 3, "--data"]
+        tensors = Samples(103).tensors()
+        tensors["y"][2][5] += 1
+        changed = write_tensors("changed.safetensors", tensors)
+        before = read_tensors("c2")[1]["mpcomm.data"]
+        for other in changed, Samples(64).write("other.safetensors"):
+            self.told("data with checksum ", " where the checkpoint has %s" % before, start=[*resume, other])
+        self.told("samples as in the file where the checkpoint has shuffled",
+                  start=[*resume, self.data, "--no-shuffle"])  # fmt: skip
+        self.told("--seed 4 where the checkpoint has 0", start=[*resume, self.data, "--seed", 4])
+        # The same data under another name.
+        same = Samples(103).write("same.safetensors")
+        self.assertNotIn("warning", self.succeeds(*resume, same).out)
+
+    def graph(self, name, **changes):
+        """The toy program, with a graph of its own."""
+        graph = {"digest": "a" * 16, "structure": "b" * 16, "batch": 8, "optimizer": ["sgd_update momentum = 0.9"],
+                 "options": {"precision": "none", "clip-norm": "0"}, **changes}  # fmt: skip
+        return build(name, RANKS=2, BATCH=8, GRAPH=json.dumps('"graph":%s,' % json.dumps(graph)))
+
+    def test_other_graphs_are_told(self):
+        rest = ["--data", self.data, "--steps"]
+        first = self.graph("graph.so")
+        self.succeeds(first, *rest, 2, "--weights", self.weights, "--quiet", "--checkpoint", path("c2"))
+        metadata = read_tensors("c2")[1]
+        self.assertEqual(metadata["mpcomm.graph"], "a" * 16)
+        self.assertEqual(metadata["mpcomm.option.precision"], "none")
+        resume = [*rest, 3, "--resume", path("c2")]
+        self.assertNotIn("warning", self.succeeds(first, *resume).out)
+        other = {"digest": "c" * 16}
+        self.told("a graph with checksum cccccccccccccccc where the checkpoint has aaaaaaaaaaaaaaaa",
+                  start=[self.graph("g1.so", **other), *resume])  # fmt: skip
+        self.told("a graph with checksum ",
+                  start=[self.graph("g2.so", **other, structure="d" * 16, batch=4), *resume])  # fmt: skip
+        constants = self.graph("g3.so", **other, optimizer=["sgd_update momentum = 0.5"])
+        self.told("this run has optimizer sgd_update momentum = 0.5 where the checkpoint has sgd_update momentum = 0.9",
+                  start=[constants, *resume])  # fmt: skip
+        self.told("clip-norm 1 where the checkpoint has 0", "precision bf16 where the checkpoint has none",
+                  start=[self.graph("g4.so", options={"precision": "bf16", "clip-norm": "1", "new": "x"}), *resume])  # fmt: skip
+        # The same model, imported with batches of another size; a program that does not tell.
+        for name in self.graph("g5.so", **other, batch=4), path("toy2.so"):
+            self.assertNotIn("warning", self.succeeds(name, *resume).out)
+
+    def test_another_global_batch_is_told(self):
+        self.succeeds(path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 2,
+                      "--quiet", "--checkpoint", path("c2"))  # fmt: skip
+        out = self.succeeds(path("toy1.so"), "--data", self.data, "--resume", path("c2"), "--steps", 3).out
+        self.assertIn("warning: %s: written with a global batch of 16, going on with 8" % path("c2"), out)
 
     def test_hyperparameters_are_kept(self):
         # 0.03 is no power of two: it comes back to the last bit, or the losses differ.

@@ -94,6 +94,28 @@ TEST(DType, FindsTheFirstNonFinite) {
   EXPECT_EQ(findNonFinite(DType::BF16, bfloats, 2), 1u);
 }
 
+TEST(DType, CountsWhatIsNotFinite) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16}) {
+    SCOPED_TRACE(std::string(nameOf(type)));
+    std::vector<char> data(3000 * sizeOf(type));
+    auto count = [&](bool infinityIsFine) {
+      NonFinite found = countNonFinite(type, data.data(), 3000, infinityIsFine);
+      return std::pair(found.count, found.first);
+    };
+    using Pair = std::pair<uint64_t, uint64_t>;
+    EXPECT_EQ(count(false), Pair(0, 0));
+    storeNumber(type, data.data(), 1500, -inf);
+    EXPECT_EQ(count(false), Pair(1, 1500));
+    EXPECT_EQ(count(true), Pair(0, 0));
+    storeNumber(type, data.data(), 2999, std::nan(""));
+    EXPECT_EQ(count(false), Pair(2, 1500));
+    EXPECT_EQ(count(true), Pair(1, 2999));
+  }
+  const uint32_t integers[2] = {0x7fc00000u, 0x7f800000u};
+  EXPECT_EQ(countNonFinite(DType::I32, integers, 2, false).count, 0u);
+}
+
 TEST(DType, PrintableEscapesControlCharacters) {
   EXPECT_EQ(printable("a\nb\x1b[31m"), "a\\x0ab\\x1b[31m");
   EXPECT_EQ(printable(std::string(500, 'x'), 10), "xxxxxxxxxx...");

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SafeTensors.h"
+#include "Hash.h"
 #include "OutputFile.h"
 
 #include <gtest/gtest.h>
@@ -123,6 +124,79 @@ TEST_F(SafeTensorsTest, LeavesNothingBesideAFailure) {
   std::signal(SIGXFSZ, handler);
   EXPECT_NE(written.message().find("File too large"), std::string::npos);
   EXPECT_EQ(filesInFolder(), 0u);
+}
+
+/// A file with checksums: three tensors, of which one is empty.
+class ChecksumTest : public SafeTensorsTest {
+protected:
+  void SetUp() override {
+    SafeTensorsTest::SetUp();
+    ASSERT_TRUE(
+        writeSafetensors(path(),
+                         {{"w", DType::F32, {2}, w, nullptr, hashOf(w, 8)},
+                          {"b", DType::I8, {3}, b, nullptr, hashOf(b, 3)},
+                          {"e", DType::F32, {0}, w, nullptr, hashOf(w, 0)}},
+                         {{"step", "7"}})
+            .ok());
+    std::ifstream stream(path(), std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(stream), {});
+  }
+  std::string path() const { return pathOf("f"); }
+  /// Reads everything in a file of `contents`.
+  Status readAll(const std::string &contents) const {
+    std::ofstream(path(), std::ios::binary) << contents;
+    Result<SafeTensors> file = SafeTensors::open(path());
+    if (file.failed())
+      return file.status();
+    for (const auto &[name, entry] : file->tensors()) {
+      char data[8];
+      if (Status status = file->read(name, entry, data); status.failed())
+        return status;
+    }
+    return {};
+  }
+
+  const float w[2] = {1.5f, -2};
+  const int8_t b[3] = {1, 2, 3};
+  std::string bytes;
+};
+
+TEST_F(ChecksumTest, AreInTheMetadata) {
+  Result<SafeTensors> file = SafeTensors::open(path());
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->metadata().at("mpcomm.checksum.w"), hexOf(hashOf(w, 8)));
+  EXPECT_EQ(file->metadata().at("step"), "7");
+  EXPECT_EQ(file->metadata().size(), 5u);
+  EXPECT_TRUE(readAll(bytes).ok());
+}
+
+TEST_F(ChecksumTest, EveryFlippedBitIsNoticed) {
+  for (size_t i = 0; i < bytes.size(); ++i)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = bytes;
+      damaged[i] ^= static_cast<char>(1 << bit);
+      EXPECT_TRUE(readAll(damaged).failed()) << "byte " << i << ", bit " << bit;
+    }
+}
+
+TEST_F(ChecksumTest, ADamagedTensorIsNamed) {
+  bytes[bytes.size() - 1] ^= 1; // after w, 8 bytes, and e comes b
+  EXPECT_NE(readAll(bytes).message().find("f: tensor 'b' has checksum "),
+            std::string::npos);
+}
+
+TEST_F(ChecksumTest, OtherSpellingsOfTheHeaderAreFine) {
+  size_t brace = bytes.find('{');
+  bytes.insert(brace + 1, "        ");
+  bytes[0] = static_cast<char>(bytes[0] + 8);
+  EXPECT_TRUE(readAll(bytes).ok()) << readAll(bytes).message();
+}
+
+TEST_F(ChecksumTest, FilesWithoutAreRead) {
+  ASSERT_TRUE(writeSafetensors(path(), {{"w", DType::F32, {2}, w}}, {}).ok());
+  Result<SafeTensors> file = SafeTensors::open(path());
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file->metadata().empty());
 }
 
 TEST_F(SafeTensorsTest, RefusesWhatIsNoFile) {

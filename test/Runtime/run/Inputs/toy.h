@@ -10,7 +10,8 @@
 |* Macros: RANKS (mesh size), BATCH (samples a rank), ABI (of the manifest),  *|
 |* ARENA (its bytes), NO_COMM (RANKS is 1, there is no communicator),         *|
 |* LOOSE_STATE (returns `b` in a buffer of its own), STAGED (two ranks, which *|
-|* may have functions of their own, for all that is known).                   *|
+|* may have functions of their own, for all that is known), GRAPH (a member of*|
+|* the manifest, and a comma).                                                *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -22,6 +23,9 @@
 #endif
 #ifndef BATCH
 #define BATCH 8
+#endif
+#ifndef GRAPH
+#define GRAPH ""
 #endif
 #ifndef ARENA
 #define ARENA 128
@@ -73,7 +77,7 @@ enum { E_W, E_B, E_SCALE, E_X, E_Y, E_LABEL, E_LOSS, E_OUTPUT };
 
 /* The manifest of a program for `target`. */
 #define TOY_MANIFEST(target) \
-    "{\"abi\":" TEXT(ABI) ",\"producer\":\"toy\",\"program\":\"toy\"," \
+    "{\"abi\":" TEXT(ABI) "," GRAPH "\"producer\":\"toy\",\"program\":\"toy\"," \
     "\"target\":{" target "}," \
     "\"mesh\":{\"name\":\"mesh\",\"axes\":[{\"name\":\"dp\",\"size\":" TEXT(RANKS) "}]}," \
     "\"communicators\":[" COMMUNICATORS "]," \

@@ -1,0 +1,131 @@
+//===- KeptCheckpointsTest.cpp - the last checkpoints --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KeptCheckpoints.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+using namespace mpcomm::run;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class KeptCheckpointsTest : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern =
+        (fs::temp_directory_path() / "mpcomm-XXXXXX").string();
+    ASSERT_TRUE(mkdtemp(pattern.data()));
+    folder = pattern;
+    file = pattern + "/c";
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  /// As a checkpoint is: a new file takes the name.
+  void write(const std::string &name, const std::string &text) {
+    std::ofstream(name + ".new") << text;
+    fs::rename(name + ".new", name);
+  }
+  void checkpoint(KeptCheckpoints &kept, uint64_t step) {
+    Status before = kept.prepare(step);
+    ASSERT_TRUE(before.ok()) << before.message();
+    write(file, std::to_string(step));
+    Status after = kept.commit(step);
+    ASSERT_TRUE(after.ok()) << after.message();
+  }
+  /// Names in the folder, with what they hold.
+  std::map<std::string, std::string> contents() const {
+    std::map<std::string, std::string> all;
+    for (const fs::directory_entry &entry : fs::directory_iterator(folder)) {
+      std::string text;
+      std::ifstream(entry.path()) >> text;
+      all[entry.path().filename().string()] = text;
+    }
+    return all;
+  }
+
+  using Contents = std::map<std::string, std::string>;
+  fs::path folder;
+  std::string file;
+};
+
+TEST_F(KeptCheckpointsTest, OneAsBefore) {
+  KeptCheckpoints kept(file, 1);
+  for (uint64_t step : {5, 10, 15})
+    checkpoint(kept, step);
+  EXPECT_EQ(contents(), (Contents{{"c", "15"}}));
+}
+
+TEST_F(KeptCheckpointsTest, TheLastThree) {
+  KeptCheckpoints kept(file, 3);
+  for (uint64_t step : {5, 10, 15, 20})
+    checkpoint(kept, step);
+  EXPECT_EQ(contents(),
+            (Contents{{"c", "20"}, {"c.step-10", "10"}, {"c.step-15", "15"}}));
+}
+
+TEST_F(KeptCheckpointsTest, NothingIsRemovedBeforeTheNextIsThere) {
+  KeptCheckpoints kept(file, 2);
+  checkpoint(kept, 5);
+  checkpoint(kept, 10);
+  // The next one fails after it was prepared, twice.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(kept.prepare(15).ok());
+    EXPECT_EQ(contents(),
+              (Contents{{"c", "10"}, {"c.step-10", "10"}, {"c.step-5", "5"}}));
+  }
+  checkpoint(kept, 15);
+  EXPECT_EQ(contents(), (Contents{{"c", "15"}, {"c.step-10", "10"}}));
+}
+
+TEST_F(KeptCheckpointsTest, FilesOfOthersStay) {
+  write(file, "other");
+  write(file + ".step-1", "other");
+  write(file + ".step-5", "other");
+  KeptCheckpoints kept(file, 2);
+  for (uint64_t step : {5, 10, 15, 20})
+    checkpoint(kept, step);
+  // A file under a name that this run needs is replaced.
+  EXPECT_EQ(
+      contents(),
+      (Contents{{"c", "20"}, {"c.step-1", "other"}, {"c.step-15", "15"}}));
+}
+
+TEST_F(KeptCheckpointsTest, ResumedRunsGoOnWithTheirs) {
+  {
+    KeptCheckpoints kept(file, 3);
+    for (uint64_t step : {5, 10, 15})
+      checkpoint(kept, step);
+  }
+  write(file + ".step-90", "later");
+  write(file + ".step-x", "other");
+  KeptCheckpoints kept(file, 3);
+  kept.resume(file, 15);
+  checkpoint(kept, 15); // nothing was left to do
+  checkpoint(kept, 20);
+  EXPECT_EQ(contents(), (Contents{{"c", "20"},
+                                  {"c.step-10", "10"},
+                                  {"c.step-15", "15"},
+                                  {"c.step-90", "later"},
+                                  {"c.step-x", "other"}}));
+}
+
+TEST_F(KeptCheckpointsTest, AFileThatIsGoneIsNotMissed) {
+  KeptCheckpoints kept(file, 2);
+  checkpoint(kept, 5);
+  fs::remove(file);
+  checkpoint(kept, 10);
+  EXPECT_EQ(contents(), (Contents{{"c", "10"}}));
+}
+
+} // namespace

@@ -1,0 +1,60 @@
+//===- StateKeeper.h - which state is kept -------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// State goes to disk only when it is the same on all ranks that hold it, and
+// finite: otherwise the last good checkpoint stays, and it is said why.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_STATEKEEPER_H
+#define MPCOMM_RUN_STATEKEEPER_H
+
+#include "Job.h"
+#include "KeptCheckpoints.h"
+#include "Rank.h"
+
+#include <functional>
+
+namespace mpcomm::run {
+
+/// All ranks call each function at the same step, when the host has the state;
+/// each fails on all ranks or on none, and rank 0 says why.
+class StateKeeper {
+public:
+  /// `note` is told what the user should know and is no failure.
+  StateKeeper(const Job &job, Rank &rank,
+              std::function<void(const std::string &)> note);
+
+  /// Fails unless all ranks have started from the same state.
+  Status checkStart();
+  /// Fails unless replicas are the same.
+  Status checkReplicas(uint64_t step);
+  /// Replaces --checkpoint by the state after `step` steps. State that is not
+  /// finite is a failure, but with --allow-nonfinite only at the end.
+  Status writeCheckpoint(uint64_t step, bool atEnd);
+  /// The same for --save-weights, parameters and buffers.
+  Status writeWeights(uint64_t step);
+
+private:
+  /// The failure that rank 0 tells.
+  Status tell(const std::string &message) const {
+    return rank.index() == 0 ? fail(message) : Status::failure("");
+  }
+  /// What lies at --checkpoint, as the end of a message.
+  std::string whatIsKept() const;
+
+  const Job &job;
+  Rank &rank;
+  std::function<void(const std::string &)> note;
+  KeptCheckpoints kept;
+  /// Step of the last checkpoint of this run.
+  std::optional<uint64_t> written;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_STATEKEEPER_H

@@ -316,7 +316,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (isPipeline(options)) {
     int64_t pipelineRanks = options.getPipelineRanks();
     PartitionPipelinePassOptions partition;
-    std::string reason; // told by check()
+    std::string reason; // check() has said it
     FailureOr<int64_t> stages = countStages(options, reason);
     partition.stages = succeeded(stages) ? *stages : 0;
     partition.microBatches = options.microBatches;

@@ -43,6 +43,8 @@ std::vector<int> PipelineSchedule::edgeChannels() const {
   int edges = virtualStages() - 1;
   std::vector<int> channels(2 * size_t(edges), -1);
   std::vector<std::vector<bool>> taken(stages);
+  // Channels below are taken.
+  std::vector<size_t> free(stages, 0);
   for (int i = 0; i < 2 * edges; ++i) {
     int edge = i % edges;
     if (isLocal(edge))
@@ -54,12 +56,15 @@ std::vector<int> PipelineSchedule::edgeChannels() const {
         return channel < end->size() && (*end)[channel];
       });
     };
-    size_t channel = 0;
+    size_t channel = std::max(free[rankOf(edge)], free[rankOf(edge + 1)]);
     while (isTaken(channel))
       ++channel;
     for (std::vector<bool> *end : ends) {
       end->resize(std::max(end->size(), channel + 1));
       (*end)[channel] = true;
+      size_t &least = free[end - taken.data()];
+      while (least < end->size() && (*end)[least])
+        ++least;
     }
     channels[i] = int(channel);
   }

@@ -59,7 +59,8 @@ std::optional<int64_t> getDonation(mlir::FunctionOpInterface function,
 /// loss_scale, rng.
 bool isStateRole(Role role);
 
-/// State that all data-parallel ranks hold alike: isStateRole but rng.
+/// State that is replicated over all ranks that run the same functions, along
+/// any axis: isStateRole but rng. A rank's own shard has no such role.
 bool isReplicatedRole(Role role);
 
 /// For messages: `argument #3 'wte.weight'`, without the name if there is none.

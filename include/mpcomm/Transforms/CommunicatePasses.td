@@ -132,22 +132,25 @@ def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
   let summary = "Moves float casts across collectives, to the side where fewer "
                 "bytes travel";
   let description = [{
-    A cast that widens the operand of an all_gather, an all_to_all or a
-    collective_broadcast moves after it, and one that narrows its only result
+    A cast that widens the operand of an all_gather, an all_to_all, a
+    collective_broadcast, collective_permute, collective_gather or
+    collective_scatter moves after it, and one that narrows its only result
     before it: elements are moved, not combined, so each is rounded as before.
     Between the cast and the collective may be reshapes, slices, transposes and
     broadcasts, which stay on their side, and multiplications or divisions by
-    one number that all ranks have, which move with the cast.
+    one number that all ranks have, which move with the cast; over a permute or
+    a gather, which leave zeros on some ranks, by a positive constant alone.
+    Collectives between ranks that run different functions stay.
 
     Messages travel in the narrower type if all that one channel of a
     communicator sends in a type, and a number of elements, is widened from it,
     or all that is received so is narrowed to it: then sends and receives change
     together.
 
-    Reductions combine elements. Under `numerics=lossy` an all_reduce or a
-    reduce_scatter without a wire type whose operands all come from, or whose
+    Reductions combine elements. Under `numerics=lossy` an all_reduce, a
+    reduce_scatter or a collective_reduce without a wire type whose operands all come from, or whose
     results all go into, one narrower float type gets that type as `wire`, with
-    `accumulate f32`. Reshapes and the like may stand between; factors only
+    `accumulate f32`. Reshapes and the like may be between; factors only
     where the narrow type has all exponents of the wide one, and before the
     reduction only powers of two, which round nothing.
 

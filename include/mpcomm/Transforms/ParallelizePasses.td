@@ -226,7 +226,8 @@ def PartitionPipelinePass
 
     Assumes: Form 1 or 3, with a loss.
 
-    Guarantees: the same form; nothing but attributes changes. It is an error if
+    Guarantees: the same form; nothing changes but attributes, and states
+    that get a `mpcomm.reshape` to their own shape. It is an error if
     there is no cut with as many stages as asked for (fewer ops, given stages
     that contradict each other, too little memory), and if a stage has no
     parameters.

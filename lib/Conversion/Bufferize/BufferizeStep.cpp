@@ -95,7 +95,7 @@ private:
   SmallVector<unsigned> place;
   unsigned numDonors = 0; // arguments before the new ones
   /// A donated result, while the body is bufferized: copied to a buffer of its
-  /// own, which stands for the argument.
+  /// own, in the place of the argument.
   struct DonatedResult {
     memref::AllocOp copy;
     BlockArgument argument;
@@ -263,13 +263,14 @@ static bool mayRead(Value buffer, BlockArgument argument) {
 }
 
 /// Writes the donated buffers, all that is read of them first: a copy whose
-/// target no other copy still reads goes next. In a cycle one source moves to a
-/// buffer of its own.
+/// target no copy still reads goes next. In a cycle, and where it is not known
+/// what a source is a view of, one source moves to a buffer of its own.
 void FunctionBufferizer::placeDonated() {
   struct FinalCopy {
     Value source;
     BlockArgument target;
     Location loc;
+    bool isOwn = false;
   };
   SmallVector<FinalCopy> pending;
   for (DonatedResult &result : donatedResults) {
@@ -291,11 +292,13 @@ void FunctionBufferizer::placeDonated() {
       pending.erase(next);
       continue;
     }
-    FinalCopy &first = pending.front();
+    FinalCopy &first = *llvm::find_if(
+        pending, [](const FinalCopy &copy) { return !copy.isOwn; });
     Value own = memref::AllocOp::create(
         builder, first.loc, cast<MemRefType>(first.target.getType()));
     memref::CopyOp::create(builder, first.loc, first.source, own);
     first.source = own;
+    first.isOwn = true;
   }
 }
 

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -55,7 +56,8 @@ static bool isView(OpOperand &operand) {
 static bool hasCode(mprt::LaunchOp launch) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       launch, launch.getKernelAttr());
-  return !kernel || kernel.isExternal() || canGenerateKernel(kernel, launch);
+  return !kernel || kernel.isExternal() || kernel->hasAttr(kScatterAddAttr) ||
+         canGenerateKernel(kernel, launch);
 }
 
 void mpcomm::packOperands(Block &block, RewriterBase &rewriter) {

@@ -142,13 +142,12 @@ FailureOr<bool> BlockRewriter::rewriteGroup(Group &group, Operation *slot,
   Operands operands = getOperands(group, [&](OpResult result) {
     return grouping.isUsedOutside(&group, result);
   });
-  SmallVector<Destination> destinations;
-  if (attempt == Attempt::Reuse)
-    destinations =
-        chooseDestinations(grouping, group, operands, donations, reuseOperands);
-  else
-    for (OpResult result : operands.outputs)
-      destinations.push_back({result, Value()});
+  // What a result starts from stays its destination in any case.
+  bool reuses = attempt == Attempt::Reuse;
+  SmallVector<Destination> destinations =
+      chooseDestinations(grouping, group, operands,
+                         reuses ? donations : Donations(),
+                         reuses && reuseOperands);
   llvm::DenseSet<Value> updated;
   for (const Destination &destination : destinations)
     if (destination.tensor && !destination.isInput)

@@ -158,13 +158,17 @@ static void findFoldedInputs(scf::ForOp loop, Value &rows, Value &ids) {
     positions.assign(
         cast<RankedTensorType>(rows.getType()).getShape().drop_back());
   linalg::GenericOp sum = *sums.begin();
+  tensor::InsertSliceOp insert = *inserts.begin();
+  if (sum.getNumDpsInputs() != 1 || insert.getStaticOffsets().empty())
+    return;
   SplatElementsAttr splat;
-  if (!rows && matchPattern(sum.getInputs().front(), m_Constant(&splat))) {
+  if (!rows && matchPattern(sum.getInputs().front(), m_Constant(&splat)) &&
+      splat.getType().getRank() > 0) {
     SmallVector<int64_t> shape(positions);
     shape.push_back(splat.getType().getShape().back());
     rows = makeUniform(loop, shape, splat.getSplatValue<TypedAttr>());
   }
-  int64_t row = (*inserts.begin()).getStaticOffsets().front();
+  int64_t row = insert.getStaticOffsets().front();
   if (!ids && !ShapedType::isDynamic(row))
     ids = makeUniform(loop, positions, OpBuilder(loop).getI64IntegerAttr(row));
 }

@@ -18,6 +18,7 @@ namespace mpcomm {
 struct Donations {
   /// By value that is returned: the argument that donates its buffer.
   llvm::DenseMap<mlir::Value, mlir::BlockArgument> ofResult;
+  Donations() = default; // none
   explicit Donations(mlir::Block &block);
 };
 

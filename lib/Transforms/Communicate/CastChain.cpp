@@ -64,7 +64,7 @@ static std::optional<Factor> getFactor(Operation *op) {
   return std::nullopt;
 }
 
-/// Whether `op` may stand in a chain, and which of its operands goes on in it.
+/// Whether `op` may be in a chain, and which of its operands goes on in it.
 static std::optional<unsigned> getLink(Operation *op, FactorFilter mayPass) {
   if (isMove(op))
     return 0;

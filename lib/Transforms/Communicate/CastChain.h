@@ -43,7 +43,7 @@ struct Factor {
   mlir::Value scalar;    ///< then a tensor of rank 0 that is broadcast
 };
 
-/// Whether a factor may stand in a chain.
+/// Whether a factor may be in a chain.
 using FactorFilter = llvm::function_ref<bool(const Factor &)>;
 
 /// The cast from which `value` comes, if only the use at hand needs it; and the

@@ -47,7 +47,7 @@ public:
   CastMover(FunctionOpInterface function, const RankFunctions &ranks,
             Numerics numerics, int64_t moved)
       : function(function), numerics(numerics), replicas(function, ranks),
-        moved(moved) {}
+        ranks(ranks), moved(moved) {}
 
   /// Returns whether anything changed.
   bool run();
@@ -65,6 +65,7 @@ private:
   FunctionOpInterface function;
   Numerics numerics;
   Replicas replicas;
+  const RankFunctions &ranks;
   int64_t moved = 0, narrowed = 0;
 };
 
@@ -94,8 +95,14 @@ void CastMover::eraseUnused(ArrayRef<Operation *> ops) {
 }
 
 /// Whether the factor may change sides of `op`: all ranks have the same, and
-/// before `op`.
+/// before `op`; and it keeps the zeros of ranks that nothing reaches.
 bool CastMover::isSameOnAll(const Factor &factor, CollectiveOpInterface op) {
+  CollectiveKind kind = op.getCollectiveKind();
+  if (kind == CollectiveKind::Permute || kind == CollectiveKind::Gather) {
+    auto number = dyn_cast_or_null<FloatAttr>(factor.splat);
+    return number && number.getValue().isFiniteNonZero() &&
+           !number.getValue().isNegative();
+  }
   if (factor.splat)
     return true;
   Operation *def = factor.scalar.getDefiningOp();
@@ -190,7 +197,7 @@ static bool isPowerOfTwo(const Factor &factor) {
 }
 
 /// The element type that `cast` has at its narrow end, if all exponents of the
-/// wide one are among its where a factor stands between.
+/// wide one are among its where a factor is between.
 static Type getNarrow(const CastChain &chain, bool hasFactors) {
   Type narrow = chain.widens() ? chain.getFrom() : chain.getTo();
   Type wide = chain.widens() ? chain.getTo() : chain.getFrom();
@@ -262,7 +269,8 @@ void CastMover::narrowWire(CollectiveOpInterface op) {
 bool CastMover::run() {
   SmallVector<CollectiveOpInterface> collectives;
   function->walk([&](CollectiveOpInterface op) {
-    if (isMovableCollective(op))
+    // Functions of other ranks would not change with it.
+    if (isMovableCollective(op) && ranks.areShared(op.getAxesAttr()))
       collectives.push_back(op);
   });
   for (CollectiveOpInterface op : collectives) {

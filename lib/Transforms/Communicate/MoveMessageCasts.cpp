@@ -178,7 +178,10 @@ void mpcomm::moveMessageCasts(
   };
   llvm::SmallPtrSet<Operation *, 2> open;
   module.walk([&](Operation *op) {
-    if (auto send = dyn_cast<SendOp>(op))
+    bool isMessage = isa<SendOp, RecvOp>(op);
+    if (isMessage && !op->getParentOfType<FunctionOpInterface>())
+      open.insert(op->getParentOfType<ModuleOp>()); // of no rank
+    else if (auto send = dyn_cast<SendOp>(op))
       getKind(send, send.getInput()).sends.push_back(send);
     else if (auto recv = dyn_cast<RecvOp>(op))
       getKind(recv, recv.getResult()).recvs.push_back(recv);

@@ -40,7 +40,7 @@ private:
   int64_t numMeshes = 0;
 };
 
-/// Is to be told of all ops that are made and erased while it is asked:
+/// Has to see all ops that are made and erased while it is asked:
 /// builders take it as their listener.
 class Replicas : public mlir::RewriterBase::Listener {
 public:

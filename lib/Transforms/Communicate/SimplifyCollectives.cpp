@@ -128,6 +128,12 @@ bool CollectiveSimplifier::dropAxesOfOne(Operation *op) {
       value = castFloat(builder, op->getLoc(),
                         castFloat(builder, op->getLoc(), value, wire),
                         getElementTypeOrSelf(value.getType()));
+  // A rank that is no target gets zeros.
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op);
+      permute && permute.getSourceTargetPairs().empty())
+    values.front() = arith::ConstantOp::create(
+        builder, op->getLoc(),
+        cast<TypedAttr>(builder.getZeroAttr(op->getResult(0).getType())));
   replace(op, values, "GroupOfOne");
   return true;
 }

@@ -210,6 +210,23 @@ static bool combines(Operation *op, Reduction reduction) {
   return false;
 }
 
+/// What `op` promises of its operands held for sums over ranks, and need not for
+/// what each rank adds to them.
+static void dropPromises(Operation *op) {
+  MLIRContext *context = op->getContext();
+  if (auto integers = dyn_cast<arith::ArithIntegerOverflowFlagsInterface>(op))
+    op->setAttr(integers.getIntegerOverflowAttrName(),
+                arith::IntegerOverflowFlagsAttr::get(
+                    context, arith::IntegerOverflowFlags::none));
+  if (auto floats = dyn_cast<arith::ArithFastMathInterface>(op)) {
+    auto promises = arith::FastMathFlags::nnan | arith::FastMathFlags::ninf;
+    op->setAttr(floats.getFastMathAttrName(),
+                arith::FastMathFlagsAttr::get(
+                    context,
+                    floats.getFastMathFlagsAttr().getValue() & ~promises));
+  }
+}
+
 /// Two reductions whose results are combined as they reduce, and not used
 /// otherwise: one of the combined operands. `op` is the later of the two.
 bool CollectiveSimplifier::joinCombined(CollectiveOpInterface op) {
@@ -245,6 +262,7 @@ bool CollectiveSimplifier::joinCombined(CollectiveOpInterface op) {
   operands.map(op->getResult(0), op->getOperand(0));
   operands.map(result, other->getOperand(0));
   Operation *combined = builder.clone(*user, operands);
+  dropPromises(combined);
   combined->getResult(0).setType(op->getOperand(0).getType());
   operands.map(op->getOperand(0), combined->getResult(0));
   Operation *joined = builder.clone(*op, operands);

@@ -96,7 +96,7 @@ bool CollectiveSimplifier::simplify(AllSliceOp op) {
     source = reshape.getInput();
   }
   auto reduced = source.getDefiningOp<AllReduceOp>();
-  // An all_slice may stand where some ranks never come; a collective may not.
+  // An all_slice may be where some ranks never come; a collective may not.
   if (!reduced || !mayChange(reduced) ||
       reduced->getBlock() != op->getBlock() ||
       reduced.getInputs().size() != 1 || !source.hasOneUse())

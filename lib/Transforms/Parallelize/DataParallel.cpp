@@ -23,6 +23,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Analysis/RankVariance.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -59,6 +60,7 @@ private:
                                   const RankVariance &variance);
   LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);
   LogicalResult chooseWire();
+  Value divideByRanks(OpBuilder &builder, Value value);
   Operation *average(OpBuilder &builder, Value value);
   void average(Value value, const Uses &uses);
   void reduceMagnitudes();
@@ -271,6 +273,29 @@ LogicalResult DataParallel::chooseWire() {
          << "', expected f32, f16 or bf16";
 }
 
+/// A reciprocal is exact for powers of two only, and 16 bits hold few numbers
+/// of ranks.
+Value DataParallel::divideByRanks(OpBuilder &builder, Value value) {
+  Location loc = value.getLoc();
+  auto type = cast<RankedTensorType>(value.getType());
+  auto makeNumber = [&](RankedTensorType type, double number) {
+    return arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(
+            type, builder.getFloatAttr(type.getElementType(), number)));
+  };
+  if (llvm::isPowerOf2_64(ranks))
+    return arith::MulFOp::create(builder, loc, value,
+                                 makeNumber(type, 1.0 / double(ranks)));
+  RankedTensorType wide = type;
+  if (type.getElementTypeBitWidth() < 32)
+    wide = type.clone(builder.getF32Type());
+  value = castFloat(builder, loc, value, wide.getElementType());
+  value = arith::DivFOp::create(builder, loc, value,
+                                makeNumber(wide, double(ranks)));
+  return castFloat(builder, loc, value, type.getElementType());
+}
+
 /// The mean of `value`, by an op whose first result it is.
 Operation *DataParallel::average(OpBuilder &builder, Value value) {
   Location loc = value.getLoc();
@@ -278,10 +303,7 @@ Operation *DataParallel::average(OpBuilder &builder, Value value) {
   bool isGradient = gradientValues.contains(value);
   auto reduction = Reduction::Mean;
   if (isGradient && averaging == Averaging::Before) {
-    auto share = DenseElementsAttr::get(
-        type, builder.getFloatAttr(type.getElementType(), 1.0 / double(ranks)));
-    value = arith::MulFOp::create(
-        builder, loc, value, arith::ConstantOp::create(builder, loc, share));
+    value = divideByRanks(builder, value);
     reduction = Reduction::Sum;
   }
   Type element = type.getElementType(), travels = element;

@@ -66,7 +66,23 @@ void MicroBatch::findTail() {
   }
 }
 
-/// A batch that is used behind the first collective belongs to a forward or
+/// Whether `use` only makes the value a state of the next micro-batch, perhaps
+/// by reductions.
+bool MicroBatch::leavesAsState(OpOperand &use) {
+  OpOperand *exit = &use;
+  while (auto reduce = dyn_cast<AllReduceOp>(exit->getOwner())) {
+    Value reduced = reduce->getResult(exit->getOperandNumber());
+    if (reduce.getReduction() == Reduction::Max || !reduced.hasOneUse())
+      return false;
+    exit = &*reduced.use_begin();
+  }
+  if (exit->getOwner() != body->getTerminator())
+    return false;
+  std::optional<Role> role = getResultRole(step, exit->getOperandNumber());
+  return role && isStateRole(*role);
+}
+
+/// A batch that is used after the first collective belongs to a forward or
 /// backward pass that communicates, which a micro-batch cannot.
 LogicalResult MicroBatch::checkBatch() {
   for (BlockArgument argument : body->getArguments()) {
@@ -97,11 +113,7 @@ LogicalResult MicroBatch::checkBatch() {
                                 << "for " << count << " micro-batches";
     for (OpOperand &use : argument.getUses()) {
       Operation *user = use.getOwner();
-      bool isState = false; // of the next micro-batch
-      if (user == body->getTerminator())
-        if (auto result = getResultRole(step, use.getOperandNumber()))
-          isState = isStateRole(*result);
-      if (isTail(body->findAncestorOpInBlock(*user)) && !isState) {
+      if (isTail(body->findAncestorOpInBlock(*user)) && !leavesAsState(use)) {
         InFlightDiagnostic diag = step.emitOpError()
                                   << "needs " << what
                                   << " behind a collective or an update, "

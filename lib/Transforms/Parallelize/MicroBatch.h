@@ -70,6 +70,7 @@ private:
       : step(step), count(count), body(&step.getFunctionBody().front()) {}
   void findTail();
   void findVarying();
+  bool leavesAsState(mlir::OpOperand &use);
   mlir::LogicalResult checkBatch();
   mlir::LogicalResult findState();
   mlir::LogicalResult addState(mlir::OpOperand &returned, Role role);

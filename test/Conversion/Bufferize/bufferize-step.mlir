@@ -139,3 +139,29 @@ func.func @pieces(%h: tensor<2xf32> {mpcomm.donated = 0 : i64}, %x: tensor<1xf32
   %r = tensor.insert_slice %x into %i[1] [1] [1] : tensor<1xf32> into tensor<2xf32>
   return %r : tensor<2xf32>
 }
+
+// -----
+
+// Of what a loop returns it is not known which buffer it is a view of: both wait
+// in buffers of their own.
+// CHECK-LABEL: func.func @loop
+// CHECK-SAME: (%[[X:[^:]*]]: memref<4xf32> {{{.*}}}, %[[Y:[^:]*]]: memref<4xf32> {{{.*}}})
+// CHECK: scf.for
+// CHECK: memref.copy %{{.*}}, %[[A:.*]] :
+// CHECK: memref.copy
+// CHECK: memref.copy
+// CHECK: memref.copy
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @loop(%x: tensor<4xf32> {mpcomm.donated = 0 : i64}, %y: tensor<4xf32> {mpcomm.donated = 1 : i64}) -> (tensor<4xf32>, tensor<4xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  %f = arith.constant 1.0 : f32
+  %r:2 = scf.for %i = %zero to %four step %one iter_args(%a = %x, %b = %y) -> (tensor<4xf32>, tensor<4xf32>) {
+    %c = tensor.insert %f into %a[%i] : tensor<4xf32>
+    %d = tensor.insert %f into %b[%i] : tensor<4xf32>
+    scf.yield %c, %d : tensor<4xf32>, tensor<4xf32>
+  }
+  return %r#0, %r#1 : tensor<4xf32>, tensor<4xf32>
+}

@@ -14,7 +14,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
-from programs import read_typed, run, write_tensors
+from programs import near, read_typed, run, write_tensors
 
 COMPILE, RUN, FOLDER = sys.argv[1:]
 X = [[float(4 * i + j + 1) for j in range(4)] for i in range(3)]  # 1 to 12
@@ -86,12 +86,12 @@ CASES = [
   %w = arith.extf %x : tensor<3x4xf32> to tensor<3x4xf64>
   %r = mpcomm.gelu %w : tensor<3x4xf64>
 """, [v / 2 * (1 + math.erf(v / math.sqrt(2))) for row in X for v in row], 2.0**-50),
-    # The old value along rows, the new one along columns, both reductions of all.
     # Without instructions for bf16 a row's scalar crosses the loop over columns as f32.
     ("rows of bf16", "3x16x5xbf16", """
   %i = mpcomm.iota dim = 2 : tensor<1x16x5xbf16>
   %r = mpcomm.broadcast_in_dim %i, dims = [0, 1, 2] : (tensor<1x16x5xbf16>) -> tensor<3x16x5xbf16>
 """, [0, 1, 2, 3, 4] * 48, 0),
+    # The old value along rows, the new one along columns, both reductions of all.
     ("no common kernel", "4xf32", """
   %wide = mpcomm.broadcast_in_dim %b, dims = [1] : (tensor<4xf32>) -> tensor<3x4x2xf32>
   %most = mpcomm.reduce max %wide, dims = [0, 1, 2] : (tensor<3x4x2xf32>) -> tensor<f32>
@@ -106,7 +106,6 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     path = lambda name: os.path.join(FOLDER, name)
     data = write_tensors(path("d"), {"x": ("F32", [3, 4], sum(X, [])), "id": ("I64", [3], [2, 0, 2])})
-    wrong = []
     for name, kind, body, want, bound in CASES:
         with open(path("step.mlir"), "w") as file:
             file.write(STEP % (kind, kind, body, kind))
@@ -117,10 +116,7 @@ def main():
         run(RUN, path("step.so"), "--weights", first, "--data", data, "--no-shuffle", "--quiet",
             "--steps", 1, "--checkpoint", path("c"))  # fmt: skip
         found = read_typed(path("c"))[0]["b"][2]
-        if any(abs(a - b) > bound * max(1, abs(b)) for a, b in zip(found, want)):
-            wrong.append("%s: %s, expected %s" % (name, found, want))
-    if wrong:
-        sys.exit("\n".join(wrong))
+        near(name, found, want, bound)
 
 
 main()

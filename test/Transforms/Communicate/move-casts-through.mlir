@@ -152,3 +152,22 @@ func.func @reductions(%x: tensor<2x4xbf16>, %h: tensor<8xf16>, %y: tensor<8xf32>
   %g3 = arith.truncf %g2 : tensor<2x4xf32> to tensor<2x4xf16>
   return %a, %b, %c, %d3, %e3, %g3 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<2x4xbf16>, tensor<2x4xf16>, tensor<2x4xf16>
 }
+
+// Ranks that nothing reaches have zeros, which infinity would make NaN and -2 -0.
+// CHECK-LABEL: func.func @zeros
+func.func @zeros(%x: tensor<4xbf16>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  // CHECK: mpcomm.collective_permute(%arg0) {{.*}} : tensor<4xbf16>
+  // CHECK: mpcomm.collective_permute({{.*}}) {{.*}} : tensor<4xf32>
+  // CHECK: mpcomm.collective_permute({{.*}}) {{.*}} : tensor<4xf32>
+  %two = arith.constant dense<2.0> : tensor<4xf32>
+  %less = arith.constant dense<-2.0> : tensor<4xf32>
+  %most = arith.constant dense<0x7F800000> : tensor<4xf32>
+  %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
+  %a = arith.mulf %w, %two : tensor<4xf32>
+  %b = arith.mulf %w, %less : tensor<4xf32>
+  %c = arith.mulf %w, %most : tensor<4xf32>
+  %p = mpcomm.collective_permute(%a) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  %q = mpcomm.collective_permute(%b) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  %r = mpcomm.collective_permute(%c) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  return %p, %q, %r : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}

@@ -64,3 +64,12 @@ func.func @kept(%x: tensor<4xf32>) -> tensor<4xf32> {
   mpcomm.await %f : !mpcomm.future<>
   return %r : tensor<4xf32>
 }
+
+// A rank that is no target of a permute gets zeros, and so does the only one.
+// CHECK-LABEL: func.func @no_target
+func.func @no_target(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<4xf32>
+  // CHECK-NEXT: return %[[ZERO]]
+  %r = mpcomm.collective_permute(%x) on @mesh axes ["tp"] source_target_pairs = [] : tensor<4xf32>
+  return %r : tensor<4xf32>
+}

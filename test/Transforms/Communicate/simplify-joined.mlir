@@ -167,3 +167,17 @@ func.func @other_block(%x: tensor<4xf32>, %y: tensor<4xf32>, %n: index) -> tenso
   }
   return %w : tensor<4xf32>
 }
+
+// What held for sums need not hold for what each rank adds to them.
+// CHECK-LABEL: func.func @promises
+func.func @promises(%x: tensor<4xi32>, %y: tensor<4xi32>, %u: tensor<4xf32>, %v: tensor<4xf32>) -> (tensor<4xi32>, tensor<4xf32>) {
+  // CHECK-NEXT: arith.addi %arg0, %arg1 : tensor<4xi32>
+  // CHECK: arith.maximumf %arg2, %arg3 fastmath<nsz> : tensor<4xf32>
+  %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] sum : tensor<4xi32>
+  %b = mpcomm.all_reduce(%y) on @mesh axes ["dp"] sum : tensor<4xi32>
+  %s = arith.addi %a, %b overflow<nsw> : tensor<4xi32>
+  %c = mpcomm.all_reduce(%u) on @mesh axes ["dp"] max : tensor<4xf32>
+  %d = mpcomm.all_reduce(%v) on @mesh axes ["dp"] max : tensor<4xf32>
+  %m = arith.maximumf %c, %d fastmath<nsz,ninf> : tensor<4xf32>
+  return %s, %m : tensor<4xi32>, tensor<4xf32>
+}

@@ -11,8 +11,9 @@
 // that a crash or a hang is that request's alone. A request is a line of fields
 // between tabs:
 //
-//   program LEVEL SECONDS INPUT OUTPUT OPTIONS   what mpcomm-compile -OLEVEL
-//   does passes 0 SECONDS INPUT OUTPUT PIPELINE       what mpcomm-opt does
+// - program LEVEL SECONDS INPUT OUTPUT OPTIONS: what mpcomm-compile does;
+//
+// - passes 0 SECONDS INPUT OUTPUT PIPELINE: what mpcomm-opt does.
 //
 // Errors go to OUTPUT.err. The answer is a line: "exit N", or "signal N";
 // SIGXCPU says that the processor was busy with it for SECONDS, SIGALRM that

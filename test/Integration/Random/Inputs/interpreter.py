@@ -234,6 +234,11 @@ def run(graph, options, weights, data, steps, seed=0):
     return losses, state
 
 
+def is_finite(number):
+    """Whether no element can be infinite or no number."""
+    return not isinstance(number, Bounded) or bool(np.isfinite(number.v).all() and np.isfinite(number.e).all())
+
+
 def differences(got, want):
     """Where numbers are not those that are wanted: a mask of elements."""
     with np.errstate(all="ignore"):

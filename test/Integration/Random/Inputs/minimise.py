@@ -76,7 +76,7 @@ def steps_of(case):
 
 
 def settings_of(setting):
-    for field, simple in (("others", ""), ("level", 0), ("steps", 1), ("precision", "none"), ("stages", 1),
+    for field, simple in (("others", ""), ("level", 0), ("steps", 1), ("precision", "none"), ("schedule", ""), ("stages", 1),
                           ("ranks", 1), ("micro_batches", 1), ("micro_batches", 2)):  # fmt: skip
         if getattr(setting, field) not in (simple, 1 if field == "micro_batches" else simple):
             changed = copy.copy(setting)

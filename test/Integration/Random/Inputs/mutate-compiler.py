@@ -1,15 +1,17 @@
-# How many of the mistakes in mistakes.txt random graphs find: puts each into a copy of the
-# sources, builds the compile server, and runs trials until one fails. Takes hours; not a test.
+# How many of the mistakes in mistakes.txt random graphs find: puts each into the sources, builds
+# the compile server, and runs trials until one fails. Takes hours; not a test.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Run by hand: mutate-compiler.py SOURCES BUILD FOLDER. SOURCES is a work tree to change (each file
-is restored), BUILD its configured build. Writes FOLDER/mutations.jsonl, and goes on where it ends;
-with --suite also says whether the rest of the test suite finds the mistake."""
+"""Run by hand: mutate-compiler.py SOURCES BUILD FOLDER. SOURCES is a work tree that is changed, each
+file restored, and BUILD its configured build, which is made again from what is restored at the end.
+Writes FOLDER/mutations.jsonl, and goes on where it ends; with --suite also says whether other tests
+find the mistake."""
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +29,7 @@ def parse():
     parser.add_argument("--graphs", type=int, default=4000, help="trials after which a mistake is missed")
     parser.add_argument("--chunk", type=int, default=200, help="trials between looks at results")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--suite", action="store_true", help="run the other tests, too")
+    parser.add_argument("--suite", metavar="REGEX", help="run the other tests whose names match, too")
     parser.add_argument("--check", action="store_true", help="only see that each text is there once")
     return parser.parse_args()
 
@@ -67,11 +69,14 @@ def trials(options, name):
 
 
 def suite(options):
-    """Whether the suite without random graphs finds it."""
+    """Whether a test that is not of random graphs finds it: its name."""
     if build(options, ["all"]).returncode:
-        return True
-    return subprocess.run(["lit-22", "-q", "--filter-out", "Integration/Random", os.path.join(options.build, "test")],
-                          stdout=subprocess.DEVNULL).returncode != 0  # fmt: skip
+        raise RuntimeError("the tools build, but not the rest")
+    done = subprocess.run(["lit-22", "-q", "-j%d" % options.jobs, "--max-failures=1", "--filter", options.suite,
+                           "--filter-out", "Integration/Random", os.path.join(options.build, "test")],
+                          stdout=subprocess.PIPE, text=True)  # fmt: skip
+    failed = re.search(r"mpcomm\S* :: (\S+)", done.stdout)
+    return failed[1] if done.returncode and failed else None
 
 
 def attempt(options, number, mistake):
@@ -109,6 +114,9 @@ def main():
         print("%d mistakes" % len(mistakes))
         sys.exit(1 if wrong else 0)
     os.makedirs(options.folder, exist_ok=True)
+    # Nothing is found by what fails anyway.
+    if build(options, TARGETS).returncode or trials(options, "as-it-is"):
+        sys.exit("the sources as they are do not build, or fail")
     log = os.path.join(options.folder, "mutations.jsonl")
     entries = [json.loads(line) for line in read(log).splitlines()] if os.path.exists(log) else []
     with open(log, "a", buffering=1) as out:
@@ -116,10 +124,11 @@ def main():
             entries.append(attempt(options, number, mistakes[number]))
             out.write(json.dumps(entries[-1]) + "\n")
             print("%(number)d %(outcome)s %(file)s: %(old)s" % entries[-1], flush=True)
+    build(options, ["all"])
     built = [e for e in entries if e["outcome"] != "does not build"]
     print("%d mistakes: random graphs find %d" % (len(built), sum(e["outcome"] == "found" for e in built)))
     if any("suite" in e for e in built):
-        print("the other tests find %d" % sum(e.get("suite", False) for e in built))
+        print("the other tests find %d" % sum(bool(e.get("suite")) for e in built))
 
 
 main()

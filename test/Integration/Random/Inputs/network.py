@@ -249,7 +249,7 @@ class Network:
             if not self.exact:
                 x = self.attention(x)
             x = self.reshape(x, (n, math.prod(x.shape[1:])))
-        for _ in range(r.choice((1, 2, 3, 4)) if self.exact else r.choice((1, 2, 3, 4, 6))):
+        for _ in range(r.choice((1, 2, 3, 4, 6, 9)) if self.exact else r.choice((1, 2, 3, 4, 6))):
             x = self.layer(x)
         if not self.parameters:
             x = self.linear(x)

@@ -79,8 +79,37 @@ Run::Run(const PipelineSchedule &schedule)
   }
 }
 
+namespace {
+/// Ranks that may go on, each once.
+class ReadyRanks {
+public:
+  explicit ReadyRanks(int count) : isIn(count, true) {
+    for (int rank = 0; rank < count; ++rank)
+      ranks.push_back(rank);
+  }
+  bool empty() const { return ranks.empty(); }
+  int take() {
+    int rank = ranks.back();
+    ranks.pop_back();
+    isIn[rank] = false;
+    return rank;
+  }
+  void add(const std::vector<int> &more) {
+    for (int rank : more)
+      if (!isIn[rank]) {
+        isIn[rank] = true;
+        ranks.push_back(rank);
+      }
+  }
+
+private:
+  std::vector<int> ranks;
+  std::vector<bool> isIn;
+};
+} // namespace
+
 bool Run::ends(int buffers) const {
-  std::vector<int> done(schedule.stages, 0), ready;
+  std::vector<int> done(schedule.stages, 0);
   // An action's recv is posted when the action ahead of it begins.
   auto mayStep = [&](int rank) {
     int position = done[rank];
@@ -96,16 +125,14 @@ bool Run::ends(int buffers) const {
                      [number - buffers]];
     return done[before.receiver] >= before.needed - 1;
   };
-  for (int rank = 0; rank < schedule.stages; ++rank)
-    ready.push_back(rank);
+  ReadyRanks ready(schedule.stages);
   while (!ready.empty()) {
-    int rank = ready.back();
-    ready.pop_back();
+    int rank = ready.take();
     int from = done[rank];
     while (done[rank] < int(schedule.ranks[rank].size()) && mayStep(rank))
       ++done[rank];
     if (done[rank] > from)
-      ready.insert(ready.end(), peers[rank].begin(), peers[rank].end());
+      ready.add(peers[rank]);
   }
   for (int rank = 0; rank < schedule.stages; ++rank)
     if (done[rank] < int(schedule.ranks[rank].size()))
@@ -212,18 +239,15 @@ bool Clocks::step(int index) {
 }
 
 double Clocks::finish() {
-  std::vector<int> ready;
   int count = int(ranks.size());
-  for (int rank = 0; rank < count; ++rank)
-    ready.push_back(rank);
+  ReadyRanks ready(count);
   while (!ready.empty()) {
-    int rank = ready.back();
-    ready.pop_back();
+    int rank = ready.take();
     bool moved = false;
     while (step(rank))
       moved = true;
     if (moved)
-      ready.insert(ready.end(), run.peers[rank].begin(), run.peers[rank].end());
+      ready.add(run.peers[rank]);
   }
   double seconds = 0;
   for (int rank = 0; rank < count; ++rank)

@@ -17,7 +17,8 @@ namespace mpcomm {
 /// that are views computed in such buffers and copied, where a view has a step
 /// between the elements of its rows and belongs to a contraction, which walks
 /// rows of neighbouring elements, or belongs to a kernel whose code cannot be
-/// generated for these views. `block` is bufferized. Time: linear.
+/// generated for these views. `block` is bufferized; ops in regions in it stay as
+/// they are. Time: linear.
 void packOperands(mlir::Block &block, mlir::RewriterBase &rewriter);
 
 } // namespace mpcomm

@@ -148,3 +148,14 @@ Value mpcomm::rebuildCast(OpBuilder &builder, const CastChain &chain,
       cast<RankedTensorType>(value.getType()).clone(chain.getTo()));
   return clone->getResult(0);
 }
+
+void mpcomm::eraseUnused(ArrayRef<Operation *> ops,
+                         llvm::function_ref<void(Operation *)> willErase) {
+  for (Operation *op : ops) {
+    if (!op->use_empty())
+      return;
+    if (willErase)
+      willErase(op);
+    op->erase();
+  }
+}

@@ -64,6 +64,12 @@ mlir::Value rebuild(mlir::OpBuilder &builder,
 mlir::Value rebuildCast(mlir::OpBuilder &builder, const CastChain &chain,
                         mlir::Value value);
 
+/// Erases `ops`, users first, up to one that is used; `willErase` is called for
+/// each before.
+void eraseUnused(
+    llvm::ArrayRef<mlir::Operation *> ops,
+    llvm::function_ref<void(mlir::Operation *)> willErase = nullptr);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_LIB_TRANSFORMS_COMMUNICATE_CASTCHAIN_H

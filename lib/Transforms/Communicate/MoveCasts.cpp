@@ -84,14 +84,9 @@ void CastMover::passed(Operation *op, StringRef name, int64_t bytes) {
   remarkPassed(op, function.getName(), name, bytes);
 }
 
-/// Erases `ops`, users first, up to one that is used.
 void CastMover::eraseUnused(ArrayRef<Operation *> ops) {
-  for (Operation *op : ops) {
-    if (!op->use_empty())
-      return;
-    replicas.notifyOperationErased(op);
-    op->erase();
-  }
+  mpcomm::eraseUnused(
+      ops, [&](Operation *op) { replicas.notifyOperationErased(op); });
 }
 
 /// Whether the factor may change sides of `op`: all ranks have the same, and

@@ -72,15 +72,6 @@ static void setReceived(RecvOp op, Type element) {
   received.setType(type);
 }
 
-/// Users before what they use.
-static void eraseUnused(ArrayRef<Operation *> ops) {
-  for (Operation *op : ops) {
-    if (!op->use_empty())
-      return;
-    op->erase();
-  }
-}
-
 /// The one type from which all that is sent is widened, or null.
 static Type getNarrowSource(const MessageKind &kind) {
   Type narrow;

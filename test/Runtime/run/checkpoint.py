@@ -120,7 +120,7 @@ class Checkpoint(ToyTest):
                                "--steps", 1, "--lr", 3e38).err  # fmt: skip
             self.assertRegex(error, r"\d of 4 elements (are|is) not finite, the first, element \d, is -?inf")
             self.assertIn("; the checkpoint is not written; %s is as it was before\n" % path("finite"), error)
-        self.fails("; %s is as it was before" % path("w3"), *self.common, "--weights", self.weights,
+        self.fails("; %s does not exist" % path("w3"), *self.common, "--weights", self.weights,
                    "--save-weights", path("w3"), "--steps", 1, "--lr", 3e38)  # fmt: skip
         self.assertFalse(os.path.exists(path("w3")))
         # In the middle of a run that does not stop for it.

@@ -44,6 +44,10 @@ class Gloo(RegressionTest):
                           "--checkpoint", path(comm))  # fmt: skip
         self.assertEqual(read_tensors("gloo")[0], read_tensors("shm")[0])
 
+    def test_equal_replicas_are_no_news(self):
+        self.succeeds(path("toy4.so"), *self.here, "--quiet", "--steps", 12,
+                      "--check-replicas", 1, "--checkpoint", path("good"), "--checkpoint-every", 5)  # fmt: skip
+
     def launched(self, ranks, *arguments, port=None, fault=None, **changes):
         """Ranks as torchrun would start them: exit status and messages of each."""
         port = port or free_port()

@@ -240,6 +240,14 @@ Status planSteps(Job &job) {
     const std::optional<CheckpointInfo> &info = job.resumed;
     job.seed = options.seed.value_or(info->seed);
     job.firstStep = info->step;
+  }
+  // What is only evaluated may well be other data, or another loss.
+  if (job.trainers.empty()) {
+    job.lastStep = job.firstStep;
+    return {};
+  }
+  if (!options.resume.empty()) {
+    const std::optional<CheckpointInfo> &info = job.resumed;
     std::string differences;
     for (const std::string &difference : differencesFrom(*info, job))
       differences += (differences.empty() ? "" : "; ") + difference;
@@ -254,10 +262,6 @@ Status planSteps(Job &job) {
           std::to_string(info->globalBatch) + ", going on with " +
           std::to_string(job.globalBatch()) +
           "; samples will not continue where it stopped");
-  }
-  if (job.trainers.empty()) {
-    job.lastStep = job.firstStep;
-    return {};
   }
   if (options.steps)
     job.lastStep = *options.steps;

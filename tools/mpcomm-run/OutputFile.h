@@ -53,8 +53,8 @@ private:
 /// dead writers have left there.
 Status probeOutput(const std::string &path);
 
-/// "c is as it was before", or that it does not exist: the end of a message about
-/// what was not replaced.
+/// "c is as it was before", or that it does not exist: the end of a message
+/// about what was not replaced.
 std::string describeUnchanged(const std::string &path);
 
 /// Between the name of a checkpoint and the number of a step, in the names of

@@ -48,6 +48,12 @@ std::string StateKeeper::differenceOf(const StateSurvey &survey) const {
 }
 
 Status StateKeeper::checkStart() {
+  if (Status status = rank.agree(
+          rank.index() == 0 ? kept.checkNames(job.firstStep, job.lastStep,
+                                              job.options.checkpointEvery)
+                            : Status());
+      status.failed())
+    return status;
   Result<StateSurvey> survey =
       surveyState(job, rank, /*optimizer=*/true, LookFor::Differences);
   if (survey.failed())

@@ -31,7 +31,8 @@ public:
   StateKeeper(const Job &job, Rank &rank,
               std::function<void(const std::string &)> note);
 
-  /// Fails unless all ranks have started from the same state.
+  /// Fails unless all ranks have started from the same state, and no file is
+  /// where a checkpoint will be kept.
   Status checkStart();
   /// Fails unless replicas are the same.
   Status checkReplicas(uint64_t step);

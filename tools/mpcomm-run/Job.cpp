@@ -13,6 +13,7 @@
 
 #include "Job.h"
 
+#include "Files.h"
 #include "Sampler.h"
 
 #include <algorithm>
@@ -220,7 +221,10 @@ Status openData(Job &job) {
                   name, "' takes ", batch * job.dataRanks, " (", job.dataRanks,
                   job.dataRanks == job.ranks ? " ranks of " : " data ranks of ",
                   batch, ")");
-    return dataset->validate(options.allowNonFinite);
+    bool isKnown = &dataset != &job.data && job.data &&
+                   areSameFile(path, job.data->path());
+    return dataset->validate(options.allowNonFinite,
+                             isKnown ? &*job.data : nullptr);
   };
   if (batchSizeOf(job.trainers) > 0)
     if (Status status = open(options.data, job.trainers, "--data", job.data);

@@ -14,6 +14,7 @@
 
 #include "Hash.h"
 
+#include "mpcomm/Runtime/Exactly.h"
 #include "mpcomm/Runtime/mprt.h"
 
 #include <algorithm>

@@ -14,6 +14,8 @@
 #include "Hash.h"
 #include "Job.h"
 
+#include "mpcomm/Runtime/Exactly.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

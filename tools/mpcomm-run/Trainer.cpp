@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `run` stands last and reads as the outline. A failure that all ranks see
-// alike (the loss is one number, reduced by the program) is told by rank 0 and
-// kept quiet by the others: a Status without a message.
+// `run` is last and reads as the outline. If all ranks see the same failure
+// (the loss is one number, reduced by the program), only rank 0 reports it; the
+// others have a Status without a message.
 //
 //===----------------------------------------------------------------------===//
 
@@ -118,13 +118,13 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
 
 Status Trainer::checkState(uint64_t step) const {
   for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true)) {
-    NonFinite found =
-        countNonFinite(tensor.type, tensor.data, *elementsOf(tensor.shape),
-                       mayBeInfinite(tensor.role));
-    if (found.count)
+    uint64_t count = *elementsOf(tensor.shape);
+    size_t first = findNonFinite(tensor.type, tensor.data, count,
+                                 mayBeInfinite(tensor.role));
+    if (first < count)
       return fail("step ", step, ", rank ", rank.index(), ": tensor '",
-                  printable(tensor.name), "', element ", found.first, ": ",
-                  loadFloat(tensor.type, tensor.data, found.first),
+                  printable(tensor.name), "', element ", first, ": ",
+                  loadFloat(tensor.type, tensor.data, first),
                   " is not finite");
   }
   return {};

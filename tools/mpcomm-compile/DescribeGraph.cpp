@@ -19,10 +19,10 @@
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "mpcomm/Runtime/Exactly.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
-#include <charconv>
 #include <limits>
 #include <set>
 
@@ -31,12 +31,6 @@ using namespace mpcomm;
 
 static std::string digestOf(StringRef text) {
   return llvm::utohexstr(llvm::xxHash64(text), /*LowerCase=*/true, 16);
-}
-
-/// The shortest text that reads back as the same number.
-template <typename T> static std::string exactly(T value) {
-  char text[40];
-  return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
 }
 
 /// All of it, as text.

@@ -14,11 +14,11 @@
 
 #include "Hash.h"
 
+#include "mpcomm/Runtime/Exactly.h"
 #include "mpcomm/Runtime/mprt.h"
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <set>
 
 using namespace mpcomm::run;
@@ -108,6 +108,9 @@ std::vector<SharedSetting> mpcomm::run::sharedSettingsOf(const Job &job) {
   all.addNumber("runtime ABI", MPRT_ABI_VERSION);
   all.add("a program file with checksum", hexOf(job.program->digest()));
 
+  // Of other values ranks either meet in the same way or not at all.
+  all.addFlag("--comm nccl", options.comm == CommKind::Nccl);
+
   // Which functions run, and from where to where.
   bool trains = !job.trainers.empty();
   all.addFlag("--evaluate", options.evaluate);
@@ -178,26 +181,11 @@ mpcomm::run::describeDifference(const std::vector<SharedSetting> &first,
   return text;
 }
 
-Status mpcomm::run::agreeOnJob(const Job &job, Rank &rank) {
-  std::vector<SharedSetting> mine = sharedSettingsOf(job);
-  std::string bytes = packed(mine);
-  uint64_t digest = hashOf(bytes.data(), bytes.size());
-  std::vector<uint64_t> all(rank.size());
-  if (Status status = rank.gather(&digest, all.data(), sizeof(digest));
-      status.failed())
-    return status;
-  uint64_t odd = 0;
-  while (odd < all.size() && all[odd] == all[0])
-    ++odd;
-  if (odd == all.size())
-    return {};
-  Result<std::vector<std::string>> texts =
-      rank.gatherText(rank.index() == odd ? bytes : std::string());
-  if (texts.failed())
-    return texts.status();
-  if (rank.index() != 0)
-    return Status::failure("");
-  std::vector<SharedSetting> other = unpacked((*texts)[odd]);
+/// The failure that rank 0, with settings `mine`, tells of rank `odd`, which
+/// has `other`.
+static Status describeOddRank(const std::vector<SharedSetting> &mine,
+                              const std::vector<SharedSetting> &other,
+                              uint64_t odd) {
   // The program decides most of the rest.
   const char *program = "a program file with checksum";
   const SharedSetting *own = find(mine, program), *its = find(other, program);
@@ -212,17 +200,37 @@ Status mpcomm::run::agreeOnJob(const Job &job, Rank &rank) {
               "; start all ranks with the same options and files");
 }
 
-Status mpcomm::run::shareOutputs(Options &options, Rank &rank) {
-  constexpr std::string Options::*outputs[] = {
-      &Options::trace, &Options::timeline, &Options::profile};
-  uint8_t mine = 0;
-  for (size_t i = 0; i < std::size(outputs); ++i)
-    mine |= static_cast<uint8_t>(!(options.*outputs[i]).empty() << i);
-  std::vector<uint8_t> all(rank.size());
+Status mpcomm::run::agreeOnJob(const Job &job, Rank &rank) {
+  std::vector<SharedSetting> mine = sharedSettingsOf(job);
+  std::string bytes = packed(mine);
+  uint64_t digest = hashOf(bytes.data(), bytes.size());
+  std::vector<uint64_t> all(rank.size());
+  if (Status status = rank.gather(&digest, all.data(), sizeof(digest));
+      status.failed())
+    return status;
+  uint64_t odd = 0;
+  while (odd < all.size() && all[odd] == all[0])
+    ++odd;
+  if (odd == all.size())
+    return {};
+  Result<std::vector<std::string>> texts = rank.gatherText(
+      rank.index() == odd ? bytes : std::string(), "settings of a rank");
+  if (texts.failed())
+    return texts.status();
+  // Nobody ends before rank 0 has what it tells.
+  return rank.agree(rank.index() == 0
+                        ? describeOddRank(mine, unpacked((*texts)[odd]), odd)
+                        : Status());
+}
+
+Status mpcomm::run::shareOutputs(Job &job, Rank &rank) {
+  const Options &options = job.options;
+  TracedOutputs mine{!options.trace.empty(), !options.timeline.empty(),
+                     !options.profile.empty()};
+  std::vector<TracedOutputs> all(rank.size());
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())
     return status;
-  for (size_t i = 0; i < std::size(outputs) && rank.index() != 0; ++i)
-    options.*outputs[i] = all[0] >> i & 1 ? "as rank 0 says" : "";
+  job.outputs = all[0];
   return {};
 }

@@ -51,8 +51,9 @@ std::string describeDifference(const std::vector<SharedSetting> &first,
 Status agreeOnJob(const Job &job, Rank &rank);
 
 /// Rank 0 writes --trace, --timeline and --profile, and all ranks help: they
-/// do where rank 0 has the option, whatever they were given. All ranks call it.
-Status shareOutputs(Options &options, Rank &rank);
+/// do where rank 0 has the option, whatever they were given. Sets
+/// `job.outputs`. All ranks call it.
+Status shareOutputs(Job &job, Rank &rank);
 
 } // namespace mpcomm::run
 

@@ -14,6 +14,9 @@
 #include "Hash.h"
 #include "Job.h"
 
+#include "mpcomm/Runtime/Exactly.h"
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -68,19 +71,43 @@ public:
   std::string wrong;
 };
 
+constexpr std::string_view separator = "; ";
+
 /// Each optimizer op with its constants, in one text.
 std::string join(const std::vector<std::string> &texts) {
   std::string joined;
   for (const std::string &text : texts)
-    joined += (joined.empty() ? "" : "; ") + text;
+    joined += (joined.empty() ? "" : std::string(separator)) + text;
   return joined;
+}
+
+std::vector<std::string> split(std::string_view joined) {
+  std::vector<std::string> texts;
+  for (size_t end = 0; !joined.empty(); joined.remove_prefix(end)) {
+    end = std::min(joined.find(separator), joined.size());
+    texts.emplace_back(joined.substr(0, end));
+    end = std::min(end + separator.size(), joined.size());
+  }
+  return texts;
+}
+
+/// What of `texts` is not among `others`, in one text.
+std::string joinWithout(const std::vector<std::string> &texts,
+                        const std::vector<std::string> &others) {
+  std::vector<std::string> left;
+  for (const std::string &text : texts)
+    if (std::find(others.begin(), others.end(), text) == others.end())
+      left.push_back(text);
+  return join(left);
 }
 
 /// "data with checksum X where the checkpoint has Y".
 std::string differ(const std::string &what, const std::string &now,
                    const std::string &before) {
+  // Two optimizers may differ in their last constant only.
+  constexpr size_t longest = 1000;
   auto quote = [](const std::string &text) {
-    return text.empty() ? std::string("none") : printable(text);
+    return text.empty() ? std::string("none") : printable(text, longest);
   };
   return what + " " + quote(now) + " where the checkpoint has " + quote(before);
 }
@@ -105,8 +132,9 @@ mpcomm::run::differencesFrom(const CheckpointInfo &info, const Job &job) {
       found.push_back(
           differ("a graph with checksum", now->digest, before.digest));
     if (join(now->optimizer) != join(before.optimizer))
-      found.push_back(
-          differ("optimizer", join(now->optimizer), join(before.optimizer)));
+      found.push_back(differ("optimizer",
+                             joinWithout(now->optimizer, before.optimizer),
+                             joinWithout(before.optimizer, now->optimizer)));
     for (const auto &[name, value] : now->options)
       if (auto kept = before.options.find(name);
           kept != before.options.end() && kept->second != value)
@@ -149,8 +177,7 @@ mpcomm::run::readCheckpointInfo(const SafeTensors &file) {
     info.graph->structure = reader.text("mpcomm.graph_structure");
     info.graph->batch =
         reader.number<uint64_t>("mpcomm.graph_batch").value_or(0);
-    // As join has made it.
-    info.graph->optimizer = {reader.text("mpcomm.optimizer")};
+    info.graph->optimizer = split(reader.text("mpcomm.optimizer"));
     for (const auto &[key, value] : reader.all)
       if (key.starts_with(optionPrefix))
         info.graph->options[key.substr(optionPrefix.size())] = value;

@@ -39,14 +39,17 @@ static std::string compilerPath() {
   return "mpcomm-compile";
 }
 
-/// Becomes `words` in a forked child; tells `errors` why it cannot.
-[[noreturn]] static void become(char *const *words, pid_t parent,
-                                const sigset_t &mask, int errors) {
+/// Becomes `words` in a forked child, with temporary files in `folder`; tells
+/// `errors` why it cannot.
+[[noreturn]] static void become(char *const *words, const char *folder,
+                                pid_t parent, const sigset_t &mask,
+                                int errors) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent)
     _exit(1);
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
+  setenv("TMPDIR", folder, /*overwrite=*/1);
   execvp(words[0], words);
   int error = errno;
   // Where nobody reads it, the exit status must do.
@@ -55,15 +58,16 @@ static std::string compilerPath() {
 }
 
 /// Starts `words`; 0, or the error number.
-static int start(const std::vector<char *> &words, const StopSignals &signals,
-                 pid_t &child) {
+static int start(const std::vector<char *> &words, const std::string &folder,
+                 const StopSignals &signals, pid_t &child) {
   int errors[2];
   if (pipe2(errors, O_CLOEXEC) != 0)
     return errno;
   pid_t parent = getpid();
   child = fork();
   if (child == 0)
-    become(words.data(), parent, signals.maskBefore(), errors[1]);
+    become(words.data(), folder.c_str(), parent, signals.maskBefore(),
+           errors[1]);
   int error = child < 0 ? errno : 0;
   close(errors[1]);
   // Ends empty when the program takes over.
@@ -90,7 +94,9 @@ Status mpcomm::run::compileProgram(const std::string &source,
   pointers.push_back(nullptr);
 
   pid_t child = -1;
-  if (int error = start(pointers, signals, child))
+  // What it leaves when it is stopped goes with the folder.
+  std::string folder = output.substr(0, output.rfind('/'));
+  if (int error = start(pointers, folder, signals, child))
     return fail(source, ": cannot start ", words[0], ": ", std::strerror(error),
                 "; it is looked for beside mpcomm-run and in PATH");
   using Clock = std::chrono::steady_clock;

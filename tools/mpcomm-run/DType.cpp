@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 
@@ -60,22 +59,49 @@ template <typename T> void store(void *data, size_t index, T value) {
   std::memcpy(static_cast<char *>(data) + index * sizeof(T), &value, sizeof(T));
 }
 
-/// A float is not finite exactly where all bits of its exponent are set.
-template <typename Bits>
-size_t findExponent(const void *data, size_t count, Bits mask) {
-  constexpr size_t block = 1024;
-  for (size_t begin = 0; begin < count; begin += block) {
-    size_t end = std::min(count, begin + block);
+/// Elements of a block that is looked at as a whole before each of them is.
+constexpr size_t scanBlock = 1024;
+
+/// Calls `look` with begin and end of each block that has something not finite,
+/// until it returns true, and with a test of single elements. A float is not
+/// finite exactly where all bits of its exponent are set, `mask`; it is NaN
+/// where one of its mantissa is, too.
+template <typename Bits, typename Look>
+void scanBlocks(const void *data, size_t count, Bits mask, bool infinityIsFine,
+                Look look) {
+  constexpr auto magnitude = static_cast<Bits>(static_cast<Bits>(-1) >> 1);
+  // The least magnitude that is bad.
+  auto least = static_cast<Bits>(mask + infinityIsFine);
+  auto isBad = [=](size_t i) {
+    return (load<Bits>(data, i) & magnitude) >= least;
+  };
+  for (size_t begin = 0; begin < count; begin += scanBlock) {
+    size_t end = std::min(count, begin + scanBlock);
     Bits bad = 0;
     for (size_t i = begin; i < end; ++i)
-      bad |= (load<Bits>(data, i) & mask) == mask;
-    if (!bad)
-      continue;
-    for (size_t i = begin; i < end; ++i)
-      if ((load<Bits>(data, i) & mask) == mask)
-        return i;
+      bad |= isBad(i);
+    if (bad && look(begin, end, isBad))
+      return;
   }
-  return count;
+}
+
+/// The same for elements of `type`; does nothing where that is no float.
+template <typename Look>
+void scanBlocks(DType type, const void *data, size_t count, bool infinityIsFine,
+                Look look) {
+  switch (type) {
+  case DType::F32:
+    return scanBlocks<uint32_t>(data, count, 0x7f800000u, infinityIsFine, look);
+  case DType::F64:
+    return scanBlocks<uint64_t>(data, count, 0x7ff0000000000000u,
+                                infinityIsFine, look);
+  case DType::F16:
+    return scanBlocks<uint16_t>(data, count, 0x7c00u, infinityIsFine, look);
+  case DType::BF16:
+    return scanBlocks<uint16_t>(data, count, 0x7f80u, infinityIsFine, look);
+  default:
+    return;
+  }
 }
 
 } // namespace
@@ -197,43 +223,29 @@ void mpcomm::run::storeNumber(DType type, void *data, size_t index,
   }
 }
 
-size_t mpcomm::run::findNonFinite(DType type, const void *data, size_t count) {
-  switch (type) {
-  case DType::F32:
-    return findExponent<uint32_t>(data, count, 0x7f800000u);
-  case DType::F64:
-    return findExponent<uint64_t>(data, count, 0x7ff0000000000000u);
-  case DType::F16:
-    return findExponent<uint16_t>(data, count, 0x7c00u);
-  case DType::BF16:
-    return findExponent<uint16_t>(data, count, 0x7f80u);
-  default:
-    return count;
-  }
+size_t mpcomm::run::findNonFinite(DType type, const void *data, size_t count,
+                                  bool infinityIsFine) {
+  size_t first = count;
+  scanBlocks(type, data, count, infinityIsFine,
+             [&](size_t begin, size_t, auto isBad) {
+               for (first = begin; !isBad(first);)
+                 ++first;
+               return true;
+             });
+  return first;
 }
 
 NonFinite mpcomm::run::countNonFinite(DType type, const void *data,
                                       uint64_t count, bool infinityIsFine) {
   NonFinite found;
-  if (!isFloat(type))
-    return found;
-  const char *bytes = static_cast<const char *>(data);
-  for (uint64_t at = 0; at < count; ++at) {
-    at += findNonFinite(type, bytes + at * sizeOf(type), count - at);
-    if (at == count)
-      break;
-    if (infinityIsFine && !std::isnan(loadFloat(type, data, at)))
-      continue;
-    if (found.count++ == 0)
-      found.first = at;
-  }
+  scanBlocks(type, data, count, infinityIsFine,
+             [&](size_t begin, size_t end, auto isBad) {
+               for (size_t i = begin; i < end; ++i)
+                 if (isBad(i) && found.count++ == 0)
+                   found.first = i;
+               return false;
+             });
   return found;
-}
-
-std::string mpcomm::run::exactly(double value) {
-  char text[40];
-  auto [end, error] = std::to_chars(text, text + sizeof(text), value);
-  return std::string(text, end);
 }
 
 std::string mpcomm::run::printable(const std::string &text, size_t limit) {

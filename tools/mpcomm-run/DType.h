@@ -58,12 +58,11 @@ int64_t loadInteger(DType type, const void *data, size_t index);
 /// Stores `value` converted to `type` (round to nearest even for floats).
 void storeNumber(DType type, void *data, size_t index, double value);
 
-/// The shortest text that reads back as the same number.
-std::string exactly(double value);
-
-/// Index of the first NaN or infinity among `count` elements of a float type,
-/// or `count`. Linear; reads memory once.
-size_t findNonFinite(DType type, const void *data, size_t count);
+/// Index of the first NaN, or infinity unless `infinityIsFine`, among `count`
+/// elements, or `count`; also where the type is no float. Linear in what comes
+/// before.
+size_t findNonFinite(DType type, const void *data, size_t count,
+                     bool infinityIsFine = false);
 
 /// What of a tensor is not finite.
 struct NonFinite {
@@ -73,7 +72,7 @@ struct NonFinite {
 };
 
 /// Counts NaN, and infinity unless `infinityIsFine`, among `count` elements;
-/// none where the type is no float. Linear.
+/// none where the type is no float. Linear, whatever is found.
 NonFinite countNonFinite(DType type, const void *data, uint64_t count,
                          bool infinityIsFine);
 

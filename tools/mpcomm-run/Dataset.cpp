@@ -52,7 +52,7 @@ Status Dataset::addColumn(const ManifestArgument &argument) {
       Shape(entry->shape.begin() + 1, entry->shape.end()) != sample)
     return fail(path(), ": tensor '", printable(argument.name), "' is ",
                 describe(entry->type, entry->shape), ", expected samples of ",
-                describe(argument.type, sample), " behind a leading dimension");
+                describe(argument.type, sample), " after a leading dimension");
   auto samples = static_cast<uint64_t>(entry->shape[0]);
   if (!columns.empty() && samples != sampleCount)
     return fail(path(), ": tensor '", printable(argument.name), "' holds ",
@@ -118,13 +118,30 @@ Status Dataset::validateColumn(const Column &column, bool allowNonFinite) {
                 range->first, ", ", range->second, ")");
   }
   hashes[argument.name] = hash.value();
-  return {};
+  return file.compareChecksum(argument.name, hash.value());
 }
 
-Status Dataset::validate(bool allowNonFinite) {
+std::optional<uint64_t>
+Dataset::knownHash(const ManifestArgument &argument) const {
   for (const Column &column : columns)
-    if (Status status = validateColumn(column, allowNonFinite); status.failed())
+    if (column.argument->name == argument.name &&
+        column.argument->range == argument.range)
+      if (auto hash = hashes.find(argument.name); hash != hashes.end())
+        return hash->second;
+  return std::nullopt;
+}
+
+Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
+  for (const Column &column : columns) {
+    std::optional<uint64_t> hash;
+    if (known)
+      hash = known->knownHash(*column.argument);
+    if (hash)
+      hashes[column.argument->name] = *hash;
+    else if (Status status = validateColumn(column, allowNonFinite);
+             status.failed())
       return status;
+  }
   return {};
 }
 

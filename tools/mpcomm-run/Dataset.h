@@ -22,6 +22,7 @@
 #include "Status.h"
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -42,9 +43,11 @@ public:
   /// Looks at every value once: integers against the argument's range, bool
   /// against 0 and 1, and floats, unless `allowNonFinite`, for NaN and
   /// infinity. Names the first offending sample. Takes the checksum of each
-  /// tensor on the way. Linear in the file; what it has read does not stay in
-  /// this process' memory.
-  Status validate(bool allowNonFinite);
+  /// tensor on the way, and compares it with the one that the file may have.
+  /// Linear in the file; what it has read does not stay in this process'
+  /// memory. What `known` has validated, a dataset of the same file, is not
+  /// read again.
+  Status validate(bool allowNonFinite, const Dataset *known = nullptr);
 
   /// XXH64 of each tensor that is used, by name; empty before `validate`.
   const std::map<std::string, uint64_t> &checksums() const { return hashes; }
@@ -66,6 +69,8 @@ private:
   };
 
   Status addColumn(const ManifestArgument &argument);
+  /// The checksum of a tensor that was validated for such an argument.
+  std::optional<uint64_t> knownHash(const ManifestArgument &argument) const;
   Status validateColumn(const Column &column, bool allowNonFinite);
 
   SafeTensors file;

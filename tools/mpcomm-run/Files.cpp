@@ -11,6 +11,7 @@
 
 #include "Files.h"
 
+#include "KeptCheckpoints.h"
 #include "OutputFile.h"
 
 #include <cerrno>
@@ -51,24 +52,35 @@ const NamedOutput outputs[] = {
     {{"--log", &Options::log}, false},
 };
 
-/// Whether two names lead to one file. Several may well go to one device.
-bool areSame(const std::string &a, const std::string &b) {
+/// A name that is not there yet is resolved as far as its folder is.
+fs::path resolve(const fs::path &name) {
+  std::error_code error;
+  fs::path path = fs::weakly_canonical(fs::absolute(name, error), error);
+  return error ? name : path;
+}
+
+/// Whether --checkpoint-keep may give the name of `file` to a checkpoint.
+bool isKeptName(const std::string &file, const Options &options) {
+  if (file.empty() || options.checkpointKeep < 2)
+    return false;
+  // Links in place of the files themselves are other names.
+  fs::path path = resolve(file), checkpoint = fs::absolute(options.checkpoint);
+  return path.parent_path() == resolve(checkpoint.parent_path()) &&
+         stepOfKept(path.filename(), checkpoint.filename());
+}
+
+} // namespace
+
+bool mpcomm::run::areSameFile(const std::string &a, const std::string &b) {
   std::error_code error;
   if (a.empty() || b.empty())
     return false;
-  // A name that is not there yet is resolved as far as its folder is.
-  auto resolve = [&](const std::string &name) {
-    fs::path path = fs::weakly_canonical(fs::absolute(name, error), error);
-    return error ? fs::path(name) : path;
-  };
   fs::path first = resolve(a), second = resolve(b);
   bool known = fs::exists(first, error);
   if (known && !fs::is_regular_file(first, error))
     return false;
   return first == second || (known && fs::equivalent(first, second, error));
 }
-
-} // namespace
 
 Status mpcomm::run::checkFilesDiffer(const Options &options) {
   for (const NamedOutput &output : outputs) {
@@ -80,16 +92,31 @@ Status mpcomm::run::checkFilesDiffer(const Options &options) {
     for (const NamedFile &input : inputs) {
       bool renews =
           output.path == &Options::checkpoint && input.path == &Options::resume;
-      if (!renews && areSame(path, options.*input.path))
+      if (!renews && areSameFile(path, options.*input.path))
         return clash(input);
     }
     for (const NamedOutput &other : outputs) {
       if (other.path == output.path)
         break;
-      if (areSame(path, options.*other.path))
+      if (areSameFile(path, options.*other.path))
         return clash(other);
     }
   }
+  auto checkName = [&](const NamedFile &file) -> Status {
+    const std::string &path = options.*file.path;
+    if (!isKeptName(path, options))
+      return {};
+    return fail(file.option, " ", printable(path),
+                ": that may be the name of a checkpoint that "
+                "--checkpoint-keep keeps; move it to another");
+  };
+  for (const NamedFile &input : inputs)
+    if (input.path != &Options::resume)
+      if (Status status = checkName(input); status.failed())
+        return status;
+  for (const NamedFile &output : outputs)
+    if (Status status = checkName(output); status.failed())
+      return status;
   return {};
 }
 

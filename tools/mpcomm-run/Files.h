@@ -17,8 +17,13 @@
 
 namespace mpcomm::run {
 
-/// No file is written that is also read, or written by two options. (A
-/// checkpoint may replace the one that is resumed.) Follows links.
+/// Whether two names lead to one regular file, or would. Several outputs may
+/// well go to one device.
+bool areSameFile(const std::string &a, const std::string &b);
+
+/// No file is written that is also read, or written by two options, under the
+/// names that --checkpoint-keep gives, too. (A checkpoint may replace the one
+/// that is resumed.) Follows links.
 Status checkFilesDiffer(const Options &options);
 
 /// The outputs that are OutputFiles, of which a process that is killed leaves

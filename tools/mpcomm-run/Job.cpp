@@ -13,6 +13,7 @@
 
 #include "Job.h"
 
+#include "Files.h"
 #include "Sampler.h"
 
 #include <algorithm>
@@ -220,7 +221,10 @@ Status openData(Job &job) {
                   name, "' takes ", batch * job.dataRanks, " (", job.dataRanks,
                   job.dataRanks == job.ranks ? " ranks of " : " data ranks of ",
                   batch, ")");
-    return dataset->validate(options.allowNonFinite);
+    bool isKnown = &dataset != &job.data && job.data &&
+                   areSameFile(path, job.data->path());
+    return dataset->validate(options.allowNonFinite,
+                             isKnown ? &*job.data : nullptr);
   };
   if (batchSizeOf(job.trainers) > 0)
     if (Status status = open(options.data, job.trainers, "--data", job.data);
@@ -240,6 +244,14 @@ Status planSteps(Job &job) {
     const std::optional<CheckpointInfo> &info = job.resumed;
     job.seed = options.seed.value_or(info->seed);
     job.firstStep = info->step;
+  }
+  // What is only evaluated may well be other data, or another loss.
+  if (job.trainers.empty()) {
+    job.lastStep = job.firstStep;
+    return {};
+  }
+  if (!options.resume.empty()) {
+    const std::optional<CheckpointInfo> &info = job.resumed;
     std::string differences;
     for (const std::string &difference : differencesFrom(*info, job))
       differences += (differences.empty() ? "" : "; ") + difference;
@@ -254,10 +266,6 @@ Status planSteps(Job &job) {
           std::to_string(info->globalBatch) + ", going on with " +
           std::to_string(job.globalBatch()) +
           "; samples will not continue where it stopped");
-  }
-  if (job.trainers.empty()) {
-    job.lastStep = job.firstStep;
-    return {};
   }
   if (options.steps)
     job.lastStep = *options.steps;

@@ -25,6 +25,12 @@
 
 namespace mpcomm::run {
 
+/// Outputs that tell what ran when. Rank 0 writes them, and all ranks help.
+struct TracedOutputs {
+  bool trace = false, timeline = false, profile = false;
+  bool any() const { return trace || timeline || profile; }
+};
+
 struct Job {
   Options options;
   std::unique_ptr<Program> program;
@@ -53,6 +59,9 @@ struct Job {
   uint64_t firstStep = 0, lastStep = 0;
   uint64_t seed = 0;
   LearningRate learningRate;
+
+  /// What rank 0 was asked for, from `shareOutputs` on.
+  TracedOutputs outputs;
 
   /// Something to tell the user that is no error.
   std::vector<std::string> warnings;

@@ -12,6 +12,7 @@
 
 #include "KeptCheckpoints.h"
 
+#include "Files.h"
 #include "OutputFile.h"
 
 #include <algorithm>
@@ -25,12 +26,6 @@
 using namespace mpcomm::run;
 
 namespace fs = std::filesystem;
-
-/// Whether two names lead to one file, which is there.
-static bool areSame(const std::string &a, const std::string &b) {
-  std::error_code error;
-  return fs::equivalent(a, b, error) && !error;
-}
 
 static Status copyFile(const std::string &from, const std::string &to) {
   int source = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
@@ -50,31 +45,70 @@ static Status copyFile(const std::string &from, const std::string &to) {
   return status.ok() ? file.commit() : status;
 }
 
+std::optional<uint64_t> mpcomm::run::stepOfKept(const std::string &name,
+                                                const std::string &file) {
+  const std::string prefix = file + std::string(keptMark);
+  if (!name.starts_with(prefix))
+    return std::nullopt;
+  uint64_t step = 0;
+  const char *end = name.data() + name.size();
+  auto [at, wrong] = std::from_chars(name.data() + prefix.size(), end, step);
+  // One that is written otherwise, as with a zero before it, is another's.
+  if (wrong != std::errc() || at != end ||
+      name.size() != prefix.size() + std::to_string(step).size())
+    return std::nullopt;
+  return step;
+}
+
+std::vector<uint64_t> KeptCheckpoints::findSteps() const {
+  std::vector<uint64_t> steps;
+  std::error_code error;
+  std::string own = fs::path(path).filename();
+  fs::path folder = fs::path(path).parent_path();
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(folder.empty() ? "." : folder, error))
+    if (auto step = stepOfKept(entry.path().filename(), own))
+      steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
 void KeptCheckpoints::resume(const std::string &file, uint64_t step) {
   if (keep < 2)
     return;
-  if (areSame(file, path))
+  if (areSameFile(file, path))
     latest = step;
-  else if (!areSame(file, nameOf(step)))
+  else if (!areSameFile(file, nameOf(step)))
     return;
-  std::error_code error;
-  fs::path own = fs::path(path).filename();
-  fs::path folder = fs::path(path).parent_path();
-  std::string prefix = own.string() + ".step-";
-  for (const fs::directory_entry &entry :
-       fs::directory_iterator(folder.empty() ? "." : folder, error)) {
-    std::string name = entry.path().filename().string();
-    uint64_t found = 0;
-    const char *end = name.data() + name.size();
-    if (!name.starts_with(prefix))
-      continue;
-    auto [at, wrong] = std::from_chars(name.data() + prefix.size(), end, found);
-    // Later ones are of a run that went another way.
-    if (wrong == std::errc() && at == end && nameOf(found).ends_with(name) &&
-        (found < step || (found == step && !latest)))
+  resumed = step;
+  // Later ones are of a run that went another way.
+  for (uint64_t found : findSteps())
+    if (found < step || (found == step && !latest))
       older.push_back(found);
-  }
-  std::sort(older.begin(), older.end());
+}
+
+bool KeptCheckpoints::isOwn(uint64_t step) const {
+  return step == resumed ||
+         std::find(older.begin(), older.end(), step) != older.end();
+}
+
+Status KeptCheckpoints::describeClash(uint64_t step) const {
+  return fail(nameOf(step),
+              ": is there already, and is not of this run, whose checkpoint of "
+              "step ",
+              step, " --checkpoint-keep ", keep,
+              " keeps under that name; move it away, or choose another name "
+              "for --checkpoint");
+}
+
+Status KeptCheckpoints::checkNames(uint64_t first, uint64_t last,
+                                   uint64_t every) const {
+  if (keep < 2 || every == 0)
+    return {};
+  for (uint64_t step : findSteps())
+    if (step > first && step < last && step % every == 0 && !isOwn(step))
+      return describeClash(step);
+  return {};
 }
 
 Status KeptCheckpoints::prepare(uint64_t step) {
@@ -83,7 +117,9 @@ Status KeptCheckpoints::prepare(uint64_t step) {
   if (keep < 2 || !latest || *latest == step || !fs::exists(path, error))
     return {};
   std::string name = nameOf(*latest);
-  if (!areSame(path, name)) {
+  if (!areSameFile(path, name)) {
+    if (!isOwn(*latest) && fs::exists(fs::symlink_status(name, error)))
+      return describeClash(*latest);
     if (unlink(name.c_str()) != 0 && errno != ENOENT)
       return fail(name, ": cannot replace: ", std::strerror(errno));
     if (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(),
@@ -101,8 +137,9 @@ Status KeptCheckpoints::commit(uint64_t step) {
   while (keep >= 2 && older.size() > keep - 1) {
     std::string name = nameOf(older.front());
     if (unlink(name.c_str()) != 0 && errno != ENOENT)
-      return fail(name, ": cannot remove: ", std::strerror(errno),
-                  "; --checkpoint-keep ", keep, " has one of a later step");
+      return fail(path, ": the checkpoint of step ", step, " is written, but ",
+                  name, ", which is too old for --checkpoint-keep ", keep,
+                  ", cannot be removed: ", std::strerror(errno));
     older.erase(older.begin());
   }
   return {};

@@ -67,11 +67,6 @@ struct Options {
   /// Consecutive ranks that inner links join; 0: there is one level.
   uint64_t calibrateBlock = 0;
 
-  /// Whether anything needs to know what ran when.
-  bool traces() const {
-    return !trace.empty() || !timeline.empty() || !profile.empty();
-  }
-
   bool help = false, version = false;
 };
 

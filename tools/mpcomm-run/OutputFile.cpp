@@ -63,13 +63,27 @@ static std::string temporaryNameOf(const std::string &path) {
   return name;
 }
 
+/// Whether `name` is of a temporary of `base`, or of one that a run keeps
+/// beside it.
 static bool isTemporaryNameOf(std::string_view name, std::string_view base) {
   size_t more = temporaryMark.size() + temporaryDigits;
-  return name.size() >= base.size() + more && name.starts_with(base) &&
-         name.substr(name.size() - more, temporaryMark.size()) ==
-             temporaryMark &&
-         name.substr(name.size() - temporaryDigits).find_first_not_of(digits) ==
-             std::string_view::npos;
+  auto isAllOf = [](std::string_view text, std::string_view letters) {
+    return text.find_first_not_of(letters) == std::string_view::npos;
+  };
+  if (name.size() < base.size() + more || !name.starts_with(base))
+    return false;
+  std::string_view step = name.substr(base.size());
+  step.remove_suffix(more);
+  std::string_view end = name.substr(name.size() - more);
+  bool isKept = step.starts_with(keptMark) && step.size() > keptMark.size() &&
+                isAllOf(step.substr(keptMark.size()), digits.substr(0, 10));
+  return (step.empty() || isKept) && end.starts_with(temporaryMark) &&
+         isAllOf(end.substr(temporaryMark.size()), digits);
+}
+
+static bool exists(const std::string &path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
 }
 
 OutputFile::~OutputFile() {
@@ -82,7 +96,8 @@ OutputFile::~OutputFile() {
 
 Status OutputFile::broken(const char *what, int error) const {
   return fail(path, ": cannot ", what, ": ", std::strerror(error),
-              "; the file of that name is as it was before");
+              exists(path) ? "; the file of that name is as it was before"
+                           : "; there is no file of that name");
 }
 
 Status OutputFile::open() {
@@ -158,6 +173,10 @@ Status OutputFile::commit() {
 Status mpcomm::run::probeOutput(const std::string &path) {
   removeAbandoned(path);
   return OutputFile(path).open();
+}
+
+std::string mpcomm::run::describeUnchanged(const std::string &path) {
+  return path + (exists(path) ? " is as it was before" : " does not exist");
 }
 
 void mpcomm::run::removeAbandoned(const std::string &path) {

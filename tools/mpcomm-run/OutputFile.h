@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace mpcomm::run {
 
@@ -52,8 +53,16 @@ private:
 /// dead writers have left there.
 Status probeOutput(const std::string &path);
 
-/// Removes the temporary files of this user beside `path`, for it or for names
-/// that begin with it, whose writers are dead.
+/// "c is as it was before", or that it does not exist: the end of a message
+/// about what was not replaced.
+std::string describeUnchanged(const std::string &path);
+
+/// Between the name of a checkpoint and the number of a step, in the names of
+/// those before it (KeptCheckpoints.h).
+inline constexpr std::string_view keptMark = ".step-";
+
+/// Removes the temporary files of this user beside `path`, for it or for a
+/// checkpoint that is kept beside it, whose writers are dead.
 void removeAbandoned(const std::string &path);
 
 } // namespace mpcomm::run

@@ -15,8 +15,11 @@
 #include "CpuFeatures.h"
 #include "ProgramFile.h"
 
+#include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 using namespace mpcomm::run;
 
@@ -44,6 +47,19 @@ Status checkImages(const std::string &path, const mprt_image *table,
 std::string loaderMessage() {
   const char *message = dlerror();
   return printable(message ? message : "unknown error", 400);
+}
+
+/// The open file's name for the loader.
+std::string loaderNameOf(int descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor);
+}
+
+bool isLoaded(int descriptor) {
+  void *handle =
+      dlopen(loaderNameOf(descriptor).c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle)
+    dlclose(handle);
+  return handle != nullptr;
 }
 
 /// Checks the file's ABI number and processor features; its manifest.
@@ -83,9 +99,22 @@ Result<Manifest> readManifest(const std::string &path,
 } // namespace
 
 Result<Program> Program::load(const std::string &path) {
+  // Not blocking, so that a pipe under that name cannot hang the run.
+  int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    return fail(path, ": cannot open: ", std::strerror(errno));
+  Result<Program> program = load(path, descriptor);
+  // The loader knows a library again by its name, which has this number: it is
+  // nobody else's as long as one may be loaded under it.
+  if (program.failed() && !isLoaded(descriptor))
+    close(descriptor);
+  return program;
+}
+
+Result<Program> Program::load(const std::string &path, int descriptor) {
   Program program;
   program.file = path;
-  Result<ProgramFile> file = ProgramFile::read(path);
+  Result<ProgramFile> file = ProgramFile::read(path, descriptor);
   if (file.failed())
     return file.status();
   program.hash = file->digest();
@@ -104,10 +133,8 @@ Result<Program> Program::load(const std::string &path) {
   if (program.description.device == "cuda" && table.empty())
     return missing("mpcomm_images");
 
-  // Without a slash the loader would search its own folders.
-  std::string address =
-      path.find('/') == std::string::npos ? "./" + path : path;
-  void *handle = dlopen(address.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void *handle =
+      dlopen(loaderNameOf(descriptor).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return fail(path, ": cannot load: ", loaderMessage());
   for (const ManifestFunction &function : program.description.functions) {

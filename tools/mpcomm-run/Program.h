@@ -32,7 +32,8 @@ class StopSignals;
 class Program {
 public:
   /// Checks and loads `path`: checksum, ABI number, manifest, processor
-  /// features, one entry point for each function.
+  /// features, one entry point for each function. What is loaded is the file
+  /// that was checked, also where another one takes its name meanwhile.
   static Result<Program> load(const std::string &path);
 
   const std::string &path() const { return file; }
@@ -46,6 +47,8 @@ public:
   }
 
 private:
+  static Result<Program> load(const std::string &path, int descriptor);
+
   std::string file;
   Manifest description;
   uint64_t hash = 0;
@@ -54,9 +57,10 @@ private:
 };
 
 /// Runs mpcomm-compile on `source` into the new file `output`, for `ranks`, or
-/// for the mesh that `furtherArguments` name. The compiler is the one beside this executable, or else the first in PATH. Its messages go
-/// to standard error. A signal that asks this process to stop ends it, is
-/// stored in `stopped` (else 0), and is a failure.
+/// for the mesh that `furtherArguments` name. The compiler is the one beside
+/// this executable, or else the first in PATH. Its temporary files go to the
+/// folder of `output`, its messages to standard error. A signal that asks this
+/// process to stop ends it, is stored in `stopped` (else 0), and is a failure.
 Status compileProgram(const std::string &source, const std::string &output,
                       std::optional<uint64_t> ranks,
                       const std::string &furtherArguments,

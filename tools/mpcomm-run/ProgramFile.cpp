@@ -19,7 +19,6 @@
 #include <cerrno>
 #include <cstring>
 #include <elf.h>
-#include <fcntl.h>
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,10 +84,8 @@ std::optional<uint64_t> offsetOf(const ElfView &view, const Elf64_Ehdr &header,
   return std::nullopt;
 }
 
-Status readAll(const std::string &path, std::string &contents) {
-  int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0)
-    return fail(path, ": cannot open: ", std::strerror(errno));
+Status readAll(const std::string &path, int descriptor,
+               std::string &contents) {
   struct stat info;
   bool isRegular = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
   char buffer[1 << 16];
@@ -100,7 +97,6 @@ Status readAll(const std::string &path, std::string &contents) {
       break;
   }
   int error = got < 0 ? errno : 0;
-  close(descriptor);
   if (!isRegular)
     return fail(path, ": not a regular file");
   if (error)
@@ -183,9 +179,10 @@ Result<ProgramFile> ProgramFile::parse(const std::string &path,
   return file;
 }
 
-Result<ProgramFile> ProgramFile::read(const std::string &path) {
+Result<ProgramFile> ProgramFile::read(const std::string &path,
+                                      int descriptor) {
   std::string contents;
-  if (Status status = readAll(path, contents); status.failed())
+  if (Status status = readAll(path, descriptor, contents); status.failed())
     return status;
   return parse(path, std::move(contents));
 }

@@ -25,8 +25,9 @@ namespace mpcomm::run {
 
 class ProgramFile {
 public:
-  /// Reads `path`, and compares its checksum with the one at its end.
-  static Result<ProgramFile> read(const std::string &path);
+  /// Reads the file `path` from `descriptor`, which is open at its begin, and
+  /// compares its checksum with the one at its end.
+  static Result<ProgramFile> read(const std::string &path, int descriptor);
   /// The same of what was read.
   static Result<ProgramFile> parse(const std::string &path,
                                    std::string contents);

@@ -158,7 +158,7 @@ Result<void *> Rank::allocateArena(uint64_t bytes) {
 }
 
 Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
-                  void *receive, uint64_t bytes) {
+                  void *receive, uint64_t bytes, const char *what) {
   *meeting = mprt_collective{};
   meeting->id = meetingId;
   meeting->kind = static_cast<uint8_t>(kind);
@@ -166,8 +166,7 @@ Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
   meeting->accumulate = MPRT_U8;
   meeting->peer = peer;
   meeting->count = bytes;
-  meeting->name =
-      kind == MPRT_ALL_GATHER ? "meeting of all ranks" : "state for a file";
+  meeting->name = what;
   meeting->location = "mpcomm-run";
   uint64_t sent = send ? bytes : 0;
   uint64_t received = receive ? bytes : 0;
@@ -188,18 +187,22 @@ Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
 }
 
 Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
-  return meet(MPRT_ALL_GATHER, -1, mine, all, bytes);
+  return meet(MPRT_ALL_GATHER, -1, mine, all, bytes, "meeting of all ranks");
 }
 
-Status Rank::send(uint64_t to, const void *data, uint64_t bytes) {
-  return meet(MPRT_SEND, static_cast<int32_t>(to), data, nullptr, bytes);
+Status Rank::send(uint64_t to, const void *data, uint64_t bytes,
+                  const char *what) {
+  return meet(MPRT_SEND, static_cast<int32_t>(to), data, nullptr, bytes, what);
 }
 
-Status Rank::receive(uint64_t from, void *data, uint64_t bytes) {
-  return meet(MPRT_RECV, static_cast<int32_t>(from), nullptr, data, bytes);
+Status Rank::receive(uint64_t from, void *data, uint64_t bytes,
+                     const char *what) {
+  return meet(MPRT_RECV, static_cast<int32_t>(from), nullptr, data, bytes,
+              what);
 }
 
-Result<std::vector<std::string>> Rank::gatherText(const std::string &mine) {
+Result<std::vector<std::string>> Rank::gatherText(const std::string &mine,
+                                                  const char *what) {
   uint64_t bytes = mine.size();
   std::vector<uint64_t> all(size());
   if (Status status = gather(&bytes, all.data(), sizeof(bytes));
@@ -211,9 +214,9 @@ Result<std::vector<std::string>> Rank::gatherText(const std::string &mine) {
     Status status;
     if (all[from] && index() == 0) {
       texts[from].resize(all[from]);
-      status = receive(from, texts[from].data(), all[from]);
+      status = receive(from, texts[from].data(), all[from], what);
     } else if (all[from] && index() == from) {
-      status = send(0, mine.data(), bytes);
+      status = send(0, mine.data(), bytes, what);
     }
     if (status.failed())
       return status;

@@ -77,12 +77,14 @@ public:
   Status gather(const void *mine, void *all, uint64_t bytes);
 
   /// Gives `bytes` at `data` to rank `to`, which receives as many from this
-  /// one; both wait for it.
-  Status send(uint64_t to, const void *data, uint64_t bytes);
-  Status receive(uint64_t from, void *data, uint64_t bytes);
+  /// one; both wait for it. Errors and traces call it `what`, a literal.
+  Status send(uint64_t to, const void *data, uint64_t bytes, const char *what);
+  Status receive(uint64_t from, void *data, uint64_t bytes, const char *what);
 
-  /// Every rank's text, on rank 0; elsewhere this rank's alone.
-  Result<std::vector<std::string>> gatherText(const std::string &mine);
+  /// Every rank's text, on rank 0; elsewhere this rank's alone. `what` is as of
+  /// `send`.
+  Result<std::vector<std::string>> gatherText(const std::string &mine,
+                                              const char *what);
 
   /// Succeeds where all ranks came with a success. Of those that came with a
   /// failure the first gets it back; all others fail without a message.
@@ -125,7 +127,7 @@ private:
 
   /// Runs a collective outside of any program, of bytes.
   Status meet(mprt_collective_kind kind, int32_t peer, const void *send,
-              void *receive, uint64_t bytes);
+              void *receive, uint64_t bytes, const char *what);
 
   // In this order: contexts go before what they stand on, and before what
   // their threads may have a hand on.

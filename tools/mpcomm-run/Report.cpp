@@ -47,8 +47,8 @@ std::string sizeText(uint64_t bytes) {
   return text;
 }
 
-/// JSON has no NaN and no infinity. 9 digits identify a number of f32, 17 one of
-/// f64.
+/// JSON has no NaN and no infinity. 9 digits identify a number of f32, 17 one
+/// of f64.
 std::string jsonNumber(double value, int digits = 9) {
   if (!std::isfinite(value))
     return "null";

@@ -81,7 +81,7 @@ int conclude(Rank &rank, const Status &status) {
 int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
   Status status = agreeOnJob(job, rank);
   if (status.ok())
-    status = shareOutputs(job.options, rank);
+    status = shareOutputs(job, rank);
   if (status.ok())
     status = rank.agree(job.becomeRank(rank.index()));
   const Manifest &manifest = job.program->manifest();
@@ -94,7 +94,7 @@ int runRank(Job &job, Rank &rank, const Fault &fault, RankPosition *position) {
     status = rank.openNccl();
   if (status.ok())
     status = rank.createContext(
-        job.program->manifest(), job.events(), job.options.traces(),
+        job.program->manifest(), job.events(), job.outputs.any(),
         static_cast<uint32_t>(job.options.flightCollectives));
   if (status.ok()) {
     std::optional<FlightLog> flight;

@@ -85,6 +85,9 @@ public:
     return mapping + dataOffset + entry.begin;
   }
 
+  /// Fails where the file has a checksum of the tensor and it is not `found`.
+  Status compareChecksum(const std::string &name, uint64_t found) const;
+
   /// Copies a tensor to `destination` through the file descriptor, so that
   /// its pages do not count as memory of this process, and compares it with its
   /// checksum where the file has one.

@@ -13,6 +13,7 @@
 #include "StateKeeper.h"
 
 #include "Checkpoint.h"
+#include "OutputFile.h"
 #include "StateSurvey.h"
 
 using namespace mpcomm::run;
@@ -31,15 +32,28 @@ StateKeeper::StateKeeper(const Job &job, Rank &rank,
 
 std::string StateKeeper::whatIsKept() const {
   const std::string &path = job.options.checkpoint;
-  if (path.empty())
+  if (path.empty() || rank.index() != 0)
     return "";
   if (written)
     return "; " + path + " keeps the checkpoint of step " +
            std::to_string(*written);
-  return "; " + path + " is as it was before";
+  return "; " + describeUnchanged(path);
+}
+
+std::string StateKeeper::differenceOf(const StateSurvey &survey) const {
+  if (survey.difference.empty() || job.options.checkReplicas == 0u)
+    return "";
+  return survey.difference +
+         (survey.nonFinite.empty() ? "" : "; " + survey.nonFinite);
 }
 
 Status StateKeeper::checkStart() {
+  if (Status status = rank.agree(
+          rank.index() == 0 ? kept.checkNames(job.firstStep, job.lastStep,
+                                              job.options.checkpointEvery)
+                            : Status());
+      status.failed())
+    return status;
   Result<StateSurvey> survey =
       surveyState(job, rank, /*optimizer=*/true, LookFor::Differences);
   if (survey.failed())
@@ -65,6 +79,9 @@ Status StateKeeper::writeCheckpoint(uint64_t step, bool atEnd) {
       surveyState(job, rank, /*optimizer=*/true, LookFor::NonFiniteToo);
   if (survey.failed())
     return survey.status();
+  // Also of what --allow-nonfinite accepts.
+  if (std::string difference = differenceOf(*survey); !difference.empty())
+    return tell(atStep(step) + difference + whatIsKept());
   if (!survey->nonFinite.empty()) {
     std::string message = atStep(step) + survey->nonFinite +
                           "; the checkpoint is not written" + whatIsKept();
@@ -73,8 +90,6 @@ Status StateKeeper::writeCheckpoint(uint64_t step, bool atEnd) {
     note("warning: " + message);
     return {};
   }
-  if (!survey->difference.empty() && job.options.checkReplicas != 0u)
-    return tell(atStep(step) + survey->difference + whatIsKept());
   auto onRank0 = [&](auto action) {
     return rank.agree(rank.index() == 0 ? action() : Status());
   };
@@ -96,12 +111,11 @@ Status StateKeeper::writeWeights(uint64_t step) {
   if (survey.failed())
     return survey.status();
   const std::string &path = job.options.saveWeights;
-  if (!survey->nonFinite.empty())
-    return tell(atStep(step) + survey->nonFinite + "; " + path +
-                " is as it was before");
-  if (!survey->difference.empty() && job.options.checkReplicas != 0u)
-    return tell(atStep(step) + survey->difference + "; " + path +
-                " is as it was before");
+  std::string wrong = differenceOf(*survey);
+  if (wrong.empty())
+    wrong = survey->nonFinite;
+  if (!wrong.empty())
+    return tell(atStep(step) + wrong + "; " + describeUnchanged(path));
   return writeUnion(
       path, job, rank, std::move(survey->tensors),
       {{"format", "pt"}, {"mpcomm.program", job.program->manifest().program}});

@@ -21,6 +21,8 @@
 
 namespace mpcomm::run {
 
+struct StateSurvey;
+
 /// All ranks call each function at the same step, when the host has the state;
 /// each fails on all ranks or on none, and rank 0 says why.
 class StateKeeper {
@@ -29,7 +31,8 @@ public:
   StateKeeper(const Job &job, Rank &rank,
               std::function<void(const std::string &)> note);
 
-  /// Fails unless all ranks have started from the same state.
+  /// Fails unless all ranks have started from the same state, and no file is
+  /// where a checkpoint will be kept.
   Status checkStart();
   /// Fails unless replicas are the same.
   Status checkReplicas(uint64_t step);
@@ -44,7 +47,9 @@ private:
   Status tell(const std::string &message) const {
     return rank.index() == 0 ? fail(message) : Status::failure("");
   }
-  /// What lies at --checkpoint, as the end of a message.
+  /// Where replicas differ and that is looked for, what the failure says.
+  std::string differenceOf(const StateSurvey &survey) const;
+  /// What lies at --checkpoint, as the end of rank 0's message.
   std::string whatIsKept() const;
 
   const Job &job;

@@ -69,6 +69,9 @@ std::vector<SharedTensor> mpcomm::run::unionOfState(const Job &job,
   return all;
 }
 
+/// What messages say that they are.
+static constexpr const char *stateForFile = "state for a file";
+
 /// Takes `tensor` from its owner, to `sink`, block by block.
 static Status receiveTensor(const SharedTensor &tensor, Rank &rank,
                             const TensorSink &sink) {
@@ -79,7 +82,8 @@ static Status receiveTensor(const SharedTensor &tensor, Rank &rank,
   Status written;
   for (uint64_t at = 0; at < bytes; at += blockBytes) {
     uint64_t count = std::min(blockBytes, bytes - at);
-    if (Status status = rank.receive(tensor.owner(), block.data(), count);
+    if (Status status = rank.receive(tensor.owner(), block.data(), count,
+                                     stateForFile);
         status.failed())
       return status;
     // What cannot be written is still taken: its sender counts on that.
@@ -104,7 +108,8 @@ static Status sendTensors(const std::vector<SharedTensor> &all,
     uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
     for (uint64_t at = 0; at < bytes; at += blockBytes)
       if (Status status =
-              rank.send(0, data + at, std::min(blockBytes, bytes - at));
+              rank.send(0, data + at, std::min(blockBytes, bytes - at),
+                        stateForFile);
           status.failed())
         return status;
   }

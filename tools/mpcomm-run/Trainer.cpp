@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `run` stands last and reads as the outline. A failure that all ranks see
-// alike (the loss is one number, reduced by the program) is told by rank 0 and
-// kept quiet by the others: a Status without a message.
+// `run` is last and reads as the outline. If all ranks see the same failure
+// (the loss is one number, reduced by the program), only rank 0 reports it; the
+// others have a Status without a message.
 //
 //===----------------------------------------------------------------------===//
 
@@ -118,13 +118,13 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
 
 Status Trainer::checkState(uint64_t step) const {
   for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true)) {
-    NonFinite found =
-        countNonFinite(tensor.type, tensor.data, *elementsOf(tensor.shape),
-                       mayBeInfinite(tensor.role));
-    if (found.count)
+    uint64_t count = *elementsOf(tensor.shape);
+    size_t first = findNonFinite(tensor.type, tensor.data, count,
+                                 mayBeInfinite(tensor.role));
+    if (first < count)
       return fail("step ", step, ", rank ", rank.index(), ": tensor '",
-                  printable(tensor.name), "', element ", found.first, ": ",
-                  loadFloat(tensor.type, tensor.data, found.first),
+                  printable(tensor.name), "', element ", first, ": ",
+                  loadFloat(tensor.type, tensor.data, first),
                   " is not finite");
   }
   return {};
@@ -150,7 +150,8 @@ Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
   for (const std::string &name : parameters)
     mine += name + '\0';
   Result<std::vector<std::string>> all =
-      rank.gatherText(job.dataRank == 0 ? mine : std::string());
+      rank.gatherText(job.dataRank == 0 ? mine : std::string(),
+                      "names of parameters");
   if (all.failed())
     return all.status();
   for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)
@@ -200,7 +201,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   }
   if (Status status = fetch(watched); status.failed())
     return status;
-  if (job.options.traces())
+  if (job.outputs.any())
     spans.push_back({begin, mprt::nowNanoseconds()});
 
   if (fault.hits(Fault::Kind::Flip, rank.index()) && fault.step == step + 1)
@@ -327,13 +328,14 @@ Status Trainer::writeSteps() {
   // Rank 0 writes what all have made.
   auto write = [&](const std::string &path, const std::string &mine,
                    auto merge) -> Status {
-    Result<std::vector<std::string>> all = rank.gatherText(mine);
+    Result<std::vector<std::string>> all =
+        rank.gatherText(mine, "steps of a rank");
     if (all.failed())
       return all.status();
     return rank.agree(rank.index() == 0 ? writeText(path, merge(*all))
                                         : Status());
   };
-  if (!options.timeline.empty()) {
+  if (job.outputs.timeline) {
     Result<std::pair<StepSpan, StepSpan>> step = chooseStep(medianStep(steps));
     if (step.failed())
       return step.status();
@@ -344,7 +346,7 @@ Status Trainer::writeSteps() {
         status.failed())
       return status;
   }
-  if (options.profile.empty())
+  if (!job.outputs.profile)
     return {};
   return write(options.profile,
                shows ? renderProfile(steps, events, origin) : "",
@@ -378,13 +380,12 @@ Trainer::chooseStep(const StepSpan &median) {
 }
 
 Status Trainer::writeTraces() {
-  const Options &options = job.options;
-  if (!options.timeline.empty() || !options.profile.empty())
+  if (job.outputs.timeline || job.outputs.profile)
     if (Status status = writeSteps(); status.failed())
       return status;
-  if (options.trace.empty())
+  if (!job.outputs.trace)
     return {};
-  return writeTrace(options.trace, job.program->manifest(), rank);
+  return writeTrace(job.options.trace, job.program->manifest(), rank);
 }
 
 Status Trainer::run() {

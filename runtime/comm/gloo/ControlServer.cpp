@@ -237,6 +237,9 @@ void Server::greet(Connection &connection, std::string payload) {
   };
   if (!takeFront(payload, hello) || hello.magic != Hello::expectedMagic)
     return close(connection);
+  // It has come after the others were told.
+  if (refused)
+    return refuse(refusal());
   hello.machine[sizeof(hello.machine) - 1] = 0;
   std::string who = "rank " + std::to_string(hello.rank);
   if (hello.size != ranks)

@@ -18,6 +18,7 @@
 #include "../Transport.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace mprt {
@@ -26,10 +27,11 @@ struct GlooOptions {
   unsigned rank = 0, size = 1;
   /// Where rank 0 serves the meeting; a name or a number.
   std::string address = "127.0.0.1";
-  /// The address that rank 0 listens on, where it is another; as `address`.
+  /// The address that rank 0 listens on and joins through itself, where it is
+  /// another; as `address`. Where it is every address, `interface` is needed.
   std::string listenAddress;
-  /// Whether some rank runs on another machine, if the launcher said so.
-  bool hasOtherMachines = false;
+  /// Whether some rank runs on another machine, if the launcher said.
+  std::optional<bool> hasOtherMachines = std::nullopt;
   uint16_t port = 0;
   /// Rank 0: a socket that listens there already, taken over; -1: none.
   int listener = -1;

@@ -15,12 +15,15 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <set>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -122,6 +125,32 @@ static bool isLoopback(const addrinfo &entry) {
       &reinterpret_cast<const sockaddr_in6 *>(entry.ai_addr)->sin6_addr);
 }
 
+/// Whether `entry` is every address of the machine.
+static bool isWildcard(const addrinfo &entry) {
+  if (entry.ai_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in *>(entry.ai_addr)
+               ->sin_addr.s_addr == htonl(INADDR_ANY);
+  return IN6_IS_ADDR_UNSPECIFIED(
+      &reinterpret_cast<const sockaddr_in6 *>(entry.ai_addr)->sin6_addr);
+}
+
+static std::string numberOf(const addrinfo &entry) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(entry.ai_addr, entry.ai_addrlen, text, sizeof(text), nullptr, 0,
+              NI_NUMERICHOST);
+  return text;
+}
+
+/// Whether `name` is meant to be of the loopback interface, if it is.
+static bool namesLoopback(const std::string &name) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0)
+    return strcasecmp(name.c_str(), "localhost") == 0;
+  freeaddrinfo(found);
+  return true;
+}
+
 /// A socket that listens on `entry`; -1 with errno.
 static int listenOn(const addrinfo &entry) {
   int fd = socket(entry.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
@@ -138,9 +167,22 @@ static int listenOn(const addrinfo &entry) {
   return -1;
 }
 
-/// Sockets that listen on all addresses of this machine that `options` name,
-/// and on no other.
-static Expected<std::vector<int>> listenFor(const GlooOptions &options) {
+namespace {
+
+/// Where rank 0 listens.
+struct Listening {
+  std::vector<int> sockets;
+  /// The address that rank 0 itself takes, in digits; not the loopback
+  /// interface's where there is another.
+  std::string own;
+  bool isLoopback = true;
+};
+
+} // namespace
+
+/// Listens on all addresses of this machine that `options` name, and on no
+/// other.
+static Expected<Listening> listenFor(const GlooOptions &options) {
   bool isOwn = !options.listenAddress.empty();
   const std::string &name = isOwn ? options.listenAddress : options.address;
   const char *variable = isOwn ? "MPRT_LISTEN_ADDRESS=" : "MASTER_ADDR=";
@@ -152,42 +194,63 @@ static Expected<std::vector<int>> listenFor(const GlooOptions &options) {
                              &hints, &found))
     return makeError(MPRT_IO_ERROR, "rank 0 cannot listen on ", variable, name,
                      ": ", gai_strerror(code));
-  std::vector<int> listeners;
+  Listening result;
   std::set<std::string> seen;
-  bool isReachable = false;
+  bool hasWildcard = false;
   int error = 0, last = EADDRNOTAVAIL;
   for (const addrinfo *entry = found; entry && !error; entry = entry->ai_next) {
-    isReachable |= !isLoopback(*entry);
     if (!seen.emplace(reinterpret_cast<const char *>(entry->ai_addr),
                       entry->ai_addrlen)
              .second)
       continue;
     int fd = listenOn(*entry);
-    if (fd >= 0)
-      listeners.push_back(fd);
-    else if ((last = errno) != EADDRNOTAVAIL && last != EAFNOSUPPORT)
-      error = last;
+    if (fd < 0) {
+      if ((last = errno) != EADDRNOTAVAIL && last != EAFNOSUPPORT)
+        error = last;
+      continue;
+    }
+    result.sockets.push_back(fd);
+    hasWildcard |= isWildcard(*entry);
+    bool isFirstElsewhere = result.isLoopback && !isLoopback(*entry);
+    if (result.own.empty() || isFirstElsewhere)
+      result.own = numberOf(*entry);
+    if (isFirstElsewhere)
+      result.isLoopback = false;
   }
   freeaddrinfo(found);
-  Error result;
+  Error failure;
   if (error)
-    result = makeError(
+    failure = makeError(
         MPRT_IO_ERROR, "rank 0 cannot listen on port ", options.port, " of ",
         name, ": ", strerror(error),
         "; MASTER_PORT chooses another, MPRT_MASTER_PORT one for us alone");
-  else if (listeners.empty())
-    result = makeError(MPRT_IO_ERROR, "rank 0 cannot listen on ", variable,
-                       name, ": ", strerror(last), isOwn ? "" : another);
-  else if (options.hasOtherMachines && !isReachable)
-    result = makeError(MPRT_INVALID_ARGUMENT, "rank 0 cannot be reached on ",
-                       variable, name,
-                       " from other machines: here this is the "
-                       "loopback interface",
-                       another);
-  if (!result)
-    return listeners;
-  for (int fd : listeners)
-    close(fd);
+  else if (result.sockets.empty())
+    failure = makeError(MPRT_IO_ERROR, "rank 0 cannot listen on ", variable,
+                        name, ": ", strerror(last), isOwn ? "" : another);
+  else if (options.hasOtherMachines.value_or(false) && result.isLoopback)
+    failure = makeError(MPRT_INVALID_ARGUMENT, "rank 0 cannot be reached on ",
+                        variable, name,
+                        " from other machines: here this is the "
+                        "loopback interface",
+                        another);
+  else if (isOwn && hasWildcard && options.interface.empty() &&
+           options.size > 1)
+    // Its own connection would lead to the loopback interface.
+    failure = makeError(MPRT_INVALID_ARGUMENT, variable, name,
+                        " does not say which address of rank 0 the data go "
+                        "to; GLOO_SOCKET_IFNAME is their interface");
+  if (failure) {
+    for (int fd : result.sockets)
+      close(fd);
+    return failure;
+  }
+  // Nobody has said whether all ranks are here.
+  if (result.isLoopback && !options.hasOtherMachines && options.size > 1 &&
+      !namesLoopback(name))
+    std::fprintf(stderr,
+                 "mpcomm: warning: rank 0 cannot be reached on %s%s from other "
+                 "machines: here this is %s, of the loopback interface%s\n",
+                 variable, name.c_str(), result.own.c_str(), another);
   return result;
 }
 
@@ -200,14 +263,21 @@ Error GlooTransport::startServer() {
   std::vector<int> listeners = {options.listener};
   std::string where;
   if (options.listener < 0) {
-    Expected<std::vector<int>> made = listenFor(options);
+    Expected<Listening> made = listenFor(options);
     if (!made)
       return made.error();
-    listeners = *made;
+    listeners = made->sockets;
+    const std::string &name = options.listenAddress.empty()
+                                  ? options.address
+                                  : options.listenAddress;
     where = "; rank 0 listens on port " + std::to_string(options.port) +
-            " of " +
-            (options.listenAddress.empty() ? options.address
-                                           : options.listenAddress);
+            " of " + name;
+    if (name != made->own)
+      where += ", " + made->own;
+    if (made->isLoopback)
+      where += " (loopback)";
+    // What MASTER_ADDR leads to on this machine may be another.
+    options.address = made->own;
   }
   auto started = control::Server::start(std::move(listeners), options.size,
                                         options.timeoutSeconds, where);

@@ -73,7 +73,8 @@ Expected<GlooOptions> mprt::glooOptionsFromEnvironment(unsigned rank,
   uint64_t local = 0;
   if (Error error = readNumber("LOCAL_WORLD_SIZE", 1 << 20, 0, local))
     return error;
-  options.hasOtherMachines = local != 0 && local < size;
+  if (local)
+    options.hasOtherMachines = local < size;
   if (local == size && options.listenAddress.empty())
     options.address = "127.0.0.1";
   return options;

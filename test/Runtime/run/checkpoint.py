@@ -120,7 +120,7 @@ class Checkpoint(ToyTest):
                                "--steps", 1, "--lr", 3e38).err  # fmt: skip
             self.assertRegex(error, r"\d of 4 elements (are|is) not finite, the first, element \d, is -?inf")
             self.assertIn("; the checkpoint is not written; %s is as it was before\n" % path("finite"), error)
-        self.fails("; %s is as it was before" % path("w3"), *self.common, "--weights", self.weights,
+        self.fails("; %s does not exist" % path("w3"), *self.common, "--weights", self.weights,
                    "--save-weights", path("w3"), "--steps", 1, "--lr", 3e38)  # fmt: skip
         self.assertFalse(os.path.exists(path("w3")))
         # In the middle of a run that does not stop for it.
@@ -168,6 +168,21 @@ class Checkpoint(ToyTest):
         self.assertEqual(sorted(os.listdir(path("keep"))), ["c", "c.step-10", "c.step-8"])
         self.fails("--checkpoint-keep needs --checkpoint FILE", *self.common, "--weights", self.weights,
                    "--checkpoint-keep", 2, code=2)  # fmt: skip
+
+    def test_files_of_others_are_not_replaced(self):
+        os.makedirs(path("others"))
+        start = [*self.common, "--steps", 6, "--checkpoint", path("others/c"), "--checkpoint-keep", 2]
+        theirs = shutil.copy(self.weights, path("others/c.step-4"))
+        self.fails("%s: is there already, and is not of this run" % theirs, *start, "--weights", self.weights,
+                   "--checkpoint-every", 2)  # fmt: skip
+        self.fails("--weights %s: that may be the name of a checkpoint that --checkpoint-keep keeps" % theirs,
+                   *start, "--weights", theirs, code=2)  # fmt: skip
+        self.fails("--save-weights %s: that may be" % theirs, *start, "--weights", self.weights,
+                   "--save-weights", theirs, code=2)  # fmt: skip
+        self.assertEqual(os.listdir(path("others")), ["c.step-4"])
+        self.succeeds(*start, "--weights", self.weights, "--checkpoint-every", 5)
+        with open(self.weights, "rb") as before, open(theirs, "rb") as after:
+            self.assertEqual(after.read(), before.read())
 
     def test_limit_on_file_size(self):
         folder = path("limited")

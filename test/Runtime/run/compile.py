@@ -19,7 +19,7 @@ SCRIPT = """#!/bin/sh
 echo "$@" > %(work)s/called
 while [ "$1" != -o ]; do shift; done
 [ -e %(work)s/broken ] && { echo 'bad.mlir:3:1: error: unknown op' >&2; exit 1; }
-[ -e %(work)s/slow ] && { sleep 600 & echo $$ $! > %(work)s/running; touch "$2".tmp; wait; }
+[ -e %(work)s/slow ] && { sleep 600 & echo $$ $! > %(work)s/running; touch "$2".tmp "$TMPDIR"/left; wait; }
 cp %(program)s "$2"
 """
 

@@ -10,6 +10,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+from seal import xxh64
 from toy import *
 
 NAN, INF = float("nan"), float("inf")
@@ -38,7 +39,7 @@ class Data(ToyTest):
 
     def test_shapes_and_types(self):
         self.refused("no tensor 'y', expected samples of f32 []", y=None)
-        self.refused("tensor 'y' is f64 [64], expected samples of f32 [] behind a leading dimension",
+        self.refused("tensor 'y' is f64 [64], expected samples of f32 [] after a leading dimension",
                      y=("F64", [64], [0.0] * 64))  # fmt: skip
         self.refused("tensor 'x' is f32 [64, 5], expected samples of f32 [4]",
                      x=("F32", [64, 5], [0.0] * 320))  # fmt: skip
@@ -48,6 +49,34 @@ class Data(ToyTest):
                    *self.attempt(Samples(15).tensors()))  # fmt: skip
         self.fails("0 samples, but", *self.attempt(Samples(0).tensors()))
         self.fails("--data FILE gives the samples", self.program, "--weights", self.weights)
+
+    def test_checksums(self):
+        # As checkpoints have them, those of data are compared.
+        tensors = Samples(64).tensors()
+        sums = {name: "%016x" % xxh64(pack(dtype, values)) for name, (dtype, _, values) in tensors.items()}
+        def described(name):
+            dtype, shape, _ = tensors[name]
+            return "%s %s" % (dtype.lower(), list(shape))
+        for damaged in None, "x", "label":
+            with self.subTest(damaged=damaged):
+                metadata = {"mpcomm.checksum." + name: digest for name, digest in sums.items()}
+                if damaged:
+                    metadata["mpcomm.checksum." + damaged] = "0" * 16
+                sized = lambda text: struct.pack("<Q", len(text)) + text.encode()
+                header = b"".join(sized(key) + sized(metadata[key]) for key in sorted(metadata))
+                begins, at = {}, 0
+                for name, (dtype, _, values) in tensors.items():
+                    begins[name], at = at, at + len(pack(dtype, values))
+                for name in sorted(tensors):
+                    header += sized(name) + sized(described(name)) + struct.pack("<Q", begins[name])
+                metadata["mpcomm.checksum"] = "%016x" % xxh64(header)
+                data = write_tensors("summed.safetensors", tensors, metadata)
+                start = [self.program, "--weights", self.weights, "--data", data, "--quiet"]
+                if damaged:
+                    self.fails("summed.safetensors: tensor '%s' has checksum %s, expected 0000000000000000"
+                               % (damaged, sums[damaged]), *start)  # fmt: skip
+                else:
+                    self.succeeds(*start, "--evaluate")
 
     def test_range(self):
         self.refused("tensor 'label', sample 37, element 0: 2 is outside [0, 2)",

@@ -44,6 +44,10 @@ class Gloo(RegressionTest):
                           "--checkpoint", path(comm))  # fmt: skip
         self.assertEqual(read_tensors("gloo")[0], read_tensors("shm")[0])
 
+    def test_equal_replicas_are_no_news(self):
+        self.succeeds(path("toy4.so"), *self.here, "--quiet", "--steps", 12,
+                      "--check-replicas", 1, "--checkpoint", path("good"), "--checkpoint-every", 5)  # fmt: skip
+
     def launched(self, ranks, *arguments, port=None, fault=None, **changes):
         """Ranks as torchrun would start them: exit status and messages of each."""
         port = port or free_port()
@@ -158,6 +162,46 @@ class Gloo(RegressionTest):
             error = self.start(0, free_port(), **changes).communicate(timeout=SLACK)[1].decode()
             self.assertIn(message, error)
             self.assertEqual("; MPRT_LISTEN_ADDRESS is" in error, "MPRT_LISTEN_ADDRESS" not in changes)
+
+    def succeed(self, *processes):
+        for process in processes:
+            error = process.communicate(timeout=60)[1]
+            self.assertEqual((process.returncode, error), (0, b""))
+
+    def test_rank_0_listens_elsewhere(self):
+        # As where /etc/hosts of its machine has another address for MASTER_ADDR.
+        port = free_port()
+        self.succeed(self.start(0, port, "--steps", 3, MASTER_ADDR="127.0.0.2", MPRT_LISTEN_ADDRESS="127.0.0.3"),
+                     self.start(1, port, "--steps", 3, MASTER_ADDR="127.0.0.3"))  # fmt: skip
+
+    def test_rank_0_listens_everywhere(self):
+        port = free_port()
+        first = self.start(0, port, "--steps", 3, MPRT_LISTEN_ADDRESS="0.0.0.0")
+        self.assertIn("MPRT_LISTEN_ADDRESS=0.0.0.0 does not say which address of rank 0 the data go to; "
+                      "GLOO_SOCKET_IFNAME is", first.communicate(timeout=SLACK)[1].decode())  # fmt: skip
+        more = dict(MPRT_LISTEN_ADDRESS="0.0.0.0", GLOO_SOCKET_IFNAME="lo")
+        self.succeed(*[self.start(rank, port, "--steps", 3, **more) for rank in range(2)])
+
+    def test_a_name_of_the_loopback_interface(self):
+        names = []
+        with open("/etc/hosts") as file:
+            for address, *known in (line.split("#")[0].split() or [""] for line in file):
+                names += known if address.startswith("127.") else []
+        names = [n for n in names if n != "localhost" and socket.gethostbyname(n).startswith("127.")]
+        if not names:
+            self.skipTest("/etc/hosts has no name of the loopback interface but localhost")
+        name = names[0]
+        address, port = socket.gethostbyname(name), free_port()
+        first = self.start(0, port, "--timeout", 1, MASTER_ADDR=name)
+        error = first.communicate(timeout=SLACK)[1].decode()
+        self.assertIn("mpcomm: warning: rank 0 cannot be reached on MASTER_ADDR=%s from other machines: here this "
+                      "is %s, of the loopback interface; MPRT_LISTEN_ADDRESS is" % (name, address), error)  # fmt: skip
+        self.assertIn("did not come within 1 s: 1; rank 0 listens on port %d of %s, %s (loopback)"
+                      % (port, name, address), error)  # fmt: skip
+        # Where the launcher says that all ranks are here, or the name does, there is nothing to tell.
+        for changes in dict(MASTER_ADDR=name, LOCAL_WORLD_SIZE=2), dict(MASTER_ADDR="localhost"):
+            port = free_port()
+            self.succeed(*[self.start(rank, port, "--steps", 3, **changes) for rank in range(2)])
 
     def test_idle_strangers(self):
         # More than rank 0 may have descriptors, and all before rank 1 comes.

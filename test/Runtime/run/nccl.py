@@ -72,6 +72,18 @@ class Nccl(CudaTest):
             self.assertEqual(status, 1)
             self.assertIn("rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.20.5, expected the same", err)
 
+    def test_ranks_that_want_another_backend(self):
+        port, ranks = free_port(), []
+        for rank, comm in enumerate(("nccl", "gloo")):
+            torchrun = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            with environment(**torchrun):
+                ranks.append(subprocess.Popen(
+                    [RUN, path("toy2.so"), *self.common, "--comm", comm, "--timeout", "60"],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
+        outcomes = [process.communicate(timeout=50) for process in ranks]
+        self.assertEqual([process.returncode for process in ranks], [1, 1])
+        self.assertIn("rank 1 has no --comm nccl where rank 0 has --comm nccl; start all", outcomes[0][1])
+
     def test_graphs_of_all_or_none(self):
         """Where one rank does without graphs, all do: NCCL wants a collective in a graph on all
         ranks or on none. A rank may not want them, or fail to make one that it has captured."""

@@ -41,6 +41,13 @@ class Replicas(RegressionTest):
                      path("saved"), fault="rank=1,step=2")  # fmt: skip
         self.assertFalse(os.path.exists(path("saved")))
 
+    def test_also_where_what_is_not_finite_goes_on(self):
+        kept = ["--steps", 4, "--lr", 3e38, "--allow-nonfinite", "--checkpoint", path("nan"), "--checkpoint-every", 2]
+        error = self.refused("step 2: tensor 'w' is not the same on ranks 0 and 1, which both hold it: checksum ",
+                             "toy2.so", *kept, fault="rank=1,step=2").err  # fmt: skip
+        self.assertRegex(error, r"; rank 0: tensor 'w': \d of 4 elements (are|is) not finite")
+        self.assertIn("; %s does not exist\n" % path("nan"), error)
+
     def test_as_often_as_told(self):
         self.refused("step 3: tensor 'w'", "toy2.so", "--steps", 9, "--check-replicas", 1, fault="rank=1,step=3")
         self.refused("step 6: tensor 'w'", "toy2.so", "--steps", 9, "--check-replicas", 3, fault="rank=1,step=4")
@@ -48,9 +55,8 @@ class Replicas(RegressionTest):
             self.succeeds(path("toy2.so"), *self.common, "--quiet", "--steps", 4, *options, fault="flip:rank=1,step=3")
 
     def test_equal_replicas_are_no_news(self):
-        for comm in "shm", "auto":
-            self.succeeds(path("toy4.so"), *self.common, "--quiet", "--steps", 12, "--comm", comm,
-                          "--check-replicas", 1, "--checkpoint", path("good"), "--checkpoint-every", 5)  # fmt: skip
+        self.succeeds(path("toy4.so"), *self.common, "--quiet", "--steps", 12,
+                      "--check-replicas", 1, "--checkpoint", path("good"), "--checkpoint-every", 5)  # fmt: skip
 
 
 class Stages(StageTest):

@@ -129,11 +129,27 @@ class Resume(ToyTest):
         constants = self.graph("g3.so", **other, optimizer=["sgd_update momentum = 0.5"])
         self.told("this run has optimizer sgd_update momentum = 0.5 where the checkpoint has sgd_update momentum = 0.9",
                   start=[constants, *resume])  # fmt: skip
+        # Of two groups one differs, beyond what a short message would show.
+        groups = ["adamw_update beta1 = 0.9, beta2 = 0.999, epsilon = 1e-08, weight_decay = %s" % decay for decay in (0, 0.1, 0.2)]
+        self.succeeds(self.graph("g6.so", optimizer=groups[:2]), *rest, 2, "--weights", self.weights, "--quiet",
+                      "--checkpoint", path("c2"))  # fmt: skip
+        self.told("this run has optimizer %s where the checkpoint has %s" % (groups[2], groups[1]),
+                  start=[self.graph("g7.so", optimizer=[groups[0], groups[2]]), *resume])  # fmt: skip
+        self.assertNotIn("warning", self.succeeds(self.graph("g6.so"), *resume).out)
+        self.succeeds(first, *rest, 2, "--weights", self.weights, "--quiet", "--checkpoint", path("c2"))
         self.told("clip-norm 1 where the checkpoint has 0", "precision bf16 where the checkpoint has none",
                   start=[self.graph("g4.so", options={"precision": "bf16", "clip-norm": "1", "new": "x"}), *resume])  # fmt: skip
         # The same model, imported with batches of another size; a program that does not tell.
         for name in self.graph("g5.so", **other, batch=4), path("toy2.so"):
             self.assertNotIn("warning", self.succeeds(name, *resume).out)
+
+    def test_what_is_only_evaluated(self):
+        common = ["--weights", self.weights, "--data", self.data, "--quiet"]
+        self.succeeds(self.graph("graph.so"), *common, "--steps", 2, "--checkpoint", path("c4"))
+        held_out = Samples(64, seed=2).write("held-out.safetensors")
+        out = self.succeeds(self.graph("g1.so", digest="c" * 16), "--resume", path("c4"), "--data", held_out,
+                            "--steps", 0, "--evaluate", "--no-shuffle", "--seed", 5).out  # fmt: skip
+        self.assertNotIn("warning", out)
 
     def test_another_global_batch_is_told(self):
         self.succeeds(path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 2,

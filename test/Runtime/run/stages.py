@@ -94,7 +94,7 @@ class Stages(StageTest):
         )  # fmt: skip
         self.assertEqual(outcome.code, 1, str(outcome))
         self.assertEqual(len(outcome.own), 1, str(outcome))
-        self.assertRegex(outcome.own[0], r"^mpcomm-run: error: .*big.*File too large; the file of that name is as it was before$")
+        self.assertRegex(outcome.own[0], r"^mpcomm-run: error: .*big.*File too large; there is no file of that name$")
         self.assertFalse(os.path.exists(path("big")))
 
     def test_a_large_part_of_another_stage(self):

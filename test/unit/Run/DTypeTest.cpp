@@ -17,6 +17,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
+#include <vector>
 
 using namespace mpcomm::run;
 
@@ -114,6 +116,38 @@ TEST(DType, CountsWhatIsNotFinite) {
   }
   const uint32_t integers[2] = {0x7fc00000u, 0x7f800000u};
   EXPECT_EQ(countNonFinite(DType::I32, integers, 2, false).count, 0u);
+}
+
+// Against a look at each element alone, with few of them bad and with many.
+TEST(DType, ScansAsElementByElement) {
+  std::mt19937 random(7); // NOLINT: the same at each run
+  for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16})
+    for (unsigned percent : {0, 1, 50, 100}) {
+      SCOPED_TRACE(std::string(nameOf(type)) + ", " + std::to_string(percent));
+      const size_t count = 2500;
+      std::vector<char> data(count * sizeOf(type));
+      for (size_t i = 0; i < count; ++i) {
+        const double bad[] = {std::nan(""), -std::nan(""), HUGE_VAL, -HUGE_VAL};
+        storeNumber(type, data.data(), i,
+                    random() % 100 < percent ? bad[random() % 4] : -1e4);
+      }
+      for (bool infinityIsFine : {false, true}) {
+        NonFinite expected;
+        for (size_t i = count; i-- > 0;) {
+          double value = loadFloat(type, data.data(), i);
+          if (std::isnan(value) || (!infinityIsFine && std::isinf(value))) {
+            ++expected.count;
+            expected.first = i;
+          }
+        }
+        NonFinite found =
+            countNonFinite(type, data.data(), count, infinityIsFine);
+        EXPECT_EQ(found.count, expected.count);
+        EXPECT_EQ(found.first, expected.first);
+        EXPECT_EQ(findNonFinite(type, data.data(), count, infinityIsFine),
+                  expected.count ? expected.first : count);
+      }
+    }
 }
 
 TEST(DType, PrintableEscapesControlCharacters) {

@@ -90,15 +90,60 @@ TEST_F(KeptCheckpointsTest, NothingIsRemovedBeforeTheNextIsThere) {
 
 TEST_F(KeptCheckpointsTest, FilesOfOthersStay) {
   write(file, "other");
-  write(file + ".step-1", "other");
-  write(file + ".step-5", "other");
+  const Contents others = {{"c.step-1", "other"},
+                           {"c.step-20", "other"},
+                           {"c.step-05", "other"},
+                           {"c.step-5.old", "other"}};
+  for (const auto &[name, text] : others)
+    write(folder / name, text);
   KeptCheckpoints kept(file, 2);
+  EXPECT_TRUE(kept.checkNames(0, 20, 5).ok());
   for (uint64_t step : {5, 10, 15, 20})
     checkpoint(kept, step);
-  // A file under a name that this run needs is replaced.
-  EXPECT_EQ(
-      contents(),
-      (Contents{{"c", "20"}, {"c.step-1", "other"}, {"c.step-15", "15"}}));
+  Contents expected = others;
+  expected.insert({{"c", "20"}, {"c.step-15", "15"}});
+  EXPECT_EQ(contents(), expected);
+}
+
+TEST_F(KeptCheckpointsTest, AFileThatIsInTheWayStays) {
+  write(file + ".step-5", "other");
+  KeptCheckpoints kept(file, 2);
+  EXPECT_NE(kept.checkNames(0, 20, 5).message().find(
+                "c.step-5: is there already, and is not of this run"),
+            std::string::npos);
+  EXPECT_TRUE(kept.checkNames(5, 20, 5).ok());
+  EXPECT_TRUE(kept.checkNames(0, 20, 2).ok());
+  EXPECT_TRUE(kept.checkNames(0, 20, 0).ok());
+  EXPECT_TRUE(KeptCheckpoints(file, 1).checkNames(0, 20, 5).ok());
+  // It may also come later.
+  checkpoint(kept, 5);
+  EXPECT_TRUE(kept.prepare(10).failed());
+  EXPECT_EQ(contents(), (Contents{{"c", "5"}, {"c.step-5", "other"}}));
+}
+
+TEST_F(KeptCheckpointsTest, ACopyOfWhatIsResumedIsItsOwn) {
+  write(file, "5");
+  write(file + ".step-5", "copy");
+  KeptCheckpoints kept(file, 2);
+  kept.resume(file, 5);
+  checkpoint(kept, 10);
+  EXPECT_EQ(contents(), (Contents{{"c", "10"}, {"c.step-5", "5"}}));
+  checkpoint(kept, 15);
+  EXPECT_EQ(contents(), (Contents{{"c", "15"}, {"c.step-10", "10"}}));
+}
+
+TEST_F(KeptCheckpointsTest, SaysThatTheNewOneIsWritten) {
+  KeptCheckpoints kept(file, 2);
+  checkpoint(kept, 5);
+  checkpoint(kept, 10);
+  ASSERT_TRUE(kept.prepare(15).ok());
+  write(file, "15");
+  fs::remove(file + ".step-5");
+  fs::create_directory(file + ".step-5");
+  std::string message = kept.commit(15).message();
+  EXPECT_NE(message.find("c: the checkpoint of step 15 is written, but "),
+            std::string::npos)
+      << message;
 }
 
 TEST_F(KeptCheckpointsTest, ResumedRunsGoOnWithTheirs) {

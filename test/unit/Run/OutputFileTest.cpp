@@ -105,6 +105,31 @@ TEST_F(OutputFileTest, RemovesWhatDeadWritersLeft) {
   EXPECT_TRUE(files().empty());
 }
 
+TEST_F(OutputFileTest, TemporariesOfKeptCheckpointsAreItsOwn) {
+  const std::string end = ".mpcomm-tmp-0123456789abcdef";
+  for (const char *name : {"c", "c.step-120"})
+    put(name + end);
+  std::set<std::string> kept;
+  for (const char *name :
+       {"c2", "c.step-", "c.step-1x", "c.step-1.step-2", "c.other"}) {
+    put(name + end);
+    kept.insert(name + end);
+  }
+  removeAbandoned(folder / "c");
+  EXPECT_EQ(files(), kept);
+}
+
+TEST_F(OutputFileTest, SaysWhatIsThere) {
+  EXPECT_EQ(describeUnchanged(folder / "none"),
+            (folder / "none").string() + " does not exist");
+  put("c");
+  EXPECT_EQ(describeUnchanged(folder / "c"),
+            (folder / "c").string() + " is as it was before");
+  std::string message = write(folder / "no-folder/c").message();
+  EXPECT_NE(message.find("; there is no file of that name"), std::string::npos)
+      << message;
+}
+
 TEST_F(OutputFileTest, RemovesNothingElse) {
   OutputFile living(folder / "c");
   ASSERT_TRUE(living.open().ok());

@@ -321,3 +321,17 @@ def name_of_the_batch(m, x):
 def name_of_the_loss(m, x):
     m.loss.add_(1)
     return x * m.w
+
+
+@model(lambda m: m.register_buffer("s", torch.ones(1).double().expand(8)),
+       r"elements of 's' share memory that the step writes")
+def buffer_that_is_expanded(m, x):
+    m.s[0] = 2
+    return x * m.w + m.s[:4]
+
+
+@model(lambda m: m.register_buffer("s", torch.ones(5).double().as_strided((3, 3), (1, 1))),
+       r"elements of 's' share memory that the step writes")
+def buffer_that_overlaps_itself(m, x):
+    m.s[0] = 2
+    return x * m.w + m.s[1, 1]

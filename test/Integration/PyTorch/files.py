@@ -95,3 +95,23 @@ with open(abandoned, "w"), open(written, "w") as other:
     program.write(link, os.path.join(folder, "far", "w"))
 assert os.path.islink(link)
 assert sorted(os.listdir(os.path.join(folder, "far"))) == ["step.mlir", os.path.basename(written), "w"]
+
+# Another import that looks between a temporary file's creation and its lock removes it: the
+# file is written under another name.
+lock, removed = fcntl.flock, []
+
+
+def lock_late(file, operation):
+    if operation == fcntl.LOCK_EX and not removed:
+        removed.append(file.name)
+        fcntl.flock = lock
+        safetensors.remove_abandoned(os.path.realpath(link))
+        assert not os.path.exists(file.name)
+    lock(file, operation)
+
+
+os.unlink(os.path.realpath(link))
+fcntl.flock = lock_late
+program.write(link)
+assert removed and open(link).read() == program.text
+assert sorted(os.listdir(os.path.join(folder, "far"))) == ["step.mlir", "w"]

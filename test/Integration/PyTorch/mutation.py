@@ -5,6 +5,7 @@
 # REQUIRES: torch
 # RUN: %python %s
 
+import copy
 import os
 import re
 import sys
@@ -35,9 +36,28 @@ def state_of(model):
 
 def expect_same(what, got, expected):
     bound = 2.0 ** -40  # some hundred operations in f64
-    assert got.dtype == expected.dtype and torch.allclose(
+    assert got.dtype == expected.dtype and got.shape == expected.shape and torch.allclose(
         got.double(), expected.double(), rtol=bound, atol=bound), \
         f"{what}: expected {expected.tolist()}, found {got.tolist()}"
+
+
+def attributes_of(model):
+    """Of each module; lists and dictionaries as they are now."""
+    return [{k: copy.copy(v) if isinstance(v, (list, dict)) else v for k, v in vars(m).items()}
+            for m in model.modules()]
+
+
+def check_left(name, model, before):
+    """An import leaves the objects that a model had, and what they had in them."""
+    after = attributes_of(model)
+    assert len(after) == len(before), name
+    for was, now in zip(before, after):
+        assert list(was) == list(now), f"{name}: importing changed {set(was) ^ set(now)}"
+        for k, v in was.items():
+            same = list(map(id, v)) == list(map(id, now[k])) if isinstance(v, list) else \
+                [(i, id(x)) for i, x in v.items()] == [(i, id(x)) for i, x in now[k].items()] \
+                if isinstance(v, dict) else v is now[k]
+            assert same, f"{name}: importing changed {k}"
 
 
 def check(name, make, loss_of=lambda model: mean_square):
@@ -45,11 +65,11 @@ def check(name, make, loss_of=lambda model: mean_square):
     model = make()
     work = workload(model, {"x": mutating.numbers(4 * STEPS, 4)}, loss_of(model))
     before = {n: t.detach().clone() for n, t in state_of(model).items()}
-    attributes = set(vars(model))
+    attributes = attributes_of(model)
     program = mi.trace(work)
     for n, t in state_of(model).items():
         assert torch.equal(t, before[n]), f"{name}: importing changed {n}"
-    assert set(vars(model)) == attributes, name
+    check_left(name, model, attributes)
     train, evaluate = program.functions
     taken = {a.name for a in train.arguments}
     assert {a.name for a in evaluate.arguments} <= taken, name
@@ -73,12 +93,15 @@ def check(name, make, loss_of=lambda model: mean_square):
 
 def check_refused(name, make, message):
     torch.manual_seed(0)
+    model = make()
+    attributes = attributes_of(model)
     try:
-        mi.trace(workload(make(), {"x": mutating.numbers(4 * STEPS, 4)}))
+        mi.trace(workload(model, {"x": mutating.numbers(4 * STEPS, 4)}))
     except mi.ImportFailure as error:
         assert re.search(message, str(error)), f"{name}: {error}"
     else:
         raise AssertionError(f"{name}: expected an error")
+    check_left(name, model, attributes)
 
 
 for name, (make, _) in mutating.MODELS.items():
@@ -90,7 +113,23 @@ for name, (make, message) in mutating.REFUSED.items():
 check("loss of the model", mutating.MODELS["moving_average"][0],
       lambda model: lambda y: (y * model.cur).mean() + model.w.pow(2).sum())
 
+# A loss may read what forward() has left in a plain attribute.
+check("attribute for the loss", mutating.MODELS["attributes_of_one_step"][0],
+      lambda model: lambda y: y.mean() + model.last.pow(2).sum())
+
+
+def warnings_of(name):
+    return mi.trace(workload(mutating.MODELS[name][0](), {"x": mutating.numbers(4, 4)})).warnings
+
+
+# An attribute that is another one after each step might matter later; one that is not does not.
+for name, attribute in (("calls_counted", "t"), ("output_in_a_list", "log")):
+    warnings = warnings_of(name)
+    assert len(warnings) == 1 and warnings[0].startswith(
+        f"forward() changes '{attribute}' in each step"), warnings
+assert warnings_of("output_in_a_dictionary") == []
+assert not any("in each step" in w for w in warnings_of("attributes_of_one_step"))
+
 # A buffer that evaluation writes, too, is one that @evaluate leaves alone.
-warnings = mi.trace(workload(mutating.MODELS["moving_average"][0](),
-                             {"x": mutating.numbers(4, 4)})).warnings
+warnings = warnings_of("moving_average")
 assert any("'cur' is written in evaluation mode" in w for w in warnings), warnings

@@ -1,4 +1,4 @@
-# ===- aten_write.py - operators that replace a part of a tensor ------------=== #
+# ===- aten_write.py - operators that replace a slice of a tensor ----------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -16,22 +16,22 @@ from .convert import aten
 
 
 @aten("slice_scatter")
-def slice_scatter(c, node, x, part, dim=0, start=None, end=None, step=1):
+def slice_scatter(c, node, x, slice, dim=0, start=None, end=None, step=1):
     x = c.view(x)
-    part = cast(c, part, x.dtype)
+    slice = cast(c, slice, x.dtype)
     dim %= len(x.dims)
-    size, count = x.shape[dim], part.shape[dim]
+    size, count = x.shape[dim], slice.shape[dim]
     start = clamp_index(start, size, 0)
     if count == 0:
         return x
     if step == 1 or count == 1:
         after = start + count
         pieces = [sliced(c, x, dim, 0, start)] if start else []
-        pieces += [part]
+        pieces += [slice]
         pieces += [sliced(c, x, dim, after, size)] if after < size else []
         return concatenated(c, pieces, dim)
     last = start + (count - 1) * step
-    spaced = padded(c, part, dim, start, size - last - 1, step - 1)
+    spaced = padded(c, slice, dim, start, size - last - 1, step - 1)
     inside = torch.zeros(size, dtype=torch.bool)
     inside[start:last + 1:step] = True
     inside = inside.reshape([-1 if d == dim else 1 for d in range(len(x.dims))])
@@ -39,11 +39,11 @@ def slice_scatter(c, node, x, part, dim=0, start=None, end=None, step=1):
 
 
 @aten("select_scatter")
-def select_scatter(c, node, x, part, dim, index):
+def select_scatter(c, node, x, slice, dim, index):
     x = c.view(x)
     dim %= len(x.dims)
     index %= x.shape[dim]
-    return slice_scatter(c, node, x, unsqueeze(c, node, part, dim), dim, index, index + 1)
+    return slice_scatter(c, node, x, unsqueeze(c, node, slice, dim), dim, index, index + 1)
 
 
 @aten("fill.Tensor")

@@ -73,6 +73,19 @@ def tensor_meta(node):
     return tuple(meta.shape), meta.dtype
 
 
+def memory(tensor):
+    """Where a tensor lies; keeps that memory alive."""
+    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else \
+        tensor._storage()
+    return storage, tensor._version, (tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def is_data_assigned(was, now):
+    """Whether a tensor lies elsewhere, not by an operator (`t_`), which would count as
+    a version."""
+    return was[0]._cdata != now[0]._cdata or was[1] == now[1] and was[2] != now[2]
+
+
 def whole_dropout(input, p=0.5, training=True, inplace=False):
     """torch.nn.functional.dropout as one operator, which it is on a GPU alone."""
     if not training or p == 0:

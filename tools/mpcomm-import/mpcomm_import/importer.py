@@ -57,12 +57,13 @@ class Program:
 
 
 class Graph:
-    """One function being made of one trace. `pool`: see Converter."""
+    """One function being made of one trace. `pool`: see Converter; `left`: of the
+    training trace, for another."""
 
-    def __init__(self, workload, names, function, training, pool):
+    def __init__(self, workload, names, function, training, pool, left=None):
         self.workload, self.names, self.function = workload, names, function
         self.builder = Builder(function)
-        self.traced = trace_module(workload, names, training, workload.name)
+        self.traced = trace_module(workload, names, training, workload.name, left)
         self.arguments = {}
         for kind, name in self.traced.inputs:
             self.arguments[kind, name] = self.argument(kind, name)
@@ -137,6 +138,7 @@ class Graph:
 def train_function(workload, names, rules, rates, warnings, pool):
     function = Function("train_step")
     graph = Graph(workload, names, function, True, pool)
+    warnings += graph.traced.warnings
     loss, *gradients = graph.convert()
     b = graph.builder
     trained = [n for n, _ in names.parameters if n in names.trained]
@@ -191,9 +193,9 @@ def name_gradients(grad_of):
             value.hint = "grad." + name
 
 
-def evaluate_function(workload, names, buffers, warnings, pool):
+def evaluate_function(workload, names, buffers, warnings, pool, left):
     function = Function("evaluate")
-    graph = Graph(workload, names, function, False, pool)
+    graph = Graph(workload, names, function, False, pool, left)
     loss, output = graph.convert()
     for _, name in graph.converter.updates:
         warnings.append(f"buffer '{name}' is written in evaluation mode; @evaluate has "
@@ -251,7 +253,7 @@ def import_workload(workload):
         raise ImportFailure("the optimizer has no parameter to train")
     check_memory(names, {r.name for r in train.function.results})
     frozen = {a.name for a in train.function.arguments if a.role == "buffer"}
-    evaluate = evaluate_function(workload, names, frozen, warnings, pool)
+    evaluate = evaluate_function(workload, names, frozen, warnings, pool, train.traced.left)
     weights = dict(names.parameters)
     weights.update(names.buffers)
     weights.update({n: t for n, t in pool.items() if t is not None})

@@ -19,13 +19,14 @@ import math
 import torch
 
 from . import compat
+from .attributes import ABSENT, Attributes, copied, for_next
 from .errors import ImportFailure
 
 
 def functional(module, state, batch, tensors_mode):
     """`module` without in-place operators; the same graph if it has none."""
-    check_writes(module.graph)
     name_statistics(module.graph)
+    check_writes(module.graph)
     if not any(compat.is_mutating(n.target) for n in module.graph.nodes):
         return module
 
@@ -126,47 +127,69 @@ class Substitution:
     its hooks reporting to `origins`; afterwards it is what it was before.
 
     A tensor that is in two places is replaced in both. Tensors that are plain
-    attributes of a module are replaced by `copies`, {name: copy}."""
+    attributes of a module are replaced by `copies`, {name: copy}; then plain attributes
+    get the values of `given`, {(prefix, key): value}."""
 
-    def __init__(self, model, names, origins):
-        self.origins = origins
+    def __init__(self, model, names, origins, given):
+        self.origins, self.given = origins, given
         self.modules = [(n + "." if n else "", m) for n, m in model.named_modules()]
         self.held = dict(names.parameters + names.buffers)
         self.name_of = {id(t): n for n, t in self.held.items()}
         self.parameters = {n for n, _ in names.parameters}
-        self.copies = {prefix + key: value.detach().clone()
-                       for prefix, m in self.modules for key, value in vars(m).items()
-                       if isinstance(value, torch.Tensor) and
-                       id(value) not in self.name_of}
-        self.assigned = set()  # names of plain attributes that forward() assigns
+        self.copies, self.views = {}, {}  # name -> copy, tensor it is a view of
+        for prefix, module in self.modules:
+            for key, value in vars(module).items():
+                if not isinstance(value, torch.Tensor) or id(value) in self.name_of:
+                    continue
+                self.copies[prefix + key] = value.detach().clone()
+                for name, held in self.held.items():
+                    if torch._C._is_alias_of(value, held):
+                        self.views[prefix + key] = name
+        self.left = {}  # plain attributes that forward() has changed, like `given`
 
     @contextlib.contextmanager
     def entered(self, tensors):
         """`tensors`: {name: tensor}."""
         self.tensors, self.saved, handles = tensors, [], []
-        for prefix, module in self.modules:
-            for table in (vars(module), module._parameters, module._buffers):
-                self.saved.append((prefix, table, dict(table)))
-                for key, value in table.items():
-                    if id(value) in self.name_of:
-                        table[key] = tensors[self.name_of[id(value)]]
-                    elif table is vars(module) and prefix + key in self.copies:
-                        table[key] = self.copies[prefix + key]
-            handles.append(module.register_forward_pre_hook(self.origins.enter))
-            handles.append(module.register_forward_hook(self.origins.leave))
+        before = Attributes(self.modules)
         try:
+            for prefix, module in self.modules:
+                for table in (vars(module), module._parameters, module._buffers):
+                    self.saved.append((prefix, table, dict(table)))
+                    for key, value in table.items():
+                        if id(value) in self.name_of:
+                            table[key] = tensors[self.name_of[id(value)]]
+                        elif table is vars(module) and prefix + key in self.copies:
+                            table[key] = self.copies[prefix + key]
+                self.give(prefix, vars(module))
+                handles.append(module.register_forward_pre_hook(self.origins.enter))
+                handles.append(module.register_forward_hook(self.origins.leave))
+            self.memory = {n: (t, compat.memory(t)) for n, t in
+                           [*tensors.items(), *self.copies.items()]}
+            self.attributes = Attributes(self.modules)
             yield
         finally:
             for handle in handles:
                 handle.remove()
-            for _, table, was in self.saved:
-                table.clear()
-                table.update(was)
+            before.restore()
+
+    def give(self, prefix, table):
+        for (module, key), value in self.given.items():
+            if module != prefix:
+                continue
+            if value is ABSENT:
+                table.pop(key, None)
+            elif id(value) in self.name_of:
+                table[key] = self.tensors[self.name_of[id(value)]]
+            else:
+                table[key] = copied(value)
 
     def write_back(self, results):
         """Buffers that the model replaced by others (`self.mean = …`) are written;
         returns `results` as they were before that."""
+        self.check_registered()
         new = self.replaced()
+        self.left = self.attributes.changes()
         if not new:
             return results
         with torch.no_grad():
@@ -176,14 +199,29 @@ class Substitution:
                 tensor.copy_(value)
         return results
 
+    def check_registered(self):
+        """Refuses what the graph would lose without a message: new tensors and modules,
+        and memory exchanged by `.data = …`, which no operator shows."""
+        for prefix, module in self.modules:
+            for what in ("_parameters", "_buffers", "_modules"):
+                table = vars(module)[what]
+                was = self.attributes.contents[id(table)][1]
+                for key in table.keys() - was.keys():
+                    raise ImportFailure(f"forward() registers '{prefix}{key}', expected it to "
+                                        "be registered before the import")
+                for key, old in was.items():
+                    if what == "_modules" and table.get(key) is not old:
+                        raise ImportFailure(f"forward() replaces module '{prefix}{key}'")
+        for name, (tensor, was) in self.memory.items():
+            if compat.is_data_assigned(was, compat.memory(tensor)):
+                raise ImportFailure(f"forward() assigns the data of '{name}'; use copy_()")
+
     def replaced(self):
         """{name: tensor that the model now has in the place of that buffer}."""
         now = {}
         for prefix, table, was in self.saved:
             for key, old in was.items():
                 name, new = prefix + key, table.get(key)
-                if name in self.copies and new is not self.copies[name]:
-                    self.assigned.add(name)
                 if id(old) not in self.name_of:
                     if old is None and isinstance(new, torch.Tensor) and \
                             "_parameters" not in was:
@@ -195,10 +233,15 @@ class Substitution:
                                         "places that share it")
         new = {n: t for n, t in now.items() if t is not self.tensors[n]}
         for name, tensor in new.items():
-            self.check_replaced(name, tensor, now)
+            self.check_type(name, tensor)
+        for name, tensor in new.items():
+            for other, value in now.items():
+                if other != name and torch._C._is_alias_of(value, tensor):
+                    raise ImportFailure(f"after forward() '{name}' and '{other}' share their "
+                                        "memory; use clone()")
         return new
 
-    def check_replaced(self, name, tensor, now):
+    def check_type(self, name, tensor):
         old = self.tensors[name]
         if name in self.parameters or not isinstance(tensor, torch.Tensor):
             raise ImportFailure(f"forward() replaces '{name}', expected it to replace "
@@ -207,10 +250,10 @@ class Substitution:
             raise ImportFailure(
                 f"forward() replaces '{name}', {tuple(old.shape)} of {old.dtype}, by "
                 f"{tuple(tensor.shape)} of {tensor.dtype}; expected one type")
-        for other, value in now.items():
-            if other != name and torch._C._is_alias_of(value, tensor):
-                raise ImportFailure(f"after forward() '{name}' and '{other}' share their "
-                                    "memory; use clone()")
+
+    def for_next(self):
+        """What forward() has left, for the next trace; and the stand-ins in it."""
+        return for_next(self.left, {id(t): self.held[n] for n, t in self.tensors.items()})
 
     def check_references(self, module):
         """Refuses tensors of the traced `module` that look like constants and change
@@ -219,10 +262,10 @@ class Substitution:
             if node.op != "get_attr":
                 continue
             tensor = getattr(module, node.target)
-            for name in self.assigned:
-                if tensor is self.copies[name]:
-                    raise ImportFailure(f"forward() reads and replaces '{name}', which is "
-                                        "not a registered buffer; use register_buffer")
+            for view, name in self.views.items():
+                if tensor is self.copies[view]:
+                    raise ImportFailure(f"'{name}' is read through '{view}', which is a view of "
+                                        "it; make the view in forward()")
             if isinstance(tensor, torch.nn.Parameter):
                 continue  # named with others that are not supported
             for name, held in self.held.items():

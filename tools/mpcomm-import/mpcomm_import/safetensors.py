@@ -92,6 +92,19 @@ def remove_abandoned(path):
                 pass
 
 
+def open_temporary(path):
+    """A new file beside `path`, locked."""
+    while True:
+        file = open(f"{path}.mpcomm-tmp-{secrets.token_hex(8)}", "xb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system without locks; nobody there removes it
+        if os.path.exists(file.name):
+            return file
+        file.close()  # another import took it for abandoned before it was locked
+
+
 def write_files(files):
     """`write(file)` for each (path, write): all to temporary names first, then
     renamed; on an error none of the paths is touched and nothing else left.
@@ -107,14 +120,9 @@ def write_files(files):
         for path, write in files:
             path = os.path.realpath(path)
             remove_abandoned(path)
-            temporary = f"{path}.mpcomm-tmp-{secrets.token_hex(8)}"
-            file = open(temporary, "xb")
+            file = open_temporary(path)
             open_files.append(file)
-            staged.append((temporary, path))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError:
-                pass  # a file system without locks; nobody there removes it
+            staged.append((file.name, path))
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -23,6 +23,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from . import compat
+from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
 
@@ -45,6 +46,8 @@ class Traced:
     graph: torch.fx.Graph
     inputs: list
     constants: torch.nn.Module  # holds what get_attr nodes name
+    left: tuple  # what the step leaves in plain attributes, as attributes.for_next
+    warnings: list
 
 
 def tensors(x):
@@ -101,65 +104,77 @@ class TracingFailure(ImportFailure):
     """PyTorch stopped, for whatever reason of its own."""
 
 
-def trace(workload, names, training, root):
+def trace(workload, names, training, root, given=None):
     """Traces `(loss, gradients…)` if `training`, else `(loss, output)`.
 
     `names` is a StateNames. Gradients come in the order of its trained
-    parameters, None for a parameter that the loss does not depend on.
+    parameters, None for a parameter that the loss does not depend on. `given` is
+    `left` of the training trace: what is traced must not depend on it.
 
     Nothing is computed where shapes suffice, so that a large batch takes neither
     time nor memory; a model that looks at values is run on them.
     """
     try:
-        return trace_with(workload, names, training, root, "fake")
+        return trace_with(workload, names, training, root, given, "fake")
     except TracingFailure:
-        return trace_with(workload, names, training, root, "real")
+        return trace_with(workload, names, training, root, given, "real")
 
 
-def trace_with(workload, names, training, root, tensors_mode):
+def trace_with(workload, names, training, root, given, tensors_mode):
     """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"."""
     model = workload.model
     origins = Origins(model, root)
-    substitution = Substitution(model, names, origins)
-    held = substitution.held
-    batch = [workload.example(k) for k in workload.dataset]
 
-    def step(state, batch):
-        tensors = dict(zip(held, state))
-        with substitution.entered(tensors):
-            return substitution.write_back(
-                run(tensors, dict(zip(workload.dataset, batch))))
+    def inputs():
+        state = [t.detach().clone().requires_grad_(t.requires_grad and t.is_floating_point())
+                 for _, t in names.parameters + names.buffers]
+        return state, [workload.example(k) for k in workload.dataset]
 
-    def run(tensors, data):
-        output = model(*[data[k] for k in workload.inputs])
-        if not isinstance(output, torch.Tensor):
-            raise ImportFailure(
-                "expected the model to return one tensor, found "
-                f"{type(output).__name__}; wrap it in a module that picks one")
-        origins.stack[-1] = "loss"
-        origins.claim(output, root)
-        loss = workload.loss(output, *[data[k] for k in workload.targets])
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            raise ImportFailure("expected the loss to be a tensor of one element")
-        loss = loss.reshape(()) if loss.dim() else loss
-        if not training:
-            return loss, output
-        origins.start_backward(loss)
-        trained = [tensors[n] for n, _ in names.parameters if n in names.trained]
-        if loss.grad_fn is None:
-            raise ImportFailure("the loss does not depend on any parameter")
-        return (loss,) + torch.autograd.grad(loss, trained, allow_unused=True)
+    def record(origins, attributes):
+        """The graph of a step that starts with `attributes`, a Substitution's `given`."""
+        substitution = Substitution(model, names, origins, attributes)
 
-    state = [t.detach().clone().requires_grad_(t.requires_grad and t.is_floating_point())
-             for t in held.values()]
+        def step(state, batch):
+            tensors = dict(zip(substitution.held, state))
+            with substitution.entered(tensors):
+                return substitution.write_back(
+                    run(workload, names, training, origins, tensors,
+                        dict(zip(workload.dataset, batch))))
+
+        with compat.observe_nodes(origins.note):
+            module = compat.make_fx(step, tracing_mode=tensors_mode)(*inputs())
+        return module, substitution
+
+    def follow(first, after):
+        """Traces the step that comes `after` another one, a `for_next`, and compares."""
+        attributes, stand_ins = after
+        try:
+            module, substitution = record(Origins(model, root), attributes)
+            if same_graph(first, module, stand_ins):
+                return substitution.left
+        except Exception:  # whatever the first trace did not stop at
+            pass
+        what = ", ".join(sorted(f"'{p}{k}'" for p, k in attributes))
+        raise ImportFailure(f"forward() reads what the step before left in {what}; expected "
+                            "state to be in buffers, use register_buffer")
+
     mode = [(m, m.training) for m in model.modules()]
     model.train(training)
+    warnings = []
     try:
-        with compat.plain_modules(model), compat.observe_nodes(origins.note), \
-                torch.enable_grad():
-            module = compat.make_fx(step, tracing_mode=tensors_mode)(state, batch)
+        with compat.plain_modules(model), torch.enable_grad():
+            module, substitution = record(origins, {})
             substitution.check_references(module)
-            module = functional(module, state, batch, tensors_mode)
+            after = substitution.for_next()
+            for attributes in (given, after):
+                if attributes and attributes[0]:
+                    left = follow(module, attributes)
+            if after[0]:
+                warnings = [f"forward() changes '{n}' in each step, which is not a registered "
+                            "buffer; the program has its first value"
+                            for n in unsteady(substitution.left, left)]
+            with compat.observe_nodes(origins.note):
+                module = functional(module, *inputs(), tensors_mode)
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type
@@ -171,7 +186,30 @@ def trace_with(workload, names, training, root, tensors_mode):
     finally:
         for m, was in mode:
             m.training = was
-    inputs = ([("parameter", n) for n, _ in names.parameters] +
-              [("buffer", n) for n, _ in names.buffers] +
-              [("batch", n) for n in workload.dataset])
-    return Traced(module.graph, inputs, module)
+    kinds = ([("parameter", n) for n, _ in names.parameters] +
+             [("buffer", n) for n, _ in names.buffers] +
+             [("batch", n) for n in workload.dataset])
+    return Traced(module.graph, kinds, module, after, warnings)
+
+
+def run(workload, names, training, origins, tensors, data):
+    """What `trace` traces, on `tensors` and `data`, {name: tensor}."""
+    root = origins.stack[0]
+    output = workload.model(*[data[k] for k in workload.inputs])
+    if not isinstance(output, torch.Tensor):
+        raise ImportFailure(
+            "expected the model to return one tensor, found "
+            f"{type(output).__name__}; wrap it in a module that picks one")
+    origins.stack[-1] = "loss"
+    origins.claim(output, root)
+    loss = workload.loss(output, *[data[k] for k in workload.targets])
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise ImportFailure("expected the loss to be a tensor of one element")
+    loss = loss.reshape(()) if loss.dim() else loss
+    if not training:
+        return loss, output
+    origins.start_backward(loss)
+    trained = [tensors[n] for n, _ in names.parameters if n in names.trained]
+    if loss.grad_fn is None:
+        raise ImportFailure("the loss does not depend on any parameter")
+    return (loss,) + torch.autograd.grad(loss, trained, allow_unused=True)

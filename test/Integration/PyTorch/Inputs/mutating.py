@@ -9,6 +9,7 @@
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 
 class Model(nn.Module):
@@ -30,6 +31,7 @@ def numbers(*shape):
 
 
 MODELS, REFUSED = {}, {}
+BEFORE = r"forward\(\) reads what the step before left in "
 
 
 def model(prepare=None, refused=None, **buffers):
@@ -99,7 +101,7 @@ def written_and_never_read(m, x):
     return x * m.w
 
 
-# --- parts, views and aliases --------------------------------------------------------- #
+# --- slices, views and aliases -------------------------------------------------------- #
 
 @model(a=(4, 4))
 def slices(m, x):
@@ -122,6 +124,13 @@ def views_before_and_after(m, x):
 def through_data_and_detach(m, x):
     m.a.data.add_(1)
     m.a.detach().mul_(2)
+    return x * m.w + m.a
+
+
+@model(a=(4, 4))
+def transposed_in_place(m, x):
+    m.a.t_()
+    m.a[0] += 1
     return x * m.w + m.a
 
 
@@ -228,6 +237,34 @@ def constant_of_a_name_that_is_taken(m, x):
     return (x * m.w).sum() + m.constants[0] * m.constant
 
 
+# --- plain attributes that do not matter to the next step ---------------------------------- #
+
+@model(lambda m: setattr(m, "t", 0))
+def calls_counted(m, x):
+    m.t += 1
+    return x * m.w
+
+
+@model(lambda m: setattr(m, "log", []))
+def output_in_a_list(m, x):
+    y = x * m.w
+    m.log.append(y)
+    return y
+
+
+@model(lambda m: setattr(m, "last", {}))
+def output_in_a_dictionary(m, x):
+    m.last["y"] = x * m.w
+    return m.last["y"] + torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+
+
+@model(lambda m: setattr(m, "last", None), a=(4,))
+def attributes_of_one_step(m, x):
+    m.last, m.size, m.same = x * m.w + m.a, x.shape, m.a
+    m.a.add_(1)
+    return m.last + m.size[0] + m.same
+
+
 # --- refused ----------------------------------------------------------------------------- #
 
 @model(lambda m: setattr(m, "state", numbers(4)), r"writes to a tensor that is not a registered "
@@ -237,8 +274,7 @@ def plain_attribute_written(m, x):
     return x * m.w + m.state
 
 
-@model(lambda m: setattr(m, "state", numbers(4)), r"reads and replaces 'state', which is not a "
-       r"registered buffer")
+@model(lambda m: setattr(m, "state", numbers(4)), BEFORE + r"'state'")
 def plain_attribute_replaced(m, x):
     m.state = m.state + 1
     return x * m.w + m.state
@@ -320,4 +356,151 @@ def name_of_the_batch(m, x):
 @model(None, r"expected names that differ, found loss and buffer 'loss'", loss=(4,))
 def name_of_the_loss(m, x):
     m.loss.add_(1)
+    return x * m.w
+
+
+# --- refused: state in plain attributes ------------------------------------------------------ #
+
+def average(m, x):
+    new = x.detach().mean(0)
+    m.ema = new if m.ema is None else m.ema * 0.5 + new
+    return x * m.w + m.ema
+
+
+@model(lambda m: setattr(m, "ema", None), BEFORE + r"'ema'")
+def attribute_that_was_none(m, x):
+    return average(m, x)
+
+
+@model(None, BEFORE + r"'ema'")
+def attribute_that_was_absent(m, x):
+    if not hasattr(m, "ema"):
+        m.ema = None
+    return average(m, x)
+
+
+@model(None, r"forward\(\) registers 'ema', expected it to be registered before the import")
+def buffer_registered_in_forward(m, x):
+    if not hasattr(m, "ema"):
+        m.register_buffer("ema", torch.zeros(4).double())
+    m.ema.add_(1)
+    return x * m.w + m.ema
+
+
+@model(None, r"forward\(\) registers 'v', expected it to be registered before the import")
+def parameter_registered_in_forward(m, x):
+    m.v = nn.Parameter(torch.zeros(4).double())
+    return x * m.w
+
+
+@model(None, r"forward\(\) registers 'part', expected it to be registered before the import")
+def module_made_in_forward(m, x):
+    m.part = nn.ReLU()
+    return m.part(x * m.w)
+
+
+@model(lambda m: setattr(m, "t", 0), BEFORE + r"'t'")
+def number_used(m, x):
+    m.t += 1
+    return x * m.w * m.t
+
+
+@model(lambda m: setattr(m, "t", 0), BEFORE + r"'t'")
+def number_in_a_constant(m, x):
+    m.t += 1
+    return x * m.w * torch.tensor(m.t)
+
+
+@model(lambda m: setattr(m, "started", False), BEFORE + r"'started'")
+def flag(m, x):
+    y = x * m.w if m.started else x * m.w * 2
+    m.started = True
+    return y
+
+
+@model(lambda m: setattr(m, "log", []), BEFORE + r"'log'")
+def list_read(m, x):
+    m.log.append(x.detach().mean(0))
+    return x * m.w + m.log[0]
+
+
+@model(lambda m: setattr(m, "cache", {}), BEFORE + r"'cache'")
+def dictionary_read(m, x):
+    if "x" not in m.cache:
+        m.cache["x"] = x.detach().mean(0)
+    return x * m.w + m.cache["x"]
+
+
+@model(lambda m: setattr(m, "state", torch.zeros(4).double()), BEFORE + r"'state'")
+def written_in_training_read_in_evaluation(m, x):
+    if not m.training:
+        return x * m.w + m.state
+    m.state = x.detach().mean(0)
+    return x * m.w
+
+
+@model(lambda m: setattr(m, "t", 0), BEFORE + r"'t'")
+def counted_in_training_used_in_evaluation(m, x):
+    if not m.training:
+        return x * m.w * m.t
+    m.t += 1
+    return x * m.w
+
+
+# --- refused: registered tensors reached in another way --------------------------------------- #
+
+@model(lambda m: setattr(m, "row", m.a[0]), r"'a' is read through 'row', which is a view of it", a=(4, 4))
+def view_of_a_buffer(m, x):
+    m.a.add_(1)
+    return x * m.w + m.row
+
+
+@model(lambda m: setattr(m, "tied", m.w.t()), r"'w' is read through 'tied', which is a view of it")
+def view_of_a_parameter(m, x):
+    return x * m.w + m.tied
+
+
+@model(None, r"forward\(\) assigns the data of 'a'", a=(4,))
+def data_assigned(m, x):
+    m.a.data = x.detach().mean(0)
+    return x * m.w
+
+
+@model(None, r"forward\(\) assigns the data of 'a'", a=(4, 4))
+def data_transposed(m, x):
+    m.a.data = m.a.data.t()
+    return x * m.w
+
+
+@model(None, r"forward\(\) assigns the data of 'w'")
+def data_of_a_parameter_assigned(m, x):
+    m.w.data = m.w.data.clamp(-1, 1)
+    return x * m.w
+
+
+@model(lambda m: m.register_buffer("s", torch.ones(1).double().expand(8)),
+       r"elements of 's' share memory that the step writes")
+def buffer_that_is_expanded(m, x):
+    m.s[0] = 2
+    return x * m.w + m.s[:4]
+
+
+@model(lambda m: m.register_buffer("s", torch.ones(5).double().as_strided((3, 3), (1, 1))),
+       r"elements of 's' share memory that the step writes")
+def buffer_that_overlaps_itself(m, x):
+    m.s[0] = 2
+    return x * m.w + m.s[1, 1]
+
+
+@model(lambda m: setattr(m, "statistics", (numbers(4), numbers(4))),
+       r"writes to a tensor that is not a registered buffer")
+def statistics_not_registered(m, x):
+    return F.batch_norm(x * m.w, *m.statistics, training=True)
+
+
+@model(None, r"forward\(\) replaces 'b', expected it to replace buffers by tensors alone",
+       a=(4,), b=(4,))
+def replaced_by_none(m, x):
+    m.a = m.a + 1
+    m.b = None
     return x * m.w

@@ -79,15 +79,21 @@ def check(kind, name, way, folder, compiler, runner):
                            torch.optim.SGD(model.parameters(), lr=0.5), BATCH, {"x": data},
                            name="history")
     stem = os.path.join(folder, what.replace(", ", "-").replace(" ", "-"))
-    mi.trace(workload).write(stem + ".mlir", weights=stem + ".w", data=stem + ".d")
+    program = mi.trace(workload)
+    program.write(stem + ".mlir", weights=stem + ".w", data=stem + ".d")
     programs.run(compiler, stem + ".mlir", "-o", stem + ".so", *options)
     programs.run(runner, stem + ".so", "--np", ranks, "--weights", stem + ".w", "--data",
                  stem + ".d", "--no-shuffle", "--steps", STEPS, "--quiet", "--save-weights",
                  stem + ".out")
     kept = programs.read_tensors(stem + ".out")
-    for n, t in eager(workload, micro).items():
-        if n in kept and kept[n] != t.flatten().tolist():
-            sys.exit(f"{what}: {n} is {kept[n]}, expected {t.flatten().tolist()}")
+    expected = eager(workload, micro)
+    missing = {"hist", *(a.name for a in program.functions[0].arguments
+                         if a.role == "parameter")} - set(kept)
+    if missing:
+        sys.exit(f"{what}: {sorted(missing)} not saved")
+    for n in kept:
+        if n in expected and kept[n] != expected[n].flatten().tolist():
+            sys.exit(f"{what}: {n} is {kept[n]}, expected {expected[n].flatten().tolist()}")
 
 
 for change in CHANGES:

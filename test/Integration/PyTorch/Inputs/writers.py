@@ -22,6 +22,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 SHAPES = [(4,), (4,), (2, 4), (4, 4), (4, 2), (2, 2, 4), ()]
+LONG = [(4,), (32,), (32,), (32, 2), (2, 32), (2, 4), ()]  # of each fourth program
 BATCH = 4
 STEPS = 3
 
@@ -60,7 +61,7 @@ class Writer:
             self.parameters.append("self.m")
         for i in range(rng.randint(2, 4)):
             dtype = rng.choice(["float"] * 8 + ["int64", "bool"])
-            shape = rng.choice(SHAPES)
+            shape = rng.choice(LONG if seed % 4 == 3 else SHAPES)
             init(f"self.register_buffer('b{i}', {tensor_text(rng, shape, dtype)})")
             self.buffers.append(f"self.b{i}")
         if rng.random() < 0.3:  # one tensor in two places
@@ -75,7 +76,7 @@ class Writer:
                       "x": torch.tensor(small(rng, (BATCH, 4))).reshape(BATCH, 4)
                       * torch.ones(())}
         self.names = self.buffers + self.parameters + ["x"]
-        self.draw()
+        self.draw([self.write_strided] * 4 if seed % 4 == 3 else [])
 
     @property
     def text(self):
@@ -236,6 +237,17 @@ class Writer:
             e = self.fitting(self.value(f"{name}[{index}]"))
         return f"{name}[{index}] {self.rng.choice(['=', '=', '+=', '-='])} {e}", None
 
+    def write_strided(self):
+        """Along a dimension whose mask is no short constant."""
+        name = self.pick(lambda t: not t.requires_grad and t.is_floating_point() and
+                         max(t.shape, default=0) > 16)
+        shape = self.value(name).shape
+        index = ", ".join(f"{self.rng.choice(['', 1, 3, 16])}:{self.rng.choice(['', '', 17, 30])}:"
+                          f"{self.rng.choice([2, 3, 7])}" if size > 16 else ":" for size in shape)
+        with torch.no_grad():
+            e = self.fitting(self.value(f"{name}[{index}]"))
+        return f"{name}[{index}] {self.rng.choice(['=', '+=', '-='])} {e}", None
+
     def augmented(self):
         name = self.pick(lambda t: not (t.is_leaf and t.requires_grad) and t.is_floating_point())
         e = self.fitting(self.value(name))
@@ -257,7 +269,7 @@ class Writer:
         e = self.fitting(self.value(a))
         return self.rng.choice([f"{b}.copy_({a}); {a}.copy_({e})",
                                 f"{b}.copy_({a}); {a}.mul_(0.5).add_({e})",
-                                f"{b} = {a}; {a} = {e} + torch.zeros_like({a})"]), None
+                                f"{b} = {a}; {a} = ({e} + torch.zeros_like({a})).to({a}.dtype)"]), None
 
     def swap(self):
         a, b = self.pair()
@@ -296,11 +308,11 @@ class Writer:
         h = self.pick(lambda t: t.requires_grad and not t.is_leaf)
         return f"{name} = F.relu({h}, inplace=True)", name
 
-    def draw(self):
+    def draw(self, more):
         kinds = [self.assign_view, self.assign_view, self.assign_name, self.assign, self.make,
                  self.write, self.write, self.write, self.write, self.write_slice,
                  self.write_slice, self.augmented, self.shift, self.shift, self.swap, self.roll,
-                 self.replace, self.activation, self.relu]
+                 self.replace, self.activation, self.relu] + more
         self.perform(f"h = x * {self.parameters[-1]}", "h")
         wanted, tries = self.rng.randint(3, 12), 0
         while len(self.lines) < wanted and tries < 200:

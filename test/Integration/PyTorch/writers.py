@@ -26,7 +26,7 @@ import mpcomm_import as mi
 # What the importer may refuse of these programs, with a message that says so: operators, each
 # of those that a message lists, ...
 OPERATORS = [r"aten\.(as_strided|as_strided_scatter|new_empty_strided) x\d+ in .*",
-             r"update in place x\d+ in .*: of a parameter",
+             r"update in place x\d+ in .*: of a parameter in forward\(\)",
              r"\S+ x\d+ in .*: a (slice|tensor) without elements"]
 # ... and what is not defined, or what PyTorch's functionalize itself does not take.
 REFUSED = [r"after forward\(\) '\S+' and '\S+' share their memory; use clone\(\)",
@@ -139,6 +139,8 @@ def main(first, count, folder=None, runner=None):
             print(f"seed {seed}: {why}\n{text}", flush=True)
     print(dict(counts), f"wrong: {wrong}")
     assert not wrong
+    if int(count) < 60:
+        return
     # About one in four replaces a buffer in one of two places; one in eight needs as_strided.
     assert counts["equal"] > 4 * counts["refused: operators"], "too many lack an operator"
     assert counts["equal"] > 2 * counts["refused: program"], "too many are refused"

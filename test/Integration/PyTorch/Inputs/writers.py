@@ -269,7 +269,7 @@ class Writer:
         e = self.fitting(self.value(a))
         return self.rng.choice([f"{b}.copy_({a}); {a}.copy_({e})",
                                 f"{b}.copy_({a}); {a}.mul_(0.5).add_({e})",
-                                f"{b} = {a}; {a} = {e} + torch.zeros_like({a})"]), None
+                                f"{b} = {a}; {a} = ({e} + torch.zeros_like({a})).to({a}.dtype)"]), None
 
     def swap(self):
         a, b = self.pair()

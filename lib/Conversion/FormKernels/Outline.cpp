@@ -144,8 +144,11 @@ static Value makeUniform(scf::ForOp loop, ArrayRef<int64_t> shape,
 }
 
 /// Rows, or ids, that are all the same constant have been folded into the loop:
-/// makes a tensor of them again, for the kernel to read.
-static void findFoldedInputs(scf::ForOp loop, Value &rows, Value &ids) {
+/// makes a tensor of them again, for the kernel to read. Ids have been clamped
+/// and held against `padding` then, which becomes their row where they add
+/// nothing, else -1.
+static void findFoldedInputs(scf::ForOp loop, Value &rows, Value &ids,
+                             int64_t &padding) {
   std::optional<APInt> count = loop.getStaticTripCount();
   auto sums = loop.getBody()->getOps<linalg::GenericOp>();
   auto inserts = loop.getBody()->getOps<tensor::InsertSliceOp>();
@@ -169,8 +172,12 @@ static void findFoldedInputs(scf::ForOp loop, Value &rows, Value &ids) {
     rows = makeUniform(loop, shape, splat.getSplatValue<TypedAttr>());
   }
   int64_t row = insert.getStaticOffsets().front();
-  if (!ids && !ShapedType::isDynamic(row))
-    ids = makeUniform(loop, positions, OpBuilder(loop).getI64IntegerAttr(row));
+  if (ids || ShapedType::isDynamic(row))
+    return;
+  ids = makeUniform(loop, positions, OpBuilder(loop).getI64IntegerAttr(row));
+  auto yield = cast<linalg::YieldOp>(sum.getBody()->getTerminator());
+  bool addsNothing = yield.getOperand(0) == sum.getRegionOutputArgs().front();
+  padding = addsNothing ? row : -1;
 }
 
 FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
@@ -187,8 +194,10 @@ FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
     else if (type.getRank() > 1) // not a row, as of constant rows
       rows = tensor;
   }
+  auto skipped = op->getAttrOfType<IntegerAttr>(kScatterAddAttr);
+  int64_t padding = skipped ? skipped.getInt() : -1;
   if (loop && (!rows || !ids))
-    findFoldedInputs(loop, rows, ids);
+    findFoldedInputs(loop, rows, ids, padding);
   if (!fill || !rows || !ids)
     return op->emitOpError("marked mpcomm.scatter_add, expected a loop that "
                            "adds rows to a filled tensor");
@@ -206,7 +215,8 @@ FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
       kernel.cloneInit(fill.getResult(0), kernel.destinations.front()));
   Operation *clone = kernel.builder.clone(*op, kernel.mapping);
   clone->removeAttr(kScatterAddAttr);
-  kernel.kernel->setAttr(kScatterAddAttr, op->getAttr(kScatterAddAttr));
+  kernel.kernel->setAttr(kScatterAddAttr,
+                         kernel.builder.getI64IntegerAttr(padding));
   func::ReturnOp::create(kernel.builder, op->getLoc(), clone->getResults());
   return kernel.kernel;
 }

@@ -280,7 +280,36 @@ void FunctionBufferizer::placeDonated() {
     builder.eraseOp(copy);
     builder.eraseOp(result.copy);
   }
-  builder.setInsertionPoint(function.getBody().front().getTerminator());
+  // Copies to new buffers that end the block, whole ones, are part of it where
+  // one of the others reads such a buffer.
+  Operation *terminator = function.getBody().front().getTerminator();
+  SmallVector<memref::CopyOp> last;
+  llvm::SmallDenseSet<Value> written;
+  for (Operation *op = terminator->getPrevNode(); op; op = op->getPrevNode()) {
+    if (isMemoryEffectFree(op))
+      continue;
+    auto copy = dyn_cast<memref::CopyOp>(op);
+    auto target =
+        copy ? dyn_cast<BlockArgument>(copy.getTarget()) : BlockArgument();
+    if (!target || target.getOwner() != terminator->getBlock() ||
+        target.getArgNumber() < numDonors || !written.insert(target).second)
+      break;
+    last.push_back(copy);
+  }
+  auto readsWritten = [&](Value source) {
+    return written.contains(mprt::getViewRoot(source));
+  };
+  if (llvm::any_of(last,
+                   [&](auto copy) { return readsWritten(copy.getSource()); }) ||
+      llvm::any_of(pending, [&](const FinalCopy &copy) {
+        return readsWritten(copy.source);
+      }))
+    for (memref::CopyOp copy : last) {
+      pending.push_back({copy.getSource(),
+                         cast<BlockArgument>(copy.getTarget()), copy.getLoc()});
+      builder.eraseOp(copy);
+    }
+  builder.setInsertionPoint(terminator);
   while (!pending.empty()) {
     auto *next = llvm::find_if(pending, [&](const FinalCopy &copy) {
       return llvm::none_of(pending, [&](const FinalCopy &other) {

@@ -165,3 +165,20 @@ func.func @loop(%x: tensor<4xf32> {mpcomm.donated = 0 : i64}, %y: tensor<4xf32> 
   }
   return %r#0, %r#1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// The second result is computed in the buffer of the first, and leaves it before
+// the first is copied there.
+// CHECK-LABEL: func.func @shared_piece
+// CHECK-SAME: memref<2xf32>, %[[A:[^:]*]]: memref<4xf32>, %[[B:[^:]*]]: memref<4xf32>)
+// CHECK: memref.copy %[[A]], %[[B]] :
+// CHECK: memref.copy %{{.*}}, %[[A]] :
+// CHECK-NEXT: return
+func.func @shared_piece(%x: tensor<2xf32>, %y: tensor<2xf32>, %z: tensor<2xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %i = tensor.insert_slice %x into %e[0] [2] [1] : tensor<2xf32> into tensor<4xf32>
+  %a = tensor.insert_slice %y into %i[2] [2] [1] : tensor<2xf32> into tensor<4xf32>
+  %b = tensor.insert_slice %z into %i[2] [2] [1] : tensor<2xf32> into tensor<4xf32>
+  return %a, %b : tensor<4xf32>, tensor<4xf32>
+}

@@ -12,6 +12,8 @@
 
 #include "Dataset.h"
 
+#include "FolderTest.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -23,13 +25,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class DatasetTest : public testing::Test {
+class DatasetTest : public FolderTest {
 protected:
   void SetUp() override {
-    std::string pattern =
-        (fs::temp_directory_path() / "mpcomm-XXXXXX").string();
-    ASSERT_TRUE(mkdtemp(pattern.data()));
-    folder = pattern;
+    ASSERT_NO_FATAL_FAILURE(FolderTest::SetUp());
     function.name = "train_step";
     ManifestArgument &argument = function.arguments.emplace_back();
     argument.name = "label";
@@ -39,8 +38,6 @@ protected:
     argument.bytes = 16;
     argument.range = {0, 10};
   }
-  void TearDown() override { fs::remove_all(folder); }
-
   Dataset open(const ManifestFunction &user, const char *name, int64_t last) {
     const int64_t labels[] = {1, 2, 3, last};
     std::string path = folder / name;
@@ -51,7 +48,6 @@ protected:
     return data.take();
   }
 
-  fs::path folder;
   ManifestFunction function;
 };
 

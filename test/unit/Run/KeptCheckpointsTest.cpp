@@ -7,6 +7,8 @@
 
 #include "KeptCheckpoints.h"
 
+#include "FolderTest.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,17 +22,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class KeptCheckpointsTest : public testing::Test {
+class KeptCheckpointsTest : public FolderTest {
 protected:
   void SetUp() override {
-    std::string pattern =
-        (fs::temp_directory_path() / "mpcomm-XXXXXX").string();
-    ASSERT_TRUE(mkdtemp(pattern.data()));
-    folder = pattern;
-    file = pattern + "/c";
+    ASSERT_NO_FATAL_FAILURE(FolderTest::SetUp());
+    file = folder / "c";
   }
-  void TearDown() override { fs::remove_all(folder); }
-
   /// As a checkpoint is: a new file takes the name.
   void write(const std::string &name, const std::string &text) {
     std::ofstream(name + ".new") << text;
@@ -55,7 +52,6 @@ protected:
   }
 
   using Contents = std::map<std::string, std::string>;
-  fs::path folder;
   std::string file;
 };
 

@@ -11,6 +11,8 @@
 
 #include "OutputFile.h"
 
+#include "FolderTest.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -26,16 +28,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class OutputFileTest : public testing::Test {
+class OutputFileTest : public FolderTest {
 protected:
-  void SetUp() override {
-    std::string pattern =
-        (fs::temp_directory_path() / "mpcomm-XXXXXX").string();
-    ASSERT_TRUE(mkdtemp(pattern.data()));
-    folder = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
   std::set<std::string> files(const fs::path &in) const {
     std::set<std::string> names;
     for (const auto &entry : fs::directory_iterator(in))
@@ -58,8 +52,6 @@ protected:
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-
-  fs::path folder;
 };
 
 TEST_F(OutputFileTest, FollowsLinks) {

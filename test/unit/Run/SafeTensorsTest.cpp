@@ -14,6 +14,8 @@
 #include "Hash.h"
 #include "OutputFile.h"
 
+#include "FolderTest.h"
+
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -30,16 +32,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class SafeTensorsTest : public testing::Test {
+class SafeTensorsTest : public FolderTest {
 protected:
-  void SetUp() override {
-    std::string pattern =
-        (fs::temp_directory_path() / "mpcomm-XXXXXX").string();
-    ASSERT_TRUE(mkdtemp(pattern.data()));
-    folder = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
   std::string pathOf(const char *name) const {
     return (folder / name).string();
   }
@@ -47,8 +41,6 @@ protected:
     return std::distance(fs::directory_iterator(folder),
                          fs::directory_iterator());
   }
-
-  fs::path folder;
 };
 
 std::string headerError(std::string_view header, uint64_t dataBytes) {

@@ -404,6 +404,13 @@ void KernelEmitter::emitRowEnd(MutableArrayRef<Row> rows) {
       if (kind == Kind::RowScalar || kind == Kind::RowReduce)
         stores.push_back({&store, eval.result(store.value, row, nullptr)});
     }
+    // Terms read what the stores may replace.
+    SmallVector<std::pair<Value, Value>> terms;
+    eachOf(Kind::Accumulate, [&](Value value, const Result &result) {
+      if (!loopsOverColumn(model, result.op))
+        terms.push_back(
+            {value, eval.body(result.op, result.term, row, nullptr)});
+    });
     for (auto [store, value] : stores) {
       const Access &access = store->access;
       Value raw =
@@ -414,11 +421,8 @@ void KernelEmitter::emitRowEnd(MutableArrayRef<Row> rows) {
                                 at);
       });
     }
-    eachOf(Kind::Accumulate, [&](Value value, const Result &result) {
-      if (!loopsOverColumn(model, result.op))
-        addToTarget(value, row,
-                    eval.body(result.op, result.term, row, nullptr));
-    });
+    for (auto [value, term] : terms)
+      addToTarget(value, row, term);
   }
 }
 

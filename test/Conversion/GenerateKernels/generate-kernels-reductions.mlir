@@ -222,6 +222,49 @@ func.func private @embedding_grad(%dy: tensor<5x16xf32>, %ids: tensor<5xi64>, %d
   return %f : tensor<11x16xf32>
 }
 
+// A row's result that replaces what a sum over rows reads: it is stored after
+// the sum's term was read.
+// CHECK-LABEL: func.func private @replaced_and_summed(
+// CHECK-SAME: %{{.*}}: memref<8x16xf32>, %{{.*}}: memref<8x16xf32>, %[[R:.*]]: memref<8xf32>, %[[T:.*]]: memref<f32>
+// CHECK: scf.for
+// CHECK: %[[OLD:.*]] = memref.load %[[R]]
+// CHECK-NOT: memref.store
+// CHECK: %[[NEG:.*]] = arith.negf %[[OLD]]
+// CHECK-NOT: memref.store
+// CHECK: %[[SQUARE:.*]] = arith.mulf %[[OLD]], %[[OLD]]
+// CHECK: memref.store %[[NEG]], %[[R]]
+// CHECK-NOT: memref.load %[[R]]
+// CHECK: arith.addf %{{.*}}, %[[SQUARE]]
+// CHECK: return
+func.func private @replaced_and_summed(%x: tensor<8x16xf32>, %d: tensor<8x16xf32>, %r: tensor<8xf32>, %t: tensor<f32>) -> (tensor<8x16xf32>, tensor<8xf32>, tensor<f32>) attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %y = linalg.generic {indexing_maps = [#full, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x16xf32>) outs(%d : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x16xf32>
+  %n = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%r : tensor<8xf32>) outs(%r : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.negf %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%t : tensor<f32>) -> tensor<f32>
+  %sum = linalg.generic {indexing_maps = [#one, affine_map<(i) -> ()>], iterator_types = ["reduction"]}
+      ins(%r : tensor<8xf32>) outs(%f : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %m = arith.mulf %a, %a : f32
+    %s = arith.addf %m, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  return %y, %n, %sum : tensor<8x16xf32>, tensor<8xf32>, tensor<f32>
+}
+func.func @step_replaced(%x: memref<8x16xf32>, %y: memref<8x16xf32>, %r: memref<8xf32>, %t: memref<f32>) {
+  mprt.launch @replaced_and_summed ins(%x : memref<8x16xf32>) outs(%y, %r, %t : memref<8x16xf32>, memref<8xf32>, memref<f32>)
+  return
+}
+
 func.func @step(%a: memref<6x64xf32>, %b: memref<6x1024xf32>, %c: memref<5x20xf32>, %d: memref<5xf32>, %e: memref<10x32xf32>,
                 %f: memref<32xf32>, %g: memref<f32>, %h: memref<11x16xf32>, %i: memref<5xi64>, %j: memref<5x16xf32>) {
   mprt.launch @softmax ins(%a : memref<6x64xf32>) outs(%a : memref<6x64xf32>)

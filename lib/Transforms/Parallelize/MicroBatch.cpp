@@ -69,16 +69,15 @@ void MicroBatch::findTail() {
 /// Whether `use` only makes the value a state of the next micro-batch, perhaps
 /// by reductions.
 bool MicroBatch::leavesAsState(OpOperand &use) {
-  OpOperand *exit = &use;
-  while (auto reduce = dyn_cast<AllReduceOp>(exit->getOwner())) {
-    Value reduced = reduce->getResult(exit->getOperandNumber());
-    if (reduce.getReduction() == Reduction::Max || !reduced.hasOneUse())
-      return false;
-    exit = &*reduced.use_begin();
+  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner())) {
+    Value reduced = reduce->getResult(use.getOperandNumber());
+    return reduce.getReduction() != Reduction::Max && !reduced.use_empty() &&
+           llvm::all_of(reduced.getUses(),
+                        [&](OpOperand &next) { return leavesAsState(next); });
   }
-  if (exit->getOwner() != body->getTerminator())
+  if (use.getOwner() != body->getTerminator())
     return false;
-  std::optional<Role> role = getResultRole(step, exit->getOperandNumber());
+  std::optional<Role> role = getResultRole(step, use.getOperandNumber());
   return role && isStateRole(*role);
 }
 
@@ -147,15 +146,47 @@ void MicroBatch::findVarying() {
   }
 }
 
+/// The reduction that `use` takes its value from, null for none. Maxima are
+/// those of a step.
+static AllReduceOp getReduction(const OpOperand &use) {
+  auto reduce = use.get().getDefiningOp<AllReduceOp>();
+  return reduce && reduce.getReduction() != Reduction::Max ? reduce
+                                                           : AllReduceOp();
+}
+
+/// The operand of the reduction that `use` takes the result of.
+static OpOperand &getReduced(AllReduceOp reduce, const OpOperand &use) {
+  return reduce->getOpOperand(cast<OpResult>(use.get()).getResultNumber());
+}
+
 /// The operand that takes a result out of the micro-batch: of the terminator,
 /// or of the first of the reductions that it goes through.
 static OpOperand &getExit(OpOperand &returned) {
   OpOperand *use = &returned;
-  for (auto reduce = use->get().getDefiningOp<AllReduceOp>();
-       reduce && reduce.getReduction() != Reduction::Max;
-       reduce = use->get().getDefiningOp<AllReduceOp>())
-    use = &reduce->getOpOperand(cast<OpResult>(use->get()).getResultNumber());
+  while (AllReduceOp reduce = getReduction(*use))
+    use = &getReduced(reduce, *use);
   return *use;
+}
+
+/// Gives a state reductions of its own, from the first on whose result a loss
+/// or an update takes as well: of those it is the mean. Returns the state's
+/// exit.
+OpOperand &MicroBatch::separateReductions(OpOperand &use) {
+  AllReduceOp reduce = getReduction(use);
+  if (!reduce)
+    return use;
+  OpOperand &reduced = getReduced(reduce, use);
+  if (leavesAsState(reduced))
+    return separateReductions(reduced);
+  OpBuilder builder(reduce);
+  auto own = AllReduceOp::create(
+      builder, reduce.getLoc(), reduced.get(), reduce.getMeshAttr(),
+      reduce.getAxesAttr(), reduce.getReductionAttr(), reduce.getWireAttr(),
+      reduce.getAccumulateAttr());
+  own->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
+  tail.insert(own);
+  use.set(own.getResult(0));
+  return separateReductions(own->getOpOperand(0));
 }
 
 /// State that a micro-batch computes without an update: running statistics, or
@@ -189,7 +220,7 @@ LogicalResult MicroBatch::addState(OpOperand &returned, Role role) {
            << value.getType() << " in the micro-batch, expected that of "
            << describeArgument(step, argument->getArgNumber())
            << ", which it takes the place of";
-  states.push_back({*argument, value, &exit});
+  states.push_back({*argument, value, &separateReductions(returned)});
   return success();
 }
 

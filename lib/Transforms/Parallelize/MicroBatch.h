@@ -74,6 +74,7 @@ private:
   mlir::LogicalResult checkBatch();
   mlir::LogicalResult findState();
   mlir::LogicalResult addState(mlir::OpOperand &returned, Role role);
+  mlir::OpOperand &separateReductions(mlir::OpOperand &use);
   void isolateStates();
   mlir::LogicalResult findSums();
   mlir::LogicalResult checkRegions(mlir::Operation *op);

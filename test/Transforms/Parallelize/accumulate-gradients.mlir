@@ -225,3 +225,34 @@ func.func @train_step(
   %w1 = mpcomm.sgd_update %w, %h, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   return %loss, %w1, %h1 : tensor<f32>, tensor<2xf32>, tensor<2xf32>
 }
+
+// -----
+
+// What is state and loss at once is reduced twice: the state as the last
+// micro-batch leaves it, the loss as the mean.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-SAME: %[[SUM:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 0 : i64}, %[[B:[a-z0-9]+]]: tensor<f32> {mpcomm.donated = 1 : i64}
+// CHECK: %[[ADDED:.*]] = arith.addf %[[B]],
+// CHECK: %[[TOTAL:.*]] = arith.addf %[[SUM]], %[[ADDED]]
+// CHECK: return %[[TOTAL]],
+// CHECK-LABEL: func.func @train_step(
+// CHECK-COUNT-3: call @train_step.micro_batch
+// CHECK: %[[LAST:.*]] = arith.addf %[[CALL:[0-9]+]]#1,
+// CHECK-DAG: %[[ALL:.*]] = arith.addf %[[CALL]]#0, %[[LAST]]
+// CHECK-DAG: %[[OWN:.*]] = mpcomm.reshape %[[LAST]]
+// CHECK-DAG: %[[STATE:.*]] = mpcomm.all_reduce(%[[OWN]])
+// CHECK-DAG: %[[REDUCED:.*]] = mpcomm.all_reduce(%[[ALL]])
+// CHECK-DAG: %[[MEAN:.*]] = arith.mulf %[[REDUCED]], %{{.*}}
+// CHECK: return %[[STATE]], %[[MEAN]]
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"},
+    %b: tensor<f32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b", mpcomm.donated = 0 : i64})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %sum = mpcomm.reduce sum %x, dims = [0] : (tensor<8xf32>) -> tensor<f32>
+  %b1 = arith.addf %b, %sum : tensor<f32>
+  %mean = mpcomm.all_reduce(%b1) on @mesh axes ["dp"] mean : tensor<f32>
+  return %mean, %mean : tensor<f32>, tensor<f32>
+}

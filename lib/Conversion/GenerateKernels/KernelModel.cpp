@@ -333,11 +333,19 @@ LogicalResult ModelBuilder::checkReplaced() {
       for (int dim = 0; dim < model.column(); ++dim)
         if (!result.dims.test(dim) && model.sizes[dim] > 1)
           store.onceOver.push_back(dim);
-      if (!store.onceOver.empty() &&
-          (result.op != op || !store.value.hasOneUse()))
+      if (store.onceOver.empty())
+        continue;
+      Operation *end = model.kernel.getBody().front().getTerminator();
+      if (result.op != op || !store.value.hasOneUse() ||
+          llvm::any_of(op->getUsers(),
+                       [&](Operation *user) { return user != end; }))
         return error(op) << "reads a destination that several rows replace, "
                             "expected only the op that writes it to do so, and "
-                            "its result to be only returned";
+                            "its results to be only returned";
+      // The other rows find it replaced: they store none of the op's results.
+      for (Store &other : model.stores)
+        if (model.results[other.value].op == op)
+          other.onceOver = store.onceOver;
     }
   }
   return success();

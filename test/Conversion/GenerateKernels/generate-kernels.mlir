@@ -223,6 +223,35 @@ func.func private @once(%x: tensor<8x4x16xf32>, %p: tensor<4xf32>, %d: tensor<4x
   return %0, %1 : tensor<4xf32>, tensor<4x8x16xf32>
 }
 
+// So are the other results of the op: later rows read what replaced its operand.
+// CHECK-LABEL: func.func private @once_all(
+// CHECK-SAME: %{{.*}}: memref<8x4x16xf32>, %[[P:.*]]: memref<4xf32>, %[[Q:.*]]: memref<4xf32>, %{{.*}}: memref<4x8x16xf32>
+// CHECK: scf.if
+// CHECK-NEXT: memref.store %{{.*}}, %[[P]]
+// CHECK: scf.if
+// CHECK-NEXT: memref.store %{{.*}}, %[[Q]]
+func.func private @once_all(%x: tensor<8x4x16xf32>, %p: tensor<4xf32>, %q: tensor<4xf32>, %d: tensor<4x8x16xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4x8x16xf32>) attributes {mpcomm.kernel} {
+  %0:2 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%p : tensor<4xf32>) outs(%p, %q : tensor<4xf32>, tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32, %r: f32):
+    %s = arith.addf %a, %a : f32
+    %t = arith.mulf %s, %a : f32
+    linalg.yield %s, %t : f32, f32
+  } -> (tensor<4xf32>, tensor<4xf32>)
+  %1 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (j, i, k)>, affine_map<(i, j, k) -> (i, j, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<8x4x16xf32>) outs(%d : tensor<4x8x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8x16xf32>
+  return %0#0, %0#1, %1 : tensor<4xf32>, tensor<4xf32>, tensor<4x8x16xf32>
+}
+func.func @step_once(%q: memref<8x4x16xf32>, %o: memref<4xf32>, %p: memref<4xf32>, %n: memref<4x8x16xf32>) {
+  mprt.launch @once_all ins(%q : memref<8x4x16xf32>) outs(%o, %p, %n : memref<4xf32>, memref<4xf32>, memref<4x8x16xf32>)
+  return
+}
+
 // CHECK-LABEL: func.func @step
 func.func @step(%a: memref<3x7x25xf32>, %b: memref<2x5x32xf32>, %c: memref<32xf32>, %d: memref<2x5xf32>, %e: memref<f32>,
                 %f: memref<4x16xi1>, %g: memref<32xbf16>, %h: memref<16xf32>, %i: memref<16xf32, strided<[1], offset: ?>>,

@@ -192,7 +192,7 @@ func.func @step(%a: memref<4x4xf32>) {
 // Each of the four rows would replace p once more.
 #full = affine_map<(i, j, k) -> (i, j, k)>
 func.func private @k(%x: tensor<4x8x16xf32>, %p: tensor<8xf32>, %d: tensor<4x8x16xf32>) -> (tensor<8xf32>, tensor<4x8x16xf32>) attributes {mpcomm.kernel} {
-  // expected-error @below {{in kernel 'k': reads a destination that several rows replace, expected only the op that writes it to do so, and its result to be only returned}}
+  // expected-error @below {{in kernel 'k': reads a destination that several rows replace, expected only the op that writes it to do so, and its results to be only returned}}
   %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
       ins(%p : tensor<8xf32>) outs(%p : tensor<8xf32>) {
   ^bb0(%a: f32, %o: f32):

@@ -12,6 +12,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import contextlib
+import itertools
 import resource
 import socket
 
@@ -225,11 +227,21 @@ class Gloo(RegressionTest):
     def test_no_descriptor_for_a_rank(self):
         port = free_port()
         first = self.start(0, port)
-        # Its own connection has come.
-        self.until(lambda: len(os.listdir("/proc/%d/fd" % first.pid)) >= 8 and self.listening(port))
-        time.sleep(0.5)
-        most = max(map(int, os.listdir("/proc/%d/fd" % first.pid))) + 1
-        resource.prlimit(first.pid, resource.RLIMIT_NOFILE, (most, most))
+        def descriptors():
+            """What the process has open, by number."""
+            found = {}
+            for number in os.listdir("/proc/%d/fd" % first.pid):
+                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                    found[int(number)] = os.readlink("/proc/%d/fd/%s" % (first.pid, number))
+            return found
+
+        # Three sockets: it listens, and its own connection has come; no file of which it reads.
+        self.until(lambda: self.listening(port)
+                   and sum(to.startswith("socket:") for to in descriptors().values()) == 3
+                   and all(to.startswith(("socket:", "pipe:", "/dev/")) for to in descriptors().values()))  # fmt: skip
+        taken = descriptors()
+        free = next(number for number in itertools.count() if number not in taken)
+        resource.prlimit(first.pid, resource.RLIMIT_NOFILE, (free, free))
         begin = time.monotonic()
         second = self.start(1, port)
         error = first.communicate(timeout=SLACK)[1].decode()

@@ -168,8 +168,9 @@ def AccumulateGradientsPass
     micro-batch.
 
     Guarantees: the same form. It is an error if `@train_step` has no batch, if
-    the batch is needed behind a collective (batch norms that communicate), or
-    if a result of another role than loss or state is made of a micro-batch.
+    the batch is needed behind a collective (batch norms that communicate) other
+    than as a gradient or state, or if a result of another role than loss or
+    state is made of a micro-batch.
 
     Numerics: reassociating: the mean of a whole batch is the mean of the means
     of its parts.

@@ -66,23 +66,30 @@ void MicroBatch::findTail() {
   }
 }
 
-/// Whether `use` only makes the value a state of the next micro-batch, perhaps
-/// by reductions.
-bool MicroBatch::leavesAsState(OpOperand &use) {
-  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner())) {
+/// Whether `use` only makes the value a state of the next micro-batch or, with
+/// `orGradient`, a gradient, perhaps by reductions.
+bool MicroBatch::leaves(OpOperand &use, bool orGradient) {
+  Operation *user = use.getOwner();
+  if (user->getBlock() != body)
+    return false;
+  if (auto reduce = dyn_cast<AllReduceOp>(user)) {
     Value reduced = reduce->getResult(use.getOperandNumber());
     return reduce.getReduction() != Reduction::Max && !reduced.use_empty() &&
-           llvm::all_of(reduced.getUses(),
-                        [&](OpOperand &next) { return leavesAsState(next); });
+           llvm::all_of(reduced.getUses(), [&](OpOperand &next) {
+             return leaves(next, orGradient);
+           });
   }
-  if (use.getOwner() != body->getTerminator())
+  if (auto update = dyn_cast<OptimizerOpInterface>(user))
+    return orGradient && llvm::is_contained(update.getGradientOperands(), &use);
+  if (user != body->getTerminator())
     return false;
   std::optional<Role> role = getResultRole(step, use.getOperandNumber());
   return role && isStateRole(*role);
 }
 
-/// A batch that is used after the first collective belongs to a forward or
-/// backward pass that communicates, which a micro-batch cannot.
+/// A batch that is used after the first collective, and not as a gradient or
+/// state, belongs to a forward or backward pass that communicates, which a
+/// micro-batch cannot.
 LogicalResult MicroBatch::checkBatch() {
   for (BlockArgument argument : body->getArguments()) {
     std::optional<Role> role = getArgumentRole(step, argument.getArgNumber());
@@ -112,7 +119,8 @@ LogicalResult MicroBatch::checkBatch() {
                                 << "for " << count << " micro-batches";
     for (OpOperand &use : argument.getUses()) {
       Operation *user = use.getOwner();
-      if (isTail(body->findAncestorOpInBlock(*user)) && !leavesAsState(use)) {
+      if (isTail(body->findAncestorOpInBlock(*user)) &&
+          !leaves(use, /*orGradient=*/true)) {
         InFlightDiagnostic diag = step.emitOpError()
                                   << "needs " << what
                                   << " behind a collective or an update, "
@@ -176,7 +184,7 @@ OpOperand &MicroBatch::separateReductions(OpOperand &use) {
   if (!reduce)
     return use;
   OpOperand &reduced = getReduced(reduce, use);
-  if (leavesAsState(reduced))
+  if (leaves(reduced, /*orGradient=*/false))
     return separateReductions(reduced);
   OpBuilder builder(reduce);
   auto own = AllReduceOp::create(
@@ -240,22 +248,26 @@ LogicalResult MicroBatch::findState() {
 
 /// Gives a state a value of its own where it is an argument, or a value with
 /// other uses after the micro-batch: those take its mean, or that of the step.
-/// What the tail takes of a state as it came is such a value, too.
-void MicroBatch::isolateStates() {
+/// What the tail takes of a state as it came, or of samples, is such a value,
+/// too.
+void MicroBatch::isolateArguments() {
   llvm::DenseSet<OpOperand *> exits;
   for (const MicroBatchState &state : states)
     exits.insert(state.exit);
-  for (MicroBatchState &state : states) {
+  SmallVector<BlockArgument> given(batches);
+  for (const MicroBatchState &state : states)
+    given.push_back(state.before);
+  for (BlockArgument argument : given) {
     auto isMean = [&](OpOperand &use) {
       return isTail(body->findAncestorOpInBlock(*use.getOwner())) &&
              use.getOwner()->getBlock() == body && !exits.contains(&use);
     };
-    if (llvm::none_of(state.before.getUses(), isMean))
+    if (llvm::none_of(argument.getUses(), isMean))
       continue;
     OpBuilder builder = OpBuilder::atBlockBegin(body);
-    Value came = ReshapeOp::create(builder, state.before.getLoc(),
-                                   state.before.getType(), state.before);
-    state.before.replaceUsesWithIf(came, isMean);
+    Value came = ReshapeOp::create(builder, argument.getLoc(),
+                                   argument.getType(), argument);
+    argument.replaceUsesWithIf(came, isMean);
     varying.insert(came);
   }
   for (MicroBatchState &state : states) {
@@ -277,20 +289,42 @@ void MicroBatch::isolateStates() {
   }
 }
 
-/// The mean over the micro-batches takes the place of `use`.
+/// Whether `use` takes the maximum of the micro-batches, not their mean.
+static bool takesMaximum(OpOperand &use) {
+  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner()))
+    return reduce.getReduction() == Reduction::Max;
+  return isa<UpdateFp8ScaleOp>(use.getOwner());
+}
+
+/// The mean over the micro-batches, or the maximum, takes the place of `use`. A
+/// value of which the tail takes both is copied: each sum has a value of its
+/// own.
 LogicalResult MicroBatch::addSum(OpOperand &use) {
-  Value value = use.get();
-  auto [known, isNew] = sumOf.try_emplace(value, sums.size());
-  if (!isNew) {
-    sums[known->second].uses.push_back(&use);
-    return success();
-  }
-  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner());
-      reduce && reduce.getReduction() != Reduction::Sum &&
+  auto reduce = dyn_cast<AllReduceOp>(use.getOwner());
+  if (reduce && reduce.getReduction() != Reduction::Sum &&
       reduce.getReduction() != Reduction::Mean &&
       reduce.getReduction() != Reduction::Max)
     return reduce.emitOpError("reduces a value of the micro-batch, expected a "
                               "sum, a mean or a maximum");
+  bool isMaximum = takesMaximum(use);
+  if ((isMaximum ? meanOf : maximumOf).contains(use.get())) {
+    Value &copy = copies[use.get()];
+    if (!copy) {
+      OpBuilder builder(step.getContext());
+      builder.setInsertionPointAfterValue(use.get());
+      copy = ReshapeOp::create(builder, use.get().getLoc(), use.get().getType(),
+                               use.get());
+      varying.insert(copy);
+    }
+    use.set(copy);
+  }
+  Value value = use.get();
+  auto [known, isNew] =
+      (isMaximum ? maximumOf : meanOf).try_emplace(value, sums.size());
+  if (!isNew) {
+    sums[known->second].uses.push_back(&use);
+    return success();
+  }
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !type.hasStaticShape() || !isa<FloatType>(type.getElementType()))
     return use.getOwner()->emitOpError()
@@ -299,11 +333,10 @@ LogicalResult MicroBatch::addSum(OpOperand &use) {
               "there is a mean";
   MicroBatchSum sum;
   sum.value = value;
-  if (auto reduce = dyn_cast<AllReduceOp>(use.getOwner()))
-    sum.isMaximum = reduce.getReduction() == Reduction::Max;
-  else
-    sum.isMaximum = isa<UpdateFp8ScaleOp>(use.getOwner());
-  if (auto narrow = value.getDefiningOp<arith::TruncFOp>()) {
+  sum.isMaximum = isMaximum;
+  // An argument differs in each micro-batch: narrowed, it is the value there.
+  if (auto narrow = value.getDefiningOp<arith::TruncFOp>();
+      narrow && narrow.getIn().getDefiningOp()) {
     sum.narrowed = narrow;
     sum.value = narrow.getIn();
   }
@@ -318,9 +351,9 @@ LogicalResult MicroBatch::checkRegions(Operation *op) {
   if (op->getNumRegions())
     op->walk([&](Operation *nested) {
       for (Value operand : nested->getOperands())
-        if (nested != op && operand.getParentBlock() == body &&
-            varying.contains(operand) && operand.getDefiningOp() &&
-            !isTail(operand.getDefiningOp()) && !capturing)
+        if (Operation *def = operand.getDefiningOp();
+            nested != op && operand.getParentBlock() == body &&
+            varying.contains(operand) && !(def && isTail(def)) && !capturing)
           capturing = nested;
     });
   if (!capturing)
@@ -373,7 +406,7 @@ FailureOr<MicroBatch> MicroBatch::get(func::FuncOp step, int64_t count) {
     return failure();
   if (failed(found.findState()))
     return failure();
-  found.isolateStates();
+  found.isolateArguments();
   if (failed(found.findSums()))
     return failure();
   return found;

@@ -70,12 +70,12 @@ private:
       : step(step), count(count), body(&step.getFunctionBody().front()) {}
   void findTail();
   void findVarying();
-  bool leavesAsState(mlir::OpOperand &use);
+  bool leaves(mlir::OpOperand &use, bool orGradient);
   mlir::LogicalResult checkBatch();
   mlir::LogicalResult findState();
   mlir::LogicalResult addState(mlir::OpOperand &returned, Role role);
   mlir::OpOperand &separateReductions(mlir::OpOperand &use);
-  void isolateStates();
+  void isolateArguments();
   mlir::LogicalResult findSums();
   mlir::LogicalResult checkRegions(mlir::Operation *op);
   mlir::LogicalResult addSum(mlir::OpOperand &use);
@@ -85,7 +85,9 @@ private:
   llvm::DenseSet<mlir::Operation *> tail;
   /// What depends on the batch, on seeds or on what micro-batches hand on.
   llvm::DenseSet<mlir::Value> varying;
-  llvm::DenseMap<mlir::Value, unsigned> sumOf; // by the value that is used
+  /// By the value that is used: the index of its mean, and of its maximum.
+  llvm::DenseMap<mlir::Value, unsigned> meanOf, maximumOf;
+  llvm::DenseMap<mlir::Value, mlir::Value> copies;
 };
 
 /// Samples of micro-batch `index` of `count`, of a batch that has all of them.

@@ -129,6 +129,7 @@ void StageGraph::classify() {
     if (ofSum.contains(&op))
       forEachOperand(&op, [&](OpOperand &use) { mark(ofSum, use.get()); });
   }
+  llvm::DenseSet<Operation *> ofState = findReadByState(ofLoss, ofSum);
   for (Operation &op : body) {
     if (micro->isTail(&op)) {
       passes[&op] = StepPass::Tail;
@@ -145,18 +146,84 @@ void StageGraph::classify() {
     });
     if (varies)
       varying.insert(op.getResults().begin(), op.getResults().end());
-    if ((!varies || isMovement(&op)) && isMemoryEffectFree(&op)) {
+    // State of a narrowed value is computed in the forward pass, which keeps
+    // the value for the gradients that read it.
+    bool isKept = !ofSum.contains(&op) ||
+                  (isa<arith::TruncFOp>(op) && ofState.contains(&op));
+    if ((!varies || isMovement(&op)) && isMemoryEffectFree(&op))
       passes[&op] = StepPass::Repeated;
-    } else if (ofLoss.contains(&op)) {
+    else if (ofLoss.contains(&op) || (isKept && !below))
       passes[&op] = StepPass::Forward;
-      forward.push_back(&op);
-    } else if (!ofSum.contains(&op) && !below) {
-      passes[&op] = StepPass::Forward;
-      asides.push_back(&op);
-    } else {
+    else
       passes[&op] = StepPass::Backward;
+  }
+  delayState(ofLoss);
+  for (Operation &op : body)
+    if (StepPass pass = getPass(&op); pass == StepPass::Backward)
       backward.push_back(&op);
+    else if (pass == StepPass::Forward)
+      (ofLoss.contains(&op) ? forward : asides).push_back(&op);
+}
+
+/// Ops whose results state is computed of, directly or through movement, by ops
+/// that neither the loss nor a gradient depends on.
+llvm::DenseSet<Operation *>
+StageGraph::findReadByState(const llvm::DenseSet<Operation *> &ofLoss,
+                            const llvm::DenseSet<Operation *> &ofSum) const {
+  func::FuncOp step = micro->step;
+  llvm::DenseSet<Operation *> found;
+  for (Operation &op : llvm::reverse(step.getFunctionBody().front())) {
+    bool isOfState =
+        !micro->isTail(&op) && !ofLoss.contains(&op) && !ofSum.contains(&op);
+    if (isOfState || (found.contains(&op) && isMovement(&op)))
+      forEachOperand(&op, [&](OpOperand &use) {
+        if (Operation *def = use.get().getDefiningOp())
+          found.insert(def);
+      });
+  }
+  return found;
+}
+
+/// Ops between a state and its next value, where the backward pass computes
+/// that and nothing else reads them, belong to the backward pass.
+void StageGraph::delayState(const llvm::DenseSet<Operation *> &ofLoss) {
+  func::FuncOp step = micro->step;
+  Block &body = step.getFunctionBody().front();
+  auto isOfBackward = [&](Value root) {
+    Operation *def = root.getDefiningOp();
+    return def && getPass(def) == StepPass::Backward;
+  };
+  llvm::DenseSet<Value> ofState;
+  for (const MicroBatchState &state : micro->states) {
+    SetVector<Value> roots;
+    getRoots(state.after, roots);
+    if (llvm::any_of(roots, isOfBackward))
+      ofState.insert(state.before);
+  }
+  auto reads = [&](Operation *op) {
+    return llvm::any_of(getOperandRoots(op),
+                        [&](Value root) { return ofState.contains(root); });
+  };
+  for (Operation &op : body)
+    if (getPass(&op) == StepPass::Forward && !ofLoss.contains(&op) &&
+        reads(&op))
+      ofState.insert(op.getResults().begin(), op.getResults().end());
+  llvm::DenseSet<Operation *> readBackward, readElsewhere;
+  for (Operation &op : llvm::reverse(body)) {
+    if (getPass(&op) == StepPass::Repeated)
+      continue;
+    bool isOfState = llvm::any_of(op.getResults(), [&](Value result) {
+      return ofState.contains(result);
+    });
+    if (isOfState && readBackward.contains(&op) &&
+        !readElsewhere.contains(&op)) {
+      passes[&op] = StepPass::Backward;
+      delayed.insert(&op);
     }
+    bool isBackward = getPass(&op) == StepPass::Backward;
+    for (Value root : getOperandRoots(&op))
+      if (Operation *def = root.getDefiningOp())
+        (isBackward ? readBackward : readElsewhere).insert(def);
   }
 }
 
@@ -218,11 +285,32 @@ void StageGraph::number() {
       if (Operation *def = root.getDefiningOp();
           def && llvm::is_contained(asides, def))
         positions[def] = std::max(positions[def], positions.lookup(op));
-  for (Operation *op : asides)
+  // A value that is narrowed for gradients is where they find it as it was.
+  for (Operation *op : asides) {
+    int last = positions.lookup(op);
+    if (isa<arith::TruncFOp>(op))
+      for (Value root : getOperandRoots(op))
+        last = std::max(last, lastReader.lookup(root));
     for (Value result : op->getResults())
-      lastReader[result] = positions.lookup(op);
+      lastReader[result] = last;
+  }
   for (Operation *op : backward)
     numberBackward(op);
+  numberDelayed();
+}
+
+/// What is delayed runs where the first op runs that reads it.
+void StageGraph::numberDelayed() {
+  llvm::DenseMap<Operation *, int> firstReader;
+  for (Operation *op : llvm::reverse(backward)) {
+    if (delayed.contains(op))
+      positions[op] = firstReader.lookup(op);
+    for (Value root : getOperandRoots(op))
+      if (Operation *def = root.getDefiningOp()) {
+        int &known = firstReader[def];
+        known = std::max(known, positions.lookup(op));
+      }
+  }
 }
 
 /// The parameters that updates of a gradient change.
@@ -306,11 +394,12 @@ void StageGraph::findLeaves() {
         leaf.position = positions.lookup(sum.value.getDefiningOp());
       ArrayRef<int> uses = users[parameter];
       auto behind = llvm::upper_bound(uses, leaf.position);
-      Operation *def = value.getDefiningOp();
       if (behind != uses.begin()) {
         leaf.position = *std::prev(behind);
-        if (def && getPass(def) == StepPass::Backward)
-          positions[def] = std::min(positions[def], leaf.position);
+        for (Value root : roots)
+          if (Operation *def = root.getDefiningOp();
+              def && getPass(def) == StepPass::Backward)
+            positions[def] = std::min(positions[def], leaf.position);
       }
       leaves[i].push_back(leaf);
     }
@@ -355,6 +444,7 @@ FailureOr<StageGraph> StageGraph::get(const MicroBatch &micro) {
     graph.numberBackward(op);
     graph.positions[op] = std::min(pulled, graph.positions.lookup(op));
   }
+  graph.numberDelayed();
   graph.findReached();
   return graph;
 }

@@ -25,9 +25,12 @@ enum class StepPass : uint8_t {
   /// Runs wherever its results are needed, as often as they are: what does not
   /// depend on the batch, and movement and widening of one value.
   Repeated,
-  Forward,  ///< the loss depends on it; or only state, and it on none below
-  Backward, ///< gradients depend on it
-  Tail,     ///< collectives, updates, and what depends on them
+  /// The loss depends on it; or only state, and it on none of the backward
+  /// pass, maybe by a narrowed value that gradients read, too.
+  Forward,
+  /// Gradients depend on it; or only state whose next value does on gradients.
+  Backward,
+  Tail, ///< collectives, updates, and what depends on them
 };
 
 /// A leaf of a gradient's sum: uses of a parameter in several places give a
@@ -96,7 +99,12 @@ private:
   void findCopies();
   mlir::LogicalResult findLoss();
   void classify();
+  llvm::DenseSet<mlir::Operation *>
+  findReadByState(const llvm::DenseSet<mlir::Operation *> &ofLoss,
+                  const llvm::DenseSet<mlir::Operation *> &ofSum) const;
+  void delayState(const llvm::DenseSet<mlir::Operation *> &ofLoss);
   void number();
+  void numberDelayed();
   void numberBackward(mlir::Operation *op);
   void findLeaves();
   void findReached();
@@ -105,6 +113,9 @@ private:
 
   const MicroBatch *micro;
   std::vector<mlir::Operation *> forward, asides, backward;
+  /// Of the backward pass, though neither the loss nor a gradient depends on
+  /// it.
+  llvm::DenseSet<mlir::Operation *> delayed;
   llvm::DenseMap<mlir::Operation *, StepPass> passes;
   llvm::DenseMap<mlir::Operation *, int> positions;
   /// By value of the forward pass, or parameter: the last position that reads

@@ -47,11 +47,22 @@ LogicalResult StageParts::readStages() {
   return result;
 }
 
-/// Where a value of the sum is made: by the action that makes its last root.
-StageParts::Leaf StageParts::placeLeaf(unsigned sum, Value value) const {
-  Leaf leaf{sum, value, {0, /*isForward=*/false, /*isInput=*/true}};
+/// Where a value of the sum is made: by the action that makes its last root, or
+/// by that of the state that it is; of arguments alone by the backward pass of
+/// the stage with that `position`.
+StageParts::Leaf
+StageParts::placeLeaf(unsigned sum, Value value, int position,
+                      ArrayRef<std::optional<Home>> states) const {
+  const MicroBatch &micro = graph->getMicroBatch();
+  Leaf leaf{sum,
+            value,
+            {getStage(graph->getForward()[position]), /*isForward=*/false,
+             /*isInput=*/true}};
   SetVector<Value> roots;
   graph->getRoots(value, roots);
+  for (auto [state, home] : llvm::zip_equal(micro.states, states))
+    if (roots.contains(state.before))
+      leaf.home = *home;
   Operation *last = nullptr;
   for (Value root : roots)
     if (Operation *def = root.getDefiningOp())
@@ -65,10 +76,11 @@ StageParts::Leaf StageParts::placeLeaf(unsigned sum, Value value) const {
 /// Leaves that several stages make are added up behind the micro-batches; the
 /// ops that did so go.
 void StageParts::placeLeaves() {
+  std::vector<std::optional<Home>> states = findHomes();
   for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i) {
     std::vector<Leaf> found;
     for (const GradientLeaf &leaf : graph->getLeaves(i))
-      found.push_back(placeLeaf(i, leaf.value));
+      found.push_back(placeLeaf(i, leaf.value, leaf.position, states));
     const MicroBatchSum &sum = graph->getMicroBatch().sums[i];
     bool isOne = llvm::all_of(found, [&](const Leaf &leaf) {
       return leaf.home == found.front().home;
@@ -93,7 +105,8 @@ void StageParts::placeLeaves() {
       continue;
     }
     // What adds up gradients of inputs can be among those of weights.
-    leaves.push_back(placeLeaf(i, sum.value));
+    leaves.push_back(
+        placeLeaf(i, sum.value, graph->getLeaves(i).front().position, states));
   }
 }
 
@@ -249,7 +262,7 @@ LogicalResult StageParts::placeStates() {
   };
   LogicalResult result = success();
   forEachPlacedOp([&](Operation *op) {
-    if (succeeded(result))
+    if (succeeded(result) && !split.contains(op))
       result = check(graph->getOperandRoots(op), homeOf(op), op->getLoc());
   });
   auto checkValue = [&](Value value, Home home) {

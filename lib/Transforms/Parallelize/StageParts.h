@@ -89,7 +89,8 @@ private:
   mlir::LogicalResult findCrossings();
   mlir::LogicalResult placeStates();
   void splitBackward();
-  Leaf placeLeaf(unsigned sum, mlir::Value value) const;
+  Leaf placeLeaf(unsigned sum, mlir::Value value, int position,
+                 llvm::ArrayRef<std::optional<Home>> states) const;
   void placeLeaves();
   void findHolders();
   bool isIn(mlir::Operation *op, int stage, PipelineActionKind kind) const;

@@ -95,7 +95,8 @@ void ProblemBuilder::addReaders() {
 /// What the forward pass makes: it goes up to who reads it, and is kept where
 /// the backward pass needs it.
 void ProblemBuilder::addValues() {
-  for (Operation *op : graph.getForward())
+  for (Operation *op :
+       llvm::concat<Operation *const>(graph.getForward(), graph.getAsides()))
     for (Value result : op->getResults()) {
       auto found = readers.find(result);
       if (found == readers.end())

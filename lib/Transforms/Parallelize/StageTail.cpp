@@ -33,7 +33,6 @@ private:
   Value reduceOverStages(Value value, Reduction kind);
   void copy(Operation *op);
   void copyPart(Operation *op);
-  bool isFirstHolder(Value value) const;
   void clip(ClipByGlobalNormOp op);
   Value finishLoss(Value original);
   void noteUses(Operation *op, Operation *made, ArrayRef<unsigned> operands);
@@ -48,8 +47,6 @@ private:
   llvm::DenseMap<unsigned, Value> whole;
   llvm::DenseMap<unsigned, SmallVector<OpOperand *>> uses;
   llvm::DenseMap<OpOperand *, unsigned> sumOfUse;
-  /// By value that the tail has of a sum: the first rank that has it.
-  llvm::DenseMap<Value, int> firstHolder;
 };
 
 } // namespace
@@ -119,58 +116,46 @@ void TailEmitter::noteUses(Operation *op, Operation *made,
       uses[sum->second].push_back(&made->getOpOperand(i));
 }
 
-/// A scaling or a collective of the gradients that the rank has.
+/// A scaling or a collective of the gradients that the rank has. With none its
+/// flag is that of the others.
 void TailEmitter::copyPart(Operation *op) {
   OperationState state(op->getLoc(), op->getName());
   SmallVector<unsigned> operands, results;
-  for (OpOperand &use : op->getOpOperands()) {
-    if (plan.dropped.contains(&use))
-      continue;
-    operands.push_back(use.getOperandNumber());
-    state.addOperands(cloneValue(builder, use.get(), mapping));
-  }
   unsigned handedOn = countHandedOn(op);
-  for (OpResult result : op->getResults()) {
-    unsigned index = result.getResultNumber();
-    if (index < handedOn && plan.dropped.contains(&op->getOpOperand(index)))
-      continue;
-    results.push_back(index);
-    state.addTypes(result.getType());
+  auto isDropped = [&](unsigned i) {
+    return i < handedOn && plan.dropped.contains(&op->getOpOperand(i));
+  };
+  bool hasOwn = !llvm::all_of(llvm::seq<unsigned>(0, handedOn), isDropped);
+  for (OpResult result : op->getResults())
+    if (!isDropped(result.getResultNumber())) {
+      results.push_back(result.getResultNumber());
+      state.addTypes(result.getType());
+    }
+  SmallVector<Value> made;
+  if (hasOwn) {
+    for (OpOperand &use : op->getOpOperands())
+      if (!isDropped(use.getOperandNumber())) {
+        operands.push_back(use.getOperandNumber());
+        state.addOperands(cloneValue(builder, use.get(), mapping));
+      }
+    state.addAttributes(op->getAttrDictionary().getValue());
+    Operation *copy = builder.create(state);
+    noteUses(op, copy, operands);
+    llvm::append_range(made, copy->getResults());
+  } else {
+    for (Type type : state.types)
+      made.push_back(arith::ConstantOp::create(
+          builder, op->getLoc(), cast<TypedAttr>(builder.getZeroAttr(type))));
   }
-  state.addAttributes(op->getAttrDictionary().getValue());
-  Operation *made = builder.create(state);
-  noteUses(op, made, operands);
-  for (auto [i, index] : llvm::enumerate(results)) {
-    Value value = made->getResult(i);
+  for (auto [index, value] : llvm::zip_equal(results, made)) {
     if (index >= handedOn) // a gradient of any stage is not finite
       value = reduceOverStages(value, Reduction::Max);
     mapping.map(op->getResult(index), value);
   }
 }
 
-/// Whether the rank is the first of those that have the gradients that `value`
-/// is made of.
-bool TailEmitter::isFirstHolder(Value value) const {
-  SetVector<Value> visited;
-  visited.insert(value);
-  for (unsigned i = 0; i < visited.size(); ++i) {
-    Value next = visited[i];
-    Operation *def = next.getDefiningOp();
-    if (auto first = firstHolder.find(next); first != firstHolder.end()) {
-      if (first->second != plan.rank)
-        return false;
-    } else if (def && micro.isTail(def)) {
-      if (isPerGradient(def))
-        visited.insert(def->getOperand(cast<OpResult>(next).getResultNumber()));
-      else
-        visited.insert_range(def->getOperands());
-    }
-  }
-  return true;
-}
-
-/// The norm is that of all stages: what several ranks hold counts on the first
-/// of them.
+/// The norm is that of all stages, unless it is given: what several ranks hold
+/// counts on one.
 void TailEmitter::clip(ClipByGlobalNormOp op) {
   Location loc = op.getLoc();
   SmallVector<Value> gradients, counted;
@@ -180,23 +165,28 @@ void TailEmitter::clip(ClipByGlobalNormOp op) {
       continue;
     gradients.push_back(cloneValue(builder, use.get(), mapping));
     indices.push_back(use.getOperandNumber());
-    if (!isFirstHolder(use.get()))
+    if (!plan.counted.contains(&use))
       continue;
     counted.push_back(gradients.back());
     countedIndices.push_back(use.getOperandNumber());
   }
-  Value squares;
-  if (counted.empty()) {
-    auto scalar = cast<RankedTensorType>(op.getNorm().getType());
-    squares = arith::ConstantOp::create(
-        builder, loc, cast<TypedAttr>(builder.getZeroAttr(scalar)));
+  Value norm;
+  if (Value given = op.getGivenNorm()) {
+    norm = cloneValue(builder, given, mapping);
   } else {
-    auto own = SquaredNormOp::create(builder, loc, counted);
-    noteUses(op, own, countedIndices);
-    squares = own.getSquares();
+    Value squares;
+    if (counted.empty()) {
+      auto scalar = cast<RankedTensorType>(op.getNorm().getType());
+      squares = arith::ConstantOp::create(
+          builder, loc, cast<TypedAttr>(builder.getZeroAttr(scalar)));
+    } else {
+      auto own = SquaredNormOp::create(builder, loc, counted);
+      noteUses(op, own, countedIndices);
+      squares = own.getSquares();
+    }
+    squares = reduceOverStages(squares, Reduction::Sum);
+    norm = math::SqrtOp::create(builder, loc, squares);
   }
-  squares = reduceOverStages(squares, Reduction::Sum);
-  Value norm = math::SqrtOp::create(builder, loc, squares);
   mapping.map(op.getNorm(), norm);
   if (gradients.empty())
     return;
@@ -209,7 +199,7 @@ void TailEmitter::clip(ClipByGlobalNormOp op) {
 
 void TailEmitter::copy(Operation *op) {
   if (auto clipOp = dyn_cast<ClipByGlobalNormOp>(op);
-      clipOp && !clipOp.getGivenNorm() && schedule.stages > 1)
+      clipOp && schedule.stages > 1)
     return clip(clipOp);
   if (isPerGradient(op))
     return copyPart(op);
@@ -235,7 +225,6 @@ void TailEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
     for (OpOperand *use : micro.sums[shared.sum].uses) {
       mapping.map(use->get(), whole[shared.sum]);
       sumOfUse[use] = shared.sum;
-      firstHolder[use->get()] = shared.residents.front();
     }
   for (auto [index, value] : states)
     mapping.map(micro.states[index].after, value);

@@ -41,6 +41,9 @@ struct TailPlan {
   llvm::DenseSet<mlir::Operation *> ops;
   /// Operands of scalings of many gradients that the rank has not: by use.
   llvm::DenseSet<mlir::OpOperand *> dropped;
+  /// Operands of such ops that count on this rank in what is made of all
+  /// gradients: each does on one rank.
+  llvm::DenseSet<mlir::OpOperand *> counted;
 };
 
 mlir::FailureOr<TailPlan> planTail(StageParts &parts,

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parallelize/StageTail.h"
+#include <set>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -38,10 +39,14 @@ private:
   void findSums();
   void addParts();
   LogicalResult ownResults();
-  void markOps();
+  bool isShared(Operation *op) const;
+  FailureOr<bool> counts(OpOperand &use, const Slice &slice) const;
+  LogicalResult markGradients(Operation *op, llvm::DenseSet<Value> &wanted);
+  LogicalResult markOps();
   Slice sliceOf(Value value) const;
   bool isResident(const Slice &slice) const;
-  bool hasAll(const Slice &slice) const;
+  bool hasAll(const Slice &slice, int other) const;
+  bool isMadeElsewhere(const Slice &slice, BlockArgument donor) const;
   LogicalResult checkStale(const llvm::DenseSet<unsigned> &own) const;
 
   StageParts &parts;
@@ -50,6 +55,8 @@ private:
   int rank;
   TailPlan plan;
   llvm::DenseMap<Value, unsigned> sumOf, stateOf;
+  /// By argument: stages that read it, or of whose state it is read.
+  llvm::DenseMap<Value, std::set<int>> holders;
   std::vector<Slice> slices;                             // by result
   llvm::DenseSet<Value> needed;                          // arguments
   std::vector<SmallVector<int>> residents, contributors; // by sum
@@ -66,7 +73,8 @@ SmallVector<int> TailPlanner::ranksOf(ArrayRef<int> stages) const {
   return ranks;
 }
 
-/// Whoever reads a state has to make it anew, and needs the sums for that.
+/// Whoever reads a state has to make it anew: it needs the sums for that, and
+/// what else the new value is made of, which it makes anew in turn.
 void TailPlanner::findSums() {
   func::FuncOp step = micro.step;
   std::vector<std::vector<int>> stages;
@@ -81,10 +89,28 @@ void TailPlanner::findSums() {
   auto exit = step.getFunctionBody().front().getTerminator();
   for (Value value : exit->getOperands())
     slices.push_back(sliceOf(value));
+  SetVector<BlockArgument> worklist;
   for (BlockArgument argument : step.getArguments())
-    if (auto result = getDonation(step, argument.getArgNumber()))
-      for (unsigned sum : slices[*result].sums)
-        llvm::append_range(stages[sum], parts.getHolders(argument));
+    if (ArrayRef<int> found = parts.getHolders(argument); !found.empty()) {
+      holders[argument].insert(found.begin(), found.end());
+      worklist.insert(argument);
+    }
+  while (!worklist.empty()) {
+    BlockArgument argument = worklist.pop_back_val();
+    auto result = getDonation(step, argument.getArgNumber());
+    if (!result)
+      continue;
+    std::set<int> held = holders[argument];
+    for (unsigned sum : slices[*result].sums)
+      llvm::append_range(stages[sum], held);
+    for (Value read : slices[*result].arguments) {
+      std::set<int> &known = holders[read];
+      size_t before = known.size();
+      known.insert(held.begin(), held.end());
+      if (known.size() > before)
+        worklist.insert(cast<BlockArgument>(read));
+    }
+  }
   for (unsigned i = 0; i < micro.sums.size(); ++i) {
     residents.push_back(ranksOf(stages[i]));
     if (llvm::is_contained(contributors[i], rank))
@@ -143,15 +169,29 @@ bool TailPlanner::isResident(const Slice &slice) const {
   return false;
 }
 
-/// Nobody has the gradients, or the state, of all stages.
-bool TailPlanner::hasAll(const Slice &slice) const {
+/// Whether rank `other` has all gradients and states of a slice.
+bool TailPlanner::hasAll(const Slice &slice, int other) const {
   return llvm::all_of(slice.sums,
                       [&](unsigned sum) {
-                        return llvm::is_contained(residents[sum], rank);
+                        return llvm::is_contained(residents[sum], other);
                       }) &&
          llvm::all_of(slice.states, [&](unsigned state) {
-           return schedule.rankOf(parts.getStateStage(state)) == rank;
+           return schedule.rankOf(parts.getStateStage(state)) == other;
          });
+}
+
+/// Whether another rank makes a result of which this rank has not all: it has
+/// to where its own stages read the argument.
+bool TailPlanner::isMadeElsewhere(const Slice &slice,
+                                  BlockArgument donor) const {
+  auto found = holders.find(donor);
+  bool reads =
+      found != holders.end() && llvm::any_of(found->second, [&](int stage) {
+        return schedule.rankOf(stage) == rank;
+      });
+  return !reads &&
+         llvm::any_of(llvm::seq<int>(0, schedule.ranks.size()),
+                      [&](int other) { return hasAll(slice, other); });
 }
 
 /// What a rank reads of the state it has to make anew.
@@ -204,11 +244,14 @@ LogicalResult TailPlanner::ownResults() {
                 "stages";
     if (!isResident(slices[i]))
       continue;
-    if (!hasAll(slices[i]))
+    if (!hasAll(slices[i], rank)) {
+      if (isMadeElsewhere(slices[i], donors.lookup(i)))
+        continue;
       return step.emitOpError()
              << "makes " << describeResult(step, i)
              << " of gradients or state of several stages, expected those of "
                 "one: only norms and flags are put together";
+    }
     take(i);
   }
   for (bool changed = true; changed;) {
@@ -237,8 +280,80 @@ LogicalResult TailPlanner::ownResults() {
   return success();
 }
 
+/// Whether an op makes a result of all its gradients, a norm or a flag, to
+/// which each rank adds its own: all ranks run it.
+bool TailPlanner::isShared(Operation *op) const {
+  auto clip = dyn_cast<ClipByGlobalNormOp>(op);
+  return schedule.stages > 1 && !op->use_empty() && isPerGradient(op) &&
+         op->getNumResults() > countHandedOn(op) &&
+         !(clip && clip.getGivenNorm());
+}
+
+/// Whether a gradient counts on this rank in the norm or the flag of its op: it
+/// does on the first that has it. One that does not depend on the batch counts
+/// on rank 0.
+FailureOr<bool> TailPlanner::counts(OpOperand &use, const Slice &slice) const {
+  if (!slice.states.empty() || !slice.sums.empty()) {
+    for (int other : llvm::seq<int>(0, schedule.ranks.size()))
+      if (hasAll(slice, other))
+        return other == rank;
+    return use.getOwner()->emitOpError()
+           << "takes gradient #" << use.getOperandNumber()
+           << ", which is made of gradients of several stages, expected those "
+              "of one";
+  }
+  if (rank != 0)
+    return false;
+  for (Value argument : slice.arguments)
+    if (!llvm::is_contained(plan.arguments, argument))
+      return use.getOwner()->emitOpError()
+             << "takes gradient #" << use.getOperandNumber()
+             << ", which does not depend on the batch but on "
+             << describeArgument(micro.step,
+                                 cast<BlockArgument>(argument).getArgNumber())
+             << " of another rank than the first of the pipeline, expected "
+                "gradients of the batch";
+  return true;
+}
+
+/// Which gradients of an op that scales or reduces many the rank has: those of
+/// its own results, and those that count on it.
+LogicalResult TailPlanner::markGradients(Operation *op,
+                                         llvm::DenseSet<Value> &wanted) {
+  unsigned handedOn = countHandedOn(op);
+  bool hasOwn = false;
+  for (OpOperand &use : op->getOpOperands().take_front(handedOn)) {
+    Slice slice = sliceOf(use.get());
+    bool isOwn = wanted.contains(op->getResult(use.getOperandNumber()));
+    if (isShared(op)) {
+      FailureOr<bool> isCounted = counts(use, slice);
+      if (failed(isCounted))
+        return failure();
+      if (*isCounted)
+        plan.counted.insert(&use);
+      isOwn |= *isCounted;
+    }
+    for (Value argument : slice.arguments)
+      if (isOwn && !llvm::is_contained(plan.arguments, argument))
+        return op->emitOpError()
+               << "takes gradient #" << use.getOperandNumber() << ", made of "
+               << describeArgument(micro.step,
+                                   cast<BlockArgument>(argument).getArgNumber())
+               << ", which rank " << rank
+               << " does not have, expected an update that takes the result";
+    if (isOwn)
+      wanted.insert(use.get());
+    else
+      plan.dropped.insert(&use);
+    hasOwn |= isOwn;
+  }
+  if (hasOwn || !isShared(op))
+    wanted.insert_range(op->getOperands().drop_front(handedOn));
+  return success();
+}
+
 /// The ops between the sums and the rank's results.
-void TailPlanner::markOps() {
+LogicalResult TailPlanner::markOps() {
   func::FuncOp step = micro.step;
   Block &body = step.getFunctionBody().front();
   llvm::DenseSet<Value> wanted;
@@ -248,23 +363,12 @@ void TailPlanner::markOps() {
   for (Operation &op : llvm::reverse(body)) {
     bool isWanted = llvm::any_of(
         op.getResults(), [&](Value result) { return wanted.contains(result); });
-    if (!micro.isTail(&op) || !isWanted)
+    if (!micro.isTail(&op) || !(isWanted || isShared(&op)))
       continue;
     plan.ops.insert(&op);
     if (isPerGradient(&op)) {
-      for (OpOperand &use : op.getOpOperands()) {
-        if (use.getOperandNumber() < countHandedOn(&op)) {
-          Slice slice = sliceOf(use.get());
-          bool isOwn = slice.sums.empty() && slice.states.empty()
-                           ? rank == 0
-                           : isResident(slice);
-          if (!isOwn) {
-            plan.dropped.insert(&use);
-            continue;
-          }
-        }
-        wanted.insert(use.get());
-      }
+      if (failed(markGradients(&op, wanted)))
+        return failure();
       continue;
     }
     op.walk([&](Operation *nested) {
@@ -272,6 +376,7 @@ void TailPlanner::markOps() {
         wanted.insert(operand);
     });
   }
+  return success();
 }
 
 FailureOr<TailPlan> TailPlanner::run() {
@@ -279,7 +384,8 @@ FailureOr<TailPlan> TailPlanner::run() {
   addParts();
   if (failed(ownResults()))
     return failure();
-  markOps();
+  if (failed(markOps()))
+    return failure();
   return std::move(plan);
 }
 

@@ -99,3 +99,47 @@ func.func @train_step(%w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, 
   }
   return %n : tensor<4xf32>
 }
+
+// -----
+
+// So does a state as each micro-batch starts with it.
+func.func @train_step(
+    %w: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %b: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b", mpcomm.donated = 2 : i64},
+    %skip: tensor<i1> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "skip"},
+    %x: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<2x4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %q = arith.mulf %x, %w : tensor<2x4xf32>
+  %b1 = arith.addf %b, %q : tensor<2x4xf32>
+  %loss = mpcomm.reduce sum %q, dims = [0, 1] : (tensor<2x4xf32>) -> tensor<f32>
+  %c = tensor.extract %skip[] : tensor<i1>
+  // expected-error @+1 {{takes a value of the micro-batch into a region, expected collectives and updates in the body of @train_step}}
+  %w1 = scf.if %c -> tensor<2x4xf32> {
+    scf.yield %w : tensor<2x4xf32>
+  } else {
+    // expected-note @+1 {{it is used here}}
+    %n = mpcomm.sgd_update %w, %b, %lr, weight_decay = 0.0 : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<f32>) -> tensor<2x4xf32>
+    scf.yield %n : tensor<2x4xf32>
+  }
+  return %loss, %w1, %b1 : tensor<f32>, tensor<2x4xf32>, tensor<2x4xf32>
+}
+
+// -----
+
+// Samples may be a gradient, but no momentum.
+// expected-error @+1 {{'x' behind a collective or an update, expected all of the forward and backward pass in front of them}}
+func.func @train_step(
+    %w: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %x: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %q = arith.mulf %x, %w : tensor<2x4xf32>
+  %loss = mpcomm.reduce sum %q, dims = [0, 1] : (tensor<2x4xf32>) -> tensor<f32>
+  // expected-note @+1 {{it is used here}}
+  %w1, %m1 = mpcomm.sgd_update %w, %q, %lr, %x, momentum = 0.9, weight_decay = 0.0 : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<f32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
+  return %loss, %w1 : tensor<f32>, tensor<2x4xf32>
+}

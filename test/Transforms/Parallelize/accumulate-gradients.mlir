@@ -256,3 +256,127 @@ func.func @train_step(
   %mean = mpcomm.all_reduce(%b1) on @mesh axes ["dp"] mean : tensor<f32>
   return %mean, %mean : tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// Samples are a gradient: each micro-batch adds its own to the sum.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<4x2xf32>, %{{.*}}: tensor<f32> {{.*}}, %[[SUM:[a-z0-9]+]]: tensor<4x2xf32> {mpcomm.donated = 1 : i64}
+// CHECK: %[[OWN:.*]] = mpcomm.reshape %[[X]]
+// CHECK: arith.addf %[[SUM]], %[[OWN]]
+// CHECK-LABEL: func.func @train_step(
+// CHECK-COUNT-3: call @train_step.micro_batch
+// CHECK: %[[LAST:.*]] = mpcomm.reshape
+// CHECK: %[[TOTAL:.*]] = arith.addf %{{.*}}, %[[LAST]]
+// CHECK: %[[REDUCED:.*]]:2 = mpcomm.all_reduce(%{{.*}}, %[[TOTAL]])
+// CHECK: %[[MEAN:.*]] = arith.mulf %[[REDUCED]]#1
+// CHECK: mpcomm.sgd_update %{{.*}}, %[[MEAN]]
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %w: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %x: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %loss = mpcomm.reduce sum %x, dims = [0, 1] : (tensor<4x2xf32>) -> tensor<f32>
+  %all, %mean = mpcomm.all_reduce(%loss, %x) on @mesh axes ["dp"] mean : tensor<f32>, tensor<4x2xf32>
+  %w1 = mpcomm.sgd_update %w, %mean, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
+  return %all, %w1 : tensor<f32>, tensor<4x2xf32>
+}
+
+// -----
+
+// A gradient narrowed from a state that goes on: what each micro-batch starts
+// with, as narrowed, is summed.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-SAME: %{{.*}}: tensor<2xf32>, %[[SUM:[a-z0-9]+]]: tensor<2xf32> {mpcomm.donated = 0 : i64}, %{{.*}}: tensor<f32> {{.*}}, %[[B:[a-z0-9]+]]: tensor<2xf32>
+// CHECK: %[[NARROW:.*]] = arith.truncf %[[B]]
+// CHECK: %[[WIDE:.*]] = arith.extf %[[NARROW]]
+// CHECK: arith.addf %[[SUM]], %[[WIDE]] : tensor<2xf32>
+// CHECK-LABEL: func.func @train_step(
+// CHECK-COUNT-3: call @train_step.micro_batch
+// CHECK: %[[LAST:.*]] = arith.truncf %{{.*}}#2
+// CHECK: %[[WIDE:.*]] = arith.extf %[[LAST]]
+// CHECK: arith.addf %{{.*}}#0, %[[WIDE]] : tensor<2xf32>
+func.func @train_step(
+    %w: tensor<2xbf16> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %b: tensor<2xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b", mpcomm.donated = 2 : i64},
+    %x: tensor<2xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<2xbf16> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<2xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %loss = mpcomm.reduce sum %x, dims = [0] : (tensor<2xf32>) -> tensor<f32>
+  %g = arith.truncf %b : tensor<2xf32> to tensor<2xbf16>
+  %b1 = arith.addf %b, %x : tensor<2xf32>
+  %w1 = mpcomm.sgd_update %w, %g, %lr, weight_decay = 0.0 : (tensor<2xbf16>, tensor<2xbf16>, tensor<f32>) -> tensor<2xbf16>
+  return %loss, %w1, %b1 : tensor<f32>, tensor<2xbf16>, tensor<2xf32>
+}
+
+// -----
+
+// A value that is reduced to its mean and to its maximum is summed, and its
+// greatest is kept.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK: %[[G:.*]] = arith.mulf
+// CHECK: %[[COPY:.*]] = mpcomm.reshape %[[G]]
+// CHECK-DAG: arith.addf %{{.*}}, %[[G]] : tensor<4xf32>
+// CHECK-DAG: arith.maximumf %{{.*}}, %[[COPY]] : tensor<4xf32>
+// CHECK-LABEL: func.func @train_step(
+// CHECK-DAG: %[[SUM:.*]] = arith.addf %{{.*}} : tensor<4xf32>
+// CHECK-DAG: %[[MAX:.*]] = arith.maximumf %{{.*}} : tensor<4xf32>
+// CHECK-DAG: mpcomm.all_reduce(%{{.*}}, %[[SUM]]) on @mesh axes ["dp"] mean
+// CHECK-DAG: mpcomm.all_reduce(%[[MAX]]) on @mesh axes ["dp"] max
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b", mpcomm.donated = 2 : i64},
+    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %g = arith.mulf %x, %w : tensor<4xf32>
+  %local = mpcomm.reduce sum %g, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  %loss, %mean = mpcomm.all_reduce(%local, %g) on @mesh axes ["dp"] mean : tensor<f32>, tensor<4xf32>
+  %max = mpcomm.all_reduce(%g) on @mesh axes ["dp"] max : tensor<4xf32>
+  %w1 = mpcomm.sgd_update %w, %mean, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %b1 = arith.addf %b, %max : tensor<4xf32>
+  return %loss, %w1, %b1 : tensor<f32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Samples whose mean over the ranks is a gradient and a state: the gradient is
+// the mean over the micro-batches, too, the state that of the last.
+
+// CHECK-LABEL: func.func private @train_step.micro_batch(
+// CHECK-LABEL: func.func @train_step(
+// CHECK-COUNT-3: call @train_step.micro_batch
+// CHECK: %[[X:.*]] = mpcomm.slice
+// CHECK: %[[STATE:.*]] = mpcomm.reshape %[[X]]
+// CHECK: %[[OWN:.*]] = mpcomm.reshape %[[X]]
+// CHECK: %[[TOTAL:.*]] = arith.addf %{{.*}}, %[[OWN]]
+// CHECK: %[[REDUCED:.*]] = mpcomm.all_reduce(%[[STATE]])
+// CHECK: %[[MEANS:.*]]:2 = mpcomm.all_reduce(%{{.*}}, %[[TOTAL]])
+// CHECK: %[[G:.*]] = arith.mulf %[[MEANS]]#1
+// CHECK: mpcomm.sgd_update %{{.*}}, %[[G]]
+// CHECK: return %{{.*}}, %{{.*}}, %[[REDUCED]]
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %w: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %b: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b", mpcomm.donated = 2 : i64},
+    %x: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<2x4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "b"}) {
+  %lr = arith.constant dense<1.0> : tensor<f32>
+  %q = arith.mulf %x, %w : tensor<2x4xf32>
+  %loss = mpcomm.reduce sum %q, dims = [0, 1] : (tensor<2x4xf32>) -> tensor<f32>
+  %all, %r = mpcomm.all_reduce(%loss, %x) on @mesh axes ["dp"] mean : tensor<f32>, tensor<2x4xf32>
+  %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<f32>) -> tensor<2x4xf32>
+  return %all, %w1, %r : tensor<f32>, tensor<2x4xf32>, tensor<2x4xf32>
+}

@@ -101,3 +101,31 @@ func.func @train_step(
   %n1 = mpcomm.sgd_update %w1, %r1, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
   return %loss, %n0, %n1, %t : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// -----
+
+// The norm counts each gradient on one rank, rank 0 those that are not of the
+// batch: it has no parameter of stage 1.
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @train_step(
+    %w0: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0", mpcomm.donated = 1 : i64},
+    %w1: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w1", mpcomm.donated = 2 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w1"}) {
+  %h = mpcomm.dot_general %x, %w0, contracting_dims = [1] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %y = mpcomm.dot_general %h, %w1, contracting_dims = [1] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %loss = mpcomm.reduce sum %y, dims = [0, 1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  %dw1 = mpcomm.dot_general %h, %y, contracting_dims = [0] x [0] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %dh = mpcomm.dot_general %y, %w1, contracting_dims = [1] x [1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %dw0 = mpcomm.dot_general %x, %dh, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %r0 = mpcomm.all_reduce(%dw0) on @mesh axes ["dp"] mean : tensor<4x4xf32>
+  %m1 = arith.mulf %w1, %w1 : tensor<4x4xf32>
+  // expected-error @below {{takes gradient #1, which does not depend on the batch but on argument #1 'w1' of another rank than the first of the pipeline, expected gradients of the batch}}
+  %g0, %g1, %norm = mpcomm.clip_by_global_norm(%r0, %m1) max_norm = 1.0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>)
+  %n0 = mpcomm.sgd_update %w0, %g0, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  %n1 = mpcomm.sgd_update %w1, %g1, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %loss, %n0, %n1 : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>
+}

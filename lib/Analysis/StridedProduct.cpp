@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Analysis/StridedProduct.h"
-#include "mpcomm/Runtime/mprt.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallVector.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "llvm/ADT/SmallVectorExtras.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -39,90 +39,64 @@ ProductLoops::ProductLoops(DotGeneralOp op) {
   paired(op.getLhsContractingDims(), op.getRhsContractingDims());
 }
 
-/// The most batch dimensions of a matrix product of the runtime.
-static constexpr unsigned kMaxBatch = MPRT_GEMM_MAX_BATCH;
-
-using List = SmallVector<int64_t>;
-
-/// Drops from `lists` a loop that follows another one wherever either occurs;
-/// returns false where there is none.
-static bool mergeOnce(SmallVector<List, 3> &lists, size_t numLoops) {
-  for (size_t outer = 0; outer < numLoops; ++outer) {
-    // What follows `outer` in all of its lists.
-    int64_t inner = -1;
-    bool same = true;
-    for (const List &list : lists) {
-      const auto *it = llvm::find(list, static_cast<int64_t>(outer));
-      if (it == list.end())
-        continue;
-      int64_t next = it + 1 == list.end() ? -1 : *(it + 1);
-      same &= next >= 0 && (inner < 0 || inner == next);
-      inner = next;
-    }
-    if (inner < 0 || !same)
-      continue;
-    auto occursWithout = [&](const List &list) {
-      return llvm::is_contained(list, inner) &&
-             !llvm::is_contained(list, static_cast<int64_t>(outer));
-    };
-    if (llvm::any_of(lists, occursWithout))
-      continue;
-    for (List &list : lists)
-      llvm::erase(list, static_cast<int64_t>(outer));
-    return true;
-  }
-  return false;
+/// Adds the strides of an operand whose dimensions have these loops.
+static void addStrides(ArrayRef<int64_t> loops, ArrayRef<int64_t> strides,
+                       int64_t ContractionDim::*field,
+                       SmallVectorImpl<ContractionDim> &dims) {
+  for (auto [loop, stride] : llvm::zip_equal(loops, strides))
+    dims[loop].*field += stride;
 }
+
+static constexpr int64_t ContractionDim::*kOperands[] = {
+    &ContractionDim::a, &ContractionDim::b, &ContractionDim::c};
 
 bool mpcomm::isStridedProduct(ArrayRef<int64_t> sizes, ArrayRef<int64_t> a,
                               ArrayRef<int64_t> b, ArrayRef<int64_t> c) {
-  SmallVector<List, 3> lists;
-  for (ArrayRef<int64_t> loops : {a, b, c}) {
-    lists.emplace_back();
-    for (int64_t loop : loops)
-      if (sizes[loop] != 1)
-        lists.back().push_back(loop);
+  SmallVector<ContractionDim> dims(sizes.size());
+  for (auto [dim, size] : llvm::zip_equal(dims, sizes))
+    dim.size = size;
+  const ArrayRef<int64_t> operands[] = {a, b, c};
+  for (auto [loops, field] : llvm::zip_equal(operands, kOperands)) {
+    auto shape =
+        llvm::map_to_vector(loops, [&](int64_t loop) { return sizes[loop]; });
+    addStrides(loops, computeStrides(shape), field, dims);
   }
-  while (mergeOnce(lists, sizes.size()))
-    ;
-  List &la = lists[0], &lb = lists[1], &lc = lists[2];
-  auto in = [](ArrayRef<int64_t> list, int64_t loop) {
-    return llvm::is_contained(list, loop);
-  };
-  unsigned numBatch = 0, numA = 0, numB = 0, numSummed = 0;
-  for (int64_t loop : lc) {
-    if (in(la, loop) && in(lb, loop))
-      ++numBatch;
-    else if (in(la, loop))
-      ++numA;
-    else
-      ++numB;
+  std::optional<int64_t> count = countProducts(dims);
+  return count && *count <= 1;
+}
+
+LogicalResult mpcomm::getContractionDims(linalg::LinalgOp op,
+                                         ArrayRef<Type> types,
+                                         SmallVectorImpl<ContractionDim> &dims,
+                                         std::string &reason) {
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  if (llvm::is_contained(sizes, ShapedType::kDynamic)) {
+    reason = "expects sizes that are static";
+    return failure();
   }
-  for (int64_t loop : la)
-    numSummed += !in(lc, loop);
-  if (numSummed > 1)
-    return false;
-  unsigned leftOver = (numA ? numA - 1 : 0) + (numB ? numB - 1 : 0);
-  if (numBatch + leftOver > kMaxBatch)
-    return false;
-  auto isBatch = [&](int64_t loop) {
-    return in(la, loop) && in(lb, loop) && in(lc, loop);
-  };
-  // C's rows are contiguous: its last loop is the one of A or B that the
-  // product steps through, so the other loops of that operand cannot be last.
-  bool hasMatrixLoop = numA + numB > 0;
-  if (hasMatrixLoop && isBatch(lc.back()))
-    return false;
-  auto reads = [&](const List &list) {
-    if (list.empty())
-      return true;
-    int64_t last = list.back();
-    if (isBatch(last))
-      return list.size() == numBatch; // one number per batch
-    if (!in(lc, last))
-      return true; // summed
-    bool ownsRowsOfC = in(list, lc.back());
-    return !ownsRowsOfC || last == lc.back();
-  };
-  return reads(la) && reads(lb);
+  dims.assign(sizes.size(), {});
+  for (auto [dim, size] : llvm::zip_equal(dims, sizes))
+    dim.size = size;
+  for (auto [type, map, field] :
+       llvm::zip_equal(types, op.getIndexingMapsArray(), kOperands)) {
+    auto buffer = dyn_cast<MemRefType>(type);
+    SmallVector<int64_t> strides, loops;
+    int64_t offset;
+    if (!buffer || failed(buffer.getStridesAndOffset(strides, offset)) ||
+        llvm::is_contained(strides, ShapedType::kDynamic)) {
+      reason = "expects buffers of static strides, got ";
+      llvm::raw_string_ostream(reason) << type;
+      return failure();
+    }
+    for (AffineExpr result : map.getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(result);
+      if (!dim) {
+        reason = "expects indexing maps of dimensions";
+        return failure();
+      }
+      loops.push_back(dim.getPosition());
+    }
+    addStrides(loops, strides, field, dims);
+  }
+  return success();
 }

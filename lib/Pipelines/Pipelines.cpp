@@ -446,6 +446,7 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
   addGPULoweringPipeline(passes);
   AssembleKernelsPassOptions assemble;
   llvm::append_range(assemble.chips, options.chips);
+  assemble.ptxas = options.ptxas;
   passes.addPass(createAssembleKernelsPass(assemble));
 }
 

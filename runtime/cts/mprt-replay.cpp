@@ -30,6 +30,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "comm/Validate.h"
 #include "comm/shm/World.h"
 #include "core/Context.h"
 #include "core/DType.h"
@@ -141,11 +142,7 @@ Error Player::start(const Step &step) {
   Buffers &here = buffers[step.number];
   here.step = &step;
   std::tie(here.self, here.size) = places[call.communicator];
-  bool gathers = call.kind == MPRT_ALL_GATHER;
-  bool exchanges = call.kind == MPRT_ALL_TO_ALL;
-  bool scatters = call.kind == MPRT_REDUCE_SCATTER;
-  uint64_t given = call.count * (scatters || exchanges ? here.size : 1);
-  uint64_t taken = call.count * (gathers || exchanges ? here.size : 1);
+  uint64_t given = sendElements(call, here.size);
   bool inPlace = call.kind == MPRT_ALL_REDUCE || call.kind == MPRT_BROADCAST;
   if (call.kind != MPRT_BARRIER) {
     auto make = [&](uint64_t count) {
@@ -155,7 +152,7 @@ Error Player::start(const Step &step) {
     if (call.kind != MPRT_RECV)
       here.send = make(given);
     if (call.kind != MPRT_SEND)
-      here.recv = inPlace ? here.send : make(taken);
+      here.recv = inPlace ? here.send : make(recvElements(call, here.size));
     if (!here.send && !here.recv)
       return makeError(MPRT_OUT_OF_MEMORY, "no memory for a buffer");
     bool isSilent = call.kind == MPRT_BROADCAST && int(here.self) != call.peer;
@@ -180,10 +177,7 @@ bool Player::arrived(unsigned number) const {
   if (reduces && call.reduction == MPRT_SUM)
     value *= here.size;
   auto type = mprt_dtype(call.type);
-  uint64_t taken =
-      call.count * (call.kind == MPRT_ALL_GATHER || call.kind == MPRT_ALL_TO_ALL
-                        ? here.size
-                        : 1);
+  uint64_t taken = recvElements(call, here.size);
   char expected[8];
   writeElement(type, expected, value);
   size_t bytes = sizeOf(type);
@@ -297,7 +291,9 @@ static bool read(std::istream &in, Program &program) {
         in >> step.call.communicator >> kind >> type >> accumulate >>
             reduction >> step.call.peer >> step.call.count >> step.call.id >>
             step.value;
-        if (!in || step.call.communicator >= program.communicators.size())
+        // Permutes and collectives that leave out ranks are not of the format.
+        if (!in || step.call.communicator >= program.communicators.size() ||
+            kind >= MPRT_PERMUTE)
           return false;
         step.call.kind = uint8_t(kind);
         step.call.type = uint8_t(type);

@@ -9,6 +9,8 @@
 #ifndef MPCOMM_ANALYSIS_STRIDEDPRODUCT_H
 #define MPCOMM_ANALYSIS_STRIDEDPRODUCT_H
 
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mpcomm/Analysis/ContractionPlan.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 namespace mpcomm {
@@ -24,17 +26,20 @@ struct ProductLoops {
 };
 
 /// Whether the contraction C = A * B can run as one matrix product with strided
-/// batch dimensions (at most 4) on row-major tensors as they lie. `a`, `b` and
-/// `c` give the loop of each dimension of the three; `sizes` those of the
-/// loops. A loop is a batch (in all three), in A and C, in B and C, or summed
-/// (in A and B).
-///
-/// It can if, after loops that lie side by side in the same order wherever they
-/// occur are merged, there is at most one summed loop, each of A and B has a
-/// summed loop or a matrix loop of C last, C has a matrix loop last, and the
-/// loops left over are few enough to be batches. Sizes of 1 do not matter.
+/// batch dimensions (see planContraction) on row-major tensors as they lie.
+/// `a`, `b` and `c` give the loop of each dimension of the three; `sizes` those
+/// of the loops. A loop is a batch (in all three), in A and C, in B and C, or
+/// summed (in A and B).
 bool isStridedProduct(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> a,
                       llvm::ArrayRef<int64_t> b, llvm::ArrayRef<int64_t> c);
+
+/// The dimensions of a contraction whose operands A, B and C are buffers of
+/// `types`, one for each of its loops. Fails, with a reason, where a size or a
+/// stride is not static or a map is not one of plain dimensions.
+llvm::LogicalResult
+getContractionDims(mlir::linalg::LinalgOp op, llvm::ArrayRef<mlir::Type> types,
+                   llvm::SmallVectorImpl<ContractionDim> &dims,
+                   std::string &reason);
 
 } // namespace mpcomm
 

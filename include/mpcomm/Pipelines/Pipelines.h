@@ -62,6 +62,11 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::desc("Of target cuda, the chips to assemble kernels for: "
                      "sm_80, sm_90, sm_100 or others from sm_75 on; none "
                      "given: those three")};
+  Option<std::string> ptxas{
+      *this, "ptxas",
+      llvm::cl::desc("Of target cuda, the assembler; none given: as found, "
+                     "'none': PTX alone, which the driver assembles"),
+      llvm::cl::init("")};
   Option<Recomputation> recompute{
       *this, "recompute",
       llvm::cl::desc("What a pipeline's stages make again in their backward "

@@ -13,12 +13,13 @@
 
 namespace mpcomm {
 
-/// Operands that are views are copied to contiguous buffers first, and results
-/// that are views computed in such buffers and copied, where a view has a step
-/// between the elements of its rows and belongs to a contraction, which walks
-/// rows of neighbouring elements, or belongs to a kernel whose code cannot be
-/// generated for these views. `block` is bufferized; ops in regions in it stay as
-/// they are. Time: linear.
+/// Copies operands that are views to contiguous buffers first, and computes
+/// results that are views in such buffers, which are copied then. Of a
+/// contraction, those views with which it takes the fewest matrix products, and
+/// the fewest bytes of them: a product steps through neighbouring elements, and
+/// several that add up in 16 bits would round in between. Of a kernel, all,
+/// where its code cannot be generated for the views. `block` is bufferized; ops
+/// in regions in it stay as they are. Time: linear.
 void packOperands(mlir::Block &block, mlir::RewriterBase &rewriter);
 
 } // namespace mpcomm

@@ -122,6 +122,8 @@ Access DomainBuilder::accessOf(unsigned argument,
   access.strides.assign(model.sizes.size(), 0);
   auto [strides, offset] = model.layouts[argument].getStridesAndOffset();
   for (auto [entry, stride] : llvm::zip(entries, strides)) {
+    if (ShapedType::isDynamic(stride)) // of no elements: never computed with
+      continue;
     if (entry.dim >= 0)
       access.strides[entry.dim] += stride;
     else

@@ -108,10 +108,11 @@ static func::FuncOp declare(OpBuilder &b, func::FuncOp like,
                            FunctionType::get(b.getContext(), arguments, {}));
   function.setPrivate();
   function->setAttr(mprt::kKernelAttr, b.getUnitAttr());
+  // The blocks of a kernel that spreads loop over what is left.
   function->setAttr(mprt::kGridAttr,
                     mprt::GridAttr::get(b.getContext(), kernel.threads,
-                                        kernel.blocks, kernel.spreads,
-                                        kernel.scratchBytes));
+                                        std::min(kernel.blocks, kMaxBlocks),
+                                        kernel.spreads, kernel.scratchBytes));
   if (kernel.movedBytes >= 0)
     function->setAttr(mprt::kMovedBytesAttr,
                       b.getI64IntegerAttr(kernel.movedBytes));

@@ -65,7 +65,7 @@ struct Store {
   mlir::Value value;
   Access access;
   /// Rows that have the result in common, where only the first may store it:
-  /// it replaces what it was computed from.
+  /// it, or another result of its op, replaces what it was computed from.
   llvm::SmallVector<int> onceOver = {};
 };
 

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Contraction.h"
 #include "mlir/IR/Matchers.h"
+#include "mpcomm/Analysis/StridedProduct.h"
 #include "mpcomm/Conversion/Passes.h"
 
 namespace mpcomm {
@@ -70,47 +70,39 @@ LogicalResult Lowering::lowerContraction(linalg::LinalgOp op) {
   // By what it computes, too, not by its indices alone.
   if (!isa<linalg::ContractOp>(op) && !linalg::isaContractionOpInterface(op))
     return op->emitOpError("is no contraction: it should be in a kernel");
-  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
-  if (llvm::is_contained(sizes, ShapedType::kDynamic))
-    return op->emitOpError("expects sizes that are static");
-  if (llvm::is_contained(sizes, 0)) { // an empty sum, or nothing at all
-    auto target = cast<MemRefType>(op->getOperand(2).getType());
+  SmallVector<Value, 3> operands(op->getOperands());
+  if (llvm::is_contained(op.getStaticLoopRanges(),
+                         0)) { // an empty sum, or nothing at all
+    auto target = cast<MemRefType>(operands[2].getType());
     rewriter.setInsertionPoint(op);
     if (op->hasAttr(mprt::kOverwriteAttr) && target.getNumElements() > 0)
-      mprt::ZeroOp::create(rewriter, op->getLoc(), op->getOperand(2));
+      mprt::ZeroOp::create(rewriter, op->getLoc(), operands[2]);
     rewriter.eraseOp(op);
     return success();
   }
-  SmallVector<ContractionDim> dims(sizes.size());
-  for (auto [dim, size] : llvm::zip(dims, sizes))
-    dim.size = size;
-  int64_t ContractionDim::*fields[] = {&ContractionDim::a, &ContractionDim::b,
-                                       &ContractionDim::c};
-  Value operands[3];
-  for (unsigned i = 0; i < 3; ++i) {
-    operands[i] = op->getOperand(i);
-    auto type = dyn_cast<MemRefType>(operands[i].getType());
-    SmallVector<int64_t> strides;
-    int64_t offset;
-    if (!type || failed(type.getStridesAndOffset(strides, offset)) ||
-        llvm::is_contained(strides, ShapedType::kDynamic))
-      return op->emitOpError() << "expects buffers of static strides, got "
-                               << operands[i].getType();
-    AffineMap map = op.getIndexingMapsArray()[i];
-    for (auto [result, stride] : llvm::zip(map.getResults(), strides)) {
-      auto expr = dyn_cast<AffineDimExpr>(result);
-      if (!expr)
-        return op->emitOpError("expects indexing maps of dimensions");
-      // A stride of 0 says that the operand lacks the dimension; a dimension
-      // of size 1 is never stepped.
-      dims[expr.getPosition()].*fields[i] += stride;
-    }
-  }
-  SmallVector<StridedGemm, 0> products;
+  for (Value operand : operands)
+    if (Type element = getElementTypeOrSelf(operand); !element.isIntOrFloat())
+      return op->emitOpError() << "has elements of type " << element
+                               << ", expected floats or integers";
+  SmallVector<ContractionDim> dims;
   std::string reason;
-  if (!planContraction(dims, !op->hasAttr(mprt::kOverwriteAttr), products,
-                       reason))
+  if (failed(getContractionDims(op, SmallVector<Type>(op->getOperandTypes()),
+                                dims, reason)))
+    return op->emitOpError(reason);
+  bool accumulate = !op->hasAttr(mprt::kOverwriteAttr);
+  SmallVector<StridedGemm, 0> products;
+  if (!planContraction(dims, accumulate, products, reason))
     return op->emitOpError() << "cannot be a matrix product: " << reason;
+  // Products that add up in C each round what they leave there.
+  Type element = getElementTypeOrSelf(operands[2].getType());
+  auto numSummed = llvm::count_if(products, [&](const StridedGemm &p) {
+    return p.offsetC == products.front().offsetC;
+  });
+  if (numSummed > 1 && element.getIntOrFloatBitWidth() < 32)
+    return op->emitOpError()
+           << "would round its sum to " << element << " in each of "
+           << numSummed << " matrix products: expects operands, or copies of "
+           << "them, that one product can read";
   rewriter.setInsertionPoint(op);
   for (const StridedGemm &p : products) {
     auto list = [&](int64_t ContractionDim::*field) {

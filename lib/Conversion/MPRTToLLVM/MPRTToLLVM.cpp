@@ -133,12 +133,14 @@ static ElementsAttr flatten(ElementsAttr value) {
   auto dense = dyn_cast<DenseElementsAttr>(value);
   if (!dense || !element.isInteger(1))
     return dense ? ElementsAttr(dense.reshape(flat)) : ElementsAttr();
+  auto type =
+      RankedTensorType::get({count}, IntegerType::get(value.getContext(), 8));
+  if (dense.isSplat())
+    return DenseElementsAttr::get(type, int8_t(dense.getSplatValue<bool>()));
   SmallVector<int8_t> bytes;
   for (bool bit : dense.getValues<bool>())
     bytes.push_back(bit);
-  auto byte = IntegerType::get(value.getContext(), 8);
-  return DenseElementsAttr::get(RankedTensorType::get({count}, byte),
-                                ArrayRef<int8_t>(bytes));
+  return DenseElementsAttr::get(type, ArrayRef<int8_t>(bytes));
 }
 
 /// The data of a memref.global as an LLVM global.
@@ -563,6 +565,23 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
                               std::move(collectives));
 }
 
+/// Code reaches constants by offsets of 32 bits with a sign; the half of that
+/// is left for code and for what else is linked.
+static constexpr int64_t kMaxConstantBytes = int64_t(1) << 30;
+
+static LogicalResult checkConstants(ModuleOp module) {
+  int64_t bytes = 0;
+  for (auto global : module.getOps<memref::GlobalOp>()) {
+    bytes += mpcomm::detail::countBytes(global.getType());
+    if (bytes > kMaxConstantBytes)
+      return global.emitOpError()
+             << "takes the program's constants to " << bytes
+             << " bytes, expected at most " << kMaxConstantBytes
+             << ": larger ones can be arguments";
+  }
+  return success();
+}
+
 /// Symbols of the runtime and of what it reads are not to be had.
 static LogicalResult checkNames(ModuleOp module) {
   for (auto symbol : module.getOps<SymbolOpInterface>()) {
@@ -606,7 +625,7 @@ struct ConvertMPRTToLLVM
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Manifest manifest(module, device, cpu, features);
-    if (failed(checkNames(module)))
+    if (failed(checkNames(module)) || failed(checkConstants(module)))
       return signalPassFailure();
     SymbolTable symbols(module);
     Descriptors descriptors(symbols);

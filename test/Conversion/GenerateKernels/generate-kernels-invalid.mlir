@@ -214,6 +214,34 @@ func.func @step(%a: memref<4x8x16xf32>, %b: memref<8xf32>) {
 
 // -----
 
+// The same, where the row needs another result of the op that replaces p.
+#full = affine_map<(i, j, k) -> (i, j, k)>
+#one = affine_map<(i) -> (i)>
+func.func private @k(%x: tensor<4x8x16xf32>, %p: tensor<8xf32>, %d: tensor<4x8x16xf32>) -> (tensor<8xf32>, tensor<4x8x16xf32>) attributes {mpcomm.kernel} {
+  %e = tensor.empty() : tensor<8xf32>
+  // expected-error @below {{in kernel 'k': reads a destination that several rows replace, expected only the op that writes it to do so, and its results to be only returned}}
+  %0:2 = linalg.generic {indexing_maps = [#one, #one, #one], iterator_types = ["parallel"]}
+      ins(%p : tensor<8xf32>) outs(%p, %e : tensor<8xf32>, tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32, %u: f32):
+    %s = arith.addf %a, %a : f32
+    %m = arith.mulf %a, %a : f32
+    linalg.yield %s, %m : f32, f32
+  } -> (tensor<8xf32>, tensor<8xf32>)
+  %1 = linalg.generic {indexing_maps = [#full, affine_map<(i, j, k) -> (j)>, #full], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %0#1 : tensor<4x8x16xf32>, tensor<8xf32>) outs(%d : tensor<4x8x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8x16xf32>
+  return %0#0, %1 : tensor<8xf32>, tensor<4x8x16xf32>
+}
+func.func @step(%a: memref<4x8x16xf32>, %b: memref<8xf32>) {
+  mprt.launch @k ins(%a : memref<4x8x16xf32>) outs(%b, %a : memref<8xf32>, memref<4x8x16xf32>)
+  return
+}
+
+// -----
+
 func.func private @k(%x: tensor<8xf32>, %d: tensor<8xf32>) -> tensor<8xf32> attributes {mpcomm.kernel} {
   %0 = linalg.copy ins(%x : tensor<8xf32>) outs(%d : tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>

@@ -11,6 +11,16 @@ func.func @no_unit_stride(%a: memref<8x4xf32, strided<[16, 2]>>, %b: memref<4x16
 
 // -----
 
+// Two products that add up in 16 bits would round in between.
+func.func @rounds_between(%a: memref<2x8x4xbf16>, %b: memref<2x4x16xbf16>, %c: memref<8x16xbf16>) {
+  // expected-error @below {{would round its sum to 'bf16' in each of 2 matrix products: expects operands, or copies of them, that one product can read}}
+  linalg.contract indexing_maps = [affine_map<(m, n, j, k) -> (j, m, k)>, affine_map<(m, n, j, k) -> (j, k, n)>, affine_map<(m, n, j, k) -> (m, n)>] {mprt.overwrite}
+      ins(%a, %b : memref<2x8x4xbf16>, memref<2x4x16xbf16>) outs(%c : memref<8x16xbf16>)
+  return
+}
+
+// -----
+
 func.func @dynamic(%a: memref<?x4xf32>, %b: memref<4x16xf32>, %c: memref<?x16xf32>) {
   // expected-error @below {{expects sizes that are static}}
   linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
@@ -31,5 +41,15 @@ func.func @max_plus(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf
     %m = arith.maximumf %s, %z : f32
     linalg.yield %m : f32
   }
+  return
+}
+
+// -----
+
+// Complex numbers have no matrix product.
+func.func @complex(%a: memref<2x8x4xcomplex<f32>>, %b: memref<2x4x16xcomplex<f32>>, %c: memref<8x16xcomplex<f32>>) {
+  // expected-error @below {{has elements of type 'complex<f32>', expected floats or integers}}
+  linalg.contract indexing_maps = [affine_map<(m, n, j, k) -> (j, m, k)>, affine_map<(m, n, j, k) -> (j, k, n)>, affine_map<(m, n, j, k) -> (m, n)>] {mprt.overwrite}
+      ins(%a, %b : memref<2x8x4xcomplex<f32>>, memref<2x4x16xcomplex<f32>>) outs(%c : memref<8x16xcomplex<f32>>)
   return
 }

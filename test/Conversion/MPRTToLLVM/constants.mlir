@@ -53,3 +53,16 @@ module {
     return
   }
 }
+
+// -----
+
+// One value for all elements stays one.
+// CHECK-DAG: llvm.mlir.global internal constant @mpcomm.data.c(dense<1> : tensor<1073741824xi8>)
+module {
+  memref.global "private" constant @c : memref<1073741824xi1> = dense<true>
+  func.func @f(%x: memref<1073741824xi1>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+    %c = memref.get_global @c : memref<1073741824xi1>
+    mprt.copy %c, %x : memref<1073741824xi1>, memref<1073741824xi1>
+    return
+  }
+}

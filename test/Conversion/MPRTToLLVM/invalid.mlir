@@ -73,3 +73,9 @@ func.func @awaits_nothing(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {m
   mprt.await event = 3 ins() outs(%x : memref<4xf32>)
   return
 }
+
+// -----
+
+memref.global "private" constant @c : memref<134217728xf32> = dense<1.0>
+// expected-error @below {{takes the program's constants to 1073741825 bytes, expected at most 1073741824}}
+memref.global "private" constant @d : memref<536870913xi8> = dense<1>

@@ -1,4 +1,4 @@
-//===- Contraction.cpp - contractions as strided matrix products ----------===//
+//===- ContractionPlan.cpp - contractions as matrix products --------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Contraction.h"
+#include "mpcomm/Analysis/ContractionPlan.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -163,4 +163,15 @@ bool mpcomm::planContraction(llvm::ArrayRef<ContractionDim> dims,
     products.assign(next.begin(), next.end());
   }
   return true;
+}
+
+std::optional<int64_t>
+mpcomm::countProducts(llvm::ArrayRef<ContractionDim> dims) {
+  if (llvm::any_of(dims, [](const ContractionDim &d) { return d.size == 0; }))
+    return 0;
+  SmallVector<StridedGemm, 0> products;
+  std::string reason;
+  if (!planContraction(dims, /*accumulate=*/false, products, reason))
+    return std::nullopt;
+  return products.size();
 }

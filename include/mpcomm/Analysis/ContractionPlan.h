@@ -1,4 +1,4 @@
-//===- Contraction.h - contractions as strided matrix products --*- C++ -*-===//
+//===- ContractionPlan.h - contractions as matrix products ------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -10,12 +10,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_LIB_CONVERSION_LINALGTOMPRT_CONTRACTION_H
-#define MPCOMM_LIB_CONVERSION_LINALGTOMPRT_CONTRACTION_H
+#ifndef MPCOMM_ANALYSIS_CONTRACTIONPLAN_H
+#define MPCOMM_ANALYSIS_CONTRACTIONPLAN_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace mpcomm {
@@ -43,11 +44,16 @@ struct StridedGemm {
 /// four of these cannot hold (or sums over several strided K) is unrolled into
 /// several products. `accumulate`: add to C. Fails, with a reason, where no
 /// choice leaves a unit stride in A, in B, and in the rows of C. Time: linear
-/// in the number of products, which is the product of the unrolled sizes.
+/// in the number of products, which is the product of the unrolled sizes. No
+/// size is 0.
 bool planContraction(llvm::ArrayRef<ContractionDim> dims, bool accumulate,
                      llvm::SmallVectorImpl<StridedGemm> &products,
                      std::string &reason);
 
+/// How many products planContraction() takes: 0 for an empty contraction,
+/// nothing where it fails.
+std::optional<int64_t> countProducts(llvm::ArrayRef<ContractionDim> dims);
+
 } // namespace mpcomm
 
-#endif // MPCOMM_LIB_CONVERSION_LINALGTOMPRT_CONTRACTION_H
+#endif // MPCOMM_ANALYSIS_CONTRACTIONPLAN_H

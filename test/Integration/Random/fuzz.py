@@ -30,6 +30,13 @@ from mutate import mutate
 from tools import BUCKETS, Server, kind_of_message, start_compiler
 
 PHASES = ("mpcomm-graph", "mpcomm-compile", "mpcomm-compile-cuda")
+CHECK = "mpcomm-verify-training-graph"
+CHUNK = 16  # graphs that are compiled in one process
+# No phase takes it, nor does the check of graphs: it has no stage but one, and its result is no scalar.
+WRONG = """func.func @train_step(%x: tensor<2xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<2xf32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  return %x : tensor<2xf32>
+}"""
 MESHES = ("dp:1", "dp:1", "dp:2", "dp:2", "dp:4", "pp:2", "pp:2,dp:2", "pp:3", "dp:8")
 EXTREME_SIZES = (0, 1, 1, 2, 3, 7, 16, 17, 63, 64, 65, 1000, 4096, 2**16, 2**20 + 1, 2**31 - 1, 2**31, 2**33, 2**40)
 
@@ -43,6 +50,7 @@ def parse():
     parser.add_argument("--count", type=int, default=10**9)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=int, default=20, help="seconds after which a graph hangs")
+    parser.add_argument("--assemble", type=float, default=0.05, help="share of graphs whose kernels are assembled")
     parser.add_argument("--extreme", type=float, default=0.1, help="share of graphs of extreme sizes")
     return parser.parse_args()
 
@@ -81,7 +89,7 @@ def options_of(r, kind):
     words.append(r.choice(BUCKETS))
     scaling = ("clip-norm=1.0", "loss-scale=dynamic", "loss-scale=static:8", "check-gradients=true")
     others = ("batch-norm=sync", "wire=bf16 numerics=lossy", "wire=i8 wire-min-bytes=0 numerics=lossy",
-              "attention=fused", "cluster=h100-hdr")  # fmt: skip
+              "attention=fused", "cluster=dgx-h100")  # fmt: skip
     words.append(r.choice(("",) * 6 + (scaling if kind == "network" else ()) + others))
     if "pp" in words[0]:
         words.append(r.choice(("", "schedule=gpipe", "schedule=zb-h1", "schedule=interleaved", "schedule=zb-v",
@@ -96,15 +104,27 @@ class Fuzzer:
         self.scratch = tempfile.mkdtemp(prefix="fuzz-%d-" % index, dir=base)
         self.server = start_compiler(options.tools)
         self.counts, self.seen = collections.Counter(), collections.Counter()
+        self.refuses()
+
+    def refuses(self):
+        """Fails if passes do not run."""
+        with open(self.path("wrong.mlir"), "w") as file:
+            file.write(WRONG)
+        for target in (CHECK, "mpcomm-graph{mesh=pp:2 micro-batches=2}",
+                       "mpcomm-compile{target=cpu mesh=pp:2 micro-batches=2}",
+                       "mpcomm-compile{target=cuda mesh=pp:2 micro-batches=2}"):  # fmt: skip
+            if self.passes("wrong", target)[0] != "exit 1":
+                raise RuntimeError("%s takes a graph that is wrong" % target)
 
     def path(self, name):
         return os.path.join(self.scratch, name)
 
-    def passes(self, pipeline):
-        return self.server.ask("passes", self.path("g.mlir"), self.path("out"), "builtin.module(%s)" % pipeline,
+    def passes(self, seed, pipeline):
+        return self.server.ask("passes", self.path("%s.mlir" % seed), self.path("out"), pipeline,
                                seconds=self.options.limit)  # fmt: skip
 
-    def one(self, seed):
+    def make(self, seed):
+        """The phases of a graph that is written, or why there is none."""
         r = random.Random("fuzz %d" % seed)
         extreme = r.random() < self.options.extreme
         kind = KINDS[seed % len(KINDS)]
@@ -113,17 +133,56 @@ class Fuzzer:
             if r.random() < 0.85:
                 mutate(graph, r)
         except (ValueError, IndexError, MemoryError, OverflowError) as error:
-            return [("skipped", str(error)[:80])]
-        with open(self.path("g.mlir"), "w") as file:
+            return None, str(error)[:80]
+        with open(self.path("%d.mlir" % seed), "w") as file:
             file.write(str(graph))
-        how, text = self.passes("mpcomm-verify-training-graph")
+        options = options_of(r, kind)
+        # The assembler is not ours, and takes as long as all of the rest.
+        chip = r.choice(("sm_80", "sm_90", "sm_100")) + ("" if r.random() < self.options.assemble else " ptxas=none")
+        return ("mpcomm-graph{%s}" % options, "mpcomm-compile{target=cpu %s}" % options,
+                "mpcomm-compile{target=cuda chip=%s %s}" % (chip, options)), None  # fmt: skip
+
+    def several(self, seeds):
+        """Most graphs compile: many in one process. The others, and all if it dies, are looked at on their own."""
+        made = {seed: self.make(seed) for seed in seeds}
+        todo = [seed for seed in seeds if made[seed][0]]
+        with open(self.path("list"), "w") as file:
+            for seed in todo:  # the first phase is the beginning of the others
+                file.write("|".join([self.path("%d.mlir" % seed), CHECK, *made[seed][0][1:]]) + "\n")
+            file.write(self.path("wrong.mlir") + "|" + CHECK + "\n")
+        how, text = self.server.ask("each", self.path("list"), self.path("done"), "-", seconds=self.options.limit)
+        right = set()
+        if how == "exit 0":
+            with open(self.path("done")) as file:
+                *lines, last = [line.strip() for line in file]
+            if len(lines) != len(todo) or last != "1":
+                raise RuntimeError("a list of %d graphs and a wrong one gives %s, %s" % (len(todo), lines, last))
+            right = {seed for seed, line in zip(todo, lines) if line == "0"}
+        outcomes = list(self.alone(seeds, made, right))
+        if how != "exit 0" and not any(outcome in ("crash", "hang") for outcome, *_ in outcomes):
+            outcomes.append(("crash", "together: %s: %s" % (how, kind_of_message("crash", text))))
+            shutil.copy(self.path("list"), os.path.join(self.options.folder, "list-%d" % seeds[0]))
+        for seed in todo:
+            os.remove(self.path("%d.mlir" % seed))
+        return outcomes
+
+    def alone(self, seeds, made, right):
+        for seed in seeds:
+            phases, reason = made[seed]
+            if seed in right:
+                yield from [("verified", ""), *(("compiled", name) for name in PHASES)]
+            elif phases:
+                yield from self.one(seed, phases)
+            else:
+                yield ("skipped", reason)
+
+    def one(self, seed, phases):
+        how, text = self.passes(seed, CHECK)
         if how != "exit 0":
             return [self.result("verify", how, text, seed)]
         out = [("verified", "")]
-        options = options_of(r, kind)
-        for phase in ("mpcomm-graph{%s}" % options, "mpcomm-compile{target=cpu %s}" % options,
-                      "mpcomm-compile{target=cuda chip=%s %s}" % (r.choice(("sm_80", "sm_90", "sm_100")), options)):  # fmt: skip
-            how, text = self.passes(phase)
+        for phase in phases:
+            how, text = self.passes(seed, phase)
             out.append(self.result(phase, how, text, seed))
             if out[-1][0] != "compiled" and phase.startswith("mpcomm-graph"):
                 break  # the others do the same
@@ -143,7 +202,7 @@ class Fuzzer:
         if self.seen[outcome, message] <= 3 and outcome != "invalid":
             where = os.path.join(self.options.folder, outcome, str(seed))
             os.makedirs(where, exist_ok=True)
-            shutil.copy(self.path("g.mlir"), os.path.join(where, "step.mlir"))
+            shutil.copy(self.path("%d.mlir" % seed), os.path.join(where, "step.mlir"))
             with open(os.path.join(where, "README"), "w") as file:
                 file.write("mpcomm-opt step.mlir --pass-pipeline='builtin.module(%s)'\n%s\n%s\n" % (phase, how, text[-4000:]))
         return (outcome, "%s: %s" % (name, message))
@@ -152,10 +211,11 @@ class Fuzzer:
         end = time.time() + self.options.seconds
         number = self.options.first + self.index
         while time.time() < end and number < self.options.first + self.options.count:
-            self.counts["graphs"] += 1
-            for outcome in self.one(number):
+            seeds = range(number, self.options.first + self.options.count, self.options.jobs)[:CHUNK]
+            for outcome in self.several(seeds):
                 self.counts["\t".join(outcome)] += 1
-            number += self.options.jobs
+            self.counts["graphs"] += len(seeds)
+            number += len(seeds) * self.options.jobs
         self.server.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
         with open(os.path.join(self.options.folder, "counts-%d-%d.json" % (self.options.first, self.index)), "w") as file:

@@ -13,7 +13,13 @@
 //
 // - program LEVEL SECONDS INPUT OUTPUT OPTIONS: what mpcomm-compile does;
 //
-// - passes 0 SECONDS INPUT OUTPUT PIPELINE: what mpcomm-opt does.
+// - passes 0 SECONDS INPUT OUTPUT PIPELINE|...: what mpcomm-opt does, with the
+//   passes of each pipeline on a copy of the module. It ends at the first that
+//   fails: of pipeline K, from 1, with "exit K".
+//
+// - each 0 SECONDS INPUT OUTPUT -: as passes, in one process, for each line of
+//   INPUT, FILE|PIPELINE|..., with SECONDS for each. OUTPUT gets a line for
+//   each that was done: K, or 0.
 //
 // Errors go to OUTPUT.err. The answer is a line: "exit N", or "signal N";
 // SIGXCPU says that the processor was busy with it for SECONDS, SIGALRM that
@@ -43,6 +49,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <sys/resource.h>
@@ -65,6 +72,8 @@ public:
 
 private:
   int run(const Request &request);
+  int runPasses(llvm::StringRef pipelines, ModuleOp module);
+  int runEach(const Request &request);
   int writeProgram(const Request &request, mpcomm::CodeGen &codeGen,
                    ModuleOp module);
 
@@ -90,7 +99,20 @@ Server::Server() {
   // Threads do not live on in a forked process.
   context =
       std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
-  context->loadAllAvailableDialects();
+  // A canonicalizer collects the patterns of all dialects that are loaded:
+  // those of a program, not all that there are.
+  DialectRegistry used;
+  PassManager passes(context.get());
+  std::string reason;
+  for (llvm::StringRef target : {"target=cpu", "target=cuda"}) {
+    mpcomm::CompileOptions options;
+    if (failed(options.parseFromString(target)) ||
+        failed(mpcomm::buildCompilePipeline(passes, options, reason)))
+      llvm::report_fatal_error(llvm::Twine("no pipeline for ") + target);
+  }
+  passes.getDependentDialects(used);
+  for (llvm::StringRef name : used.getDialectNames())
+    context->getOrLoadDialect(name);
   context->printOpOnDiagnostic(false);
 }
 
@@ -113,7 +135,46 @@ int Server::writeProgram(const Request &request, mpcomm::CodeGen &codeGen,
   return 0;
 }
 
+/// From here on. The hard limit stays, at which the signal would be SIGKILL.
+static void setLimits(unsigned seconds) {
+  rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  rlim_t before = used.ru_utime.tv_sec + used.ru_stime.tv_sec;
+  rlimit limit{before + seconds + 1, RLIM_INFINITY};
+  setrlimit(RLIMIT_CPU, &limit);
+  alarm(10 * seconds);
+}
+
+int Server::runPasses(llvm::StringRef pipelines, ModuleOp module) {
+  int number = 0;
+  for (llvm::StringRef pipeline : llvm::split(pipelines, '|')) {
+    ++number;
+    PassManager passes(context.get());
+    if (failed(parsePassPipeline(pipeline, passes)))
+      return fail("cannot parse the pipeline");
+    OwningOpRef<ModuleOp> copy = module.clone();
+    if (failed(passes.run(*copy)))
+      return number;
+  }
+  return 0;
+}
+
+int Server::runEach(const Request &request) {
+  std::ifstream lines(request.input);
+  std::ofstream done(request.output);
+  for (std::string line; std::getline(lines, line);) {
+    setLimits(request.seconds);
+    auto [file, pipelines] = llvm::StringRef(line).split('|');
+    OwningOpRef<ModuleOp> module =
+        parseSourceFile<ModuleOp>(file, context.get());
+    done << (module ? runPasses(pipelines, *module) : 1) << std::endl;
+  }
+  return 0;
+}
+
 int Server::run(const Request &request) {
+  if (request.mode == "each")
+    return runEach(request);
   bool isProgram = request.mode == "program";
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, context.get());
@@ -121,12 +182,9 @@ int Server::run(const Request &request) {
       parseSourceFile<ModuleOp>(request.input, sources, context.get());
   if (!module)
     return fail("cannot read '" + request.input + "'");
+  if (!isProgram)
+    return runPasses(request.options, *module);
   PassManager passes(context.get());
-  if (!isProgram) {
-    if (failed(parsePassPipeline(request.options, passes)))
-      return fail("cannot parse the pipeline");
-    return failed(passes.run(*module));
-  }
   if (!module->getName())
     module->setName(llvm::sys::path::stem(request.input));
   mpcomm::CodeGen &codeGen = codeGens.at(request.level);
@@ -148,7 +206,7 @@ static bool parse(const std::string &line, Request &request) {
   llvm::StringRef(line).split(fields, '\t');
   if (fields.size() != 6 || fields[1].getAsInteger(10, request.level) ||
       fields[2].getAsInteger(10, request.seconds) || request.level > 3 ||
-      (fields[0] != "program" && fields[0] != "passes"))
+      !llvm::is_contained({"program", "passes", "each"}, fields[0]))
     return false;
   request.mode = fields[0];
   request.input = fields[3];
@@ -177,9 +235,7 @@ int Server::serve() {
       int file =
           open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
       dup2(file, STDERR_FILENO);
-      rlimit limit{request.seconds, request.seconds};
-      setrlimit(RLIMIT_CPU, &limit);
-      alarm(10 * request.seconds);
+      setLimits(request.seconds);
       int status = run(request);
       llvm::errs().flush();
       _exit(status);

@@ -32,11 +32,16 @@ def log(x, least):
     return monotone(np.log, x, 2 if x.format == "f32" else 4, low=least)
 
 
-def within(x, low, high):
-    """What is between `low` and `high`, by how it is made, but for rounding."""
+def within(x, low, high, finite=True):
+    """What is between `low` and `high`, by how it is made, but for rounding, if what it is made of is finite."""
     with np.errstate(all="ignore"):
         far = np.maximum(high - x.v, x.v - low) + 4 * FLOATS[x.format].unit * max(abs(low), abs(high))
-        return Bounded(x.v, np.where(np.isfinite(x.v) & np.isfinite(far), np.minimum(x.e, far), x.e), x.format)
+        return Bounded(x.v, np.where(np.isfinite(x.v) & np.isfinite(far) & finite, np.minimum(x.e, far), x.e), x.format)
+
+
+def row_is_finite(x, dim):
+    """Whether no element along `dim` has an error without bound: it may be infinite."""
+    return np.isfinite(x.e).all(axis=dim, keepdims=True) & np.ones(x.shape, bool)
 
 
 def quotient(a, b):
@@ -72,7 +77,7 @@ def centred(x, dim):
 def softmax(op, x):
     dim, x = op.attributes["dim"], widen(x)
     y = exp(centred(x, dim))
-    return narrow(op, within(quotient(y, y.sum(dim).expand(dim)), 0, 1))
+    return narrow(op, within(quotient(y, y.sum(dim).expand(dim)), 0, 1, row_is_finite(x, dim)))
 
 
 @meaning("mpcomm.softmax_grad")
@@ -298,7 +303,7 @@ def attention(op, q, k, v, mask=None):
     p = exp(s - top)
     sums = p.sum(3).expand(3)
     lse = (log(sums, 0.0) + top)[..., 0]
-    probabilities = widen(operand_roundings(within(quotient(p, sums), 0, 1), own))
+    probabilities = widen(operand_roundings(within(quotient(p, sums), 0, 1, row_is_finite(s, 3)), own))
     out = products(probabilities, v, "bhij,bjhd->bihd")
     return narrow(op, out), narrow(op, lse, 1)
 
@@ -409,7 +414,7 @@ def clip_by_global_norm(op, *operands):
     grads = operands[: len(op.results) - 1]
     norm = operands[len(grads)] if len(operands) > len(grads) else monotone(np.sqrt, squares(grads), 0.5, low=0)
     limit = text(op.attributes["max_norm"], norm)
-    factor = within(bounded.lesser(Bounded(1.0, None, "f32"), quotient(limit, norm + text(1e-6, norm))), 0, 1)
+    factor = within(bounded.lesser(Bounded(1.0, None, "f32"), quotient(limit, norm + text(1e-6, norm))), 0, 1, np.isfinite(norm.e))
     if np.isnan(norm.v):
         factor = Bounded(np.nan, norm.e, "f32")
     results = []

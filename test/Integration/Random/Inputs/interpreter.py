@@ -36,9 +36,9 @@ PRODUCTS = ("mpcomm.dot_general", "mpcomm.convolution", "mpcomm.convolution_inpu
 
 
 class Options:
-    def __init__(self, ranks=1, micro_batches=1, precision="none", stages=1):
+    def __init__(self, ranks=1, micro_batches=1, precision="none", stages=1, average_before=False):
         self.ranks, self.micro_batches = ranks, micro_batches
-        self.precision, self.stages = precision, stages
+        self.precision, self.stages, self.average_before = precision, stages, average_before
 
 
 class Unsupported(Exception):
@@ -156,8 +156,15 @@ class Interpreter:
         return value, {**state, **new}
 
     def mean_gradient(self, ranks):
-        """Of a narrow gradient, that of a rank travels narrow, and so does the result."""
-        return self.narrowed(mean([self.narrowed(mean(xs)) for xs in ranks]))
+        """Of a narrow gradient, that of a rank travels narrow, and so does the result. With
+        `average=before`, that of a rank is divided, and may be rounded, before it travels."""
+        if self.options.average_before:
+            out = add_up([self.narrowed(divided(mean(xs), len(ranks))) for xs in ranks])
+        else:
+            out = mean([self.narrowed(mean(xs)) for xs in ranks])
+        # All may be added up before anything is divided.
+        beyond = np.isinf(add_up([x for xs in ranks for x in xs]).e)
+        return self.narrowed(Bounded(out.v, np.where(beyond, np.inf, out.e), out.format))
 
     def is_early(self, value):
         return value.op is None or value.op not in self.tail
@@ -171,17 +178,26 @@ class Interpreter:
 
 
 def mean(xs):
+    return xs[0] if len(xs) == 1 else divided(add_up(xs), len(xs), xs[0].format)
+
+
+def add_up(xs):
+    """A sum, in f32 at least."""
     if len(xs) == 1:
         return xs[0]
     if not isinstance(xs[0], Bounded):
         raise Unsupported("a mean of integers")
-    stacked = Bounded(np.stack([x.v for x in xs]), np.stack([x.e for x in xs]), xs[0].format)
-    f32 = xs[0].format in ("f32", "f64")
-    out = stacked if f32 else Bounded(stacked.v, stacked.e, "f32")
+    format = xs[0].format if xs[0].format in ("f32", "f64") else "f32"
+    return Bounded(np.stack([x.v for x in xs]), np.stack([x.e for x in xs]), format).sum(0)
+
+
+def divided(x, count, format=None):
     # Means over micro-batches and over ranks are divisions of their own: one more rounding.
-    out = composites.quotient(out.sum(0), Bounded(np.float64(len(xs)), None, out.format))
+    if count == 1:
+        return x
+    out = composites.quotient(x, Bounded(np.float64(count), None, x.format))
     out = Bounded(out.v, out.e + np.where(out.e > 0, FLOATS[out.format].unit * np.abs(out.v), 0), out.format)
-    return out if f32 else composites.cast(out, xs[0].format)
+    return composites.cast(out, format or x.format)
 
 
 def first_state(graph, tensors):

@@ -29,7 +29,9 @@ def parse():
     parser.add_argument("--graphs", type=int, default=4000, help="trials after which a mistake is missed")
     parser.add_argument("--chunk", type=int, default=200, help="trials between looks at results")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--suite", metavar="REGEX", help="run the other tests whose names match, too")
+    parser.add_argument("--suite", metavar="REGEX", action="append",
+                        help="run the other tests whose names match, too; given again, others where those pass")  # fmt: skip
+    parser.add_argument("--last", type=int, default=10**9, help="the last mistake of this run, from 0")
     parser.add_argument("--check", action="store_true", help="only see that each text is there once")
     return parser.parse_args()
 
@@ -48,6 +50,10 @@ def read_mistakes():
 def read(path):
     with open(path) as file:
         return file.read()
+
+
+def is_there_once(path, text):
+    return os.path.exists(path) and read(path).count(text) == 1
 
 
 def build(options, targets):
@@ -72,11 +78,14 @@ def suite(options):
     """Whether a test that is not of random graphs finds it: its name."""
     if build(options, ["all"]).returncode:
         raise RuntimeError("the tools build, but not the rest")
-    done = subprocess.run(["lit-22", "-q", "-j%d" % options.jobs, "--max-failures=1", "--filter", options.suite,
-                           "--filter-out", "Integration/Random", os.path.join(options.build, "test")],
-                          stdout=subprocess.PIPE, text=True)  # fmt: skip
-    failed = re.search(r"mpcomm\S* :: (\S+)", done.stdout)
-    return failed[1] if done.returncode and failed else None
+    for names in options.suite:
+        done = subprocess.run(["lit-22", "-q", "-j%d" % options.jobs, "--max-failures=1", "--filter", names,
+                               "--filter-out", "Integration/Random", os.path.join(options.build, "test")],
+                              stdout=subprocess.PIPE, text=True)  # fmt: skip
+        failed = re.search(r"mpcomm\S* :: (\S+)", done.stdout)
+        if done.returncode and failed:
+            return failed[1]
+    return None
 
 
 def attempt(options, number, mistake):
@@ -107,7 +116,7 @@ def attempt(options, number, mistake):
 def main():
     options = parse()
     mistakes = list(read_mistakes())
-    wrong = [m for m in mistakes if read(os.path.join(options.sources, m[0])).count(m[1]) != 1]
+    wrong = [m for m in mistakes if not is_there_once(os.path.join(options.sources, m[0]), m[1])]
     for path, old, _ in wrong:
         print("%s: expected once: %s" % (path, old))
     if options.check or wrong:
@@ -120,7 +129,7 @@ def main():
     log = os.path.join(options.folder, "mutations.jsonl")
     entries = [json.loads(line) for line in read(log).splitlines()] if os.path.exists(log) else []
     with open(log, "a", buffering=1) as out:
-        for number in range(len(entries), len(mistakes)):
+        for number in range(len(entries), min(len(mistakes), options.last + 1)):
             entries.append(attempt(options, number, mistakes[number]))
             out.write(json.dumps(entries[-1]) + "\n")
             print("%(number)d %(outcome)s %(file)s: %(old)s" % entries[-1], flush=True)

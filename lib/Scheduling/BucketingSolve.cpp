@@ -203,18 +203,20 @@ static void descend(std::vector<StreamProblem> &streams,
   }
 }
 
-/// Replaces a plan that is not proven by one of the rivals' where that is
+/// Replaces a plan that is not proven by one of the baselines' where that is
 /// better.
-static void considerRivals(const BucketingProblem &problem,
-                           BucketingObjective objective, BucketingPlan &plan) {
-  for (BucketingPlan rival :
+static void considerBaselines(const BucketingProblem &problem,
+                              BucketingObjective objective,
+                              BucketingPlan &plan) {
+  for (BucketingPlan baseline :
        {bucketLikeMGWFBP(problem), bucketLikeDDP(problem),
         bucketLikeXLA(problem), bucketLikeHorovod(problem),
         bucketLikeMegatron(problem), bucketOnePerTensor(problem),
         bucketAllInOne(problem)})
-    if (rival.verify(problem).empty() &&
-        (!plan.error.empty() || rival.value(objective) < plan.value(objective)))
-      plan = std::move(rival);
+    if (baseline.verify(problem).empty() &&
+        (!plan.error.empty() ||
+         baseline.value(objective) < plan.value(objective)))
+      plan = std::move(baseline);
 }
 
 BucketingPlan mpcomm::solveBuckets(const BucketingProblem &problem,
@@ -236,7 +238,7 @@ BucketingPlan mpcomm::solveBuckets(const BucketingProblem &problem,
     if (!plans[s].feasible) {
       plan.error = explain(streams[s], s, plans[s].exact);
       if (!plans[s].exact)
-        considerRivals(problem, options.objective, plan);
+        considerBaselines(problem, options.objective, plan);
       return plan;
     }
     bound = std::max(bound, plans[s].bound);
@@ -267,7 +269,7 @@ BucketingPlan mpcomm::solveBuckets(const BucketingProblem &problem,
   };
   if (!isProven()) {
     bound = std::max(bound, problem.lowerBound(options.objective));
-    considerRivals(problem, options.objective, plan);
+    considerBaselines(problem, options.objective, plan);
   }
   plan.proven = isProven();
   return plan;

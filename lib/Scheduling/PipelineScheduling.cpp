@@ -177,13 +177,14 @@ void Chooser::offer(int candidate, const std::string &name,
   PipelineSchedule schedule =
       problem.candidates[candidate].shape(problem.stages);
   schedule.ranks = orders;
-  PipelineChoice::Rival rival = {candidate, name, seconds, {}, ""};
-  rival.peaks = schedule.peaks(problem.candidates[candidate].memory);
-  rival.error = schedule.verify(problem.candidates[candidate].memory);
-  choice.rivals.push_back(rival);
-  if (!rival.error.empty())
+  PipelineChoice::Baseline baseline = {candidate, name, seconds, {}, ""};
+  baseline.peaks = schedule.peaks(problem.candidates[candidate].memory);
+  baseline.error = schedule.verify(problem.candidates[candidate].memory);
+  choice.baselines.push_back(baseline);
+  if (!baseline.error.empty())
     return;
-  int64_t peak = *std::max_element(rival.peaks.begin(), rival.peaks.end());
+  int64_t peak =
+      *std::max_element(baseline.peaks.begin(), baseline.peaks.end());
   bool equal = seconds <= best.seconds * (1 + margin) &&
                seconds >= best.seconds * (1 - margin);
   if (best.candidate < 0 ||

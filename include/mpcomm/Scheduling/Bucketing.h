@@ -192,7 +192,7 @@ struct BucketingOptions {
 ///   with one stream, in O(n p) for each end that is tried (at most some 80).
 /// - several keys on a stream, or a memory bound: exact while the product of
 ///   tensors by key stays in `stepLimit`; beyond, tensors are tied together
-///   until it does, and the plan is the better of that and the rivals below.
+///   until it does, and the plan is the better of that and the baselines below.
 /// - several streams: exact for the end of communication; for the end of the
 ///   step streams are improved in turn, each exactly with the others as they
 ///   are: at most twice the optimum.
@@ -207,10 +207,10 @@ BucketingPlan solveBucketsReference(const BucketingProblem &problem,
                                     const BucketingOptions &options = {});
 
 /// What others do, on the same problem. None knows of memory bounds and
-/// deadlines: verify() may refuse these plans. Rules without `capBytes` of their
-/// own keep to the cap of the problem. Tensors are
-/// bucketed within their stream and key; a stream runs its buckets in the order
-/// in which they become ready.
+/// deadlines: verify() may refuse these plans. Rules without `capBytes` of
+/// their own keep to the cap of the problem. Tensors are bucketed within their
+/// stream and key; a stream runs its buckets in the order in which they become
+/// ready.
 /// @{
 
 /// PyTorch DistributedDataParallel: a bucket closes once it holds `capBytes` or

@@ -59,7 +59,7 @@ struct PipelineOptions {
 /// The schedule that was chosen, and what it was chosen from.
 struct PipelineChoice {
   /// A schedule that was looked at.
-  struct Rival {
+  struct Baseline {
     int candidate = 0;
     /// gpipe, 1f1b, interleaved, zb-h1, zb-v, or searched.
     std::string name;
@@ -78,7 +78,7 @@ struct PipelineChoice {
   /// That the chosen one takes no more than any other is proven (up to
   /// rounding): it meets the bound, or the search has seen all.
   bool proven = false;
-  std::vector<Rival> rivals;
+  std::vector<Baseline> baselines;
   /// Why there is none; empty if there is one.
   std::string error;
 };

@@ -62,7 +62,7 @@ private:
 /// What a plan has to keep to.
 struct BucketLimits {
   int64_t capBytes = BucketingProblem::unlimited;
-  int64_t firstBytes = 0; ///< of rivals that know a first bucket; 0: theirs
+  int64_t firstBytes = 0; ///< of baselines that know a first bucket; 0: theirs
   int64_t memoryBytes = BucketingProblem::unlimited;
   int64_t splitBytes = 0;
   /// Whether buckets may travel in two levels.
@@ -99,8 +99,8 @@ BucketInstance buildInstance(llvm::ArrayRef<BucketCandidate> candidates,
                              const BucketLimits &limits);
 
 /// A plan by `policy`: `solved` takes the best of the solver's plan, the
-/// rivals' and the input in the simulator, the others theirs. Without a cluster
-/// nothing is compared.
+/// baselines' and the input in the simulator, the others theirs. Without a
+/// cluster nothing is compared.
 ChosenPlan chooseBuckets(BucketInstance instance, const Cluster *cluster,
                          BucketPolicy policy, const BucketLimits &limits);
 

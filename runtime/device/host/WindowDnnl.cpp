@@ -169,7 +169,7 @@ static dnnl_status_t chooseForward(const mprt_window_desc &d,
   if (status)
     return status;
   *&result = dnnl_primitive_desc_iterator_fetch(choices.value);
-  // Kernels for tiles of a processor that has them have no rival.
+  // Kernels for tiles of a processor that has them are fastest.
   if (!prefersDirect(d) || std::strncmp(nameOf(result), "brgconv", 7) ||
       std::strstr(nameOf(result), "amx"))
     return dnnl_success;

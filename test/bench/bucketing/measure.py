@@ -12,7 +12,7 @@ tensor and all in one come to, as ratios to ours: median and worst over random
 problems, and each cell of models x clusters. All in the cost model of
 docs/Design/Bucketing.md; nothing is communicated.
 
-With --check the exit status is 1 where a time exceeds --seconds. A rival that is
+With --check the exit status is 1 where a time exceeds --seconds. A baseline that is
 better than ours ends the program with an error in any case.
 
 A small run, to see that all of it works (its program is built without

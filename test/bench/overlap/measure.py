@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ===- measure.py - simulated steps of buckets solved and buckets swept ------=== #
+# ===- measure.py - simulated steps of buckets solved and buckets swept --=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -11,9 +11,9 @@ bucketed by the fixed sizes that DistributedDataParallel, XLA, Horovod and Megat
 use by default, and as the pipeline solves and schedules it. Prints the time of the
 step, the share of it that is exposed, and the lower bound.
 
-All plans share the graph, the data-parallel pass and the simulator. The rivals' buckets
+All plans share the graph, the data-parallel pass and the simulator. The baselines' buckets
 are those of `mpcomm-combine-collectives policy=…`; they start as soon as they are full
-and are awaited as late as their results are needed, so that no rival is worse here than
+and are awaited as late as their results are needed, so that no baseline is worse here than
 at home. `bound` is the compiler's: no buckets take less in the order of the backward pass
 that it chose, however they are scheduled (`JointProblem::lowerBound`); where ours splits collectives by levels of
 links, which then run beside each other, it is the simulator's bound for those, if that
@@ -22,7 +22,7 @@ is smaller.
 A small run, to see that all of it works:
 RUN: %python %s --models=gpt2-small --clusters=ethernet-10g --quick | FileCheck %s
 CHECK: gpt2-small {{.*}}ethernet-10g
-CHECK: never worse than the best rival: 1 of 1
+CHECK: never worse than the best baseline: 1 of 1
 """
 
 import argparse
@@ -64,7 +64,7 @@ CLUSTERS = {
 # Plan: the policy of mpcomm-combine-collectives that does as they do by default
 # (bucket_cap_mb of DistributedDataParallel, xla_gpu_all_reduce_combine_threshold_bytes,
 # HOROVOD_FUSION_THRESHOLD, bucket_size of Megatron-LM's DistributedDataParallelConfig).
-RIVALS = {"DDP": "ddp", "XLA": "xla", "Horovod": "horovod", "Megatron": "megatron"}
+BASELINES = {"DDP": "ddp", "XLA": "xla", "Horovod": "horovod", "Megatron": "megatron"}
 OURS = "ours"
 
 
@@ -145,11 +145,11 @@ def measure(model, name, tools, folder, quick):
     with open(graph, "w", encoding="ascii") as file:
         g.write(loss, file)
     cell = Cell(model, name, batch, cluster.ranks)
-    for plan in [*RIVALS, OURS]:
+    for plan in [*BASELINES, OURS]:
         if plan == OURS:
             remarks = tools.solve(graph, name, cluster.ranks, out)
         else:
-            tools.bucket(graph, name, cluster.ranks, RIVALS[plan], out)
+            tools.bucket(graph, name, cluster.ranks, BASELINES[plan], out)
         facts = tools.simulate(out, name)
         cell.steps[plan] = facts["seconds"], facts["exposed"]
     cell.bound = lower_bound(remarks, facts)
@@ -158,7 +158,7 @@ def measure(model, name, tools, folder, quick):
 
 
 def show(cells, markdown):
-    plans = [*RIVALS, OURS]
+    plans = [*BASELINES, OURS]
     head = ["model", "batch", "cluster", "ranks", *(p + " ms (exposed)" for p in plans),
             "buckets", "bound ms", "ours/bound", "DDP/ours", "peak GB"]
     rows = [head]
@@ -185,7 +185,7 @@ def summarize(cells):
     worse = [c for c in cells if c.seconds > c.best_rival * (1 + 1e-9)]
     near = [c for c in cells if c.seconds <= 1.03 * c.bound]
     bound = [c for c in cells if c.steps["DDP"][1] >= 0.2 * c.steps["DDP"][0]]
-    print("\nnever worse than the best rival: %d of %d cells" % (
+    print("\nnever worse than the best baseline: %d of %d cells" % (
         len(cells) - len(worse), len(cells)))
     for c in worse:
         print("  worse: %s on %s, %.4f times" % (
@@ -207,7 +207,7 @@ def main():
     p.add_argument("--json", metavar="FILE", help="write all figures")
     p.add_argument("--quick", action="store_true", help="micro-batches of one sample")
     p.add_argument("--check", action="store_true",
-                   help="exit status 1 where a rival is better")
+                   help="exit status 1 where a baseline is better")
     p.add_argument("--mpcomm-opt", default="mpcomm-opt")
     p.add_argument("--mpcomm-sim", default="mpcomm-sim")
     p.add_argument("--timeout", type=float, default=600, help="seconds a command")

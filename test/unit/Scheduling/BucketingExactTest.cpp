@@ -182,7 +182,7 @@ static BucketingProblem makeContended(unsigned seed) {
   return problem;
 }
 
-/// Not exact: at most twice the optimum, and never above a rival.
+/// Not exact: at most twice the optimum, and never above a baseline.
 TEST(BucketingExact, StreamsToTheEndOfTheStep) {
   unsigned best = 0, all = 0, proven = 0;
   double worst = 1;
@@ -292,7 +292,7 @@ TEST(BucketingExact, WithRounding) {
 }
 
 /// Where the exact methods would take too long, plans are still plans, and
-/// no worse than the rivals'.
+/// no worse than the baselines'.
 TEST(BucketingExact, BeyondTheStepLimit) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,4 +1,4 @@
-//===- BucketingTest.cpp - the bucketing problem, its plans and rivals ----===//
+//===- BucketingTest.cpp - the bucketing problem, its plans and baselines -===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -204,7 +204,7 @@ TEST(Bucketing, ChecksItsInput) {
     BucketingProblem problem = makeSmall();
     change(problem);
     std::string text = problem.check();
-    // The solver and the rivals say the same, and do not go on.
+    // The solver and the baselines say the same, and do not go on.
     EXPECT_EQ(solveBuckets(problem).error, text);
     EXPECT_EQ(solveBucketsReference(problem).error, text);
     EXPECT_EQ(bucketLikeDDP(problem).error, text);
@@ -341,8 +341,8 @@ TEST(Bucketing, SaturatingBytes) {
   EXPECT_EQ(saturatingBytes({1, 1}, 1), INT64_MAX);
 }
 
-/// Rivals' rules, in units of a byte.
-TEST(Bucketing, Rivals) {
+/// Baselines' rules, in units of a byte.
+TEST(Bucketing, Baselines) {
   BucketingProblem problem = makeSmall();
   for (int i = 3; i < 6; ++i) {
     problem.tensors.push_back(problem.tensors.back());

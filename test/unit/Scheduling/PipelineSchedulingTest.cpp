@@ -276,19 +276,19 @@ static void checkChoice(const PipelineProblem &problem,
     ASSERT_NEAR(choice.lowerBound, choice.timing.seconds,
                 1e-9 * choice.timing.seconds);
   }
-  for (const PipelineChoice::Rival &rival : choice.rivals) {
-    if (rival.error.empty()) {
-      ASSERT_LE(bound, rival.seconds);
-      ASSERT_LE(choice.timing.seconds, rival.seconds * (1 + 1e-9));
+  for (const PipelineChoice::Baseline &baseline : choice.baselines) {
+    if (baseline.error.empty()) {
+      ASSERT_LE(bound, baseline.seconds);
+      ASSERT_LE(choice.timing.seconds, baseline.seconds * (1 + 1e-9));
     }
   }
 }
 
 static double bestOfLiterature(const PipelineChoice &choice) {
   double best = std::numeric_limits<double>::infinity();
-  for (const PipelineChoice::Rival &rival : choice.rivals)
-    if (rival.error.empty() && rival.name != "searched")
-      best = std::min(best, rival.seconds);
+  for (const PipelineChoice::Baseline &baseline : choice.baselines)
+    if (baseline.error.empty() && baseline.name != "searched")
+      best = std::min(best, baseline.seconds);
   return best;
 }
 
@@ -445,10 +445,10 @@ TEST(PipelineScheduling, EqualCosts) {
     EXPECT_EQ(choice.name, "zb-v");
     EXPECT_EQ(choice.timing.seconds, 6 * 2 * p + p - 1);
     EXPECT_TRUE(choice.proven);
-    EXPECT_EQ(choice.rivals[0].name, "zb-v");
-    EXPECT_EQ(choice.rivals[1].name, "gpipe");
-    EXPECT_EQ(choice.rivals[2].name, "1f1b");
-    EXPECT_EQ(choice.rivals[3].name, "zb-h1");
+    EXPECT_EQ(choice.baselines[0].name, "zb-v");
+    EXPECT_EQ(choice.baselines[1].name, "gpipe");
+    EXPECT_EQ(choice.baselines[2].name, "1f1b");
+    EXPECT_EQ(choice.baselines[3].name, "zb-h1");
 
     PipelineOptions fixed;
     fixed.search = false;
@@ -463,9 +463,9 @@ TEST(PipelineScheduling, EqualCosts) {
     EXPECT_EQ(choice.name, "1f1b");
     EXPECT_EQ(choice.timing.seconds, 6 * (2 * p + p - 1));
     std::string last = std::to_string(p - 1);
-    EXPECT_EQ(choice.rivals[2].error, "rank " + last + ": at " + last +
-                                          "F1 it holds 2, " +
-                                          "expected at most 1");
+    EXPECT_EQ(choice.baselines[2].error, "rank " + last + ": at " + last +
+                                             "F1 it holds 2, " +
+                                             "expected at most 1");
     memory.limits.assign(p, 1);
     choice = choosePipelineSchedule(problem, fixed);
     EXPECT_EQ(choice.error, "no schedule of the literature fits the memory, "

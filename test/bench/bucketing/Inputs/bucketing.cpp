@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // bucketing <gradients> <instances>: times the solver on that many gradients,
-// and prints what rivals' buckets come to, as ratios to ours, on so many random
-// problems and on the gradients of known models over model clusters.
+// and prints what baselines' buckets come to, as ratios to ours, on so many
+// random problems and on the gradients of known models over model clusters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ using Objective = BucketingObjective;
 static const struct {
   const char *name;
   BucketingPlan (*make)(const BucketingProblem &);
-} rivals[] = {
+} baselines[] = {
     {"DDP 25 MiB", [](auto &p) { return bucketLikeDDP(p); }},
     {"XLA 30 MiB", [](auto &p) { return bucketLikeXLA(p); }},
     {"Horovod 128 MiB", [](auto &p) { return bucketLikeHorovod(p); }},
@@ -36,7 +36,7 @@ static const struct {
     {"one a tensor", [](auto &p) { return bucketOnePerTensor(p); }},
     {"all in one", [](auto &p) { return bucketAllInOne(p); }},
 };
-static constexpr size_t numRivals = std::size(rivals);
+static constexpr size_t numBaselines = std::size(baselines);
 
 /// A plan of ours, which has to be one, or the end of this program.
 static BucketingPlan solve(const BucketingProblem &problem,
@@ -51,14 +51,14 @@ static BucketingPlan solve(const BucketingProblem &problem,
   return plan;
 }
 
-/// What a rival's plan comes to for one of ours. Less than ours is an error.
-static double ratio(const BucketingProblem &problem, size_t rival,
+/// What a baseline's plan comes to for one of ours. Less than ours is an error.
+static double ratio(const BucketingProblem &problem, size_t baseline,
                     Objective objective, const BucketingPlan &ours) {
-  double theirs = rivals[rival].make(problem).value(objective);
+  double theirs = baselines[baseline].make(problem).value(objective);
   double ratio = theirs / ours.value(objective);
   if (ratio < 1 - 1e-9) {
     std::fprintf(stderr, "error: %s is better: %.17g of ours\n",
-                 rivals[rival].name, ratio);
+                 baselines[baseline].name, ratio);
     std::exit(1);
   }
   return ratio;
@@ -143,12 +143,12 @@ static BucketingProblem makeRandom(unsigned seed) {
 }
 
 static void compareRandom(unsigned instances, Objective objective) {
-  std::vector<std::vector<double>> ratios(numRivals);
+  std::vector<std::vector<double>> ratios(numBaselines);
   for (unsigned seed = 0; seed < instances; ++seed) {
     BucketingProblem problem = makeRandom(seed);
     BucketingPlan ours = solve(problem, objective);
-    for (size_t rival = 0; rival < numRivals; ++rival)
-      ratios[rival].push_back(ratio(problem, rival, objective, ours));
+    for (size_t baseline = 0; baseline < numBaselines; ++baseline)
+      ratios[baseline].push_back(ratio(problem, baseline, objective, ours));
   }
   std::printf("%u random problems, seeds from 0, %s: theirs / ours\n"
               "%-16s %8s %8s %10s\n",
@@ -156,12 +156,12 @@ static void compareRandom(unsigned instances, Objective objective) {
               objective == Objective::StepEnd ? "end of the step"
                                               : "end of communication",
               "", "median", "worst", "as good");
-  for (size_t rival = 0; rival < numRivals; ++rival) {
-    std::vector<double> &r = ratios[rival];
+  for (size_t baseline = 0; baseline < numBaselines; ++baseline) {
+    std::vector<double> &r = ratios[baseline];
     std::sort(r.begin(), r.end());
     auto equal = std::count_if(r.begin(), r.end(),
                                [](double x) { return x < 1 + 1e-9; });
-    std::printf("%-16s %8.3f %8.3f %8.1f %%\n", rivals[rival].name,
+    std::printf("%-16s %8.3f %8.3f %8.1f %%\n", baselines[baseline].name,
                 r[r.size() / 2], r.back(), 100.0 * double(equal) / r.size());
   }
 }
@@ -264,16 +264,17 @@ static void compareModels() {
                 {"GPT-2 medium", makeGPT2(24, 1024), 4 * 1024},
                 {"ResNet-50", makeResNet50(), 64}};
   std::printf("end of the step: theirs / ours\n%-13s %-16s", "", "");
-  for (const auto &rival : rivals)
-    std::printf(" %15s", rival.name);
+  for (const auto &baseline : baselines)
+    std::printf(" %15s", baseline.name);
   std::printf(" %8s %8s\n", "buckets", "/ bound");
   for (const auto &model : models)
     for (const Link &link : links) {
       BucketingProblem problem = makeModel(model.layers, model.rows, link);
       BucketingPlan ours = solve(problem, Objective::StepEnd);
       std::printf("%-13s %-16s", model.name, link.name);
-      for (size_t rival = 0; rival < numRivals; ++rival)
-        std::printf(" %15.3f", ratio(problem, rival, Objective::StepEnd, ours));
+      for (size_t baseline = 0; baseline < numBaselines; ++baseline)
+        std::printf(" %15.3f",
+                    ratio(problem, baseline, Objective::StepEnd, ours));
       std::printf(" %8zu %8.4f\n", ours.buckets.size(),
                   ours.stepEnd / problem.lowerBound(Objective::StepEnd));
     }

@@ -1,4 +1,4 @@
-//===- BucketingRivals.cpp - how others choose buckets --------------------===//
+//===- BucketingBaselines.cpp - how others choose buckets -----------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

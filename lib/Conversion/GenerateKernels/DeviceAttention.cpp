@@ -48,7 +48,7 @@ private:
   using Carried = AttentionCode::Carried;
   /// What a warp carries from tile to tile.
   struct State {
-    SmallVector<Four> sums;                        // O
+    SmallVector<Quad> sums;                        // O
     SmallVector<std::array<Value, 2>> most, total; // m, l of rows g, g + 8
 
     Carried flatten() const;
@@ -57,9 +57,9 @@ private:
 
   void loadQ();
   Carried tile(Value tile, Value stage, Value kind, const Carried &carried);
-  void mask(Value partial, Value tile, SmallVectorImpl<SmallVector<Four>> &s);
+  void mask(Value partial, Value tile, SmallVectorImpl<SmallVector<Quad>> &s);
   /// S becomes P; m, l and O follow.
-  void exponentiate(int64_t fragment, SmallVector<Four> &s, State &state);
+  void exponentiate(int64_t fragment, SmallVector<Quad> &s, State &state);
   void finish(const State &state);
   Value rowOf(int64_t fragment);
 
@@ -67,7 +67,7 @@ private:
   Plan plan;
   int64_t pitch, slices; ///< slices: of 16 elements of a row
   Value shared, firstRow;
-  SmallVector<SmallVector<Four>> q; ///< by fragment and slice
+  SmallVector<SmallVector<Quad>> q; ///< by fragment and slice
   double factor = 0;                ///< c
   bool scaleFirst = false;
 };
@@ -75,8 +75,8 @@ private:
 
 ForwardEmitter::Carried ForwardEmitter::State::flatten() const {
   Carried values;
-  for (const Four &four : sums)
-    llvm::append_range(values, four);
+  for (const Quad &quad : sums)
+    llvm::append_range(values, quad);
   for (const auto *pairs : {&most, &total})
     for (const std::array<Value, 2> &pair : *pairs)
       llvm::append_range(values, pair);
@@ -84,8 +84,8 @@ ForwardEmitter::Carried ForwardEmitter::State::flatten() const {
 }
 
 void ForwardEmitter::State::assign(ArrayRef<Value> values) {
-  for (Four &four : sums) {
-    llvm::copy(values.take_front(4), four.begin());
+  for (Quad &quad : sums) {
+    llvm::copy(values.take_front(4), quad.begin());
     values = values.drop_front(4);
   }
   for (auto *pairs : {&most, &total})
@@ -102,7 +102,7 @@ Value ForwardEmitter::rowOf(int64_t fragment) {
 }
 
 void ForwardEmitter::mask(Value partial, Value tile,
-                          SmallVectorImpl<SmallVector<Four>> &s) {
+                          SmallVectorImpl<SmallVector<Quad>> &s) {
   if (!partial)
     return;
   Value otherwise = code.real(-std::numeric_limits<double>::infinity());
@@ -115,24 +115,24 @@ void ForwardEmitter::mask(Value partial, Value tile,
                              code.mul(code.remainder(code.lane, 4), 2));
     scores.isInside =
         code.rows % plan.rows() == 0 && code.columns % plan.step == 0;
-    for (auto [fragment, fours] : llvm::enumerate(s))
+    for (auto [fragment, quads] : llvm::enumerate(s))
       for (int64_t n = from; n < from + 2; ++n)
         for (int64_t i = 0; i < 4; ++i) {
-          values.push_back(fours[n][i]);
+          values.push_back(quads[n][i]);
           scores.places.push_back(
               {static_cast<int64_t>(fragment) * 16 + i / 2 * 8, n * 8 + i % 2});
         }
     SmallVector<Value> kept = code.keep(partial, scores, values, otherwise);
     ArrayRef<Value> rest = kept;
-    for (SmallVector<Four> &fours : s)
+    for (SmallVector<Quad> &quads : s)
       for (int64_t n = from; n < from + 2; ++n) {
-        llvm::copy(rest.take_front(4), fours[n].begin());
+        llvm::copy(rest.take_front(4), quads[n].begin());
         rest = rest.drop_front(4);
       }
   }
 }
 
-void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Four> &s,
+void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Quad> &s,
                                   State &state) {
   Value c = code.real(scaleFirst ? kLog2E : factor);
   Value zero = code.real(0);
@@ -140,10 +140,10 @@ void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Four> &s,
     Value &most = state.most[fragment][half];
     Value &total = state.total[fragment][half];
     Value tileMost = s[0][2 * half];
-    for (Four &four : s)
+    for (Quad &quad : s)
       for (int64_t i = 2 * half; i < 2 * half + 2; ++i)
-        if (four[i] != tileMost)
-          tileMost = code.maxF(tileMost, four[i]);
+        if (quad[i] != tileMost)
+          tileMost = code.maxF(tileMost, quad[i]);
     Value next = code.maxF(most, code.maxOfRow(tileMost));
     // Of a row that nothing is kept of so far: 2^(-infinity - 0) is 0.
     Value isNothing = arith::CmpFOp::create(
@@ -154,16 +154,16 @@ void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Four> &s,
     Value shrink = code.exp2(code.fma(most, c, shift));
     most = next;
     Value sum;
-    for (Four &four : s)
+    for (Quad &quad : s)
       for (int64_t i = 2 * half; i < 2 * half + 2; ++i) {
-        four[i] = code.exp2(code.fma(four[i], c, shift));
-        sum = sum ? code.addF(sum, four[i]) : four[i];
+        quad[i] = code.exp2(code.fma(quad[i], c, shift));
+        sum = sum ? code.addF(sum, quad[i]) : quad[i];
       }
     total = code.fma(total, shrink, sum);
     for (int64_t n = 0; n < code.size / 8; ++n) {
-      Four &four = state.sums[fragment * (code.size / 8) + n];
+      Quad &quad = state.sums[fragment * (code.size / 8) + n];
       for (int64_t i = 2 * half; i < 2 * half + 2; ++i)
-        four[i] = code.mulF(four[i], shrink);
+        quad[i] = code.mulF(quad[i], shrink);
     }
   }
 }
@@ -172,8 +172,8 @@ ForwardEmitter::Carried ForwardEmitter::tile(Value tile, Value stage,
                                              Value kind,
                                              const Carried &carried) {
   State state;
-  int64_t fours = plan.fragments * code.size / 8;
-  state.sums.resize(fours);
+  int64_t quads = plan.fragments * code.size / 8;
+  state.sums.resize(quads);
   state.most.resize(plan.fragments);
   state.total.resize(plan.fragments);
   state.assign(carried);
@@ -182,31 +182,31 @@ ForwardEmitter::Carried ForwardEmitter::tile(Value tile, Value stage,
   Value values = code.advance(code.advance(base, code.laneOfLeft(pitch), 1),
                               plan.step * pitch);
   // The fragments share what is read of k and v.
-  SmallVector<SmallVector<Four>> s(
-      plan.fragments, SmallVector<Four>(plan.step / 8, code.zeros()));
+  SmallVector<SmallVector<Quad>> s(
+      plan.fragments, SmallVector<Quad>(plan.step / 8, code.zeros()));
   for (int64_t k = 0; k < slices; ++k)
     for (int64_t n = 0; n < plan.step / 16; ++n) {
-      Four b = code.fragment(code.advance(keys, n * 16 * pitch + k * 32),
+      Quad b = code.fragment(code.advance(keys, n * 16 * pitch + k * 32),
                              /*transposed=*/false);
       for (int64_t f = 0; f < plan.fragments; ++f)
         for (int64_t i = 0; i < 2; ++i)
           code.multiply(s[f][2 * n + i], q[f][k], b[2 * i], b[2 * i + 1]);
     }
   if (scaleFirst)
-    for (SmallVector<Four> &rows : s)
-      for (Four &four : rows)
-        for (Value &value : four)
+    for (SmallVector<Quad> &rows : s)
+      for (Quad &quad : rows)
+        for (Value &value : quad)
           value =
               code.mulF(value, code.real(code.op.getScale().convertToDouble()));
   mask(code.isPartial(kind, tile, plan.step), tile, s);
   for (int64_t f = 0; f < plan.fragments; ++f)
     exponentiate(f, s[f], state);
   for (int64_t k = 0; k < plan.step / 16; ++k) {
-    SmallVector<Four> p;
+    SmallVector<Quad> p;
     for (int64_t f = 0; f < plan.fragments; ++f)
       p.push_back(code.leftOf(s[f][2 * k], s[f][2 * k + 1]));
     for (int64_t n = 0; n < slices; ++n) {
-      Four b = code.fragment(code.advance(values, k * 16 * pitch + n * 32),
+      Quad b = code.fragment(code.advance(values, k * 16 * pitch + n * 32),
                              /*transposed=*/true);
       for (int64_t f = 0; f < plan.fragments; ++f)
         for (int64_t i = 0; i < 2; ++i)
@@ -253,7 +253,7 @@ void ForwardEmitter::finish(const State &state) {
       emitIf(code.b, code.loc, isThere,
              [&] { code.store(log, code.advance(lse, row, lseStride), 4); });
     }
-    ArrayRef<Four> sums(state.sums);
+    ArrayRef<Quad> sums(state.sums);
     code.storeRows(out, rowOf(f),
                    sums.slice(f * (code.size / 8), code.size / 8), scales);
   }

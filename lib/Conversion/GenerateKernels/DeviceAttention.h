@@ -98,7 +98,7 @@ public:
   /// Rounds a thread's part of 16 rows of `columns`, scaled, to the rows from
   /// `first` on (of the lane's row g) of `target`.
   void storeRows(const DeviceRows &target, Value first,
-                 llvm::ArrayRef<Four> columns, std::array<Value, 2> scales);
+                 llvm::ArrayRef<Quad> columns, std::array<Value, 2> scales);
 
   mprt::AttentionOp op;
   const AttentionScratch &scratch;

@@ -66,12 +66,12 @@ private:
   /// Products that a warp carries from tile to tile: dq, or dk and dv.
   int64_t results() const { return ofRows ? 1 : 2; }
 
-  SmallVector<Four> loadOwn(Value tile);
+  SmallVector<Quad> loadOwn(Value tile);
   Carried tile(Value tile, Value stage, Value kind, Carried carried);
   /// P and dS (or their transposes) of 16 others from `chunk` on, two tiles of
   /// 8 each.
   void scores(int64_t chunk, Value others, Value partial, Value bits,
-              std::array<Four, 2> &p, std::array<Four, 2> &ds);
+              std::array<Quad, 2> &p, std::array<Quad, 2> &ds);
   /// Which of the thread's scores of a tile are kept, while few registers are
   /// in use.
   Value keptBits(Value partial, Value tile);
@@ -86,7 +86,7 @@ private:
   /// its own part in shared memory.
   int64_t parked;
   Value shared, ownRow, parkedAt;
-  SmallVector<Four> first, second; ///< own rows of k and v; of q and dout
+  SmallVector<Quad> first, second; ///< own rows of k and v; of q and dout
   /// lse' and delta of own rows g, g + 8 (`ofRows`).
   std::array<std::array<Value, 2>, 2> ownNumbers;
   /// By tile of 8 others, lse' and delta of columns 2t, 2t + 1.
@@ -94,10 +94,10 @@ private:
 };
 } // namespace
 
-SmallVector<Four> BackwardEmitter::loadOwn(Value tile) {
+SmallVector<Quad> BackwardEmitter::loadOwn(Value tile) {
   Value from = code.advance(code.advance(tile, code.mul(code.warp, 16), pitch),
                             code.laneOfLeft(pitch), 1);
-  SmallVector<Four> fragments;
+  SmallVector<Quad> fragments;
   for (int64_t k = 0; k < slices; ++k)
     fragments.push_back(
         code.fragment(code.advance(from, k * 32), /*transposed=*/false));
@@ -105,17 +105,17 @@ SmallVector<Four> BackwardEmitter::loadOwn(Value tile) {
 }
 
 void BackwardEmitter::scores(int64_t chunk, Value others, Value partial,
-                             Value bits, std::array<Four, 2> &p,
-                             std::array<Four, 2> &ds) {
+                             Value bits, std::array<Quad, 2> &p,
+                             std::array<Quad, 2> &ds) {
   p = {code.zeros(), code.zeros()};
-  std::array<Four, 2> dp = p;
+  std::array<Quad, 2> dp = p;
   Value from = code.advance(others, chunk * pitch);
-  auto multiply = [&](std::array<Four, 2> &sums, ArrayRef<Four> own,
+  auto multiply = [&](std::array<Quad, 2> &sums, ArrayRef<Quad> own,
                       int64_t offset) {
     for (int64_t k = 0; k < slices; ++k) {
-      Four b = code.fragment(code.advance(from, offset + k * 32),
+      Quad b = code.fragment(code.advance(from, offset + k * 32),
                              /*transposed=*/false);
-      Four a = k < static_cast<int64_t>(own.size())
+      Quad a = k < static_cast<int64_t>(own.size())
                    ? own[k]
                    : code.take(code.advance(parkedAt, (k + parked - slices) *
                                                           kFragmentBytes));
@@ -162,7 +162,7 @@ Value BackwardEmitter::keptBits(Value partial, Value tile) {
 
 BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
                                                Value kind, Carried carried) {
-  SmallVector<Four> sums(carried.size() / 4);
+  SmallVector<Quad> sums(carried.size() / 4);
   for (auto [i, value] : llvm::enumerate(carried))
     sums[i / 4][i % 4] = value;
   Value base = code.advance(shared, stage, 1);
@@ -186,15 +186,15 @@ BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
               vector::ExtractOp::create(code.b, code.loc, both, i);
       }
     }
-    std::array<Four, 2> p, ds;
+    std::array<Quad, 2> p, ds;
     scores(chunk, others, partial, bits, p, ds);
     // dq from dS and k, which is the first of the others; dk from dS and q,
     // the first; dv from P and dout, the second.
     for (int64_t result = 0; result < results(); ++result) {
-      const std::array<Four, 2> &weights = result == 0 ? ds : p;
-      Four a = code.leftOf(weights[0], weights[1]);
+      const std::array<Quad, 2> &weights = result == 0 ? ds : p;
+      Quad a = code.leftOf(weights[0], weights[1]);
       for (int64_t n = 0; n < slices; ++n) {
-        Four b = code.fragment(
+        Quad b = code.fragment(
             code.advance(across, (result * step + chunk) * pitch + n * 32),
             /*transposed=*/true);
         for (int64_t i = 0; i < 2; ++i)
@@ -204,15 +204,15 @@ BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
     }
   }
   Carried made;
-  for (const Four &four : sums)
-    llvm::append_range(made, four);
+  for (const Quad &quad : sums)
+    llvm::append_range(made, quad);
   return made;
 }
 
 void BackwardEmitter::finish(ArrayRef<Value> carried) {
   Value scale = code.real(code.op.getScale().convertToDouble());
   for (int64_t result = 0; result < results(); ++result) {
-    SmallVector<Four> sums(slices * 2);
+    SmallVector<Quad> sums(slices * 2);
     for (int64_t i = 0; i < slices * 8; ++i)
       sums[i / 4][i % 4] = carried[result * slices * 8 + i];
     Value factor = result == 0 ? scale : code.real(1);

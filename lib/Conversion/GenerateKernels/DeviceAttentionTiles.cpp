@@ -293,7 +293,7 @@ SmallVector<Value> AttentionCode::keepBits(Value isPartial, Value bits,
 }
 
 void AttentionCode::storeRows(const DeviceRows &target, Value first,
-                              ArrayRef<Four> columns,
+                              ArrayRef<Quad> columns,
                               std::array<Value, 2> scales) {
   Value pair = mul(remainder(lane, 4), 2);
   for (int64_t half = 0; half < 2; ++half) {
@@ -302,8 +302,8 @@ void AttentionCode::storeRows(const DeviceRows &target, Value first,
       Value to = advance(target.base, row, target.rowBytes);
       to = advance(to, pair, target.elementBytes);
       for (auto [i, four] : llvm::enumerate(columns)) {
-        Value low = mulF(four[2 * half], scales[half]),
-              high = mulF(four[2 * half + 1], scales[half]);
+        Value low = mulF(quad[2 * half], scales[half]),
+              high = mulF(quad[2 * half + 1], scales[half]);
         Value at =
             advance(to, static_cast<int64_t>(i) * 8 * target.elementBytes);
         if (target.access >= 4) {

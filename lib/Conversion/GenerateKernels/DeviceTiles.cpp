@@ -206,7 +206,7 @@ Value TileCode::round(Value x) {
   return arith::TruncFOp::create(b, loc, element, x);
 }
 
-Four TileCode::leftOf(const Four &first, const Four &second) {
+Quad TileCode::leftOf(const Quad &first, const Quad &second) {
   return {pack(first[0], first[1]), pack(first[2], first[3]),
           pack(second[0], second[1]), pack(second[2], second[3])};
 }
@@ -216,19 +216,19 @@ Four TileCode::leftOf(const Four &first, const Four &second) {
 //===----------------------------------------------------------------------===//
 
 /// The four fields of a struct of one type.
-static Four fieldsOf(OpBuilder &b, Location loc, Value all) {
-  Four fields;
+static Quad fieldsOf(OpBuilder &b, Location loc, Value all) {
+  Quad fields;
   for (int64_t i = 0; i < 4; ++i)
     fields[i] = LLVM::ExtractValueOp::create(b, loc, all, i);
   return fields;
 }
 
-Four TileCode::zeros() {
+Quad TileCode::zeros() {
   Value zero = real(0);
   return {zero, zero, zero, zero};
 }
 
-void TileCode::multiply(Four &acc, const Four &a, Value b0, Value b1) {
+void TileCode::multiply(Quad &acc, const Quad &a, Value b0, Value b1) {
   using namespace NVVM;
   bool isBF16 = element.isBF16();
   SmallVector<Value> lhs(a.begin(), a.end()), rhs{b0, b1};
@@ -249,7 +249,7 @@ void TileCode::multiply(Four &acc, const Four &a, Value b0, Value b1) {
   acc = fieldsOf(b, loc, sum);
 }
 
-Four TileCode::fragment(Value pointer, bool transposed) {
+Quad TileCode::fragment(Value pointer, bool transposed) {
   using namespace NVVM;
   MLIRContext *context = b.getContext();
   Type result = LLVM::LLVMStructType::getLiteral(context, {i32, i32, i32, i32});
@@ -259,18 +259,18 @@ Four TileCode::fragment(Value pointer, bool transposed) {
   return fieldsOf(b, loc, words);
 }
 
-void TileCode::put(const Four &fragment, Value pointer) {
+void TileCode::put(const Quad &fragment, Value pointer) {
   Value words = vector::FromElementsOp::create(
       b, loc, VectorType::get({4}, i32), ValueRange(ArrayRef<Value>(fragment)));
   store(words, advance(pointer, lane, 16), 16);
 }
 
-Four TileCode::take(Value pointer) {
+Quad TileCode::take(Value pointer) {
   // Volatile, lest it stays in registers from one use to the next.
   Value words = LLVM::LoadOp::create(b, loc, VectorType::get({4}, i32),
                                      advance(pointer, lane, 16), 16,
                                      /*isVolatile=*/true);
-  Four fragment;
+  Quad fragment;
   for (int64_t i = 0; i < 4; ++i)
     fragment[i] = vector::ExtractOp::create(b, loc, words, i);
   return fragment;

@@ -33,7 +33,7 @@
 namespace mpcomm::kernels {
 
 /// Values of a thread: of an accumulator, or what ldmatrix gives.
-using Four = std::array<mlir::Value, 4>;
+using Quad = std::array<mlir::Value, 4>;
 
 /// Bytes from one row to the next of a tile of rows of `size` elements of 16
 /// bits, `size` a multiple of 16.
@@ -101,17 +101,17 @@ public:
   Value pack(Value low, Value high);
   Value round(Value x); ///< to an element
   /// The left operand of a product over the columns of two accumulators.
-  Four leftOf(const Four &first, const Four &second);
+  Quad leftOf(const Quad &first, const Quad &second);
 
-  Four zeros();
+  Quad zeros();
   /// acc += a b, with b the two words of 8 columns.
-  void multiply(Four &acc, const Four &a, Value b0, Value b1);
+  void multiply(Quad &acc, const Quad &a, Value b0, Value b1);
   /// 16 x 16 elements from `pointer` on, where that points to the lane's part.
-  Four fragment(Value pointer, bool transposed);
+  Quad fragment(Value pointer, bool transposed);
   /// Leaves a fragment in shared memory, 16 bytes a lane from `pointer` on, and
   /// takes it from there, each time anew.
-  void put(const Four &fragment, Value pointer);
-  Four take(Value pointer);
+  void put(const Quad &fragment, Value pointer);
+  Quad take(Value pointer);
   /// Bytes from a tile's 16 x 16 elements to what the lane reads of them: of a
   /// left operand, or a right one whose columns are elements of rows
   /// (transposed); or of a right one whose columns are the tile's rows.

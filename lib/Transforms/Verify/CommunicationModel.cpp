@@ -25,14 +25,13 @@ static ProofBox wholeMesh(const ProofProblem &problem) {
   return box;
 }
 
-static FailureOr<CommunicationModel> readProgram(ModuleOp module,
-                                                 ProgramOp program,
-                                                 Speakers &speakers,
-                                                 bool buffered) {
+static FailureOr<CommunicationModel>
+readProgram(ModuleOp module, ProgramOp program,
+            CommunicatingFunctions &communicating, bool buffered) {
   CommunicationModel model;
   model.name = program.getSymName().str();
   model.symbol = program;
-  ProgramReader reader(model, module, speakers, buffered);
+  ProgramReader reader(model, module, communicating, buffered);
   if (failed(reader.setMesh(program, program.getMeshAttr())))
     return failure();
   SmallVector<unsigned> axes;
@@ -55,7 +54,7 @@ static FailureOr<CommunicationModel> readProgram(ModuleOp module,
     auto [it, isNew] = classes.try_emplace(name, classes.size());
     if (isNew) {
       auto function =
-          speakers.symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+          communicating.symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
               program, cast<FlatSymbolRefAttr>(name));
       if (!function || function.isExternal())
         return emitError(program.getLoc())
@@ -78,27 +77,27 @@ static FailureOr<CommunicationModel> readProgram(ModuleOp module,
 
 FailureOr<std::vector<CommunicationModel>>
 mpcomm::readCommunication(ModuleOp module, bool buffered) {
-  Speakers speakers(module);
+  CommunicatingFunctions communicating(module);
   std::vector<CommunicationModel> models;
   llvm::DenseSet<Operation *> mapped;
   bool ok = true;
   for (auto program : module.getOps<ProgramOp>()) {
     for (Attribute name : program.getFunctions())
-      mapped.insert(speakers.symbols.lookupNearestSymbolFrom(
+      mapped.insert(communicating.symbols.lookupNearestSymbolFrom(
           program, cast<FlatSymbolRefAttr>(name)));
-    auto model = readProgram(module, program, speakers, buffered);
+    auto model = readProgram(module, program, communicating, buffered);
     ok &= succeeded(model);
     if (succeeded(model))
       models.push_back(std::move(*model));
   }
   for (auto function : module.getOps<FunctionOpInterface>()) {
     if (!function.isPublic() || function.isExternal() ||
-        mapped.contains(function) || !speakers.contains(function))
+        mapped.contains(function) || !communicating.contains(function))
       continue;
     CommunicationModel model;
     model.name = function.getName().str();
     model.symbol = function;
-    ProgramReader reader(model, module, speakers, buffered);
+    ProgramReader reader(model, module, communicating, buffered);
     if (failed(reader.read(function))) {
       ok = false;
       continue;

@@ -28,7 +28,7 @@ static constexpr size_t maxVisited = size_t(1) << 24;
 // Who communicates
 //===----------------------------------------------------------------------===//
 
-Speakers::Role Speakers::roleOf(Operation *op) {
+CommunicatingFunctions::Role CommunicatingFunctions::roleOf(Operation *op) {
   auto [it, isNew] = roles.try_emplace(op->getName(), Silent);
   if (isNew) {
     if (isa<CollectiveOpInterface, AsyncOp, AwaitOp, mprt::StartOp,
@@ -40,7 +40,7 @@ Speakers::Role Speakers::roleOf(Operation *op) {
   return it->second;
 }
 
-bool Speakers::isCall(Operation *op, Operation *&callee) {
+bool CommunicatingFunctions::isCall(Operation *op, Operation *&callee) {
   callee = nullptr;
   if (roleOf(op) != Calls)
     return false;
@@ -60,7 +60,7 @@ bool Speakers::isCall(Operation *op, Operation *&callee) {
   return !isa<mprt::LaunchOp>(op); // a kernel elsewhere only computes
 }
 
-Speakers::Speakers(ModuleOp module) {
+CommunicatingFunctions::CommunicatingFunctions(ModuleOp module) {
   llvm::DenseMap<Operation *, SmallVector<Operation *>> callers;
   SmallVector<Operation *> found;
   for (auto function : module.getOps<FunctionOpInterface>())
@@ -82,12 +82,12 @@ Speakers::Speakers(ModuleOp module) {
     });
   while (!found.empty()) {
     Operation *function = found.pop_back_val();
-    if (speaking.insert(function).second)
+    if (functions.insert(function).second)
       llvm::append_range(found, callers[function]);
   }
 }
 
-Operation *Speakers::find(Operation *op) {
+Operation *CommunicatingFunctions::find(Operation *op) {
   Operation *found = nullptr;
   op->walk<WalkOrder::PreOrder>([&](Operation *inner) {
     Operation *callee;
@@ -116,7 +116,7 @@ LogicalResult ProgramReader::setMesh(Operation *user, FlatSymbolRefAttr name) {
     return failure();
   }
   meshName = name;
-  mesh = speakers.symbols.lookupNearestSymbolFrom<MeshOp>(user, name);
+  mesh = communicating.symbols.lookupNearestSymbolFrom<MeshOp>(user, name);
   if (!mesh)
     return emitError(user->getLoc()) << "'" << user->getName() << "' names "
                                      << name << ", which is not an mpcomm.mesh";
@@ -271,7 +271,7 @@ LogicalResult ProgramReader::readCall(Operation *op, Operation *callee) {
            << "'" << op->getName()
            << "' calls what has no body here, expected a function of the "
               "module: what it communicates is not known";
-  if (!speakers.contains(callee))
+  if (!communicating.contains(callee))
     return success();
   if (llvm::is_contained(running, callee))
     return emitError(op->getLoc())
@@ -323,7 +323,7 @@ LogicalResult ProgramReader::readRegions(Operation *op) {
     for (Block &block : region)
       for (Operation &here : block)
         if (!inner)
-          inner = speakers.find(&here);
+          inner = communicating.find(&here);
     if (!inner)
       continue;
     std::optional<int64_t> times = getCount(op, region);
@@ -355,7 +355,7 @@ LogicalResult ProgramReader::readOp(Operation *op) {
            << "' stands under loops and calls that run too often, expected a "
               "program of at most "
            << maxVisited << " ops, each time that they run";
-  if (speakers.roleOf(op) == Speakers::Silent)
+  if (communicating.roleOf(op) == CommunicatingFunctions::Silent)
     return op->getNumRegions() ? readRegions(op) : success();
   if (auto async = dyn_cast<AsyncOp>(op)) {
     auto started = start(cast<CollectiveOpInterface>(async.getCollective()));
@@ -379,7 +379,7 @@ LogicalResult ProgramReader::readOp(Operation *op) {
   if (auto awaitOp = dyn_cast<mprt::AwaitOp>(op))
     return await(awaitOp);
   Operation *callee;
-  return speakers.isCall(op, callee) ? readCall(op, callee) : success();
+  return communicating.isCall(op, callee) ? readCall(op, callee) : success();
 }
 
 LogicalResult ProgramReader::readBlock(Block &block) {
@@ -397,7 +397,7 @@ LogicalResult ProgramReader::readBody(FunctionOpInterface function) {
            << " communicates and has several blocks, expected one";
   running.push_back(function);
   LogicalResult result = success();
-  for (Operation *op : speakers.opsOf(function))
+  for (Operation *op : communicating.opsOf(function))
     if (succeeded(result))
       result = readOp(op);
   running.pop_back();
@@ -413,7 +413,7 @@ LogicalResult ProgramReader::read(FunctionOpInterface function) {
   futures.clear();
   events.clear();
   visited = 0;
-  if (!speakers.contains(function))
+  if (!communicating.contains(function))
     return success();
   return readBody(function);
 }

@@ -24,12 +24,12 @@ namespace mpcomm {
 
 /// Which functions of a module communicate, themselves or by what they call. A
 /// function that calls what is not known is taken for one.
-class Speakers {
+class CommunicatingFunctions {
 public:
-  explicit Speakers(mlir::ModuleOp module);
+  explicit CommunicatingFunctions(mlir::ModuleOp module);
 
   bool contains(mlir::Operation *function) const {
-    return speaking.contains(function);
+    return functions.contains(function);
   }
 
   /// The ops of the function's body that communicate or call, or hold such ops,
@@ -56,7 +56,7 @@ public:
   mlir::SymbolTableCollection symbols;
 
 private:
-  llvm::DenseSet<mlir::Operation *> speaking;
+  llvm::DenseSet<mlir::Operation *> functions;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Operation *>>
       candidates;
   /// Interfaces cost a search each, and most ops have one of few names.
@@ -67,8 +67,9 @@ private:
 class ProgramReader {
 public:
   ProgramReader(CommunicationModel &model, mlir::ModuleOp module,
-                Speakers &speakers, bool buffered)
-      : model(model), module(module), speakers(speakers), buffered(buffered) {}
+                CommunicatingFunctions &communicating, bool buffered)
+      : model(model), module(module), communicating(communicating),
+        buffered(buffered) {}
 
   llvm::LogicalResult setMesh(mlir::Operation *user,
                               mlir::FlatSymbolRefAttr name);
@@ -94,7 +95,7 @@ private:
 
   CommunicationModel &model;
   mlir::ModuleOp module;
-  Speakers &speakers;
+  CommunicatingFunctions &communicating;
   bool buffered;
   mlir::FlatSymbolRefAttr meshName;
   MeshOp mesh;

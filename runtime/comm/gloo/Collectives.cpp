@@ -1,11 +1,11 @@
-//===- Collectives.cpp - cards, and what fits on them ---------------------===//
+//===- Collectives.cpp - headers, and data that fit next to them ----------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs on the communicator's thread. Each collective begins with the cards;
+// Runs on the communicator's thread. Each collective begins with the headers;
 // large ones go on in Reductions.cpp and Moves.cpp.
 //
 //===----------------------------------------------------------------------===//
@@ -17,21 +17,21 @@
 
 using namespace mprt;
 
-GlooCard mprt::cardOf(const mprt_collective &call, uint64_t chunkBytes) {
-  GlooCard card;
-  card.signature = Signature(call);
-  card.words = CallWords(call);
-  card.chunkBytes = chunkBytes;
-  return card;
+GlooHeader mprt::headerOf(const mprt_collective &call, uint64_t chunkBytes) {
+  GlooHeader header;
+  header.signature = Signature(call);
+  header.words = CallWords(call);
+  header.chunkBytes = chunkBytes;
+  return header;
 }
 
-void GlooCommunicator::checkCard(const Job &job, unsigned peer,
-                                 const GlooCard &theirs) {
+void GlooCommunicator::checkHeader(const Job &job, unsigned peer,
+                                   const GlooHeader &theirs) {
   {
     std::lock_guard<std::mutex> guard(mutex);
     lastCalls[peer] = describe(theirs.signature, theirs.words);
   }
-  cards[peer].fetch_add(1);
+  headers[peer].fetch_add(1);
   Signature mine(*job.call);
   bool paired = job.call->kind == MPRT_SEND || job.call->kind == MPRT_RECV;
   bool agrees =
@@ -58,16 +58,16 @@ void GlooCommunicator::runAlone(const Job &job) {
     clearUnreached(call, 1, 0, job.recv);
 }
 
-/// Sends the card and, if it fits, the data; runs the collective if so.
+/// Sends the header and, if it fits, the data; runs the collective if so.
 void GlooCommunicator::runSmall(const Job &job) {
   const mprt_collective &call = *job.call;
   uint64_t bytes = call.count * widthOf(call);
-  GlooCard card = cardOf(call, links->chunk());
+  GlooHeader header = headerOf(call, links->chunk());
   for (unsigned i = 1; i < size(); ++i) {
     std::optional<Block> block = blockBetween(call, groupRank, peerAt(i));
-    links->sendCard(Lane::Card, peerAt(i), card,
-                    block ? job.send + block->sent * bytes : nullptr,
-                    block ? bytes : 0);
+    links->sendHeader(Lane::Header, peerAt(i), header,
+                      block ? job.send + block->sent * bytes : nullptr,
+                      block ? bytes : 0);
   }
   std::vector<const uint8_t *> data(size());
   for (unsigned i = 1; i < size(); ++i)
@@ -76,7 +76,7 @@ void GlooCommunicator::runSmall(const Job &job) {
   arriving = true;
   for (unsigned i = 1; i < size(); ++i) {
     unsigned p = peerAt(i);
-    checkCard(job, p, links->receiveCard(Lane::Card, p, data[p]));
+    checkHeader(job, p, links->receiveHeader(Lane::Header, p, data[p]));
     awaited[p] = false;
   }
   arriving = false;
@@ -91,13 +91,13 @@ void GlooCommunicator::runSmall(const Job &job) {
     clearUnreached(call, size(), groupRank, job.recv);
   }
   for (unsigned i = 1; i < size(); ++i)
-    links->releaseCard(Lane::Card, peerAt(i));
+    links->releaseHeader(Lane::Header, peerAt(i));
 }
 
-void GlooCommunicator::exchangeCards(const Job &job) {
-  GlooCard card = cardOf(*job.call, links->chunk());
+void GlooCommunicator::exchangeHeaders(const Job &job) {
+  GlooHeader header = headerOf(*job.call, links->chunk());
   for (unsigned i = 1; i < size(); ++i)
-    links->sendCard(Lane::Card, peerAt(i), card, nullptr, 0);
+    links->sendHeader(Lane::Header, peerAt(i), header, nullptr, 0);
   for (unsigned i = 1; i < size(); ++i)
     awaited[peerAt(i)] = true;
   paired = false;
@@ -105,8 +105,8 @@ void GlooCommunicator::exchangeCards(const Job &job) {
   const uint8_t *data = nullptr;
   for (unsigned i = 1; i < size(); ++i) {
     unsigned p = peerAt(i);
-    checkCard(job, p, links->receiveCard(Lane::Card, p, data));
-    links->releaseCard(Lane::Card, p);
+    checkHeader(job, p, links->receiveHeader(Lane::Header, p, data));
+    links->releaseHeader(Lane::Header, p);
     awaited[p] = false;
   }
   arriving = false;
@@ -121,7 +121,7 @@ void GlooCommunicator::run(const Job &job) {
   uint64_t bytes = call.kind == MPRT_BARRIER ? 0 : call.count * widthOf(call);
   if (bytes <= GlooLinks::inlineBytes)
     return runSmall(job);
-  exchangeCards(job);
+  exchangeHeaders(job);
   for (unsigned i = 1; i < size(); ++i)
     awaited[peerAt(i)] = true;
   switch (call.kind) {

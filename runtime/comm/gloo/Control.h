@@ -32,13 +32,13 @@ namespace mprt::control {
 
 enum class FrameType : uint32_t {
   // From a rank.
-  Hello,
+  JoinRequest,
   Set,
   Get,
   Failed, ///< also to the ranks
   Bye,
   // From the server.
-  Welcome,
+  JoinReply,
   Refused,
   Value,
   Left,
@@ -53,7 +53,7 @@ struct FrameHeader {
 /// Longer payloads are a mistake, or not of this protocol.
 inline constexpr uint32_t maxFrameBytes = 1 << 20;
 
-struct Hello {
+struct JoinRequest {
   static constexpr uint64_t expectedMagic = 0x31747270'6d6d6f63u;
   uint64_t magic = expectedMagic;
   uint32_t rank = 0, size = 0;
@@ -61,7 +61,7 @@ struct Hello {
   char machine[40] = {};
 };
 
-struct Welcome {
+struct JoinReply {
   uint32_t localRanks = 1;
 };
 

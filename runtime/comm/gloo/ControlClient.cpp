@@ -187,11 +187,12 @@ Error Client::receiveFrame(double seconds, FrameType &type,
 }
 
 Error Client::greet() {
-  Hello hello;
-  hello.rank = options.rank;
-  hello.size = options.size;
-  describeMachine(hello.machine);
-  if (Error error = sendFrame(makeFrame(FrameType::Hello, {bytesOf(hello)})))
+  JoinRequest request;
+  request.rank = options.rank;
+  request.size = options.size;
+  describeMachine(request.machine);
+  if (Error error =
+          sendFrame(makeFrame(FrameType::JoinRequest, {bytesOf(request)})))
     return error;
   FrameType type;
   std::string payload;
@@ -199,14 +200,14 @@ Error Client::greet() {
           receiveFrame(options.timeoutSeconds + verdictSlack, type, payload))
     return makeError(error.status(), "rank ", options.rank,
                      ": the ranks did not meet: ", error.message());
-  Welcome welcome;
+  JoinReply reply;
   if (type == FrameType::Refused)
     return makeError(MPRT_TIMEOUT, "rank ", options.rank,
                      ": the ranks did not meet: ", payload);
-  if (type != FrameType::Welcome || !takeFront(payload, welcome))
+  if (type != FrameType::JoinReply || !takeFront(payload, reply))
     return makeError(MPRT_IO_ERROR, "something else than rank 0 answers at ",
                      options.address, ":", options.port);
-  local = welcome.localRanks;
+  local = reply.localRanks;
   return {};
 }
 

@@ -216,7 +216,7 @@ void Server::readFrom(Connection &connection) {
   std::string payload;
   bool broken =
       connection.rank < 0 &&
-      connection.input.size() > 2 * (sizeof(FrameHeader) + sizeof(Hello));
+      connection.input.size() > 2 * (sizeof(FrameHeader) + sizeof(JoinRequest));
   while (connection.fd >= 0 && !broken &&
          takeFrame(connection.input, type, payload, broken))
     handle(connection, type, std::move(payload));
@@ -229,29 +229,31 @@ void Server::readFrom(Connection &connection) {
 //===----------------------------------------------------------------------===//
 
 void Server::greet(Connection &connection, std::string payload) {
-  Hello hello;
+  JoinRequest request;
   auto refuse = [&](const std::string &why) {
     connection.output += makeFrame(FrameType::Refused, {why});
     flush(connection);
     close(connection);
   };
-  if (!takeFront(payload, hello) || hello.magic != Hello::expectedMagic)
+  if (!takeFront(payload, request) ||
+      request.magic != JoinRequest::expectedMagic)
     return close(connection);
   // It has come after the others were told.
   if (refused)
     return refuse(refusal());
-  hello.machine[sizeof(hello.machine) - 1] = 0;
-  std::string who = "rank " + std::to_string(hello.rank);
-  if (hello.size != ranks)
-    return refuse(who + " was started as one of " + std::to_string(hello.size) +
-                  " ranks, rank 0 as one of " + std::to_string(ranks));
+  request.machine[sizeof(request.machine) - 1] = 0;
+  std::string who = "rank " + std::to_string(request.rank);
+  if (request.size != ranks)
+    return refuse(who + " was started as one of " +
+                  std::to_string(request.size) + " ranks, rank 0 as one of " +
+                  std::to_string(ranks));
   for (const auto &other : connections)
-    if (other->rank == int(hello.rank))
+    if (other->rank == int(request.rank))
       return refuse("there is a " + who + " already");
-  if (hello.rank >= ranks)
+  if (request.rank >= ranks)
     return refuse(who + " is not below " + std::to_string(ranks));
-  connection.rank = int(hello.rank);
-  connection.machine = hello.machine;
+  connection.rank = int(request.rank);
+  connection.machine = request.machine;
   if (++here == ranks && !refused)
     startAll();
 }
@@ -265,8 +267,8 @@ void Server::startAll() {
       ++machines[connection->machine];
   for (auto &connection : connections)
     if (connection->rank >= 0) {
-      Welcome welcome{machines[connection->machine]};
-      connection->output += makeFrame(FrameType::Welcome, {bytesOf(welcome)});
+      JoinReply reply{machines[connection->machine]};
+      connection->output += makeFrame(FrameType::JoinReply, {bytesOf(reply)});
       flush(*connection);
     }
 }
@@ -287,7 +289,7 @@ void Server::answerWaiting() {
 void Server::handle(Connection &connection, FrameType type,
                     std::string payload) {
   if (connection.rank < 0) {
-    if (type == FrameType::Hello)
+    if (type == FrameType::JoinRequest)
       return greet(connection, std::move(payload));
     return close(connection);
   }

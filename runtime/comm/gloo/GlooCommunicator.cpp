@@ -32,7 +32,7 @@ GlooCommunicator::GlooCommunicator(
     std::unique_ptr<GlooLinks> links, control::Client &control,
     std::vector<std::unique_ptr<GlooLinks>> &retired)
     : Communicator(std::move(group), rank), links(std::move(links)),
-      control(control), retired(retired), cards(this->group.size()),
+      control(control), retired(retired), headers(this->group.size()),
       awaited(this->group.size()), lastCalls(this->group.size()) {
   if (this->links)
     this->links->onMove = [this] { noteMove(); };
@@ -105,8 +105,8 @@ std::optional<Communicator::Span> GlooCommunicator::takeSpan() {
 }
 
 bool GlooCommunicator::isMissing(unsigned r) const {
-  Lane lane = paired.load() ? Lane::PairCard : Lane::Card;
-  return awaited[r].load() && !(arriving.load() && links->hasCard(lane, r));
+  Lane lane = paired.load() ? Lane::PairHeader : Lane::Header;
+  return awaited[r].load() && !(arriving.load() && links->hasHeader(lane, r));
 }
 
 std::vector<unsigned> GlooCommunicator::waitingFor() const {
@@ -120,7 +120,7 @@ std::vector<unsigned> GlooCommunicator::waitingFor() const {
 
 std::string GlooCommunicator::describePeers() const {
   std::string present, absent;
-  bool cardsMissing = arriving.load();
+  bool headersMissing = arriving.load();
   std::lock_guard<std::mutex> guard(mutex);
   for (unsigned r = 0; r < size(); ++r) {
     std::string name = std::to_string(group[r]);
@@ -129,14 +129,14 @@ std::string GlooCommunicator::describePeers() const {
       continue;
     }
     absent += (absent.empty() ? "" : ", ") + name;
-    if (!cardsMissing)
+    if (!headersMissing)
       continue;
-    absent += cards[r].load() == 0 ? " (has called no collective here yet)"
-                                   : " (last called " + lastCalls[r] + ")";
+    absent += headers[r].load() == 0 ? " (has called no collective here yet)"
+                                     : " (last called " + lastCalls[r] + ")";
   }
   return "ranks that arrived: " + present +
-         (cardsMissing ? "; ranks that did not arrive: "
-                       : "; ranks that did not finish: ") +
+         (headersMissing ? "; ranks that did not arrive: "
+                         : "; ranks that did not finish: ") +
          absent;
 }
 

@@ -7,7 +7,7 @@
 //
 // Collectives are run one after the other by a thread of the communicator's
 // own, so that they make progress while the program computes; it sleeps while
-// nothing comes. Each begins with a card from every peer that says what it
+// nothing comes. Each begins with a header from every peer that says what it
 // calls; up to 4 KB of data travel with it.
 //
 // Larger reductions are direct: slice r of the data goes to rank r, which
@@ -75,9 +75,9 @@ private:
   // Collectives.cpp
   void runAlone(const Job &job);
   void runSmall(const Job &job);
-  void exchangeCards(const Job &job);
+  void exchangeHeaders(const Job &job);
   /// Throws an Error where ranks disagree.
-  void checkCard(const Job &job, unsigned peer, const GlooCard &theirs);
+  void checkHeader(const Job &job, unsigned peer, const GlooHeader &theirs);
   // Reductions.cpp
   void exchangeWhole(const Job &job);
   void reduceDirectly(const Job &job);
@@ -108,9 +108,9 @@ private:
   std::atomic<uint64_t> moves{0};
   std::atomic<uint64_t> seenMoves{0};
   std::atomic<uint64_t> done{0};
-  /// For each rank of the group: cards that came; of the present collective:
+  /// For each rank of the group: headers that came; of the present collective:
   /// whether it is waited for.
-  std::vector<std::atomic<uint64_t>> cards;
+  std::vector<std::atomic<uint64_t>> headers;
   std::vector<std::atomic<bool>> awaited;
   std::vector<std::string> lastCalls; ///< guarded by `mutex`
   std::atomic<bool> arriving{false}, paired{false};

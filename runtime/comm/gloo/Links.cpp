@@ -30,15 +30,15 @@ GlooLinks::GlooLinks(std::shared_ptr<gloo::rendezvous::Context> made,
   for (unsigned p = 0; p < size(); ++p) {
     if (p == rank())
       continue;
-    for (Lane lane : {Lane::Card, Lane::PairCard}) {
-      for (CardRing *ring :
+    for (Lane lane : {Lane::Header, Lane::PairHeader}) {
+      for (HeaderRing *ring :
            {&peers[p].in[ringOf(lane)], &peers[p].out[ringOf(lane)]}) {
-        ring->memory.resize(placeBytes * cardDepth);
+        ring->memory.resize(placeBytes * headerDepth);
         ring->buffer = context->createUnboundBuffer(ring->memory.data(),
                                                     ring->memory.size());
       }
-      for (unsigned i = 0; i < cardDepth; ++i)
-        postCard(lane, p, i);
+      for (unsigned i = 0; i < headerDepth; ++i)
+        postHeader(lane, p, i);
     }
     // Not touched, hence no memory, until a large reduction comes.
     peers[p].stagingMemory.reset(
@@ -122,45 +122,46 @@ void GlooLinks::stop() {
 }
 
 //===----------------------------------------------------------------------===//
-// Cards and staged chunks
+// Headers and staged chunks
 //===----------------------------------------------------------------------===//
 
-void GlooLinks::postCard(Lane lane, unsigned peer, uint64_t k) {
-  CardRing &ring = peers[peer].in[ringOf(lane)];
-  auto *card = reinterpret_cast<GlooCard *>(ring.place(k));
-  card->stamp = 0;
-  post(lane, peer, *ring.buffer, true, k % cardDepth * placeBytes, placeBytes);
+void GlooLinks::postHeader(Lane lane, unsigned peer, uint64_t k) {
+  HeaderRing &ring = peers[peer].in[ringOf(lane)];
+  auto *header = reinterpret_cast<GlooHeader *>(ring.place(k));
+  header->stamp = 0;
+  post(lane, peer, *ring.buffer, true, k % headerDepth * placeBytes,
+       placeBytes);
 }
 
-void GlooLinks::sendCard(Lane lane, unsigned peer, const GlooCard &card,
-                         const void *data, uint64_t bytes) {
-  CardRing &ring = peers[peer].out[ringOf(lane)];
+void GlooLinks::sendHeader(Lane lane, unsigned peer, const GlooHeader &header,
+                           const void *data, uint64_t bytes) {
+  HeaderRing &ring = peers[peer].out[ringOf(lane)];
   // What went out from this place before must have gone.
-  if (ring.count >= cardDepth)
+  if (ring.count >= headerDepth)
     wait(peer, *ring.buffer, false);
   uint8_t *place = ring.place(ring.count);
-  GlooCard stamped = card;
+  GlooHeader stamped = header;
   stamped.stamp = 1;
   memcpy(place, &stamped, sizeof(stamped));
   if (bytes)
-    memcpy(place + cardBytes, data, bytes);
-  post(lane, peer, *ring.buffer, false, ring.count % cardDepth * placeBytes,
-       cardBytes + bytes);
+    memcpy(place + headerBytes, data, bytes);
+  post(lane, peer, *ring.buffer, false, ring.count % headerDepth * placeBytes,
+       headerBytes + bytes);
   ++ring.count;
 }
 
-const GlooCard &GlooLinks::receiveCard(Lane lane, unsigned peer,
-                                       const uint8_t *&data) {
-  CardRing &ring = peers[peer].in[ringOf(lane)];
+const GlooHeader &GlooLinks::receiveHeader(Lane lane, unsigned peer,
+                                           const uint8_t *&data) {
+  HeaderRing &ring = peers[peer].in[ringOf(lane)];
   wait(peer, *ring.buffer, true);
   uint8_t *place = ring.place(ring.count);
   ++ring.count;
-  data = place + cardBytes;
-  return *reinterpret_cast<const GlooCard *>(place);
+  data = place + headerBytes;
+  return *reinterpret_cast<const GlooHeader *>(place);
 }
 
-void GlooLinks::releaseCard(Lane lane, unsigned peer) {
-  postCard(lane, peer, peers[peer].in[ringOf(lane)].count - 1);
+void GlooLinks::releaseHeader(Lane lane, unsigned peer) {
+  postHeader(lane, peer, peers[peer].in[ringOf(lane)].count - 1);
 }
 
 /// Gloo's thread may be writing the place: whichever value is read will do.
@@ -169,9 +170,10 @@ peek(const volatile uint32_t &value) {
   return value;
 }
 
-bool GlooLinks::hasCard(Lane lane, unsigned peer) {
-  CardRing &ring = peers[peer].in[ringOf(lane)];
-  return peek(reinterpret_cast<GlooCard *>(ring.place(ring.count))->stamp) != 0;
+bool GlooLinks::hasHeader(Lane lane, unsigned peer) {
+  HeaderRing &ring = peers[peer].in[ringOf(lane)];
+  return peek(reinterpret_cast<GlooHeader *>(ring.place(ring.count))->stamp) !=
+         0;
 }
 
 const uint8_t *GlooLinks::receiveStaged(unsigned peer) {

@@ -8,16 +8,16 @@
 // One connection to each peer of a communicator, by Gloo's TCP transport. Five
 // lanes share it; on each, messages of a pair arrive in order:
 //
-//   Card        what a rank is about to call, with the data if it is small
+//   Header        what a rank is about to call, with the data if it is small
 //   Staged      chunks that are received into staging memory, always posted
 //   Direct      chunks that are received where they belong
-//   PairCard    the card of a send, and
+//   PairHeader    the header of a send, and
 //   PairDirect  its chunks, which have nothing to do with collectives
 //
-// Cards and staged chunks are posted before anyone asks for them, and have room
-// for the largest message: they flow without waiting for the receiver's word,
-// and a peer that calls something else cannot write beyond them. Direct chunks
-// are posted once the peers' cards have been found to agree.
+// Headers and staged chunks are posted before anyone asks for them, and have
+// room for the largest message: they flow without waiting for the receiver's
+// word, and a peer that calls something else cannot write beyond them. Direct
+// chunks are posted once the peers' headers have been found to agree.
 //
 // Waits block on a condition variable; Gloo's own thread waits in epoll. What
 // goes wrong is thrown, as PeerLost or Stopped, and caught by the communicator.
@@ -51,20 +51,20 @@ struct PeerLost {
 struct Stopped {};
 
 /// What a rank is about to call; data of up to `inlineBytes` follows.
-struct GlooCard {
+struct GlooHeader {
   Signature signature;
   uint64_t chunkBytes = 0;
   CallWords words;
-  /// Not zero; tells a card that has come from a place that waits for one.
+  /// Not zero; tells a header that has come from a place that waits for one.
   uint32_t stamp = 0;
 };
 
-enum class Lane : uint64_t { Card, Staged, Direct, PairCard, PairDirect };
+enum class Lane : uint64_t { Header, Staged, Direct, PairHeader, PairDirect };
 
 class GlooLinks {
 public:
   static constexpr uint64_t inlineBytes = 4096;
-  static constexpr uint64_t cardBytes = (sizeof(GlooCard) + 63) / 64 * 64;
+  static constexpr uint64_t headerBytes = (sizeof(GlooHeader) + 63) / 64 * 64;
 
   /// Takes over a connected context of the group.
   GlooLinks(std::shared_ptr<gloo::rendezvous::Context> context,
@@ -82,18 +82,20 @@ public:
   /// Called after each message that was waited for.
   std::function<void()> onMove;
 
-  //===-- Cards -----------------------------------------------------------===//
+  //===-- Headers
+  //-----------------------------------------------------------===//
 
-  /// Sends a card, followed by `bytes` of data (at most inlineBytes).
-  void sendCard(Lane lane, unsigned peer, const GlooCard &card,
-                const void *data, uint64_t bytes);
-  /// Waits for the next card of `peer`; it and its data stay valid until
-  /// releaseCard.
-  const GlooCard &receiveCard(Lane lane, unsigned peer, const uint8_t *&data);
-  void releaseCard(Lane lane, unsigned peer);
-  /// Whether a card has come that receiveCard has not returned yet. For
+  /// Sends a header, followed by `bytes` of data (at most inlineBytes).
+  void sendHeader(Lane lane, unsigned peer, const GlooHeader &header,
+                  const void *data, uint64_t bytes);
+  /// Waits for the next header of `peer`; it and its data stay valid until
+  /// releaseHeader.
+  const GlooHeader &receiveHeader(Lane lane, unsigned peer,
+                                  const uint8_t *&data);
+  void releaseHeader(Lane lane, unsigned peer);
+  /// Whether a header has come that receiveHeader has not returned yet. For
   /// messages: any thread may ask, and the answer may be old.
-  bool hasCard(Lane lane, unsigned peer);
+  bool hasHeader(Lane lane, unsigned peer);
 
   //===-- Staged chunks ---------------------------------------------------===//
 
@@ -134,28 +136,28 @@ public:
 
 private:
   using Buffer = gloo::transport::UnboundBuffer;
-  static constexpr unsigned cardDepth = 2;
-  static constexpr uint64_t placeBytes = cardBytes + inlineBytes;
+  static constexpr unsigned headerDepth = 2;
+  static constexpr uint64_t placeBytes = headerBytes + inlineBytes;
 
-  /// Cards to or from one peer on one lane, in turns at `cardDepth` places.
-  struct CardRing {
+  /// Headers to or from one peer on one lane, in turns at `headerDepth` places.
+  struct HeaderRing {
     std::vector<uint8_t> memory;
     std::unique_ptr<Buffer> buffer;
     std::atomic<uint64_t> count{0};
 
     uint8_t *place(uint64_t k) {
-      return memory.data() + k % cardDepth * placeBytes;
+      return memory.data() + k % headerDepth * placeBytes;
     }
   };
   struct Peer {
-    CardRing in[2], out[2]; // Card, PairCard
+    HeaderRing in[2], out[2]; // Header, PairHeader
     std::unique_ptr<uint8_t[], void (*)(void *)> stagingMemory{nullptr, free};
     std::unique_ptr<Buffer> staging;
     uint64_t staged = 0;
   };
 
-  static unsigned ringOf(Lane lane) { return lane == Lane::Card ? 0 : 1; }
-  void postCard(Lane lane, unsigned peer, uint64_t k);
+  static unsigned ringOf(Lane lane) { return lane == Lane::Header ? 0 : 1; }
+  void postHeader(Lane lane, unsigned peer, uint64_t k);
   void post(Lane lane, unsigned peer, Buffer &buffer, bool receive,
             uint64_t offset, uint64_t bytes);
   void wait(unsigned peer, Buffer &buffer, bool receive);

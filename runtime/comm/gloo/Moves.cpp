@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs on the communicator's thread. Both sides of a connection cut data into
-// the same chunks, since their cards agree; so each lane carries the same
+// the same chunks, since their headers agree; so each lane carries the same
 // messages in the same order as they are waited for.
 //
 //===----------------------------------------------------------------------===//
@@ -140,8 +140,8 @@ void GlooCommunicator::sendToPeer(const Job &job) {
   bool small = cut.bytes <= GlooLinks::inlineBytes;
   paired = true;
   awaited[peer] = arriving = true;
-  links->sendCard(Lane::PairCard, peer, cardOf(*job.call, links->chunk()),
-                  job.send, small ? cut.bytes : 0);
+  links->sendHeader(Lane::PairHeader, peer, headerOf(*job.call, links->chunk()),
+                    job.send, small ? cut.bytes : 0);
   if (!small) {
     GlooLinks::Region region(*links, peer, job.send, cut.bytes);
     for (uint64_t k = 0; k < cut.count(); ++k)
@@ -157,10 +157,10 @@ void GlooCommunicator::receiveFromPeer(const Job &job) {
   paired = true;
   awaited[peer] = arriving = true;
   const uint8_t *data = nullptr;
-  checkCard(job, peer, links->receiveCard(Lane::PairCard, peer, data));
+  checkHeader(job, peer, links->receiveHeader(Lane::PairHeader, peer, data));
   if (cut.bytes <= GlooLinks::inlineBytes)
     copy(job.recv, data, cut.bytes);
-  links->releaseCard(Lane::PairCard, peer);
+  links->releaseHeader(Lane::PairHeader, peer);
   arriving = false;
   if (cut.bytes > GlooLinks::inlineBytes) {
     GlooLinks::Region region(*links, peer, job.recv, cut.bytes);

@@ -31,7 +31,7 @@ struct Cut {
 };
 
 /// What a rank tells its peers of a call.
-GlooCard cardOf(const mprt_collective &call, uint64_t chunkBytes);
+GlooHeader headerOf(const mprt_collective &call, uint64_t chunkBytes);
 
 /// Reduces `bytes` of each of `inputs`, in their order, to `output`.
 inline void reduce(const mprt_collective &call,

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs on the communicator's thread. Both sides of a connection cut data into
-// the same chunks, since their cards agree; so each lane carries the same
+// the same chunks, since their headers agree; so each lane carries the same
 // messages in the same order as they are waited for.
 //
 //===----------------------------------------------------------------------===//

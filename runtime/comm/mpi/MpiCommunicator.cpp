@@ -32,7 +32,7 @@ std::string mprt::mpi::nameRanks(const std::vector<unsigned> &ranks) {
 }
 
 /// What goes from one rank to another.
-static constexpr int dataTag = 0, cardTag = 1;
+static constexpr int dataTag = 0, headerTag = 1;
 
 static bool isPaired(const mprt_collective &call) {
   return call.kind == MPRT_SEND || call.kind == MPRT_RECV;
@@ -143,38 +143,38 @@ Error MpiCommunicator::start(const mprt_collective &collective,
 }
 
 Error MpiCommunicator::postCheck(Operation &op) {
-  op.cards.assign(size() + 1, Card{});
+  op.headers.assign(size() + 1, Header{});
   const mprt_collective &call = *op.call;
-  Card &mine = op.cards[size()];
+  Header &mine = op.headers[size()];
   mine = {Signature(call), CallWords(call)};
   op.step = Operation::Checking;
   int code;
   if (call.kind == MPRT_SEND)
-    code = MPI_Isend(&mine, sizeof(Card), MPI_BYTE, call.peer, cardTag, op.comm,
-                     &op.request);
+    code = MPI_Isend(&mine, sizeof(Header), MPI_BYTE, call.peer, headerTag,
+                     op.comm, &op.request);
   else if (call.kind == MPRT_RECV)
-    code = MPI_Irecv(&op.cards[size_t(call.peer)], sizeof(Card), MPI_BYTE,
-                     call.peer, cardTag, op.comm, &op.request);
+    code = MPI_Irecv(&op.headers[size_t(call.peer)], sizeof(Header), MPI_BYTE,
+                     call.peer, headerTag, op.comm, &op.request);
   else
-    code = MPI_Iallgather(&mine, sizeof(Card), MPI_BYTE, op.cards.data(),
-                          sizeof(Card), MPI_BYTE, op.comm, &op.request);
+    code = MPI_Iallgather(&mine, sizeof(Header), MPI_BYTE, op.headers.data(),
+                          sizeof(Header), MPI_BYTE, op.comm, &op.request);
   return code ? mpiError(describe(call), code) : Error();
 }
 
-Error MpiCommunicator::checkCards(const Operation &op) const {
-  const Signature &mine = op.cards[size()].signature;
+Error MpiCommunicator::checkHeaders(const Operation &op) const {
+  const Signature &mine = op.headers[size()].signature;
   if (op.call->kind == MPRT_SEND)
     return {};
   if (op.call->kind == MPRT_RECV) {
     auto peer = size_t(op.call->peer);
-    const Card &theirs = op.cards[peer];
+    const Header &theirs = op.headers[peer];
     return theirs.signature.carriesSame(mine)
                ? Error()
                : makeMismatch(*op.call, group[groupRank], group[peer],
                               theirs.signature, theirs.words);
   }
   for (unsigned r = 0; r < size(); ++r)
-    if (const Card &theirs = op.cards[r]; !(theirs.signature == mine))
+    if (const Header &theirs = op.headers[r]; !(theirs.signature == mine))
       return makeMismatch(*op.call, group[groupRank], group[r],
                           theirs.signature, theirs.words);
   return {};
@@ -380,7 +380,7 @@ void MpiCommunicator::divide(const Operation &op) const {
 Error MpiCommunicator::continueWith(Operation &op) {
   const mprt_collective &call = *op.call;
   if (op.step == Operation::Checking) {
-    if (Error error = checkCards(op))
+    if (Error error = checkHeaders(op))
       return error;
     return post(op);
   }
@@ -432,7 +432,7 @@ Error MpiCommunicator::progress(bool &moved) {
       const Operation &first = operation(0);
       if (age > 0 && overlaps(first, op))
         continue;
-      // Data come in the order of their cards.
+      // Data come in the order of their headers.
       if (age > 0 && isPaired(*op.call) && first.step == Operation::Checking &&
           isPaired(*first.call))
         continue;

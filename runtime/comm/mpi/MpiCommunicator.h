@@ -10,7 +10,7 @@
 // each on a duplicate of the communicator of its own, so that the order of MPI
 // calls is the same on every rank whatever the timing; the second waits where
 // its buffers overlap the first's. Messages between two ranks are counted when
-// they come; where collectives are checked, a card goes before each.
+// they come; where collectives are checked, a header goes before each.
 //
 // What MPI cannot reduce as it should (16-bit floats with sums in f32, floats
 // with sums in double, minima of floats with NaN, 8- and 16-bit integers that
@@ -56,7 +56,7 @@ private:
   static constexpr unsigned depth = 2;
 
   /// What each rank says that it calls, where that is checked.
-  struct Card {
+  struct Header {
     Signature signature;
     CallWords words;
   };
@@ -73,7 +73,7 @@ private:
     MPI_Request sending = MPI_REQUEST_NULL;
     std::vector<uint8_t> scratch;
     std::vector<int> counts, displacements, rowCounts, rowDisplacements;
-    std::vector<Card> cards;
+    std::vector<Header> headers;
   };
 
   MpiCommunicator(std::vector<unsigned> group, unsigned rank)
@@ -87,7 +87,7 @@ private:
   bool isExact(const mprt_collective &call) const;
   Error post(Operation &op);
   Error postCheck(Operation &op);
-  Error checkCards(const Operation &op) const;
+  Error checkHeaders(const Operation &op) const;
   /// Whether a message that came is the one that was waited for.
   Error checkMessage(const Operation &op, int code,
                      const MPI_Status &status) const;

@@ -29,7 +29,7 @@ using namespace mprt::nccl;
 namespace {
 
 /// What ranks tell one another before they meet in NCCL.
-struct Card {
+struct Endpoint {
   int32_t version = 0;
   uint8_t failed = 0;
   char reason[123] = {};
@@ -68,7 +68,7 @@ private:
     bool isNccls; ///< of ncclMemAlloc
   };
 
-  Expected<std::vector<Card>> exchange(Card mine);
+  Expected<std::vector<Endpoint>> exchange(Endpoint mine);
   Error connect(Handle &handle, unsigned rank, const ncclUniqueId &id);
   Error clear(void *pointer, uint64_t bytes);
   bool becomesIdle();
@@ -144,28 +144,29 @@ NcclTransport::~NcclTransport() {
 // Meeting
 //===----------------------------------------------------------------------===//
 
-/// Every rank's card, or the failure of one of them.
-Expected<std::vector<Card>> NcclTransport::exchange(Card mine) {
-  auto cards = std::make_unique<std::vector<Card>>(size() + 1);
-  std::vector<Card> &all = *cards;
+/// Every rank's endpoint, or the failure of one of them.
+Expected<std::vector<Endpoint>> NcclTransport::exchange(Endpoint mine) {
+  auto endpoints = std::make_unique<std::vector<Endpoint>>(size() + 1);
+  std::vector<Endpoint> &all = *endpoints;
   all.back() = mine;
-  if (Error error = options.gather(&all.back(), all.data(), sizeof(Card))) {
+  if (Error error = options.gather(&all.back(), all.data(), sizeof(Endpoint))) {
     // A thread of the ranks' way to meet may be at them still.
-    (void)cards.release();
+    (void)endpoints.release();
     return error;
   }
   all.pop_back();
   for (unsigned r = 0; r < size(); ++r)
     if (all[r].failed) {
-      all[r].reason[sizeof(Card::reason) - 1] = 0;
+      all[r].reason[sizeof(Endpoint::reason) - 1] = 0;
       return makeError(MPRT_UNSUPPORTED, "rank ", r, ": ", all[r].reason);
     }
   return std::move(all);
 }
 
-static void setReason(Card &card, const Error &error) {
-  card.failed = 1;
-  strncpy(card.reason, error.message().c_str(), sizeof(card.reason) - 1);
+static void setReason(Endpoint &endpoint, const Error &error) {
+  endpoint.failed = 1;
+  strncpy(endpoint.reason, error.message().c_str(),
+          sizeof(endpoint.reason) - 1);
 }
 
 /// Makes a communicator of the handle's group, in which this rank is `rank`.
@@ -182,7 +183,7 @@ Error NcclTransport::connect(Handle &handle, unsigned rank,
 }
 
 Error NcclTransport::join() {
-  Card mine;
+  Endpoint mine;
   Error failure;
   Expected<const Api *> api = Api::load();
   if (!api)
@@ -199,21 +200,21 @@ Error NcclTransport::join() {
   }
   if (failure)
     setReason(mine, failure);
-  Expected<std::vector<Card>> cards = exchange(mine);
+  Expected<std::vector<Endpoint>> endpoints = exchange(mine);
   if (failure)
     return failure; // in full
-  if (!cards)
-    return cards.error();
+  if (!endpoints)
+    return endpoints.error();
   for (unsigned r = 1; r < size(); ++r)
-    if ((*cards)[r].version != (*cards)[0].version)
+    if ((*endpoints)[r].version != (*endpoints)[0].version)
       return makeError(MPRT_MISMATCH, "rank 0 has NCCL ",
-                       describeVersion((*cards)[0].version), ", rank ", r,
-                       " has NCCL ", describeVersion((*cards)[r].version),
+                       describeVersion((*endpoints)[0].version), ", rank ", r,
+                       " has NCCL ", describeVersion((*endpoints)[r].version),
                        ", expected the same on all ranks");
   std::vector<unsigned> all(size());
   std::iota(all.begin(), all.end(), 0u);
   everyone = std::make_shared<Handle>(world, all);
-  if (Error error = connect(*everyone, rank(), (*cards)[0].id))
+  if (Error error = connect(*everyone, rank(), (*endpoints)[0].id))
     return error;
   Expected<void *> memory =
       options.device->allocate(uint64_t(maxBarriers) * barrierBytes);
@@ -252,13 +253,13 @@ NcclTransport::createCommunicator(std::vector<unsigned> group) {
         return comm ? ncclInProgress : ncclInternalError;
       });
   } else {
-    Card mine;
+    Endpoint mine;
     if (place == 0)
       if (ncclResult_t result = world.api->ncclGetUniqueId(&mine.id))
         setReason(mine, world.api->failure(result, "ncclGetUniqueId", nullptr));
-    Expected<std::vector<Card>> cards = exchange(mine);
-    error = cards ? connect(*handle, place, (*cards)[group.front()].id)
-                  : cards.error();
+    Expected<std::vector<Endpoint>> endpoints = exchange(mine);
+    error = endpoints ? connect(*handle, place, (*endpoints)[group.front()].id)
+                      : endpoints.error();
   }
   if (error)
     return error;

@@ -104,7 +104,8 @@ double CostModel::getFlopRate(Operation *op) const {
     return found == flops.end() ? otherwise : found->second;
   };
   auto precision = dyn_cast<PrecisionOpInterface>(op);
-  if (!precision || precision.getPrecisionClass() != PrecisionClass::Low)
+  if (!precision ||
+      precision.getPrecisionClass() != PrecisionClass::LowerPrecision)
     return lookup("vector", f32);
   auto cost = dyn_cast<CostOpInterface>(op);
   Type type = cost ? cost.getProductType() : Type();

@@ -30,7 +30,7 @@ static bool isJoint(Operation *op) {
     return true;
   auto precision = dyn_cast<PrecisionOpInterface>(op);
   return isa_and_nonnull<MPCommDialect>(op->getDialect()) && precision &&
-         precision.getPrecisionClass() == PrecisionClass::Indifferent;
+         precision.getPrecisionClass() == PrecisionClass::Any;
 }
 
 Linearity mpcomm::getLinearity(Operation *op) {

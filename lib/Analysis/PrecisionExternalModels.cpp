@@ -36,9 +36,9 @@ struct FixedPrecision
   PrecisionClass getPrecisionClass(Operation *) const { return precision; }
 };
 
-/// Contractions and convolutions gain from low precision, other sums need full.
-/// Without a reduction: the strictest class of the ops in the body, and
-/// indifferent if the body only yields.
+/// Contractions and convolutions gain from lower precision, other sums need
+/// f32. Without a reduction: the strictest class of the ops in the body, and
+/// any if the body only yields.
 template <typename OpT>
 struct StructuredPrecision
     : PrecisionOpInterface::ExternalModel<StructuredPrecision<OpT>, OpT> {
@@ -46,20 +46,20 @@ struct StructuredPrecision
     auto structured = cast<linalg::LinalgOp>(op);
     if (linalg::isaContractionOpInterface(structured) ||
         linalg::isaConvolutionOpInterface(structured))
-      return PrecisionClass::Low;
+      return PrecisionClass::LowerPrecision;
     if (structured.getNumReductionLoops())
-      return PrecisionClass::Full;
-    bool full = false, follows = false;
+      return PrecisionClass::FP32;
+    bool needsFP32 = false, follows = false;
     for (Operation &inner : structured.getBlock()->without_terminator()) {
       auto model = dyn_cast<PrecisionOpInterface>(inner);
       PrecisionClass precision =
-          model ? model.getPrecisionClass() : PrecisionClass::Widest;
-      full |= precision == PrecisionClass::Full;
-      follows |= precision != PrecisionClass::Indifferent;
+          model ? model.getPrecisionClass() : PrecisionClass::Promote;
+      needsFP32 |= precision == PrecisionClass::FP32;
+      follows |= precision != PrecisionClass::Any;
     }
-    return full      ? PrecisionClass::Full
-           : follows ? PrecisionClass::Widest
-                     : PrecisionClass::Indifferent;
+    return needsFP32 ? PrecisionClass::FP32
+           : follows ? PrecisionClass::Promote
+                     : PrecisionClass::Any;
   }
   Type getAccumulationType(Operation *op) const {
     auto structured = cast<linalg::LinalgOp>(op);
@@ -72,7 +72,7 @@ struct StructuredPrecision
 struct SoftmaxPrecision
     : PrecisionOpInterface::ExternalModel<SoftmaxPrecision, linalg::SoftmaxOp> {
   PrecisionClass getPrecisionClass(Operation *) const {
-    return PrecisionClass::Full;
+    return PrecisionClass::FP32;
   }
   Type getAccumulationType(Operation *op) const {
     return sumTypeFor(cast<linalg::SoftmaxOp>(op).getInput().getType());
@@ -92,9 +92,9 @@ template <typename... Ops> void attachStructured(MLIRContext *context) {
 
 static void attachArith(MLIRContext *context, arith::ArithDialect *) {
   using namespace arith;
-  attach<PrecisionClass::Widest, AddFOp, SubFOp, MulFOp, DivFOp, RemFOp, NegFOp,
-         MaximumFOp, MinimumFOp, MaxNumFOp, MinNumFOp, CmpFOp>(context);
-  attach<PrecisionClass::Indifferent, AddIOp, AddUIExtendedOp, SubIOp, MulIOp,
+  attach<PrecisionClass::Promote, AddFOp, SubFOp, MulFOp, DivFOp, RemFOp,
+         NegFOp, MaximumFOp, MinimumFOp, MaxNumFOp, MinNumFOp, CmpFOp>(context);
+  attach<PrecisionClass::Any, AddIOp, AddUIExtendedOp, SubIOp, MulIOp,
          MulSIExtendedOp, MulUIExtendedOp, DivSIOp, DivUIOp, CeilDivSIOp,
          CeilDivUIOp, FloorDivSIOp, RemSIOp, RemUIOp, AndIOp, OrIOp, XOrIOp,
          ShLIOp, ShRSIOp, ShRUIOp, CmpIOp, MaxSIOp, MaxUIOp, MinSIOp, MinUIOp,
@@ -105,26 +105,25 @@ static void attachArith(MLIRContext *context, arith::ArithDialect *) {
 
 static void attachMath(MLIRContext *context, math::MathDialect *) {
   using namespace math;
-  attach<PrecisionClass::Full, AcosOp, AsinOp, CoshOp, ExpOp, Exp2Op, ExpM1Op,
+  attach<PrecisionClass::FP32, AcosOp, AsinOp, CoshOp, ExpOp, Exp2Op, ExpM1Op,
          FPowIOp, LogOp, Log10Op, Log1pOp, Log2Op, PowFOp, RsqrtOp, SinhOp,
          TanOp>(context);
-  attach<PrecisionClass::Widest, AbsFOp, AcoshOp, AsinhOp, AtanOp, Atan2Op,
+  attach<PrecisionClass::Promote, AbsFOp, AcoshOp, AsinhOp, AtanOp, Atan2Op,
          AtanhOp, CbrtOp, CeilOp, CopySignOp, CosOp, ErfOp, ErfcOp, FloorOp,
          ClampFOp, FmaOp, RoundOp, RoundEvenOp, SinOp, SincosOp, SqrtOp, TanhOp,
          TruncOp>(context);
-  attach<PrecisionClass::Indifferent, AbsIOp, CountLeadingZerosOp,
-         CountTrailingZerosOp, CtPopOp, IPowIOp, IsFiniteOp, IsInfOp, IsNaNOp,
-         IsNormalOp>(context);
+  attach<PrecisionClass::Any, AbsIOp, CountLeadingZerosOp, CountTrailingZerosOp,
+         CtPopOp, IPowIOp, IsFiniteOp, IsInfOp, IsNaNOp, IsNormalOp>(context);
 }
 
 static void attachTensor(MLIRContext *context, tensor::TensorDialect *) {
   using namespace tensor;
-  attach<PrecisionClass::Indifferent, CastOp, CollapseShapeOp, ConcatOp, DimOp,
-         EmptyOp, ExpandShapeOp, ExtractOp, ExtractSliceOp, FromElementsOp,
-         GatherOp, GenerateOp, InsertOp, InsertSliceOp, tensor::PadOp, RankOp,
+  attach<PrecisionClass::Any, CastOp, CollapseShapeOp, ConcatOp, DimOp, EmptyOp,
+         ExpandShapeOp, ExtractOp, ExtractSliceOp, FromElementsOp, GatherOp,
+         GenerateOp, InsertOp, InsertSliceOp, tensor::PadOp, RankOp,
          tensor::ReshapeOp, ScatterOp, SplatOp>(context);
   // The bits of an element have a meaning in its own type only.
-  attach<PrecisionClass::Full, tensor::BitcastOp>(context);
+  attach<PrecisionClass::FP32, tensor::BitcastOp>(context);
 }
 
 static void attachLinalg(MLIRContext *context, linalg::LinalgDialect *) {
@@ -133,8 +132,7 @@ static void attachLinalg(MLIRContext *context, linalg::LinalgDialect *) {
 #include "mlir/Dialect/Linalg/IR/LinalgStructuredOps.cpp.inc"
       >(context);
   linalg::SoftmaxOp::attachInterface<SoftmaxPrecision>(*context);
-  attach<PrecisionClass::Indifferent, linalg::PackOp, linalg::UnPackOp>(
-      context);
+  attach<PrecisionClass::Any, linalg::PackOp, linalg::UnPackOp>(context);
 }
 
 void mpcomm::registerPrecisionModels(DialectRegistry &registry) {

@@ -25,10 +25,10 @@ static SmallVector<StringRef> getValues(StringRef key) {
   if (key == "policy")
     return {"none", "bf16", "f16", "fp8"};
   if (key == "compute")
-    return {"auto", "low", "full"};
+    return {"auto", "lower_precision", "fp32"};
   if (key == "scaling")
     return {"delayed", "current"};
-  return {"low", "full"};
+  return {"lower_precision", "fp32"};
 }
 
 bool mpcomm::isPolicyValue(StringRef key, StringRef value,
@@ -126,14 +126,14 @@ static void readOp(StringRef name, const json::Value &value, StringRef path,
   std::optional<PrecisionClass> precision =
       symbolizePrecisionClass(text.value_or(""));
   if (!precision)
-    return ObjectReader::fail(error, path, "low, full, widest or indifferent",
-                              value);
+    return ObjectReader::fail(error, path,
+                              "lower_precision, fp32, promote or any", value);
   bool isUpdate = known->hasInterface<OptimizerOpInterface>() ||
                   name == UpdateLossScaleOp::getOperationName() ||
                   name == UpdateFp8ScaleOp::getOperationName();
-  if (isUpdate && *precision != PrecisionClass::Full)
+  if (isUpdate && *precision != PrecisionClass::FP32)
     return ObjectReader::fail(
-        error, path, "full, as for all that updates parameters or scales",
+        error, path, "fp32, as for all that updates parameters or scales",
         value);
   policy.ops[name.str()] = *precision;
 }
@@ -142,8 +142,8 @@ static void readParameter(StringRef pattern, const json::Value &value,
                           StringRef path, MLIRContext *context,
                           PrecisionPolicy &policy, std::string &error) {
   std::optional<StringRef> text = value.getAsString();
-  if (text != "low" && text != "full")
-    return ObjectReader::fail(error, path, "low or full", value);
+  if (text != "lower_precision" && text != "fp32")
+    return ObjectReader::fail(error, path, "lower_precision or fp32", value);
   // A compiled pattern refers to its text.
   pattern = StringAttr::get(context, pattern).getValue();
   llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
@@ -154,7 +154,7 @@ static void readParameter(StringRef pattern, const json::Value &value,
     return;
   }
   policy.parameters.push_back(
-      {pattern.str(), std::move(*glob), *text == "full"});
+      {pattern.str(), std::move(*glob), *text == "fp32"});
 }
 
 llvm::Expected<PrecisionPolicy>

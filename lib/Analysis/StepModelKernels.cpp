@@ -44,7 +44,8 @@ bool mpcomm::isKernelOp(Operation *op) {
   if (isa<ConcatenateOp>(op))
     return false; // its parts are made in their places, or copied
   if (auto precision = dyn_cast<PrecisionOpInterface>(op);
-      precision && precision.getPrecisionClass() == PrecisionClass::Low)
+      precision &&
+      precision.getPrecisionClass() == PrecisionClass::LowerPrecision)
     return false; // a contraction
   if (!llvm::all_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>))
     return false;

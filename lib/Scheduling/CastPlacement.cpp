@@ -12,25 +12,27 @@
 // construction selects projects, Picard, "Maximal closure of a graph",
 // Management Science 22, 1976).
 //
-// An op that runs in full lies on the side of the source, one that runs low on
-// that of the sink. A value v of producer p, readers c1..cn and w bytes costs
+// An op that runs in the wide type lies on the side of the source, one that
+// runs narrow on that of the sink. A value v of producer p, readers c1..cn and
+// w bytes costs
 //
-//   w [p full, some c low]  +  w [p low, some c full]
+//   w [p wide, some c narrow]  +  w [p narrow, some c wide]
 //
 // once each, however many readers there are. A node a and edges p -> a of
-// capacity w, a -> ci of infinite capacity give the first term: where p is full
-// and some ci low, a is low (else an infinite edge is cut), so that p -> a is
-// cut and pays w; in all other cases a can be on p's side or that of all ci at
-// no cost. A node b with b -> p of capacity w and ci -> b infinite gives the
-// second alike. With one reader a and b are that reader. An Exact value must
-// not be read in full if it was made low: w is infinite in the second term.
+// capacity w, a -> ci of infinite capacity give the first term: where p is wide
+// and some ci narrow, a is narrow (else an infinite edge is cut), so that p ->
+// a is cut and pays w; in all other cases a can be on p's side or that of all
+// ci at no cost. A node b with b -> p of capacity w and ci -> b infinite gives
+// the second in the same way. With one reader a and b are that reader. An Exact
+// value must not be read in the wide type if it was made narrow: w is infinite
+// in the second term.
 //
 // Capacities are w (2 n + 1) + 1 for n values: of cuts with the same bytes the
 // one with fewer casts is smaller, for 2 n casts and fewer weigh less than a
 // byte. Of all minimum cuts the one whose source side is the set of nodes that
 // the source reaches in the residual graph has the smallest source side: it is
 // contained in all others (Ford and Fulkerson, "Flows in Networks", 1962,
-// I.5), so that as few ops as can be run in full.
+// I.5), so that as few ops as can be run in the wide type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,18 +87,18 @@ std::vector<ValueKind> mpcomm::getValueKinds(const CastProblem &problem) {
       results[value.producer].push_back(int(v));
       continue;
     }
-    kinds[v] = value.isLow ? ValueKind::Narrow : value.kind;
+    kinds[v] = value.isNarrow ? ValueKind::Narrow : value.kind;
     note(int(v));
   }
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     ValueKind kind = ValueKind::Exact;
     switch (problem.ops[op]) {
-    case CastClass::Low:
+    case CastClass::Narrow:
       kind = ValueKind::Narrow;
       break;
-    case CastClass::Full:
+    case CastClass::Wide:
       break;
-    case CastClass::Widest:
+    case CastClass::Promote:
       if (anyNarrow[op] && !anyExact[op])
         kind = ValueKind::Narrow;
       break;
@@ -116,7 +118,7 @@ std::vector<ValueKind> mpcomm::getValueKinds(const CastProblem &problem) {
 
 namespace {
 
-/// What each op may be: Widest ops without narrow operands are Full.
+/// What each op may be: Promote ops without narrow operands are Wide.
 struct Restricted {
   std::vector<ValueKind> kinds;
   std::vector<CastClass> ops;
@@ -124,7 +126,7 @@ struct Restricted {
 
 } // namespace
 
-/// A Widest op runs low only where its operands allow it.
+/// A Promote op runs narrow only where its operands allow it.
 static Restricted restrict(const CastProblem &problem) {
   Restricted result{getValueKinds(problem), problem.ops};
   std::vector<bool> anyExact(problem.ops.size()), anyNarrow(problem.ops.size());
@@ -134,8 +136,9 @@ static Restricted restrict(const CastProblem &problem) {
       anyNarrow[op] = anyNarrow[op] || result.kinds[v] == ValueKind::Narrow;
     }
   for (size_t op = 0; op < problem.ops.size(); ++op)
-    if (result.ops[op] == CastClass::Widest && (anyExact[op] || !anyNarrow[op]))
-      result.ops[op] = CastClass::Full;
+    if (result.ops[op] == CastClass::Promote &&
+        (anyExact[op] || !anyNarrow[op]))
+      result.ops[op] = CastClass::Wide;
   return result;
 }
 
@@ -143,10 +146,10 @@ static Restricted restrict(const CastProblem &problem) {
 static void count(const CastProblem &problem, CastPlan &plan) {
   plan.casts = plan.bytes = 0;
   for (const CastProblem::Value &value : problem.values) {
-    bool isLow =
-        value.producer < 0 ? value.isLow : bool(plan.isLow[value.producer]);
+    bool isNarrow = value.producer < 0 ? value.isNarrow
+                                       : bool(plan.isNarrow[value.producer]);
     for (int op : value.consumers)
-      if (plan.isLow[op] != isLow) {
+      if (plan.isNarrow[op] != isNarrow) {
         ++plan.casts;
         plan.bytes += value.bytes;
         break;
@@ -154,31 +157,33 @@ static void count(const CastProblem &problem, CastPlan &plan) {
   }
 }
 
-/// Whether the assignment gives a low value that is Exact to an op in full.
+/// Whether the assignment gives a narrow value that is Exact to an op in the
+/// wide type.
 static int findWidenedExact(const CastProblem &problem, const Restricted &may,
-                            const std::vector<bool> &isLow) {
+                            const std::vector<bool> &isNarrow) {
   for (size_t v = 0; v < problem.values.size(); ++v) {
     const CastProblem::Value &value = problem.values[v];
     if (may.kinds[v] != ValueKind::Exact || value.producer < 0 ||
-        !isLow[value.producer])
+        !isNarrow[value.producer])
       continue;
     for (int op : value.consumers)
-      if (!isLow[op])
+      if (!isNarrow[op])
         return int(v);
   }
   return -1;
 }
 
 std::string mpcomm::verify(const CastProblem &problem, const CastPlan &plan) {
-  if (plan.isLow.size() != problem.ops.size())
+  if (plan.isNarrow.size() != problem.ops.size())
     return "expected a type for each op";
   Restricted may = restrict(problem);
   for (size_t op = 0; op < problem.ops.size(); ++op)
-    if ((may.ops[op] == CastClass::Low && !plan.isLow[op]) ||
-        (may.ops[op] == CastClass::Full && plan.isLow[op]))
+    if ((may.ops[op] == CastClass::Narrow && !plan.isNarrow[op]) ||
+        (may.ops[op] == CastClass::Wide && plan.isNarrow[op]))
       return "op " + std::to_string(op) + ": runs in a type that it must not";
-  if (int v = findWidenedExact(problem, may, plan.isLow); v >= 0)
-    return "value " + std::to_string(v) + ": loses bits for an op in full";
+  if (int v = findWidenedExact(problem, may, plan.isNarrow); v >= 0)
+    return "value " + std::to_string(v) +
+           ": loses bits for an op in the wide type";
   CastPlan counted = plan;
   count(problem, counted);
   if (counted.casts != plan.casts || counted.bytes != plan.bytes)
@@ -194,15 +199,15 @@ CastPlan mpcomm::placeCasts(const CastProblem &problem) {
   CutGraph graph;
   std::vector<int> nodes(problem.ops.size());
   for (size_t op = 0; op < problem.ops.size(); ++op)
-    nodes[op] = may.ops[op] == CastClass::Full  ? CutGraph::source
-                : may.ops[op] == CastClass::Low ? CutGraph::sink
-                                                : graph.addNode();
+    nodes[op] = may.ops[op] == CastClass::Wide     ? CutGraph::source
+                : may.ops[op] == CastClass::Narrow ? CutGraph::sink
+                                                   : graph.addNode();
   int64_t unit = 2 * int64_t(problem.values.size()) + 1;
   std::vector<int> readers;
   for (size_t v = 0; v < problem.values.size(); ++v) {
     const CastProblem::Value &value = problem.values[v];
     int producer = value.producer >= 0 ? nodes[value.producer]
-                   : value.isLow       ? CutGraph::sink
+                   : value.isNarrow    ? CutGraph::sink
                                        : CutGraph::source;
     readers.clear();
     for (int op : value.consumers)
@@ -237,10 +242,10 @@ CastPlan mpcomm::placeCasts(const CastProblem &problem) {
       }
     }
   }
-  std::vector<bool> isFull = graph.cut();
+  std::vector<bool> isWide = graph.cut();
   CastPlan plan;
   for (int node : nodes)
-    plan.isLow.push_back(!isFull[node]);
+    plan.isNarrow.push_back(!isWide[node]);
   count(problem, plan);
   return plan;
 }
@@ -249,28 +254,28 @@ CastPlan mpcomm::placeCastsReference(const CastProblem &problem) {
   Restricted may = restrict(problem);
   std::vector<size_t> open;
   CastPlan plan, best;
-  plan.isLow.resize(problem.ops.size());
+  plan.isNarrow.resize(problem.ops.size());
   for (size_t op = 0; op < problem.ops.size(); ++op) {
-    plan.isLow[op] = may.ops[op] == CastClass::Low;
-    if (may.ops[op] == CastClass::Widest || may.ops[op] == CastClass::Moves)
+    plan.isNarrow[op] = may.ops[op] == CastClass::Narrow;
+    if (may.ops[op] == CastClass::Promote || may.ops[op] == CastClass::Moves)
       open.push_back(op);
   }
-  int bestFull = 0;
+  int bestWide = 0;
   for (uint32_t choice = 0; choice < (uint32_t(1) << open.size()); ++choice) {
-    int full = 0;
+    int wide = 0;
     for (size_t i = 0; i < open.size(); ++i) {
-      plan.isLow[open[i]] = choice >> i & 1;
-      full += !(choice >> i & 1);
+      plan.isNarrow[open[i]] = choice >> i & 1;
+      wide += !(choice >> i & 1);
     }
-    if (findWidenedExact(problem, may, plan.isLow) >= 0)
+    if (findWidenedExact(problem, may, plan.isNarrow) >= 0)
       continue;
     count(problem, plan);
     auto key = [](const CastPlan &p, int f) {
       return std::tuple(p.bytes, p.casts, f);
     };
-    if (best.isLow.empty() || key(plan, full) < key(best, bestFull)) {
+    if (best.isNarrow.empty() || key(plan, wide) < key(best, bestWide)) {
       best = plan;
-      bestFull = full;
+      bestWide = wide;
     }
   }
   return best;

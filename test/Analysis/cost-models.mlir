@@ -7,26 +7,26 @@
 // 4 x 8 = 32 elements of 4 bytes are 128 bytes.
 func.func @arith(%a: tensor<4x8xf32>, %i: tensor<4x8xi32>) {
   // Two operands read: 2 x 128.
-  // expected-remark@+1 {{32 flops, reads 256, writes 128 bytes; widest}}
+  // expected-remark@+1 {{32 flops, reads 256, writes 128 bytes; promote}}
   %0 = arith.addf %a, %a : tensor<4x8xf32>
   // A comparison writes an i1, one byte each: 32.
-  // expected-remark@+1 {{32 flops, reads 256, writes 32 bytes; widest}}
+  // expected-remark@+1 {{32 flops, reads 256, writes 32 bytes; promote}}
   %1 = arith.cmpf olt, %a, %0 : tensor<4x8xf32>
   // Condition and two values: 32 + 2 x 128 = 288; it computes nothing.
-  // expected-remark@+1 {{0 flops, reads 288, writes 128 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 288, writes 128 bytes; any}}
   %2 = arith.select %1, %a, %0 : tensor<4x8xi1>, tensor<4x8xf32>
   // Half the bytes after: 32 x 2.
-  // expected-remark@+1 {{0 flops, reads 128, writes 64 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 128, writes 64 bytes; any}}
   %3 = arith.truncf %a : tensor<4x8xf32> to tensor<4x8xf16>
   // Integers are no floating-point operations.
-  // expected-remark@+1 {{0 flops, reads 256, writes 128 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 256, writes 128 bytes; any}}
   %4 = arith.addi %i, %i : tensor<4x8xi32>
-  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; any}}
   %5 = arith.constant dense<1.0> : tensor<4x8xf32>
   // Scalars: one flop, nothing from memory.
-  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; any}}
   %6 = arith.constant 1.0 : f32
-  // expected-remark@+1 {{1 flops, reads 0, writes 0 bytes; widest}}
+  // expected-remark@+1 {{1 flops, reads 0, writes 0 bytes; promote}}
   %7 = arith.mulf %6, %6 : f32
   return
 }
@@ -34,12 +34,12 @@ func.func @arith(%a: tensor<4x8xf32>, %i: tensor<4x8xi32>) {
 // -----
 
 func.func @math(%a: tensor<4x8xf32>) {
-  // expected-remark@+1 {{32 flops, reads 128, writes 128 bytes; full}}
+  // expected-remark@+1 {{32 flops, reads 128, writes 128 bytes; fp32}}
   %0 = math.exp %a : tensor<4x8xf32>
-  // expected-remark@+1 {{32 flops, reads 128, writes 128 bytes; widest}}
+  // expected-remark@+1 {{32 flops, reads 128, writes 128 bytes; promote}}
   %1 = math.tanh %a : tensor<4x8xf32>
   // A multiply-add is two: 2 x 32; three operands: 3 x 128.
-  // expected-remark@+1 {{64 flops, reads 384, writes 128 bytes; widest}}
+  // expected-remark@+1 {{64 flops, reads 384, writes 128 bytes; promote}}
   %2 = math.fma %a, %a, %a : tensor<4x8xf32>
   return
 }
@@ -47,31 +47,31 @@ func.func @math(%a: tensor<4x8xf32>) {
 // -----
 
 func.func @tensor(%a: tensor<4x8xf32>, %b: tensor<2x8xf32>, %i: index, %d: tensor<?xf32>) {
-  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; any}}
   %0 = tensor.empty() : tensor<4x8xf32>
   // Only the slice is read: 2 x 8 x 4 = 64.
-  // expected-remark@+1 {{0 flops, reads 64, writes 64 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 64, writes 64 bytes; any}}
   %1 = tensor.extract_slice %a[0, 0] [2, 8] [1, 1] : tensor<4x8xf32> to tensor<2x8xf32>
   // The rest of the destination stays.
-  // expected-remark@+1 {{0 flops, reads 64, writes 64 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 64, writes 64 bytes; any}}
   %2 = tensor.insert_slice %b into %a[0, 0] [2, 8] [1, 1] : tensor<2x8xf32> into tensor<4x8xf32>
-  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; any}}
   %3 = tensor.collapse_shape %a [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>
-  // expected-remark@+1 {{0 flops, reads 4, writes 0 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 4, writes 0 bytes; any}}
   %4 = tensor.extract %a[%i, %i] : tensor<4x8xf32>
   // 128 + 64 in, 192 out.
-  // expected-remark@+1 {{0 flops, reads 192, writes 192 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 192, writes 192 bytes; any}}
   %5 = tensor.concat dim(0) %a, %b : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>
   // (4 + 1) x 8 x 4 = 160 out.
-  // expected-remark@+1 {{0 flops, reads 128, writes 160 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 128, writes 160 bytes; any}}
   %6 = tensor.pad %a low[1, 0] high[0, 0] {
   ^bb0(%p: index, %q: index):
     %z = arith.constant 0.0 : f32
     tensor.yield %z : f32
   } : tensor<4x8xf32> to tensor<5x8xf32>
-  // expected-remark@+1 {{0 flops, reads 0, writes 128 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 128 bytes; any}}
   %7 = tensor.splat %4 : tensor<4x8xf32>
-  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; full}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 0 bytes; fp32}}
   %8 = tensor.bitcast %a : tensor<4x8xf32> to tensor<4x8xi32>
   return
 }
@@ -86,10 +86,10 @@ func.func @linalg(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32
   // expected-remark@+1 {{1024 flops, reads 896, writes 256 bytes; low, sums in 'f32'}}
   %0 = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x16xf32>) outs(%c : tensor<4x16xf32>) -> tensor<4x16xf32>
   // The old contents are not read.
-  // expected-remark@+1 {{0 flops, reads 0, writes 256 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 0, writes 256 bytes; any}}
   %1 = linalg.fill ins(%s : f32) outs(%c : tensor<4x16xf32>) -> tensor<4x16xf32>
   // 32 points of exp and mulf; the output is written only.
-  // expected-remark@+1 {{64 flops, reads 128, writes 128 bytes; full}}
+  // expected-remark@+1 {{64 flops, reads 128, writes 128 bytes; fp32}}
   %2 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
       ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) {
   ^bb0(%in: f32, %out: f32):
@@ -105,12 +105,12 @@ func.func @linalg(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32
     %m = arith.addf %in, %out : f32
     linalg.yield %m : f32
   } -> tensor<4xf32>
-  // expected-remark@+1 {{32 flops, reads 256, writes 128 bytes; widest}}
+  // expected-remark@+1 {{32 flops, reads 256, writes 128 bytes; promote}}
   %4 = linalg.add ins(%a, %a : tensor<4x8xf32>, tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
   // 5 x 32.
   // expected-remark@+1 {{160 flops, reads 128, writes 128 bytes; full, sums in 'f32'}}
   %5 = linalg.softmax dimension(1) ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-remark@+1 {{0 flops, reads 128, writes 128 bytes; indifferent}}
+  // expected-remark@+1 {{0 flops, reads 128, writes 128 bytes; any}}
   %6 = linalg.copy ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }

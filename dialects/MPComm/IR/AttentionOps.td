@@ -19,7 +19,7 @@ include "ComputeOps.td"
 /// Attention or its gradient, which takes `products` products of the scores'
 /// shape and `others` more operations a score.
 class MPComm_AttentionBase<string mnemonic, string products, string others>
-    : MPComm_InferredOp<mnemonic, "Low",
+    : MPComm_InferredOp<mnemonic, "LowerPrecision",
         "return ::mpcomm::detail::countAttentionFlops(getQuery().getType(), "
         "getKey().getType(), " # products # ", " # others # ");"> {
   let extraClassDeclaration = computeDeclarations # [{

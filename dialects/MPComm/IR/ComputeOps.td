@@ -44,9 +44,9 @@ class MPComm_InferredOp<string mnemonic, string precision, string flops,
 
 /// Moves elements and computes nothing.
 class MPComm_MovementOp<string mnemonic, list<Trait> traits = []>
-    : MPComm_ComputeOp<mnemonic, "Indifferent", "return 0;", traits>;
+    : MPComm_ComputeOp<mnemonic, "Any", "return 0;", traits>;
 
-def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "Low", [{
+def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "LowerPrecision", [{
     int64_t k = 2;
     auto lhs = ::llvm::cast<::mlir::RankedTensorType>(getLhs().getType());
     for (int64_t d : getLhsContractingDims())
@@ -179,7 +179,7 @@ def MPComm_BroadcastInDimOp : MPComm_MovementOp<"broadcast_in_dim"> {
   let hasFolder = 1;
 }
 
-def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "Full", [{
+def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
     return ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "sum, product, minimum or maximum over dimensions";
   let description = [{

@@ -25,7 +25,7 @@ include "ComputeOps.td"
 /// values, operands or result, with those types.
 class MPComm_ConvolutionBase<string mnemonic, string filter, string output,
                              dag operands>
-    : MPComm_ComputeOp<mnemonic, "Low", [{
+    : MPComm_ComputeOp<mnemonic, "LowerPrecision", [{
     return ::mpcomm::detail::countConvolutionFlops(}] # filter # [{.getType(),
                                                    }] # output #
                                          [{.getType());}]> {
@@ -150,7 +150,7 @@ class MPComm_PoolBase<string mnemonic, string precision, string windowed,
   let hasVerifier = 1;
 }
 
-def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Indifferent", "getResult()",
+def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Any", "getResult()",
                                        (ins MPComm_FloatTensor:$input)> {
   let summary = "maximum of each window";
   let description = [{
@@ -178,7 +178,8 @@ def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Indifferent", "getResult()",
   }];
 }
 
-def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Widest", "getGrad()",
+def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Promote",
+                                         "getGrad()",
     (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
   let summary = "gradient of max_pool";
   let description = [{
@@ -204,7 +205,7 @@ def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Widest", "getGrad()
   }];
 }
 
-def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Widest", "getResult()",
+def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Promote", "getResult()",
     (ins MPComm_FloatTensor:$input), (ins UnitAttr:$count_padding)> {
   let summary = "mean of each window";
   let description = [{
@@ -229,7 +230,8 @@ def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Widest", "getResult()",
   }];
 }
 
-def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Widest", "getGrad()",
+def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Promote",
+                                         "getGrad()",
     (ins MPComm_FloatTensor:$grad), (ins UnitAttr:$count_padding)> {
   let summary = "gradient of avg_pool";
   let description = [{
@@ -258,7 +260,7 @@ def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Widest", "getGrad()
 //===----------------------------------------------------------------------===//
 
 def MPComm_BatchNormTrainingOp
-    : MPComm_InferredOp<"batch_norm_training", "Full", [{
+    : MPComm_InferredOp<"batch_norm_training", "FP32", [{
     return 8 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "normalisation of each feature over the batch";
   let description = [{
@@ -299,7 +301,7 @@ def MPComm_BatchNormTrainingOp
 }
 
 def MPComm_BatchNormInferenceOp
-    : MPComm_InferredOp<"batch_norm_inference", "Full", [{
+    : MPComm_InferredOp<"batch_norm_inference", "FP32", [{
     return 2 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "normalisation of each feature by given statistics";
   let description = [{
@@ -332,7 +334,7 @@ def MPComm_BatchNormInferenceOp
   }];
 }
 
-def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "Full", [{
+def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "FP32", [{
     return 12 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "gradient of batch_norm_training";
   let description = [{

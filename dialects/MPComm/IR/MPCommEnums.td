@@ -54,10 +54,10 @@ def MPComm_GeluApproximation
 
 def MPComm_PrecisionClass
     : I32EnumAttr<"PrecisionClass", "in which precision an op may run", [
-    I32EnumAttrCase<"Low", 0, "low">,
-    I32EnumAttrCase<"Full", 1, "full">,
-    I32EnumAttrCase<"Widest", 2, "widest">,
-    I32EnumAttrCase<"Indifferent", 3, "indifferent">]> {
+    I32EnumAttrCase<"LowerPrecision", 0, "lower_precision">,
+    I32EnumAttrCase<"FP32", 1, "fp32">,
+    I32EnumAttrCase<"Promote", 2, "promote">,
+    I32EnumAttrCase<"Any", 3, "any">]> {
   let cppNamespace = "::mpcomm";
   let genSpecializedAttr = 0;
 }

@@ -20,16 +20,17 @@ def MPComm_PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
     In which precision an op may run.
-    - `low`: gains from 16-bit (or 8-bit) operands and keeps its accuracy, as
-      long as sums are taken in the accumulation type (contractions);
-    - `full`: needs f32 (losses, statistics, optimizer updates);
-    - `widest`: follows the widest of its inputs (elementwise with several);
-    - `indifferent`: moves or copies elements, any type is right.
+    - `lower_precision`: gains from 16-bit (or 8-bit) operands and keeps its
+      accuracy, as long as sums are taken in the accumulation type
+      (contractions);
+    - `fp32`: needs f32 (losses, statistics, optimizer updates);
+    - `promote`: follows the widest of its inputs (elementwise with several);
+    - `any`: moves or copies elements, any type is right.
   }];
   let methods = [
     InterfaceMethod<"The precision class of this op.",
       "::mpcomm::PrecisionClass", "getPrecisionClass", (ins), [{}],
-      [{ return ::mpcomm::PrecisionClass::Widest; }]>,
+      [{ return ::mpcomm::PrecisionClass::Promote; }]>,
     InterfaceMethod<[{The type in which this op's sums must be taken, or null
       where it sums nothing.}],
       "::mlir::Type", "getAccumulationType", (ins), [{}],

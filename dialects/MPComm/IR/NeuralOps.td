@@ -18,7 +18,7 @@ include "ComputeOps.td"
 
 /// y = f(x) along one dimension, all of one type.
 class MPComm_AlongDimOp<string mnemonic, string flopsPerElement, dag ins>
-    : MPComm_ComputeOp<mnemonic, "Full",
+    : MPComm_ComputeOp<mnemonic, "FP32",
         "return " # flopsPerElement #
         " * ::mpcomm::detail::countResultElements(*this);",
         [SameOperandsAndResultType]> {
@@ -108,7 +108,7 @@ def MPComm_LogSoftmaxGradOp : MPComm_AlongDimOp<"log_softmax_grad", "4",
       "$grad `,` $output `,` `dim` `=` $dim attr-dict `:` type($result)";
 }
 
-def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "Full", [{
+def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "FP32", [{
     return 8 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "normalisation over the trailing dimensions";
   let description = [{
@@ -140,7 +140,7 @@ def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "Full", [{
   }];
 }
 
-def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "Full", [{
+def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "FP32", [{
     return 14 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "gradient of layer_norm";
   let description = [{
@@ -176,7 +176,7 @@ def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "Full", [{
 }
 
 class MPComm_GeluBase<string mnemonic, string flopsPerElement, dag operands>
-    : MPComm_ComputeOp<mnemonic, "Widest",
+    : MPComm_ComputeOp<mnemonic, "Promote",
         "return " # flopsPerElement #
         " * ::mpcomm::detail::countResultElements(*this);",
         [SameOperandsAndResultType]> {
@@ -222,7 +222,7 @@ def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
   }];
 }
 
-def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Indifferent",
+def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Any",
                                            "return 0;"> {
   let summary = "rows of a table";
   let description = [{
@@ -255,7 +255,7 @@ def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Indifferent",
   }];
 }
 
-def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "Full", [{
+def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "FP32", [{
     return ::mpcomm::detail::countElements(getGrad().getType());}]> {
   let summary = "gradient of embedding: rows summed by index";
   let description = [{
@@ -287,7 +287,7 @@ def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "Full", [{
   let hasVerifier = 1;
 }
 
-def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "Full", [{
+def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "FP32", [{
     return 5 * ::mpcomm::detail::countElements(getLogits().getType());}]> {
   let summary = "softmax cross-entropy with integer targets";
   let description = [{
@@ -321,7 +321,7 @@ def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "Full", [{
 }
 
 def MPComm_CrossEntropyGradOp
-    : MPComm_InferredOp<"cross_entropy_grad", "Full", [{
+    : MPComm_InferredOp<"cross_entropy_grad", "FP32", [{
     return 4 * ::mpcomm::detail::countElements(getLogits().getType());}]> {
   let summary = "gradient of cross_entropy";
   let description = [{

@@ -12,7 +12,7 @@
 include "ComputeOps.td"
 
 class MPComm_OptimizerOp<string mnemonic, string flopsPerElement>
-    : MPComm_InferredOp<mnemonic, "Full",
+    : MPComm_InferredOp<mnemonic, "FP32",
         "return " # flopsPerElement #
         " * ::mpcomm::detail::countElements(getParam().getType());",
         [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]>;

@@ -17,7 +17,7 @@
 
 include "ComputeOps.td"
 
-def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "Full", [{
+def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "FP32", [{
     int64_t elements = 0;
     for (::mlir::Value gradient : getGrads())
       elements += ::mpcomm::detail::countElements(gradient.getType());
@@ -63,7 +63,7 @@ def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "Full", [{
 }
 
 def MPComm_SquaredNormOp
-    : MPComm_InferredOp<"squared_norm", "Full", [{
+    : MPComm_InferredOp<"squared_norm", "FP32", [{
     int64_t elements = 0;
     for (::mlir::Value gradient : getGrads())
       elements += ::mpcomm::detail::countElements(gradient.getType());
@@ -94,7 +94,7 @@ def MPComm_SquaredNormOp
 }
 
 def MPComm_ClipByGlobalNormOp
-    : MPComm_InferredOp<"clip_by_global_norm", "Full", [{
+    : MPComm_InferredOp<"clip_by_global_norm", "FP32", [{
     int64_t elements = 0;
     for (::mlir::Value gradient : getGrads())
       elements += ::mpcomm::detail::countElements(gradient.getType());
@@ -141,7 +141,7 @@ def MPComm_ClipByGlobalNormOp
 }
 
 def MPComm_UpdateLossScaleOp
-    : MPComm_InferredOp<"update_loss_scale", "Full", "return 4;"> {
+    : MPComm_InferredOp<"update_loss_scale", "FP32", "return 4;"> {
   let summary = "the loss scale of the next step";
   let description = [{
     Where `found` is above 0: good' = 0; hyst' = max(hyst - 1, 0); and if hyst'
@@ -187,7 +187,7 @@ def MPComm_UpdateLossScaleOp
 }
 
 def MPComm_UpdateFp8ScaleOp
-    : MPComm_InferredOp<"update_fp8_scale", "Full", [{
+    : MPComm_InferredOp<"update_fp8_scale", "FP32", [{
     return ::mpcomm::detail::countElements(getHistory().getType()) + 2;}]> {
   let summary = "the scale of an 8-bit tensor for the next step";
   let description = [{
@@ -226,7 +226,8 @@ def MPComm_UpdateFp8ScaleOp
 
 /// An element costs the ten rounds of Philox: two products of 64 bits and four
 /// exclusive ors each.
-class MPComm_MaskedOp<string mnemonic> : MPComm_InferredOp<mnemonic, "Widest", [{
+class MPComm_MaskedOp<string mnemonic>
+    : MPComm_InferredOp<mnemonic, "Promote", [{
     return ::mpcomm::detail::multiplySaturated(
         80, ::mpcomm::detail::countResultElements(*this));}]> {
   let results = (outs MPComm_FloatTensor:$result);

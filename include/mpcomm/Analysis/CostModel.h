@@ -122,7 +122,7 @@ public:
   double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched) const;
 
   /// Flop/s of an op: by the widest element type of its operands if it is a
-  /// contraction (PrecisionClass::Low), else of the vector units.
+  /// contraction (PrecisionClass::LowerPrecision), else of the vector units.
   double getFlopRate(mlir::Operation *op) const;
 
 private:

@@ -42,16 +42,17 @@ struct PrecisionPolicy {
 
   /// `none`, `bf16`, `f16` or `fp8`; empty: not said.
   std::string type;
-  /// `auto`, `low` or `full`: whether products run in the narrow type; `low` or
-  /// `full`: what activations that wait for the backward pass, and gradients
-  /// that wait for the update, are stored in. Empty: not said.
+  /// `auto`, `lower_precision` or `fp32`: whether products run in the narrow
+  /// type; `lower_precision` or `fp32`: what activations that wait for the
+  /// backward pass, and gradients that wait for the update, are stored in.
+  /// Empty: not said.
   std::string compute, activations, gradients;
   /// Read where the type is `fp8`.
   Fp8Rule fp8;
   /// Classes that replace those of an op's interface, by op name.
   std::map<std::string, PrecisionClass> ops;
   /// In the order of the alphabet. Of rules that match one name, any that says
-  /// full wins.
+  /// `fp32` wins.
   std::vector<ParameterRule> parameters;
 
   /// The first rule that decides on a parameter, or null.

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Some ops of a graph must run in a narrow type (low), some in a wide one
-// (full), and the rest in either. Where a value is made in one type and read in
-// the other it is cast, once for all who read it so. This decides the type of
-// each op so that the fewest bytes are cast: an exact minimum cut. The model
-// and the proof are in CastPlacement.cpp and docs/Design/Precision.md.
+// Some ops of a graph must run in a narrow type, some in a wide one, and the
+// rest in either. Where a value is made in one type and read in the other it is
+// cast, once for all who read it so. This decides the type of each op so that
+// the fewest bytes are cast: an exact minimum cut. The model and the proof are
+// in CastPlacement.cpp and docs/Design/Precision.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +25,10 @@ namespace mpcomm {
 
 /// What an op computes in.
 enum class CastClass : uint8_t {
-  Low,    ///< the narrow type
-  Full,   ///< the wide type
-  Widest, ///< either, but computes: in the narrow type only from narrow values
-  Moves,  ///< either: moves elements and rounds none of its own
+  Narrow,  ///< the narrow type
+  Wide,    ///< the wide type
+  Promote, ///< either, but computes: in the narrow type only from narrow values
+  Moves,   ///< either: moves elements and rounds none of its own
 };
 
 /// What narrowing a value would cost in accuracy.
@@ -54,7 +54,7 @@ struct CastProblem {
     /// Of a value from outside: its kind, and its type. Of one that an op makes
     /// they follow from the op.
     ValueKind kind = ValueKind::Exact;
-    bool isLow = false;
+    bool isNarrow = false;
     /// Ops that read it, in any order, each once or more often.
     std::vector<int> consumers;
   };
@@ -69,30 +69,30 @@ struct CastProblem {
 
 struct CastPlan {
   /// By op: whether it runs in the narrow type.
-  std::vector<bool> isLow;
+  std::vector<bool> isNarrow;
   /// Values that are cast, and their bytes.
   int64_t casts = 0, bytes = 0;
 };
 
-/// The kinds of all values: an op of class Low makes Narrow ones, Full Exact
-/// ones. A Widest op makes Narrow values if one of its operands is Narrow and
-/// none Exact, else Exact ones, and then runs in full. One that Moves makes
-/// Exact values if any operand is Exact, else Narrow if any is Narrow, else
-/// Neutral ones. Time: linear.
+/// The kinds of all values: a Narrow op makes Narrow ones, a Wide op Exact
+/// ones. A Promote op makes Narrow values if one of its operands is Narrow and
+/// none Exact, else Exact ones, and then runs in the wide type. One that Moves
+/// makes Exact values if any operand is Exact, else Narrow if any is Narrow,
+/// else Neutral ones. Time: linear.
 std::vector<ValueKind> getValueKinds(const CastProblem &problem);
 
 /// Whether `plan` obeys classes and kinds, and counts right; else what is
-/// wrong. Obeys: Low and Full ops as they are; Widest ones as getValueKinds
-/// says; an Exact value of an op that runs low is read by low ops alone.
+/// wrong. Obeys: Narrow and Wide ops as they are; Promote ones as getValueKinds
+/// says; an Exact value of an op that runs narrow is read by narrow ops alone.
 std::string verify(const CastProblem &problem, const CastPlan &plan);
 
 /// The plan of the fewest bytes; of those the one of the fewest casts; of those
-/// the one with the most low ops, which is unique. `problem` has an empty
+/// the one with the most narrow ops, which is unique. `problem` has an empty
 /// check(). Time: a maximum flow on a graph that is linear in the problem.
 CastPlan placeCasts(const CastProblem &problem);
 
-/// The same by trying all assignments; at most 24 ops that are neither Low nor
-/// Full. For tests.
+/// The same by trying all assignments; at most 24 ops that are neither Narrow
+/// nor Wide. For tests.
 CastPlan placeCastsReference(const CastProblem &problem);
 
 } // namespace mpcomm

@@ -110,11 +110,12 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
   let description = [{
     Gives each op of `@train_step` a type, f32 or the policy's (`bf16`, `f16`),
     and puts `arith.truncf` and `arith.extf` where a value is made in one and
-    read in the other. Ops of class `low` (`PrecisionOpInterface`) run in the
-    narrow type, ops of class `full` in f32. For the others the type is chosen
-    that casts the fewest bytes, by a minimum cut; a `widest` op runs narrow
-    only where its inputs come from ops that do. Where the cluster's rates say
-    that products are slower in the narrow type, they stay in f32 (`compute`).
+    read in the other. Ops of class `lower_precision` (`PrecisionOpInterface`)
+    run in the narrow type, ops of class `fp32` in f32. For the others the type
+    is chosen that casts the fewest bytes, by a minimum cut; a `promote` op runs
+    narrow only where its inputs come from ops that do. Where the cluster's
+    rates say that products are slower in the narrow type, they stay in f32
+    (`compute`).
 
     A parameter that narrow ops read gets a copy in the narrow type, as new
     state (`mpcomm.copy_of`) that the update writes along with the parameter. An
@@ -139,7 +140,7 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
 
     Numerics: lossy.
 
-    Example: with `policy=bf16 compute=low`
+    Example: with `policy=bf16 compute=lower_precision`
     ```mlir
     %h = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x2xf32>) -> tensor<8x2xf32>
     %y = mpcomm.softmax %h, dim = 1 : tensor<8x2xf32>
@@ -168,13 +169,13 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
            "JSON file with a policy and exceptions by op and by parameter">,
     Option<"compute", "compute", "std::string", "\"\"",
            "Products in the narrow type: auto (where the cluster is not slower "
-           "at it), low or full; empty: the file's, else auto">,
+           "at it), lower_precision or fp32; empty: the file's, else auto">,
     Option<"activations", "activations", "std::string", "\"\"",
-           "What the backward pass reads is stored low or full; empty: the "
-           "file's, else low">,
+           "Type in which what the backward pass reads is stored, "
+           "lower_precision or fp32; empty: the file's, else lower_precision">,
     Option<"gradients", "gradients", "std::string", "\"\"",
-           "Gradients wait for the update low or full; empty: the file's, else "
-           "low">,
+           "Type in which gradients wait for the update, lower_precision or "
+           "fp32; empty: the file's, else lower_precision">,
     Option<"fp8Scaling", "fp8-scaling", "std::string", "\"\"",
            "Scales of fp8 from the steps before (delayed) or from this one "
            "(current); empty: the file's, else delayed">,

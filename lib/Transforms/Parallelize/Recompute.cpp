@@ -190,7 +190,7 @@ LogicalResult Recompute::recompute(func::FuncOp step) {
   auto isKept = [&](Operation *op) {
     auto precision = dyn_cast<PrecisionOpInterface>(op);
     return policy == Recomputation::Selective && precision &&
-           precision.getPrecisionClass() == PrecisionClass::Low;
+           precision.getPrecisionClass() == PrecisionClass::LowerPrecision;
   };
   for (int64_t stage = 0; stage < stages; ++stage) {
     StageRecomputer recomputer(*graph, static_cast<int>(stage), isKept);

@@ -35,39 +35,39 @@ Value CastRewriter::cast(OpBuilder &builder, Value value, Type element) {
   return op->getResult(0);
 }
 
-bool CastRewriter::isMadeLow(Value value) const {
+bool CastRewriter::isMadeNarrow(Value value) const {
   int producer = graph.getProblem().values[graph.getValue(value)].producer;
-  return producer >= 0 && plan.isLow[producer];
+  return producer >= 0 && plan.isNarrow[producer];
 }
 
 //===----------------------------------------------------------------------===//
 // Narrow forms
 //===----------------------------------------------------------------------===//
 
-Value CastRewriter::getLowConstant(Value constant) {
-  Value &low = lows[constant];
-  if (low)
-    return low;
+Value CastRewriter::getNarrowConstant(Value constant) {
+  Value &result = narrows[constant];
+  if (result)
+    return result;
   OpBuilder builder(function.getContext());
   builder.setInsertionPointAfter(constant.getDefiningOp());
   DenseElementsAttr elements;
   if (!matchPattern(constant, m_Constant(&elements)))
-    return low = cast(builder, constant, precision.low);
+    return result = cast(builder, constant, precision.narrow);
   auto narrow = ::cast<DenseFPElementsAttr>(elements).mapValues(
-      precision.low, [&](const APFloat &value) {
+      precision.narrow, [&](const APFloat &value) {
         APFloat rounded = value;
         bool losesInfo;
-        rounded.convert(precision.low.getFloatSemantics(),
+        rounded.convert(precision.narrow.getFloatSemantics(),
                         APFloat::rmNearestTiesToEven, &losesInfo);
         return rounded.bitcastToAPInt();
       });
-  return low = arith::ConstantOp::create(builder, constant.getLoc(),
-                                         ::cast<TypedAttr>(narrow));
+  return result = arith::ConstantOp::create(builder, constant.getLoc(),
+                                            ::cast<TypedAttr>(narrow));
 }
 
 /// State that holds the parameter in the narrow type: the update writes it with
 /// the parameter. A null value where nothing updates the parameter.
-FailureOr<Value> CastRewriter::getLowParameter(BlockArgument argument) {
+FailureOr<Value> CastRewriter::getNarrowParameter(BlockArgument argument) {
   unsigned index = argument.getArgNumber();
   if (index >= numArguments ||
       getArgumentRole(function, index) != Role::Parameter)
@@ -80,23 +80,23 @@ FailureOr<Value> CastRewriter::getLowParameter(BlockArgument argument) {
         getResultName(function, i) == name)
       updated = exit->getOperand(i);
   if (!updated || !updated.getDefiningOp() || !graph.contains(updated) ||
-      isMadeLow(updated))
+      isMadeNarrow(updated))
     return Value();
   MLIRContext *context = function.getContext();
   std::string suffix;
-  llvm::raw_string_ostream(suffix) << '.' << precision.low;
+  llvm::raw_string_ostream(suffix) << '.' << precision.narrow;
   std::string copy = (name + suffix).str();
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     if (getArgumentName(function, i) == copy)
       return function.emitOpError()
              << "has " << describeArgument(function, i)
              << ", expected no such name: it is that of the copy of parameter '"
-             << name << "' in " << precision.low;
+             << name << "' in " << precision.narrow;
   OpBuilder builder(context);
   builder.setInsertionPointAfter(updated.getDefiningOp());
-  Value &narrow = lows[updated];
+  Value &narrow = narrows[updated];
   if (!narrow)
-    narrow = cast(builder, updated, precision.low);
+    narrow = cast(builder, updated, precision.narrow);
   NamedAttribute role(kRoleAttr, RoleAttr::get(context, Role::OptimizerState)),
       named(kNameAttr, builder.getStringAttr(copy));
   unsigned result = function.getNumResults();
@@ -118,22 +118,22 @@ FailureOr<Value> CastRewriter::getLowParameter(BlockArgument argument) {
 }
 
 /// The value in the narrow type.
-Value CastRewriter::getLow(Value value) {
-  if (isMadeLow(value))
+Value CastRewriter::getNarrow(Value value) {
+  if (isMadeNarrow(value))
     return value;
-  if (Value low = lows.lookup(value))
-    return low;
+  if (Value narrow = narrows.lookup(value))
+    return narrow;
   OpBuilder builder(function.getContext());
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    FailureOr<Value> copy = getLowParameter(argument);
+    FailureOr<Value> copy = getNarrowParameter(argument);
     failed |= ::failed(copy);
     if (succeeded(copy) && *copy)
-      return lows[value] = *copy;
+      return narrows[value] = *copy;
     builder.setInsertionPointToStart(&function.getBody().front());
   } else {
     builder.setInsertionPointAfter(value.getDefiningOp());
   }
-  return lows[value] = cast(builder, value, precision.low);
+  return narrows[value] = cast(builder, value, precision.narrow);
 }
 
 //===----------------------------------------------------------------------===//
@@ -141,22 +141,22 @@ Value CastRewriter::getLow(Value value) {
 //===----------------------------------------------------------------------===//
 
 /// What `use`, in `at` of the body, reads in f32.
-Value CastRewriter::getFull(OpOperand &use, Operation *at) {
+Value CastRewriter::getWide(OpOperand &use, Operation *at) {
   Value value = use.get();
   int producer = graph.getProblem().values[graph.getValue(use)].producer;
-  if (producer < 0 || !plan.isLow[producer])
+  if (producer < 0 || !plan.isNarrow[producer])
     return value;
-  Value narrow = getLow(value);
-  Value &full = fulls[graph.isForward(at)][narrow];
-  if (!full) {
+  Value narrow = getNarrow(value);
+  Value &wide = wides[graph.isForward(at)][narrow];
+  if (!wide) {
     OpBuilder builder(at);
-    full = cast(builder, narrow, Float32Type::get(function.getContext()));
+    wide = cast(builder, narrow, Float32Type::get(function.getContext()));
   }
-  return full;
+  return wide;
 }
 
 void CastRewriter::rewrite(Operation *op) {
-  bool isLow = plan.isLow[graph.getNode(op)];
+  bool isNarrow = plan.isNarrow[graph.getNode(op)];
   // Reads first: they are found by the values that the step had. Those of
   // products from 8 bits are Fp8Rewriter's.
   SmallVector<std::pair<OpOperand *, Value>> reads;
@@ -164,17 +164,18 @@ void CastRewriter::rewrite(Operation *op) {
     if (graph.isQuantized(op))
       return;
     if (graph.contains(use.get()))
-      reads.push_back({&use, isLow ? getLow(use.get()) : getFull(use, op)});
-    else if (isLow && getElementTypeOrSelf(use.get().getType()).isF32())
-      reads.push_back({&use, getLowConstant(use.get())});
+      reads.push_back(
+          {&use, isNarrow ? getNarrow(use.get()) : getWide(use, op)});
+    else if (isNarrow && getElementTypeOrSelf(use.get().getType()).isF32())
+      reads.push_back({&use, getNarrowConstant(use.get())});
   });
   for (auto [use, value] : reads)
     use->set(value);
-  if (!isLow)
+  if (!isNarrow)
     return;
   for (Value result : op->getResults())
     if (graph.contains(result))
-      result.setType(withElement(result.getType(), precision.low));
+      result.setType(withElement(result.getType(), precision.narrow));
 }
 
 //===----------------------------------------------------------------------===//
@@ -185,7 +186,7 @@ void CastRewriter::rewrite(Operation *op) {
 /// in kernels, and what comes from or goes outside of the step has none.
 static bool hasKernel(Operation *op) {
   auto model = dyn_cast_if_present<PrecisionOpInterface>(op);
-  return model && model.getPrecisionClass() != PrecisionClass::Low;
+  return model && model.getPrecisionClass() != PrecisionClass::LowerPrecision;
 }
 
 /// Whether the kernels of neither side of a cast can do it. Movements are no

@@ -38,13 +38,13 @@ public:
   int64_t casts = 0, bytes = 0, alone = 0, aloneBytes = 0, copies = 0;
 
 private:
-  mlir::Value getLow(mlir::Value value);
-  mlir::Value getFull(mlir::OpOperand &use, mlir::Operation *at);
-  mlir::Value getLowConstant(mlir::Value constant);
-  mlir::FailureOr<mlir::Value> getLowParameter(mlir::BlockArgument argument);
+  mlir::Value getNarrow(mlir::Value value);
+  mlir::Value getWide(mlir::OpOperand &use, mlir::Operation *at);
+  mlir::Value getNarrowConstant(mlir::Value constant);
+  mlir::FailureOr<mlir::Value> getNarrowParameter(mlir::BlockArgument argument);
   mlir::Value cast(mlir::OpBuilder &builder, mlir::Value value,
                    mlir::Type element);
-  bool isMadeLow(mlir::Value value) const;
+  bool isMadeNarrow(mlir::Value value) const;
   void rewrite(mlir::Operation *op);
 
   mlir::func::FuncOp function;
@@ -54,9 +54,9 @@ private:
   unsigned numArguments;
   bool failed = false;
   llvm::SmallVector<mlir::Operation *> made; // casts
-  llvm::DenseMap<mlir::Value, mlir::Value> lows;
+  llvm::DenseMap<mlir::Value, mlir::Value> narrows;
   /// Of narrow values; [1] for readers in the forward pass.
-  llvm::DenseMap<mlir::Value, mlir::Value> fulls[2];
+  llvm::DenseMap<mlir::Value, mlir::Value> wides[2];
 };
 
 } // namespace mpcomm

@@ -57,7 +57,7 @@ static bool lacksScale(Value value) {
 LogicalResult mpcomm::verifyScaled(func::FuncOp step) {
   WalkResult result = step.walk([&](Operation *op) {
     auto model = dyn_cast<PrecisionOpInterface>(op);
-    if (!model || model.getPrecisionClass() != PrecisionClass::Low)
+    if (!model || model.getPrecisionClass() != PrecisionClass::LowerPrecision)
       return WalkResult::advance();
     for (OpOperand &use : op->getOpOperands()) {
       if (!lacksScale(use.get()))

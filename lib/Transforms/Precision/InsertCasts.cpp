@@ -83,8 +83,10 @@ FailureOr<PrecisionPolicy> InsertCasts::findPolicy() {
   if (failed(set("policy", result.type, policy,
                  attribute ? attribute.getValue() : "none")) ||
       failed(set("compute", result.compute, compute, "auto")) ||
-      failed(set("activations", result.activations, activations, "low")) ||
-      failed(set("gradients", result.gradients, gradients, "low")) ||
+      failed(set("activations", result.activations, activations,
+                 "lower_precision")) ||
+      failed(
+          set("gradients", result.gradients, gradients, "lower_precision")) ||
       failed(set("scaling", result.fp8.scaling, fp8Scaling, "delayed")))
     return failure();
   auto setNumber = [&](StringRef key, std::optional<int64_t> &value,
@@ -128,8 +130,8 @@ namespace {
 class ComputeTime {
 public:
   ComputeTime(const PrecisionGraph &graph, func::FuncOp step,
-              const DeviceModel &device, double lowRate)
-      : graph(graph), device(device), lowRate(lowRate),
+              const DeviceModel &device, double narrowRate)
+      : graph(graph), device(device), narrowRate(narrowRate),
         isProduct(graph.getProblem().ops.size()),
         isParameter(graph.getProblem().values.size()) {
     for (Operation *op : graph.getProducts())
@@ -146,37 +148,37 @@ public:
     CastPlan plan = placeCasts(problem);
     double seconds = 0;
     for (Operation *op : graph.getProducts())
-      seconds += getSeconds(op, plan.isLow[graph.getNode(op)]);
+      seconds += getSeconds(op, plan.isNarrow[graph.getNode(op)]);
     for (auto [number, value] : llvm::enumerate(problem.values))
       seconds += getSeconds(value, isParameter[number], plan);
     return seconds;
   }
 
 private:
-  double getSeconds(Operation *product, bool isLow) const {
+  double getSeconds(Operation *product, bool isNarrow) const {
     auto cost = dyn_cast<CostOpInterface>(product);
     if (!cost)
       return 0;
     double bytes = double(cost.getBytesRead()) + double(cost.getBytesWritten());
     return std::max(double(cost.getFlops()) /
-                        (isLow ? lowRate : device.flops.at("f32")),
-                    move(bytes, isLow));
+                        (isNarrow ? narrowRate : device.flops.at("f32")),
+                    move(bytes, isNarrow));
   }
 
   double getSeconds(const CastProblem::Value &value, bool isParameter,
                     const CastPlan &plan) const {
     bool comesIn = value.producer < 0;
-    bool isLow = comesIn ? value.isLow : plan.isLow[value.producer];
+    bool isNarrow = comesIn ? value.isNarrow : plan.isNarrow[value.producer];
     bool isOfProduct = !comesIn && isProduct[value.producer];
     bool isCast = false, isCastByKernel = isParameter, isReadByKernel = false;
     bool forms[2] = {}; // in f32, narrow: what products read
     for (int op : value.consumers) {
-      bool differs = plan.isLow[op] != isLow;
+      bool differs = plan.isNarrow[op] != isNarrow;
       isCast |= differs;
       isReadByKernel |= !isProduct[op];
       isCastByKernel |= differs && !isProduct[op];
       if (isProduct[op])
-        forms[plan.isLow[op]] = true;
+        forms[plan.isNarrow[op]] = true;
     }
     double bytes = double(value.bytes), seconds = 0;
     if (isCast) {
@@ -190,7 +192,7 @@ private:
         seconds += move(bytes, false) + move(bytes, true) + device.launch;
     }
     if (isOfProduct && isReadByKernel)
-      seconds += move(bytes, isLow);
+      seconds += move(bytes, isNarrow);
     if (!isOfProduct && !comesIn)
       for (bool form : {false, true})
         seconds += forms[form] ? move(bytes, form) : 0;
@@ -198,13 +200,13 @@ private:
   }
 
   /// To or from memory, what has `bytes` in f32.
-  double move(double bytes, bool isLow) const {
-    return bytes / (isLow ? 2 : 1) / device.memoryBandwidth;
+  double move(double bytes, bool isNarrow) const {
+    return bytes / (isNarrow ? 2 : 1) / device.memoryBandwidth;
   }
 
   const PrecisionGraph &graph;
   const DeviceModel &device;
-  double lowRate;
+  double narrowRate;
   std::vector<bool> isProduct, isParameter;
 };
 
@@ -217,22 +219,22 @@ FailureOr<bool> InsertCasts::decideCompute(func::FuncOp step,
                                            const PrecisionGraph &graph) {
   const std::string &compute = precision.policy.compute;
   if (compute != "auto")
-    return compute != "full";
+    return compute != "fp32";
   FailureOr<Cluster> found = findCluster(getOperation(), cluster);
   if (failed(found))
     return failure();
   std::string type;
-  llvm::raw_string_ostream(type) << precision.low;
+  llvm::raw_string_ostream(type) << precision.narrow;
   const auto &flops = found->device.flops;
   auto rate = flops.find(type);
-  double f32 = flops.at("f32"), low = rate == flops.end() ? 0 : rate->second;
-  bool isLow = low >= f32;
-  double lowSeconds = 0, fullSeconds = 0;
-  if (isLow) {
-    ComputeTime time(graph, step, found->device, low);
-    lowSeconds = time.predict(graph.getProblem());
-    fullSeconds = time.predict(graph.getFullProblem());
-    isLow = lowSeconds <= fullSeconds;
+  double f32 = flops.at("f32"), narrow = rate == flops.end() ? 0 : rate->second;
+  bool isNarrow = narrow >= f32;
+  double narrowSeconds = 0, wideSeconds = 0;
+  if (isNarrow) {
+    ComputeTime time(graph, step, found->device, narrow);
+    narrowSeconds = time.predict(graph.getProblem());
+    wideSeconds = time.predict(graph.getWideProblem());
+    isNarrow = narrowSeconds <= wideSeconds;
   }
   auto nanoseconds = [](double seconds) {
     return int64_t(std::min(seconds, 1e9) * 1e9);
@@ -240,12 +242,12 @@ FailureOr<bool> InsertCasts::decideCompute(func::FuncOp step,
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("Compute")
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
-      << remark::metric("type", isLow ? StringRef(type) : "f32")
-      << remark::metric("gigaflops", int64_t(low / 1e9))
+      << remark::metric("type", isNarrow ? StringRef(type) : "f32")
+      << remark::metric("gigaflops", int64_t(narrow / 1e9))
       << remark::metric("gigaflopsF32", int64_t(f32 / 1e9))
-      << remark::metric("nanoseconds", nanoseconds(lowSeconds))
-      << remark::metric("nanosecondsF32", nanoseconds(fullSeconds));
-  return isLow;
+      << remark::metric("nanoseconds", nanoseconds(narrowSeconds))
+      << remark::metric("nanosecondsF32", nanoseconds(wideSeconds));
+  return isNarrow;
 }
 
 //===----------------------------------------------------------------------===//
@@ -255,13 +257,13 @@ FailureOr<bool> InsertCasts::decideCompute(func::FuncOp step,
 /// Casts that each use by itself would have, and that each value would have if
 /// ops that may run in either type ran in f32.
 static std::pair<int64_t, int64_t> countNaive(const CastProblem &problem) {
-  auto isLow = [&](int op) {
-    return op >= 0 && problem.ops[op] == CastClass::Low;
+  auto isNarrow = [&](int op) {
+    return op >= 0 && problem.ops[op] == CastClass::Narrow;
   };
   int64_t uses = 0, values = 0;
   for (const CastProblem::Value &value : problem.values) {
     int64_t cast = llvm::count_if(value.consumers, [&](int op) {
-      return isLow(op) != (isLow(value.producer) || value.isLow);
+      return isNarrow(op) != (isNarrow(value.producer) || value.isNarrow);
     });
     uses += cast;
     values += cast > 0;
@@ -320,11 +322,12 @@ void InsertCasts::runOnOperation() {
   }
   StepPrecision precision;
   precision.policy = std::move(*found);
-  precision.low = precision.policy.type == "f16"
-                      ? FloatType(Float16Type::get(&getContext()))
-                      : FloatType(BFloat16Type::get(&getContext()));
-  precision.storeActivations = precision.policy.activations == "low";
-  precision.storeGradients = precision.policy.gradients == "low";
+  precision.narrow = precision.policy.type == "f16"
+                         ? FloatType(Float16Type::get(&getContext()))
+                         : FloatType(BFloat16Type::get(&getContext()));
+  precision.storeActivations =
+      precision.policy.activations == "lower_precision";
+  precision.storeGradients = precision.policy.gradients == "lower_precision";
   if (precision.policy.type == "fp8")
     precision.fp8 = {precision.policy.fp8.scaling == "delayed",
                      precision.policy.fp8.history.value_or(16),
@@ -335,11 +338,11 @@ void InsertCasts::runOnOperation() {
   PrecisionGraph graph(step, precision);
   if (failed(graph.build()))
     return signalPassFailure();
-  FailureOr<bool> computesLow = decideCompute(step, precision, graph);
-  if (failed(computesLow))
+  FailureOr<bool> computesNarrow = decideCompute(step, precision, graph);
+  if (failed(computesNarrow))
     return signalPassFailure();
-  if (!*computesLow)
-    graph.keepProductsFull();
+  if (!*computesNarrow)
+    graph.keepProductsWide();
   CastPlan plan = placeCasts(graph.getProblem());
   CastRewriter rewriter(step, precision, graph, plan);
   if (failed(rewriter.run()))

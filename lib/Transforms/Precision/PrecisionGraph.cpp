@@ -115,7 +115,7 @@ bool PrecisionGraph::isSaved(Value value) const {
   if (!precision.storeActivations || !op || !isForward(op))
     return false;
   auto model = dyn_cast<PrecisionOpInterface>(op);
-  if (model && model.getPrecisionClass() != PrecisionClass::Full)
+  if (model && model.getPrecisionClass() != PrecisionClass::FP32)
     return true;
   int64_t largest = 0;
   for (Type type : op->getOperandTypes())
@@ -146,13 +146,13 @@ bool PrecisionGraph::readsStore(OpOperand &use) const {
 
 static CastClass toCastClass(PrecisionClass precision) {
   switch (precision) {
-  case PrecisionClass::Low:
-    return CastClass::Low;
-  case PrecisionClass::Full:
-    return CastClass::Full;
-  case PrecisionClass::Widest:
-    return CastClass::Widest;
-  case PrecisionClass::Indifferent:
+  case PrecisionClass::LowerPrecision:
+    return CastClass::Narrow;
+  case PrecisionClass::FP32:
+    return CastClass::Wide;
+  case PrecisionClass::Promote:
+    return CastClass::Promote;
+  case PrecisionClass::Any:
     return CastClass::Moves;
   }
   llvm_unreachable("covered switch");
@@ -190,11 +190,12 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
   isOwn = false;
   auto attribute = op->getAttrOfType<StringAttr>(kPrecisionAttr);
   if (op->hasAttr(kPrecisionAttr) &&
-      (!attribute ||
-       (attribute.getValue() != "low" && attribute.getValue() != "full")))
-    return op->emitOpError() << "has '" << kPrecisionAttr
-                             << "', expected \"low\" or \"full\", got "
-                             << op->getAttr(kPrecisionAttr);
+      (!attribute || (attribute.getValue() != "lower_precision" &&
+                      attribute.getValue() != "fp32")))
+    return op->emitOpError()
+           << "has '" << kPrecisionAttr
+           << "', expected \"lower_precision\" or \"fp32\", got "
+           << op->getAttr(kPrecisionAttr);
   auto model = dyn_cast<PrecisionOpInterface>(op);
   // Attention makes statistics too, which have no narrower type: it stays in
   // the type in which it is written.
@@ -203,16 +204,18 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
                      AttentionOp, AttentionGradOp>(op) &&
                 isMemoryEffectFree(op) &&
                 !op->hasTrait<OpTrait::IsTerminator>() && !makesFloats(op);
-  if (attribute && attribute.getValue() == "low" && !isFree)
+  if (attribute && attribute.getValue() == "lower_precision" && !isFree)
     return op->emitOpError()
            << "has '" << kPrecisionAttr
-           << "' \"low\", expected it on a pure op without regions that reads "
+           << "' \"lower_precision\", expected it on a pure op without regions "
+              "that reads "
               "and makes tensors of f32 and updates nothing, but not on "
               "attention, which makes a statistic too";
   if (!isFree)
-    return CastClass::Full;
+    return CastClass::Wide;
   if (attribute)
-    return attribute.getValue() == "low" ? CastClass::Low : CastClass::Full;
+    return attribute.getValue() == "lower_precision" ? CastClass::Narrow
+                                                     : CastClass::Wide;
   auto rule = precision.policy.ops.find(op->getName().getStringRef().str());
   isOwn = rule == precision.policy.ops.end();
   return toCastClass(isOwn ? model.getPrecisionClass() : rule->second);
@@ -220,10 +223,10 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
 
 /// Products that read a parameter which policy keeps in f32, or make its
 /// gradient, run in f32.
-void PrecisionGraph::keepParametersFull() {
+void PrecisionGraph::keepParametersWide() {
   auto isProduct = [&](Operation *op) {
     auto found = classes.find(op);
-    return found != classes.end() && found->second == CastClass::Low &&
+    return found != classes.end() && found->second == CastClass::Narrow &&
            !op->hasAttr(kPrecisionAttr);
   };
   for (BlockArgument argument : function.getArguments()) {
@@ -231,7 +234,7 @@ void PrecisionGraph::keepParametersFull() {
     const auto *rule =
         precision.policy.lookup(getArgumentName(function, index));
     if (getArgumentRole(function, index) != Role::Parameter || !rule ||
-        !rule->isFull)
+        !rule->isWide)
       continue;
     SmallVector<Value> reached = {argument};
     llvm::DenseSet<Operation *> seen;
@@ -241,7 +244,7 @@ void PrecisionGraph::keepParametersFull() {
         if (!seen.insert(at).second)
           continue;
         if (isProduct(at))
-          classes[at] = CastClass::Full;
+          classes[at] = CastClass::Wide;
         if (getMoved(at))
           reached.push_back(at->getResult(0));
         if (auto update = dyn_cast<OptimizerOpInterface>(at)) {
@@ -253,7 +256,7 @@ void PrecisionGraph::keepParametersFull() {
           while (maker && getMoved(maker))
             maker = getMoved(maker).getDefiningOp();
           if (maker && isProduct(maker))
-            classes[maker] = CastClass::Full;
+            classes[maker] = CastClass::Wide;
         }
       }
   }
@@ -266,25 +269,25 @@ LogicalResult PrecisionGraph::findClasses() {
     if (failed(found))
       return failure();
     classes[&op] = *found;
-    if (isOwn && *found == CastClass::Low)
+    if (isOwn && *found == CastClass::Narrow)
       products.push_back(&op);
   }
-  keepParametersFull();
+  keepParametersWide();
   if (precision.fp8)
     for (auto &[op, precisionClass] : classes)
-      if (precisionClass == CastClass::Low && isBilinear(op) &&
+      if (precisionClass == CastClass::Narrow && isBilinear(op) &&
           llvm::all_of(op->getOperands(), isSubject))
         quantized.insert(op);
   llvm::erase_if(products, [&](Operation *op) {
-    return classes.lookup(op) != CastClass::Low;
+    return classes.lookup(op) != CastClass::Narrow;
   });
   return success();
 }
 
-CastProblem PrecisionGraph::getFullProblem() const {
+CastProblem PrecisionGraph::getWideProblem() const {
   CastProblem result = problem;
   for (Operation *op : products)
-    result.ops[getNode(op)] = CastClass::Full;
+    result.ops[getNode(op)] = CastClass::Wide;
   return result;
 }
 
@@ -296,7 +299,7 @@ ValueKind PrecisionGraph::getArgumentKind(BlockArgument argument) {
     return ValueKind::Exact;
   if (const auto *rule =
           precision.policy.lookup(getArgumentName(function, index)))
-    return rule->isFull ? ValueKind::Exact : ValueKind::Narrow;
+    return rule->isWide ? ValueKind::Exact : ValueKind::Narrow;
   auto type = cast<RankedTensorType>(argument.getType());
   return llvm::count_if(type.getShape(), [](int64_t n) { return n > 1; }) <= 1
              ? ValueKind::Neutral
@@ -328,16 +331,16 @@ void PrecisionGraph::addValue(Value value, int producer) {
   CastProblem::Value store;
   store.bytes = entry.bytes;
   store.producer = problem.ops.size();
-  problem.ops.push_back(CastClass::Low);
+  problem.ops.push_back(CastClass::Narrow);
   stores[value] = problem.values.size();
   problem.values.push_back(store);
 }
 
 /// Whether the narrow type has all elements of a constant.
-static bool holds(FloatType low, DenseElementsAttr elements) {
+static bool holds(FloatType narrow, DenseElementsAttr elements) {
   auto isHeld = [&](APFloat value) {
     bool losesInfo = false;
-    value.convert(low.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+    value.convert(narrow.getFloatSemantics(), APFloat::rmNearestTiesToEven,
                   &losesInfo);
     return !losesInfo;
   };
@@ -360,7 +363,7 @@ void PrecisionGraph::addReads(Operation *op, int node) {
     // A constant is there in either type, but does not lose bits for others.
     DenseElementsAttr elements;
     if (!matchPattern(use.get(), m_Constant(&elements)) ||
-        !elements.getElementType().isF32() || holds(precision.low, elements))
+        !elements.getElementType().isF32() || holds(precision.narrow, elements))
       return;
     CastProblem::Value constant;
     constant.consumers.push_back(node);

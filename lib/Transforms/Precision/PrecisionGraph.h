@@ -9,8 +9,8 @@
 // The f32 tensors of a step and the ops that make and read them, with the class
 // that policy gives to each, as CastPlacement solves it. A value that is stored
 // in the narrow type until somebody reads it (an activation until the backward
-// pass, a gradient until the update) goes through a store: an op of class Low
-// that stands for the memory and is not in the IR.
+// pass, a gradient until the update) goes through a store: an op of class
+// `lower_precision` that stands for the memory and is not in the IR.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +26,8 @@
 
 namespace mpcomm {
 
-/// On an op: "low" or "full", whatever its class is. On a module: the policy's
-/// type.
+/// On an op: "lower_precision" or "fp32", whatever its class is. On a module:
+/// the policy's type.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "mpcomm.precision";
 
 /// Scales of 8-bit operands: from the greatest magnitudes of this step and the
@@ -41,7 +41,7 @@ struct Fp8Recipe {
 /// What a policy comes to for one step.
 struct StepPrecision {
   PrecisionPolicy policy;
-  mlir::FloatType low;
+  mlir::FloatType narrow;
   /// Whether activations and gradients are stored in it.
   bool storeActivations = true, storeGradients = true;
   /// What products read goes through 8 bits.
@@ -81,9 +81,9 @@ public:
   /// Ops that run narrow by their own class alone.
   llvm::ArrayRef<mlir::Operation *> getProducts() const { return products; }
   /// The problem with those in f32.
-  CastProblem getFullProblem() const;
+  CastProblem getWideProblem() const;
   /// Has them run in f32, of a graph that is built.
-  void keepProductsFull() { problem = getFullProblem(); }
+  void keepProductsWide() { problem = getWideProblem(); }
   /// Number of values that are stored before they are read.
   int64_t getNumStored() const { return stores.size(); }
   /// Whether `op` is a product that reads both operands from 8 bits, which are
@@ -94,7 +94,7 @@ private:
   void findForward();
   mlir::LogicalResult findClasses();
   mlir::FailureOr<CastClass> getClass(mlir::Operation *op, bool &isOwn);
-  void keepParametersFull();
+  void keepParametersWide();
   void repeatMovements();
   bool isSaved(mlir::Value value) const;
   bool readsStore(mlir::OpOperand &use) const;

@@ -206,8 +206,8 @@ def check(recipe, ranks):
                                         "y": ("I64", [rows], flat([y for _, y in samples]))})  # fmt: skip
     # All but the operands of products in f32.
     with open(path("policy.json"), "w") as file:
-        json.dump({"schema": "mpcomm-precision-1", "policy": "fp8", "compute": "full", "activations": "full",
-                   "gradients": "full", "fp8": {"scaling": recipe, "history": HISTORY, "margin": MARGIN}}, file)  # fmt: skip
+        json.dump({"schema": "mpcomm-precision-1", "policy": "fp8", "compute": "fp32", "activations": "fp32",
+                   "gradients": "fp32", "fp8": {"scaling": recipe, "history": HISTORY, "margin": MARGIN}}, file)  # fmt: skip
     program = path("step.so")
     run(COMPILE, os.path.join(FOLDER, "step.mlir"), "-o", program, "--np", ranks, "--options",
         "precision-file=" + path("policy.json"))  # fmt: skip

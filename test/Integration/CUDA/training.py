@@ -146,7 +146,7 @@ def main():
     # Products in 16 bits, even if so few of them do not gain from it.
     low = os.path.join(FOLDER, "low.json")
     with open(low, "w") as out:
-        json.dump({"schema": "mpcomm-precision-1", "policy": "bf16", "compute": "low"}, out)
+        json.dump({"schema": "mpcomm-precision-1", "policy": "bf16", "compute": "lower_precision"}, out)
     failed = []
     for number, (model, words, options, ranks, terms) in enumerate(CASES):
         name = "%s-%d" % (model, number)

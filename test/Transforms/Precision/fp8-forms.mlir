@@ -1,8 +1,8 @@
 // Which 8-bit form a tensor has: E4M3 for all that the forward pass makes,
 // products and what is moved for both passes too, and one form for all readers.
 
-// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=low" | FileCheck %s
-// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=full" | FileCheck %s
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=lower_precision" | FileCheck %s
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=fp32" | FileCheck %s
 
 // A product reads what another one gives, in the forward pass and in the
 // backward pass.

@@ -2,21 +2,21 @@
 // the forward pass, E5M2 for gradients, whatever it is transposed to; what lies
 // between products is as under bf16.
 
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=low" | FileCheck %s --check-prefixes=CHECK,LOW
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=low fp8-history=4 fp8-margin=-1" | FileCheck %s --check-prefix=OPTIONS
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=full activations=full gradients=full" | FileCheck %s --check-prefix=FULL
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=low fp8-scaling=current fp8-margin=2" | FileCheck %s --check-prefix=CURRENT
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=low" --mpcomm-verify-training-graph -o /dev/null
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=low" --remarks-filter="mpcomm.*" \
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=lower_precision" | FileCheck %s --check-prefixes=CHECK,LOW
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=lower_precision fp8-history=4 fp8-margin=-1" | FileCheck %s --check-prefix=OPTIONS
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=fp32 activations=fp32 gradients=fp32" | FileCheck %s --check-prefix=FULL
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=lower_precision fp8-scaling=current fp8-margin=2" | FileCheck %s --check-prefix=CURRENT
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=lower_precision" --mpcomm-verify-training-graph -o /dev/null
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=lower_precision" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The file says the same as the options, and less than they.
-// RUN: echo '{"schema": "mpcomm-precision-1", "policy": "fp8", "compute": "low", "fp8": {"scaling": "current", "history": 4, "margin": 2}}' > %t.json
+// RUN: echo '{"schema": "mpcomm-precision-1", "policy": "fp8", "compute": "lower_precision", "fp8": {"scaling": "current", "history": 4, "margin": 2}}' > %t.json
 // RUN: mpcomm-opt %s --mpcomm-insert-casts="policy-file=%t.json" | FileCheck %s --check-prefix=CURRENT
 // RUN: mpcomm-opt %s --mpcomm-insert-casts="policy-file=%t.json fp8-scaling=delayed fp8-margin=-1" | FileCheck %s --check-prefix=OPTIONS
 
 // A product that policy keeps in f32 reads no 8 bits.
-// RUN: echo '{"schema": "mpcomm-precision-1", "policy": "fp8", "ops": {"mpcomm.dot_general": "full"}}' > %t.none.json
+// RUN: echo '{"schema": "mpcomm-precision-1", "policy": "fp8", "ops": {"mpcomm.dot_general": "fp32"}}' > %t.none.json
 // RUN: mpcomm-opt %s --mpcomm-insert-casts="policy-file=%t.none.json" | FileCheck %s --check-prefix=NONE --implicit-check-not=f8E
 
 // 16x4 + 4x8 + 16x8 + 8x2 + 16x2 + 16x8 elements.

@@ -1,7 +1,7 @@
 // Attention that is written as an op keeps the type in which it is written: its
 // lse has no narrower one. What it reads and makes is cast as for any op in f32.
 
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=low" | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=lower_precision" | FileCheck %s
 
 // CHECK: %[[H:.*]] = mpcomm.dot_general %{{.*}} -> tensor<2x8x16xbf16>
 // CHECK: %[[Q:.*]] = mpcomm.reshape %[[H]] : (tensor<2x8x16xbf16>) -> tensor<2x8x1x16xbf16>

@@ -10,7 +10,7 @@
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8 fp8-scaling=none" 2>&1 | FileCheck %s --check-prefix=SCALING
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8 fp8-history=0" 2>&1 | FileCheck %s --check-prefix=HISTORY
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=fp8 fp8-margin=65" 2>&1 | FileCheck %s --check-prefix=MARGIN
-// RUN: not mpcomm-opt %t/fp8taken.mlir --mpcomm-insert-casts="policy=fp8 compute=low" 2>&1 | FileCheck %s --check-prefix=FP8TAKEN
+// RUN: not mpcomm-opt %t/fp8taken.mlir --mpcomm-insert-casts="policy=fp8 compute=lower_precision" 2>&1 | FileCheck %s --check-prefix=FP8TAKEN
 // RUN: mpcomm-opt %t/byhand.mlir -split-input-file --mpcomm-insert-casts -verify-diagnostics
 // RUN: mpcomm-opt %t/byhand.mlir -split-input-file --mpcomm-insert-casts="policy=fp8" -verify-diagnostics
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 compute=fast" 2>&1 | FileCheck %s --check-prefix=COMPUTE
@@ -27,8 +27,8 @@
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/word.json" 2>&1 | FileCheck %s --check-prefix=WORD
 // RUN: not mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/glob.json" 2>&1 | FileCheck %s --check-prefix=GLOB
 // RUN: not mpcomm-opt %t/nostep.mlir --mpcomm-insert-casts="policy=bf16" 2>&1 | FileCheck %s --check-prefix=NOSTEP
-// RUN: not mpcomm-opt %t/taken.mlir --mpcomm-insert-casts="policy=bf16 compute=low" 2>&1 | FileCheck %s --check-prefix=TAKEN
-// RUN: mpcomm-opt %t/attributes.mlir -split-input-file --mpcomm-insert-casts="policy=bf16 compute=low" -verify-diagnostics
+// RUN: not mpcomm-opt %t/taken.mlir --mpcomm-insert-casts="policy=bf16 compute=lower_precision" 2>&1 | FileCheck %s --check-prefix=TAKEN
+// RUN: mpcomm-opt %t/attributes.mlir -split-input-file --mpcomm-insert-casts="policy=bf16 compute=lower_precision" -verify-diagnostics
 
 // TYPE: error: has no policy 'int4': expected none, bf16, f16 or fp8
 // UNSCALED: error: has no policy 'f8E4M3FN': expected none, bf16, f16 or fp8, which gives 8 bits the scales that they need
@@ -40,18 +40,18 @@
 // HISTORY: error: has no history '0': expected an integer in [1, 65536]
 // MARGIN: error: has no margin '65': expected an integer in [-64, 64]
 // FP8TAKEN: error: 'func.func' op has argument #1 'w.fp8.scale', expected no such name: it is that of state of 8-bit tensors
-// COMPUTE: error: has no compute 'fast': expected auto, low or full
+// COMPUTE: error: has no compute 'fast': expected auto, lower_precision or fp32
 // CLUSTER: error: {{.*}}nowhere
 // MISSING: error: cannot read '{{.*}}none.json'
 // SCHEMA: schema.json: schema: expected "mpcomm-precision-1", got "mpcomm-cluster-1"
 // KEY: key.json: op: unknown key, expected activations, compute, fp8, gradients, ops, parameters, policy, schema
 // POLICY: policy.json: policy: expected none, bf16, f16 or fp8, got "bf15"
 // OP: op.json: ops.mpcomm.softmx: expected the name of an op with a precision, as 'mpcomm.softmax'
-// CLASS: class.json: ops.mpcomm.softmax: expected low, full, widest or indifferent, got "high"
-// UPDATE: update.json: ops.mpcomm.sgd_update: expected full, as for all that updates parameters or scales, got "low"
-// SCALE: scale.json: ops.mpcomm.update_loss_scale: expected full, as for all that updates parameters or scales, got "indifferent"
+// CLASS: class.json: ops.mpcomm.softmax: expected lower_precision, fp32, promote or any, got "high"
+// UPDATE: update.json: ops.mpcomm.sgd_update: expected fp32, as for all that updates parameters or scales, got "lower_precision"
+// SCALE: scale.json: ops.mpcomm.update_loss_scale: expected fp32, as for all that updates parameters or scales, got "any"
 // PARAMETER: error: 'func.func' op has no parameter that matches 'haed.*' of the precision policy, expected at least one
-// WORD: word.json: parameters.w: expected low or full, got "half"
+// WORD: word.json: parameters.w: expected lower_precision or fp32, got "half"
 // GLOB: glob.json: parameters.[: expected a pattern of names
 // NOSTEP: error: expected a function @train_step with a body of one block
 // TAKEN: error: 'func.func' op has argument #1 'w.bf16', expected no such name: it is that of the copy of parameter 'w' in 'bf16'
@@ -71,19 +71,19 @@
 //--- fp8key.json
 {"schema": "mpcomm-precision-1", "policy": "fp8", "fp8": {"scale": 1}}
 //--- op.json
-{"schema": "mpcomm-precision-1", "ops": {"mpcomm.softmx": "full"}}
+{"schema": "mpcomm-precision-1", "ops": {"mpcomm.softmx": "fp32"}}
 //--- class.json
 {"schema": "mpcomm-precision-1", "ops": {"mpcomm.softmax": "high"}}
 //--- update.json
-{"schema": "mpcomm-precision-1", "ops": {"mpcomm.sgd_update": "low"}}
+{"schema": "mpcomm-precision-1", "ops": {"mpcomm.sgd_update": "lower_precision"}}
 //--- scale.json
-{"schema": "mpcomm-precision-1", "ops": {"mpcomm.update_loss_scale": "indifferent"}}
+{"schema": "mpcomm-precision-1", "ops": {"mpcomm.update_loss_scale": "any"}}
 //--- parameter.json
-{"schema": "mpcomm-precision-1", "policy": "bf16", "parameters": {"haed.*": "full"}}
+{"schema": "mpcomm-precision-1", "policy": "bf16", "parameters": {"haed.*": "fp32"}}
 //--- word.json
 {"schema": "mpcomm-precision-1", "parameters": {"w": "half"}}
 //--- glob.json
-{"schema": "mpcomm-precision-1", "parameters": {"[": "full"}}
+{"schema": "mpcomm-precision-1", "parameters": {"[": "fp32"}}
 //--- nostep.mlir
 func.func @other() {
   return
@@ -156,7 +156,7 @@ func.func @train_step(%x: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<batch>, mp
 //--- attributes.mlir
 func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
-  // expected-error@+1 {{has 'mpcomm.precision', expected "low" or "full", got "half"}}
+  // expected-error@+1 {{has 'mpcomm.precision', expected "lower_precision" or "fp32", got "half"}}
   %l = mpcomm.reduce sum %w, dims = [0, 1] {mpcomm.precision = "half"} : (tensor<4x4xf32>) -> tensor<f32>
   return %l : tensor<f32>
 }
@@ -166,8 +166,8 @@ func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>
 func.func @train_step(%w: tensor<f32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
                       %i: tensor<i64> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "i"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
-  // expected-error@+1 {{has 'mpcomm.precision' "low", expected it on a pure op without regions that reads and makes tensors of f32 and updates nothing}}
-  %l = arith.sitofp %i {mpcomm.precision = "low"} : tensor<i64> to tensor<f32>
+  // expected-error@+1 {{has 'mpcomm.precision' "lower_precision", expected it on a pure op without regions that reads and makes tensors of f32 and updates nothing}}
+  %l = arith.sitofp %i {mpcomm.precision = "lower_precision"} : tensor<i64> to tensor<f32>
   return %l : tensor<f32>
 }
 
@@ -176,8 +176,8 @@ func.func @train_step(%w: tensor<f32> {mpcomm.role = #mpcomm.role<parameter>, mp
 func.func @train_step(%h: tensor<4xf32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "h"},
                       %s: tensor<f32> {mpcomm.role = #mpcomm.role<loss_scale>, mpcomm.name = "s"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
-  // expected-error@+1 {{has 'mpcomm.precision' "low", expected it on a pure op without regions that reads and makes tensors of f32 and updates nothing}}
-  %n, %l = mpcomm.update_fp8_scale %h, %s, %s, format = f8E4M3FN, margin = 0 {mpcomm.precision = "low"}
+  // expected-error@+1 {{has 'mpcomm.precision' "lower_precision", expected it on a pure op without regions that reads and makes tensors of f32 and updates nothing}}
+  %n, %l = mpcomm.update_fp8_scale %h, %s, %s, format = f8E4M3FN, margin = 0 {mpcomm.precision = "lower_precision"}
       : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
   return %l : tensor<f32>
 }

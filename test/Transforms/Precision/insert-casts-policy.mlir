@@ -4,9 +4,9 @@
 // RUN: split-file %s %t
 // RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/policy.json" | FileCheck %s --check-prefix=FILE
 // RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy-file=%t/policy.json policy=none" | FileCheck %s --check-prefix=NONE
-// RUN: mpcomm-opt %t/attribute.mlir --mpcomm-insert-casts="compute=low" | FileCheck %s --check-prefix=ATTRIBUTE
-// RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 compute=full" | FileCheck %s --check-prefix=FULL
-// RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 compute=low activations=full gradients=full" | FileCheck %s --check-prefix=EXACT
+// RUN: mpcomm-opt %t/attribute.mlir --mpcomm-insert-casts="compute=lower_precision" | FileCheck %s --check-prefix=ATTRIBUTE
+// RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 compute=fp32" | FileCheck %s --check-prefix=FULL
+// RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 compute=lower_precision activations=fp32 gradients=fp32" | FileCheck %s --check-prefix=EXACT
 // RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 cluster=%t/fast.json" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=FAST
 // RUN: mpcomm-opt %t/step.mlir --mpcomm-insert-casts="policy=bf16 cluster=%t/slow.json" --remarks-filter="mpcomm.*" \
@@ -57,9 +57,9 @@
 //--- policy.json
 {
   "schema": "mpcomm-precision-1",
-  "policy": "bf16", "compute": "low",
-  "ops": {"math.tanh": "full", "mpcomm.softmax": "low"},
-  "parameters": {"he*": "full", "head.*": "low"}
+  "policy": "bf16", "compute": "lower_precision",
+  "ops": {"math.tanh": "fp32", "mpcomm.softmax": "lower_precision"},
+  "parameters": {"he*": "fp32", "head.*": "lower_precision"}
 }
 //--- fast.json
 {

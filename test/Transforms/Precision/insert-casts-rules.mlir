@@ -1,7 +1,7 @@
 // One rule a step: what is narrow, what keeps its bits, what is stored, and where
 // the casts are.
 
-// RUN: mpcomm-opt %s -split-input-file --mpcomm-insert-casts="policy=bf16 compute=low" | FileCheck %s
+// RUN: mpcomm-opt %s -split-input-file --mpcomm-insert-casts="policy=bf16 compute=lower_precision" | FileCheck %s
 
 #parameter = #mpcomm.role<parameter>
 #batch = #mpcomm.role<batch>
@@ -139,14 +139,14 @@ func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>
 // CHECK-NOT: copy_of
 // CHECK: %[[W16:.*]] = arith.truncf %[[W]]
 // CHECK: %[[A:.*]] = mpcomm.dot_general %[[W16]], %[[W16]]
-// CHECK: mpcomm.softmax %[[A]], dim = 1 {mpcomm.precision = "low"} : tensor<4x4xbf16>
-// CHECK: mpcomm.dot_general %[[W]], %[[W]], {{.*}} {mpcomm.precision = "full"} : (tensor<4x4xf32>
+// CHECK: mpcomm.softmax %[[A]], dim = 1 {mpcomm.precision = "lower_precision"} : tensor<4x4xbf16>
+// CHECK: mpcomm.dot_general %[[W]], %[[W]], {{.*}} {mpcomm.precision = "fp32"} : (tensor<4x4xf32>
 // CHECK: mpcomm.dot_general {{.*}} -> tensor<4x4xf64>
 func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
   %a = mpcomm.dot_general %w, %w, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %s = mpcomm.softmax %a, dim = 1 {mpcomm.precision = "low"} : tensor<4x4xf32>
-  %b = mpcomm.dot_general %w, %w, contracting_dims = [1] x [1] {mpcomm.precision = "full"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = mpcomm.softmax %a, dim = 1 {mpcomm.precision = "lower_precision"} : tensor<4x4xf32>
+  %b = mpcomm.dot_general %w, %w, contracting_dims = [1] x [1] {mpcomm.precision = "fp32"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %d = arith.extf %b : tensor<4x4xf32> to tensor<4x4xf64>
   %e = mpcomm.dot_general %d, %d, contracting_dims = [1] x [0] : (tensor<4x4xf64>, tensor<4x4xf64>) -> tensor<4x4xf64>
   %f = arith.truncf %e : tensor<4x4xf64> to tensor<4x4xf32>

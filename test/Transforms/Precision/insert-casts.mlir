@@ -1,12 +1,12 @@
 // A perceptron in bf16: products and what lies between them are narrow, losses,
 // sums and updates in f32; parameters get copies that the updates write.
 
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=low" | FileCheck %s
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=f16 compute=low" | FileCheck %s --check-prefix=F16
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=none compute=low" | FileCheck %s --check-prefix=NONE
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=lower_precision" | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=f16 compute=lower_precision" | FileCheck %s --check-prefix=F16
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=none compute=lower_precision" | FileCheck %s --check-prefix=NONE
 // RUN: mpcomm-opt %s --mpcomm-insert-casts | FileCheck %s --check-prefix=NONE
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=low" --mpcomm-verify-training-graph -o /dev/null
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=low" --remarks-filter="mpcomm.*" \
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=lower_precision" --mpcomm-verify-training-graph -o /dev/null
+// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=lower_precision" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // 12 casts: x (256 bytes of f32), the logits twice (128 each: forward and

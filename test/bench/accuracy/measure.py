@@ -1,4 +1,4 @@
-# ===- measure.py - what training in 16 bits ends with ----------------------=== #
+# ===- measure.py - what training in 16 bits ends with -------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -259,7 +259,7 @@ def main():
                    help="the first is f32; weighted: none,f16,f16-unscaled")
     p.add_argument("--seeds", type=int, default=5, help="2 to 10")
     p.add_argument("--steps", type=int, default=0, help="instead of the models' own")
-    p.add_argument("--compute", default="low", help="of the policy: low, full, auto")
+    p.add_argument("--compute", default="lower_precision", help="of the policy: lower_precision, fp32, auto")
     p.add_argument("--json", help="file of results and losses; read if it is there")
     p.add_argument("--svg", help="file to draw losses into")
     p.add_argument("--prefix", default="", help="before each command: nice, taskset, flock")

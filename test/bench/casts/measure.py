@@ -1,4 +1,4 @@
-# ===- measure.py - casts of a step, beside autocast -----------------------=== #
+# ===- measure.py - casts of a step, beside autocast ---------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -121,7 +121,7 @@ def ours(options, tools, folder):
     policy = os.path.join(folder, "policy.json")
     with open(policy, "w") as file:
         json.dump({"schema": "mpcomm-precision-1", "policy": "bf16",
-                   "compute": "low"}, file)
+                   "compute": "lower_precision"}, file)
     run = subprocess.run(
         [tools[1], step, f"--mpcomm-graph=mesh=dp:2 precision-file={policy}",
          "--mpcomm-lower", "-o", program,

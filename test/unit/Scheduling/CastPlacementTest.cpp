@@ -36,12 +36,12 @@ static int addOp(CastProblem &problem, CastClass precision,
 }
 
 static int addValue(CastProblem &problem, int64_t bytes, int producer,
-                    ValueKind kind = ValueKind::Exact, bool isLow = false) {
+                    ValueKind kind = ValueKind::Exact, bool isNarrow = false) {
   CastProblem::Value value;
   value.bytes = bytes;
   value.producer = producer;
   value.kind = kind;
-  value.isLow = isLow;
+  value.isNarrow = isNarrow;
   problem.values.push_back(value);
   return int(problem.values.size()) - 1;
 }
@@ -77,7 +77,7 @@ TEST(CastPlacement, AsAllAssignments) {
     ASSERT_EQ(verify(problem, best), "");
     ASSERT_EQ(plan.bytes, best.bytes);
     ASSERT_EQ(plan.casts, best.casts);
-    ASSERT_EQ(plan.isLow, best.isLow);
+    ASSERT_EQ(plan.isNarrow, best.isNarrow);
     casts += plan.casts;
     for (ValueKind kind : getValueKinds(problem))
       exact += kind == ValueKind::Exact;
@@ -91,58 +91,59 @@ TEST(CastPlacement, AsAllAssignments) {
 TEST(CastPlacement, MovesFollowProducts) {
   CastProblem problem;
   int x = addValue(problem, 8, -1);
-  int a = addOp(problem, CastClass::Low, {x});
+  int a = addOp(problem, CastClass::Narrow, {x});
   int t = addOp(problem, CastClass::Moves, {addValue(problem, 8, a)});
-  addOp(problem, CastClass::Low, {addValue(problem, 8, t)});
+  addOp(problem, CastClass::Narrow, {addValue(problem, 8, t)});
   CastPlan plan = placeCasts(problem);
-  EXPECT_EQ(plan.isLow, std::vector<bool>({true, true, true}));
+  EXPECT_EQ(plan.isNarrow, std::vector<bool>({true, true, true}));
   EXPECT_EQ(plan.casts, 1);
   EXPECT_EQ(plan.bytes, 8);
 }
 
 // Two products and a sum read a slice of an exact value of ten times its size:
-// the slice is cut in full, and cast once.
+// the slice is cut in the wide type, and cast once.
 TEST(CastPlacement, CastsTheSmallerSideOnce) {
   CastProblem problem;
   int x = addValue(problem, 80, -1);
   int slice = addOp(problem, CastClass::Moves, {x});
   int s = addValue(problem, 8, slice);
-  addOp(problem, CastClass::Low, {s});
-  addOp(problem, CastClass::Low, {s});
+  addOp(problem, CastClass::Narrow, {s});
+  addOp(problem, CastClass::Narrow, {s});
   CastPlan plan = placeCasts(problem);
-  EXPECT_FALSE(plan.isLow[0]);
+  EXPECT_FALSE(plan.isNarrow[0]);
   EXPECT_EQ(plan.casts, 1);
   EXPECT_EQ(plan.bytes, 8);
 }
 
-// A movement of an exact value that an op in full reads too keeps its bits,
-// even where casting before it would be cheaper.
+// A movement of an exact value that an op in the wide type reads too keeps its
+// bits, even where casting before it would be cheaper.
 TEST(CastPlacement, KeepsExactValuesExact) {
   CastProblem problem;
   int x = addValue(problem, 1, -1);
   int broadcast = addOp(problem, CastClass::Moves, {x});
   int b = addValue(problem, 80, broadcast);
-  addOp(problem, CastClass::Low, {b});
-  addOp(problem, CastClass::Full, {b});
+  addOp(problem, CastClass::Narrow, {b});
+  addOp(problem, CastClass::Wide, {b});
   CastPlan plan = placeCasts(problem);
-  EXPECT_FALSE(plan.isLow[0]);
+  EXPECT_FALSE(plan.isNarrow[0]);
   EXPECT_EQ(plan.bytes, 80);
-  plan.isLow[0] = true;
-  EXPECT_EQ(verify(problem, plan), "value 1: loses bits for an op in full");
+  plan.isNarrow[0] = true;
+  EXPECT_EQ(verify(problem, plan),
+            "value 1: loses bits for an op in the wide type");
 }
 
 // A sum of a product and a bias may be narrow, one of a product and an exact
 // value not.
-TEST(CastPlacement, WidestFollowsItsInputs) {
+TEST(CastPlacement, PromoteFollowsItsInputs) {
   for (ValueKind kind : {ValueKind::Neutral, ValueKind::Exact}) {
     CastProblem problem;
     int x = addValue(problem, 8, -1), bias = addValue(problem, 1, -1, kind);
-    int dot = addOp(problem, CastClass::Low, {x});
+    int dot = addOp(problem, CastClass::Narrow, {x});
     int sum =
-        addOp(problem, CastClass::Widest, {addValue(problem, 8, dot), bias});
-    addOp(problem, CastClass::Low, {addValue(problem, 8, sum)});
+        addOp(problem, CastClass::Promote, {addValue(problem, 8, dot), bias});
+    addOp(problem, CastClass::Narrow, {addValue(problem, 8, sum)});
     CastPlan plan = placeCasts(problem);
-    EXPECT_EQ(plan.isLow[1], kind == ValueKind::Neutral);
+    EXPECT_EQ(plan.isNarrow[1], kind == ValueKind::Neutral);
     EXPECT_EQ(plan.bytes, kind == ValueKind::Neutral ? 9 : 24);
     EXPECT_EQ(getValueKinds(problem)[3], kind == ValueKind::Neutral
                                              ? ValueKind::Narrow
@@ -155,7 +156,7 @@ TEST(CastPlacement, CheckNamesThePlace) {
   int x = addValue(problem, -1, -1);
   EXPECT_EQ(problem.check(), "value 0: expected at least 0 bytes, got -1");
   problem.values[x].bytes = 1;
-  int op = addOp(problem, CastClass::Low, {x});
+  int op = addOp(problem, CastClass::Narrow, {x});
   int y = addValue(problem, 1, op);
   read(problem, y, op);
   EXPECT_EQ(problem.check(), "value 1: expected consumers in [1, 1), got 0");
@@ -172,14 +173,14 @@ TEST(CastPlacement, CheckNamesThePlace) {
 TEST(CastPlacement, VerifySeesWrongPlans) {
   CastProblem problem;
   int x = addValue(problem, 4, -1);
-  addOp(problem, CastClass::Low, {x});
+  addOp(problem, CastClass::Narrow, {x});
   CastPlan plan = placeCasts(problem);
   EXPECT_EQ(verify(problem, plan), "");
   plan.bytes = 3;
   EXPECT_EQ(verify(problem, plan), "expected 1 casts of 4 bytes, got 1 of 3");
-  plan.isLow[0] = false;
+  plan.isNarrow[0] = false;
   EXPECT_EQ(verify(problem, plan), "op 0: runs in a type that it must not");
-  plan.isLow.clear();
+  plan.isNarrow.clear();
   EXPECT_EQ(verify(problem, plan), "expected a type for each op");
 }
 
@@ -193,9 +194,9 @@ static CastProblem makeLayers(int numOps, unsigned seed) {
     unsigned draw = engine() % 16;
     int64_t bytes = 16 + engine() % 64;
     if (draw < 3) {
-      now = addValue(problem, bytes, addOp(problem, CastClass::Low, {now}));
+      now = addValue(problem, bytes, addOp(problem, CastClass::Narrow, {now}));
     } else if (draw < 5) {
-      int op = addOp(problem, CastClass::Full, {now, stream});
+      int op = addOp(problem, CastClass::Wide, {now, stream});
       stream = now = addValue(problem, 64, op);
     } else {
       int other = int(engine() % 8);
@@ -203,7 +204,7 @@ static CastProblem makeLayers(int numOps, unsigned seed) {
       std::vector<int> operands = {now};
       if (draw < 8 && other >= 0)
         operands.push_back(other);
-      int op = addOp(problem, draw % 2 ? CastClass::Moves : CastClass::Widest,
+      int op = addOp(problem, draw % 2 ? CastClass::Moves : CastClass::Promote,
                      operands);
       now = addValue(problem, bytes, op);
     }
@@ -233,10 +234,10 @@ TEST(CastPlacement, HundredThousandOps) {
 // One chain of ops that may run in either type, between two products.
 TEST(CastPlacement, LongChain) {
   CastProblem problem;
-  int now = addValue(problem, 4, addOp(problem, CastClass::Low, {}));
+  int now = addValue(problem, 4, addOp(problem, CastClass::Narrow, {}));
   for (int i = 0; i < 100000; ++i)
     now = addValue(problem, 1 + i % 7, addOp(problem, CastClass::Moves, {now}));
-  addOp(problem, CastClass::Full, {now});
+  addOp(problem, CastClass::Wide, {now});
   CastPlan plan = placeCasts(problem);
   EXPECT_EQ(verify(problem, plan), "");
   EXPECT_EQ(plan.bytes, 1);

@@ -17,7 +17,7 @@
 # with u = 2^-9: where the loss is a mean of values that bf16 products made, each of
 # them carries an error up to u, which S may miss by luck.
 #
-# compute=full stores in bf16 and multiplies in f32: it rounds less, and is held to
+# compute=fp32 stores in bf16 and multiplies in f32: it rounds less, and is held to
 # the same bound.
 #
 # That these are bf16's roundings, and not f32 by mistake, shows in the distance from
@@ -42,7 +42,7 @@ RANKS = 2
 MODELS = {"mlp": ({}, 64), "gpt": ({"ctx": 64}, 8)}
 WAYS = [Way(ranks=2, autocast=True), Way(autocast=True),
         Way(reverse=True, autocast=True), Way(slices=4, autocast=True)]
-POLICIES = {"low": {"compute": "low"}, "full": {"compute": "full"}}
+POLICIES = {"lower_precision": {"compute": "lower_precision"}, "fp32": {"compute": "fp32"}}
 
 
 def ours(model, options, size, name, policy, folder, tools):

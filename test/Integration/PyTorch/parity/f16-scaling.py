@@ -9,7 +9,7 @@
 # REQUIRES: torch, sklearn, compiler
 # RUN: rm -rf %t && mkdir %t
 # RUN: %python %s %t %mpcomm-import %mpcomm-compile %mpcomm-run
-"""Products in f16 too (compute=low), whatever this machine is good at."""
+"""Products in f16 too (compute=lower_precision), whatever this machine is good at."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def main():
     weights = [name for name in first if name.endswith("weight")]
     expect("weights", len(weights) == 3, *weights)
     with open(path("f16.json"), "w") as file:
-        json.dump({"schema": "mpcomm-precision-1", "policy": "f16", "compute": "low"}, file)
+        json.dump({"schema": "mpcomm-precision-1", "policy": "f16", "compute": "lower_precision"}, file)
     f16 = "precision-file=" + path("f16.json")
 
     log, _, _ = train("f32", "precision=none")

@@ -48,10 +48,10 @@ Value MicroBatchSum::combine(OpBuilder &builder, Value total,
 // What a micro-batch is
 //===----------------------------------------------------------------------===//
 
-/// The terminator counts as an op of the tail: what it returns leaves the
-/// micro-batch. Scales of 8-bit operands are those of a step, whatever it is
-/// cut into: they are updated once.
-void MicroBatch::findTail() {
+/// The terminator counts as an op of the update phase: what it returns leaves
+/// the micro-batch. Scales of 8-bit operands are those of a step, whatever it
+/// is cut into: they are updated once.
+void MicroBatch::findUpdatePhase() {
   for (Operation &op : *body) {
     bool ends = op.hasTrait<OpTrait::IsTerminator>();
     op.walk([&](Operation *nested) {
@@ -59,10 +59,10 @@ void MicroBatch::findTail() {
                   UpdateFp8ScaleOp>(nested);
       for (Value operand : nested->getOperands())
         if (Operation *def = operand.getDefiningOp())
-          ends |= tail.contains(def);
+          ends |= updatePhase.contains(def);
     });
     if (ends)
-      tail.insert(&op);
+      updatePhase.insert(&op);
   }
 }
 
@@ -119,7 +119,7 @@ LogicalResult MicroBatch::checkBatch() {
                                 << "for " << count << " micro-batches";
     for (OpOperand &use : argument.getUses()) {
       Operation *user = use.getOwner();
-      if (isTail(body->findAncestorOpInBlock(*user)) &&
+      if (isInUpdatePhase(body->findAncestorOpInBlock(*user)) &&
           !leaves(use, /*orGradient=*/true)) {
         InFlightDiagnostic diag = step.emitOpError()
                                   << "needs " << what
@@ -192,7 +192,7 @@ OpOperand &MicroBatch::separateReductions(OpOperand &use) {
       reduce.getAxesAttr(), reduce.getReductionAttr(), reduce.getWireAttr(),
       reduce.getAccumulateAttr());
   own->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
-  tail.insert(own);
+  updatePhase.insert(own);
   use.set(own.getResult(0));
   return separateReductions(own->getOpOperand(0));
 }
@@ -205,7 +205,7 @@ LogicalResult MicroBatch::addState(OpOperand &returned, Role role) {
   Value value = exit.get();
   Operation *def = value.getDefiningOp();
   // What counts steps, not batches, an update of it does once.
-  if ((def && isTail(def)) ||
+  if ((def && isInUpdatePhase(def)) ||
       (role != Role::Buffer && !varying.contains(value)))
     return success();
   unsigned index = returned.getOperandNumber();
@@ -248,8 +248,8 @@ LogicalResult MicroBatch::findState() {
 
 /// Gives a state a value of its own where it is an argument, or a value with
 /// other uses after the micro-batch: those take its mean, or that of the step.
-/// What the tail takes of a state as it came, or of samples, is such a value,
-/// too.
+/// What the update phase takes of a state as it came, or of samples, is such a
+/// value, too.
 void MicroBatch::isolateArguments() {
   llvm::DenseSet<OpOperand *> exits;
   for (const MicroBatchState &state : states)
@@ -259,7 +259,7 @@ void MicroBatch::isolateArguments() {
     given.push_back(state.before);
   for (BlockArgument argument : given) {
     auto isMean = [&](OpOperand &use) {
-      return isTail(body->findAncestorOpInBlock(*use.getOwner())) &&
+      return isInUpdatePhase(body->findAncestorOpInBlock(*use.getOwner())) &&
              use.getOwner()->getBlock() == body && !exits.contains(&use);
     };
     if (llvm::none_of(argument.getUses(), isMean))
@@ -273,10 +273,10 @@ void MicroBatch::isolateArguments() {
   for (MicroBatchState &state : states) {
     state.after = state.exit->get();
     Operation *def = state.after.getDefiningOp();
-    auto isInTail = [&](Operation *user) {
-      return isTail(body->findAncestorOpInBlock(*user));
+    auto readsInUpdatePhase = [&](Operation *user) {
+      return isInUpdatePhase(body->findAncestorOpInBlock(*user));
     };
-    if (def && llvm::count_if(state.after.getUsers(), isInTail) == 1)
+    if (def && llvm::count_if(state.after.getUsers(), readsInUpdatePhase) == 1)
       continue;
     OpBuilder builder(step.getContext());
     if (def)
@@ -297,8 +297,8 @@ static bool takesMaximum(OpOperand &use) {
 }
 
 /// The mean over the micro-batches, or the maximum, takes the place of `use`. A
-/// value of which the tail takes both is copied: each sum has a value of its
-/// own.
+/// value of which the update phase takes both is copied: each sum has a value
+/// of its own.
 LogicalResult MicroBatch::addSum(OpOperand &use) {
   auto reduce = dyn_cast<AllReduceOp>(use.getOwner());
   if (reduce && reduce.getReduction() != Reduction::Sum &&
@@ -353,7 +353,8 @@ LogicalResult MicroBatch::checkRegions(Operation *op) {
       for (Value operand : nested->getOperands())
         if (Operation *def = operand.getDefiningOp();
             nested != op && operand.getParentBlock() == body &&
-            varying.contains(operand) && !(def && isTail(def)) && !capturing)
+            varying.contains(operand) && !(def && isInUpdatePhase(def)) &&
+            !capturing)
           capturing = nested;
     });
   if (!capturing)
@@ -372,13 +373,13 @@ LogicalResult MicroBatch::findSums() {
   for (const MicroBatchState &state : states)
     exits.insert(state.exit);
   for (Operation &op : *body) {
-    if (!isTail(&op))
+    if (!isInUpdatePhase(&op))
       continue;
     if (failed(checkRegions(&op)))
       return failure();
     for (OpOperand &use : op.getOpOperands()) {
       Operation *def = use.get().getDefiningOp();
-      if (!def || isTail(def) || exits.contains(&use))
+      if (!def || isInUpdatePhase(def) || exits.contains(&use))
         continue;
       if (!varying.contains(use.get())) // the same for all micro-batches
         continue;
@@ -401,7 +402,7 @@ FailureOr<MicroBatch> MicroBatch::get(func::FuncOp step, int64_t count) {
       !isa<func::ReturnOp>(step.getFunctionBody().front().getTerminator()))
     return step.emitOpError("expects a body of one block that returns");
   MicroBatch found(step, count);
-  found.findTail();
+  found.findUpdatePhase();
   if (failed(found.checkBatch()))
     return failure();
   if (failed(found.findState()))

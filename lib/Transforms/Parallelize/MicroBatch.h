@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A step is run on a part of its batch up to the first collective or update,
-// the tail; what the tail needs of that is added up over the parts. Here is
-// found what that is.
+// the update phase; what the update phase needs of that is added up over the
+// parts. Here is found what that is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,14 +22,14 @@
 
 namespace mpcomm {
 
-/// A value of the micro-batch that the tail needs as its mean, a gradient or
-/// the loss, or as its maximum.
+/// A value of the micro-batch that the update phase needs as its mean, a
+/// gradient or the loss, or as its maximum.
 struct MicroBatchSum {
   mlir::Value value; // what is added up
   bool isMaximum = false;
   /// The value is narrowed before it is used: here, from `value`.
   mlir::arith::TruncFOp narrowed;
-  llvm::SmallVector<mlir::OpOperand *> uses; // in the tail
+  llvm::SmallVector<mlir::OpOperand *> uses; // in the update phase
 
   /// In which it is added up: f32 or wider.
   mlir::RankedTensorType getTotalType() const;
@@ -45,7 +45,7 @@ struct MicroBatchState {
   mlir::BlockArgument before;
   mlir::Value after; // of this state alone
   /// Takes it out of the micro-batch: to the terminator, or to a reduction of
-  /// the tail.
+  /// the update phase.
   mlir::OpOperand *exit;
 };
 
@@ -57,7 +57,9 @@ struct MicroBatch {
   static mlir::FailureOr<MicroBatch> get(mlir::func::FuncOp step,
                                          int64_t count);
 
-  bool isTail(mlir::Operation *op) const { return tail.contains(op); }
+  bool isInUpdatePhase(mlir::Operation *op) const {
+    return updatePhase.contains(op);
+  }
 
   mlir::func::FuncOp step;
   int64_t count = 1; ///< micro-batches of a step
@@ -68,7 +70,7 @@ struct MicroBatch {
 private:
   explicit MicroBatch(mlir::func::FuncOp step, int64_t count)
       : step(step), count(count), body(&step.getFunctionBody().front()) {}
-  void findTail();
+  void findUpdatePhase();
   void findVarying();
   bool leaves(mlir::OpOperand &use, bool orGradient);
   mlir::LogicalResult checkBatch();
@@ -82,7 +84,7 @@ private:
 
   mlir::Block *body;
   /// Collectives, updates, and what depends on them.
-  llvm::DenseSet<mlir::Operation *> tail;
+  llvm::DenseSet<mlir::Operation *> updatePhase;
   /// What depends on the batch, on seeds or on what micro-batches hand on.
   llvm::DenseSet<mlir::Value> varying;
   /// By the value that is used: the index of its mean, and of its maximum.
@@ -96,9 +98,9 @@ mlir::Value sliceMicroBatch(mlir::OpBuilder &builder, mlir::Value batch,
 /// A seed of its own for micro-batch `index`.
 mlir::Value seedMicroBatch(mlir::OpBuilder &builder, mlir::Value seed,
                            int64_t index);
-/// Has `uses`, which stand for those of `sum` in the tail, take the mean of
-/// what `total` has added up over `count` micro-batches: divided behind a
-/// reduction in f32 that is the only use (what is summed then travels from
+/// Has `uses`, which stand for those of `sum` in the update phase, take the
+/// mean of what `total` has added up over `count` micro-batches: divided behind
+/// a reduction in f32 that is the only use (what is summed then travels from
 /// where it was added up), else before.
 void useMean(mlir::OpBuilder &builder, const MicroBatchSum &sum,
              llvm::ArrayRef<mlir::OpOperand *> uses, mlir::Value total,

@@ -131,7 +131,7 @@ LogicalResult PartitionPipeline::constrain(const StageGraph &graph,
       return op.emitOpError() << "has to be in stage " << stage.getInt()
                               << ", expected one below " << int64_t(stages);
     if (graph.getPass(&op) == StepPass::Forward &&
-        !llvm::is_contained(graph.getAsides(), &op))
+        !llvm::is_contained(graph.getAuxiliary(), &op))
       problem.ops[graph.getPosition(&op)].stage = stage.getInt();
     else if (graph.getPass(&op) == StepPass::Repeated)
       op.emitWarning() << "is made wherever it is needed: its '" << kStageAttr
@@ -229,7 +229,7 @@ void PartitionPipeline::annotate(const StageGraph &graph,
                   builder.getI64IntegerAttr(stageOf[graph.getPosition(op)]));
   };
   put(graph.getForward());
-  put(graph.getAsides());
+  put(graph.getAuxiliary());
   put(graph.getBackward());
 }
 

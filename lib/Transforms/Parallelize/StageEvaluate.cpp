@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parallelize/StageClone.h"
-#include "Parallelize/StageTail.h"
+#include "Parallelize/UpdatePhase.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;

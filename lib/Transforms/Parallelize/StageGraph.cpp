@@ -131,8 +131,8 @@ void StageGraph::classify() {
   }
   llvm::DenseSet<Operation *> ofState = findReadByState(ofLoss, ofSum);
   for (Operation &op : body) {
-    if (micro->isTail(&op)) {
-      passes[&op] = StepPass::Tail;
+    if (micro->isInUpdatePhase(&op)) {
+      passes[&op] = StepPass::Update;
       continue;
     }
     bool varies = false, below = false;
@@ -162,7 +162,7 @@ void StageGraph::classify() {
     if (StepPass pass = getPass(&op); pass == StepPass::Backward)
       backward.push_back(&op);
     else if (pass == StepPass::Forward)
-      (ofLoss.contains(&op) ? forward : asides).push_back(&op);
+      (ofLoss.contains(&op) ? forward : auxiliary).push_back(&op);
 }
 
 /// Ops whose results state is computed of, directly or through movement, by ops
@@ -173,8 +173,8 @@ StageGraph::findReadByState(const llvm::DenseSet<Operation *> &ofLoss,
   func::FuncOp step = micro->step;
   llvm::DenseSet<Operation *> found;
   for (Operation &op : llvm::reverse(step.getFunctionBody().front())) {
-    bool isOfState =
-        !micro->isTail(&op) && !ofLoss.contains(&op) && !ofSum.contains(&op);
+    bool isOfState = !micro->isInUpdatePhase(&op) && !ofLoss.contains(&op) &&
+                     !ofSum.contains(&op);
     if (isOfState || (found.contains(&op) && isMovement(&op)))
       forEachOperand(&op, [&](OpOperand &use) {
         if (Operation *def = use.get().getDefiningOp())
@@ -272,7 +272,7 @@ void StageGraph::number() {
         lastReader[root] = i;
     }
   }
-  for (Operation *op : asides) {
+  for (Operation *op : auxiliary) {
     int first = 0;
     for (Value root : getOperandRoots(op))
       if (Operation *def = root.getDefiningOp())
@@ -280,13 +280,13 @@ void StageGraph::number() {
     positions[op] = first;
   }
   // What only serves to make state anew stands where that is made.
-  for (Operation *op : llvm::reverse(asides))
+  for (Operation *op : llvm::reverse(auxiliary))
     for (Value root : getOperandRoots(op))
       if (Operation *def = root.getDefiningOp();
-          def && llvm::is_contained(asides, def))
+          def && llvm::is_contained(auxiliary, def))
         positions[def] = std::max(positions[def], positions.lookup(op));
   // A value that is narrowed for gradients is where they find it as it was.
-  for (Operation *op : asides) {
+  for (Operation *op : auxiliary) {
     int last = positions.lookup(op);
     if (isa<arith::TruncFOp>(op))
       for (Value root : getOperandRoots(op))
@@ -341,17 +341,18 @@ static SmallVector<BlockArgument, 1> findParameters(func::FuncOp step,
   return found;
 }
 
-/// Whether nothing but the tail reads a sum, as it is or narrowed: then what
-/// adds it up can go.
+/// Whether nothing but the update phase reads a sum, as it is or narrowed: then
+/// what adds it up can go.
 static bool isOnlySummed(const MicroBatch &micro, Value sum) {
   func::FuncOp step = micro.step;
   Region &body = step.getFunctionBody();
-  auto isTail = [&](Operation *user) {
-    return micro.isTail(body.findAncestorOpInRegion(*user));
+  auto isInUpdatePhase = [&](Operation *user) {
+    return micro.isInUpdatePhase(body.findAncestorOpInRegion(*user));
   };
   return llvm::all_of(sum.getUsers(), [&](Operation *user) {
-    return isTail(user) || (isa<arith::TruncFOp>(user) &&
-                            llvm::all_of(user->getUsers(), isTail));
+    return isInUpdatePhase(user) ||
+           (isa<arith::TruncFOp>(user) &&
+            llvm::all_of(user->getUsers(), isInUpdatePhase));
   });
 }
 

@@ -30,7 +30,7 @@ enum class StepPass : uint8_t {
   Forward,
   /// Gradients depend on it; or only state whose next value does on gradients.
   Backward,
-  Tail, ///< collectives, updates, and what depends on them
+  Update, ///< collectives, updates, and what depends on them
 };
 
 /// A leaf of a gradient's sum: uses of a parameter in several places give a
@@ -51,14 +51,14 @@ public:
   StepPass getPass(mlir::Operation *op) const { return passes.lookup(op); }
 
   /// In the order of the step. Forward ops are numbered in it: positions.
-  /// `asides` are ops of the forward pass that the loss does not depend on.
+  /// `auxiliary` are ops of the forward pass that the loss does not depend on.
   llvm::ArrayRef<mlir::Operation *> getForward() const { return forward; }
-  llvm::ArrayRef<mlir::Operation *> getAsides() const { return asides; }
+  llvm::ArrayRef<mlir::Operation *> getAuxiliary() const { return auxiliary; }
   llvm::ArrayRef<mlir::Operation *> getBackward() const { return backward; }
 
   /// A forward op's own number. Of a backward op the number of the last forward
   /// op whose stage it can share: values flow up the forward pass and gradients
-  /// down it. Of an aside the first such one.
+  /// down it. Of an auxiliary op the first such one.
   int getPosition(mlir::Operation *op) const { return positions.lookup(op); }
 
   /// The values of forward and backward ops, and the arguments, that `value`
@@ -112,7 +112,7 @@ private:
   static constexpr int kNone = 0, kMany = -1; // else 1 + the sum
 
   const MicroBatch *micro;
-  std::vector<mlir::Operation *> forward, asides, backward;
+  std::vector<mlir::Operation *> forward, auxiliary, backward;
   /// Of the backward pass, though neither the loss nor a gradient depends on
   /// it.
   llvm::DenseSet<mlir::Operation *> delayed;
@@ -139,8 +139,9 @@ bool isPerGradient(mlir::Operation *op);
 /// How many operands such an op hands on.
 unsigned countHandedOn(mlir::Operation *op);
 
-/// The gradient that operand `index` of a tail op hands on alone, as a result:
-/// collectives and scalings of many gradients give one for each.
+/// The gradient that operand `index` of an op of the update phase hands on
+/// alone, as a result: collectives and scalings of many gradients give one for
+/// each.
 mlir::Value getHandedOn(mlir::OpOperand &use);
 
 } // namespace mpcomm

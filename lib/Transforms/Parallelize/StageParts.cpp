@@ -20,7 +20,7 @@ using namespace mpcomm;
 void StageParts::forEachPlacedOp(
     llvm::function_ref<void(Operation *)> callback) const {
   for (ArrayRef<Operation *> ops :
-       {graph->getForward(), graph->getAsides(), graph->getBackward()})
+       {graph->getForward(), graph->getAuxiliary(), graph->getBackward()})
     llvm::for_each(ops, callback);
 }
 
@@ -90,7 +90,7 @@ void StageParts::placeLeaves() {
       if (found.size() > 1) { // the ops between the sum and its leaves
         for (Operation *user : sum.value.getUsers())
           if (graph->getPass(user) == StepPass::Backward)
-            split.insert(user); // narrows it for the tail
+            split.insert(user); // narrows it for the update phase
         SmallVector<Value> worklist{sum.value};
         while (!worklist.empty()) {
           Value value = worklist.pop_back_val();

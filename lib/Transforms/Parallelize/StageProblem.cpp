@@ -68,7 +68,7 @@ void ProblemBuilder::addSeconds() {
   problem.ops.resize(graph.getForward().size());
   for (auto [i, op] : llvm::enumerate(graph.getForward()))
     problem.ops[i].forward = step.getSeconds(op);
-  for (Operation *op : graph.getAsides())
+  for (Operation *op : graph.getAuxiliary())
     problem.ops[graph.getPosition(op)].forward += step.getSeconds(op);
   for (Operation *op : graph.getBackward()) {
     auto &at = problem.ops[graph.getPosition(op)];
@@ -81,7 +81,7 @@ void ProblemBuilder::addReaders() {
   for (auto [i, op] : llvm::enumerate(graph.getForward()))
     for (Value root : graph.getOperandRoots(op))
       readers[root].consumers.push_back(i);
-  for (Operation *op : graph.getAsides())
+  for (Operation *op : graph.getAuxiliary())
     for (Value root : graph.getOperandRoots(op))
       readers[root].consumers.push_back(graph.getPosition(op));
   for (Operation *op : graph.getBackward())
@@ -96,7 +96,7 @@ void ProblemBuilder::addReaders() {
 /// the backward pass needs it.
 void ProblemBuilder::addValues() {
   for (Operation *op :
-       llvm::concat<Operation *const>(graph.getForward(), graph.getAsides()))
+       llvm::concat<Operation *const>(graph.getForward(), graph.getAuxiliary()))
     for (Value result : op->getResults()) {
       auto found = readers.find(result);
       if (found == readers.end())
@@ -104,7 +104,7 @@ void ProblemBuilder::addValues() {
       StagePartitionProblem::Value value;
       value.bytes = mpcomm::detail::countBytes(result.getType());
       value.producer = graph.getPosition(op);
-      for (int at : found->second.consumers) // asides may share the position
+      for (int at : found->second.consumers) // auxiliary ops may share the position
         if (at > value.producer)
           value.consumers.push_back(at);
       for (int at : found->second.keepers)

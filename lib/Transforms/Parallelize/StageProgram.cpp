@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parallelize/StageProgram.h"
-#include "Parallelize/StageTail.h"
+#include "Parallelize/UpdatePhase.h"
 #include "mpcomm/Analysis/ProgramModel.h"
 #include <deque>
 
@@ -73,12 +73,12 @@ public:
   ProgramBuilder(StageParts &parts, const PipelineSchedule &schedule,
                  const PipelineMesh &mesh, int rank,
                  ArrayRef<PipelineMessage> messages, int buffers);
-  FailureOr<func::FuncOp> build(const TailPlan &plan);
+  FailureOr<func::FuncOp> build(const UpdatePhasePlan &plan);
 
 private:
   using Values = llvm::DenseMap<Value, Value>;
 
-  void createFunction(const TailPlan &plan);
+  void createFunction(const UpdatePhasePlan &plan);
   void run(int index);
   Operation *call(const PipelineAction &action);
   void post(int index);
@@ -245,7 +245,7 @@ void ProgramBuilder::run(int index) {
     ends.push_back({made, &builder.getBlock()->back()});
 }
 
-void ProgramBuilder::createFunction(const TailPlan &plan) {
+void ProgramBuilder::createFunction(const UpdatePhasePlan &plan) {
   func::FuncOp step = micro.step;
   SmallVector<Type> types;
   for (BlockArgument argument : plan.arguments) {
@@ -288,7 +288,7 @@ void ProgramBuilder::createFunction(const TailPlan &plan) {
   builder.setInsertionPointToStart(block);
 }
 
-FailureOr<func::FuncOp> ProgramBuilder::build(const TailPlan &plan) {
+FailureOr<func::FuncOp> ProgramBuilder::build(const UpdatePhasePlan &plan) {
   createFunction(plan);
   for (unsigned sum : plan.ownSums)
     totals[sum] = micro.sums[sum].makeStart(builder, function.getLoc());
@@ -297,8 +297,8 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const TailPlan &plan) {
       states[i] = arguments.lookup(state.before);
   for (int i = 0, e = static_cast<int>(schedule.ranks[rank].size()); i < e; ++i)
     run(i);
-  if (failed(emitTail(builder, parts, plan, mesh, schedule, arguments, totals,
-                      states)))
+  if (failed(emitUpdatePhase(builder, parts, plan, mesh, schedule, arguments,
+                             totals, states)))
     return failure();
   startReductions(function.getFunctionBody().front(), mesh, ends);
   fixOrder(function.getFunctionBody().front(), mesh);
@@ -321,7 +321,7 @@ mpcomm::buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,
       parts.getPart(action.stage, action.kind);
   SmallVector<func::FuncOp> programs;
   for (int rank = 0; rank < schedule.stages; ++rank) {
-    FailureOr<TailPlan> plan = planTail(parts, schedule, rank);
+    FailureOr<UpdatePhasePlan> plan = planUpdatePhase(parts, schedule, rank);
     if (failed(plan))
       return failure();
     ProgramBuilder builder(parts, schedule, mesh, rank, messages, buffers);

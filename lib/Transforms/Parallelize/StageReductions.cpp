@@ -7,12 +7,13 @@
 //===----------------------------------------------------------------------===//
 //
 // What one stage of a rank has added up over all micro-batches need not wait
-// for the rank's other stages: its reduction moves from the tail to behind the
-// action that added the last of it. Where it is awaited stays in the tail.
+// for the rank's other stages: its reduction moves from the update phase to
+// behind the action that added the last of it. Where it is awaited stays in the
+// update phase.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Parallelize/StageTail.h"
+#include "Parallelize/UpdatePhase.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;

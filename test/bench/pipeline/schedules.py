@@ -1,4 +1,4 @@
-# ===- schedules.py - bubbles and activations of compiled schedules --------=== #
+# ===- schedules.py - bubbles and activations of compiled schedules ------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -176,7 +176,7 @@ def run_programs(ranks):
                     futures[rank][step[1]] = step[2]
                     begun[rank, kind, peer, channel, index] = clocks[rank]
                 else:
-                    if step[1] not in futures[rank]:  # a collective of the tail
+                    if step[1] not in futures[rank]:  # a collective of the update phase
                         at[rank] += 1
                         continue
                     kind, peer, channel, index = futures[rank][step[1]]

@@ -1,4 +1,4 @@
-# ===- interpreter.py - a training step, by its ops' documentation ---------=== #
+# ===- interpreter.py - a training step, by its ops' documentation -------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -48,19 +48,19 @@ class Unsupported(Exception):
 class Interpreter:
     def __init__(self, graph, options):
         self.graph, self.options = graph, options
-        self.tail = self.find_tail()
+        self.update_phase = self.find_update_phase()
         self.varying = self.find_varying()
         self.narrow = {"bf16": "bf16", "f16": "f16", "fp8": "bf16"}.get(options.precision)
         self.gradients = [(op, i) for op in graph.ops if op.name in GRADIENTS for i in GRADIENTS[op.name](op)]
 
-    def find_tail(self):
+    def find_update_phase(self):
         """The ops that depend on updates, and updates."""
-        tail, made = set(), set()
+        phase, made = set(), set()
         for op in self.graph.ops:
             if op.name in GRADIENTS or op.name == "mpcomm.update_fp8_scale" or any(id(v) in made for v in op.operands):
-                tail.add(op)
+                phase.add(op)
                 made.update(id(v) for v in op.results)
-        return tail
+        return phase
 
     def find_varying(self, handed=()):
         """What may differ between micro-batches: what depends on samples, and on state that is handed on."""
@@ -113,7 +113,7 @@ class Interpreter:
             made = MEANINGS[op.name](op, *self.operands(op, wide, stored, replaced or {}))
             for value, number in zip(op.results, made if isinstance(made, tuple) else (made,)):
                 # In narrow ops all intermediate values may be rounded.
-                wide[id(value)] = stored[id(value)] = number if op in self.tail else self.narrowed(number)
+                wide[id(value)] = stored[id(value)] = number if op in self.update_phase else self.narrowed(number)
         return wide, stored
 
     # A step.
@@ -121,8 +121,8 @@ class Interpreter:
     def step(self, state, batches, seeds=None, hyper=None):
         """`batches[rank][micro-batch]`: name -> number. The loss and the new state."""
         ranks, count = self.options.ranks, self.options.micro_batches
-        before = [op for op in self.graph.ops if op not in self.tail]
-        after = [op for op in self.graph.ops if op in self.tail]
+        before = [op for op in self.graph.ops if op not in self.update_phase]
+        after = [op for op in self.graph.ops if op in self.update_phase]
         results = {r.name: r for r in self.graph.results}
         whole = ranks * count == 1
         moved = [r for r in self.graph.results if r.role in STATE_ROLES and self.is_handed_on(r)]
@@ -167,7 +167,7 @@ class Interpreter:
         return self.narrowed(Bounded(out.v, np.where(beyond, np.inf, out.e), out.format))
 
     def is_early(self, value):
-        return value.op is None or value.op not in self.tail
+        return value.op is None or value.op not in self.update_phase
 
     def is_mean(self, op, i):
         return self.is_early(op.operands[i]) and id(op.operands[i]) in self.varying

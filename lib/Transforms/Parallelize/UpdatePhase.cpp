@@ -1,4 +1,4 @@
-//===- StageTail.cpp - collectives and updates of a rank ------------------===//
+//===- UpdatePhase.cpp - collectives and updates of a rank ----------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Emits what StageTailPlan.cpp has planned.
+// Emits what UpdatePhasePlan.cpp has planned.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Parallelize/StageTail.h"
+#include "Parallelize/UpdatePhase.h"
 #include "Parallelize/StageClone.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -19,11 +19,11 @@ using namespace mpcomm;
 
 namespace {
 
-class TailEmitter {
+class UpdatePhaseEmitter {
 public:
-  TailEmitter(OpBuilder &builder, const StageParts &parts, const TailPlan &plan,
-              const PipelineMesh &mesh, const PipelineSchedule &schedule,
-              IRMapping &mapping)
+  UpdatePhaseEmitter(OpBuilder &builder, const StageParts &parts,
+                     const UpdatePhasePlan &plan, const PipelineMesh &mesh,
+                     const PipelineSchedule &schedule, IRMapping &mapping)
       : builder(builder), micro(parts.getGraph().getMicroBatch()), plan(plan),
         mesh(mesh), schedule(schedule), mapping(mapping) {}
   void exchange(const llvm::DenseMap<unsigned, Value> &totals);
@@ -39,7 +39,7 @@ private:
 
   OpBuilder &builder;
   const MicroBatch &micro;
-  const TailPlan &plan;
+  const UpdatePhasePlan &plan;
   const PipelineMesh &mesh;
   const PipelineSchedule &schedule;
   IRMapping &mapping;
@@ -53,7 +53,8 @@ private:
 
 /// Parameters that several ranks hold stay alike: each adds up the gradients of
 /// all, in one order.
-void TailEmitter::exchange(const llvm::DenseMap<unsigned, Value> &totals) {
+void UpdatePhaseEmitter::exchange(
+    const llvm::DenseMap<unsigned, Value> &totals) {
   struct Waiting {
     unsigned sum;
     int from;
@@ -61,7 +62,7 @@ void TailEmitter::exchange(const llvm::DenseMap<unsigned, Value> &totals) {
   };
   SmallVector<Waiting> receives;
   SmallVector<Value> sends;
-  for (const TailPlan::Shared &shared : plan.sums) {
+  for (const UpdatePhasePlan::Shared &shared : plan.sums) {
     bool isOwn = llvm::is_contained(shared.contributors, plan.rank);
     std::string tag = "tied" + std::to_string(shared.sum) + ".";
     for (int other : shared.residents)
@@ -84,7 +85,7 @@ void TailEmitter::exchange(const llvm::DenseMap<unsigned, Value> &totals) {
     arrived[{waiting.sum, waiting.from}] =
         AwaitOp::create(builder, waiting.future.getLoc(), waiting.future)
             ->getResult(0);
-  for (const TailPlan::Shared &shared : plan.sums) {
+  for (const UpdatePhasePlan::Shared &shared : plan.sums) {
     Value total;
     for (int from : shared.contributors) {
       Value value = from == plan.rank ? totals.lookup(shared.sum)
@@ -98,7 +99,7 @@ void TailEmitter::exchange(const llvm::DenseMap<unsigned, Value> &totals) {
     AwaitOp::create(builder, future.getLoc(), future);
 }
 
-Value TailEmitter::reduceOverStages(Value value, Reduction kind) {
+Value UpdatePhaseEmitter::reduceOverStages(Value value, Reduction kind) {
   if (schedule.stages == 1)
     return value;
   auto op = AllReduceOp::create(
@@ -108,8 +109,8 @@ Value TailEmitter::reduceOverStages(Value value, Reduction kind) {
 }
 
 /// `operands`: the operands of `op` that `made` has, in their order.
-void TailEmitter::noteUses(Operation *op, Operation *made,
-                           ArrayRef<unsigned> operands) {
+void UpdatePhaseEmitter::noteUses(Operation *op, Operation *made,
+                                  ArrayRef<unsigned> operands) {
   for (auto [i, operand] : llvm::enumerate(operands))
     if (auto sum = sumOfUse.find(&op->getOpOperand(operand));
         sum != sumOfUse.end())
@@ -118,7 +119,7 @@ void TailEmitter::noteUses(Operation *op, Operation *made,
 
 /// A scaling or a collective of the gradients that the rank has. With none its
 /// flag is that of the others.
-void TailEmitter::copyPart(Operation *op) {
+void UpdatePhaseEmitter::copyPart(Operation *op) {
   OperationState state(op->getLoc(), op->getName());
   SmallVector<unsigned> operands, results;
   unsigned handedOn = countHandedOn(op);
@@ -156,7 +157,7 @@ void TailEmitter::copyPart(Operation *op) {
 
 /// The norm is that of all stages, unless it is given: what several ranks hold
 /// counts on one.
-void TailEmitter::clip(ClipByGlobalNormOp op) {
+void UpdatePhaseEmitter::clip(ClipByGlobalNormOp op) {
   Location loc = op.getLoc();
   SmallVector<Value> gradients, counted;
   SmallVector<unsigned> indices, countedIndices;
@@ -197,7 +198,7 @@ void TailEmitter::clip(ClipByGlobalNormOp op) {
     mapping.map(op->getResult(index), value);
 }
 
-void TailEmitter::copy(Operation *op) {
+void UpdatePhaseEmitter::copy(Operation *op) {
   if (auto clipOp = dyn_cast<ClipByGlobalNormOp>(op);
       clipOp && schedule.stages > 1)
     return clip(clipOp);
@@ -209,7 +210,7 @@ void TailEmitter::copy(Operation *op) {
 }
 
 /// All ranks have the loss of the one that makes it.
-Value TailEmitter::finishLoss(Value original) {
+Value UpdatePhaseEmitter::finishLoss(Value original) {
   Location loc = original.getLoc();
   if (plan.rank == plan.lossRank)
     return mapping.lookup(original);
@@ -217,11 +218,11 @@ Value TailEmitter::finishLoss(Value original) {
   return arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
 }
 
-void TailEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
+void UpdatePhaseEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
   func::FuncOp step = micro.step;
   Block &body = step.getFunctionBody().front();
   Operation *exit = body.getTerminator();
-  for (const TailPlan::Shared &shared : plan.sums)
+  for (const UpdatePhasePlan::Shared &shared : plan.sums)
     for (OpOperand *use : micro.sums[shared.sum].uses) {
       mapping.map(use->get(), whole[shared.sum]);
       sumOfUse[use] = shared.sum;
@@ -257,7 +258,7 @@ void TailEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
     uses[sum->second].push_back(isLoss ? &lossBroadcast->getOpOperand(0)
                                        : &made->getOpOperand(i));
   }
-  for (const TailPlan::Shared &shared : plan.sums) {
+  for (const UpdatePhasePlan::Shared &shared : plan.sums) {
     if (uses[shared.sum].empty())
       continue;
     Value total = whole[shared.sum];
@@ -271,13 +272,13 @@ void TailEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
   }
 }
 
-LogicalResult mpcomm::emitTail(OpBuilder &builder, const StageParts &parts,
-                               const TailPlan &plan, const PipelineMesh &mesh,
-                               const PipelineSchedule &schedule,
-                               IRMapping mapping,
-                               const llvm::DenseMap<unsigned, Value> &totals,
-                               const llvm::DenseMap<unsigned, Value> &states) {
-  TailEmitter emitter(builder, parts, plan, mesh, schedule, mapping);
+LogicalResult
+mpcomm::emitUpdatePhase(OpBuilder &builder, const StageParts &parts,
+                        const UpdatePhasePlan &plan, const PipelineMesh &mesh,
+                        const PipelineSchedule &schedule, IRMapping mapping,
+                        const llvm::DenseMap<unsigned, Value> &totals,
+                        const llvm::DenseMap<unsigned, Value> &states) {
+  UpdatePhaseEmitter emitter(builder, parts, plan, mesh, schedule, mapping);
   emitter.exchange(totals);
   emitter.emit(states);
   return success();

@@ -1,4 +1,4 @@
-//===- StageTail.h - collectives and updates of a rank ----------*- C++ -*-===//
+//===- UpdatePhase.h - collectives and updates of a rank --------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H
-#define MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H
+#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_UPDATEPHASE_H
+#define MPCOMM_TRANSFORMS_PARALLELIZE_UPDATEPHASE_H
 
 #include "Parallelize/StageProgram.h"
 #include "mlir/IR/IRMapping.h"
@@ -21,7 +21,7 @@
 namespace mpcomm {
 
 /// What one rank has of a step.
-struct TailPlan {
+struct UpdatePhasePlan {
   int rank = 0;
   /// In the order of the step: arguments, and results by index, the loss among
   /// them.
@@ -37,7 +37,7 @@ struct TailPlan {
   std::vector<Shared> sums;
   /// The rank that makes the loss.
   int lossRank = 0;
-  /// Ops of the tail that the rank runs.
+  /// Ops of the update phase that the rank runs.
   llvm::DenseSet<mlir::Operation *> ops;
   /// Operands of scalings of many gradients that the rank has not: by use.
   llvm::DenseSet<mlir::OpOperand *> dropped;
@@ -46,26 +46,26 @@ struct TailPlan {
   llvm::DenseSet<mlir::OpOperand *> counted;
 };
 
-mlir::FailureOr<TailPlan> planTail(StageParts &parts,
-                                   const PipelineSchedule &schedule, int rank);
+mlir::FailureOr<UpdatePhasePlan>
+planUpdatePhase(StageParts &parts, const PipelineSchedule &schedule, int rank);
 
 /// Emits it, and the return, at the builder's place.
 mlir::LogicalResult
-emitTail(mlir::OpBuilder &builder, const StageParts &parts,
-         const TailPlan &plan, const PipelineMesh &mesh,
-         const PipelineSchedule &schedule, mlir::IRMapping mapping,
-         const llvm::DenseMap<unsigned, mlir::Value> &totals,
-         const llvm::DenseMap<unsigned, mlir::Value> &states);
+emitUpdatePhase(mlir::OpBuilder &builder, const StageParts &parts,
+                const UpdatePhasePlan &plan, const PipelineMesh &mesh,
+                const PipelineSchedule &schedule, mlir::IRMapping mapping,
+                const llvm::DenseMap<unsigned, mlir::Value> &totals,
+                const llvm::DenseMap<unsigned, mlir::Value> &states);
 
 /// The call of an action in a rank's program, and the last op of the action.
 struct ActionEnd {
   mlir::Operation *call = nullptr, *last = nullptr;
 };
 
-/// Moves each reduction of the tail that does not span the pipeline to behind
-/// the action that makes the last of what it reduces, with the ops in between.
-/// `actions`: those of the program, in order. Time: linear, but for ops that
-/// several reductions need.
+/// Moves each reduction of the update phase that does not span the pipeline to
+/// behind the action that makes the last of what it reduces, with the ops in
+/// between. `actions`: those of the program, in order. Time: linear, but for
+/// ops that several reductions need.
 void startReductions(mlir::Block &body, const PipelineMesh &mesh,
                      llvm::ArrayRef<ActionEnd> actions);
 
@@ -76,4 +76,4 @@ void fixOrder(mlir::Block &body, const PipelineMesh &mesh);
 
 } // namespace mpcomm
 
-#endif // MPCOMM_TRANSFORMS_PARALLELIZE_STAGETAIL_H
+#endif // MPCOMM_TRANSFORMS_PARALLELIZE_UPDATEPHASE_H

@@ -1,4 +1,4 @@
-//===- StageTailPlan.cpp - what one rank has of a step --------------------===//
+//===- UpdatePhasePlan.cpp - what one rank has of a step ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Parallelize/StageTail.h"
+#include "Parallelize/UpdatePhase.h"
 #include <set>
 
 using namespace mlir;
@@ -19,20 +19,21 @@ using namespace mpcomm;
 
 namespace {
 
-/// What a value of the tail is made of.
+/// What a value of the update phase is made of.
 struct Slice {
   llvm::DenseSet<unsigned> sums, states;
   llvm::DenseSet<Value> arguments;
 };
 
-class TailPlanner {
+class UpdatePhasePlanner {
 public:
-  TailPlanner(StageParts &parts, const PipelineSchedule &schedule, int rank)
+  UpdatePhasePlanner(StageParts &parts, const PipelineSchedule &schedule,
+                     int rank)
       : parts(parts), micro(parts.getGraph().getMicroBatch()),
         schedule(schedule), rank(rank) {
     plan.rank = rank;
   }
-  FailureOr<TailPlan> run();
+  FailureOr<UpdatePhasePlan> run();
 
 private:
   SmallVector<int> ranksOf(ArrayRef<int> stages) const;
@@ -53,7 +54,7 @@ private:
   const MicroBatch &micro;
   const PipelineSchedule &schedule;
   int rank;
-  TailPlan plan;
+  UpdatePhasePlan plan;
   llvm::DenseMap<Value, unsigned> sumOf, stateOf;
   /// By argument: stages that read it, or of whose state it is read.
   llvm::DenseMap<Value, std::set<int>> holders;
@@ -64,7 +65,7 @@ private:
 
 } // namespace
 
-SmallVector<int> TailPlanner::ranksOf(ArrayRef<int> stages) const {
+SmallVector<int> UpdatePhasePlanner::ranksOf(ArrayRef<int> stages) const {
   SmallVector<int> ranks;
   for (int stage : stages)
     ranks.push_back(schedule.rankOf(stage));
@@ -75,7 +76,7 @@ SmallVector<int> TailPlanner::ranksOf(ArrayRef<int> stages) const {
 
 /// Whoever reads a state has to make it anew: it needs the sums for that, and
 /// what else the new value is made of, which it makes anew in turn.
-void TailPlanner::findSums() {
+void UpdatePhasePlanner::findSums() {
   func::FuncOp step = micro.step;
   std::vector<std::vector<int>> stages;
   for (auto [i, sum] : llvm::enumerate(micro.sums)) {
@@ -122,7 +123,7 @@ void TailPlanner::findSums() {
 }
 
 /// What the rank's own parts read.
-void TailPlanner::addParts() {
+void UpdatePhasePlanner::addParts() {
   for (const PipelineAction &action : schedule.ranks[rank]) {
     const StagePart &part = parts.getPart(action.stage, action.kind);
     needed.insert(part.captured.begin(), part.captured.end());
@@ -134,7 +135,7 @@ void TailPlanner::addParts() {
 }
 
 /// Flags and norms of all gradients belong to nobody: they end the slice.
-Slice TailPlanner::sliceOf(Value value) const {
+Slice UpdatePhasePlanner::sliceOf(Value value) const {
   Slice slice;
   SetVector<Value> visited;
   visited.insert(value);
@@ -159,7 +160,7 @@ Slice TailPlanner::sliceOf(Value value) const {
   return slice;
 }
 
-bool TailPlanner::isResident(const Slice &slice) const {
+bool UpdatePhasePlanner::isResident(const Slice &slice) const {
   for (unsigned sum : slice.sums)
     if (llvm::is_contained(residents[sum], rank))
       return true;
@@ -170,7 +171,7 @@ bool TailPlanner::isResident(const Slice &slice) const {
 }
 
 /// Whether rank `other` has all gradients and states of a slice.
-bool TailPlanner::hasAll(const Slice &slice, int other) const {
+bool UpdatePhasePlanner::hasAll(const Slice &slice, int other) const {
   return llvm::all_of(slice.sums,
                       [&](unsigned sum) {
                         return llvm::is_contained(residents[sum], other);
@@ -182,8 +183,8 @@ bool TailPlanner::hasAll(const Slice &slice, int other) const {
 
 /// Whether another rank makes a result of which this rank has not all: it has
 /// to where its own stages read the argument.
-bool TailPlanner::isMadeElsewhere(const Slice &slice,
-                                  BlockArgument donor) const {
+bool UpdatePhasePlanner::isMadeElsewhere(const Slice &slice,
+                                         BlockArgument donor) const {
   auto found = holders.find(donor);
   bool reads =
       found != holders.end() && llvm::any_of(found->second, [&](int stage) {
@@ -196,7 +197,7 @@ bool TailPlanner::isMadeElsewhere(const Slice &slice,
 
 /// What a rank reads of the state it has to make anew.
 LogicalResult
-TailPlanner::checkStale(const llvm::DenseSet<unsigned> &own) const {
+UpdatePhasePlanner::checkStale(const llvm::DenseSet<unsigned> &own) const {
   func::FuncOp step = micro.step;
   for (BlockArgument argument : step.getArguments()) {
     std::optional<int64_t> result = getDonation(step, argument.getArgNumber());
@@ -212,7 +213,7 @@ TailPlanner::checkStale(const llvm::DenseSet<unsigned> &own) const {
 
 /// A result of gradients or of the micro-batches' state is made where those
 /// are; one of neither where its argument is needed, or by the first rank.
-LogicalResult TailPlanner::ownResults() {
+LogicalResult UpdatePhasePlanner::ownResults() {
   func::FuncOp step = micro.step;
   llvm::DenseMap<Value, unsigned> uses; // of arguments, by results
   for (const Slice &slice : slices)
@@ -282,7 +283,7 @@ LogicalResult TailPlanner::ownResults() {
 
 /// Whether an op makes a result of all its gradients, a norm or a flag, to
 /// which each rank adds its own: all ranks run it.
-bool TailPlanner::isShared(Operation *op) const {
+bool UpdatePhasePlanner::isShared(Operation *op) const {
   auto clip = dyn_cast<ClipByGlobalNormOp>(op);
   return schedule.stages > 1 && !op->use_empty() && isPerGradient(op) &&
          op->getNumResults() > countHandedOn(op) &&
@@ -292,7 +293,8 @@ bool TailPlanner::isShared(Operation *op) const {
 /// Whether a gradient counts on this rank in the norm or the flag of its op: it
 /// does on the first that has it. One that does not depend on the batch counts
 /// on rank 0.
-FailureOr<bool> TailPlanner::counts(OpOperand &use, const Slice &slice) const {
+FailureOr<bool> UpdatePhasePlanner::counts(OpOperand &use,
+                                           const Slice &slice) const {
   if (!slice.states.empty() || !slice.sums.empty()) {
     for (int other : llvm::seq<int>(0, schedule.ranks.size()))
       if (hasAll(slice, other))
@@ -318,8 +320,8 @@ FailureOr<bool> TailPlanner::counts(OpOperand &use, const Slice &slice) const {
 
 /// Which gradients of an op that scales or reduces many the rank has: those of
 /// its own results, and those that count on it.
-LogicalResult TailPlanner::markGradients(Operation *op,
-                                         llvm::DenseSet<Value> &wanted) {
+LogicalResult UpdatePhasePlanner::markGradients(Operation *op,
+                                                llvm::DenseSet<Value> &wanted) {
   unsigned handedOn = countHandedOn(op);
   bool hasOwn = false;
   for (OpOperand &use : op->getOpOperands().take_front(handedOn)) {
@@ -353,7 +355,7 @@ LogicalResult TailPlanner::markGradients(Operation *op,
 }
 
 /// The ops between the sums and the rank's results.
-LogicalResult TailPlanner::markOps() {
+LogicalResult UpdatePhasePlanner::markOps() {
   func::FuncOp step = micro.step;
   Block &body = step.getFunctionBody().front();
   llvm::DenseSet<Value> wanted;
@@ -363,7 +365,7 @@ LogicalResult TailPlanner::markOps() {
   for (Operation &op : llvm::reverse(body)) {
     bool isWanted = llvm::any_of(
         op.getResults(), [&](Value result) { return wanted.contains(result); });
-    if (!micro.isTail(&op) || !(isWanted || isShared(&op)))
+    if (!micro.isInUpdatePhase(&op) || !(isWanted || isShared(&op)))
       continue;
     plan.ops.insert(&op);
     if (isPerGradient(&op)) {
@@ -379,7 +381,7 @@ LogicalResult TailPlanner::markOps() {
   return success();
 }
 
-FailureOr<TailPlan> TailPlanner::run() {
+FailureOr<UpdatePhasePlan> UpdatePhasePlanner::run() {
   findSums();
   addParts();
   if (failed(ownResults()))
@@ -389,8 +391,8 @@ FailureOr<TailPlan> TailPlanner::run() {
   return std::move(plan);
 }
 
-FailureOr<TailPlan> mpcomm::planTail(StageParts &parts,
-                                     const PipelineSchedule &schedule,
-                                     int rank) {
-  return TailPlanner(parts, schedule, rank).run();
+FailureOr<UpdatePhasePlan>
+mpcomm::planUpdatePhase(StageParts &parts, const PipelineSchedule &schedule,
+                        int rank) {
+  return UpdatePhasePlanner(parts, schedule, rank).run();
 }

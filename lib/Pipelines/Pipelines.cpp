@@ -420,7 +420,7 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   if (options.target == "cuda" && options.numerics != Numerics::Exact)
     linalg.rowsAtATime = 8;
   passes.addPass(createConvertMPCommToLinalgPass(linalg));
-  // Constants and views that several ops made alike are one before grouping.
+  // Constants and views that several ops made are one before grouping.
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
   passes.addPass(createFormKernelsPass());

@@ -1,4 +1,4 @@
-//===- CommunicationProofExecution.cpp - one execution for all -----------===//
+//===- CommunicationProofExecution.cpp - one execution for all ------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -9,7 +9,7 @@
 // Runs programs that match, one rank of each cell, greedily: a cell runs until
 // an Await stops it, and what can end ends. No step takes from another what it
 // needs, so every order of them comes to the same end (docs/Design/
-// CommunicationProof.md, "All executions end alike").
+// CommunicationProof.md, "All executions end the same").
 //
 // Invariant between steps: of each stream the ops before `ended` have ended,
 // and the one at `ended`, if it was started, has announced itself: in the count

@@ -1,4 +1,4 @@
-//===- CommunicationProofGrid.cpp - ranks that are alike -----------------===//
+//===- CommunicationProofGrid.cpp - ranks that run the same ---------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

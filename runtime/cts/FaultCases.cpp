@@ -78,7 +78,7 @@ static double seconds() {
       .count();
 }
 
-/// In memory that the ranks map alike; made before they are forked.
+/// In memory that the ranks map at one address; made before they are forked.
 static Meeting *meeting = nullptr;
 
 static void arrive() { meeting->arrived.fetch_add(1); }

@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // The state (State.h) keeps its buffers on the host; here they have a twin on
-// the device, laid out alike, and programs work on that. What each step gives
-// anew (batch, hyperparameters, random bits) goes through one of two staging
-// areas, so that a batch is gathered and copied while the step before it runs:
+// the device, with the same layout, and programs work on that. What each step
+// gives anew (batch, hyperparameters, random bits) goes through one of two
+// staging areas, so that a batch is gathered and copied while the step before
+// it runs:
 //
 //   pinned[k] --copy stream--> area[k] --compute stream--> the buffers
 //

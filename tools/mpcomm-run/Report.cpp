@@ -131,22 +131,22 @@ void printHostCost(const HostCost &cost) {
 /// where that is not the same on all.
 void printMemory(const std::vector<MemoryUse> &memory) {
   MemoryUse most;
-  bool alike = true;
+  bool equal = true;
   for (const MemoryUse &use : memory) {
     most.peakResident = std::max(most.peakResident, use.peakResident);
     most.arena = std::max(most.arena, use.arena);
     most.parameters = std::max(most.parameters, use.parameters);
     most.optimizerState = std::max(most.optimizerState, use.optimizerState);
     most.device = std::max(most.device, use.device);
-    alike &= use.keepsAsMuchAs(memory[0]);
+    equal &= use.keepsAsMuchAs(memory[0]);
   }
   std::printf("%s peak %s, %s\n",
-              alike ? "memory a rank         " : "memory a rank, at most",
+              equal ? "memory a rank         " : "memory a rank, at most",
               sizeText(most.peakResident).c_str(), keptText(most).c_str());
   for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
     std::printf("  peak of rank %-3zu     %s%s\n", rank,
                 sizeText(memory[rank].peakResident).c_str(),
-                alike ? "" : (", " + keptText(memory[rank])).c_str());
+                equal ? "" : (", " + keptText(memory[rank])).c_str());
 }
 
 } // namespace
@@ -205,8 +205,7 @@ Status Report::step(const StepRecord &record) {
         "\"exposed_ms\": %s%s%s%s}\n",
         static_cast<unsigned long long>(record.step),
         static_cast<unsigned long long>(record.epoch),
-        jsonLoss(record.loss).c_str(),
-        jsonNumber(record.milliseconds).c_str(),
+        jsonLoss(record.loss).c_str(), jsonNumber(record.milliseconds).c_str(),
         record.exposedMilliseconds
             ? jsonNumber(*record.exposedMilliseconds).c_str()
             : "null",

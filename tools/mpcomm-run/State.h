@@ -83,9 +83,9 @@ public:
   /// first.
   uint64_t bytes() const { return memoryBytes; }
   uint64_t inputBytes() const { return inputsEnd; }
-  /// Programs are given the slots' twins, laid out alike at `memory`.
+  /// Programs are given the slots' twins, with the same layout at `memory`.
   void useDevice(char *memory);
-  /// What a step is given is stored at `memory`, laid out alike.
+  /// What a step is given is stored at `memory`, with the same layout.
   void useInputs(char *memory);
 
   /// Bytes of all slots of that role, each counted once.

@@ -33,7 +33,7 @@ def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "FP32", [{
     (by a scale below 1) does not count. As torch.cuda.amp.GradScaler.unscale_.
 
     The op takes gradients of the whole batch: where the batch is split over
-    ranks they are reduced before it, so that `found` is alike on all ranks that
+    ranks they are reduced before it, so that `found` is replicated over all ranks that
     share the update, without a collective of its own.
 
     Example:

@@ -69,7 +69,7 @@ LogicalResult AttentionOp::verify() {
       q.getDimSize(2) != k.getDimSize(2) ||
       q.getDimSize(3) != k.getDimSize(3)) // attention C3
     return emitOpError() << "expects q and k of [batch, positions, heads, "
-                            "size], alike but in positions, got "
+                            "size], equal but in positions, got "
                          << q << " and " << k;
   auto expect = [&](Value operand, StringRef name, ArrayRef<int64_t> shape,
                     Type element) -> LogicalResult {

@@ -178,7 +178,7 @@ enum class ProofViolationKind {
 /// "missing-participant", "deadlock", ...
 const char *toString(ProofViolationKind kind);
 
-/// A rank, and an op of its program. Of the ranks that are alike the first one.
+/// A rank, and an op of its program. The first one of ranks that run the same.
 struct ProofSide {
   int64_t rank = -1;
   std::vector<int64_t> coordinates;
@@ -219,7 +219,8 @@ struct ProofViolation {
 };
 
 struct ProofOptions {
-  /// Whether ranks that are alike are proved together. The answer is the same.
+  /// Whether ranks that run the same are proved together. The answer is the
+  /// same.
   bool fold = true;
 };
 

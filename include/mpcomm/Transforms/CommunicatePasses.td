@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Form 3 to Form 4: rewrites of communication follow one order that every rank
-// computes alike.
+// computes identically.
 //
 //===----------------------------------------------------------------------===//
 
@@ -80,7 +80,7 @@ def SimplifyCollectivesPass
     - a collective_permute that gives each rank its own value is the operand,
       and one of another one is a single one;
     - all_reduce over some axes of an all_reduce over other ones is one over all
-      of them, if both reduce alike;
+      of them, if both reduce in the same way;
     - an all_reduce of which only one static slice is used reduces the slice;
     - two reductions (all_reduce of one operand, reduce_scatter) whose only use
       is the op that combines them are one of the combined operands: the sum or

@@ -45,7 +45,7 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
 
     Guarantees: Form 3. A result of role `parameter`, `optimizer_state`,
     `buffer` or `loss_scale` that would differ between ranks is an error that
-    names what it depends on: counters are alike, and integers have no mean.
+    names what it depends on: counters are replicated, and integers have no mean.
     Running the pass again changes nothing; an axis of size 1 gives the mesh and no collectives.
 
     Numerics: reassociating: the mean over ranks of means over a rank's samples,
@@ -343,7 +343,7 @@ def SchedulePipelinePass
     `mpcomm-accumulate-gradients` does, and reduced and applied once. Each
     reduction that does not span the pipeline starts behind the action that adds
     the last of what it reduces. Of a parameter that several ranks hold, each rank's gradients are exchanged and
-    added up in the order of ranks: copies stay alike. What all gradients have
+    added up in the order of ranks: copies stay equal. What all gradients have
     in common, that one is not finite, and their norm, is that of all stages.
     The loss is known to all ranks. `@evaluate` is cut along.
 

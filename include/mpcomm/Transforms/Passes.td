@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // All of these run on the module: rewrites of communication follow one order
-// that every rank computes alike, and remarks come out in program order. A file
+// that every rank computes identically, and remarks come out in program order. A file
 // for each phase.
 //
 //===----------------------------------------------------------------------===//

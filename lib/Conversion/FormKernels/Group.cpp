@@ -141,7 +141,7 @@ public:
     }
     return true;
   }
-  /// The same for operands that need not be read alike.
+  /// The same for operands that need not be read in the same way.
   void suggest(const Index &first, const Index &second) {
     Correspondence copy = *this;
     if (copy.add(first, second))

@@ -53,7 +53,7 @@ private:
                                                 ArrayRef<MemRefType> layouts,
                                                 ArrayRef<uint64_t> alignments);
 
-  /// Makes a kernel of each pool, of those that are alike one.
+  /// Makes a kernel of each distinct pool.
   LogicalResult generatePools(ArrayRef<mprt::WindowOp> pools,
                               SymbolTable &symbols);
   LogicalResult generateAttention(ArrayRef<mprt::AttentionOp> ops,

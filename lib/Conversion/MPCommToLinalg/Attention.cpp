@@ -33,7 +33,7 @@ static constexpr int64_t kRowsBatch[] = {0, 2}, kScoresBatch[] = {0, 1};
 
 namespace {
 
-/// Writes attention out, for attention and its gradient alike.
+/// Writes attention out, for attention and for its gradient.
 template <typename Op> class Writer {
 public:
   Writer(Op op, PatternRewriter &rewriter)

@@ -86,7 +86,8 @@ static Value multiply(OpBuilder &builder, Location loc, Value value,
                     });
 }
 
-/// 1 / scale. Ops that unscale by the same value make it alike: CSE leaves one.
+/// 1 / scale. Ops that unscale by the same value compute it in the same way:
+/// CSE leaves one.
 static Value invert(OpBuilder &builder, Location loc, Value scale) {
   LinalgBuilder scalar(builder, loc, {});
   return scalar.map({scalar.full(scale)}, builder.getF32Type(),

@@ -9,7 +9,7 @@
 // Each rank gets its share of everybody's encoded values, decodes and sums them
 // in f32, encodes the sum once, and gives it to all: two roundings whatever the
 // number of ranks, at the volume of a ring. All ranks decode the same bytes, so
-// that results are alike.
+// that results are equal.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,10 +65,10 @@ std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
   // What is to travel in 16 bits and be summed in f32.
   Type element = getElementTypeOrSelf(op.getInputs().front().getType());
   Type travels = op.getWire().value_or(element);
-  bool isAlike = llvm::all_of(op.getInputs(), [&](Value input) {
+  bool isHomogeneous = llvm::all_of(op.getInputs(), [&](Value input) {
     return getElementTypeOrSelf(input.getType()) == element;
   });
-  if (!isAlike || travels.getIntOrFloatBitWidth() != 16)
+  if (!isHomogeneous || travels.getIntOrFloatBitWidth() != 16)
     return std::nullopt;
   return WireFormat(travels);
 }

@@ -116,7 +116,7 @@ private:
            << remark::metric("peak_bytes", rank.peakBytes);
   }
 
-  /// A remark for each function of a program: places that run one are alike.
+  /// A remark for each function of a program: places that run one are equal.
   void explainRanks(const ProgramModel &program, const SimResult &result) {
     llvm::DenseSet<Operation *> done;
     for (auto [i, rank] : llvm::enumerate(result.classes)) {

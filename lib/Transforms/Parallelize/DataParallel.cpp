@@ -10,7 +10,7 @@
 // defined, and takes the greatest of magnitudes that scales of 8-bit tensors
 // come from, of all that are there together.
 // What differs between ranks is RankVariance's to say, with the gradients taken
-// as reduced; a result that all ranks should hold alike but do not is an error.
+// as reduced; a result that should be replicated but is not is an error.
 // Gradients of 16 bits, or sent in 16, are summed in f32.
 //
 //===----------------------------------------------------------------------===//
@@ -76,7 +76,7 @@ private:
   /// By op or block: the op behind which the next all_reduce of a value that it
   /// defines goes.
   llvm::DenseMap<void *, Operation *> lastInserted;
-  int64_t gradients = 0, gradientBytes = 0, alike = 0, buffers = 0;
+  int64_t gradients = 0, gradientBytes = 0, replicated = 0, buffers = 0;
 };
 
 } // namespace
@@ -203,7 +203,7 @@ LogicalResult DataParallel::collectGradients(func::FuncOp step,
       OpOperand *use = getNarrowUse(operand);
       Value gradient = use->get();
       if (!variance.varies(gradient)) {
-        ++alike;
+        ++replicated;
         continue;
       }
       bool first = !toAverage.contains(gradient);
@@ -372,7 +372,7 @@ void DataParallel::runOnOperation() {
   magnitudes.clear();
   gradientValues.clear();
   lastInserted.clear();
-  gradients = gradientBytes = alike = buffers = 0;
+  gradients = gradientBytes = replicated = buffers = 0;
 
   func::FuncOp step = getTrainStep(getOperation());
   if (!step)
@@ -403,6 +403,7 @@ void DataParallel::runOnOperation() {
       << remark::metric("ranks", ranks)
       << remark::metric("gradients", gradients)
       << remark::metric("bytes", gradientBytes)
-      << remark::metric("alike", alike) << remark::metric("buffers", buffers)
+      << remark::metric("replicated", replicated)
+      << remark::metric("buffers", buffers)
       << remark::metric("magnitudes", static_cast<int64_t>(magnitudes.size()));
 }

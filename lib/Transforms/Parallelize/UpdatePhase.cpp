@@ -51,7 +51,7 @@ private:
 
 } // namespace
 
-/// Parameters that several ranks hold stay alike: each adds up the gradients of
+/// Parameters that several ranks hold stay equal: each adds up the gradients of
 /// all, in one order.
 void UpdatePhaseEmitter::exchange(
     const llvm::DenseMap<unsigned, Value> &totals) {

@@ -1,4 +1,4 @@
-//===- Replication.cpp - what all ranks hold alike ------------------------===//
+//===- Replication.cpp - what is replicated -------------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,4 +1,4 @@
-//===- Replication.h - what all ranks hold alike ----------------*- C++ -*-===//
+//===- Replication.h - what is replicated -----------------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Checks that Forms 3 and 4 share: what all ranks must hold alike, and that all
+// Checks that Forms 3 and 4 share: what must be replicated, and that all
 // of them come to each collective.
 //
 //===----------------------------------------------------------------------===//

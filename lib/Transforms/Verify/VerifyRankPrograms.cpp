@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Form 3: synchronous collectives that all ranks come to, and state that all of
-// them hold alike.
+// Form 3: synchronous collectives that all ranks come to, and replicated state.
 //
 //===----------------------------------------------------------------------===//
 

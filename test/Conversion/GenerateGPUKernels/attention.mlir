@@ -6,7 +6,7 @@
 
 #qkv = strided<[2359296, 2304, 64, 1]>
 
-// 8 * 12 heads with 8 tiles of 128 rows each. What is alike is one kernel.
+// 8 * 12 heads with 8 tiles of 128 rows each. Equal ones are one kernel.
 // CHECK: func.func private @kernel_attention(memref<8x1024x12x64xbf16, strided<[2359296, 2304, 64, 1]>>, {{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 768, spreads = false, scratch = 0>}
 // The mask's 8 x 16 tiles have a byte each.
 // CHECK: func.func private @kernel_attention_mask(memref<8x1024x12x64xbf16>, {{.*}}, memref<1024x1024xi8>, {{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 32, blocks = 128, spreads = true, scratch = 128>}

@@ -1,6 +1,6 @@
 // RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels | FileCheck %s
 
-// Pools become kernels, of those that are alike one; convolutions stay calls of
+// Each distinct pool becomes a kernel; convolutions stay calls of
 // the runtime.
 
 func.func @f(%x: memref<2x8x16x16xf32>, %y: memref<2x8x8x8xf32>, %dx: memref<2x8x16x16xf32>, %w: memref<8x8x3x3xf32>) {

@@ -38,7 +38,7 @@ func.func @attention_c1_scores(%q: tensor<1x16777216x2x1xbf16>, %k: tensor<1x167
 
 // -----
 
-func.func @attention_c2_alike(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xf16>, %v: tensor<2x6x3x16xbf16>) {
+func.func @attention_c2_equal(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xf16>, %v: tensor<2x6x3x16xbf16>) {
   // expected-error @below {{expects one element type, got 'tensor<2x8x3x16xbf16>', 'tensor<2x6x3x16xf16>' and 'tensor<2x6x3x16xbf16>'}}
   // expected-error @below {{failed to infer returned types}}
   %0, %1 = mpcomm.attention %q, %k, %v scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xf16>, tensor<2x6x3x16xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)

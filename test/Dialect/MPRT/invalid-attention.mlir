@@ -52,7 +52,7 @@ func.func @attention_c2_types(%a0: tensor<2x8x4x16xbf16>, %a1: tensor<2x9x4x16xb
 // -----
 
 func.func @attention_c3_rank(%a0: memref<2x8x64xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x64xbf16>, %a4: memref<2x4x8xf32>) {
-  // expected-error @below {{alike but in positions, got 'memref<2x8x64xbf16>' and 'memref<2x9x4x16xbf16>'}}
+  // expected-error @below {{equal but in positions, got 'memref<2x8x64xbf16>' and 'memref<2x9x4x16xbf16>'}}
   mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x64xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x64xbf16>, memref<2x4x8xf32>)
   return
 }
@@ -60,7 +60,7 @@ func.func @attention_c3_rank(%a0: memref<2x8x64xbf16>, %a1: memref<2x9x4x16xbf16
 // -----
 
 func.func @attention_c3_heads(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x2x16xbf16>, %a2: memref<2x9x2x16xbf16>, %a3: memref<2x8x4x16xbf16>, %a4: memref<2x4x8xf32>) {
-  // expected-error @below {{alike but in positions, got 'memref<2x8x4x16xbf16>' and 'memref<2x9x2x16xbf16>'}}
+  // expected-error @below {{equal but in positions, got 'memref<2x8x4x16xbf16>' and 'memref<2x9x2x16xbf16>'}}
   mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16>, memref<2x9x2x16xbf16>, memref<2x9x2x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
   return
 }

@@ -130,7 +130,7 @@ class Stages(StageTest):
         loss = float(re.search(r"evaluation loss +(\S+)", out).group(1))
         self.assertLess(loss, 0.02)
         self.assertIn("stages: 4 ranks (pp:2 x dp:2), steps 1 to 60, global batch 16", out)
-        # The arenas of the stages are alike, their parameters are not.
+        # The arenas of the stages are equal, their parameters are not.
         self.assertIn("memory a rank, at most", out)
         self.assertRegex(out, r"peak of rank 3 .*parameters 0\.0 kB, optimizer state 0\.0 kB")
 

@@ -2,7 +2,7 @@
 // the last one in place; sums, one division behind the reduction.
 
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file | FileCheck %s
-// What is alike on all ranks stays so, through the calls.
+// What is replicated stays so, through the calls.
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file \
 // RUN:   --mpcomm-verify-rank-programs -o /dev/null
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=1 -split-input-file \

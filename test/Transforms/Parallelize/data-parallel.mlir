@@ -17,7 +17,7 @@
 // ONE-NOT: mpcomm.all_reduce
 
 // %g: 4 * 2 * 4 = 32 bytes; %gb is a constant, the same on all ranks.
-// REMARK: DataParallel{{.*}}Function=train_step | alike=1, buffers=0, bytes=32, gradients=1, magnitudes=0, ranks=2
+// REMARK: DataParallel{{.*}}Function=train_step | buffers=0, bytes=32, gradients=1, magnitudes=0, ranks=2, replicated=1
 
 // CHECK-LABEL: mpcomm.mesh @mesh <["dp" = 2]>
 // CHECK-LABEL: func.func @train_step
@@ -104,7 +104,7 @@ func.func @train_step(
 // CHECK-NEXT: %[[AVERAGE:.*]] = mpcomm.all_reduce(%[[NEXT]]) on @mesh axes ["dp"] mean
 // CHECK: mpcomm.batch_norm_grad %{{.*}}, %{{.*}}, %{{.*}}, %[[MEAN]], %[[VARIANCE]]
 // CHECK: return %[[AVERAGE]], %{{.*}} : tensor<4xf32>, tensor<i64>
-// REMARK: DataParallel{{.*}} | alike=0, buffers=1, bytes=0, gradients=0, magnitudes=0, ranks=2
+// REMARK: DataParallel{{.*}} | buffers=1, bytes=0, gradients=0, magnitudes=0, ranks=2, replicated=0
 func.func @train_step(
     %mean: tensor<4xf32> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.mean"},
     %count: tensor<i64> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "bn.count"},

@@ -1,4 +1,4 @@
-// Histories are state that all ranks hold alike: magnitudes that differ are
+// Histories are replicated state: magnitudes that differ are
 // reduced, together, before the first scale that comes from one of them.
 
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-verify-rank-programs | FileCheck %s

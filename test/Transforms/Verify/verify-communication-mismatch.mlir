@@ -3,7 +3,7 @@
 
 // RUN: mpcomm-opt %s -split-input-file -verify-diagnostics --mpcomm-verify-communication
 
-// After what they do alike.
+// After what they do in common.
 mpcomm.mesh @mesh <["dp" = 2]>
 mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
 func.func @first(%x: tensor<4xf32>) {

@@ -1,5 +1,5 @@
 // The contract of Form 3: one mesh, synchronous collectives that all ranks come
-// to, and state that all of them hold alike.
+// to, and replicated state.
 
 // RUN: mpcomm-opt %s -split-input-file -verify-diagnostics --mpcomm-verify-rank-programs
 

@@ -1,4 +1,4 @@
-# ===- measure.py - all_reduce beside OpenMPI and Gloo ---------------------=== #
+# ===- measure.py - all_reduce beside OpenMPI and Gloo -------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -10,7 +10,7 @@
 non-blocking all-reduce, and Gloo's ring and bcube over the loopback device.
 
 Fresh processes each time, in rounds that take turns, so that a busy machine disturbs
-all alike; what other programs used of it is printed. A time is the median over a run's
+all equally; what other programs used of it is printed. A time is the median over a run's
 batches of back-to-back calls, of which the best of the rounds is shown, in
 microseconds; the ratio is ours to the best of the others.
 

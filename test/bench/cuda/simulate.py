@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ===- simulate.py - a step on more GPUs than there are --------------------=== #
+# ===- simulate.py - a step on more GPUs than there are ------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -84,7 +84,7 @@ def main():
         os.remove(step)
     print("""
 Assumptions: links and collectives are those of cluster '%s' (docs/Design/ClusterFile.md has their sources: NCCL's
-tuning model, NVIDIA's data sheets); every GPU computes alike and alone; %s; %s; samples are
+tuning model, NVIDIA's data sheets); every GPU computes the same, and alone; %s; %s; samples are
 where they are needed when a step begins.""" % (
         a.cluster,
         "the device's rates are measured (%s)" % a.device if a.device else "the device's rates are the preset's, none is measured",

@@ -1,4 +1,4 @@
-# ===- measure.py - step time and memory beside PyTorch DDP ----------------=== #
+# ===- measure.py - step time and memory beside PyTorch DDP --------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -12,7 +12,7 @@ and the fastest of several configurations. The same weights, samples and
 optimizer; the losses of both must agree.
 
 Fresh processes each time, in rounds that take turns, so that a busy machine
-disturbs all alike: what other programs used of it is printed. The time of a step
+disturbs all equally: what other programs used of it is printed. The time of a step
 is the median over a run of rank 0's wall time, steps back to back; shown are the
 median over the rounds, and the ratio of ours to the fastest of PyTorch's
 configurations with the smallest and largest of its rounds. Memory is the peak

@@ -1,4 +1,4 @@
-# ===- ptxas.py - what the kernels of a GPU take ---------------------------=== #
+# ===- ptxas.py - what the kernels of a GPU take -------------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -21,7 +21,7 @@ tells them when it assembles the step for each chip. Needs no GPU.
 
 GPT: GPT-2 small's layer (d 768, 12 heads, 1024 tokens, vocabulary 50257), 2 of them, 8
 sequences. ViT: ViT-B/16's (d 768, 12 heads, 224 x 224 images). ResNet: torchvision's
-ResNet-50 on 224 x 224. Of several layers all kernels are alike, so that a few do."""
+ResNet-50 on 224 x 224. The kernels of several layers are the same, so that a few do."""
 
 import argparse
 import os

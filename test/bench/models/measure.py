@@ -1,4 +1,4 @@
-# ===- measure.py - torchvision's networks beside PyTorch ------------------=== #
+# ===- measure.py - torchvision's networks beside PyTorch ----------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -20,7 +20,7 @@ these are four draws of one normal distribution, the fourth is further than eigh
 the range of three from the first of them with a probability of 0.57 % (two million
 draws; 2.3 % for four times), as rare as what parity.py lets through; where one step
 does not outweigh all others S is the largest of several, and it is rarer still (0.01 %
-for two alike). Mistakes are hundreds of S. The second term is the rounding of the two
+for two equal ones). Mistakes are hundreds of S. The second term is the rounding of the two
 losses themselves, as there.
 
 Networks with batch norms and few samples to a rank amplify rounding hundredfold a

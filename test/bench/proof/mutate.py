@@ -1,4 +1,4 @@
-# ===- mutate.py - one op of right programs goes wrong -----------------------=== #
+# ===- mutate.py - one op of right programs goes wrong -------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -105,7 +105,7 @@ def rechannel(problem, op, random):
 
 def move(program, key, what, random):
     """Moves the start to a place before its await, or the await to one behind its
-    start, to earlier and later ones alike."""
+    start, to earlier and to later ones."""
     steps = program.steps
     start, wait = steps.index(("start", key)), len(steps)
     if ("await", key) in steps:

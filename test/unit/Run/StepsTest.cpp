@@ -124,7 +124,7 @@ TEST(Steps, TimelineCountsHiddenAndExposed) {
   EXPECT_NEAR(number("ready"), 400, 1e-3);
   EXPECT_NEAR(number("awaited"), 2000, 1e-3);
   EXPECT_NEAR(number("hidden"), 1400, 1e-3);
-  // Of the step and of the collective alike.
+  // Of the step and of the collective.
   EXPECT_NEAR(number("exposed"), 500, 1e-3);
 }
 

@@ -108,7 +108,7 @@ TEST(GraphVotes, EndAfterAWhile) {
   EXPECT_EQ(setup.votes.size(), 19u);
 }
 
-TEST(GraphVotes, SetsThatDoNotChangeAlike) {
+TEST(GraphVotes, SetsThatChangeDifferently) {
   // The other rank has one set.
   RankZero setup([](const GraphVote &vote) -> Expected<GraphVote> {
     GraphVote theirs = vote;

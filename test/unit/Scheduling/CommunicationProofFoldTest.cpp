@@ -1,4 +1,4 @@
-//===- CommunicationProofFoldTest.cpp - ranks that are alike --------------===//
+//===- CommunicationProofFoldTest.cpp - ranks that run the same -----------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,4 +1,4 @@
-# ===- aten_vision.py - convolutions, pools and batch norm -----------------=== #
+# ===- aten_vision.py - convolutions, pools and batch norm ---------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -183,7 +183,7 @@ def avg_pool_backward(c, node, grad, x, kernel, stride, padding, ceil_mode,
 
 
 def adaptive_windows(size, out):
-    """The window, if all are alike and follow one another; else None."""
+    """The window, if all are equal and follow one another; else None."""
     if any(n % m for n, m in zip(size, out)):
         return None
     kernel = [n // m for n, m in zip(size, out)]

@@ -1,11 +1,11 @@
-# ===- plot.py - losses of training as a picture ----------------------------=== #
+# ===- plot.py - losses of training as a picture -------------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Draws losses as SVG, which browsers show in light and dark alike.
+"""Draws losses as SVG, which browsers show in light and in dark mode.
 
     draw([(title, unit, {precision: [losses of a seed, ...]}), ...])
 

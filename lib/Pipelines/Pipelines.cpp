@@ -289,7 +289,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   casts.fp8Margin = options.fp8Margin;
   casts.cluster = options.getCluster();
   passes.addPass(createInsertCastsPass(casts));
-  // Behind casts, which say what has 16 bits; before anything weighs what a
+  // After casts, which say what has 16 bits; before anything weighs what a
   // step costs and keeps.
   if (options.attention == AttentionForm::Fused ||
       (options.attention == AttentionForm::Auto && canFuseAttention(options))) {
@@ -312,7 +312,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (options.batchNorm == BatchNormStatistics::Sync)
     addProved(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
-  // Behind the reductions, which then run once a step.
+  // After the reductions, which then run once a step.
   if (isPipeline(options)) {
     int64_t pipelineRanks = options.getPipelineRanks();
     PartitionPipelinePassOptions partition;

@@ -1,4 +1,4 @@
-//===- CommunicationProofDeadlock.cpp - who waits for whom ---------------===//
+//===- CommunicationProofDeadlock.cpp - who waits for whom ----------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -112,7 +112,7 @@ Head WaitGraph::keeperOf(int64_t cell, int communicator) const {
   Head own{cell, program.streamOf[communicator]};
   if (isStuck(own))
     return own;
-  // Its Start is behind the Await at which the program stands: all that was
+  // Its Start is after the Await at which the program stands: all that was
   // started before would be at the head of its stream otherwise.
   return {cell, program.steps[state.next[cell]].stream};
 }

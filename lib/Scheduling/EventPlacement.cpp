@@ -16,8 +16,8 @@
 // between two streams are the fewest waits, and the only fewest ones: each is
 // needed, and together they suffice. A record serves all that wait for one
 // operation, so the records are the operations that covers begin with. To
-// record at another point of the stream does not do: behind an earlier
-// operation the order is lost, behind a later one there is order that R lacks.
+// record at another point of the stream does not do: after an earlier
+// operation the order is lost, after a later one there is order that R lacks.
 //
 // Covers are found with vector clocks (Mattern 1989, Fidge 1988): clock[i][t]
 // is the last operation of stream t before i in R, which says of all operations

@@ -9,7 +9,7 @@
 // A node is *early* if it depends on no tensor's collective. Early nodes are
 // what an order is of: they make the tensors. As no tensor's collective comes
 // after another one's, whatever a bucket needs is early, and buckets can be
-// put into any order of early nodes, each behind the last that it needs.
+// put into any order of early nodes, each after the last that it needs.
 //
 //===----------------------------------------------------------------------===//
 

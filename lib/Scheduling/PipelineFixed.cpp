@@ -90,7 +90,7 @@ static Order makeInterleaved(int p, int m, int v, int rank) {
   return alternate(forwards, backwards, 2 * (p - 1 - rank) + (v - 1) * largest);
 }
 
-/// 1F1B whose rank r is r weight gradients behind: as many as the backwards
+/// 1F1B whose rank r is r weight gradients late: as many as the backwards
 /// that rank 0 receives after rank r has made them, so that rank r has work
 /// until rank 0 ends. It holds p - r forwards and r weight gradients.
 static Order makeZBH1(int p, int m, int rank) {

@@ -85,7 +85,7 @@ struct Task {
   bool fits(const Orders &orders) const;
 };
 
-/// Least times before and behind a stage's actions, transfers with them.
+/// Least times before and after a stage's actions, transfers with them.
 struct Paths {
   explicit Paths(const Task &task);
   /// By virtual stage: no F starts, and no I, before.
@@ -109,7 +109,7 @@ struct Found {
   double seconds = never;
 };
 
-/// Into a vector with the best first, behind equals.
+/// Into a vector with the best first, after equals.
 void insertBySeconds(std::vector<Found> &all, Found found);
 
 /// Orders by lists, under many priorities, best first. There are some if one
@@ -120,7 +120,7 @@ std::vector<Found> listOrders(const Task &task);
 /// none does or orders have been timed `limit` times.
 void improveOrders(const Task &task, Found &found, int64_t limit);
 
-/// Makes one B of each I with its W behind it where the step gets no longer.
+/// Makes one B of each I with its W after it where the step gets no longer.
 void fuseBackwards(const Task &task, Found &found);
 
 /// Looks for orders below `bound` seconds, by states that dominate each other.

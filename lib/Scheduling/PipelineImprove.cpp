@@ -84,7 +84,7 @@ std::vector<Improver::Place> Improver::criticalPath() {
   }
 }
 
-/// Whether `second`, directly behind `first` on a rank, may go before it:
+/// Whether `second`, directly after `first` on a rank, may go before it:
 /// micro-batches keep their order on a stage, and needs come first.
 static bool mayPass(const PipelineAction &first, const PipelineAction &second) {
   auto group = [](Kind kind) {

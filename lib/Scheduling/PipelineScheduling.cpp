@@ -110,7 +110,7 @@ double PipelineProblem::lowerBound(const PipelineCandidate &candidate) const {
                        (paths.turn[s] - paths.head[s] +
                         task.seconds(Kind::InputBackward, s)) +
                    double(task.memory.heldOf(s)) * weight);
-      // A stage's F and I; its I behind the way there and back; transfers.
+      // A stage's F and I; its I after the way there and back; transfers.
       bound = std::max({bound, paths.head[s] + forward + input + paths.drain[s],
                         paths.turn[s] + input + paths.drain[s]});
       if (s + 1 == task.shape.virtualStages())

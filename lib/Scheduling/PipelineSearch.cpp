@@ -220,7 +220,7 @@ State Search::after(const State &state, int stage, Kind kind, double start) {
 
 /// No completion ends before. For each rank: nothing of it starts before what
 /// it waits for can have come; then come all its actions, or all its F and I,
-/// behind the last of which other ranks follow. After locate(state).
+/// after the last of which other ranks follow. After locate(state).
 double Search::boundOf(const State &state) {
   soonest.assign(2 * size_t(stages), never);
   auto freeOf = [&](int stage) {

@@ -124,13 +124,13 @@ public:
   std::vector<CutFigures> cuts;
   /// Over the items: all their ops before a cut, and the first op of each.
   std::vector<Sum> all, first;
-  /// Reduction ticks of items with an op before and one behind the cut.
+  /// Reduction ticks of items with an op before and one after the cut.
   std::vector<Ticks> tied;
   /// By cut c: the least of cuts[i].exposed - compute[i] over cuts i up to c,
   /// and of compute[j] + cuts[j].exposed over cuts j from c on, without the
-  /// first and the last cut. A stage from c or before to d or behind takes at
-  /// least leastBefore[c] + leastBehind[d].
-  std::vector<Ticks> leastBefore, leastBehind;
+  /// first and the last cut. A stage from c or before to d or after takes at
+  /// least leastBefore[c] + leastAfter[d].
+  std::vector<Ticks> leastBefore, leastAfter;
   /// Of all cuts but the first and the last.
   int64_t leastBuffer = 0, mostBuffer = 0;
 
@@ -146,7 +146,7 @@ public:
     return inside.empty() ? 0 : within - inside.query(i, j, j).reduction;
   }
   /// Reduction ticks of items with their first op in [i, c) and their last
-  /// behind cut c. Time: O(log n).
+  /// after cut c. Time: O(log n).
   Ticks leaving(int i, int c) const {
     return inside.empty() ? 0
                           : (first[c] - first[i]).reduction -

@@ -54,7 +54,7 @@ Figures::Figures(const StagePartitionProblem &problem) {
   int n = int(problem.ops.size());
   for (const StagePartitionProblem::Op &op : problem.ops)
     ops.push_back(getTicks(op));
-  // A value crosses the cuts behind its producer up to its last reader.
+  // A value crosses the cuts after its producer up to its last reader.
   std::vector<int64_t> there(n + 1), back(n + 1);
   for (const StagePartitionProblem::Value &value : problem.values) {
     int last = getLastReader(value);
@@ -197,11 +197,11 @@ Line::Line(const Figures &figures)
   inside.build(std::move(enclosed), n);
   constexpr Ticks none = std::numeric_limits<Ticks>::max() / 2;
   leastBefore.assign(n + 1, none);
-  leastBehind.assign(n + 1, none);
+  leastAfter.assign(n + 1, none);
   for (int c = 1; c < n; ++c)
     leastBefore[c] = std::min(leastBefore[c - 1], cuts[c].exposed - compute[c]);
   for (int c = n - 1; c > 0; --c) {
-    leastBehind[c] = std::min(leastBehind[c + 1], cuts[c].exposed + compute[c]);
+    leastAfter[c] = std::min(leastAfter[c + 1], cuts[c].exposed + compute[c]);
     leastBuffer =
         c == n - 1 ? cuts[c].buffer : std::min(leastBuffer, cuts[c].buffer);
     mostBuffer = std::max(mostBuffer, cuts[c].buffer);

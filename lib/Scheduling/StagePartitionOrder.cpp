@@ -114,7 +114,7 @@ mpcomm::arrangeForStages(const StagePartitionProblem &problem) {
   int n = int(problem.ops.size());
   Readers readers(problem);
   std::vector<bool> floats = readers.findFloats();
-  // Each op that stays, behind the floats that it needs and that have no place
+  // Each op that stays, after the floats that it needs and that have no place
   // yet.
   std::vector<int> order, stack;
   std::vector<bool> placed(n, false);

@@ -34,7 +34,7 @@ Sweep::Sweep(const Line &line, std::vector<int64_t> inFlight, Windows given)
     : line(line), inFlight(std::move(inFlight)), given(std::move(given)) {}
 
 /// The last x in [begin, end] with `holds`, which holds at `begin` and, where
-/// it does not, nowhere behind.
+/// it does not, nowhere after.
 template <typename Predicate>
 static int findLast(int begin, int end, Predicate holds) {
   while (begin < end) {
@@ -49,10 +49,10 @@ static int findLast(int begin, int end, Predicate holds) {
 
 Windows Sweep::narrow(const Bounds &bounds, Ticks *nextTime) const {
   int n = line.n, p = numStages();
-  // Stage s from cut i or before to cut j or behind takes no less.
+  // Stage s from cut i or before to cut j or after takes no less.
   auto getLeastTime = [&](int s, int i, int j) {
     Ticks before = s == 0 ? -line.compute[i] : line.leastBefore[i];
-    return before + (s + 1 == p ? line.compute[j] : line.leastBehind[j]);
+    return before + (s + 1 == p ? line.compute[j] : line.leastAfter[j]);
   };
   // Whether stage s could be so long; the less, the longer it is.
   auto fits = [&](int s, int i, int j) {
@@ -118,7 +118,7 @@ public:
     mayLackBytes = needsMore(windows.low[stage], end);
   }
 
-  /// A cut behind all before it.
+  /// A cut after all before it.
   void push(int cut, int64_t cost) {
     Candidate candidate = {cut, cost};
     if (mayLackBytes) {
@@ -195,7 +195,7 @@ private:
   Fit fitTime(Candidate &candidate, int end) {
     int begin = candidate.cut;
     Ticks ticks = line.cuts[begin].exposed - line.compute[begin];
-    Ticks least = ticks + (isLast ? line.compute[end] : line.leastBehind[end]);
+    Ticks least = ticks + (isLast ? line.compute[end] : line.leastAfter[end]);
     if (least > time)
       return tooSlow(least, Fit::Never);
     ticks += line.compute[end] + line.cuts[end].exposed;

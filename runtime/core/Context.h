@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What stands behind an mprt_context: streams, events, the sticky error, trace
+// What an mprt_context points to: streams, events, the sticky error, trace
 // and totals. The compute stream is the calling thread. Each communicator has a
 // stream of its own, a queue that is moved on by polls from the compute
 // stream's calls and in its waits, or by a progress thread.

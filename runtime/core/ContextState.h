@@ -116,7 +116,7 @@ struct Context::State {
 /// What traces and totals count of a collective.
 uint64_t payloadOf(const mprt_collective &collective);
 
-/// The context behind a handle.
+/// The context of a handle.
 inline Context::State &stateOf(mprt_context *context) {
   return *reinterpret_cast<Context::State *>(context);
 }

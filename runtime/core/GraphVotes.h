@@ -7,7 +7,7 @@
 //
 // Private to core/. Whether a collective of NCCL is part of a graph, and of
 // which one, has to be the same on all of its ranks. So the ranks vote: before
-// a step is captured, since NCCL may want all ranks in a capture; behind the
+// a step is captured, since NCCL may want all ranks in a capture; after the
 // capture, before any of them replays it; and, in the first calls that could be
 // replays, on which graph it is. Each rank sees all votes and comes to the same
 // end.

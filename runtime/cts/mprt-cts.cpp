@@ -142,7 +142,7 @@ static int waitForAll() {
 }
 
 /// Forks `ranks` processes that run all cases over what `join` gives each, and
-/// calls `started` behind them.
+/// calls `started` after them.
 template <typename Join, typename Started>
 static int runForked(unsigned ranks, bool quick, Join join, Started started) {
   fflush(stdout);

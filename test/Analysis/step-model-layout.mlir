@@ -1,6 +1,6 @@
 // What StepModel leaves where it lies: slices that readers take with strides,
 // transposes that go into products, parts of concatenations that are made in their
-// places, constants of one value; and what readers compute again, behind ops of several passes. On a cluster as
+// places, constants of one value; and what readers compute again, after ops of several passes. On a cluster as
 // in step-model.mlir, but with no time for flops: bytes take 1 ns, launches 100.
 
 // RUN: sed 's/"f32": 1e9/"f32": 1e18/; s/"vector": 5e8/"vector": 1e18/' %S/Inputs/round.json > %t.json

@@ -47,7 +47,7 @@ func.func @wide(%x: tensor<4x8xf64>, %w: tensor<8x32xf64>, %b: tensor<32xf64>, %
   return %q : tensor<4x8xf64>
 }
 
-// Gradients: gelu's goes with the product in front of it, though another comes in
+// Gradients: gelu's goes with the product before it, though another comes in
 // between, and what else its kernel does with the bias, whose gradient goes with
 // that of the weight.
 // CHECK-LABEL: func.func @gradients(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ===- docs.py - keeps what the documentation shows true --------------------=== #
+# ===- docs.py - keeps what the documentation shows true -----------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -10,7 +10,7 @@
 
     docs.py [--check] [--bin DIR] page.md...
 
-In a page, a comment and the fenced block behind it belong together:
+In a page, a comment and the fenced block after it belong together:
 
     <!-- run: mpcomm-opt $ROOT/docs/examples/linear.mlir | head -3 -->
     ```mlir
@@ -74,7 +74,7 @@ def renew(page, environment):
             if match["kind"] == "do":
                 return match[0]
             if not match["block"]:
-                raise CommandFailed("'%s' has no fenced block behind it" % command)
+                raise CommandFailed("'%s' has no fenced block after it" % command)
             head = match[0][: match.start("block") - match.start(0)]
             fence, language = match["fence"], match["language"]
             body = "\n".join(line.rstrip() for line in output.strip("\n").split("\n"))

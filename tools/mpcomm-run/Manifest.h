@@ -7,7 +7,7 @@
 //
 // The JSON text inside a program file, as data. docs/Design/Manifest.md
 // describes it. `parseManifest` checks all that the runner later relies on, so
-// that nothing behind it needs to look at JSON or doubt an index.
+// that nothing after it needs to look at JSON or doubt an index.
 //
 //===----------------------------------------------------------------------===//
 

@@ -70,7 +70,7 @@ struct Options {
   bool help = false, version = false;
 };
 
-/// Parses the arguments behind the program's name. `--name value` and
+/// Parses the arguments after the program's name. `--name value` and
 /// `--name=value` are the same.
 Result<Options> parseOptions(const std::vector<std::string> &arguments);
 

@@ -7,7 +7,7 @@
 //
 // Temporary file in the same folder, write, fsync, rename, fsync of the
 // folder: after a crash at any point the name holds the old contents or the
-// new, never a mixture. Tensors are laid out by falling element size behind a
+// new, never a mixture. Tensors are laid out by falling element size after a
 // header padded to eight bytes, so that each lies aligned.
 //
 //===----------------------------------------------------------------------===//

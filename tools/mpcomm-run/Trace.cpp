@@ -133,7 +133,7 @@ public:
     return write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   }
 
-  /// Events, each behind a comma and a line break.
+  /// Events, each after a comma and a line break.
   Status add(std::string_view events) {
     // No comma before the very first.
     if (!begun && !events.empty())

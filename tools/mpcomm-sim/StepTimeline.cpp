@@ -53,7 +53,7 @@ static std::string getDetail(const StepModel &model,
       return describe(model, seen.reasonIndex) + " needs it";
     return "";
   case SimReason::StreamOrder:
-    return "behind collective " + std::to_string(base + seen.reasonIndex) +
+    return "after collective " + std::to_string(base + seen.reasonIndex) +
            " on its communicator";
   default:
     return "";

@@ -46,7 +46,7 @@ def MPRT_Dialect : Dialect {
       last argument, the arena, and how much of it are buckets;
     - `mprt.arena_parts`, on a function: bytes of the arena by what they hold,
       when most of them are in use;
-    - `mprt.epilogue`, a dictionary, on a launch behind an mprt.gemm: the kernel
+    - `mprt.epilogue`, a dictionary, on a launch after an mprt.gemm: the kernel
       does with the product what a library may do with it (`kind`: bias,
       bias_gelu or bias_gelu_aux), given operands `bias` and `result`;
     - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: it is code for a
@@ -263,7 +263,7 @@ def MPRT_AwaitOp : MPRT_CommunicationOp<"await"> {
   let summary = "makes the compute stream wait for a collective";
   let description = [{
     The outputs are those of the collective whose end `event` marks; the
-    results are their values after it. What is computed behind the op comes
+    results are their values after it. What is computed after the op comes
     after the collective.
 
     Example:

@@ -56,7 +56,7 @@ LogicalResult AttentionOp::verify() {
   size_t least = isForward ? 3 : 6, outputs = isForward ? 2 : 3;
   if ((getInputs().size() != least && getInputs().size() != least + 1) ||
       getOutputs().size() != outputs)
-    return emitOpError() << "expects " << least << " inputs, a mask behind "
+    return emitOpError() << "expects " << least << " inputs, a mask after "
                          << "them or not, and " << outputs << " outputs for '"
                          << getKind() << "', got " << getInputs().size()
                          << " and " << getOutputs().size();

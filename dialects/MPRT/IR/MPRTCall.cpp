@@ -33,7 +33,7 @@ static int64_t resultDonatedTo(FunctionOpInterface part, unsigned i) {
 }
 
 /// For each result, the argument that holds it; of a function on tensors, those
-/// that nothing donates come behind all arguments.
+/// that nothing donates come after all arguments.
 static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface part) {
   SmallVector<int64_t> holders;
   auto results = part->getAttrOfType<ArrayAttr>(kResultsAttr);

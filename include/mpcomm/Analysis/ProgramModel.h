@@ -66,7 +66,7 @@ public:
   /// Collectives along axes of the program join the classes that differ in
   /// them, a send and its recv two of them; others stay within a class. Link l
   /// is level l of the cluster, whose ports send; receives take ports of their
-  /// own, behind all levels.
+  /// own, after all levels.
   SimProblem buildSimProblem(const CostModel &model) const;
 
 private:

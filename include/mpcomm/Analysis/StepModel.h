@@ -178,7 +178,7 @@ private:
 
 /// A problem of no classes on the links and at the rates of a cluster. With
 /// `duplex`, every level has a port for each direction: those that receive are
-/// behind all that send.
+/// after all that send.
 SimProblem makeSimProblem(const Cluster &cluster, bool duplex);
 
 } // namespace mpcomm

@@ -192,7 +192,7 @@ def BatchLaunchesPass : Pass<"mpcomm-batch-launches", "::mlir::ModuleOp"> {
 
     *Guarantees*: between two ops that are neither launches nor free of effects
     (awaits and starts of collectives among them) launches are put into batches:
-    each into the first batch behind those that it depends on, by the bytes that
+    each into the first batch after those that it depends on, by the bytes that
     buffers have, which can take it. A batch is one launch of a kernel `_batch`:
     its blocks are dealt to the launches in ranges, and the code of a kernel is
     in it once, however often it is launched. What is joined
@@ -570,7 +570,7 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     `mpcomm_manifest` are there.
 
     Events are as few as can be. A start comes after what touches its buffers,
-    and what is computed behind an await after the collective; where neither the
+    and what is computed after an await after the collective; where neither the
     order of a stream nor another wait implies that, one stream records an event
     and the other waits for it, and nothing starts later for a wait that was
     spared (`Scheduling/EventPlacement.h`). Memory that buffers share counts as

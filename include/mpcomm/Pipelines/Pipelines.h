@@ -152,7 +152,7 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       *this, "average", llvm::cl::desc("When gradients are divided by ranks"),
       llvm::cl::init(Averaging::After),
       llvm::cl::values(
-          clEnumValN(Averaging::After, "after", "behind their sum"),
+          clEnumValN(Averaging::After, "after", "after their sum"),
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
   Option<BatchNormStatistics> batchNorm{
       *this, "batch-norm",

@@ -93,7 +93,7 @@ typedef struct mprt_context mprt_context;
  * launch; all shapes are compiled in. Bytes and flops are what it moves and
  * computes once, for traces and reports.
  *
- * Of a program for the host `fn` is the kernel, and what stands behind `flops`
+ * Of a program for the host `fn` is the kernel, and what stands after `flops`
  * is 0. Of a program for a GPU `fn` is null, and `symbol` names the kernel in
  * the program's images. It runs in blocks of `threads` threads (one dimension).
  * Where `spreads` is 1 each block goes on with the next piece of work,
@@ -163,7 +163,7 @@ typedef enum MPRT_ENUM_TYPE {
 } mprt_epilogue_kind;
 
 /* What a library may do with a matrix product without batch dimensions that the
- * kernels behind it do, and save a pass over memory. gelu is its approximation
+ * kernels after it do, and save a pass over memory. gelu is its approximation
  * by tanh; the matrix has the type and the strides of C. A library does it in
  * f32 and rounds what it stores once. */
 typedef struct {
@@ -257,7 +257,7 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c);
 
-/* A product and the kernels behind it, which take `args`; see mprt_epilogue. Of
+/* A product and the kernels after it, which take `args`; see mprt_epilogue. Of
  * programs for a GPU only. */
 mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const mprt_gemm_desc *desc, const void *a,

@@ -7,12 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // Operations that a program gives to streams run in their order within a
-// stream; between streams only events order: one is recorded behind an
+// stream; between streams only events order: one is recorded after an
 // operation, and a stream waits for it before another. Here the waits are
 // chosen: those that give each operation the order that it needs, and no more.
 //
 // No more matters. With a wait that asks for too much there may be fewer of
-// them: where b1 needs a1, and b2 behind it needs a2, b1 that waits for a2
+// them: where b1 needs a1, and b2 after it needs a2, b1 that waits for a2
 // needs no second wait. But it starts later than it could. So a plan has to
 // order exactly what the streams and the dependences order; of such plans the
 // one with the fewest waits is unique (EventPlacement.cpp), and with it the
@@ -46,7 +46,7 @@ struct EventProblem {
 };
 
 /// What is recorded, and what waits for it. Event numbers are used again: by a
-/// record behind or after the last operation that waits for the record before.
+/// record after or after the last operation that waits for the record before.
 struct EventPlan {
   struct Record {
     /// It is recorded as soon as this one is in its stream.

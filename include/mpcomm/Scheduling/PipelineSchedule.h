@@ -243,7 +243,7 @@ struct PipelineCosts {
   /// an edge and direction travel one after the other, beside computation and
   /// other edges' messages. Empty: 0. Local edges count as 0.
   std::vector<double> forwardTransfer, backwardTransfer;
-  /// By rank: seconds behind its last action (what of the gradients' reduction
+  /// By rank: seconds after its last action (what of the gradients' reduction
   /// and of the update is left). Empty: 0.
   std::vector<double> after;
 

@@ -197,7 +197,7 @@ partitionStagesReference(const StagePartitionProblem &problem,
 /// be cut from. Ops that do not depend on the batch (casts of parameters,
 /// embeddings of positions, masks) stand directly before their first consumer
 /// where that pays, unless their stage is given; all others keep their order.
-/// Each of the others is passed, from a producer before it to a reader behind
+/// Each of the others is passed, from a producer before it to a reader after
 /// it, by no more bytes than before. Time: linear but for sorting the readers
 /// of a value.
 std::vector<int> arrangeForStages(const StagePartitionProblem &problem);

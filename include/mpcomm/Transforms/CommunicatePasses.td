@@ -17,7 +17,7 @@
 include "PassOptions.td"
 
 def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
-  let summary = "Moves what depends on collectives behind what does not";
+  let summary = "Moves what depends on collectives after what does not";
   let description = [{
     A stable partition of each block: first the ops that need no collective's
     result (the backward pass, and the collectives themselves), then those that
@@ -189,7 +189,7 @@ def CombineCollectivesPass
     Takes the all_reduce ops of a block in the order of their last operand's
     definition and fills buckets: one variadic op for ops of the same mesh,
     axes, reduction, wire and accumulation type, element type and attributes. A
-    bucket stands right behind the definition of its last operand.
+    bucket stands right after the definition of its last operand.
 
     Under `policy=solved` which ops share a bucket follows from when each
     operand is ready, what a collective of so many bytes takes on the cluster,
@@ -320,7 +320,7 @@ def CompressCollectivesPass
     that encode, sum and decode, against the all_reduce. `min-bytes` decides
     instead where it is given.
 
-    Assumes: synchronous collectives; run it behind
+    Assumes: synchronous collectives; run it after
     `mpcomm-combine-collectives`.
 
     Guarantees: all ranks get the same bits. With i8, an element of a sum is off
@@ -378,7 +378,7 @@ def DecomposeCollectivesPass
     block cuts is split in two in the mesh, `dp` into `dp.outer` and `dp.inner`,
     and wherever it is named; ranks keep their numbers.
 
-    Assumes: synchronous collectives; run it behind
+    Assumes: synchronous collectives; run it after
     `mpcomm-combine-collectives`, for the choice depends on the size.
 
     Guarantees: fewer predicted seconds, or nothing changes. Other passes that
@@ -467,9 +467,9 @@ def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
     Two collectives are never in flight at a time on communicators that share
     two or more ranks. All ranks that run the function get the same order.
 
-    Assumes: Form 4; run it behind `mpcomm-make-async`.
+    Assumes: Form 4; run it after `mpcomm-make-async`.
 
-    Guarantees: Form 4. An update in place comes behind all other uses of the
+    Guarantees: Form 4. An update in place comes after all other uses of the
     argument that it overwrites. A block with ops that have other effects than
     those of collectives is left alone. n log n in the number of ops.
 

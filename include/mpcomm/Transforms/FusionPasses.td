@@ -34,7 +34,7 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
     - `softmax` along the keys, and `dot_general` with the values;
     - `extf`, `truncf` and `transpose` between any of them.
 
-    Assumes: functions of one block, behind `mpcomm-insert-casts`.
+    Assumes: functions of one block, after `mpcomm-insert-casts`.
 
     Guarantees: what is not exactly that stays as it was: where scores or
     probabilities have other users (a dropout), or the backward pass is not all

@@ -82,7 +82,7 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     Option<"averaging", "average", "::mpcomm::Averaging",
            "::mpcomm::Averaging::After", "When gradients are divided",
            [{::llvm::cl::values(
-      clEnumValN(::mpcomm::Averaging::After, "after", "behind their sum"),
+      clEnumValN(::mpcomm::Averaging::After, "after", "after their sum"),
       clEnumValN(::mpcomm::Averaging::Before, "before", "before they are sent")
     )}]>
   ];
@@ -148,14 +148,14 @@ def AccumulateGradientsPass
                 "are added up";
   let description = [{
     Each batch argument of `@train_step` becomes `micro-batches` times as long.
-    The forward and the backward pass, which is what lies in front of the first
+    The forward and the backward pass, which is what lies before the first
     collective or optimizer op, become the private function
     `@train_step.micro_batch`, which `@train_step` calls for each micro-batch
     but the last; that one stays where it is, so that collectives of its
     gradients overlap with its backward pass. Collectives and updates run once.
 
     Of what collectives and updates need of a micro-batch, gradients and the
-    loss, they get the mean over the micro-batches: a sum in f32, divided behind
+    loss, they get the mean over the micro-batches: a sum in f32, divided after
     an all_reduce in f32, and before a narrower one. What an all_reduce takes
     the maximum of, they get the maximum of. State that is not updated by an
     optimizer op goes from one micro-batch to the next: buffers (running
@@ -168,7 +168,7 @@ def AccumulateGradientsPass
     micro-batch.
 
     Guarantees: the same form. It is an error if `@train_step` has no batch, if
-    the batch is needed behind a collective (batch norms that communicate) other
+    the batch is needed after a collective (batch norms that communicate) other
     than as a gradient or state, or if a result of another role than loss or
     state is made of a micro-batch.
 
@@ -279,7 +279,7 @@ def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
   let summary = "Has stages make activations again instead of keeping them";
   let description = [{
     What the backward pass of a stage reads of its own forward pass is made
-    again in front of it: the ops in between are copied, and the originals'
+    again before it: the ops in between are copied, and the originals'
     results are kept no longer than their own pass. With `policy=stage` a stage
     keeps what it receives; with `selective` also the results of products and
     convolutions, which cost most to make again for what they take. State is not
@@ -341,7 +341,7 @@ def SchedulePipelinePass
 
     Gradients are added up over the micro-batches, divided as
     `mpcomm-accumulate-gradients` does, and reduced and applied once. Each
-    reduction that does not span the pipeline starts behind the action that adds
+    reduction that does not span the pipeline starts after the action that adds
     the last of what it reduces. Of a parameter that several ranks hold, each rank's gradients are exchanged and
     added up in the order of ranks: copies stay equal. What all gradients have
     in common, that one is not finite, and their norm, is that of all stages.

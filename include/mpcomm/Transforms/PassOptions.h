@@ -41,7 +41,7 @@ enum class BucketPolicy {
 
 /// When the sum of gradients over ranks is divided by their number.
 enum class Averaging {
-  /// Behind the sum, in the type in which sums are taken.
+  /// After the sum, in the type in which sums are taken.
   After,
   /// Each rank's part before it is sent: the sum of 16-bit floats that a
   /// network

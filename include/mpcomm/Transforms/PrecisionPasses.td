@@ -33,15 +33,15 @@ def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
       `loss_scale` (f32), `loss_scale.good_steps`, `loss_scale.hysteresis` and
       `loss_scale.skipped`, the number of steps skipped so far (i32).
     - `clip-norm` clips the gradients of all parameters by the norm over all of
-      them (`mpcomm.clip_by_global_norm`), behind the division.
+      them (`mpcomm.clip_by_global_norm`), after the division.
     - `check-gradients` adds a result of role `output` named `nonfinite`: of
       each parameter, in the order of the arguments, 1 where its gradient is not
       finite, else 0.
 
     Where the backward pass begins follows from the graph: the loss needs no
     value of it. A constant gradient of the loss is replaced; where the front
-    end folded it, the first values behind it are multiplied. Updates move
-    behind all gradients.
+    end folded it, the first values after it are multiplied. Updates move
+    after all gradients.
 
     Assumes: Form 1. An op named `*_grad` is linear in its first operand.
 
@@ -136,7 +136,7 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
 
     Guarantees: Form 1, with the same results but for those of new state. Each
     value is narrowed at most once, and widened at most once in the forward pass
-    and once behind it. A flow problem, near linear in the number of ops.
+    and once after it. A flow problem, near linear in the number of ops.
 
     Numerics: lossy.
 

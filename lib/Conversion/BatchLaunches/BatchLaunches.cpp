@@ -123,7 +123,7 @@ void BatchLaunchesPass::findRuns(Block &block) {
         end();
       continue;
     }
-    // What belongs to a product stays behind it.
+    // What belongs to a product stays after it.
     if (launch->hasAttr(mprt::kEpilogueAttr)) {
       end();
       continue;

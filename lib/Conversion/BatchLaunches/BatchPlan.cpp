@@ -262,7 +262,7 @@ SmallVector<Batch> planBatches(MutableArrayRef<Launch> run,
   bindChains(run);
   SmallVector<Open> open;
   for (auto [number, launch] : llvm::enumerate(run)) {
-    // Behind the last batch that it depends on, as early as may be.
+    // After the last batch that it depends on, as early as may be.
     size_t from = open.size();
     while (from > 0 &&
            !isMoreUrgent(run[open[from - 1].launches.front()], launch) &&

@@ -45,7 +45,7 @@ struct Launch {
   mutable mprt::LaunchOp op;
   const Part *part = nullptr; ///< null: it is no part of anything
   llvm::SmallVector<Access, 4> accesses;
-  /// The first collective behind it that touches its buffers, counted in the
+  /// The first collective after it that touches its buffers, counted in the
   /// block; -1: none. What is joined waits for no other.
   int64_t nextStart = -1;
   /// Launches with one number hand on scratch, those of different numbers have

@@ -60,8 +60,8 @@ static linalg::GenericOp createWidening(OpBuilder &builder, Location loc,
 /// Lets reshapes of what `op` makes read what it reads, so that no reshape
 /// stands between a widening and its reader. The new widenings go to
 /// `widenings`.
-static void widenBehindReshapes(linalg::GenericOp op,
-                                SmallVectorImpl<linalg::GenericOp> &widenings) {
+static void widenAfterReshapes(linalg::GenericOp op,
+                               SmallVectorImpl<linalg::GenericOp> &widenings) {
   bool isPlain = llvm::all_of(op.getIndexingMapsArray(),
                               [](AffineMap map) { return map.isIdentity(); });
   if (!isPlain)
@@ -137,7 +137,7 @@ void mpcomm::cloneWidenings(Block &block) {
       widenings.push_back(op);
   // Grows: of a reshape of a reshape too.
   for (size_t i = 0; i < widenings.size(); ++i)
-    widenBehindReshapes(widenings[i], widenings);
+    widenAfterReshapes(widenings[i], widenings);
   // From the last on: one may read another.
   for (linalg::GenericOp op : llvm::reverse(widenings)) {
     if (op->use_empty()) {

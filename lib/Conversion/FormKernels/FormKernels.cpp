@@ -144,10 +144,9 @@ FailureOr<bool> BlockRewriter::rewriteGroup(Group &group, Operation *slot,
   });
   // What a result starts from stays its destination in any case.
   bool reuses = attempt == Attempt::Reuse;
-  SmallVector<Destination> destinations =
-      chooseDestinations(grouping, group, operands,
-                         reuses ? donations : Donations(),
-                         reuses && reuseOperands);
+  SmallVector<Destination> destinations = chooseDestinations(
+      grouping, group, operands, reuses ? donations : Donations(),
+      reuses && reuseOperands);
   llvm::DenseSet<Value> updated;
   for (const Destination &destination : destinations)
     if (destination.tensor && !destination.isInput)
@@ -223,7 +222,7 @@ LogicalResult BlockRewriter::run() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       op.erase();
-  // A launch may stand before a view that it reads, or behind one that reads
+  // A launch may stand before a view that it reads, or after one that reads
   // it.
   sinkToUses(block, isView);
   return success();

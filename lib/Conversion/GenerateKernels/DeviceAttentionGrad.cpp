@@ -135,7 +135,7 @@ void BackwardEmitter::scores(int64_t chunk, Value others, Value partial,
   exponents =
       code.keepBits(partial, bits, chunk / 2, exponents,
                     code.real(-std::numeric_limits<double>::infinity()));
-  // Behind the branch, so that it need not hold both.
+  // After the branch, so that it need not hold both.
   multiply(dp, second, step * pitch);
   for (int64_t n = 0; n < 2; ++n)
     for (int64_t i = 0; i < 4; ++i) {
@@ -380,7 +380,7 @@ static DeviceKernel emitDeltas(mprt::AttentionOp op,
         code.f32,
         code.advance(code.lse(kLse), code.least(row, code.rows - 1), stride),
         4);
-    // Rows that nothing is kept of, and those behind the last, are as if of
+    // Rows that nothing is kept of, and those after the last, are as if of
     // zeros.
     Value isReal =
         code.both(code.less(row, code.rows),

@@ -32,7 +32,7 @@ struct DeviceKernel {
 };
 
 /// Makes an empty kernel `name` at `b`, with a return, on buffers of `layouts`
-/// and, where `scratchBytes` is not 0, scratch behind them.
+/// and, where `scratchBytes` is not 0, scratch after them.
 DeviceKernel createDeviceKernel(mlir::OpBuilder &b, mlir::Location loc,
                                 llvm::StringRef name,
                                 llvm::ArrayRef<mlir::MemRefType> layouts,

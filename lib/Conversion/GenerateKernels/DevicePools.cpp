@@ -10,7 +10,7 @@
 // gradients gather, so that nothing is added in an order that varies. The
 // elements of a window come from the caches after the first. Whether an element
 // is the one that a maximum came from is asked of it alone: no element of the
-// window before it may be as great, none behind it greater; a NaN is greater
+// window before it may be as great, none after it greater; a NaN is greater
 // than all numbers.
 //
 //===----------------------------------------------------------------------===//
@@ -224,10 +224,10 @@ Value PoolEmitter::isMaximum(Value p, Value q, Value n, Value c, Value h,
         Value before = arith::OrIOp::create(b, loc, above, beside);
         Value beatsBefore = arith::SelectOp::create(
             b, loc, ownIsNaN, isNaN, compare(CmpFPredicate::UGE, other, own));
-        Value beatsBehind = arith::SelectOp::create(
+        Value beatsAfter = arith::SelectOp::create(
             b, loc, ownIsNaN, no, compare(CmpFPredicate::UGT, other, own));
         Value beats =
-            arith::SelectOp::create(b, loc, before, beatsBefore, beatsBehind);
+            arith::SelectOp::create(b, loc, before, beatsBefore, beatsAfter);
         return arith::OrIOp::create(b, loc, carried,
                                     both(b, loc, isThere, beats));
       });

@@ -214,7 +214,7 @@ void DeviceEmitter::emitPass(MutableArrayRef<DeviceRow> rows) {
                                    eachTotal([&](Value &total, const Result &) {
                                      total = inside[next++];
                                    });
-                                   // Values of the row stay in front of the
+                                   // Values of the row stay before the
                                    // loop.
                                    for (DeviceRow &row : rows)
                                      row.pieces.clear();

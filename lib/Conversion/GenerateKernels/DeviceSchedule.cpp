@@ -373,7 +373,7 @@ void splitColumns(KernelModel &model, const DeviceLimits &limits) {
     return;
   int column = model.column();
   int64_t piece = model.columns() / pieces;
-  // A dimension of pieces in front of the column.
+  // A dimension of pieces before the column.
   auto split = [&](Access &access) {
     if (!access.strides.empty())
       access.strides.insert(access.strides.begin() + column,

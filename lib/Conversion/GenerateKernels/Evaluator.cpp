@@ -56,7 +56,7 @@ Evaluator::Evaluator(const KernelModel &model, const Schedule &schedule,
     buffer.setAlignment(64);
     buffers[entry.first] = buffer;
   }
-  // Constants stay in front of all else.
+  // Constants stay before all else.
   Operation *marker = indexConstant(top, loc, 0).getDefiningOp();
   code.setInsertionPoint(block.getTerminator());
   row = code;

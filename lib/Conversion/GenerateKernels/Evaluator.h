@@ -59,7 +59,7 @@ struct Chunk {
 
 class Evaluator {
 public:
-  /// Emits in front of the terminator of `body`; `buffers` are the model's
+  /// Emits before the terminator of `body`; `buffers` are the model's
   /// arguments there.
   Evaluator(const KernelModel &model, const Schedule &schedule,
             mlir::Block &body, mlir::ValueRange buffers);

@@ -225,7 +225,7 @@ static std::optional<EpilogueKernel> matchBias(ArrayRef<linalg::GenericOp> ops,
 }
 
 /// The product, read where it is written, times gelu' of an input, and
-/// whatever comes behind that.
+/// whatever comes after that.
 static std::optional<EpilogueKernel>
 matchGeluGrad(ArrayRef<linalg::GenericOp> ops, unsigned inputs) {
   linalg::GenericOp op = ops.front();
@@ -327,7 +327,7 @@ std::optional<EpilogueKernel> mpcomm::matchEpilogueKernel(func::FuncOp kernel,
   }
   if (ops.empty())
     return std::nullopt;
-  // What comes behind gelu's gradient may be anything.
+  // What comes after gelu's gradient may be anything.
   if (auto found = matchGeluGrad(ops, inputs))
     return found;
   if (!isKnown)

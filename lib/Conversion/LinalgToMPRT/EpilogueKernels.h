@@ -43,7 +43,7 @@ struct KernelPart {
   unsigned inputs = 0;
 };
 
-/// Two kernels, made behind `kernel`, of one that goes on with gelu's gradient:
+/// Two kernels, made after `kernel`, of one that goes on with gelu's gradient:
 /// that alone, and the rest, which reads it where it was written.
 std::pair<KernelPart, KernelPart> splitGeluGrad(mlir::func::FuncOp kernel,
                                                 const EpilogueKernel &found,

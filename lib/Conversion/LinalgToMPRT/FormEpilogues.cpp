@@ -1,4 +1,4 @@
-//===- FormEpilogues.cpp - kernels behind products to epilogues -----------===//
+//===- FormEpilogues.cpp - kernels after products to epilogues ------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -85,7 +85,7 @@ static bool canSink(Operation *op, Operation *end) {
   return true;
 }
 
-/// Whether the launch can be made what is next behind the product.
+/// Whether the launch can be made what is next after the product.
 static bool canJoin(GemmOp product, LaunchOp launch) {
   return product->isBeforeInBlock(launch) ? canSink(product, launch)
                                           : canSink(launch, product);
@@ -159,7 +159,7 @@ static std::optional<Epilogue> match(GemmOp product, LaunchOp launch,
     return isApart(launch, epilogue.bias, product) ? std::optional(epilogue)
                                                    : std::nullopt;
   }
-  // What comes behind the launch has another C to make.
+  // What comes after the launch has another C to make.
   if (product.getC() != matrix || !product->isBeforeInBlock(launch) ||
       !isMatrix(matrix, m, n) || product.getCStrides()[0] != n ||
       !isAlone(launch, found.matrix) ||
@@ -179,7 +179,7 @@ static GemmOp productOf(LaunchOp launch, const EpilogueKernel &found) {
         !mprt::epilogueOf(product).empty() || !match(product, launch, found) ||
         !canJoin(product, launch))
       continue;
-    // Of those in front of it that write it no two can join it; of those that
+    // Of those before it that write it no two can join it; of those that
     // read it the first.
     if (!nearest || product->isBeforeInBlock(nearest))
       nearest = product;

@@ -14,7 +14,7 @@
 // Sums over rows are taken in f64, one after the other: their error is the same
 // for all elements of a feature, it adds up from layer to layer where roundings
 // of elements average out, and it moves what is near zero across it, where an
-// activation behind the norm decides whether a gradient passes.
+// activation after the norm decides whether a gradient passes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -128,7 +128,7 @@ private:
   Location loc;
   RankedTensorType type;
   int64_t count; // features
-  bool last;     // no dimension of more elements comes behind theirs
+  bool last;     // no dimension of more elements comes after theirs
   SmallVector<int64_t> shape;
   LinalgBuilder linalg, features;
   Type element;

@@ -118,7 +118,7 @@ struct FoldTransposeOfResult : public OpRewritePattern<linalg::TransposeOp> {
   }
 };
 
-/// A transpose behind elementwise work on a product moves in front of it, where
+/// A transpose after elementwise work on a product moves before it, where
 /// the product can take it.
 struct MoveTransposeToProduct : public OpRewritePattern<linalg::TransposeOp> {
   using OpRewritePattern::OpRewritePattern;

@@ -116,8 +116,8 @@ struct LowerConcatenate : public OpRewritePattern<ConcatenateOp> {
 /// concatenate(reshape(x), …) is reshape(concatenate(x, …)) where the dimension
 /// is made of one of x' dimensions and inner ones that are equal: what is
 /// computed as x can be written in its place at once.
-struct MoveReshapeBehindConcatenate : public OpRewritePattern<ConcatenateOp> {
-  explicit MoveReshapeBehindConcatenate(MLIRContext *context)
+struct MoveReshapeAfterConcatenate : public OpRewritePattern<ConcatenateOp> {
+  explicit MoveReshapeAfterConcatenate(MLIRContext *context)
       : OpRewritePattern(context, /*benefit=*/2) {}
   LogicalResult matchAndRewrite(ConcatenateOp op,
                                 PatternRewriter &rewriter) const override;
@@ -185,8 +185,8 @@ static int64_t multiply(ArrayRef<int64_t> sizes) {
 }
 
 LogicalResult
-MoveReshapeBehindConcatenate::matchAndRewrite(ConcatenateOp op,
-                                              PatternRewriter &rewriter) const {
+MoveReshapeAfterConcatenate::matchAndRewrite(ConcatenateOp op,
+                                             PatternRewriter &rewriter) const {
   auto type = cast<RankedTensorType>(op.getType());
   SmallVector<Value> sources;
   for (Value input : op.getInputs()) {
@@ -222,6 +222,6 @@ MoveReshapeBehindConcatenate::matchAndRewrite(ConcatenateOp op,
 void mpcomm::populateMovementToLinalgPatterns(RewritePatternSet &patterns) {
   patterns
       .add<LowerTranspose, LowerReshape, LowerBroadcast, LowerSlice,
-           LowerConcatenate, MoveReshapeBehindConcatenate, LowerPad, LowerIota>(
+           LowerConcatenate, MoveReshapeAfterConcatenate, LowerPad, LowerIota>(
           patterns.getContext());
 }

@@ -156,7 +156,7 @@ LogicalResult LowerUnscale::matchAndRewrite(UnscaleOp op,
        llvm::zip_equal(op.getGrads(), op.getUnscaled())) {
     if (isChecked)
       flags.push_back(flagNonFinite(rewriter, loc, gradient));
-    // Behind what reduces the gradient, so that all of that is together; with
+    // After what reduces the gradient, so that all of that is together; with
     // no mark of its origin, as the kernel that it fuses with is an update's.
     OpBuilder::InsertionGuard guard(rewriter);
     rewriter.setInsertionPointAfter(op);

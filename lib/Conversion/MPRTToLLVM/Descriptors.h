@@ -50,8 +50,8 @@ public:
 
   /// `mprt_kernel` of the kernel that `launch` names.
   mlir::LLVM::GlobalOp kernel(mprt::LaunchOp launch);
-  /// `mprt_epilogue` of `launches`, which are one; failure, with an error, where
-  /// a type is unknown.
+  /// `mprt_epilogue` of `launches`, which are one; failure, with an error,
+  /// where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp>
   epilogue(llvm::ArrayRef<mprt::LaunchOp> launches);
   /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
@@ -89,7 +89,7 @@ private:
   mlir::LLVM::GlobalOp make(llvm::StringRef base, mlir::Location loc,
                             llvm::ArrayRef<Field> fields);
 
-  /// Moves the builder behind the last global, or to the start of the module:
+  /// Moves the builder after the last global, or to the start of the module:
   /// whatever else stands there may have been erased.
   void moveToEnd();
   /// Enters what the builder has just made.

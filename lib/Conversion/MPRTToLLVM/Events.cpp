@@ -169,7 +169,7 @@ FailureOr<EventCalls> EventCalls::plan(func::FuncOp function) {
     there.push_back({false, streamOf(record.operation), record.event});
   }
   for (const EventPlan::Wait &wait : plan.waits)
-    calls.inFront[reader.ops[wait.operation]].push_back(
+    calls.before[reader.ops[wait.operation]].push_back(
         {true, streamOf(wait.operation), plan.records[wait.record].event});
   calls.numEvents = plan.events;
   calls.numRecords = static_cast<int64_t>(plan.records.size());
@@ -177,12 +177,12 @@ FailureOr<EventCalls> EventCalls::plan(func::FuncOp function) {
   return calls;
 }
 
-ArrayRef<EventCall> EventCalls::before(Operation *op) const {
-  auto there = inFront.find(op);
-  return there == inFront.end() ? ArrayRef<EventCall>() : there->second;
+ArrayRef<EventCall> EventCalls::callsBefore(Operation *op) const {
+  auto there = before.find(op);
+  return there == before.end() ? ArrayRef<EventCall>() : there->second;
 }
 
-ArrayRef<EventCall> EventCalls::behind(Operation *op) const {
+ArrayRef<EventCall> EventCalls::callsAfter(Operation *op) const {
   auto there = after.find(op);
   return there == after.end() ? ArrayRef<EventCall>() : there->second;
 }

@@ -33,8 +33,8 @@ public:
 
   /// In front of everything.
   llvm::ArrayRef<EventCall> first() const { return atEntry; }
-  llvm::ArrayRef<EventCall> before(mlir::Operation *op) const;
-  llvm::ArrayRef<EventCall> behind(mlir::Operation *op) const;
+  llvm::ArrayRef<EventCall> callsBefore(mlir::Operation *op) const;
+  llvm::ArrayRef<EventCall> callsAfter(mlir::Operation *op) const;
 
   int64_t events() const { return numEvents; }
   int64_t records() const { return numRecords; }
@@ -43,7 +43,7 @@ public:
 private:
   using Calls = llvm::SmallVector<EventCall, 2>;
   Calls atEntry;
-  llvm::DenseMap<mlir::Operation *, Calls> inFront, after;
+  llvm::DenseMap<mlir::Operation *, Calls> before, after;
   int64_t numEvents = 0, numRecords = 0, numWaits = 0;
 };
 

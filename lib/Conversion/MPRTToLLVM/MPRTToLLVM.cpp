@@ -269,7 +269,7 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
   if (op->hasAttr(mprt::kEpilogueAttr))
     return op.emitOpError("is the epilogue of a product, expected ")
            << (device == "host" ? "a program for a GPU"
-                                : "mprt.gemm in front of it");
+                                : "mprt.gemm before it");
   if (failed(fillSlots(op, llvm::to_vector(op->getOperands()))))
     return failure();
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
@@ -277,7 +277,7 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
   return success();
 }
 
-/// The product and the launches behind it, in one call.
+/// The product and the launches after it, in one call.
 LogicalResult EntryPoint::lowerEpilogue(mprt::GemmOp product,
                                         ArrayRef<mprt::LaunchOp> launches) {
   mprt::LaunchOp launch = launches.front();
@@ -459,7 +459,7 @@ LogicalResult EntryPoint::lower(Operation *op) {
   if (isa<mprt::AttentionOp>(op))
     return op->emitOpError("has no call in the runtime: expected kernels of a "
                            "GPU in its place (mpcomm-generate-gpu-kernels)");
-  // The waits that an await asks for stand before what comes behind it.
+  // The waits that an await asks for stand before what comes after it.
   if (isa<func::ReturnOp, mprt::AwaitOp, ViewLikeOpInterface,
           memref::GetGlobalOp>(op) ||
       op->hasTrait<OpTrait::ConstantLike>())
@@ -521,7 +521,7 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
   mprt::GemmOp waiting; // for its epilogue
   SmallVector<mprt::LaunchOp, 2> launches;
   for (Operation &op : source) {
-    callEvents(events->before(&op));
+    callEvents(events->callsBefore(&op));
     auto product = dyn_cast<mprt::GemmOp>(op);
     if (product && device != "host") {
       launches = mprt::epilogueOf(product);
@@ -536,14 +536,14 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
         continue;
       if (failed(lowerEpilogue(waiting, launches)))
         return failure();
-      callEvents(events->behind(waiting));
+      callEvents(events->callsAfter(waiting));
       for (mprt::LaunchOp launch : launches)
-        callEvents(events->behind(launch));
+        callEvents(events->callsAfter(launch));
       continue;
     }
     if (failed(lower(&op)))
       return failure();
-    callEvents(events->behind(&op));
+    callEvents(events->callsAfter(&op));
   }
   LLVM::LLVMFuncOp status = declare("mprt_status_of", {pointer});
   Value result =

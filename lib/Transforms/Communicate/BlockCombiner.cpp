@@ -238,7 +238,7 @@ void BlockCombiner::report() {
 void BlockCombiner::run() {
   plan();
   report();
-  // All places first: moving an op changes what is behind another one.
+  // All places first: moving an op changes what is after another one.
   SmallVector<Block::iterator> places;
   for (const PlacedBucket &bucket : buckets)
     places.push_back(getPlace(bucket));

@@ -12,9 +12,9 @@
 // changes. For a candidate c: ready(c) is the last op that defines an operand,
 // use(c) the first op that uses a result. A run of candidates is planned
 // together if every ready(c) in it is before every use(c); so a bucket, which
-// stands behind the ready(c) of its members and of the buckets before it on
+// stands after the ready(c) of its members and of the buckets before it on
 // its stream, is before every use. A candidate with an operand from another
-// one is ready at its own place, which is behind that one's bucket, as it is a
+// one is ready at its own place, which is after that one's bucket, as it is a
 // use of it; so no candidate needs a place that depends on where others go.
 //
 //===----------------------------------------------------------------------===//
@@ -29,7 +29,7 @@
 
 namespace mpcomm {
 
-/// A bucket in terms of the IR: parts of candidates, and the op behind which it
+/// A bucket in terms of the IR: parts of candidates, and the op after which it
 /// stands.
 struct PlacedBucket {
   struct Part {
@@ -101,7 +101,7 @@ private:
   /// What buckets point into.
   std::deque<llvm::SmallVector<BucketCandidate>> runs;
   llvm::SmallVector<PlacedBucket> buckets;
-  /// Candidates; once known, with the first op behind that is none.
+  /// Candidates; once known, with the first op after that is none.
   llvm::DenseMap<mlir::Operation *, std::optional<mlir::Block::iterator>>
       moving;
   /// Reduced parts of a candidate that is split, in order, and how many lack.

@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// The first op behind the bucket's last operand that stays where it is.
+/// The first op after the bucket's last operand that stays where it is.
 Block::iterator BlockCombiner::getPlace(const PlacedBucket &bucket) {
   auto at =
       bucket.ready ? std::next(bucket.ready->getIterator()) : block.begin();

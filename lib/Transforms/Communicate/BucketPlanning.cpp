@@ -31,13 +31,13 @@ BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
   // What depends on a collective, with the last one that it depends on.
   llvm::DenseMap<Operation *, Operation *> late;
   for (Operation &op : block) {
-    Operation *behind = nullptr;
+    Operation *after = nullptr;
     auto visit = [&](Operation *user) {
       for (Value operand : user->getOperands()) {
         auto it = late.find(operand.getDefiningOp());
-        if (it != late.end() && (!behind || step->getPosition(behind) <
-                                                step->getPosition(it->second)))
-          behind = it->second;
+        if (it != late.end() && (!after || step->getPosition(after) <
+                                               step->getPosition(it->second)))
+          after = it->second;
       }
     };
     if (!late.empty()) {
@@ -48,9 +48,9 @@ BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
     }
     if (isMovableCollective(&op))
       late[&op] = &op;
-    else if (behind) {
-      late[&op] = behind;
-      consumers[behind] += step->getSeconds(&op);
+    else if (after) {
+      late[&op] = after;
+      consumers[after] += step->getSeconds(&op);
     } else
       computeEnd += step->getSeconds(&op);
     ends.push_back(computeEnd);

@@ -49,7 +49,7 @@ public:
   double getReady(mlir::Operation *op) const;
   /// When all that depends on no collective has ended.
   double getComputeEnd() const { return computeEnd; }
-  /// Seconds of ops that depend on this collective and on none behind it.
+  /// Seconds of ops that depend on this collective and on none after it.
   double getConsumer(mlir::Operation *collective) const;
 
 private:

@@ -47,10 +47,10 @@ bool isOrderingPoint(mlir::Operation *op);
 mlir::Operation *getFirstUse(mlir::Operation *op);
 
 /// Where what follows the first part of the collective `op` belongs, if it is
-/// made of several: right behind the first part, for which it is null, unless
+/// made of several: right after the first part, for which it is null, unless
 /// ops stand between `op` and the first use of it that collectives must not
-/// pass. A rank of a pipeline would wait for the first part in front of them,
-/// although nobody needs it: then it is in front of that use. Time: linear in
+/// pass. A rank of a pipeline would wait for the first part before them,
+/// although nobody needs it: then it is before that use. Time: linear in
 /// the ops between.
 mlir::Operation *getLatePlace(mlir::Operation *op);
 

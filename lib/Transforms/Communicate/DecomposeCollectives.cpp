@@ -34,7 +34,7 @@ using namespace mpcomm;
 namespace {
 
 /// Where the axes of a group are cut: the inner group is the last `inner` ranks
-/// of axis `axis` and all axes behind it.
+/// of axis `axis` and all axes after it.
 struct Cut {
   unsigned axis = 0; // in the group's axes, in mesh order
   int64_t inner = 1; // divides the size of the axis

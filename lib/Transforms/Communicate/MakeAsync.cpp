@@ -65,7 +65,7 @@ private:
   Block &block;
   StringRef function;
   SmallVector<Wrapping> wrappings;
-  /// By communicator: those that no barrier stands behind so far.
+  /// By communicator: those that no barrier stands after so far.
   llvm::DenseMap<Attribute, SmallVector<size_t>> inFlight;
   int64_t wrappedInside = 0;
 };

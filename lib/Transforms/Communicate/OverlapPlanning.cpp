@@ -214,7 +214,7 @@ void OverlapGraphBuilder::addInput() {
   for (size_t op = 0; op < ops.size(); ++op)
     if (!isa<AwaitOp>(ops[op]))
       lastOp[nodeOf[op]] = static_cast<int>(op);
-  // Nodes in their order; an await before the first node that stands behind
+  // Nodes in their order; an await before the first node that stands after
   // it in the block.
   std::vector<int> awaits;
   for (size_t op = 0; op < ops.size(); ++op)

@@ -1,4 +1,4 @@
-//===- SinkUpdates.cpp - updates behind the backward pass -----------------===//
+//===- SinkUpdates.cpp - updates after the backward pass ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -50,17 +50,17 @@ static bool uses(Operation *op, const llvm::DenseSet<Operation *> &late) {
 static int64_t sinkUpdates(Block &block) {
   llvm::DenseSet<Operation *> late;
   SmallVector<Operation *> dependents;
-  size_t behind = 0; // dependents that stood before an op of the first part
+  size_t after = 0; // dependents that stood before an op of the first part
   int64_t moved = 0;
 
   auto moveBefore = [&](Block::iterator end) {
-    if (behind)
+    if (after)
       for (Operation *op : dependents)
         op->moveBefore(&block, end);
-    moved += behind;
+    moved += after;
     late.clear();
     dependents.clear();
-    behind = 0;
+    after = 0;
   };
   for (auto it = block.begin(), end = block.end(); it != end;) {
     Operation *op = &*it;
@@ -81,7 +81,7 @@ static int64_t sinkUpdates(Block &block) {
     }
     if (isMovableCollective(op))
       late.insert(op);
-    behind = dependents.size();
+    after = dependents.size();
   }
   moveBefore(block.end());
   return moved;

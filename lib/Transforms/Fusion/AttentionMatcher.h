@@ -27,7 +27,7 @@ namespace mpcomm {
 /// A label for each dimension of a tensor.
 using Labels = llvm::SmallVector<int64_t>;
 
-/// Queries, keys, values, or the gradient of the output, behind all transposes
+/// Queries, keys, values, or the gradient of the output, after all transposes
 /// of them: the dimension that has each batching label, the row, the depth.
 struct RowOperand {
   mlir::Value value;

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // One walk in program order. An op that moves to the other layout leaves a
-// transpose back to the old one behind it for whoever still wants that; ops
+// transpose back to the old one after it for whoever still wants that; ops
 // that come later and can work in the new layout look through it. What nobody
 // wanted is erased at the end.
 //

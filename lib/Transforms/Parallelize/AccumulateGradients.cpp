@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What lies in front of the first collective or update, the forward and the
+// What lies before the first collective or update, the forward and the
 // backward pass, becomes a function that is called for all micro-batches but
-// the last; that one stays where it is, so that what is reduced behind it can
+// the last; that one stays where it is, so that what is reduced after it can
 // be reduced under it. Gradients and the loss are added up, state is handed
 // from one micro-batch to the next.
 //

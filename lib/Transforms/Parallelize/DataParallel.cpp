@@ -73,7 +73,7 @@ private:
   /// The type in which gradients travel; null: their own.
   Type wireType;
   int64_t ranks = 0;
-  /// By op or block: the op behind which the next all_reduce of a value that it
+  /// By op or block: the op after which the next all_reduce of a value that it
   /// defines goes.
   llvm::DenseMap<void *, Operation *> lastInserted;
   int64_t gradients = 0, gradientBytes = 0, replicated = 0, buffers = 0;
@@ -321,7 +321,7 @@ Operation *DataParallel::average(OpBuilder &builder, Value value) {
       ReductionAttr::get(&getContext(), reduction), wireAttr, accumulate);
 }
 
-/// Behind the definition of `value`, and behind what was put there before.
+/// After the definition of `value`, and after what was put there before.
 void DataParallel::average(Value value, const Uses &uses) {
   OpBuilder builder(&getContext());
   Operation *def = value.getDefiningOp();

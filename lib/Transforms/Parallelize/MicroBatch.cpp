@@ -123,9 +123,9 @@ LogicalResult MicroBatch::checkBatch() {
           !leaves(use, /*orGradient=*/true)) {
         InFlightDiagnostic diag = step.emitOpError()
                                   << "needs " << what
-                                  << " behind a collective or an update, "
+                                  << " after a collective or an update, "
                                      "expected all of the forward and backward "
-                                     "pass in front of them";
+                                     "pass before them";
         diag.attachNote(user->getLoc()) << "it is used here";
         return diag;
       }

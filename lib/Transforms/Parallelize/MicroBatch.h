@@ -99,7 +99,7 @@ mlir::Value sliceMicroBatch(mlir::OpBuilder &builder, mlir::Value batch,
 mlir::Value seedMicroBatch(mlir::OpBuilder &builder, mlir::Value seed,
                            int64_t index);
 /// Has `uses`, which stand for those of `sum` in the update phase, take the
-/// mean of what `total` has added up over `count` micro-batches: divided behind
+/// mean of what `total` has added up over `count` micro-batches: divided after
 /// a reduction in f32 that is the only use (what is summed then travels from
 /// where it was added up), else before.
 void useMean(mlir::OpBuilder &builder, const MicroBatchSum &sum,

@@ -176,7 +176,7 @@ static std::vector<bool> readsParameters(const StageGraph &graph) {
 }
 
 /// The best partition in which each stage trains something: where the best of
-/// all leaves one without, cuts are made in front of ops with parameters only.
+/// all leaves one without, cuts are made before ops with parameters only.
 FailureOr<StagePartition>
 PartitionPipeline::solve(const StageGraph &graph,
                          const StagePartitionProblem &problem) {

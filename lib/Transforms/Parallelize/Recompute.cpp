@@ -39,7 +39,7 @@ public:
   StageRecomputer(const StageGraph &graph, int stage,
                   llvm::function_ref<bool(Operation *)> isKept)
       : graph(graph), stage(stage), isKept(isKept) {}
-  /// Copies what is to be made again in front of the first op that needs it.
+  /// Copies what is to be made again before the first op that needs it.
   void run();
 
   int64_t ops = 0, freedBytes = 0;
@@ -114,7 +114,7 @@ void StageRecomputer::run() {
   for (Value value : read)
     freedBytes += mpcomm::detail::countBytes(value.getType());
   // Copies of the forward ops, and of repeated ops between them and between
-  // them and their readers, behind all that they may read.
+  // them and their readers, after all that they may read.
   SmallVector<Operation *> ordered;
   for (Operation &op : *first->getBlock())
     if (again.contains(&op))

@@ -19,7 +19,7 @@
 
 namespace mpcomm {
 
-/// The copy of `op` at the builder's place, behind copies of the ops that it
+/// The copy of `op` at the builder's place, after copies of the ops that it
 /// depends on and that `mapping` does not know. Arguments that it depends on
 /// are known.
 inline mlir::Operation *cloneWithOperands(mlir::OpBuilder &builder,

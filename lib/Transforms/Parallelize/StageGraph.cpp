@@ -99,7 +99,7 @@ LogicalResult StageGraph::findLoss() {
         }
     return step.emitOpError()
            << "computes " << describeResult(step, use.getOperandNumber())
-           << " behind a collective or an update, or of no batch, expected it "
+           << " after a collective or an update, or of no batch, expected it "
               "of the micro-batch, to tell the forward pass by it";
   }
   return step.emitOpError("has no result of role loss, expected one to tell "
@@ -394,9 +394,9 @@ void StageGraph::findLeaves() {
       if (i == loss)
         leaf.position = positions.lookup(sum.value.getDefiningOp());
       ArrayRef<int> uses = users[parameter];
-      auto behind = llvm::upper_bound(uses, leaf.position);
-      if (behind != uses.begin()) {
-        leaf.position = *std::prev(behind);
+      auto after = llvm::upper_bound(uses, leaf.position);
+      if (after != uses.begin()) {
+        leaf.position = *std::prev(after);
         for (Value root : roots)
           if (Operation *def = root.getDefiningOp();
               def && getPass(def) == StepPass::Backward)

@@ -73,7 +73,7 @@ StageParts::placeLeaf(unsigned sum, Value value, int position,
   return leaf;
 }
 
-/// Leaves that several stages make are added up behind the micro-batches; the
+/// Leaves that several stages make are added up after the micro-batches; the
 /// ops that did so go.
 void StageParts::placeLeaves() {
   std::vector<std::optional<Home>> states = findHomes();

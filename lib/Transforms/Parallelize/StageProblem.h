@@ -29,7 +29,7 @@ StagePartitionProblem buildStageProblem(const StageGraph &graph,
                                         const StepModel &step, int stages);
 
 /// `problem` with runs of ops as one op each, such that every run has one that
-/// is marked (those in front of the first belong to it): each stage then has
+/// is marked (those before the first belong to it): each stage then has
 /// one. `first` receives the first op of each run. A run is to be in the stage
 /// that its ops are to be in; false where they contradict each other.
 bool mergeRuns(StagePartitionProblem &problem, const std::vector<bool> &marked,

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // One function a rank: the actions of a schedule as calls of the stages' parts,
-// with what travels between ranks started early and awaited late, and behind
+// with what travels between ranks started early and awaited late, and after
 // them the collectives and updates of what the rank has. Design:
 // docs/Design/Pipelines.md.
 //
@@ -26,7 +26,7 @@ struct PipelineMesh {
   mlir::ArrayAttr axes; // the pipeline's one
 };
 
-/// Makes the programs of all ranks of `schedule`, which verifies, in front of
+/// Makes the programs of all ranks of `schedule`, which verifies, before
 /// the step, in the order of ranks. On a channel a rank has at most `buffers`
 /// messages under way. Fails, with an error, where what follows the
 /// micro-batches cannot be told apart by ranks. Time: linear in actions, and

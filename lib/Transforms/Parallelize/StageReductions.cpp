@@ -8,7 +8,7 @@
 //
 // What one stage of a rank has added up over all micro-batches need not wait
 // for the rank's other stages: its reduction moves from the update phase to
-// behind the action that added the last of it. Where it is awaited stays in the
+// after the action that added the last of it. Where it is awaited stays in the
 // update phase.
 //
 //===----------------------------------------------------------------------===//
@@ -30,7 +30,7 @@ public:
       numbers[&op] = i;
     for (auto [i, action] : llvm::enumerate(actions))
       actionOf[action.call] = i;
-    behind.resize(actions.size());
+    after.resize(actions.size());
   }
   void plan(AllReduceOp reduce);
   void apply(ArrayRef<ActionEnd> actions);
@@ -38,8 +38,8 @@ public:
 private:
   const PipelineMesh &mesh;
   llvm::DenseMap<Operation *, unsigned> actionOf, numbers;
-  /// By action: reductions, each behind what only makes its operands.
-  std::vector<std::vector<Operation *>> behind;
+  /// By action: reductions, each after what only makes its operands.
+  std::vector<std::vector<Operation *>> after;
 };
 
 } // namespace
@@ -50,7 +50,7 @@ void ReductionMover::plan(AllReduceOp reduce) {
   for (Attribute axis : mesh.axes)
     if (llvm::is_contained(reduce.getAxes(), axis))
       return;
-  // Depth first, so that what an op reads comes in front of it.
+  // Depth first, so that what an op reads comes before it.
   std::vector<Operation *> ops;
   llvm::DenseSet<Operation *> seen;
   std::optional<unsigned> last;
@@ -74,12 +74,12 @@ void ReductionMover::plan(AllReduceOp reduce) {
       return; // of other ranks, or of another reduction
   }
   if (last)
-    llvm::append_range(behind[*last], ops);
+    llvm::append_range(after[*last], ops);
 }
 
 void ReductionMover::apply(ArrayRef<ActionEnd> actions) {
   llvm::DenseSet<Operation *> placed;
-  for (auto [action, ops] : llvm::zip(actions, behind)) {
+  for (auto [action, ops] : llvm::zip(actions, after)) {
     Operation *at = action.last;
     for (Operation *op : ops) {
       bool isThere = numbers.lookup(op) < numbers.lookup(action.last);

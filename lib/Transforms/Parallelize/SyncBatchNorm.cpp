@@ -92,7 +92,7 @@ FailureOr<int64_t> SyncBatchNorm::countRanks() {
   return *size;
 }
 
-/// The mean over the ranks of a result of the op that `b` stands behind: the
+/// The mean over the ranks of a result of the op that `b` stands after: the
 /// one that is there already, of a gradient, if it travels as it is.
 Value SyncBatchNorm::average(ImplicitLocOpBuilder &b, Value value) {
   auto axes = b.getStrArrayAttr({StringRef(axis)});

@@ -63,7 +63,7 @@ struct ActionEnd {
 };
 
 /// Moves each reduction of the update phase that does not span the pipeline to
-/// behind the action that makes the last of what it reduces, with the ops in
+/// after the action that makes the last of what it reduces, with the ops in
 /// between. `actions`: those of the program, in order. Time: linear, but for
 /// ops that several reductions need.
 void startReductions(mlir::Block &body, const PipelineMesh &mesh,

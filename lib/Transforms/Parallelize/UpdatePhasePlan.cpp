@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Which gradients, states, arguments and results a rank of a pipeline holds,
-// and which ops behind the micro-batches it runs for them.
+// and which ops after the micro-batches it runs for them.
 //
 //===----------------------------------------------------------------------===//
 

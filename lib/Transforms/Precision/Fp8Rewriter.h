@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Behind the casts of a step: each tensor that a product of PrecisionGraph's
+// After the casts of a step: each tensor that a product of PrecisionGraph's
 // `isQuantized` reads is scaled, clamped and rounded to 8 bits once, where it
 // is made, E4M3 in the forward pass and E5M2 for what the backward pass makes;
 // products read it widened, and what they give is divided by both scales.

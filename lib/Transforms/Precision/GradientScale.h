@@ -8,7 +8,7 @@
 //
 // The backward pass of a graph begins where a value that the loss does not need
 // is computed from values that it needs: at a constant gradient of the loss, or
-// behind it where the front end folded that. To scale the loss is to multiply
+// after it where the front end folded that. To scale the loss is to multiply
 // there. The places are found from the gradients upwards, and the result is
 // checked from there downwards, so that a graph in which a gradient would carry
 // the factor twice or not at all is refused.

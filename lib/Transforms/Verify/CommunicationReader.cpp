@@ -258,7 +258,7 @@ LogicalResult ProgramReader::await(mprt::AwaitOp op) {
     return emitError(op.getLoc())
            << "'mprt.await' awaits event " << event
            << ", expected one that a collective before it marks";
-  // Once more does no harm: the mark is behind the stream already.
+  // Once more does no harm: the mark is after the stream already.
   if (!it->second.awaited)
     addAwait(op, it->second.op);
   it->second.awaited = true;

@@ -71,7 +71,7 @@ struct News {
   uint32_t status = 0;
 };
 
-/// A frame whose payload is `parts`, one behind the other.
+/// A frame whose payload is `parts`, one after the other.
 inline std::string makeFrame(FrameType type,
                              std::initializer_list<std::string> parts) {
   std::string payload;

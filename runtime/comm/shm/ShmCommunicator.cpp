@@ -246,7 +246,7 @@ Error ShmCommunicator::mismatch(unsigned peer, const Signature &theirs,
 
 std::vector<unsigned> ShmCommunicator::waitingFor() const {
   std::vector<unsigned> ranks;
-  auto behind = [&](Counter counter, uint64_t value) {
+  auto lagging = [&](Counter counter, uint64_t value) {
     for (unsigned r = 0; r < size(); ++r)
       if ((member(r).*counter).load(std::memory_order_acquire) < value)
         ranks.push_back(group[r]);
@@ -255,7 +255,7 @@ std::vector<unsigned> ShmCommunicator::waitingFor() const {
   case Phase::Idle:
     break;
   case Phase::Arriving:
-    behind(&Member::posted, number);
+    lagging(&Member::posted, number);
     break;
   case Phase::Staged:
     // Whoever has not yet done all of what this rank has done.
@@ -265,7 +265,7 @@ std::vector<unsigned> ShmCommunicator::waitingFor() const {
         ranks.push_back(group[r]);
     break;
   case Phase::Finishing:
-    behind(&Member::finished, number);
+    lagging(&Member::finished, number);
     break;
   case Phase::Sending:
   case Phase::Receiving:

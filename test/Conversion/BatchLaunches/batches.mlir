@@ -41,7 +41,7 @@ func.func @independent(%a: memref<1024xf32>, %b: memref<1024xf32>, %c: memref<10
   return
 }
 
-// What reads what another writes comes behind it, and what writes some bytes that
+// What reads what another writes comes after it, and what writes some bytes that
 // another reads; what does neither goes with the first.
 // CHECK-LABEL: func.func @dependent(
 // CHECK: mprt.launch @update_batch_{{[0-9]+}} ins(%arg1, %view_1 : {{.*}}) outs(%view, %arg2 :
@@ -84,7 +84,7 @@ func.func @between(%a: memref<1024xf32>, %b: memref<1024xf32>, %c: memref<1024xf
   return
 }
 
-// A body is there once, a search for the launch in front of it; a block's number
+// A body is there once, a search for the launch before it; a block's number
 // counts from its launch's first block.
 // CHECK: gpu.func @update_batch(%{{.*}}: memref<1024xf32>, %{{.*}}: memref<8xf32>, %[[B:.*]]: memref<1024xf32>, %[[C:.*]]: memref<1024xf32>, %[[D:.*]]: memref<1024xf32>, %{{.*}}: memref<8xf32>) kernel
 // CHECK: %[[BLOCK:.*]] = gpu.block_id x

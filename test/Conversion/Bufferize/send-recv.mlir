@@ -4,7 +4,7 @@
 // not read before: the runtime works on both meanwhile.
 
 // The new value of the buffer that is sent is made elsewhere, and copied there
-// behind the await.
+// after the await.
 // CHECK-LABEL: func.func @sent
 // CHECK-SAME: (%[[W:.*]]: memref<4xf32> {mprt.update})
 // CHECK: mprt.start "send" {{.*}} ins(%[[W]] : memref<4xf32>) outs() {mpcomm.tag = "F0"}
@@ -22,7 +22,7 @@ func.func private @k(tensor<4xf32>) -> tensor<4xf32> attributes {mpcomm.kernel}
 
 // -----
 
-// Behind the await it is made in place.
+// After the await it is made in place.
 // CHECK-LABEL: func.func @sent_before
 // CHECK-SAME: (%[[W:.*]]: memref<4xf32> {mprt.update})
 // CHECK-NOT: memref.alloc

@@ -1,12 +1,12 @@
 // RUN: mpcomm-opt %s --mpcomm-form-kernels | FileCheck %s
 //
 // Functions of several blocks: each is grouped by itself, and what another
-// block uses stays in front of the branch to it.
+// block uses stays before the branch to it.
 
 #id = affine_map<(d0) -> (d0)>
 
 // The kernel runs where its second op was; the slice of its result, which only
-// another block reads, comes behind it.
+// another block reads, comes after it.
 // CHECK-LABEL: func.func @slice_elsewhere
 //       CHECK: %[[Y:.+]]:2 = mprt.launch
 //       CHECK: %[[S:.+]] = tensor.extract_slice %[[Y]]#{{[01]}}[0] [4] [1]

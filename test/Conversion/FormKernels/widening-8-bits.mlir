@@ -2,7 +2,7 @@
 //
 // What products read from 8 bits lives in 8 bits from one product to the next but
 // one: the kernel that makes it widens it for the first, and it is widened again,
-// behind what lies between, for those that follow. Neighbours share a widening.
+// after what lies between, for those that follow. Neighbours share a widening.
 
 // CHECK-LABEL: func.func @forward_and_backward
 //       CHECK: %[[A:.+]]:2 = mprt.launch @kernel_exp{{.*}} outs(%{{.+}}, %{{.+}} : tensor<8x8xf8E4M3FN>, tensor<8x8xbf16>)

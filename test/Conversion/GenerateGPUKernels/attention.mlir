@@ -54,7 +54,7 @@ func.func @backward(%x: memref<8x1024x12x64xbf16>, %y: memref<8x1024x12x64xbf16>
 // CODE: nvvm.cp.async.wait.group 1
 // CODE: gpu.barrier
 // CODE-COUNT-8: nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<row>
-// One barrier a tile; the next one's copies begin behind it, and each fragment
+// One barrier a tile; the next one's copies begin after it, and each fragment
 // of k and of v makes four products.
 // CODE: scf.while
 // CODE-NOT: gpu.barrier

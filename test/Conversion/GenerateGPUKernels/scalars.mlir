@@ -1,7 +1,7 @@
 // RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels | FileCheck %s
 
 // A scalar that all threads read and one replaces is replaced by a kernel of its
-// own, behind the others.
+// own, after the others.
 
 #all = affine_map<(i) -> (i)>
 #one = affine_map<(i) -> ()>

@@ -1,4 +1,4 @@
-# ===- structure.py - contractions, reductions, movement, elementwise ops ---=== #
+# ===- structure.py - contractions, reductions, movement, elementwise ops === #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -216,7 +216,7 @@ def movement_of(dtype):
     want = torch.cat([a, b, a], 1)
     yield case("concatenate", [a, b], "%%r = mpcomm.concatenate %%0, %%1, %%0, dim = 1 : "
                "(%s) -> %s\nreturn %%r" % (types(a, b, a), type_of(want)), want)
-    # Reshapes that go behind the concatenation: heads of 3 and of 2.
+    # Reshapes that go after the concatenation: heads of 3 and of 2.
     p, q = make(2, 5, 3, 2), make(2, 5, 2, 2)
     flat = [p.reshape(2, 5, 6), q.reshape(2, 5, 4)]
     want = torch.cat(flat, 2)

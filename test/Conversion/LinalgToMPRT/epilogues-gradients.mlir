@@ -52,8 +52,8 @@ func.func private @greatest(%x: tensor<1024x16xf32>, %b: tensor<16xf32>) -> tens
   return %r : tensor<16xf32>
 }
 
-// Of the first product that has the sum's matrix as an operand, in front of the sum or
-// behind it; of A where that is transposed, else of B.
+// Of the first product that has the sum's matrix as an operand, before the sum or
+// after it; of A where that is transposed, else of B.
 // CHECK-LABEL: func.func @places(
 // CHECK: mprt.gemm %[[X:[^,]*]], %{{.*}} m = 16 n = 4 k = 1024
 // CHECK-NEXT: mprt.launch @sum ins(%[[X]] : {{.*}}) {mprt.epilogue = {bias = 1 : i64, kind = "bias_grad_a"}}

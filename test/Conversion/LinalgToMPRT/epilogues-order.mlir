@@ -112,13 +112,13 @@ func.func private @twice(%z: tensor<8x16xf32>, %old: tensor<8x16xf32>, %c: tenso
   } -> tensor<8x16xf32>
   return %r, %r : tensor<8x16xf32>, tensor<8x16xf32>
 }
-// A product behind the launch makes another matrix; the one in front of it goes on
+// A product after the launch makes another matrix; the one before it goes on
 // with a sum.
-// CHECK-LABEL: func.func @behind(
+// CHECK-LABEL: func.func @after(
 // CHECK: mprt.gemm {{.*}} accumulate
 // CHECK-NEXT: mprt.launch @gelu
 // CHECK-NEXT: mprt.gemm
-func.func @behind(%a: memref<8x4xf32>, %w: memref<4x16xf32>, %b: memref<16xf32>, %c: memref<8x16xf32>, %g: memref<8x16xf32>,
+func.func @after(%a: memref<8x4xf32>, %w: memref<4x16xf32>, %b: memref<16xf32>, %c: memref<8x16xf32>, %g: memref<8x16xf32>,
                     %arena: memref<64xi8>) attributes {mprt.results = [], mprt.arena_bytes = 64} {
   mprt.gemm %a, %w, %c m = 8 n = 16 k = 4 strides [4, 1] x [16, 1] -> [16, 1] batch [] strides [] x [] -> []
       accumulate : memref<8x4xf32>, memref<4x16xf32>, memref<8x16xf32>
@@ -139,7 +139,7 @@ func.func @itself(%a: memref<4xf32>, %w: memref<4x16xf32>, %c: memref<16xf32>,
   return
 }
 
-// What comes behind gelu's gradient reads what that writes over.
+// What comes after gelu's gradient reads what that writes over.
 // CHECK-LABEL: func.func @over(
 // CHECK: mprt.launch @gg
 func.func @over(%a: memref<8x4xf32>, %w: memref<4x16xf32>, %c: memref<8x16xf32>, %z: memref<8x16xf32>, %e: memref<8x16xf32>,

@@ -91,7 +91,7 @@ func.func private @gelu(%b: tensor<16xf32>, %c: tensor<8x16xf32>, %g: tensor<8x1
   return %r, %t : tensor<8x16xf32>, tensor<8x16xf32>
 }
 
-// gelu may not go where the library still reads: A's memory is free behind the
+// gelu may not go where the library still reads: A's memory is free after the
 // product, not during it.
 // CHECK-LABEL: func.func @memory(
 // CHECK: mprt.launch @gelu {{.*}} {mprt.epilogue = {bias = 0 : i64, kind = "bias_gelu_aux", matrix = 2 : i64}}

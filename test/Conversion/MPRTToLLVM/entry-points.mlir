@@ -29,7 +29,7 @@
 // CHECK: llvm.call @mprt_event_record(%[[CTX]], %[[COMPUTE]], %[[COMPUTE]])
 // CHECK-NEXT: llvm.call @mprt_stream_wait(%[[CTX]], %[[ONE]], %[[COMPUTE]])
 // CHECK: llvm.call @mprt_collective_run(%[[CTX]], %[[ONE]], %{{.*}}, %[[ARENA]], %[[ARENA]])
-// Its number is free again: the wait for it is behind us.
+// Its number is free again: the wait for it is after us.
 // CHECK-NEXT: llvm.call @mprt_event_record(%[[CTX]], %[[ONE]], %[[COMPUTE]])
 // CHECK-NEXT: llvm.call @mprt_stream_wait(%[[CTX]], %[[COMPUTE]], %[[COMPUTE]])
 // CHECK: %[[S:.*]] = llvm.call @mprt_status_of(%[[CTX]])

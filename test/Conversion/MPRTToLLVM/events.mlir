@@ -5,7 +5,7 @@
 // neither a stream nor another wait. Streams: 0 computes, 1 and 2 are those of
 // communicators 0 and 1. Events are numbered from 0.
 
-// One record serves both communicators, and what they need is behind it.
+// One record serves both communicators, and what they need is after it.
 // CHECK-LABEL: llvm.func @mpcomm_two_communicators
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
@@ -39,7 +39,7 @@ module attributes {mprt.communicators = [["dp"], ["tp"]], mprt.mesh = @mesh} {
 
 // -----
 
-// The second start comes behind the first on its stream, and what was computed
+// The second start comes after the first on its stream, and what was computed
 // in between does not touch its buffer. Who awaits the second has the first.
 // CHECK-LABEL: llvm.func @mpcomm_one_communicator
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i32)
@@ -111,7 +111,7 @@ module attributes {mprt.communicators = [["dp"], ["tp"]], mprt.mesh = @mesh} {
 // -----
 
 // What a start writes may be memory that was something else before: it waits
-// for the copy that read it, and not for the zeroes behind that. Without a use
+// for the copy that read it, and not for the zeroes after that. Without a use
 // in the function it waits for what came before the call.
 // CHECK-LABEL: llvm.func @mpcomm_used_again
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i32)

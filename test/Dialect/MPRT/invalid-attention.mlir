@@ -12,7 +12,7 @@ func.func @attention_c1(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, 
 // -----
 
 func.func @attention_c1_inputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<8x9xi1>, %a4: memref<8x9xi1>, %a5: memref<2x8x4x16xbf16>, %a6: memref<2x4x8xf32>) {
-  // expected-error @below {{expects 3 inputs, a mask behind them or not, and 2 outputs for 'attention', got 5 and 2}}
+  // expected-error @below {{expects 3 inputs, a mask after them or not, and 2 outputs for 'attention', got 5 and 2}}
   mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8x9xi1>, memref<8x9xi1>) outs(%a5, %a6 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
   return
 }
@@ -20,7 +20,7 @@ func.func @attention_c1_inputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16x
 // -----
 
 func.func @attention_c1_outputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x8x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x9x4x16xbf16>, %a4: memref<2x8x4x16xbf16>, %a5: memref<2x4x8xf32>, %a6: memref<2x8x4x16xbf16>, %a7: memref<2x9x4x16xbf16>, %a8: memref<2x9x4x16xbf16>, %a9: memref<8xf32>) {
-  // expected-error @below {{expects 6 inputs, a mask behind them or not, and 3 outputs for 'attention_grad', got 6 and 4}}
+  // expected-error @below {{expects 6 inputs, a mask after them or not, and 3 outputs for 'attention_grad', got 6 and 4}}
   mprt.attention "attention_grad" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4, %a5 : memref<2x8x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x4x8xf32>) outs(%a6, %a7, %a8, %a9 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8xf32>)
   return
 }

@@ -1,7 +1,7 @@
 # REQUIRES: torch, compiler
 # RUN: %python %s %mpcomm-import %mpcomm-compile %mpcomm-run %t.dir
 #
-# Clipping by the norm over all gradients, alone and behind loss scaling, on one
+# Clipping by the norm over all gradients, alone and after loss scaling, on one
 # and two ranks, gives the parameters of torch.nn.utils.clip_grad_norm_ followed
 # by AdamW or SGD.
 #

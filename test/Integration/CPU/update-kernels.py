@@ -5,7 +5,7 @@
 # kernel that looks for what is not finite and sums up squares, and once by the
 # one kernel of its parameter's update, which unscales, clips, updates, chooses
 # between old and new, and writes in place. No other kernel makes a tensor of a
-# parameter's shape behind the reductions.
+# parameter's shape after the reductions.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -42,8 +42,8 @@ def main():
     if set(written) != parameters:
         sys.exit("updates write %s, expected the parameters in place" % written)
     begin = body.index("@kernel_unscale")
-    behind = re.findall(r"mprt\.launch @kernel_(\w+?)_\d+ .*? outs\((.*?)\)", body[begin:])
-    others = [x for x in behind if x[0] != "adamw_update" and re.search(r"tensor<\d", x[1])]
+    after = re.findall(r"mprt\.launch @kernel_(\w+?)_\d+ .*? outs\((.*?)\)", body[begin:])
+    others = [x for x in after if x[0] != "adamw_update" and re.search(r"tensor<\d", x[1])]
     if others:
         sys.exit("besides the updates, tensors are written by %s" % others)
     print("%d parameters: one reduction and one update each" % len(parameters))

@@ -50,7 +50,7 @@ def elementwise(name, size):
 
 
 def replace(name, size):
-    """d = n - 0.25 d, n = n + 1: what is read is replaced, the scalar behind the rest"""
+    """d = n - 0.25 d, n = n + 1: what is read is replaced, the scalar after the rest"""
     t = "tensor<%dxf32>" % size
     return HEAD % (name, "%d: " + t + ", %n: tensor<f32>", "(%s, tensor<f32>)" % t) + """
   %%q = arith.constant 0.25 : f32

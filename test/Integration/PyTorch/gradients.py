@@ -1,4 +1,4 @@
-# ===- gradients.py - gradients of one step, parameter by parameter ---------=== #
+# ===- gradients.py - gradients of one step, parameter by parameter ------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -11,7 +11,7 @@ as exact as PyTorch's own in f32. With `sync`, on 2 ranks with half of the sampl
 each, whose batch norms normalise over both halves; without that option the same two
 ranks are shown to be far off.
 
-Losses do not show it: the first one depends on no gradient, and behind a few steps
+Losses do not show it: the first one depends on no gradient, and after a few steps
 such a network has amplified rounding beyond comparison. The step is as long as the
 gradients (a rate of 0.5), so that one which is computed from a parameter that has
 been updated already is off by more than any rounding.
@@ -94,7 +94,7 @@ def values(double=False, native=False, reverse=False):
 
 
 def compiled(run, folder, ranks, options):
-    """The same; behind the first step, the momentum is the gradient."""
+    """The same; after the first step, the momentum is the gradient."""
     def file(name):
         return os.path.join(folder, name)
     mi.trace(make(BATCH // ranks)).write(file("step.mlir"), file("weights"), file("data"))

@@ -25,7 +25,7 @@
 // CHECK-NEXT: exposed 6040.0 us
 // CHECK-NEXT: peak memory
 // CHECK: 0 all_reduce 4000000 1 2000.0 2000.0 6020.0 4000.0 2000.0 2020.0 nothing-to-hide-under
-// CHECK: 1 all_reduce 4000000 1 4000.0 6020.0 10040.0 6020.0 0.0 4020.0 stream-order: behind collective 0 on its communicator
+// CHECK: 1 all_reduce 4000000 1 4000.0 6020.0 10040.0 6020.0 0.0 4020.0 stream-order: after collective 0 on its communicator
 
 // JSON: {"schema": "mpcomm-timeline-1", "name": "two", "kind": "simulated", "cluster": "round", "ranks": 2, "seconds": 0.01004, "lower_bound": 0.01004, "compute": 0.004
 // JSON: {"name": "compute", "rank": 0, "events": [

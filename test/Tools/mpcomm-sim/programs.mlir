@@ -25,7 +25,7 @@
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=EXPLAIN
 
 // Rank 0: F0 0-2, F1 2-4 ms. A message of 4e6 bytes takes 10 us and 4 ms: that
-// of F0 from 2,000 to 6,010, that of F1 behind it to 10,020. Rank 1: F0 6,010 to
+// of F0 from 2,000 to 6,010, that of F1 after it to 10,020. Rank 1: F0 6,010 to
 // 8,010, F1 10,020 to 12,020, B1 to 16,020, B0 to 20,020. The gradient of
 // micro-batch 1 travels from 16,020 to 20,030, that of 0 from there to 24,040.
 // Rank 0: B1 20,030 to 24,030, B0 24,040 to 28,040. Each rank computes 12 ms, so

@@ -1,5 +1,5 @@
-// With a policy of caps, buckets are filled in ready order, stand behind their last
-// operand, and never behind a use of what they give.
+// With a policy of caps, buckets are filled in ready order, stand after their last
+// operand, and never after a use of what they give.
 
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=ddp max-bucket-bytes=32 first-bucket-bytes=16" \
 // RUN:   | FileCheck %s
@@ -102,7 +102,7 @@ func.func @use_between(%x: tensor<1xf32>) -> tensor<1xf32> {
   return %b : tensor<1xf32>
 }
 
-// %b needs %a directly: it stays behind it, wherever %a's bucket ends up.
+// %b needs %a directly: it stays after it, wherever %a's bucket ends up.
 // CHECK-LABEL: func.func @chain
 func.func @chain(%x: tensor<1xf32>) -> (tensor<1xf32>, tensor<1xf32>) {
   // CHECK-NEXT: %[[Y:.*]] = arith.addf

@@ -3,7 +3,7 @@
 // weights last (broadcasts, which take nothing here; 262144 bytes, reduced in
 // 20 + 262.1 us on the cluster of Inputs/one-level.json). All are ready at once
 // in that order, so the first pass makes one bucket of them: 20 + 4 * 262.1 us
-// behind what the last one needs, three products: 2641.4 us. The schedule of
+// after what the last one needs, three products: 2641.4 us. The schedule of
 // single gradients has each as soon as the chain allows; for that order three
 // buckets hide under the chain: 4 * 524.3 us. (Of the plans that do, the one
 // with the fewest collectives is taken.)

@@ -1,5 +1,5 @@
 // What frees a gradient comes sooner, its all_reduce starts at once and is
-// awaited behind what it can hide under; a memory bound is kept, and told.
+// awaited after what it can hide under; a memory bound is kept, and told.
 
 // RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json" | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json reorder-compute=false" | FileCheck %s --check-prefix=FIXED
@@ -56,7 +56,7 @@ func.func @barrier(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %r : tensor<4xf32>
 }
 
-// The update writes over %w: it stays behind the product that reads %w, though
+// The update writes over %w: it stays after the product that reads %w, though
 // nothing but the argument ties them together.
 // CHECK-LABEL: func.func @in_place
 func.func @in_place(%w: tensor<64x64xf32> {mpcomm.donated = 0 : i64}, %g: tensor<64x64xf32>, %lr: tensor<f32>) -> (tensor<64x64xf32>, tensor<64x64xf32>) {

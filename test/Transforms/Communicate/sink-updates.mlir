@@ -1,4 +1,4 @@
-// What depends on a collective goes behind what does not, both in their old
+// What depends on a collective goes after what does not, both in their old
 // order; nothing crosses an op that fixes an order.
 
 // RUN: mpcomm-opt %s --mpcomm-sink-updates | FileCheck %s

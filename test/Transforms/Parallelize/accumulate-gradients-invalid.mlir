@@ -36,9 +36,9 @@ func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpco
 
 // -----
 
-// A batch norm that communicates: the rest of the pass is behind a collective.
+// A batch norm that communicates: the rest of the pass is after a collective.
 mpcomm.mesh @mesh <["dp" = 2]>
-// expected-error @+1 {{needs argument #0 'x' behind a collective or an update, expected all of the forward and backward pass in front of them}}
+// expected-error @+1 {{needs argument #0 'x' after a collective or an update, expected all of the forward and backward pass before them}}
 func.func @train_step(%x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
   %s = mpcomm.reduce sum %x, dims = [0] : (tensor<4xf32>) -> tensor<f32>
@@ -130,7 +130,7 @@ func.func @train_step(
 // -----
 
 // Samples may be a gradient, but no momentum.
-// expected-error @+1 {{'x' behind a collective or an update, expected all of the forward and backward pass in front of them}}
+// expected-error @+1 {{'x' after a collective or an update, expected all of the forward and backward pass before them}}
 func.func @train_step(
     %w: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
     %x: tensor<2x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})

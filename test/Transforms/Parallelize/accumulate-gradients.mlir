@@ -1,5 +1,5 @@
 // A step of four micro-batches: three calls of the forward and backward pass,
-// the last one in place; sums, one division behind the reduction.
+// the last one in place; sums, one division after the reduction.
 
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file | FileCheck %s
 // What is replicated stays so, through the calls.

@@ -1,5 +1,5 @@
 // What a stage of a rank has added up over all micro-batches is reduced while
-// the rank's other stages still run, and awaited behind the last of them.
+// the rank's other stages still run, and awaited after the last of them.
 
 // RUN: mpcomm-opt %s --mpcomm-graph="mesh=pp:2,dp:2 micro-batches=2 schedule=interleaved" | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-graph="mesh=pp:2,dp:2 micro-batches=4 schedule=zb-v" | FileCheck %s --check-prefix=SPLIT

@@ -117,7 +117,7 @@
 // CHECK: func.func private @train_step.stage1.backward
 // CHECK: mpcomm.program @train_step on @mesh axes ["pp"] runs [@train_step.rank0, @train_step.rank1]
 // Two forward passes ahead of the first backward pass; each receive starts
-// ahead of the action in front of its own.
+// ahead of the action before its own.
 // CHECK-LABEL: func.func @train_step.rank0(
 // CHECK-SAME: "a.weight"
 // CHECK-NOT: "b.weight"

@@ -12,7 +12,7 @@ How near they have to be is measured in the same run, as in
 test/Integration/PyTorch/parity/parity.py: PyTorch computes the losses in f32 in
 three ways that differ in the order of their sums alone (DDP on 2 ranks, and two
 slices of each batch in one process, in the opposite order, with oneDNN and without).
-Their largest distance from one another up to the step behind step s is the spread
+Their largest distance from one another up to the step after step s is the spread
 S[s]; ours has to be within 8 S[s] + 2 u sqrt(n) |L[s]| of DDP's, u = 2^-24 and n the
 samples of a batch. (The exact losses would take some of these networks hours in f64.)
 The multiple: ours is a fourth way, with errors like those of the other three. Where
@@ -84,7 +84,7 @@ def compare(model, folder, a):
     """Prints a row; False where the losses part."""
     options = {"model": model, "image": a.image, "lr": a.lr}
     losses, ms = ours(options, folder, a)
-    # One step more, so that there is one behind the last.
+    # One step more, so that there is one after the last.
     ways = [train("resnet", options, a.batch, a.steps + 1, way) for way in WAYS]
     spread = [max(w) - min(w) for w in zip(*ways)]
     spread = [max(spread[:s + 2]) for s in range(a.steps)]

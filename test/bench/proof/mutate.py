@@ -104,7 +104,7 @@ def rechannel(problem, op, random):
 
 
 def move(program, key, what, random):
-    """Moves the start to a place before its await, or the await to one behind its
+    """Moves the start to a place before its await, or the await to one after its
     start, to earlier and to later ones."""
     steps = program.steps
     start, wait = steps.index(("start", key)), len(steps)

@@ -1,4 +1,4 @@
-# ===- pipeline.py - what the stages of a pipeline communicate ---------------=== #
+# ===- pipeline.py - what the stages of a pipeline communicate -----------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -8,7 +8,7 @@
 """Programs of the stages under a schedule, as docs/Design/PipelineSchedules.md has
 it: an action's recv is posted before the action ahead of it; a send is awaited before
 the next on its channel starts; each stage reduces its gradients over its replicas
-behind its last backward action; the loss goes to all."""
+after its last backward action; the loss goes to all."""
 
 import re
 

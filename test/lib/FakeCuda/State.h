@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All of it is behind one mutex, which every call of the API takes. It is never
+// All of it is after one mutex, which every call of the API takes. It is never
 // freed: work may be under way while the process ends.
 //
 //===----------------------------------------------------------------------===//
@@ -163,7 +163,7 @@ public:
 /// The thread's stack of contexts.
 std::vector<Context *> &contextStack();
 
-/// The stream behind a handle, null where there is none.
+/// The stream after a handle, null where there is none.
 std::shared_ptr<Stream> findStream(const Entry &entry, CUstream handle);
 
 /// Adds work to a stream, or to the graph that it is being captured into.

@@ -112,7 +112,7 @@ TEST(Steps, TimelineCountsHiddenAndExposed) {
                                     collective, event("kernel", 3000, 4000)};
   std::string text =
       renderTimeline({500, 4500}, {500, 4500}, events, {"p", "gloo", 2});
-  // The number behind a key, in ns.
+  // The number after a key, in ns.
   auto number = [&](const std::string &key) {
     size_t at = text.find("\"" + key + "\": ");
     return at == std::string::npos

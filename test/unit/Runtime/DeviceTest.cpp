@@ -140,7 +140,7 @@ void runReference(const std::vector<Op> &ops, Values &values) {
 
 /// A program of random work, in which each piece waits for those on other
 /// streams that have touched its buffers, and for no more. Events are recorded
-/// right behind the work that is waited for, or later, and again as soon as
+/// right after the work that is waited for, or later, and again as soon as
 /// they have been waited for.
 std::vector<Op> makeProgram(std::mt19937 &random, unsigned length,
                             uint32_t numEvents, bool joins) {
@@ -349,7 +349,7 @@ public:
 };
 
 // An event may be recorded anew while a wait for what it marked before is still
-// in the queue of a stream, behind a collective.
+// in the queue of a stream, after a collective.
 TEST(DeviceTest, QueuedWaitsKeepTheirMark) {
   auto device = makeDevice(2);
   auto held = std::make_unique<HeldCommunicator>();

@@ -72,7 +72,7 @@ struct Geometry {
 };
 
 /// How operands lie in memory: dense in the order of their dimensions, with the
-/// channels last, or with a gap behind each row.
+/// channels last, or with a gap after each row.
 enum Layout { First, Last, Gaps };
 
 struct WindowTest : testing::Test {

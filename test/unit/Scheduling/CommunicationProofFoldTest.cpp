@@ -67,7 +67,7 @@ TEST(CommunicationProofFold, PeersAreTakenApartAlongTheirAxis) {
   // 0-2, 3, 4-6, 7, 8-9.
   EXPECT_EQ(result.cells, 5);
   // A program that is right on one rank runs on its neighbours too, before or
-  // behind it: these have nobody to send to, or to receive from.
+  // after it: these have nobody to send to, or to receive from.
   ProofProblem wide = problem;
   wide.classes[0].boxes = {{{4, 0}, {7, 50}}, {{8, 0}, {10, 50}}};
   wide.classes[1].boxes = {{{0, 0}, {4, 50}}};

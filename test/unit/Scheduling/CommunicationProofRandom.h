@@ -115,7 +115,7 @@ public:
   }
 
   /// 1F1B or GPipe with double buffering, an edge a channel, the gradients of a
-  /// stage reduced behind its last backward.
+  /// stage reduced after its last backward.
   ProofProblem pipeline(int stages, int replicas, int microBatches) {
     ProofProblem problem = meshOf({stages, replicas});
     problem.mesh[0].name = "pp";

@@ -395,7 +395,7 @@ TEST(CommunicationProof, MovesOneDirectionOfALine) {
 
 TEST(CommunicationProof, ShowsQueuesAndEnds) {
   // Nobody awaits; what crosses are the orders of two streams, both ways: left
-  // has the recv behind its send on one stream.
+  // has the recv after its send on one stream.
   TwoStages t;
   t.left.start(send(0, 8, 1, "a"));
   t.left.start(recv(0, 8, 1, "b"));

@@ -12,7 +12,7 @@
 
 using namespace mpcomm;
 
-/// `records>waits`, as in "e0@0>1,2": event 0 behind 0, for which 1 and 2 wait.
+/// `records>waits`, as in "e0@0>1,2": event 0 after 0, for which 1 and 2 wait.
 static std::string describe(const EventPlan &plan) {
   std::string text;
   for (size_t r = 0; r < plan.records.size(); ++r) {
@@ -67,7 +67,7 @@ TEST(EventPlacement, AddsNoOrder) {
 }
 
 TEST(EventPlacement, EventsAreUsedAgain) {
-  // The wait before 2 is issued when 2 is recorded behind.
+  // The wait before 2 is issued when 2 is recorded after.
   EXPECT_EQ(place({{{0, {}}, {1, {0}}, {0, {1}}, {1, {2}}}}),
             "e0@0>1 e0@1>2 e0@2>3");
   EXPECT_EQ(place({{{0, {}}, {0, {}}, {1, {0}}, {1, {1}}, {0, {3}}}}),

@@ -87,8 +87,8 @@ TEST(Joint, PlansAgainstTheOrderOfTheSchedule) {
   EXPECT_GT(plan.firstSeconds, plan.seconds);
   EXPECT_DOUBLE_EQ(plan.lowerBound, 44);
   EXPECT_DOUBLE_EQ(plan.orderBound, 44);
-  // In the order of the program all 32 s are behind the first gradient, and the
-  // last 8 s behind the last one, with a share of the latency.
+  // In the order of the program all 32 s are after the first gradient, and the
+  // last 8 s after the last one, with a share of the latency.
   std::vector<int> program(9);
   std::iota(program.begin(), program.end(), 0);
   EXPECT_DOUBLE_EQ(problem.lowerBound(program), 41 + 1 + 32);

@@ -280,7 +280,7 @@ TEST(PipelineTiming, ByHand) {
       two(2, "0F0 0F1 0I0 0W0 0B1", "1F0 1B0 1F1 1I1 1W1");
   PipelineTiming timing = timePipeline(schedule, costs);
   ASSERT_EQ(timing.error, "");
-  // F1's message is made at 4, but travels behind F0's: 22. B0 ends at 27, so
+  // F1's message is made at 4, but travels after F0's: 22. B0 ends at 27, so
   // I0 starts at 47; I1 ends at 36, and its message travels from 47 to 67.
   auto check = [&](int rank, std::vector<std::pair<double, double>> expected) {
     ASSERT_EQ(timing.actions[rank].size(), expected.size());
@@ -296,7 +296,7 @@ TEST(PipelineTiming, ByHand) {
   EXPECT_EQ(timing.busy, (std::vector<double>{12, 30}));
   EXPECT_DOUBLE_EQ(timing.bubbleShare, 1 - 42. / (2 * 71));
   EXPECT_EQ(timing.peaks, (std::vector<int64_t>{2, 1}));
-  // Rank 1 has 40 s left behind its last action at 42.
+  // Rank 1 has 40 s left after its last action at 42.
   costs.after = {3, 40};
   timing = timePipeline(schedule, costs);
   EXPECT_EQ(timing.seconds, 82);

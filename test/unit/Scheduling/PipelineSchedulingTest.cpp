@@ -502,15 +502,15 @@ TEST(PipelineScheduling, ChoosesTheNumberOfMicrobatches) {
   }
 }
 
-/// What waits behind rank 0's last action makes it end first.
-TEST(PipelineScheduling, EndsEarlyWhatHasMoreBehindIt) {
+/// What waits after rank 0's last action makes it end first.
+TEST(PipelineScheduling, EndsEarlyWhatHasMoreAfterIt) {
   PipelineProblem problem;
   problem.stages = 2;
   problem.candidates = {equalStages(4, makeLoopPlacement(2, 1), {1, 1, 1})};
   problem.candidates[0].costs.after = {6, 0};
   PipelineChoice choice = choosePipelineSchedule(problem);
   checkChoice(problem, choice);
-  // Rank 0 has 12 s of work and 6 s behind it. It need not wait: a third
+  // Rank 0 has 12 s of work and 6 s after it. It need not wait: a third
   // forward fills the second that I0 needs, which no schedule of the literature
   // does.
   EXPECT_EQ(choice.timing.seconds, 18);

@@ -136,7 +136,7 @@ TEST(Simulator, LowerBoundUnderSlowDown) {
   SimResult result = simulate(problem);
   EXPECT_NEAR(result.seconds, 5 + 0.1 * 2 / 0.9, 1e-12);
   EXPECT_NEAR(result.lowerBound, result.seconds, 1e-12);
-  // As long as what it overlaps with is there: 1 s before it, 3 s behind.
+  // As long as what it overlaps with is there: 1 s before it, 3 s after.
   problem.classes[0].instructions = {compute(1), start(0), compute(1), await(0),
                                      compute(3)};
   result = simulate(problem);

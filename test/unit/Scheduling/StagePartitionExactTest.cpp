@@ -81,7 +81,7 @@ TEST(StagePartitionExact, AsAllPartitionsOfMoreOps) {
   }
 }
 
-/// By op: bytes of values, and of gradients, from before it to behind it.
+/// By op: bytes of values, and of gradients, from before it to after it.
 static std::vector<std::pair<int64_t, int64_t>>
 getPassing(const StagePartitionProblem &problem,
            const std::vector<int> &order) {

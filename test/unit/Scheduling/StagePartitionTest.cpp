@@ -63,7 +63,7 @@ TEST(StagePartition, BalancesComputation) {
   EXPECT_EQ(plan.stageOfOp(), (std::vector<int>{0, 0, 0, 1, 2}));
 }
 
-// The slowest stage is op 0; the cut behind op 2 is the cheapest.
+// The slowest stage is op 0; the cut after op 2 is the cheapest.
 TEST(StagePartition, TiesGoToTheFewestBytes) {
   Ends ends;
   StagePartitionProblem problem =
@@ -180,14 +180,14 @@ TEST(StagePartition, TiedParameters) {
 }
 
 // 5 s of computation at each end, 10 bytes between at half a second each, there
-// and back; behind op 2 just one byte.
+// and back; after op 2 just one byte.
 TEST(StagePartition, Transfers) {
   StagePartitionProblem problem = makeChain({2, 1, 1, 2}, {10, 10, 1, 0}, 2);
   problem.linkLatency = 1;
   problem.linkSecondsPerByte = 0.5;
   problem.exposedShare = 0.5;
   Ends ends;
-  // Behind op 1: 6 + 0.5 * 12; behind op 2: 8 + 0.5 * 3.
+  // After op 1: 6 + 0.5 * 12; after op 2: 8 + 0.5 * 3.
   StagePartition plan = solve(problem, ends);
   EXPECT_EQ(ends, (Ends{3, 4}));
   EXPECT_EQ(plan.seconds, 9.5);

@@ -99,7 +99,7 @@ class Indices:
 
 def pool_windows(x, shape, kernel, stride, padding, ceil_mode):
     """Attributes of a pool of `x` into `shape`: with ceil_mode a window may reach
-    past the padded input, as padding behind."""
+    past the padded input, as padding after."""
     kernel, padding = pair(kernel), pair(padding)
     stride = pair(stride) if stride else kernel
     high = [max(0, (out - 1) * s + k - size - p) if ceil_mode else p for out, s, k, size, p

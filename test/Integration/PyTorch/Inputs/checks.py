@@ -1,4 +1,4 @@
-# ===- checks.py - imported graphs against PyTorch itself ------------------=== #
+# ===- checks.py - imported graphs against PyTorch itself ----------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -117,7 +117,7 @@ def rounding(function, double):
     """What rounding makes of a function's results, relative to their largest
     element. A sum of n numbers is off by at most n units (Higham, Accuracy and
     Stability of Numerical Algorithms, section 3.1), and errors of ops that stand
-    behind one another add up; how much an op amplifies the error of its input is
+    after one another add up; how much an op amplifies the error of its input is
     taken to be made up for by most of them standing beside one another. In f64
     there is room for that. In f32 it would let mistakes through: there errors are
     taken to be of either sign, so that sqrt(n) is in the place of n (Higham and

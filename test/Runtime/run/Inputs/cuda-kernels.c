@@ -62,5 +62,5 @@ KERNEL(evaluate, 8) {
     predictBatch(args);
 }
 
-/* The arena: behind its ARENA bytes nothing is. */
+/* The arena: after its ARENA bytes nothing is. */
 KERNEL(stray, 1) { ((float *)args[0])[40] = 1; }

@@ -82,7 +82,7 @@ int32_t mpcomm_train_step(mprt_context *ctx, void *const *args, void *arena) {
 #ifdef NO_COMM
   mprt_copy(ctx, MPRT_COMPUTE_STREAM, copy, bucket, 6 * sizeof(float));
 #else
-  /* The result is copied on the communicator's stream, behind the collective,
+  /* The result is copied on the communicator's stream, after the collective,
    * and what is sent is cleared as soon as it has left. */
   mprt_event_record(ctx, MPRT_COMPUTE_STREAM, 0);
   mprt_stream_wait(ctx, MPRT_COMM_STREAM(0), 0);

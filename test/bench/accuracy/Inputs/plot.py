@@ -10,7 +10,7 @@
     draw([(title, unit, {precision: [losses of a seed, ...]}), ...])
 
 A panel for each model; a line for each precision: the mean over seeds of the mean
-over a window of steps. Behind them is the band from the least to the largest of
+over a window of steps. After them is the band from the least to the largest of
 f32's seeds."""
 
 import math

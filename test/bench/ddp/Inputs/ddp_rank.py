@@ -1,4 +1,4 @@
-# ===- ddp_rank.py - a rank of PyTorch's training --------------------------=== #
+# ===- ddp_rank.py - a rank of PyTorch's training ------------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -16,7 +16,7 @@ setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats),
 `amp` (forward pass and loss under autocast to bf16).
 
-A job with `local` steps runs so many more behind the others without communication: what a step takes in these processes
+A job with `local` steps runs so many more after the others without communication: what a step takes in these processes
 while nothing waits for the network.
 """
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The attribute `mprt.epilogue` of mprt.launch: what its kernel does behind the
-// mprt.gemm in front of it is something that a library may do with the product.
+// The attribute `mprt.epilogue` of mprt.launch: what its kernel does after the
+// mprt.gemm before it is something that a library may do with the product.
 // Kernels of several launches in a row that have it, on the same operands, do
 // it together.
 //
@@ -20,9 +20,9 @@
 
 namespace mpcomm::mprt {
 
-/// A dictionary: `kind`, the name of an mprt_epilogue_kind ("bias", "bias_gelu",
-/// "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b"), and what that
-/// has of `bias` and `matrix`: numbers of the launch's operands.
+/// A dictionary: `kind`, the name of an mprt_epilogue_kind ("bias",
+/// "bias_gelu", "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b"),
+/// and what that has of `bias` and `matrix`: numbers of the launch's operands.
 inline constexpr llvm::StringLiteral kEpilogueAttr = "mprt.epilogue";
 
 struct Epilogue {
@@ -38,11 +38,11 @@ struct Epilogue {
   void set(LaunchOp launch) const;
 };
 
-/// The launches behind `product` that are its epilogue, which all have the same
+/// The launches after `product` that are its epilogue, which all have the same
 /// attribute and operands; none where it has none.
 llvm::SmallVector<LaunchOp, 2> epilogueOf(GemmOp product);
 
-/// What a stream does next behind `op` in its block; null: nothing.
+/// What a stream does next after `op` in its block; null: nothing.
 mlir::Operation *nextOnStream(mlir::Operation *op);
 
 } // namespace mpcomm::mprt

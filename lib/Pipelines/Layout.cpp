@@ -1,4 +1,4 @@
-//===- Layout.cpp - how to spread a step over ranks -----------------------===//
+//===- Layout.cpp - how to distribute a step over ranks -------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,4 +1,4 @@
-//===- CommunicationProof.cpp - the proof, and its words -----------------===//
+//===- CommunicationProof.cpp - the proof, and its words ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -173,7 +173,7 @@ std::string proof::describeCommunicator(const ProofProblem &problem,
 
 std::string proof::describeTooManyCells() {
   return "more than " + std::to_string(Grid::maxCells) +
-         " ranks have to be told apart";
+         " ranks have to be distinguished";
 }
 
 /// Of a problem that checks.

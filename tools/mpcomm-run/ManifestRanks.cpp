@@ -117,7 +117,7 @@ std::string Manifest::describeRank(uint64_t rank) const {
 // Conflicts
 //===----------------------------------------------------------------------===//
 
-/// How messages tell functions of one name apart.
+/// How messages distinguish functions of one name.
 static std::string title(const ManifestFunction &function) {
   std::string text = "'" + printable(function.name) + "'";
   if (!function.coordinates.empty())

@@ -73,7 +73,7 @@ def MPComm_SquaredNormOp
   let description = [{
     The sum of squares of all elements of all gradients, in f32, as
     `mpcomm.clip_by_global_norm` takes it: what a rank adds to the norm where
-    gradients are spread over ranks.
+    gradients are distributed over ranks.
 
     Example:
     ```mlir

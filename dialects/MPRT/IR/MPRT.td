@@ -64,15 +64,15 @@ def MPRT_GridAttr : AttrDef<MPRT_Dialect, "Grid"> {
   let mnemonic = "grid";
   let summary = "How a kernel of a GPU is launched";
   let description = [{
-    Blocks of `threads` threads (a multiple of 32, at most 1024). With `spreads`
-    each block goes on with the next piece of work, a grid further, so that any
-    grid does and `blocks` is the most that have work; without it there are
-    exactly `blocks`. `scratch` is the number of bytes that one more pointer,
+    Blocks of `threads` threads (a multiple of 32, at most 1024). With
+    `grid_stride` each block goes on with the next piece of work, a grid
+    further, so that any grid does and `blocks` is the most that have work;
+    without it there are exactly `blocks`. `scratch` is the number of bytes that one more pointer,
     the last, leads to; what a launch leaves there is there for the next.
 
-    Example: `#mprt.grid<threads = 256, blocks = 96, spreads = true, scratch = 0>`
+    Example: `#mprt.grid<threads = 256, blocks = 96, grid_stride = true, scratch = 0>`
   }];
-  let parameters = (ins "int64_t":$threads, "int64_t":$blocks, "bool":$spreads,
+  let parameters = (ins "int64_t":$threads, "int64_t":$blocks, "bool":$grid_stride,
                         "int64_t":$scratch);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;

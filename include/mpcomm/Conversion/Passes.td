@@ -129,7 +129,7 @@ def GenerateGPUKernelsPass
     ```
     stays, and names
     ```mlir
-    func.func private @scale(memref<64xf32>, memref<64xf32>) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 256, blocks = 1, spreads = true, scratch = 0>}
+    func.func private @scale(memref<64xf32>, memref<64xf32>) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 256, blocks = 1, grid_stride = true, scratch = 0>}
     ```
   }];
   let options = [

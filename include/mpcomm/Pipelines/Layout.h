@@ -1,4 +1,4 @@
-//===- Layout.h - how to spread a step over ranks ---------------*- C++ -*-===//
+//===- Layout.h - how to distribute a step over ranks -----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -20,8 +20,8 @@
 
 namespace mpcomm {
 
-/// A way to spread a step over ranks, and what the simulation says of it. Times
-/// are seconds of a step, sizes bytes.
+/// A way to distribute a step over ranks, and what the simulation says of it.
+/// Times are seconds of a step, sizes bytes.
 struct Layout {
   unsigned graph = 0; ///< which of the graphs
   int64_t pipelineRanks = 1, dataRanks = 1;

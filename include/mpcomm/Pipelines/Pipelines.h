@@ -69,7 +69,7 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init("")};
   Option<Recomputation> recompute{
       *this, "recompute",
-      llvm::cl::desc("What a pipeline's stages make again in their backward "
+      llvm::cl::desc("What a pipeline's stages recompute in their backward "
                      "pass instead of keeping it"),
       llvm::cl::init(Recomputation::None),
       llvm::cl::values(clEnumValN(Recomputation::None, "none", "nothing"),

@@ -96,7 +96,7 @@ typedef struct mprt_context mprt_context;
  * Of a program for the host `fn` is the kernel, and what stands after `flops`
  * is 0. Of a program for a GPU `fn` is null, and `symbol` names the kernel in
  * the program's images. It runs in blocks of `threads` threads (one dimension).
- * Where `spreads` is 1 each block goes on with the next piece of work,
+ * Where `grid_stride` is 1 each block goes on with the next piece of work,
  * gridDim.x blocks further, so that any grid does: the device takes as many
  * blocks as it can run at a time, but not more than `blocks`. Where it is 0 the
  * grid has `blocks` blocks. If `scratch_bytes` is not 0 the kernel has one
@@ -113,7 +113,7 @@ typedef struct {
   uint32_t operands; /* pointers in `args` */
   uint32_t threads;  /* of a block; a multiple of 32, at most 1024 */
   uint64_t blocks;
-  uint32_t spreads;
+  uint32_t grid_stride;
   uint32_t shared_bytes; /* dynamic shared memory of a block */
   uint64_t scratch_bytes;
 } mprt_kernel;

@@ -8,7 +8,7 @@
 //
 // Proves of the programs of all ranks, before any of them runs, that their
 // communication matches and comes to an end, or says which ranks and ops are at
-// odds. Ranks that nothing tells apart are proved once.
+// odds. Ranks that nothing distinguishes are proved once.
 //
 // The model, theorem and proof: docs/Design/CommunicationProof.md
 //
@@ -229,7 +229,7 @@ struct ProofResult {
 
   ProofViolation violation;
   int64_t ranks = 0;
-  /// Ranks that were told apart.
+  /// Ranks that were distinguished.
   int64_t cells = 0;
   /// Instructions executed, one rank of each cell.
   int64_t instructions = 0;

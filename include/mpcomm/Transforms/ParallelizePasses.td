@@ -282,8 +282,8 @@ def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
     again before it: the ops in between are copied, and the originals'
     results are kept no longer than their own pass. With `policy=stage` a stage
     keeps what it receives; with `selective` also the results of products and
-    convolutions, which cost most to make again for what they take. State is not
-    made again, and a seed gives the same mask twice.
+    convolutions, which cost most to recompute for what they take. State is not
+    recomputed, and a seed gives the same mask twice.
 
     Assumes: Form 1 or 3 in which the ops of `@train_step` carry
     `mpcomm.stage`.
@@ -311,7 +311,7 @@ def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::Recomputation",
-           "::mpcomm::Recomputation::None", "What is made again",
+           "::mpcomm::Recomputation::None", "What is recomputed",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::Recomputation::None, "none", "nothing"),
       clEnumValN(::mpcomm::Recomputation::Selective, "selective",

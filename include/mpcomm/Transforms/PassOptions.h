@@ -49,7 +49,7 @@ enum class Averaging {
   Before
 };
 
-/// What a stage's backward pass makes again of its forward pass.
+/// What a stage's backward pass recomputes of its forward pass.
 enum class Recomputation {
   None,
   /// All but products, which cost most for what they keep.

@@ -122,7 +122,7 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     activation that the backward pass reads, and a gradient, is stored in the
     narrow type from where it is made to where it is read (`activations`,
     `gradients`), statistics excepted; a reshape, transpose, slice or broadcast
-    of something that is stored anyway is done again. `@evaluate` stays in f32.
+    of something that is stored anyway is repeated. `@evaluate` stays in f32.
     The rules are in docs/Design/Precision.md.
 
     With `fp8` all this is as with `bf16`, but that products and convolutions

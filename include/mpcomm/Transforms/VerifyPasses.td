@@ -160,7 +160,7 @@ def VerifyCommunicationPass
     ```
 
     Counts (analysis remark `Proved`, one for each program): ranks, those of
-    them that were told apart (cells), starts and awaits of one rank of each
+    them that were distinguished (cells), starts and awaits of one rank of each
     cell (instructions), collectives of all distinct programs.
   }];
   let options = [

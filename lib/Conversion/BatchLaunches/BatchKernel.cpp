@@ -120,7 +120,7 @@ Emitter::Emitter(gpu::GPUModuleOp device, StringRef name, Location loc,
   allBlocks = 0;
   for (const Signature::Body &body : signature.bodies) {
     mprt::GridAttr grid = body.part->grid;
-    blocks.push_back(grid.getSpreads()
+    blocks.push_back(grid.getGridStride()
                          ? llvm::divideCeil(grid.getBlocks(), pieces)
                          : grid.getBlocks());
     starts.push_back(allBlocks);
@@ -259,7 +259,7 @@ BatchKernel Emitter::run() {
   gpu::ReturnOp::create(b, loc);
   return {function,
           mprt::GridAttr::get(b.getContext(), threads, allBlocks,
-                              /*spreads=*/false, signature.scratchBytes)};
+                              /*gridStride=*/false, signature.scratchBytes)};
 }
 
 BatchKernel emitBatchKernel(gpu::GPUModuleOp device, StringRef name,

@@ -49,7 +49,7 @@ std::optional<Part> describePart(gpu::GPUFuncOp code, mprt::GridAttr grid,
     return std::nullopt;
   Part part{code, grid};
   part.isElementwise =
-      grid.getSpreads() && code.getNumWorkgroupAttributions() == 0;
+      grid.getGridStride() && code.getNumWorkgroupAttributions() == 0;
   part.isSmall = grid.getBlocks() * grid.getThreads() <=
                  limits.processors * kThreadsAtATime;
   WalkResult known = code.getBody().walk([&](Operation *op) {

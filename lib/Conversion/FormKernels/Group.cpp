@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace mpcomm;
 using linalg::LinalgOp;
 
-/// The most arithmetic that may be done again for every row.
+/// The most arithmetic that may be repeated for every row.
 static constexpr unsigned kMaxCheapOps = 4;
 
 bool mpcomm::readsInit(LinalgOp op, unsigned result) {

@@ -327,7 +327,7 @@ DeviceKernel emitMaskClasses(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
                              StringRef name) {
   DeviceKernel kernel =
       createDeviceKernel(b, op.getLoc(), name, layouts, kWarp, scratch.bytes);
-  kernel.spreads = true;
+  kernel.gridStride = true;
   AttentionCode code(op, layouts, alignments, scratch, kernel);
   OpBuilder &at = code.b;
   Location loc = code.loc;

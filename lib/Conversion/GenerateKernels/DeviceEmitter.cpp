@@ -77,7 +77,7 @@ void DeviceEmitter::setGeometry() {
   warp = arith::DivUIOp::create(b, loc, thread, width);
   split = block;
   columnBlock = number(0);
-  if (schedule.spreads || keepsNothing())
+  if (schedule.gridStride || keepsNothing())
     return;
   // Blocks: splits, then kept rows, then columns.
   SmallVector<int64_t> sizes{schedule.splits};
@@ -333,7 +333,7 @@ SmallVector<DeviceKernel> emitDeviceKernels(const KernelModel &model,
   DeviceKernel main = createDeviceKernel(b, loc, name, model.layouts,
                                          schedule.threads, sums.scratchBytes());
   main.blocks = schedule.blocks;
-  main.spreads = schedule.spreads;
+  main.gridStride = schedule.gridStride;
   main.movedBytes = countMovedBytes(model) + sums.scratchBytes();
   DeviceEmitter(model, schedule, sums, main.function).run(!separate);
   kernels.push_back(main);

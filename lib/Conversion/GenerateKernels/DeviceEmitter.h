@@ -25,7 +25,7 @@ namespace mpcomm::kernels {
 struct DeviceKernel {
   mlir::gpu::GPUFuncOp function;
   int64_t threads = kWarp, blocks = 1;
-  bool spreads = false;
+  bool gridStride = false;
   int64_t scratchBytes = 0;
   /// Where it is known, what it reads and writes; -1: as the buffers are large.
   int64_t movedBytes = -1;

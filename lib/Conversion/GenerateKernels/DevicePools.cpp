@@ -323,7 +323,7 @@ DeviceKernel emitDevicePool(mprt::WindowOp op, ArrayRef<MemRefType> layouts,
       createDeviceKernel(b, op.getLoc(), name, layouts, kThreads, 0);
   kernel.blocks = std::max<int64_t>(
       llvm::divideCeil(layouts.back().getNumElements(), kThreads), 1);
-  kernel.spreads = true;
+  kernel.gridStride = true;
   if (layouts.back().getNumElements() > 0)
     PoolEmitter(op, kernel.function).run();
   return kernel;

@@ -338,14 +338,14 @@ void DeviceEmitter::emitRows() {
   }
   Value begin = addScaled(eval.code, loc, warpGroup, split, groups);
   Value stride = number(groups * schedule.splits);
-  if (schedule.spreads)
+  if (schedule.gridStride)
     stride = arith::MulIOp::create(
         eval.code, loc,
         gpu::GridDimOp::create(eval.code, loc, gpu::Dimension::x),
         number(groups));
   Value step = arith::MulIOp::create(eval.code, loc, stride, number(atATime));
-  bool isEven =
-      !schedule.spreads && rowCount % (groups * schedule.splits * atATime) == 0;
+  bool isEven = !schedule.gridStride &&
+                rowCount % (groups * schedule.splits * atATime) == 0;
   bool isWhole = isEven || (atATime == 1 && rowCount % perWarp == 0);
 
   bool toggles = hasOneReduction() && schedule.group > kWarp;

@@ -265,7 +265,7 @@ void DevicePlanner::chooseGrid() {
     schedule.blocks = llvm::divideCeil(pieces, schedule.rowsAtATime);
     return;
   }
-  schedule.spreads = false;
+  schedule.gridStride = false;
   int64_t others =
       std::max<int64_t>(schedule.keptSize(model), 1) * schedule.columnBlocks;
   int64_t wanted = llvm::divideCeil(limits.processors * kBlocksAtATime, others);
@@ -311,7 +311,7 @@ DeviceSchedule DeviceSchedule::compute(const KernelModel &model,
                     memoryType(type.getElementType()).getIntOrFloatBitWidth() /
                     8;
     int64_t blocks = llvm::divideCeil(bytes, kAccessBytes * schedule.threads);
-    if (schedule.spreads)
+    if (schedule.gridStride)
       schedule.blocks = std::max(schedule.blocks, blocks);
   }
   return schedule;

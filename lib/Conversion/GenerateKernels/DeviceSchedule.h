@@ -68,7 +68,7 @@ struct DeviceSchedule {
 
   /// The grid, and whether one of any size does.
   int64_t blocks = 1;
-  bool spreads = true;
+  bool gridStride = true;
 
   int64_t groups() const { return threads / group; }
   /// The size of the kept dimensions, and of the other rows.

@@ -108,11 +108,12 @@ static func::FuncOp declare(OpBuilder &b, func::FuncOp like,
                            FunctionType::get(b.getContext(), arguments, {}));
   function.setPrivate();
   function->setAttr(mprt::kKernelAttr, b.getUnitAttr());
-  // The blocks of a kernel that spreads loop over what is left.
+  // The blocks of a kernel with a grid-stride loop go over what is left.
   function->setAttr(mprt::kGridAttr,
                     mprt::GridAttr::get(b.getContext(), kernel.threads,
                                         std::min(kernel.blocks, kMaxBlocks),
-                                        kernel.spreads, kernel.scratchBytes));
+                                        kernel.gridStride,
+                                        kernel.scratchBytes));
   if (kernel.movedBytes >= 0)
     function->setAttr(mprt::kMovedBytesAttr,
                       b.getI64IntegerAttr(kernel.movedBytes));
@@ -149,7 +150,7 @@ LogicalResult GenerateGPUKernelsPass::specialise(func::FuncOp kernel,
       if (failed(kernels))
         return failure();
       for (const DeviceKernel &code : *kernels)
-        if (!code.spreads && code.blocks > kMaxBlocks)
+        if (!code.gridStride && code.blocks > kMaxBlocks)
           return launch.emitOpError()
                  << "would take " << code.blocks << " blocks, expected at most "
                  << kMaxBlocks << " on a GPU";

@@ -8,7 +8,7 @@
 //
 // Ranks that take part in one collective give it one number, also where they
 // run different functions of a program. Which collectives meet is known by
-// their tags; those without one are told apart by their order on their
+// their tags; those without one are distinguished by their order on their
 // communicator, in which they must meet.
 //
 //===----------------------------------------------------------------------===//

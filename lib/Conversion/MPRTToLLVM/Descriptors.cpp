@@ -280,7 +280,7 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
                    number(32, grid ? launch->getNumOperands() : 0),
                    number(32, grid ? grid.getThreads() : 0),
                    number(64, grid ? grid.getBlocks() : 0),
-                   number(32, grid && grid.getSpreads()), number(32, 0),
+                   number(32, grid && grid.getGridStride()), number(32, 0),
                    number(64, grid ? grid.getScratch() : 0)});
 }
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Tells apart, for reports, what the arena is filled with.
+// Classifies, for reports, what the arena is filled with.
 //
 //===----------------------------------------------------------------------===//
 

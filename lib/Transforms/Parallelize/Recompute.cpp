@@ -1,4 +1,4 @@
-//===- Recompute.cpp - activations made again instead of kept -------------===//
+//===- Recompute.cpp - activations recomputed instead of kept -------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a stage's backward pass reads of its own forward pass it makes again
+// What a stage's backward pass reads of its own forward pass it recomputes
 // from what it keeps: memory for time. Ops are copied; which pass a copy
 // belongs to follows from what depends on it.
 //
@@ -39,7 +39,7 @@ public:
   StageRecomputer(const StageGraph &graph, int stage,
                   llvm::function_ref<bool(Operation *)> isKept)
       : graph(graph), stage(stage), isKept(isKept) {}
-  /// Copies what is to be made again before the first op that needs it.
+  /// Copies what is to be recomputed before the first op that needs it.
   void run();
 
   int64_t ops = 0, freedBytes = 0;

@@ -29,7 +29,7 @@ struct PipelineMesh {
 /// Makes the programs of all ranks of `schedule`, which verifies, before
 /// the step, in the order of ranks. On a channel a rank has at most `buffers`
 /// messages under way. Fails, with an error, where what follows the
-/// micro-batches cannot be told apart by ranks. Time: linear in actions, and
+/// micro-batches cannot be distinguished by ranks. Time: linear in actions, and
 /// for each rank in the step.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,

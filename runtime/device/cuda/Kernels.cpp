@@ -117,7 +117,7 @@ Expected<Kernels::Function> Kernels::resolve(const mprt_kernel &kernel) const {
       return makeError(MPRT_UNSUPPORTED, kernel.shared_bytes,
                        " bytes of shared memory a block: ", error.message());
   uint64_t grid = kernel.blocks;
-  if (kernel.spreads) {
+  if (kernel.grid_stride) {
     int resident = 0;
     if (Error error =
             driver.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(

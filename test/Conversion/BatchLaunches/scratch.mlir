@@ -15,7 +15,7 @@ func.func private @sums(%x: tensor<4096x24xf32>, %d: tensor<24xf32>) -> tensor<2
   return %g : tensor<24xf32>
 }
 
-// CHECK: func.func private @sums_batch({{.*}}) attributes {{{.*}}#mprt.grid<threads = 256, blocks = 16, spreads = false, scratch = 1536>, mprt.moved_bytes = 788160
+// CHECK: func.func private @sums_batch({{.*}}) attributes {{{.*}}#mprt.grid<threads = 256, blocks = 16, grid_stride = false, scratch = 1536>, mprt.moved_bytes = 788160
 // CHECK-LABEL: func.func @f(
 // CHECK-NEXT: mprt.launch @sums_batch ins(%arg0, %arg2 : {{.*}}) outs(%arg1, %arg3 :
 // CHECK-NEXT: mprt.launch @sums_sums_batch ins(%arg0, %arg2 : {{.*}}) outs(%arg1, %arg3 :

@@ -41,7 +41,7 @@ func.func @masked_softmax(%x: tensor<2x4x8x8xf32>, %mask: tensor<8x8xi1>) -> ten
 
 // -----
 
-// What is expensive is not done again for every row.
+// What is expensive is not repeated for every row.
 // CHECK-LABEL: func.func @expensive_row
 //       CHECK: %[[E:.+]] = mprt.launch @kernel_exp_0 ins(%arg1 : tensor<16xf32>)
 //       CHECK: mprt.launch @kernel_mulf_0 ins(%arg0, %[[E]] :

@@ -7,10 +7,10 @@
 #qkv = strided<[2359296, 2304, 64, 1]>
 
 // 8 * 12 heads with 8 tiles of 128 rows each. Equal ones are one kernel.
-// CHECK: func.func private @kernel_attention(memref<8x1024x12x64xbf16, strided<[2359296, 2304, 64, 1]>>, {{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 768, spreads = false, scratch = 0>}
+// CHECK: func.func private @kernel_attention(memref<8x1024x12x64xbf16, strided<[2359296, 2304, 64, 1]>>, {{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 768, grid_stride = false, scratch = 0>}
 // The mask's 8 x 16 tiles have a byte each.
-// CHECK: func.func private @kernel_attention_mask(memref<8x1024x12x64xbf16>, {{.*}}, memref<1024x1024xi8>, {{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 32, blocks = 128, spreads = true, scratch = 128>}
-// CHECK: func.func private @kernel_attention_0({{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 768, spreads = false, scratch = 128>}
+// CHECK: func.func private @kernel_attention_mask(memref<8x1024x12x64xbf16>, {{.*}}, memref<1024x1024xi8>, {{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 32, blocks = 128, grid_stride = true, scratch = 128>}
+// CHECK: func.func private @kernel_attention_0({{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 768, grid_stride = false, scratch = 128>}
 // CHECK-LABEL: func.func @forward
 // CHECK-NEXT: mprt.launch @kernel_attention ins
 // CHECK-NEXT: mprt.launch @kernel_attention ins
@@ -26,7 +26,7 @@ func.func @forward(%q: memref<8x1024x12x64xbf16, #qkv>, %x: memref<8x1024x12x64x
 
 // Rows beside the last are zeros; few heads have blocks of 64 rows; f16 that
 // lies in pairs comes 4 bytes at a time.
-// CHECK: func.func private @kernel_attention_1({{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 4, spreads = false, scratch = 0>}
+// CHECK: func.func private @kernel_attention_1({{.*}}) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 128, blocks = 4, grid_stride = false, scratch = 0>}
 // CHECK-LABEL: func.func @narrow
 func.func @narrow(%q: memref<1x100x2x32xf16, strided<[6600, 66, 32, 1], offset: 2>>, %o: memref<1x100x2x32xf16>, %l: memref<1x2x100xf32>) {
   mprt.attention "attention" scale = 1.0 ins(%q, %q, %q : memref<1x100x2x32xf16, strided<[6600, 66, 32, 1], offset: 2>>, memref<1x100x2x32xf16, strided<[6600, 66, 32, 1], offset: 2>>, memref<1x100x2x32xf16, strided<[6600, 66, 32, 1], offset: 2>>) outs(%o, %l : memref<1x100x2x32xf16>, memref<1x2x100xf32>)

@@ -1,7 +1,7 @@
 // RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels | FileCheck %s
 
 // More work than a grid has blocks: each goes on with what is left.
-// CHECK: func.func private @long{{.*}}#mprt.grid<threads = 256, blocks = 2147483647, spreads = true, scratch = 0>
+// CHECK: func.func private @long{{.*}}#mprt.grid<threads = 256, blocks = 2147483647, grid_stride = true, scratch = 0>
 // CHECK: scf.for %{{.*}} = %block_id_x to %c8589934592 step %grid_dim_x
 
 #id = affine_map<(i, j) -> (i, j)>

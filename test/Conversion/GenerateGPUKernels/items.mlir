@@ -18,7 +18,7 @@ func.func private @narrow(%x: tensor<1024x768xf32>, %b: tensor<768xf32>, %d: ten
 }
 // 8 of bf16 are 16 bytes, and so many of f32 two accesses; 1024 * 768 / 8
 // chunks are 384 blocks of 256.
-// CHECK: func.func private @narrow{{.*}}#mprt.grid<threads = 256, blocks = 384, spreads = true, scratch = 0>
+// CHECK: func.func private @narrow{{.*}}#mprt.grid<threads = 256, blocks = 384, grid_stride = true, scratch = 0>
 // Each element once: 1024 * 768 * (4 + 2) and 768 * 4 bytes.
 // CHECK-SAME: mprt.moved_bytes = 4721664
 
@@ -47,7 +47,7 @@ func.func private @odd(%x: tensor<1024x767xf32>, %b: tensor<1024xf32>, %d: tenso
   } -> tensor<1024x767xf32>
   return %r : tensor<1024x767xf32>
 }
-// CHECK: func.func private @odd{{.*}}#mprt.grid<threads = 256, blocks = 767, spreads = true, scratch = 0>
+// CHECK: func.func private @odd{{.*}}#mprt.grid<threads = 256, blocks = 767, grid_stride = true, scratch = 0>
 
 func.func private @twice(%x: tensor<96xf32>, %d: tensor<96xf32>) -> tensor<96xf32> attributes {mpcomm.kernel} {
   %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}

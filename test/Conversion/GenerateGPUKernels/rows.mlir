@@ -123,8 +123,8 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
   return
 }
 
-// CHECK: func.func private @warp{{.*}}#mprt.grid<threads = 256, blocks = 1024, spreads = true, scratch = 0>
-// CHECK: func.func private @block{{.*}}#mprt.grid<threads = 1024, blocks = 32, spreads = true, scratch = 0>
+// CHECK: func.func private @warp{{.*}}#mprt.grid<threads = 256, blocks = 1024, grid_stride = true, scratch = 0>
+// CHECK: func.func private @block{{.*}}#mprt.grid<threads = 1024, blocks = 32, grid_stride = true, scratch = 0>
 
 // CHECK-LABEL: gpu.func @warp(
 // CHECK: scf.for

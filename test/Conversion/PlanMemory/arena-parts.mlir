@@ -1,7 +1,7 @@
 // RUN: mpcomm-opt %s --mpcomm-plan-memory --split-input-file | FileCheck %s
 
 // What the arena holds when it is fullest. Buffers of 16 and more floats, each of
-// as many bytes as no other, tell the parts apart.
+// as many bytes as no other, distinguish them.
 
 // The forward pass makes %act (64 bytes) and %inner (128); the backward pass reads
 // %act, makes %flow (256), and of it the gradient of %w (512 bytes), which an update

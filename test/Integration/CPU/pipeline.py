@@ -145,7 +145,7 @@ def main():
         for schedule in "1f1b", "interleaved", "zb-v":
             both = train(name, 4, "mesh=pp:2,dp:2 micro-batches=%d schedule=%s" % (MICRO, schedule))
             compare("%s, %s, 2 stages on 2 ranks" % (name, schedule), both, two, unit if name == "tied" else 0)
-    # What is made again is what was kept, but for sums that kernels round together with products.
+    # What is recomputed is what was kept, but for sums that kernels round together with products.
     # Where a processor cannot, the last bit is the same.
     flags = ["--cpu=x86-64-v2"] if platform.machine() == "x86_64" else []
     for name in "normed", "tied":

@@ -59,7 +59,7 @@ CASES = [
   %w = arith.constant dense<[[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]> : tensor<3x2xf32>
   %r = mpcomm.dot_general %s, %w, contracting_dims = [0] x [0] : (tensor<3x2x1xf32>, tensor<3x2xf32>) -> tensor<2x1x2xf32>
 """, [X[0][0] + 2 * X[2][0], X[1][0], X[0][2] + 2 * X[2][2], X[1][2]], 0),
-    ("a product that is spread", "3x5xf32", """
+    ("a padded product", "3x5xf32", """
   %w = arith.constant dense<1.0> : tensor<4x3xf32>
   %p = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<3x4xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
   %c = arith.constant dense<-1.0> : tensor<f32>

@@ -164,7 +164,7 @@ def calls_of(text):
     """What the function does: launches, and zero fills, with places in the arena."""
     grids = {}
     for name, threads, blocks, scratch in re.findall(
-            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), spreads = \w+, scratch = (\d+)>", text):
+            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), grid_stride = \w+, scratch = (\d+)>", text):
         grids[name] = (int(threads), int(blocks), int(scratch))
     body = re.search(r"func\.func @program\(.*?\n  }\n", text, re.S).group(0)
     numbers = {n: int(v) for n, v in re.findall(r"(%\w+) = arith\.constant (\d+) : index", body)}

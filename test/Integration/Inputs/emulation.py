@@ -1,4 +1,4 @@
-# ===- emulation.py - programs for a GPU on the fake driver ----------------=== #
+# ===- emulation.py - programs for a GPU on the fake driver --------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -131,10 +131,10 @@ class Driver:
 def launches_of(text, rng):
     """By caller: launches in order. A grid that may have any size gets one."""
     grids = {}
-    for name, threads, blocks, spreads, scratch in re.findall(
-            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), spreads = (\w+), scratch = (\d+)>", text):
+    for name, threads, blocks, grid_stride, scratch in re.findall(
+            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), grid_stride = (\w+), scratch = (\d+)>", text):
         blocks = int(blocks)
-        if spreads == "true" and rng.random() < 0.5:
+        if grid_stride == "true" and rng.random() < 0.5:
             blocks = rng.randint(1, min(blocks, 50))
         grids[name] = (name, int(threads), blocks, int(scratch))
     return {caller: [grids[name] for name in re.findall(r"mprt\.launch @(\w+)", body)]

@@ -79,12 +79,12 @@ def main():
             print("%s, %s: %s, %d histories" % (
                 model, name, " ".join("%.4f" % r for r in results[name]), histories))  # fmt: skip
         mean = {name: sum(values) / len(values) for name, values in results.items()}
-        spread = max(results["f32"]) - min(results["f32"])
+        span = max(results["f32"]) - min(results["f32"])
         for name in "delayed", "current":
             gap = abs(mean[name] - mean["f32"])
-            print("%s, %s: mean %.4f, f32's %.4f, spread %.4f" % (model, name, mean[name], mean["f32"], spread))
-            if not gap <= spread:
-                failed.append("%s, %s: %g from f32's mean, spread %g" % (model, name, gap, spread))
+            print("%s, %s: mean %.4f, f32's %.4f, span %.4f" % (model, name, mean[name], mean["f32"], span))
+            if not gap <= span:
+                failed.append("%s, %s: %g from f32's mean, span %g" % (model, name, gap, span))
             apart = lambda kind: max(abs(a - b) for a, b in zip(first[kind], first["f32"]))
             if not apart(name) > apart("bf16"):
                 failed.append("%s, %s: nothing is rounded to 8 bits" % (model, name))

@@ -1,4 +1,4 @@
-// Ops with regions are made again of what is made again, and read it.
+// Ops with regions are recomputed from what is recomputed, and read it.
 
 // RUN: mpcomm-opt %s --mpcomm-partition-pipeline="stages=1" --mpcomm-recompute=policy=stage | FileCheck %s
 

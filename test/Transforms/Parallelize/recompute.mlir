@@ -1,4 +1,4 @@
-// The backward pass of a stage makes again what it reads of the forward pass:
+// The backward pass of a stage recomputes what it reads of the forward pass:
 // all that the stage does not receive, or all but products.
 
 // RUN: mpcomm-opt %s --mpcomm-partition-pipeline="stages=1" --mpcomm-recompute=policy=stage | FileCheck %s

@@ -16,7 +16,7 @@ and compares what they reach on held-out data with what f32 reaches.
 
 Each is run with several seeds, of weights and of the order of samples, the same ones
 in every precision. f32's results m[1..n] have the standard deviation s, which is the
-spread from run to run (to which a metric that comes in steps of q, as an accuracy does
+variation from run to run (to which a metric that comes in steps of q, as an accuracy does
 in 1 / samples, adds q^2 / 12 to the variance: its rounding). A precision reaches f32 if
 
   its mean is within t(0.975) s sqrt(2 / n) of f32's, t Student's quantile with n - 1

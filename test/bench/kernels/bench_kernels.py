@@ -1,4 +1,4 @@
-# ===- bench_kernels.py - memory rates of generated kernels ----------------=== #
+# ===- bench_kernels.py - memory rates of generated kernels --------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -124,11 +124,11 @@ def compare(name, function, arrays, inputs, peer):
     function(*[ctypes.c_void_p(a.ctypes.data) for a in buffers])
     terms = max(size for a in arrays for size in a.shape)
     # A sum of n numbers of either sign is about sqrt(n), that of their magnitudes n.
-    spread = terms / 2 if name.startswith("column_sum") or "grad" in name else 1
+    factor = terms / 2 if name.startswith("column_sum") or "grad" in name else 1
     for index, (ours, want) in enumerate(zip(buffers[inputs:], theirs)):
         want = want.numpy().reshape(ours.shape)
         apart = np.abs(ours.astype(np.float64) - want).max()
-        bound = 2 * terms * 2.0**-24 * spread * np.abs(want).max()
+        bound = 2 * terms * 2.0**-24 * factor * np.abs(want).max()
         if name.startswith("transpose"):
             bound = 0
         if not apart <= bound:

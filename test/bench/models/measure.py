@@ -12,7 +12,7 @@ How near they have to be is measured in the same run, as in
 test/Integration/PyTorch/parity/parity.py: PyTorch computes the losses in f32 in
 three ways that differ in the order of their sums alone (DDP on 2 ranks, and two
 slices of each batch in one process, in the opposite order, with oneDNN and without).
-Their largest distance from one another up to the step after step s is the spread
+Their largest distance from one another up to the step after step s is the tolerance band
 S[s]; ours has to be within 8 S[s] + 2 u sqrt(n) |L[s]| of DDP's, u = 2^-24 and n the
 samples of a batch. (The exact losses would take some of these networks hours in f64.)
 The multiple: ours is a fourth way, with errors like those of the other three. Where
@@ -86,10 +86,10 @@ def compare(model, folder, a):
     losses, ms = ours(options, folder, a)
     # One step more, so that there is one after the last.
     ways = [train("resnet", options, a.batch, a.steps + 1, way) for way in WAYS]
-    spread = [max(w) - min(w) for w in zip(*ways)]
-    spread = [max(spread[:s + 2]) for s in range(a.steps)]
+    band = [max(w) - min(w) for w in zip(*ways)]
+    band = [max(band[:s + 2]) for s in range(a.steps)]
     bound = [8 * s + 2 * 2 ** -24 * math.sqrt(a.batch) * abs(l)
-             for s, l in zip(spread, ways[0])]
+             for s, l in zip(band, ways[0])]
     apart = [abs(x - y) for x, y in zip(losses, ways[0])]
     worst = max(range(a.steps), key=lambda s: apart[s] / bound[s])
     good = apart[worst] <= bound[worst]

@@ -56,7 +56,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream handle) {
   if (!pointer || !bytes)
     return CUDA_ERROR_INVALID_VALUE;
   if (stream->isCapturing()) {
-    explain("memory nodes of graphs are not played");
+    explain("memory nodes of graphs are not emulated");
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   *pointer = state().memory.allocate(entry.context->device, bytes, false);

@@ -1,4 +1,4 @@
-//===- CudaApi.h - the part of the CUDA driver's API that is played -------===//
+//===- CudaApi.h - the part of the CUDA driver's API that is emulated -----===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CudnnApi.h - the part of cuDNN's API that is played ----------------===//
+//===- CudnnApi.h - the part of cuDNN's API that is emulated --------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -191,7 +191,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
       *value = entry.value;
       return CUDA_SUCCESS;
     }
-  explain("attribute %d of a device is not played", int(attribute));
+  explain("attribute %d of a device is not emulated", int(attribute));
   return CUDA_ERROR_INVALID_VALUE;
 }
 

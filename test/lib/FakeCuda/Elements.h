@@ -1,4 +1,4 @@
-//===- Elements.h - elements of operands of the played libraries ----------===//
+//===- Elements.h - elements of operands of the emulated libraries --------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -40,8 +40,8 @@ void mpfake_fail(const char *text);
 // Doubles of libraries
 //===----------------------------------------------------------------------===//
 
-/// Counts a call of a played function; the code that it is to end with, 0 for
-/// none, where MPFAKE_FAIL or mpfake_fail asked for one.
+/// Counts a call of an emulated function; the code that it is to end with, 0
+/// for none, where MPFAKE_FAIL or mpfake_fail asked for one.
 int mpfake_note(const char *name);
 /// Enqueues a call of `run` on a stream (a CUstream) as a kernel would be, into
 /// a graph where the stream is being captured. A result of `run` that is not 0

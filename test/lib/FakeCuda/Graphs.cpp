@@ -191,7 +191,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream streamHandle) {
   if (!exec || !stream || exec->graph->context != stream->context)
     return CUDA_ERROR_INVALID_HANDLE;
   if (stream->isCapturing()) {
-    explain("a graph inside of a graph is not played");
+    explain("a graph inside of a graph is not emulated");
     stream->end.capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }

@@ -292,7 +292,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
     return CUDA_ERROR_INVALID_VALUE;
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1 || extra) {
     explain("%s: only grids of one dimension and operands by address are "
-            "played",
+            "emulated",
             function->name.c_str());
     return CUDA_ERROR_NOT_SUPPORTED;
   }

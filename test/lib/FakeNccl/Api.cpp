@@ -316,7 +316,7 @@ static ncclResult_t add(Communicator &communicator, Call call, ncclStream to,
   if (!groupCalls.empty() &&
       (groupComm != &communicator || groupStream != stream))
     return refuse(ncclInvalidUsage, "groups of several communicators are not "
-                                    "played");
+                                    "emulated");
   groupComm = &communicator;
   groupStream = stream;
   groupCalls.push_back(call);

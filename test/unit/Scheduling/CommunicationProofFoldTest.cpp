@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What is folded and what is told apart; answers are the same; and large
+// What is folded and what is distinguished; answers are the same; and large
 // meshes take what their distinct programs take.
 //
 //===----------------------------------------------------------------------===//
@@ -116,7 +116,7 @@ TEST(CommunicationProofFold, ARingThatNothingMarksIsOneCell) {
   EXPECT_EQ(proveCommunication(problem).violation.kind,
             ProofViolationKind::SendWithoutRecv);
   // Where sends end with their recvs nobody can begin, and the cycle has all
-  // ranks: they are told apart to show it.
+  // ranks: they are distinguished to show it.
   program.ops[1].peer.number = -1;
   problem.communicators[0].buffered = false;
   result = proveCommunication(problem);
@@ -143,7 +143,7 @@ TEST(CommunicationProofFold, TooManyRanksAreAnError) {
   ProofResult result = proveCommunication(problem);
   EXPECT_EQ(result.violation.kind, ProofViolationKind::Malformed);
   EXPECT_EQ(result.violation.message,
-            "more than 67108864 ranks have to be told apart");
+            "more than 67108864 ranks have to be distinguished");
 }
 
 /// Random programs on meshes stretched along axes that nothing marks.
@@ -219,7 +219,7 @@ TEST(CommunicationProofFold, TenThousandRanks) {
   Mutator(5).mutate(wrong, Mutator::Drop);
   EXPECT_LT(secondsToProve(wrong, {}, result), 10);
   EXPECT_FALSE(result.accepted());
-  // 10,000 distinct programs, all coordinates told apart.
+  // 10,000 distinct programs, all coordinates distinguished.
   problem = RandomPrograms(1).pipeline(10000, 1, 6);
   EXPECT_LT(secondsToProve(problem, {}, result), 10);
   EXPECT_TRUE(result.accepted()) << result.violation.message;

@@ -1,4 +1,4 @@
-# ===- peer.py - the same training by PyTorch ------------------------------=== #
+# ===- peer.py - the same training by PyTorch ----------------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -126,12 +126,12 @@ def reference(model, options, size, steps, exact, ways):
     """The losses by way `exact`, and how far from them the other ways are in the steps around each."""
     losses = train(model, options, size, steps, exact)
     assert losses[-1] < losses[0], "the loss does not fall"
-    spread = [0.0] * steps
+    band = [0.0] * steps
     for way in ways:
         d = distance(train(model, options, size, steps, way), losses)
         print(f"{model}: PyTorch, {way.label}: at most {max(d):.3g} from f64")
-        spread = [max(a, b) for a, b in zip(spread, d)]
-    return losses, [max(spread[max(s - 4, 0):s + 5]) for s in range(steps)]
+        band = [max(a, b) for a, b in zip(band, d)]
+    return losses, [max(band[max(s - 4, 0):s + 5]) for s in range(steps)]
 
 
 def import_example(tool, model, options, batch, stem):

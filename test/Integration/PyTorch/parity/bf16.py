@@ -6,7 +6,7 @@
 # of f32's. PyTorch computes the sequence L[s] in f64, and under autocast in four
 # ways that differ in the order of their sums: DDP on 2 ranks, one process, one
 # process with each batch reversed, gradients averaged over 4 slices. Their largest
-# distance from L within 4 steps of step s is the spread S[s]. Ours rounds other
+# distance from L within 4 steps of step s is the tolerance band S[s]. Ours rounds other
 # values than autocast does (gradients to bf16 for the wire, saved activations, but
 # residual streams and sums of biases never), each by the same relative 2^-9, so that
 # single errors may be a small multiple of PyTorch's; parity.py has why 4 is let
@@ -61,8 +61,8 @@ def ours(model, options, size, name, policy, folder, tools):
 
 def main(model, folder, *tools):
     options, size = MODELS[model]
-    exact, spread = reference(model, options, size, STEPS, Way(double=True), WAYS)
-    bound = [4 * s + 2 ** -9 * abs(l) for s, l in zip(spread, exact)]
+    exact, band = reference(model, options, size, STEPS, Way(double=True), WAYS)
+    bound = [4 * s + 2 ** -9 * abs(l) for s, l in zip(band, exact)]
     f32 = distance(ours(model, options, size, "f32", None, folder, tools), exact)
     failed = False
     for name, policy in POLICIES.items():

@@ -7,7 +7,7 @@
 # rounds 2^29 times finer), and in f32 in four ways that differ in the order of
 # their sums: DDP on 2 ranks, one process, one process with each batch reversed,
 # and gradients averaged over 4 slices of the batch. Their largest distance from L
-# within 4 steps of step s is the spread S[s] (in a single step they may all be near
+# within 4 steps of step s is the tolerance band S[s] (in a single step they may all be near
 # by luck). Ours is one more such way, but its sums are also blocked otherwise and its
 # exponentials are others, so that single errors may be a small multiple of
 # PyTorch's. The multiple that is let through is 4: a fifth draw of a normal
@@ -65,10 +65,10 @@ def ours(model, options, size, ranks, folder, tools):
 def main(model, folder=None, *tools):
     options, size, terms = MODELS[model]
     by_rank = model in BY_RANK
-    exact, spread = reference(model, options, size, STEPS, Way(double=True, slices=1 + by_rank),
+    exact, band = reference(model, options, size, STEPS, Way(double=True, slices=1 + by_rank),
                               BY_RANK_WAYS if by_rank else WAYS)
     bound = [4 * s + 2 ** -24 * math.sqrt(size * terms) * abs(l)
-             for s, l in zip(spread, exact)]
+             for s, l in zip(band, exact)]
     if not tools:
         return
     runs = {r: ours(model, options, size, r, folder, tools) for r in ((2,) if by_rank else (1, 2, 4))}

@@ -4,7 +4,7 @@
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Run by hand: mutate-compiler.py SOURCES BUILD FOLDER. SOURCES is a work tree that is changed, each
-file restored, and BUILD its configured build, which is made again from what is restored at the end.
+file restored, and BUILD its configured build, which is rebuilt from what is restored at the end.
 Writes FOLDER/mutations.jsonl, and goes on where it ends; with --suite also says whether other tests
 find the mistake."""
 

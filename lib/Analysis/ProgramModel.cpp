@@ -13,7 +13,7 @@
 
 #include "mpcomm/Analysis/ProgramModel.h"
 #include "mlir/Interfaces/CallInterfaces.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <array>

@@ -8,7 +8,7 @@
 
 #include "mpcomm/Analysis/StepModel.h"
 #include "StepModelBuilder.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 
 using namespace mlir;
 using namespace mpcomm;

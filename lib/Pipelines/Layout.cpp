@@ -14,7 +14,7 @@
 #include "mpcomm/Pipelines/Layout.h"
 #include "mpcomm/Analysis/ProgramModel.h"
 #include "mpcomm/Analysis/StepSignature.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 

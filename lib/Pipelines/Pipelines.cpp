@@ -12,7 +12,7 @@
 #include "mpcomm/Analysis/PrecisionPolicy.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
-#include "mpcomm/Scheduling/PipelineSchedule.h"
+#include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MemoryBuffer.h"

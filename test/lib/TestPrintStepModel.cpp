@@ -15,7 +15,7 @@
 #include "mlir/Pass/Pass.h"
 #include "mpcomm/Analysis/ClusterAttr.h"
 #include "mpcomm/Analysis/StepModel.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/Support/Format.h"
 
 using namespace mlir;

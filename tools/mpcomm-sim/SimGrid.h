@@ -13,7 +13,7 @@
 #ifndef MPCOMM_TOOLS_MPCOMM_SIM_SIMGRID_H
 #define MPCOMM_TOOLS_MPCOMM_SIM_SIMGRID_H
 
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 
 namespace mpcomm {
 

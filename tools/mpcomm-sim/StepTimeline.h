@@ -10,7 +10,7 @@
 #define MPCOMM_TOOLS_MPCOMM_SIM_STEPTIMELINE_H
 
 #include "mpcomm/Analysis/ProgramModel.h"
-#include "mpcomm/Scheduling/Timeline.h"
+#include "mpcomm/Scheduling/Simulator/Timeline.h"
 
 namespace mpcomm {
 

@@ -16,7 +16,7 @@
 #define MPCOMM_ANALYSIS_PROGRAMMODEL_H
 
 #include "mpcomm/Analysis/StepModel.h"
-#include "mpcomm/Scheduling/PipelineSchedule.h"
+#include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"
 
 namespace mpcomm {
 

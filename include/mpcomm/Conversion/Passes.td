@@ -573,7 +573,7 @@ def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
     and what is computed after an await after the collective; where neither the
     order of a stream nor another wait implies that, one stream records an event
     and the other waits for it, and nothing starts later for a wait that was
-    spared (`Scheduling/EventPlacement.h`). Memory that buffers share counts as
+    spared (`Scheduling/EventPlacement/EventPlacement.h`). Memory that buffers share counts as
     one buffer. What came before the call of the function touches everything.
 
     Kernels with `mprt.grid` are code for a GPU: their descriptors have that, and

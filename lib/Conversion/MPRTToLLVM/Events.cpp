@@ -26,7 +26,7 @@
 #include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "mpcomm/Runtime/mprt.h"
-#include "mpcomm/Scheduling/EventPlacement.h"
+#include "mpcomm/Scheduling/EventPlacement/EventPlacement.h"
 
 using namespace mlir;
 using namespace mpcomm;

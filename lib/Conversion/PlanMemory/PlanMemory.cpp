@@ -19,7 +19,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Conversion/Passes.h"
-#include "mpcomm/Scheduling/ArenaPlanning.h"
+#include "mpcomm/Scheduling/Arena/ArenaPlanning.h"
 #include "llvm/ADT/MapVector.h"
 
 #include <array>

@@ -15,7 +15,7 @@
 
 #include "Communicate/BucketPlanning.h"
 #include "Communicate/Communicator.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

@@ -17,7 +17,7 @@
 
 #include "Communicate/Model.h"
 #include "mpcomm/Analysis/StepModel.h"
-#include "mpcomm/Scheduling/Bucketing.h"
+#include "mpcomm/Scheduling/Bucketing/Bucketing.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 

@@ -13,7 +13,7 @@
 #include "Communicate/Model.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 

@@ -14,7 +14,7 @@
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_JOINTPLANNING_H
 
 #include "Communicate/BucketPlanning.h"
-#include "mpcomm/Scheduling/Joint.h"
+#include "mpcomm/Scheduling/Overlap/Joint.h"
 
 namespace mpcomm {
 

@@ -15,7 +15,7 @@
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_OVERLAPPLANNING_H
 
 #include "mpcomm/Analysis/StepModel.h"
-#include "mpcomm/Scheduling/Overlap.h"
+#include "mpcomm/Scheduling/Overlap/Overlap.h"
 
 namespace mpcomm {
 

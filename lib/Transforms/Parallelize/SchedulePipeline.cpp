@@ -17,7 +17,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/ProgramModel.h"
-#include "mpcomm/Scheduling/PipelineScheduling.h"
+#include "mpcomm/Scheduling/PipelineSchedule/PipelineScheduling.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"

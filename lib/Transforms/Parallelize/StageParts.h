@@ -16,7 +16,7 @@
 #define MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H
 
 #include "Parallelize/StageGraph.h"
-#include "mpcomm/Scheduling/PipelineSchedule.h"
+#include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"
 #include <map>
 
 namespace mpcomm {

@@ -16,7 +16,7 @@
 
 #include "Parallelize/StageGraph.h"
 #include "mpcomm/Analysis/StepModel.h"
-#include "mpcomm/Scheduling/StagePartition.h"
+#include "mpcomm/Scheduling/StagePartition/StagePartition.h"
 
 namespace mpcomm {
 

@@ -19,7 +19,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mpcomm/Analysis/PrecisionPolicy.h"
-#include "mpcomm/Scheduling/CastPlacement.h"
+#include "mpcomm/Scheduling/CastPlacement/CastPlacement.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include <optional>

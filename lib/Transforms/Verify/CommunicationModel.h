@@ -17,7 +17,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
-#include "mpcomm/Scheduling/CommunicationProof.h"
+#include "mpcomm/Scheduling/CommunicationProof/CommunicationProof.h"
 
 namespace mpcomm {
 

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/ArenaPlanning.h"
+#include "mpcomm/Scheduling/Arena/ArenaPlanning.h"
+#include "References.h"
 #include <gtest/gtest.h>
 #include <random>
 

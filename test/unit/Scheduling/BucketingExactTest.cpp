@@ -12,7 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/Bucketing.h"
+#include "References.h"
+#include "mpcomm/Scheduling/Bucketing/Bucketing.h"
 #include <gtest/gtest.h>
 #include <random>
 

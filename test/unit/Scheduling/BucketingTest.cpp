@@ -10,7 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/Bucketing.h"
+#include "mpcomm/Scheduling/Bucketing/Bucketing.h"
+#include "References.h"
 #include <functional>
 #include <gtest/gtest.h>
 

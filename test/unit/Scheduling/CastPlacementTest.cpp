@@ -11,7 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/CastPlacement.h"
+#include "mpcomm/Scheduling/CastPlacement/CastPlacement.h"
+#include "References.h"
 #include <chrono>
 #include <gtest/gtest.h>
 #include <iostream>

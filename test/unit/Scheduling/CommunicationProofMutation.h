@@ -14,7 +14,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_COMMUNICATIONPROOFMUTATION_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_COMMUNICATIONPROOFMUTATION_H
 
-#include "mpcomm/Scheduling/CommunicationProof.h"
+#include "mpcomm/Scheduling/CommunicationProof/CommunicationProof.h"
 #include <algorithm>
 #include <random>
 

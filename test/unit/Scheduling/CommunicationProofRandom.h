@@ -13,7 +13,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_COMMUNICATIONPROOFRANDOM_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_COMMUNICATIONPROOFRANDOM_H
 
-#include "mpcomm/Scheduling/CommunicationProof.h"
+#include "mpcomm/Scheduling/CommunicationProof/CommunicationProof.h"
 #include <algorithm>
 #include <random>
 

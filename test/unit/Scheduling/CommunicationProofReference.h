@@ -20,7 +20,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_COMMUNICATIONPROOFREFERENCE_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_COMMUNICATIONPROOFREFERENCE_H
 
-#include "mpcomm/Scheduling/CommunicationProof.h"
+#include "mpcomm/Scheduling/CommunicationProof/CommunicationProof.h"
 #include <map>
 #include <random>
 #include <set>

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/EventPlacement.h"
+#include "mpcomm/Scheduling/EventPlacement/EventPlacement.h"
+#include "References.h"
 #include <gtest/gtest.h>
 #include <random>
 

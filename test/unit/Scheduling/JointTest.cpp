@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/Joint.h"
+#include "mpcomm/Scheduling/Overlap/Joint.h"
 #include "OverlapRandom.h"
 #include <algorithm>
 #include <gtest/gtest.h>

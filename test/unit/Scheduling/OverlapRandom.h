@@ -9,7 +9,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_OVERLAPRANDOM_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_OVERLAPRANDOM_H
 
-#include "mpcomm/Scheduling/Overlap.h"
+#include "mpcomm/Scheduling/Overlap/Overlap.h"
 #include <random>
 
 namespace mpcomm::test {

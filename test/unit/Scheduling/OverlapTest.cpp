@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "OverlapRandom.h"
+#include "References.h"
 #include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/PipelineSchedule.h"
+#include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"
 #include <algorithm>
 #include <cstdio>
 #include <gtest/gtest.h>

@@ -15,8 +15,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "PipelineRandom.h"
-#include "mpcomm/Scheduling/CommunicationProof.h"
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/CommunicationProof/CommunicationProof.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include <algorithm>
 #include <cstdio>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_PIPELINERANDOM_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_PIPELINERANDOM_H
 
-#include "mpcomm/Scheduling/PipelineScheduling.h"
+#include "mpcomm/Scheduling/PipelineSchedule/PipelineScheduling.h"
 #include <algorithm>
 #include <random>
 

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PipelineRandom.h"
+#include "References.h"
 #include <algorithm>
 #include <cstdio>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_SIMULATORRANDOM_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_SIMULATORRANDOM_H
 
-#include "mpcomm/Scheduling/Simulator.h"
+#include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include <algorithm>
 #include <cmath>
 #include <map>

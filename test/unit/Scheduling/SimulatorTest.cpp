@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SimulatorRandom.h"
-#include "mpcomm/Scheduling/Timeline.h"
+#include "mpcomm/Scheduling/Simulator/Timeline.h"
 #include <chrono>
 #include <gtest/gtest.h>
 

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "References.h"
 #include "StagePartitionRandom.h"
 #include <chrono>
 #include <cmath>

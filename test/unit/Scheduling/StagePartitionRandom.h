@@ -13,7 +13,7 @@
 #ifndef MPCOMM_TEST_UNIT_SCHEDULING_STAGEPARTITIONRANDOM_H
 #define MPCOMM_TEST_UNIT_SCHEDULING_STAGEPARTITIONRANDOM_H
 
-#include "mpcomm/Scheduling/StagePartition.h"
+#include "mpcomm/Scheduling/StagePartition/StagePartition.h"
 #include <algorithm>
 #include <random>
 

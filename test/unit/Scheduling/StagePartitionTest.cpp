@@ -11,7 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/StagePartition.h"
+#include "mpcomm/Scheduling/StagePartition/StagePartition.h"
+#include "References.h"
 #include <functional>
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Scheduling/Bucketing.h"
+#include "mpcomm/Scheduling/Bucketing/Bucketing.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>

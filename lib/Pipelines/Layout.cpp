@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Pipelines/Layout.h"
-#include "mpcomm/Analysis/ProgramModel.h"
+#include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/Support/Format.h"

@@ -9,7 +9,7 @@
 #include "mpcomm/Pipelines/Pipelines.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
-#include "mpcomm/Analysis/PrecisionPolicy.h"
+#include "mpcomm/Analysis/Precision/PrecisionPolicy.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"

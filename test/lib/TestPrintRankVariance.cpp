@@ -13,7 +13,7 @@
 
 #include "TestPasses.h"
 #include "mlir/Pass/Pass.h"
-#include "mpcomm/Analysis/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/RankVariance.h"
 
 using namespace mlir;
 using namespace mpcomm;

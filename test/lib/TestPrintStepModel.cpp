@@ -13,8 +13,8 @@
 
 #include "TestPasses.h"
 #include "mlir/Pass/Pass.h"
-#include "mpcomm/Analysis/ClusterAttr.h"
-#include "mpcomm/Analysis/StepModel.h"
+#include "mpcomm/Analysis/Cluster/ClusterAttr.h"
+#include "mpcomm/Analysis/StepModel/StepModel.h"
 #include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/Support/Format.h"
 

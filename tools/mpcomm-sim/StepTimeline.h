@@ -9,7 +9,7 @@
 #ifndef MPCOMM_TOOLS_MPCOMM_SIM_STEPTIMELINE_H
 #define MPCOMM_TOOLS_MPCOMM_SIM_STEPTIMELINE_H
 
-#include "mpcomm/Analysis/ProgramModel.h"
+#include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include "mpcomm/Scheduling/Simulator/Timeline.h"
 
 namespace mpcomm {

@@ -9,7 +9,7 @@
 #include "PackOperands.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mpcomm/Analysis/StridedProduct.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "llvm/Support/MathExtras.h"

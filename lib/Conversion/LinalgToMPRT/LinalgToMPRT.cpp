@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/Matchers.h"
-#include "mpcomm/Analysis/StridedProduct.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Conversion/Passes.h"
 
 namespace mpcomm {

@@ -15,7 +15,7 @@
 #include "LinalgBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mpcomm/Analysis/StridedProduct.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;

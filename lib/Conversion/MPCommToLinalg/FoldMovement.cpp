@@ -16,7 +16,7 @@
 #include "LinalgBuilder.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
-#include "mpcomm/Analysis/StridedProduct.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;

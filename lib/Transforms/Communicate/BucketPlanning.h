@@ -16,7 +16,7 @@
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_BUCKETPLANNING_H
 
 #include "Communicate/Model.h"
-#include "mpcomm/Analysis/StepModel.h"
+#include "mpcomm/Analysis/StepModel/StepModel.h"
 #include "mpcomm/Scheduling/Bucketing/Bucketing.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"

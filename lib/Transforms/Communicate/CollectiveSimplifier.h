@@ -24,7 +24,7 @@
 
 #include "Communicate/Communicator.h"
 #include "Communicate/Replicas.h"
-#include "mpcomm/Analysis/CostModel.h"
+#include "mpcomm/Analysis/CostModel/CostModel.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 

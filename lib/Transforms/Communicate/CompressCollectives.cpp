@@ -18,7 +18,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mpcomm/Analysis/CostModel.h"
+#include "mpcomm/Analysis/CostModel/CostModel.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
 

@@ -15,7 +15,7 @@
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_MODEL_H
 
 #include "Communicate/WireFormat.h"
-#include "mpcomm/Analysis/ProgramModel.h"
+#include "mpcomm/Analysis/StepModel/ProgramModel.h"
 
 namespace mpcomm {
 

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_LIB_TRANSFORMS_COMMUNICATE_OVERLAPPLANNING_H
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_OVERLAPPLANNING_H
 
-#include "mpcomm/Analysis/StepModel.h"
+#include "mpcomm/Analysis/StepModel/StepModel.h"
 #include "mpcomm/Scheduling/Overlap/Overlap.h"
 
 namespace mpcomm {

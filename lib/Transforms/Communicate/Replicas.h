@@ -18,7 +18,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mpcomm/Analysis/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/RankVariance.h"
 #include "llvm/ADT/DenseMap.h"
 #include <memory>
 

@@ -21,7 +21,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mpcomm/Analysis/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/RankVariance.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"

@@ -16,7 +16,7 @@
 #include "Parallelize/StageProgram.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
-#include "mpcomm/Analysis/ProgramModel.h"
+#include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include "mpcomm/Scheduling/PipelineSchedule/PipelineScheduling.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"

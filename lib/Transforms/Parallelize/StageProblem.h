@@ -15,7 +15,7 @@
 #define MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPROBLEM_H
 
 #include "Parallelize/StageGraph.h"
-#include "mpcomm/Analysis/StepModel.h"
+#include "mpcomm/Analysis/StepModel/StepModel.h"
 #include "mpcomm/Scheduling/StagePartition/StagePartition.h"
 
 namespace mpcomm {

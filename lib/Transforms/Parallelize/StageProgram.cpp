@@ -8,7 +8,7 @@
 
 #include "Parallelize/StageProgram.h"
 #include "Parallelize/UpdatePhase.h"
-#include "mpcomm/Analysis/ProgramModel.h"
+#include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include <deque>
 
 using namespace mlir;

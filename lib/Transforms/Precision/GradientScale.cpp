@@ -17,7 +17,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Matchers.h"
-#include "mpcomm/Analysis/Linearity.h"
+#include "mpcomm/Analysis/Dataflow/Linearity.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseSet.h"

@@ -19,7 +19,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
-#include "mpcomm/Analysis/ClusterAttr.h"
+#include "mpcomm/Analysis/Cluster/ClusterAttr.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 

@@ -18,7 +18,7 @@
 #define MPCOMM_LIB_TRANSFORMS_PRECISION_PRECISIONGRAPH_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mpcomm/Analysis/PrecisionPolicy.h"
+#include "mpcomm/Analysis/Precision/PrecisionPolicy.h"
 #include "mpcomm/Scheduling/CastPlacement/CastPlacement.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

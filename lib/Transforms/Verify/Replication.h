@@ -16,7 +16,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mpcomm/Analysis/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/RankVariance.h"
 
 namespace mpcomm {
 

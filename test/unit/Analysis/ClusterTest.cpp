@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/MLIRContext.h"
-#include "mpcomm/Analysis/ClusterAttr.h"
+#include "mpcomm/Analysis/Cluster/ClusterAttr.h"
 #include "gtest/gtest.h"
 
 using namespace mpcomm;

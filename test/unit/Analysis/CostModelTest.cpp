@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Analysis/CostModel.h"
+#include "mpcomm/Analysis/CostModel/CostModel.h"
 #include "gtest/gtest.h"
 #include <random>
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Analysis/Profile.h"
+#include "mpcomm/Analysis/CostModel/Profile.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/MLIRContext.h"
 #include "gtest/gtest.h"

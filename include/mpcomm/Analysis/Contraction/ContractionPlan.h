@@ -1,0 +1,59 @@
+//===- ContractionPlan.h - contractions as matrix products ------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Knows sizes and strides only, no IR.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_CONTRACTION_CONTRACTIONPLAN_H
+#define MPCOMM_ANALYSIS_CONTRACTION_CONTRACTIONPLAN_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace mpcomm {
+
+/// One dimension of a contraction: its size and the strides, in elements, with
+/// which the operands step along it (0 where an operand does not have it).
+struct ContractionDim {
+  int64_t size = 1;
+  int64_t a = 0, b = 0, c = 0;
+};
+
+/// A matrix product with strided batch dimensions, as mprt_gemm_desc has it,
+/// at offsets (in elements) into its operands.
+struct StridedGemm {
+  bool swapped = false; // A and B, and M and N, changed places
+  bool accumulate = false;
+  int64_t offsetA = 0, offsetB = 0, offsetC = 0;
+  ContractionDim m, n, k;
+  llvm::SmallVector<ContractionDim, 4> batch;
+};
+
+/// Writes a contraction as matrix products. Dimensions that are contiguous in
+/// both operands that have them are merged; of what is left, the largest of M,
+/// N and K stay matrix dimensions, others become batch dimensions, and what
+/// four of these cannot hold (or sums over several strided K) is unrolled into
+/// several products. `accumulate`: add to C. Fails, with a reason, where no
+/// choice leaves a unit stride in A, in B, and in the rows of C. Time: linear
+/// in the number of products, which is the product of the unrolled sizes. No
+/// size is 0.
+bool planContraction(llvm::ArrayRef<ContractionDim> dims, bool accumulate,
+                     llvm::SmallVectorImpl<StridedGemm> &products,
+                     std::string &reason);
+
+/// How many products planContraction() takes: 0 for an empty contraction,
+/// nothing where it fails.
+std::optional<int64_t> countProducts(llvm::ArrayRef<ContractionDim> dims);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_CONTRACTION_CONTRACTIONPLAN_H

@@ -1,0 +1,46 @@
+//===- StridedProduct.h - what a strided matrix product can do  -*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_CONTRACTION_STRIDEDPRODUCT_H
+#define MPCOMM_ANALYSIS_CONTRACTION_STRIDEDPRODUCT_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mpcomm/Analysis/Contraction/ContractionPlan.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+
+namespace mpcomm {
+
+/// The loops of a dot_general: batching, free ones of either side, contracted
+/// ones.
+struct ProductLoops {
+  explicit ProductLoops(DotGeneralOp op);
+
+  llvm::SmallVector<int64_t> lhs, rhs, result; // loop of each dimension
+  llvm::SmallVector<int64_t> sizes;
+  unsigned numParallel = 0;
+};
+
+/// Whether the contraction C = A * B can run as one matrix product with strided
+/// batch dimensions (see planContraction) on row-major tensors as they lie.
+/// `a`, `b` and `c` give the loop of each dimension of the three; `sizes` those
+/// of the loops. A loop is a batch (in all three), in A and C, in B and C, or
+/// summed (in A and B).
+bool isStridedProduct(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> a,
+                      llvm::ArrayRef<int64_t> b, llvm::ArrayRef<int64_t> c);
+
+/// The dimensions of a contraction whose operands A, B and C are buffers of
+/// `types`, one for each of its loops. Fails, with a reason, where a size or a
+/// stride is not static or a map is not one of plain dimensions.
+llvm::LogicalResult
+getContractionDims(mlir::linalg::LinalgOp op, llvm::ArrayRef<mlir::Type> types,
+                   llvm::SmallVectorImpl<ContractionDim> &dims,
+                   std::string &reason);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_CONTRACTION_STRIDEDPRODUCT_H

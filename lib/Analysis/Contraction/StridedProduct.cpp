@@ -1,0 +1,102 @@
+//===- StridedProduct.cpp - what a strided matrix product can do ----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "llvm/ADT/SmallVectorExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+ProductLoops::ProductLoops(DotGeneralOp op) {
+  auto lhsType = cast<RankedTensorType>(op.getLhs().getType());
+  auto rhsType = cast<RankedTensorType>(op.getRhs().getType());
+  lhs.resize(lhsType.getRank());
+  rhs.resize(rhsType.getRank());
+  auto paired = [&](ArrayRef<int64_t> left, ArrayRef<int64_t> right) {
+    for (auto [l, r] : llvm::zip_equal(left, right)) {
+      lhs[l] = rhs[r] = sizes.size();
+      sizes.push_back(lhsType.getDimSize(l));
+    }
+  };
+  paired(op.getLhsBatchingDims(), op.getRhsBatchingDims());
+  for (int64_t d : op.getLhsFreeDims()) {
+    lhs[d] = sizes.size();
+    sizes.push_back(lhsType.getDimSize(d));
+  }
+  for (int64_t d : op.getRhsFreeDims()) {
+    rhs[d] = sizes.size();
+    sizes.push_back(rhsType.getDimSize(d));
+  }
+  numParallel = sizes.size();
+  result = llvm::to_vector(llvm::seq<int64_t>(0, numParallel));
+  paired(op.getLhsContractingDims(), op.getRhsContractingDims());
+}
+
+/// Adds the strides of an operand whose dimensions have these loops.
+static void addStrides(ArrayRef<int64_t> loops, ArrayRef<int64_t> strides,
+                       int64_t ContractionDim::*field,
+                       SmallVectorImpl<ContractionDim> &dims) {
+  for (auto [loop, stride] : llvm::zip_equal(loops, strides))
+    dims[loop].*field += stride;
+}
+
+static constexpr int64_t ContractionDim::*kOperands[] = {
+    &ContractionDim::a, &ContractionDim::b, &ContractionDim::c};
+
+bool mpcomm::isStridedProduct(ArrayRef<int64_t> sizes, ArrayRef<int64_t> a,
+                              ArrayRef<int64_t> b, ArrayRef<int64_t> c) {
+  SmallVector<ContractionDim> dims(sizes.size());
+  for (auto [dim, size] : llvm::zip_equal(dims, sizes))
+    dim.size = size;
+  const ArrayRef<int64_t> operands[] = {a, b, c};
+  for (auto [loops, field] : llvm::zip_equal(operands, kOperands)) {
+    auto shape =
+        llvm::map_to_vector(loops, [&](int64_t loop) { return sizes[loop]; });
+    addStrides(loops, computeStrides(shape), field, dims);
+  }
+  std::optional<int64_t> count = countProducts(dims);
+  return count && *count <= 1;
+}
+
+LogicalResult mpcomm::getContractionDims(linalg::LinalgOp op,
+                                         ArrayRef<Type> types,
+                                         SmallVectorImpl<ContractionDim> &dims,
+                                         std::string &reason) {
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  if (llvm::is_contained(sizes, ShapedType::kDynamic)) {
+    reason = "expects sizes that are static";
+    return failure();
+  }
+  dims.assign(sizes.size(), {});
+  for (auto [dim, size] : llvm::zip_equal(dims, sizes))
+    dim.size = size;
+  for (auto [type, map, field] :
+       llvm::zip_equal(types, op.getIndexingMapsArray(), kOperands)) {
+    auto buffer = dyn_cast<MemRefType>(type);
+    SmallVector<int64_t> strides, loops;
+    int64_t offset;
+    if (!buffer || failed(buffer.getStridesAndOffset(strides, offset)) ||
+        llvm::is_contained(strides, ShapedType::kDynamic)) {
+      reason = "expects buffers of static strides, got ";
+      llvm::raw_string_ostream(reason) << type;
+      return failure();
+    }
+    for (AffineExpr result : map.getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(result);
+      if (!dim) {
+        reason = "expects indexing maps of dimensions";
+        return failure();
+      }
+      loops.push_back(dim.getPosition());
+    }
+    addStrides(loops, strides, field, dims);
+  }
+  return success();
+}

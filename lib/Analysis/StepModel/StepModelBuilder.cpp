@@ -1,0 +1,307 @@
+//===- StepModelBuilder.cpp - a step as timed instructions ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Numbers ops and values, finds collectives, and emits the instructions. What
+// is not moved is in StepModelLayout.cpp, what is fused in
+// StepModelKernels.cpp, what memory is held in StepModelMemory.cpp, calls of
+// parts of the step in StepModelCalls.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StepModel/StepModelBuilder.h"
+#include "mpcomm/Analysis/StepSignature.h"
+
+using namespace mlir;
+using namespace mpcomm;
+using mpcomm::detail::countBytes;
+
+FailureOr<StepModel> StepBuilder::run() {
+  if (failed(number()) || failed(findCalls()))
+    return failure();
+  formKernels();
+  costOps();
+  if (failed(findCollectives()))
+    return failure();
+  if (model.getProfile())
+    applyProfile();
+  findAwaits();
+  findLifetimes();
+  emitInstructions();
+  linkCollectives();
+  return std::move(step);
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+int StepBuilder::getNumber(Value value) const { return step.getNumber(value); }
+
+/// Whether the bytes of a type, if it has any, can be counted.
+static bool isCounted(Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  return !shaped ||
+         (shaped.hasStaticShape() && mpcomm::detail::isCountable(type));
+}
+
+LogicalResult StepBuilder::number() {
+  FunctionOpInterface function = step.function;
+  if (function.isExternal() ||
+      !llvm::hasSingleElement(function.getFunctionBody()))
+    return function.emitError("expected a body of one block, to model the step "
+                              "of '")
+           << function.getName() << "'";
+  Block &block = function.getFunctionBody().front();
+  // Far more than any machine holds; sums of what lives stay in 64 bits.
+  constexpr int64_t mostBytes = int64_t(1) << 62;
+  int64_t bytes = 0;
+  auto addValue = [&](Value value, int op) -> LogicalResult {
+    if (!isCounted(value.getType()))
+      return emitError(value.getLoc(),
+                       "expected values of static shape and at "
+                       "most 2^48 elements, to model the step, got ")
+             << value.getType();
+    bytes += countBytes(value.getType());
+    if (bytes > mostBytes)
+      return function.emitError("expected values of at most 2^62 bytes in all, "
+                                "to model the step of '")
+             << function.getName() << "'";
+    values.push_back(value);
+    def.push_back(op);
+    return success();
+  };
+  for (BlockArgument argument : block.getArguments()) {
+    if (failed(addValue(argument, -1)))
+      return failure();
+    step.staticBytes += countBytes(argument.getType());
+  }
+  for (Operation &op : block) {
+    int position = static_cast<int>(ops.size());
+    ops.push_back(&op);
+    step.positions[&op] = position;
+    step.firstResult.push_back(static_cast<int>(values.size()));
+    for (Value result : op.getResults())
+      if (failed(addValue(result, position)))
+        return failure();
+  }
+  numOps = static_cast<int>(ops.size());
+  if (numOps > 0 && ops.back()->hasTrait<OpTrait::IsTerminator>())
+    --numOps;
+
+  findViews();
+  findInlined();
+  findParts();
+  findUses();
+  return success();
+}
+
+/// Operands, and what regions take from outside.
+void StepBuilder::findUses() {
+  useCount.assign(values.size(), 0);
+  SmallVector<int> read;
+  auto addUses = [&](Operation *user) {
+    read.clear();
+    for (Value operand : user->getOperands())
+      addSources(getNumber(operand), read);
+    llvm::append_range(uses, read);
+    for (int value : read)
+      ++useCount[value];
+  };
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    firstUse.push_back(static_cast<int>(uses.size()));
+    if (isInlined[i])
+      continue;
+    if (op->getNumRegions() == 0)
+      addUses(op);
+    else
+      op->walk(addUses);
+  }
+  firstUse.push_back(static_cast<int>(uses.size()));
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+FailureOr<unsigned> StepBuilder::getCommunicator(CollectiveOpInterface op) {
+  for (auto [i, known] : llvm::enumerate(step.communicators))
+    if (known.mesh == op.getMeshAttr() && known.axes == op.getAxesAttr() &&
+        known.channel == op.getChannel())
+      return static_cast<unsigned>(i);
+  FailureOr<GroupShape> shape = model.getGroupShape(op);
+  if (failed(shape))
+    return op->emitError("expected a mesh with the axes ")
+           << op.getAxesAttr() << ", to model the collective";
+  auto mesh =
+      SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
+  step.ranks = std::max(step.ranks, mesh.getNumRanks());
+  // The same axes in another order are the same ranks.
+  auto isSame = [&](const StepCommunicator &known) {
+    return known.mesh == op.getMeshAttr() && known.channel == op.getChannel() &&
+           known.axes.size() == op.getAxesAttr().size() &&
+           llvm::all_of(op.getAxesAttr(), [&](Attribute axis) {
+             return llvm::is_contained(known.axes, axis);
+           });
+  };
+  auto found = llvm::find_if(step.communicators, isSame);
+  if (found != step.communicators.end())
+    return static_cast<unsigned>(found - step.communicators.begin());
+  step.communicators.push_back(
+      {op.getMeshAttr(), op.getAxesAttr(), op.getChannel(), *shape});
+  return static_cast<unsigned>(step.communicators.size() - 1);
+}
+
+LogicalResult StepBuilder::addCollective(CollectiveOpInterface op,
+                                         int position) {
+  FailureOr<unsigned> communicator = getCommunicator(op);
+  if (failed(communicator))
+    return failure();
+  StepCollective collective;
+  collective.op = op;
+  collective.bytes = CostModel::getWireBytes(op);
+  collective.tensors =
+      op->getNumOperands() ? op->getNumOperands() : op->getNumResults();
+  collective.communicator = *communicator;
+  collective.cost = model.getCollective(
+      op.getCollectiveKind(), step.communicators[*communicator].shape);
+  const AffineCost &best = collective.cost.best(collective.bytes);
+  collective.algorithm = best.algorithm;
+  collective.latency = best.latency;
+  collective.transfer = best.at(collective.bytes) - best.latency;
+  collective.link = best.link;
+  collectiveOf[position] = static_cast<int>(step.collectives.size());
+  step.collectives.push_back(std::move(collective));
+  return success();
+}
+
+LogicalResult StepBuilder::findCollectives() {
+  collectiveOf.assign(ops.size(), -1);
+  for (int op = 0; op < numOps; ++op) {
+    Operation *inner = ops[op];
+    if (auto async = dyn_cast<AsyncOp>(inner))
+      inner = async.getCollective();
+    if (auto collective = dyn_cast_or_null<CollectiveOpInterface>(inner))
+      if (failed(addCollective(collective, op)))
+        return failure();
+  }
+  return success();
+}
+
+void StepBuilder::findAwaits() {
+  // What first uses a future waits for it, whatever it is: an op with a region
+  // may await inside.
+  std::vector<char> isAwaited(step.collectives.size(), false);
+  for (int op = 0; op < numOps; ++op) {
+    if (collectiveOf[op] >= 0 && !isa<AsyncOp>(ops[op]))
+      awaits.emplace_back(op, collectiveOf[op]);
+    for (int value : getUses(op)) {
+      if (!isa<FutureType>(values[value].getType()) || def[value] < 0)
+        continue;
+      int collective = collectiveOf[def[value]];
+      if (collective < 0 || isAwaited[collective])
+        continue;
+      isAwaited[collective] = true;
+      awaits.emplace_back(op, collective);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Instructions
+//===----------------------------------------------------------------------===//
+
+void StepBuilder::emitInstructions() {
+  std::vector<int64_t> allocates(ops.size() + 1, 0), frees(ops.size() + 1, 0);
+  for (const Buffer &buffer : buffers) {
+    allocates[buffer.begin] += buffer.bytes;
+    frees[buffer.end] += buffer.bytes;
+  }
+  std::vector<double> seconds(ops.size(), 0); // of kernels at their slots
+  for (int op = 0; op < numOps; ++op)
+    seconds[getSlot(op)] += step.seconds[op];
+  int64_t live = step.staticBytes;
+  step.peakBytes = live;
+  const std::pair<int, int> *next = awaits.data();
+  const std::pair<int, int> *end = next + awaits.size();
+  for (int op = 0; op < numOps; ++op) {
+    live += allocates[op];
+    step.peakBytes = std::max(step.peakBytes, live);
+    live -= frees[op];
+
+    // Start, awaits and compute of one op, in this order: the first allocates,
+    // the last frees.
+    size_t first = step.instructions.size();
+    int collective = collectiveOf[op];
+    if (collective >= 0) {
+      step.collectives[collective].start = static_cast<int>(first);
+      step.instructions.push_back(
+          {StepInstruction::Kind::Start, ops[op], 0, collective, 0, 0});
+    }
+    for (; next != end && next->first == op; ++next) {
+      step.collectives[next->second].await =
+          static_cast<int>(step.instructions.size());
+      step.instructions.push_back(
+          {StepInstruction::Kind::Await, ops[op], 0, next->second, 0, 0});
+    }
+    bool isBare = step.instructions.size() == first;
+    if (seconds[op] > 0 || (isBare && (allocates[op] != 0 || frees[op] != 0)))
+      step.instructions.push_back(
+          {StepInstruction::Kind::Compute, ops[op], seconds[op], -1, 0, 0});
+    if (step.instructions.size() == first)
+      continue;
+    step.instructions[first].allocates = allocates[op];
+    step.instructions.back().frees = frees[op];
+    step.computeSeconds += seconds[op];
+  }
+}
+
+void StepBuilder::linkCollectives() {
+  // The last compute up to an op, and the first one from it on.
+  int none = static_cast<int>(step.instructions.size());
+  std::vector<int> upTo(ops.size() + 1, -1), from(ops.size() + 1, none);
+  for (auto [i, instruction] : llvm::enumerate(step.instructions)) {
+    if (instruction.kind != StepInstruction::Kind::Compute)
+      continue;
+    int op = step.positions[instruction.op];
+    upTo[op] = static_cast<int>(i);
+    from[op] = std::min(from[op], static_cast<int>(i));
+  }
+  for (size_t op = 1; op < upTo.size(); ++op)
+    upTo[op] = std::max(upTo[op], upTo[op - 1]);
+  for (size_t op = from.size() - 1; op-- > 0;)
+    from[op] = std::min(from[op], from[op + 1]);
+  // The op that first needs a value, through views.
+  int last = static_cast<int>(ops.size());
+  std::vector<int> needed(values.size(), last);
+  for (int op = last; op-- > 0;) {
+    int by = isView[op] ? needed[step.firstResult[op]] : getSlot(op);
+    if (isa<AwaitOp>(ops[op])) {
+      by = last;
+      for (Value result : ops[op]->getResults())
+        by = std::min(by, needed[getNumber(result)]);
+    }
+    for (int value : getUses(op))
+      needed[value] = std::min(needed[value], by);
+  }
+  for (int op = 0; op < numOps; ++op) {
+    if (collectiveOf[op] < 0)
+      continue;
+    StepCollective &collective = step.collectives[collectiveOf[op]];
+    int producer = -1, consumer = last;
+    for (int value : getUses(op))
+      if (int maker = def[root[value]]; maker >= 0)
+        producer = std::max(producer, getSlot(maker));
+    for (Value result : ops[op]->getResults())
+      consumer = std::min(consumer, needed[getNumber(result)]);
+    if (producer >= 0 && upTo[producer] < collective.start)
+      collective.producer = upTo[producer];
+    if (consumer < last && from[consumer] < none &&
+        from[consumer] > std::max(collective.start, collective.await))
+      collective.consumer = from[consumer];
+  }
+}

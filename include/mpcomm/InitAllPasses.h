@@ -10,7 +10,8 @@
 #ifndef MPCOMM_INITALLPASSES_H
 #define MPCOMM_INITALLPASSES_H
 
-#include "mpcomm/Conversion/GenerateKernels/GenerateKernels.h"
+#include "mpcomm/Codegen/Kernels.h"
+#include "mpcomm/Codegen/Passes.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Pipelines/Pipelines.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -21,6 +22,7 @@ namespace mpcomm {
 inline void registerAllPasses() {
   registerMPCommTransformsPasses();
   registerMPCommConversionPasses();
+  registerMPCommCodegenPasses();
   registerKernelLoweringPipeline();
   registerPipelines();
 }

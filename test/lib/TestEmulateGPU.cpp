@@ -267,7 +267,7 @@ struct TestEmulateGPU
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto device = module.lookupSymbol<gpu::GPUModuleOp>(mprt::kDeviceModule);
+    auto device = module.lookupSymbol<gpu::GPUModuleOp>(mprt::kGPUModule);
     for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
       if (&op != device.getOperation())
         op.erase();
@@ -306,8 +306,7 @@ struct TestEmbedImage
       module.emitError() << file << ": " << image.getError().message();
       return signalPassFailure();
     }
-    if (auto device =
-            module.lookupSymbol<gpu::GPUModuleOp>(mprt::kDeviceModule))
+    if (auto device = module.lookupSymbol<gpu::GPUModuleOp>(mprt::kGPUModule))
       device.erase();
     StringRef text = (*image)->getBuffer();
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());

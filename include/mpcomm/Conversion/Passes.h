@@ -1,4 +1,4 @@
-//===- Passes.h - from the mpcomm dialect to the runtime --------*- C++ -*-===//
+//===- Passes.h - conversions between dialects ------------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

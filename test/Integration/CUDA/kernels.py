@@ -2,7 +2,7 @@
 # Python loads the fake driver, and lacks the symbols that sanitizers give a program (__asan_…).
 # UNSUPPORTED: sanitizer
 # RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda \
-# RUN:   %mpcomm_src_root/test/Conversion/GenerateKernels/Inputs %t.dir 1 48
+# RUN:   %mpcomm_src_root/test/Codegen/Kernels/CPU/Inputs %t.dir 1 48
 #
 # Random kernels compute on the fake device, thread by thread, what they compute on
 # the processor, bit by bit: what is summed up are small integers, so that no sum rounds

@@ -46,7 +46,7 @@ inline constexpr llvm::StringLiteral kArenaPartsAttr = "mprt.arena_parts";
 inline constexpr llvm::StringLiteral kGridAttr = "mprt.grid";
 inline constexpr llvm::StringLiteral kMovedBytesAttr = "mprt.moved_bytes";
 /// The gpu.module that has the code of kernels with that attribute.
-inline constexpr llvm::StringLiteral kDeviceModule = "mpcomm_kernels";
+inline constexpr llvm::StringLiteral kGPUModule = "mpcomm_kernels";
 /// Entries of the dictionaries of kResultsAttr.
 inline constexpr llvm::StringLiteral kResultType = "type";
 inline constexpr llvm::StringLiteral kResultArgument = "argument";

@@ -1,0 +1,24 @@
+//===- KernelName.h - what a kernel is called after ----------- -*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CODEGEN_FORMKERNELS_KERNELNAME_H
+#define MPCOMM_LIB_CODEGEN_FORMKERNELS_KERNELNAME_H
+
+#include "FormKernels/Group.h"
+#include <string>
+
+namespace mpcomm {
+
+/// The name of the op that most of the group stems from, by the origins that
+/// `convert-mpcomm-to-linalg` leaves in locations; else up to two of the ops in
+/// the bodies (`mulf_addf`).
+std::string nameGroup(const Group &group);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_CODEGEN_FORMKERNELS_KERNELNAME_H

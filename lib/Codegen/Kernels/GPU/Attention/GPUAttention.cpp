@@ -1,0 +1,355 @@
+//===- GPUAttention.cpp - attention on tensor cores -----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The forward kernel, after FlashAttention-2 (Dao 2023, algorithm 1): a block
+// has the rows of a tile of q in registers and goes through the columns, a warp
+// with 16 or 32 rows of its own. Of each row it carries the largest score so
+// far, m, the sum of exp(S - m), l, and the sum of exp(S - m) v, O, which are
+// scaled down where m grows. P goes from the accumulators of S to the left
+// operand of the second product without leaving its thread.
+//
+// exp(scale (S - m)) is 2^(c S - c m) with c = scale log2(e), one fused
+// multiplication each.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/GPU/Attention/GPUAttention.h"
+#include "Kernels/GPU/GPUReduce.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace mpcomm::kernels {
+
+namespace {
+/// Rows of a block, and how its warps share them.
+struct Plan {
+  int64_t warps = 4, fragments = 1; ///< of 16 rows, a warp
+  int64_t step = 64;                ///< columns of a tile
+
+  int64_t rows() const { return warps * fragments * 16; }
+};
+
+class ForwardEmitter {
+public:
+  ForwardEmitter(AttentionCode &code, const Plan &plan)
+      : code(code), plan(plan), pitch(pitchOf(code.size)),
+        slices(code.size / 16) {}
+  void run();
+
+private:
+  using Carried = AttentionCode::Carried;
+  /// What a warp carries from tile to tile.
+  struct State {
+    SmallVector<Quad> sums;                        // O
+    SmallVector<std::array<Value, 2>> most, total; // m, l of rows g, g + 8
+
+    Carried flatten() const;
+    void assign(ArrayRef<Value> values);
+  };
+
+  void loadQ();
+  Carried tile(Value tile, Value stage, Value kind, const Carried &carried);
+  void mask(Value partial, Value tile, SmallVectorImpl<SmallVector<Quad>> &s);
+  /// S becomes P; m, l and O follow.
+  void exponentiate(int64_t fragment, SmallVector<Quad> &s, State &state);
+  void finish(const State &state);
+  Value rowOf(int64_t fragment);
+
+  AttentionCode &code;
+  Plan plan;
+  int64_t pitch, slices; ///< slices: of 16 elements of a row
+  Value shared, firstRow;
+  SmallVector<SmallVector<Quad>> q; ///< by fragment and slice
+  double factor = 0;                ///< c
+  bool scaleFirst = false;
+};
+} // namespace
+
+ForwardEmitter::Carried ForwardEmitter::State::flatten() const {
+  Carried values;
+  for (const Quad &quad : sums)
+    llvm::append_range(values, quad);
+  for (const auto *pairs : {&most, &total})
+    for (const std::array<Value, 2> &pair : *pairs)
+      llvm::append_range(values, pair);
+  return values;
+}
+
+void ForwardEmitter::State::assign(ArrayRef<Value> values) {
+  for (Quad &quad : sums) {
+    llvm::copy(values.take_front(4), quad.begin());
+    values = values.drop_front(4);
+  }
+  for (auto *pairs : {&most, &total})
+    for (std::array<Value, 2> &pair : *pairs) {
+      llvm::copy(values.take_front(2), pair.begin());
+      values = values.drop_front(2);
+    }
+}
+
+Value ForwardEmitter::rowOf(int64_t fragment) {
+  Value own = code.mul(code.warp, plan.fragments * 16);
+  return code.add(code.add(firstRow, own),
+                  code.add(code.divide(code.lane, 4), fragment * 16));
+}
+
+void ForwardEmitter::mask(Value partial, Value tile,
+                          SmallVectorImpl<SmallVector<Quad>> &s) {
+  if (!partial)
+    return;
+  Value otherwise = code.real(-std::numeric_limits<double>::infinity());
+  // 16 columns at a time, so that no more is in registers at once.
+  for (int64_t from = 0; from < plan.step / 8; from += 2) {
+    AttentionCode::Scores scores;
+    SmallVector<Value> values;
+    scores.row = rowOf(0);
+    scores.column = code.add(code.mul(tile, plan.step),
+                             code.mul(code.remainder(code.lane, 4), 2));
+    scores.isInside =
+        code.rows % plan.rows() == 0 && code.columns % plan.step == 0;
+    for (auto [fragment, quads] : llvm::enumerate(s))
+      for (int64_t n = from; n < from + 2; ++n)
+        for (int64_t i = 0; i < 4; ++i) {
+          values.push_back(quads[n][i]);
+          scores.places.push_back(
+              {static_cast<int64_t>(fragment) * 16 + i / 2 * 8, n * 8 + i % 2});
+        }
+    SmallVector<Value> kept = code.keep(partial, scores, values, otherwise);
+    ArrayRef<Value> rest = kept;
+    for (SmallVector<Quad> &quads : s)
+      for (int64_t n = from; n < from + 2; ++n) {
+        llvm::copy(rest.take_front(4), quads[n].begin());
+        rest = rest.drop_front(4);
+      }
+  }
+}
+
+void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Quad> &s,
+                                  State &state) {
+  Value c = code.real(scaleFirst ? kLog2E : factor);
+  Value zero = code.real(0);
+  for (int64_t half = 0; half < 2; ++half) {
+    Value &most = state.most[fragment][half];
+    Value &total = state.total[fragment][half];
+    Value tileMost = s[0][2 * half];
+    for (Quad &quad : s)
+      for (int64_t i = 2 * half; i < 2 * half + 2; ++i)
+        if (quad[i] != tileMost)
+          tileMost = code.maxF(tileMost, quad[i]);
+    Value next = code.maxF(most, code.maxOfRow(tileMost));
+    // Of a row that nothing is kept of so far: 2^(-infinity - 0) is 0.
+    Value isNothing = arith::CmpFOp::create(
+        code.b, code.loc, arith::CmpFPredicate::OEQ, next,
+        code.real(-std::numeric_limits<double>::infinity()));
+    Value from = code.select(isNothing, zero, next);
+    Value shift = code.mulF(from, code.real(scaleFirst ? -kLog2E : -factor));
+    Value shrink = code.exp2(code.fma(most, c, shift));
+    most = next;
+    Value sum;
+    for (Quad &quad : s)
+      for (int64_t i = 2 * half; i < 2 * half + 2; ++i) {
+        quad[i] = code.exp2(code.fma(quad[i], c, shift));
+        sum = sum ? code.addF(sum, quad[i]) : quad[i];
+      }
+    total = code.fma(total, shrink, sum);
+    for (int64_t n = 0; n < code.size / 8; ++n) {
+      Quad &quad = state.sums[fragment * (code.size / 8) + n];
+      for (int64_t i = 2 * half; i < 2 * half + 2; ++i)
+        quad[i] = code.mulF(quad[i], shrink);
+    }
+  }
+}
+
+ForwardEmitter::Carried ForwardEmitter::tile(Value tile, Value stage,
+                                             Value kind,
+                                             const Carried &carried) {
+  State state;
+  int64_t quads = plan.fragments * code.size / 8;
+  state.sums.resize(quads);
+  state.most.resize(plan.fragments);
+  state.total.resize(plan.fragments);
+  state.assign(carried);
+  Value base = code.advance(shared, stage, 1);
+  Value keys = code.advance(base, code.laneOfRight(pitch), 1);
+  Value values = code.advance(code.advance(base, code.laneOfLeft(pitch), 1),
+                              plan.step * pitch);
+  // The fragments share what is read of k and v.
+  SmallVector<SmallVector<Quad>> s(
+      plan.fragments, SmallVector<Quad>(plan.step / 8, code.zeros()));
+  for (int64_t k = 0; k < slices; ++k)
+    for (int64_t n = 0; n < plan.step / 16; ++n) {
+      Quad b = code.fragment(code.advance(keys, n * 16 * pitch + k * 32),
+                             /*transposed=*/false);
+      for (int64_t f = 0; f < plan.fragments; ++f)
+        for (int64_t i = 0; i < 2; ++i)
+          code.multiply(s[f][2 * n + i], q[f][k], b[2 * i], b[2 * i + 1]);
+    }
+  if (scaleFirst)
+    for (SmallVector<Quad> &rows : s)
+      for (Quad &quad : rows)
+        for (Value &value : quad)
+          value =
+              code.mulF(value, code.real(code.op.getScale().convertToDouble()));
+  mask(code.isPartial(kind, tile, plan.step), tile, s);
+  for (int64_t f = 0; f < plan.fragments; ++f)
+    exponentiate(f, s[f], state);
+  for (int64_t k = 0; k < plan.step / 16; ++k) {
+    SmallVector<Quad> p;
+    for (int64_t f = 0; f < plan.fragments; ++f)
+      p.push_back(code.leftOf(s[f][2 * k], s[f][2 * k + 1]));
+    for (int64_t n = 0; n < slices; ++n) {
+      Quad b = code.fragment(code.advance(values, k * 16 * pitch + n * 32),
+                             /*transposed=*/true);
+      for (int64_t f = 0; f < plan.fragments; ++f)
+        for (int64_t i = 0; i < 2; ++i)
+          code.multiply(state.sums[f * (code.size / 8) + 2 * n + i], p[f],
+                        b[2 * i], b[2 * i + 1]);
+    }
+  }
+  return state.flatten();
+}
+
+void ForwardEmitter::loadQ() {
+  Value from = code.advance(
+      code.advance(shared, code.mul(code.warp, plan.fragments * 16), pitch),
+      code.laneOfLeft(pitch), 1);
+  for (int64_t f = 0; f < plan.fragments; ++f) {
+    q.emplace_back();
+    for (int64_t k = 0; k < slices; ++k)
+      q.back().push_back(code.fragment(
+          code.advance(from, f * 16 * pitch + k * 32), /*transposed=*/false));
+  }
+}
+
+void ForwardEmitter::finish(const State &state) {
+  GPURows out = code.rowsOf(code.op.getInputs().size());
+  unsigned lseArgument = code.op.getInputs().size() + 1;
+  Value lse = code.lse(lseArgument);
+  auto lseType =
+      cast<MemRefType>(code.function.getArgument(lseArgument).getType());
+  int64_t lseStride = lseType.getStridesAndOffset().first[2] * 4;
+  Value isFirst = code.equal(code.remainder(code.lane, 4), 0);
+  for (int64_t f = 0; f < plan.fragments; ++f) {
+    std::array<Value, 2> scales;
+    for (int64_t half = 0; half < 2; ++half) {
+      Value total = code.sumOfRow(state.total[f][half]);
+      scales[half] =
+          arith::DivFOp::create(code.b, code.loc, code.real(1), total);
+      // m c + log2 l; m is 0 in it where it is -infinity, as l is.
+      Value most = state.most[f][half];
+      Value log = code.fma(most, code.real(scaleFirst ? kLog2E : factor),
+                           code.log2(total));
+      log = code.mulF(log, code.real(1 / kLog2E));
+      Value row = code.add(rowOf(f), half * 8);
+      Value isThere = code.both(isFirst, code.less(row, code.rows));
+      emitIf(code.b, code.loc, isThere,
+             [&] { code.store(log, code.advance(lse, row, lseStride), 4); });
+    }
+    ArrayRef<Quad> sums(state.sums);
+    code.storeRows(out, rowOf(f),
+                   sums.slice(f * (code.size / 8), code.size / 8), scales);
+  }
+}
+
+void ForwardEmitter::run() {
+  double scale = code.op.getScale().convertToDouble();
+  factor = scale * kLog2E;
+  // c times -infinity has to be -infinity.
+  scaleFirst = !(factor > 1e-30 && factor < 1e30);
+  int64_t stageBytes = 2 * plan.step * pitch, qBytes = plan.rows() * pitch;
+  shared = code.shared(std::max(2 * stageBytes, qBytes));
+  int64_t parts = llvm::divideCeil(code.rows, plan.rows());
+  code.openBlock(parts, /*firstIsLongest=*/false);
+  firstRow = code.mul(code.part, plan.rows());
+
+  Value all = shared;
+  bool isBeside = qBytes <= stageBytes;
+  TileCopy qCopy(code, code.rowsOf(0), plan.rows());
+  qCopy.issue(firstRow, isBeside ? code.advance(all, stageBytes) : all);
+  code.commit();
+  if (!isBeside) {
+    code.wait(0);
+    code.barrier();
+    loadQ();
+    code.barrier();
+  }
+  TileCopy kCopy(code, code.rowsOf(1), plan.step);
+  TileCopy vCopy(code, code.rowsOf(2), plan.step);
+  State state;
+  Value zero = code.real(0);
+  Value lowest = code.real(-std::numeric_limits<double>::infinity());
+  state.sums.assign(plan.fragments * code.size / 8, code.zeros());
+  state.most.assign(plan.fragments, {lowest, lowest});
+  state.total.assign(plan.fragments, {zero, zero});
+  Carried made = code.overTiles(
+      llvm::divideCeil(code.columns, plan.step), stageBytes, state.flatten(),
+      [&](Value tile) { return std::pair(code.part, tile); },
+      [&](Value tile, Value stage) {
+        Value to = code.advance(all, stage, 1);
+        Value first = code.mul(tile, plan.step);
+        kCopy.issue(first, to);
+        vCopy.issue(first, code.advance(to, plan.step * pitch));
+      },
+      [&] {
+        if (!isBeside)
+          return;
+        code.wait(1);
+        code.barrier();
+        shared = code.advance(all, stageBytes);
+        loadQ();
+        shared = all;
+      },
+      [&](Value at, Value stage, Value kind, Carried carried) {
+        return tile(at, stage, kind, carried);
+      });
+  state.assign(made);
+  finish(state);
+}
+
+/// As many rows as leave no processor without a block; more rows of a warp read
+/// k and v from shared memory less often, but take registers.
+static Plan planFor(MemRefType q, const GPULimits &limits) {
+  int64_t rows = q.getDimSize(1), size = q.getDimSize(3);
+  Plan plan;
+  plan.step = stepOf(size);
+  int64_t blocks =
+      q.getDimSize(0) * q.getDimSize(2) * llvm::divideCeil(rows, 128);
+  if (blocks >= limits.processors && rows > 64)
+    (size <= 64 ? plan.fragments : plan.warps) *= 2;
+  return plan;
+}
+
+SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
+                                        ArrayRef<MemRefType> layouts,
+                                        ArrayRef<uint64_t> alignments,
+                                        const GPULimits &limits, OpBuilder &b,
+                                        StringRef name) {
+  if (op.isGradient())
+    return emitGPUAttentionGrad(op, layouts, alignments, b, name);
+  Plan plan = planFor(layouts[0], limits);
+  AttentionScratch scratch;
+  SmallVector<GPUKernel> kernels;
+  if (op.getMask()) {
+    scratch.setMask(layouts[0].getDimSize(1), layouts[1].getDimSize(1),
+                    plan.rows(), plan.step);
+    kernels.push_back(emitMaskClasses(op, layouts, alignments, scratch, b,
+                                      (name + "_mask").str()));
+  }
+  GPUKernel kernel = createGPUKernel(b, op.getLoc(), name, layouts,
+                                     plan.warps * kWarp, scratch.bytes);
+  AttentionCode code(op, layouts, alignments, scratch, kernel);
+  ForwardEmitter(code, plan).run();
+  kernel.blocks = code.blocksOf(llvm::divideCeil(code.rows, plan.rows()));
+  kernels.push_back(kernel);
+  return kernels;
+}
+
+} // namespace mpcomm::kernels

@@ -1,0 +1,332 @@
+//===- GPUPools.cpp - pools and their gradients on a GPU ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A thread makes one element of the result, from the windows that it lies in:
+// gradients gather, so that nothing is added in an order that varies. The
+// elements of a window come from the caches after the first. Whether an element
+// is the one that a maximum came from is asked of it alone: no element of the
+// window before it may be as great, none after it greater; a NaN is greater
+// than all numbers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/GPU/GPUEmitter.h"
+#include "Kernels/GPU/GPUReduce.h"
+#include "Kernels/Model/LaneOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mpcomm/Dialect/MPComm/IR/Windows.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "mpcomm/Runtime/mprt.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace mpcomm::kernels {
+
+static constexpr int64_t kThreads = 256;
+
+namespace {
+/// An operand in the logical order of dimensions: batch, feature, height,
+/// width.
+struct Image {
+  Value flat;
+  Type element;
+  SmallVector<int64_t> sizes, strides;
+};
+
+class PoolEmitter {
+public:
+  PoolEmitter(mprt::WindowOp op, gpu::GPUFuncOp function)
+      : op(op), function(function),
+        b(function.getBody().front().getTerminator()), loc(function.getLoc()),
+        kind(*op.getKindNumber()),
+        windows{op.getWindow(), op.getStrides(),  op.getLow(),
+                op.getHigh(),   op.getDilation(), op.getChannelsLast()} {}
+  void run();
+
+private:
+  using Terms = SmallVector<Value>;
+  Value number(int64_t value) { return indexConstant(b, loc, value); }
+  Value real(double value) {
+    return arith::ConstantOp::create(b, loc, b.getFloatAttr(compute, value));
+  }
+  Image imageOf(unsigned argument);
+  Value load(const Image &image, ValueRange place);
+  /// A loop that carries one value.
+  Value loop(Value begin, Value end, Value start,
+             llvm::function_ref<Value(Value, Value)> body);
+  /// Goes through the elements of the window at output (p, q): `body` gets the
+  /// element's place, whether it exists (and a place that does), and what is
+  /// carried.
+  Value overWindow(Value p, Value q, Value start,
+                   llvm::function_ref<Value(Value, Value, Value, Value)> body);
+  /// Goes through the output positions whose windows have (h, w).
+  Value overOutputs(Value h, Value w, Value start,
+                    llvm::function_ref<Value(Value, Value, Value)> body);
+  /// Elements that a mean is taken of.
+  Value countOf(Value p, Value q);
+  Value isMaximum(Value p, Value q, Value n, Value c, Value h, Value w,
+                  Value own);
+  Value valueAt(ArrayRef<Value> place);
+
+  mprt::WindowOp op;
+  gpu::GPUFuncOp function;
+  OpBuilder b;
+  Location loc;
+  unsigned kind;
+  Windows windows;
+  Type compute;
+  SmallVector<Image> images;
+  /// Sizes of what windows slide over, and of what they make.
+  int64_t height = 0, width = 0, rows = 0, columns = 0;
+};
+} // namespace
+
+Image PoolEmitter::imageOf(unsigned argument) {
+  Value buffer = function.getArgument(argument);
+  auto type = cast<MemRefType>(buffer.getType());
+  auto [strides, offset] = type.getStridesAndOffset();
+  Image image;
+  image.element = type.getElementType();
+  for (unsigned d = 0; d < 4; ++d) {
+    image.sizes.push_back(type.getDimSize(windows.position(d)));
+    image.strides.push_back(strides[windows.position(d)]);
+  }
+  int64_t span = *mprt::spanOf(type); // layouts have known strides
+  image.flat = memref::ReinterpretCastOp::create(
+      b, loc, MemRefType::get({span}, type.getElementType()), buffer, 0,
+      ArrayRef<int64_t>{span}, ArrayRef<int64_t>{1});
+  return image;
+}
+
+Value PoolEmitter::load(const Image &image, ValueRange place) {
+  Value at = number(0);
+  for (auto [coordinate, stride] : llvm::zip(place, image.strides))
+    at = addScaled(b, loc, at, coordinate, stride);
+  Value raw = memref::LoadOp::create(b, loc, image.flat, at);
+  return fromMemory(b, loc, raw, image.element);
+}
+
+Value PoolEmitter::loop(Value begin, Value end, Value start,
+                        llvm::function_ref<Value(Value, Value)> body) {
+  auto op = scf::ForOp::create(b, loc, begin, end, number(1), start);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(op.getBody());
+  Value next = body(op.getInductionVar(), op.getRegionIterArgs()[0]);
+  scf::YieldOp::create(b, loc, next);
+  return op.getResult(0);
+}
+
+/// Row or column `index` of an image of `size`: whether it is there, and the
+/// nearest that is.
+static std::pair<Value, Value> clampTo(OpBuilder &b, Location loc, Value index,
+                                       int64_t size) {
+  Value zero = indexConstant(b, loc, 0), last = indexConstant(b, loc, size - 1);
+  Value isThere = arith::AndIOp::create(
+      b, loc,
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, index, zero),
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, index, last));
+  Value near = arith::MinSIOp::create(
+      b, loc, arith::MaxSIOp::create(b, loc, index, zero), last);
+  return {isThere, near};
+}
+
+Value PoolEmitter::overWindow(
+    Value p, Value q, Value start,
+    llvm::function_ref<Value(Value, Value, Value, Value)> body) {
+  auto first = [&](Value position, unsigned d) {
+    Value scaled = addScaled(b, loc, number(0), position, windows.strides[d]);
+    return arith::SubIOp::create(b, loc, scaled, number(windows.low[d]))
+        .getResult();
+  };
+  Value h0 = first(p, 0), w0 = first(q, 1);
+  return loop(
+      number(0), number(windows.size[0]), start, [&](Value i, Value outer) {
+        auto [hThere, h] =
+            clampTo(b, loc, arith::AddIOp::create(b, loc, h0, i), height);
+        return loop(number(0), number(windows.size[1]), outer,
+                    [&, hThere = hThere, h = h](Value j, Value carried) {
+                      auto [wThere, w] = clampTo(
+                          b, loc, arith::AddIOp::create(b, loc, w0, j), width);
+                      return body(h, w, both(b, loc, hThere, wThere), carried);
+                    });
+      });
+}
+
+Value PoolEmitter::overOutputs(
+    Value h, Value w, Value start,
+    llvm::function_ref<Value(Value, Value, Value)> body) {
+  // Positions p with 0 <= h + low - p * stride < window.
+  auto range = [&](Value at, unsigned d,
+                   int64_t count) -> std::pair<Value, Value> {
+    Value stride = number(windows.strides[d]);
+    Value from = arith::AddIOp::create(b, loc, at, number(windows.low[d]));
+    Value begin = arith::AddIOp::create(
+        b, loc, from, number(windows.strides[d] - windows.size[d]));
+    begin = arith::MaxSIOp::create(b, loc, begin, number(0));
+    begin = arith::DivUIOp::create(b, loc, begin, stride);
+    Value end = arith::DivUIOp::create(b, loc, from, stride);
+    end = arith::AddIOp::create(b, loc, end, number(1));
+    return {begin, arith::MinSIOp::create(b, loc, end, number(count))};
+  };
+  auto [p0, p1] = range(h, 0, rows);
+  auto [q0, q1] = range(w, 1, columns);
+  return loop(p0, p1, start, [&, q0 = q0, q1 = q1](Value p, Value outer) {
+    return loop(q0, q1, outer,
+                [&](Value q, Value carried) { return body(p, q, carried); });
+  });
+}
+
+Value PoolEmitter::countOf(Value p, Value q) {
+  if (op.getCountPadding())
+    return real(static_cast<double>(windows.size[0] * windows.size[1]));
+  auto along = [&](Value position, unsigned d, int64_t size) {
+    Value begin = arith::SubIOp::create(
+        b, loc, addScaled(b, loc, number(0), position, windows.strides[d]),
+        number(windows.low[d]));
+    Value end = arith::AddIOp::create(b, loc, begin, number(windows.size[d]));
+    end = arith::MinSIOp::create(b, loc, end, number(size));
+    begin = arith::MaxSIOp::create(b, loc, begin, number(0));
+    return arith::SubIOp::create(b, loc, end, begin).getResult();
+  };
+  Value count =
+      arith::MulIOp::create(b, loc, along(p, 0, height), along(q, 1, width));
+  count = arith::IndexCastOp::create(b, loc, b.getI32Type(), count);
+  return arith::SIToFPOp::create(b, loc, compute, count);
+}
+
+Value PoolEmitter::isMaximum(Value p, Value q, Value n, Value c, Value h,
+                             Value w, Value own) {
+  using arith::CmpFPredicate;
+  auto compare = [&](CmpFPredicate predicate, Value x, Value y) -> Value {
+    return arith::CmpFOp::create(b, loc, predicate, x, y);
+  };
+  Value ownIsNaN = compare(CmpFPredicate::UNO, own, own);
+  Value no = arith::ConstantIntOp::create(b, loc, 0, 1);
+  Value beaten = overWindow(
+      p, q, no, [&](Value i, Value j, Value isThere, Value carried) -> Value {
+        Value other = load(images[1], {n, c, i, j});
+        Value isNaN = compare(CmpFPredicate::UNO, other, other);
+        // Row-major order of places.
+        Value above =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, i, h);
+        Value beside = both(
+            b, loc,
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, i, h),
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, j, w));
+        Value before = arith::OrIOp::create(b, loc, above, beside);
+        Value beatsBefore = arith::SelectOp::create(
+            b, loc, ownIsNaN, isNaN, compare(CmpFPredicate::UGE, other, own));
+        Value beatsAfter = arith::SelectOp::create(
+            b, loc, ownIsNaN, no, compare(CmpFPredicate::UGT, other, own));
+        Value beats =
+            arith::SelectOp::create(b, loc, before, beatsBefore, beatsAfter);
+        return arith::OrIOp::create(b, loc, carried,
+                                    both(b, loc, isThere, beats));
+      });
+  return arith::XOrIOp::create(b, loc, beaten,
+                               arith::ConstantIntOp::create(b, loc, 1, 1));
+}
+
+Value PoolEmitter::valueAt(ArrayRef<Value> place) {
+  Value n = place[0], c = place[1], y = place[2], x = place[3];
+  switch (kind) {
+  case MPRT_MAX_POOL: {
+    Value lowest = real(-std::numeric_limits<double>::infinity());
+    return overWindow(
+        y, x, lowest,
+        [&](Value h, Value w, Value isThere, Value best) -> Value {
+          Value value = load(images[0], {n, c, h, w});
+          value = arith::SelectOp::create(b, loc, isThere, value, lowest);
+          return arith::MaximumFOp::create(b, loc, best, value);
+        });
+  }
+  case MPRT_AVG_POOL: {
+    Value zero = real(0);
+    Value sum = overWindow(
+        y, x, zero, [&](Value h, Value w, Value isThere, Value total) -> Value {
+          Value value = load(images[0], {n, c, h, w});
+          value = arith::SelectOp::create(b, loc, isThere, value, zero);
+          return arith::AddFOp::create(b, loc, total, value);
+        });
+    return arith::DivFOp::create(b, loc, sum, countOf(y, x));
+  }
+  case MPRT_MAX_POOL_GRAD: {
+    Value zero = real(0);
+    Value own = load(images[1], {n, c, y, x});
+    return overOutputs(y, x, zero, [&](Value p, Value q, Value total) -> Value {
+      Value dy = load(images[0], {n, c, p, q});
+      Value takes = isMaximum(p, q, n, c, y, x, own);
+      dy = arith::SelectOp::create(b, loc, takes, dy, zero);
+      return arith::AddFOp::create(b, loc, total, dy);
+    });
+  }
+  default: // MPRT_AVG_POOL_GRAD
+    return overOutputs(
+        y, x, real(0), [&](Value p, Value q, Value total) -> Value {
+          Value dy = load(images[0], {n, c, p, q});
+          Value part = arith::DivFOp::create(b, loc, dy, countOf(p, q));
+          return arith::AddFOp::create(b, loc, total, part);
+        });
+  }
+}
+
+void PoolEmitter::run() {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    images.push_back(imageOf(i));
+  const Image &output = images.back();
+  bool isGradient = kind == MPRT_MAX_POOL_GRAD || kind == MPRT_AVG_POOL_GRAD;
+  const Image &slidOver = isGradient ? output : images[0];
+  const Image &made = isGradient ? images[0] : output;
+  height = slidOver.sizes[2], width = slidOver.sizes[3];
+  rows = made.sizes[2], columns = made.sizes[3];
+  compute = computeType(output.element);
+  // Neighbouring threads make neighbours in memory.
+  SmallVector<unsigned> order{0, 1, 2, 3};
+  llvm::sort(order, [&](unsigned x, unsigned y) {
+    return std::pair(output.strides[y], x) < std::pair(output.strides[x], y);
+  });
+  SmallVector<int64_t> sizes;
+  int64_t elements = 1;
+  for (unsigned d : order) {
+    sizes.push_back(output.sizes[d]);
+    elements *= output.sizes[d];
+  }
+  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
+  Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  Value grid = gpu::GridDimOp::create(b, loc, gpu::Dimension::x);
+  Value begin = addScaled(b, loc, thread, block, kThreads);
+  Value step = arith::MulIOp::create(b, loc, grid, number(kThreads));
+  auto items = scf::ForOp::create(b, loc, begin, number(elements), step);
+  b.setInsertionPoint(items.getBody()->getTerminator());
+  SmallVector<Value> place(4);
+  for (auto [d, coordinate] :
+       llvm::zip(order, delinearize(b, loc, items.getInductionVar(), sizes)))
+    place[d] = coordinate;
+  Value value = toMemory(b, loc, valueAt(place), output.element);
+  Value at = number(0);
+  for (auto [coordinate, stride] : llvm::zip(place, output.strides))
+    at = addScaled(b, loc, at, coordinate, stride);
+  memref::StoreOp::create(b, loc, value, output.flat, at);
+}
+
+GPUKernel emitGPUPool(mprt::WindowOp op, ArrayRef<MemRefType> layouts,
+                      OpBuilder &b, StringRef name) {
+  GPUKernel kernel =
+      createGPUKernel(b, op.getLoc(), name, layouts, kThreads, 0);
+  kernel.blocks = std::max<int64_t>(
+      llvm::divideCeil(layouts.back().getNumElements(), kThreads), 1);
+  kernel.gridStride = true;
+  if (layouts.back().getNumElements() > 0)
+    PoolEmitter(op, kernel.function).run();
+  return kernel;
+}
+
+} // namespace mpcomm::kernels

@@ -1,0 +1,245 @@
+//===- Schedule.cpp - passes over a row -----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A reduction along the row ends its pass; what depends on it comes in the
+// next. Elements that several passes need are computed again in each if that
+// is cheaper than a store and a load, and buffered otherwise.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Model/Schedule.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using llvm::SmallBitVector;
+
+namespace mpcomm::kernels {
+
+/// Vector instructions, roughly, where a buffered value costs about 3.
+static constexpr int kCostOfBuffer = 12;
+/// Registers that rows kept between passes may take, of 32.
+static constexpr int64_t kRegistersForRow = 24;
+/// Rows at a time where columns are summed: saves loads and stores of sums.
+static constexpr int64_t kRowsAtATime = 4;
+/// Instructions of a chunk that may be repeated for each row of a tile.
+static constexpr int kCostOfTile = 40;
+/// Bytes of stack that one buffered row may take.
+static constexpr int64_t kMaxBufferBytes = 1 << 18;
+
+bool loopsOverColumn(const KernelModel &model, Operation *op) {
+  return llvm::is_contained(model.loops.find(op)->second, model.column()) &&
+         model.hasColumn();
+}
+
+bool Schedule::isTiled(const KernelModel &model, const Access &access) {
+  int64_t along = access.strides[model.column()];
+  return !model.rows().empty() && along != 0 && along != 1 &&
+         access.strides[model.column() - 1] == 1;
+}
+
+static int costOf(Operation &op) {
+  if (isa<math::PowFOp>(op))
+    return 60;
+  if (isa<math::ErfOp, math::TanhOp, math::LogOp>(op))
+    return 25;
+  if (isa<math::ExpOp, arith::DivFOp, math::RsqrtOp, math::SqrtOp>(op))
+    return 15;
+  if (isa_and_nonnull<math::MathDialect>(op.getDialect()) &&
+      !isa<math::AbsFOp>(op))
+    return 30;
+  return 1;
+}
+
+namespace {
+class Planner {
+public:
+  Planner(const KernelModel &model, Schedule &schedule)
+      : model(model), schedule(schedule) {}
+  void run(unsigned vectorBits, unsigned unrollColumns);
+
+private:
+  const Result *resultOf(Value value) const {
+    auto it = model.results.find(value);
+    return it == model.results.end() ? nullptr : &it->second;
+  }
+  void findPasses();
+  void findCosts();
+  void findNeeds();
+  void chooseWidth(unsigned vectorBits);
+  void chooseRowBlock();
+  void chooseTiles();
+  /// Registers that a row takes if its values live on between passes.
+  int64_t registersOfRow() const;
+
+  const KernelModel &model;
+  Schedule &schedule;
+  llvm::DenseMap<Value, int> cost;
+  llvm::DenseMap<Value, SmallBitVector> needs;
+  int total = 0; ///< instructions of one chunk of one register
+};
+} // namespace
+
+void Planner::findPasses() {
+  for (Value value : model.order) {
+    const Result &result = model.results.find(value)->second;
+    int pass = 0;
+    for (Value operand : result.op->getOperands())
+      if (const Result *source = resultOf(operand))
+        pass = std::max(pass, schedule.pass[operand] +
+                                  (source->kind == Kind::RowReduce ? 1 : 0));
+    schedule.pass[value] = pass;
+    bool runs = result.kind == Kind::Element ||
+                (result.reduced.any() && loopsOverColumn(model, result.op));
+    if (runs)
+      schedule.passes = std::max(schedule.passes, pass + 1);
+  }
+}
+
+void Planner::findCosts() {
+  for (Value value : model.order) {
+    const Result &result = model.results.find(value)->second;
+    if (!loopsOverColumn(model, result.op))
+      continue;
+    int own = 0;
+    for (Operation &op : *result.op.getBlock())
+      own += costOf(op);
+    total += own;
+    for (OpOperand &operand : result.op->getOpOperands()) {
+      auto access = model.accesses.find(&operand);
+      if (access != model.accesses.end() && model.alongColumn(access->second))
+        ++own;
+      auto it = cost.find(operand.get());
+      if (it != cost.end())
+        own += it->second;
+    }
+    if (result.kind == Kind::Element)
+      cost[value] = own;
+  }
+}
+
+void Planner::findNeeds() {
+  for (Value value : llvm::reverse(model.order)) {
+    const Result &result = model.results.find(value)->second;
+    if (result.kind != Kind::Element)
+      continue;
+    SmallBitVector need(schedule.passes);
+    if (model.storeOf(value))
+      need.set(schedule.lastPass());
+    for (Operation *user : value.getUsers())
+      for (Value read : user->getResults()) {
+        const Result *reader = resultOf(read);
+        if (!reader)
+          continue;
+        if (reader->kind != Kind::Element)
+          need.set(schedule.pass[read]);
+        else if (auto it = schedule.bufferedIn.find(read);
+                 it != schedule.bufferedIn.end())
+          need.set(it->second);
+        else
+          need |= needs[read];
+      }
+    int64_t bytes = model.columns() *
+                    (getElementTypeOrSelf(value).getIntOrFloatBitWidth() + 7) /
+                    8;
+    if (need.count() > 1 && cost[value] >= kCostOfBuffer &&
+        bytes <= kMaxBufferBytes)
+      schedule.bufferedIn[value] = need.find_first();
+    needs[value] = need;
+  }
+}
+
+int64_t Planner::registersOfRow() const {
+  int64_t values = schedule.bufferedIn.size();
+  SmallVector<const Access *> seen;
+  for (const auto &entry : model.accesses) {
+    const Access &access = entry.second;
+    bool ofRow = llvm::any_of(ArrayRef(access.strides).drop_back(),
+                              [](int64_t stride) { return stride != 0; });
+    if (model.alongColumn(access) && ofRow &&
+        llvm::none_of(seen,
+                      [&](const Access *other) { return *other == access; })) {
+      seen.push_back(&access);
+      ++values;
+    }
+  }
+  return values * llvm::divideCeil(model.columns(), schedule.lanes);
+}
+
+void Planner::chooseWidth(unsigned vectorBits) {
+  // One register holds the widest float that lanes compute in.
+  unsigned bits = 32;
+  bool has32 = false, has64 = false;
+  auto see = [&](Type type) {
+    if (auto floating = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
+      (floating.getWidth() == 64 ? has64 : has32) = true;
+  };
+  for (Value value : model.order)
+    see(value.getType());
+  for (Type type : model.kernel.getArgumentTypes())
+    see(type);
+  if (has64 && !has32)
+    bits = 64;
+  schedule.lanes = std::max(1u, vectorBits / bits);
+  int64_t registers = total > 60 || model.accesses.size() > 8 ? 2 : 4;
+  if (schedule.rowBlock > 1)
+    registers = 2;
+  schedule.width = schedule.lanes * registers;
+  while (schedule.width > schedule.lanes &&
+         schedule.width / 2 >= model.columns())
+    schedule.width /= 2;
+}
+
+void Planner::chooseRowBlock() {
+  if (model.rows().empty() || model.rows().back() < kRowsAtATime)
+    return;
+  for (Value value : model.order) {
+    const Result &result = model.results.find(value)->second;
+    if (result.kind == Kind::Accumulate && result.dims.test(model.column()) &&
+        result.reduced.test(model.column() - 1))
+      schedule.rowBlock = kRowsAtATime;
+  }
+}
+
+void Planner::chooseTiles() {
+  // The code of a chunk is repeated for each row of the tile.
+  if (schedule.rowBlock > 1 || schedule.passes != 1 || total > kCostOfTile ||
+      model.rows().empty() || model.rows().back() < schedule.lanes)
+    return;
+  for (const auto &entry : model.accesses)
+    schedule.tiled |= Schedule::isTiled(model, entry.second);
+  if (!schedule.tiled)
+    return;
+  schedule.rowBlock = schedule.lanes;
+  schedule.width = schedule.lanes;
+}
+
+void Planner::run(unsigned vectorBits, unsigned unrollColumns) {
+  findPasses();
+  findCosts();
+  findNeeds();
+  chooseRowBlock();
+  chooseWidth(vectorBits);
+  chooseTiles();
+  if (schedule.passes > 1 && schedule.rowBlock == 1 &&
+      model.columns() <= unrollColumns &&
+      registersOfRow() <= kRegistersForRow) {
+    schedule.keepRow = true;
+    schedule.bufferedIn.clear();
+  }
+}
+
+Schedule Schedule::compute(const KernelModel &model, unsigned vectorBits,
+                           unsigned unrollColumns) {
+  Schedule schedule;
+  if (model.hasColumn())
+    Planner(model, schedule).run(vectorBits, unrollColumns);
+  return schedule;
+}
+
+} // namespace mpcomm::kernels

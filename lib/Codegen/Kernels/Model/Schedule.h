@@ -1,0 +1,55 @@
+//===- Schedule.h - passes over a row ---------------------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// In which pass over the columns of a row each result is computed, which
+// results are kept from one pass to the next, and how wide and how many rows
+// at a time.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CODEGEN_KERNELS_MODEL_SCHEDULE_H
+#define MPCOMM_LIB_CODEGEN_KERNELS_MODEL_SCHEDULE_H
+
+#include "Kernels/Model/KernelModel.h"
+
+namespace mpcomm::kernels {
+
+struct Schedule {
+  /// Element: the first pass it can be computed in. RowReduce, Accumulate: the
+  /// pass that runs over its terms. RowScalar: the first pass that can use it.
+  llvm::DenseMap<mlir::Value, int> pass;
+  int passes = 0;
+  /// Elements that are stored in a buffer of one row in this pass, and loaded
+  /// in the later ones.
+  llvm::DenseMap<mlir::Value, int> bufferedIn;
+  /// Lanes of one register, and of one chunk of columns.
+  int64_t lanes = 16, width = 64;
+  /// All chunks of a row are unrolled, and values live on between passes.
+  bool keepRow = false;
+  /// Rows of the innermost row dimension that are computed together.
+  int64_t rowBlock = 1;
+  /// Accesses that are contiguous along the innermost row dimension, not along
+  /// the column, are transposed in tiles of `lanes` rows and columns.
+  bool tiled = false;
+
+  /// True if an access can be transposed in tiles.
+  static bool isTiled(const KernelModel &model, const Access &access);
+
+  int lastPass() const { return passes - 1; }
+
+  /// Linear in the size of the kernel (times the number of passes).
+  static Schedule compute(const KernelModel &model, unsigned vectorBits,
+                          unsigned unrollColumns);
+};
+
+/// True if `op` has the column among its loops.
+bool loopsOverColumn(const KernelModel &model, mlir::Operation *op);
+
+} // namespace mpcomm::kernels
+
+#endif // MPCOMM_LIB_CODEGEN_KERNELS_MODEL_SCHEDULE_H

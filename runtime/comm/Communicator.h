@@ -8,7 +8,7 @@
 // The interface that a backend implements for one group of ranks. A
 // communicator starts collectives in the order of the calls and finishes them
 // in that order; it never blocks. Streams, events, waiting, timeouts and traces
-// are the context's (core/Context.h) and the same for every backend.
+// are the context's (session/Context.h) and the same for every backend.
 //
 // The conformance suite (cts/) says what an implementation must do.
 //
@@ -17,7 +17,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_COMMUNICATOR_H
 #define MPCOMM_RUNTIME_COMM_COMMUNICATOR_H
 
-#include "../core/Error.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <optional>

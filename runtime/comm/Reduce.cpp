@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Reduce.h"
+#include "comm/Reduce.h"
 
-#include "../core/Cpu.h"
+#include "support/Cpu.h"
 
 using namespace mprt;
 

@@ -12,9 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Reduce.h"
+#include "comm/Reduce.h"
 
-#include "../core/VectorElements.h"
+#include "support/VectorElements.h"
 
 using mprt::ReduceArguments;
 

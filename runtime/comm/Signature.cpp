@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Signature.h"
+#include "comm/Signature.h"
 
-#include "../core/DType.h"
-#include "Validate.h"
+#include "comm/Validate.h"
+#include "support/DType.h"
 
 #include <cstring>
 

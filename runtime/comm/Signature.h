@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_SIGNATURE_H
 #define MPCOMM_RUNTIME_COMM_SIGNATURE_H
 
-#include "../core/Error.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <string>

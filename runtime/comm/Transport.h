@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_TRANSPORT_H
 #define MPCOMM_RUNTIME_COMM_TRANSPORT_H
 
-#include "Communicator.h"
+#include "comm/Communicator.h"
 
 #include <memory>
 #include <optional>

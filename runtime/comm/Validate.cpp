@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Validate.h"
+#include "comm/Validate.h"
 
-#include "../core/DType.h"
-#include "Reduce.h"
+#include "comm/Reduce.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <cstring>

@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_VALIDATE_H
 #define MPCOMM_RUNTIME_COMM_VALIDATE_H
 
-#include "../core/Error.h"
+#include "support/Error.h"
 
 #include <optional>
 #include <string>

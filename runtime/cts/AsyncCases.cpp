@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Harness.h"
+#include "cts/Harness.h"
 
 #include <algorithm>
 #include <cstring>

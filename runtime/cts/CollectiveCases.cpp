@@ -11,12 +11,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Harness.h"
-#include "Reference.h"
+#include "cts/Harness.h"
+#include "cts/Reference.h"
 
 #include "comm/Reduce.h"
 #include "comm/Validate.h"
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <cstring>
 #include <deque>

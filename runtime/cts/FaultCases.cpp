@@ -14,7 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Harness.h"
+#include "cts/Harness.h"
 
 #include "comm/gloo/Gloo.h"
 #include "comm/shm/World.h"

@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUNTIME_CTS_HARNESS_H
 #define MPCOMM_RUNTIME_CTS_HARNESS_H
 
-#include "core/Context.h"
 #include "device/Device.h"
+#include "session/Context.h"
 
 #include <cstdint>
 #include <memory>

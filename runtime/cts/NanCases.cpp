@@ -11,9 +11,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Harness.h"
+#include "cts/Harness.h"
 
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <cmath>
 #include <limits>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Reference.h"
+#include "cts/Reference.h"
 
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <cmath>

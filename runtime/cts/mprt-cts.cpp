@@ -19,7 +19,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Harness.h"
+#include "cts/Harness.h"
 
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"

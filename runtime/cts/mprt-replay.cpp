@@ -32,9 +32,9 @@
 
 #include "comm/Validate.h"
 #include "comm/shm/World.h"
-#include "core/Context.h"
-#include "core/DType.h"
-#include "core/Mesh.h"
+#include "session/Context.h"
+#include "session/Mesh.h"
+#include "support/DType.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Descriptors.h"
+#include "device/Descriptors.h"
 
-#include "../core/DType.h"
+#include "support/DType.h"
 
 #include <algorithm>
 

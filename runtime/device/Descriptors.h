@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_DESCRIPTORS_H
 #define MPCOMM_RUNTIME_DEVICE_DESCRIPTORS_H
 
-#include "../core/Error.h"
+#include "support/Error.h"
 
 #include <cstdint>
 

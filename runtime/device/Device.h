@@ -7,8 +7,8 @@
 //
 // A device with memory and streams of its own. Calls enqueue and return; what
 // goes wrong later is told by a later call, or by `finished`. The host is no
-// such device: there the compute stream is the calling thread, and core/ does
-// the work itself.
+// such device: there the compute stream is the calling thread, and session/
+// does the work itself.
 //
 // Streams are numbered as programs do: 0 computes, 1 + c belongs to
 // communicator c; one more, `copyStream`, is the runner's, for batches. Any
@@ -19,7 +19,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_DEVICE_H
 #define MPCOMM_RUNTIME_DEVICE_DEVICE_H
 
-#include "../core/Error.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <memory>

@@ -9,9 +9,9 @@
 
 #include "Steps.h"
 
-#include "core/Context.h"
-#include "core/DType.h"
 #include "device/Device.h"
+#include "session/Context.h"
+#include "support/DType.h"
 
 #include <nlohmann/json.hpp>
 

@@ -14,9 +14,9 @@
 
 #include "Calibrate.h"
 
-#include "core/Context.h"
-#include "core/DType.h"
 #include "device/Device.h"
+#include "session/Context.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <chrono>

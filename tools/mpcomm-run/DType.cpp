@@ -14,7 +14,7 @@
 
 #include "Status.h"
 
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <array>

@@ -23,8 +23,8 @@
 #include "State.h"
 #include "Status.h"
 
-#include "core/Context.h"
 #include "device/Device.h"
+#include "session/Context.h"
 
 namespace mpcomm::run {
 

@@ -10,9 +10,9 @@
 #include "Launcher.h"
 #include "Steps.h"
 
-#include "core/DType.h"
-#include "core/Mesh.h"
-#include "core/Trace.h"
+#include "session/Mesh.h"
+#include "support/DType.h"
+#include "support/Trace.h"
 
 #include <nlohmann/json.hpp>
 

@@ -14,8 +14,8 @@
 #include "Environment.h"
 
 #include "comm/nccl/Nccl.h"
-#include "core/Mesh.h"
 #include "device/cuda/Cuda.h"
+#include "session/Mesh.h"
 
 #include <algorithm>
 #include <cstdio>

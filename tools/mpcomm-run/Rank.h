@@ -20,8 +20,8 @@
 #include "Trace.h"
 
 #include "comm/Transport.h"
-#include "core/Context.h"
 #include "device/Device.h"
+#include "session/Context.h"
 
 #include <functional>
 #include <memory>

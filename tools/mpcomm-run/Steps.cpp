@@ -10,7 +10,7 @@
 #include "OutputFile.h"
 #include "RobustLine.h"
 
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <nlohmann/json.hpp>
 

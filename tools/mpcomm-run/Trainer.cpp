@@ -15,7 +15,7 @@
 
 #include "StateSurvey.h"
 
-#include "core/Trace.h"
+#include "support/Trace.h"
 
 #include <algorithm>
 #include <chrono>
@@ -124,8 +124,7 @@ Status Trainer::checkState(uint64_t step) const {
     if (first < count)
       return fail("step ", step, ", rank ", rank.index(), ": tensor '",
                   printable(tensor.name), "', element ", first, ": ",
-                  loadFloat(tensor.type, tensor.data, first),
-                  " is not finite");
+                  loadFloat(tensor.type, tensor.data, first), " is not finite");
   }
   return {};
 }
@@ -149,9 +148,8 @@ Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
   std::string mine;
   for (const std::string &name : parameters)
     mine += name + '\0';
-  Result<std::vector<std::string>> all =
-      rank.gatherText(job.dataRank == 0 ? mine : std::string(),
-                      "names of parameters");
+  Result<std::vector<std::string>> all = rank.gatherText(
+      job.dataRank == 0 ? mine : std::string(), "names of parameters");
   if (all.failed())
     return all.status();
   for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)

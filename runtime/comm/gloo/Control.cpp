@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Control.h"
+#include "comm/gloo/Control.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -21,7 +21,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_CONTROL_H
 #define MPCOMM_RUNTIME_COMM_GLOO_CONTROL_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <cstring>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ControlClient.h"
+#include "comm/gloo/ControlClient.h"
 
-#include "../../core/Trace.h"
+#include "support/Trace.h"
 
 #include <cerrno>
 #include <chrono>

@@ -13,8 +13,8 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_CONTROLCLIENT_H
 #define MPCOMM_RUNTIME_COMM_GLOO_CONTROLCLIENT_H
 
-#include "Control.h"
-#include "Gloo.h"
+#include "comm/gloo/Control.h"
+#include "comm/gloo/Gloo.h"
 
 #include <atomic>
 #include <condition_variable>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ControlServer.h"
+#include "comm/gloo/ControlServer.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_CONTROLSERVER_H
 #define MPCOMM_RUNTIME_COMM_GLOO_CONTROLSERVER_H
 
-#include "Control.h"
+#include "comm/gloo/Control.h"
 
 #include <chrono>
 #include <map>

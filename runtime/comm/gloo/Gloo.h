@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_GLOO_H
 #define MPCOMM_RUNTIME_COMM_GLOO_GLOO_H
 
-#include "../Transport.h"
+#include "comm/Transport.h"
 
 #include <memory>
 #include <optional>

@@ -9,11 +9,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GlooCommunicator.h"
+#include "comm/gloo/GlooCommunicator.h"
 
-#include "../../core/Trace.h"
-#include "../../core/Urgent.h"
-#include "../Validate.h"
+#include "comm/Validate.h"
+#include "support/Trace.h"
+#include "support/Urgent.h"
 
 #include <chrono>
 #include <csignal>

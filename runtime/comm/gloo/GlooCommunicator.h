@@ -24,10 +24,10 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_GLOOCOMMUNICATOR_H
 #define MPCOMM_RUNTIME_COMM_GLOO_GLOOCOMMUNICATOR_H
 
-#include "../Communicator.h"
-#include "../Reduce.h"
-#include "ControlClient.h"
-#include "Links.h"
+#include "comm/Communicator.h"
+#include "comm/Reduce.h"
+#include "comm/gloo/ControlClient.h"
+#include "comm/gloo/Links.h"
 
 #include <atomic>
 #include <condition_variable>

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../core/Urgent.h"
-#include "ControlClient.h"
-#include "ControlServer.h"
-#include "Gloo.h"
-#include "GlooCommunicator.h"
+#include "comm/gloo/ControlClient.h"
+#include "comm/gloo/ControlServer.h"
+#include "comm/gloo/Gloo.h"
+#include "comm/gloo/GlooCommunicator.h"
+#include "support/Urgent.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -267,9 +267,8 @@ Error GlooTransport::startServer() {
     if (!made)
       return made.error();
     listeners = made->sockets;
-    const std::string &name = options.listenAddress.empty()
-                                  ? options.address
-                                  : options.listenAddress;
+    const std::string &name =
+        options.listenAddress.empty() ? options.address : options.listenAddress;
     where = "; rank 0 listens on port " + std::to_string(options.port) +
             " of " + name;
     if (name != made->own)

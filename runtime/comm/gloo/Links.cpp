@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Links.h"
+#include "comm/gloo/Links.h"
 
 #include <algorithm>
 #include <chrono>

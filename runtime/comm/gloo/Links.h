@@ -27,7 +27,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_LINKS_H
 #define MPCOMM_RUNTIME_COMM_GLOO_LINKS_H
 
-#include "../Signature.h"
+#include "comm/Signature.h"
 
 #include <atomic>
 #include <cstdlib>

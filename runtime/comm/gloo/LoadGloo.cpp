@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Gloo.h"
+#include "comm/gloo/Gloo.h"
 
-#include "../LoadBackend.h"
+#include "support/LoadBackend.h"
 
 #include <cerrno>
 #include <charconv>

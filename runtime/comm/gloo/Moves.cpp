@@ -11,10 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GlooCommunicator.h"
+#include "comm/gloo/GlooCommunicator.h"
 
-#include "../Validate.h"
-#include "Pieces.h"
+#include "comm/Validate.h"
+#include "comm/gloo/Pieces.h"
 
 using namespace mprt;
 

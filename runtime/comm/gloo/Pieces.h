@@ -8,9 +8,9 @@
 #ifndef MPCOMM_RUNTIME_COMM_GLOO_PIECES_H
 #define MPCOMM_RUNTIME_COMM_GLOO_PIECES_H
 
-#include "../../core/DType.h"
-#include "../Reduce.h"
-#include "Links.h"
+#include "comm/Reduce.h"
+#include "comm/gloo/Links.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Deadline.h"
+#include "comm/mpi/Deadline.h"
 
 #include <chrono>
 

@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_MPI_DEADLINE_H
 #define MPCOMM_RUNTIME_COMM_MPI_DEADLINE_H
 
-#include "Mpi.h"
+#include "comm/mpi/Mpi.h"
 
 #include <condition_variable>
 #include <mutex>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Mpi.h"
+#include "comm/mpi/Mpi.h"
 
-#include "../LoadBackend.h"
+#include "support/LoadBackend.h"
 
 #include <cstdlib>
 #include <cstring>

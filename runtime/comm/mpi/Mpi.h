@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_MPI_MPI_H
 #define MPCOMM_RUNTIME_COMM_MPI_MPI_H
 
-#include "../Transport.h"
+#include "comm/Transport.h"
 
 #include <functional>
 #include <memory>

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "MpiCommunicator.h"
+#include "comm/mpi/MpiCommunicator.h"
 
-#include "../../core/DType.h"
-#include "../Validate.h"
+#include "comm/Validate.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <climits>

@@ -23,9 +23,9 @@
 #ifndef MPCOMM_RUNTIME_COMM_MPI_MPICOMMUNICATOR_H
 #define MPCOMM_RUNTIME_COMM_MPI_MPICOMMUNICATOR_H
 
-#include "../Communicator.h"
-#include "../Reduce.h"
-#include "../Signature.h"
+#include "comm/Communicator.h"
+#include "comm/Reduce.h"
+#include "comm/Signature.h"
 
 #include <memory>
 #include <mpi.h>

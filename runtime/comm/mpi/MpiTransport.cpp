@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Deadline.h"
-#include "Mpi.h"
-#include "MpiCommunicator.h"
+#include "comm/mpi/Deadline.h"
+#include "comm/mpi/Mpi.h"
+#include "comm/mpi/MpiCommunicator.h"
 
 #include <algorithm>
 #include <cerrno>

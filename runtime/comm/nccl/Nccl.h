@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
 #define MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
 
-#include "../../device/Device.h"
-#include "../Transport.h"
+#include "comm/Transport.h"
+#include "device/Device.h"
 
 #include <functional>
 

@@ -13,10 +13,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "NcclHandle.h"
+#include "comm/nccl/NcclHandle.h"
 
-#include "../../core/Trace.h"
-#include "../../device/Device.h"
+#include "device/Device.h"
+#include "support/Trace.h"
 
 #include <algorithm>
 #include <condition_variable>

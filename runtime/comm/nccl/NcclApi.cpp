@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "NcclApi.h"
+#include "comm/nccl/NcclApi.h"
 
-#include "../../device/cuda/Library.h"
+#include "device/cuda/Library.h"
 
 #include <dlfcn.h>
 

@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCLAPI_H
 #define MPCOMM_RUNTIME_COMM_NCCL_NCCLAPI_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 #include <climits>
 #include <cstddef>

@@ -11,12 +11,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "NcclCommunicator.h"
+#include "comm/nccl/NcclCommunicator.h"
 
-#include "../../core/DType.h"
-#include "../../core/Trace.h"
-#include "../../device/Device.h"
-#include "../Validate.h"
+#include "comm/Validate.h"
+#include "device/Device.h"
+#include "support/DType.h"
+#include "support/Trace.h"
 
 using namespace mprt;
 using namespace mprt::nccl;

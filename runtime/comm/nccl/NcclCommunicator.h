@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCLCOMMUNICATOR_H
 #define MPCOMM_RUNTIME_COMM_NCCL_NCCLCOMMUNICATOR_H
 
-#include "NcclHandle.h"
+#include "comm/nccl/NcclHandle.h"
 
 #include <memory>
 

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "NcclHandle.h"
+#include "comm/nccl/NcclHandle.h"
 
-#include "../../core/Backoff.h"
-#include "../../core/Trace.h"
-#include "../../device/Device.h"
+#include "device/Device.h"
+#include "support/Backoff.h"
+#include "support/Trace.h"
 
 #include <algorithm>
 #include <chrono>

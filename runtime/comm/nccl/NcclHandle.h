@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCLHANDLE_H
 #define MPCOMM_RUNTIME_COMM_NCCL_NCCLHANDLE_H
 
-#include "../Transport.h"
-#include "NcclApi.h"
+#include "comm/Transport.h"
+#include "comm/nccl/NcclApi.h"
 
 #include <atomic>
 #include <mutex>

@@ -12,10 +12,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Nccl.h"
-#include "NcclCommunicator.h"
+#include "comm/nccl/Nccl.h"
+#include "comm/nccl/NcclCommunicator.h"
 
-#include "../../core/Trace.h"
+#include "support/Trace.h"
 
 #include <algorithm>
 #include <cstdlib>

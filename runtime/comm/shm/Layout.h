@@ -21,9 +21,9 @@
 #ifndef MPCOMM_RUNTIME_COMM_SHM_LAYOUT_H
 #define MPCOMM_RUNTIME_COMM_SHM_LAYOUT_H
 
-#include "../../core/Error.h"
-#include "../Signature.h"
-#include "World.h"
+#include "comm/Signature.h"
+#include "comm/shm/World.h"
+#include "support/Error.h"
 
 #include <atomic>
 #include <cstdint>

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../Validate.h"
-#include "ShmCommunicator.h"
+#include "comm/Validate.h"
+#include "comm/shm/ShmCommunicator.h"
 
 #include <algorithm>
 #include <cstring>

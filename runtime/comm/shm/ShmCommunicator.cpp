@@ -9,10 +9,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ShmCommunicator.h"
+#include "comm/shm/ShmCommunicator.h"
 
-#include "../../core/DType.h"
-#include "../Validate.h"
+#include "comm/Validate.h"
+#include "support/DType.h"
 
 #include <cstring>
 

@@ -30,10 +30,10 @@
 #ifndef MPCOMM_RUNTIME_COMM_SHM_SHMCOMMUNICATOR_H
 #define MPCOMM_RUNTIME_COMM_SHM_SHMCOMMUNICATOR_H
 
-#include "../Communicator.h"
-#include "../Reduce.h"
-#include "../Validate.h"
-#include "Layout.h"
+#include "comm/Communicator.h"
+#include "comm/Reduce.h"
+#include "comm/Validate.h"
+#include "comm/shm/Layout.h"
 
 #include <array>
 #include <cstring>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ShmTransport.h"
+#include "comm/shm/ShmTransport.h"
 
-#include "ShmCommunicator.h"
+#include "comm/shm/ShmCommunicator.h"
 
 #include <algorithm>
 #include <cerrno>

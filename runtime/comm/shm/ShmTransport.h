@@ -8,8 +8,8 @@
 #ifndef MPCOMM_RUNTIME_COMM_SHM_SHMTRANSPORT_H
 #define MPCOMM_RUNTIME_COMM_SHM_SHMTRANSPORT_H
 
-#include "../Transport.h"
-#include "Layout.h"
+#include "comm/Transport.h"
+#include "comm/shm/Layout.h"
 
 namespace mprt::shm {
 

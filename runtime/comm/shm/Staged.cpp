@@ -22,7 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ShmCommunicator.h"
+#include "comm/shm/ShmCommunicator.h"
 
 #include <algorithm>
 #include <cstring>

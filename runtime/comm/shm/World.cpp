@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "World.h"
+#include "comm/shm/World.h"
 
-#include "../../core/Backoff.h"
-#include "Layout.h"
-#include "ShmTransport.h"
+#include "comm/shm/Layout.h"
+#include "comm/shm/ShmTransport.h"
+#include "support/Backoff.h"
 
 #include <cerrno>
 #include <cstring>

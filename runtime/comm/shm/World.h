@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_SHM_WORLD_H
 #define MPCOMM_RUNTIME_COMM_SHM_WORLD_H
 
-#include "../Transport.h"
+#include "comm/Transport.h"
 
 #include <memory>
 

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ShmCommunicator.h"
+#include "comm/shm/ShmCommunicator.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CublasLt.h"
+#include "device/cuda/CublasLt.h"
 
-#include "Library.h"
+#include "device/cuda/Library.h"
 
 using namespace mprt;
 using namespace mprt::cuda;

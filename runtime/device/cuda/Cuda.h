@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_CUDA_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_CUDA_H
 
-#include "../Device.h"
+#include "device/Device.h"
 
 namespace mprt {
 

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CudaDevice.h"
+#include "device/cuda/CudaDevice.h"
 
-#include "Cuda.h"
+#include "device/cuda/Cuda.h"
 
 #include <cstdio>
 #include <cstring>

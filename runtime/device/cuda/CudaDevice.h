@@ -15,10 +15,10 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 
-#include "../Device.h"
-#include "Gemm.h"
-#include "Kernels.h"
-#include "Window.h"
+#include "device/Device.h"
+#include "device/cuda/Gemm.h"
+#include "device/cuda/Kernels.h"
+#include "device/cuda/Window.h"
 
 #include <atomic>
 #include <mutex>

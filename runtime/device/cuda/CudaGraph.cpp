@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../core/Trace.h"
-#include "CudaDevice.h"
+#include "device/cuda/CudaDevice.h"
+#include "support/Trace.h"
 
 using namespace mprt;
 using namespace mprt::cuda;

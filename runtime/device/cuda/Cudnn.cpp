@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Cudnn.h"
+#include "device/cuda/Cudnn.h"
 
-#include "Library.h"
+#include "device/cuda/Library.h"
 
 using namespace mprt;
 using namespace mprt::cuda;

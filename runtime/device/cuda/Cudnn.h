@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_CUDNN_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_CUDNN_H
 
-#include "Driver.h"
+#include "device/cuda/Driver.h"
 
 namespace mprt::cuda {
 

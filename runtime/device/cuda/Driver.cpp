@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Driver.h"
+#include "device/cuda/Driver.h"
 
-#include "Library.h"
+#include "device/cuda/Library.h"
 
 using namespace mprt;
 using namespace mprt::cuda;

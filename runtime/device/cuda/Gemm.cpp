@@ -5,16 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Gemm.h"
+#include "device/cuda/Gemm.h"
 
-#include "../../core/DType.h"
-#include "../Descriptors.h"
-#include "../host/GemmBatch.h"
-#include "Choices.h"
-#include "CublasLt.h"
-#include "GemmEpilogue.h"
-#include "GemmProblem.h"
-#include "Scratch.h"
+#include "device/Descriptors.h"
+#include "device/cuda/Choices.h"
+#include "device/cuda/CublasLt.h"
+#include "device/cuda/GemmEpilogue.h"
+#include "device/cuda/GemmProblem.h"
+#include "device/cuda/Scratch.h"
+#include "device/host/GemmBatch.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <array>

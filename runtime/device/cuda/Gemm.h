@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_GEMM_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GEMM_H
 
-#include "../Device.h"
-#include "Driver.h"
+#include "device/Device.h"
+#include "device/cuda/Driver.h"
 
 #include <memory>
 #include <string>

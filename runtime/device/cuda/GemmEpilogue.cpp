@@ -1,11 +1,11 @@
-//===- GemmEpilogue.cpp - epilogues as cuBLASLt wants them --------------===//
+//===- GemmEpilogue.cpp - epilogues as cuBLASLt wants them ----------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "GemmEpilogue.h"
+#include "device/cuda/GemmEpilogue.h"
 
 using namespace mprt;
 using namespace mprt::cuda;

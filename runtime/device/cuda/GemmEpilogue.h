@@ -8,8 +8,8 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_GEMMEPILOGUE_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GEMMEPILOGUE_H
 
-#include "../Device.h"
-#include "CublasLt.h"
+#include "device/Device.h"
+#include "device/cuda/CublasLt.h"
 
 namespace mprt::cuda {
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GemmProblem.h"
+#include "device/cuda/GemmProblem.h"
 
 #include <algorithm>
 

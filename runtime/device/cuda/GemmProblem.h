@@ -16,7 +16,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_GEMMPROBLEM_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GEMMPROBLEM_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 namespace mprt::cuda {
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels.h"
+#include "device/cuda/Kernels.h"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_KERNELS_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_KERNELS_H
 
-#include "Driver.h"
+#include "device/cuda/Driver.h"
 
 #include <unordered_map>
 #include <vector>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Library.h"
+#include "device/cuda/Library.h"
 
 #include <cstdlib>
 #include <dlfcn.h>

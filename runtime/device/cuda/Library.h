@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_LIBRARY_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_LIBRARY_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 #include <string>
 #include <vector>

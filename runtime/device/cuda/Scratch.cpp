@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Scratch.h"
+#include "device/cuda/Scratch.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_SCRATCH_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_SCRATCH_H
 
-#include "Driver.h"
+#include "device/cuda/Driver.h"
 
 #include <functional>
 #include <unordered_map>

@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Window.h"
+#include "device/cuda/Window.h"
 
-#include "../../core/DType.h"
-#include "../Descriptors.h"
-#include "Choices.h"
-#include "Scratch.h"
-#include "WindowPlan.h"
+#include "device/Descriptors.h"
+#include "device/cuda/Choices.h"
+#include "device/cuda/Scratch.h"
+#include "device/cuda/WindowPlan.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <cstring>

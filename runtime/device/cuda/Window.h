@@ -16,7 +16,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_WINDOW_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_WINDOW_H
 
-#include "Driver.h"
+#include "device/cuda/Driver.h"
 
 #include <memory>
 #include <string>

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "WindowPlan.h"
+#include "device/cuda/WindowPlan.h"
 
-#include "../Descriptors.h"
-#include "Scratch.h"
+#include "device/Descriptors.h"
+#include "device/cuda/Scratch.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_WINDOWPLAN_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_WINDOWPLAN_H
 
-#include "Cudnn.h"
+#include "device/cuda/Cudnn.h"
 
 #include <vector>
 

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ConvolutionBuiltin.h"
+#include "device/host/ConvolutionBuiltin.h"
 
 using namespace mprt::host;
 

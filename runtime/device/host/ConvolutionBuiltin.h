@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONBUILTIN_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONBUILTIN_H
 
-#include "GemmBuiltin.h"
+#include "device/host/GemmBuiltin.h"
 #include "mpcomm/Runtime/mprt.h"
 
 namespace mprt::host {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LoadDnnl.h"
+#include "device/host/LoadDnnl.h"
 
 using namespace mprt::host;
 

@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_DNNLOBJECTS_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_DNNLOBJECTS_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 #include <array>
 #include <cstdint>

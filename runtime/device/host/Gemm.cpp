@@ -5,14 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Gemm.h"
+#include "device/host/Gemm.h"
 
-#include "../../core/Cpu.h"
-#include "../../core/DType.h"
-#include "../Descriptors.h"
-#include "GemmBatch.h"
-#include "GemmBuiltin.h"
-#include "LoadDnnl.h"
+#include "device/Descriptors.h"
+#include "device/host/GemmBatch.h"
+#include "device/host/GemmBuiltin.h"
+#include "device/host/LoadDnnl.h"
+#include "support/Cpu.h"
+#include "support/DType.h"
 
 #include <cstdlib>
 

@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_GEMM_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_GEMM_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <memory>

@@ -15,7 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GemmBuiltin.h"
+#include "device/host/GemmBuiltin.h"
 
 #if defined(__clang__)
 // A product and a sum may become one instruction: the order stays what it is.

@@ -13,10 +13,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GemmDnnl.h"
+#include "device/host/GemmDnnl.h"
 
-#include "DnnlObjects.h"
-#include "GemmBatch.h"
+#include "device/host/DnnlObjects.h"
+#include "device/host/GemmBatch.h"
 
 #include <algorithm>
 #include <array>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LoadDnnl.h"
+#include "device/host/LoadDnnl.h"
 
-#include "../../comm/LoadBackend.h"
+#include "support/LoadBackend.h"
 
 #include <cstdio>
 

@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_LOADDNNL_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_LOADDNNL_H
 
-#include "GemmDnnl.h"
-#include "WindowDnnl.h"
+#include "device/host/GemmDnnl.h"
+#include "device/host/WindowDnnl.h"
 
 namespace mprt::host {
 

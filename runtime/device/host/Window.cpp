@@ -5,14 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Window.h"
+#include "device/host/Window.h"
 
-#include "../../core/Cpu.h"
-#include "../../core/DType.h"
-#include "../Descriptors.h"
-#include "ConvolutionBuiltin.h"
-#include "LoadDnnl.h"
-#include "WindowKernels.h"
+#include "device/Descriptors.h"
+#include "device/host/ConvolutionBuiltin.h"
+#include "device/host/LoadDnnl.h"
+#include "device/host/WindowKernels.h"
+#include "support/Cpu.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -16,8 +16,8 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
 
-#include "../../core/Error.h"
-#include "WindowProduct.h"
+#include "device/host/WindowProduct.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <memory>

@@ -15,11 +15,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "WindowDnnl.h"
+#include "device/host/WindowDnnl.h"
 
-#include "../Descriptors.h"
-#include "DnnlObjects.h"
-#include "Window.h"
+#include "device/Descriptors.h"
+#include "device/host/DnnlObjects.h"
+#include "device/host/Window.h"
 
 #include <array>
 #include <cstdlib>

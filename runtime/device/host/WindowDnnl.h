@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
 
-#include "../../core/Error.h"
+#include "support/Error.h"
 
 #include <memory>
 

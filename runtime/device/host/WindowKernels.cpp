@@ -19,9 +19,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "WindowKernels.h"
+#include "device/host/WindowKernels.h"
 
-#include "../../core/VectorElements.h"
+#include "support/VectorElements.h"
 
 using mprt::host::Pool;
 

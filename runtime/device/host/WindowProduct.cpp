@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "WindowProduct.h"
+#include "device/host/WindowProduct.h"
 
-#include "../../core/DType.h"
-#include "../Descriptors.h"
-#include "Window.h"
+#include "device/Descriptors.h"
+#include "device/host/Window.h"
+#include "support/DType.h"
 
 #include <type_traits>
 

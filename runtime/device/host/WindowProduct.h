@@ -16,7 +16,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOWPRODUCT_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_WINDOWPRODUCT_H
 
-#include "Gemm.h"
+#include "device/host/Gemm.h"
 
 namespace mprt::host {
 

@@ -9,7 +9,7 @@
 #define MPCOMM_TEST_LIB_FAKECUDA_ELEMENTS_H
 
 #include "FakeCuda.h"
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <bit>
 #include <cstring>

@@ -8,7 +8,7 @@
 #include "Fake.h"
 
 #include "comm/nccl/NcclApi.h"
-#include "core/DType.h"
+#include "support/DType.h"
 
 #include <bit>
 #include <cmath>

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "core/Context.h"
+#include "session/Context.h"
 #include "comm/Validate.h"
 #include "comm/shm/World.h"
 

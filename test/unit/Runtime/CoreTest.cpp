@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "comm/Reduce.h"
-#include "core/DType.h"
-#include "core/Flight.h"
-#include "core/Mesh.h"
-#include "core/Trace.h"
+#include "session/Flight.h"
+#include "session/Mesh.h"
+#include "support/DType.h"
+#include "support/Trace.h"
 
 #include <gtest/gtest.h>
 

@@ -13,10 +13,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeDevice.h"
-#include "core/DType.h"
 #include "device/cuda/Gemm.h"
 #include "device/cuda/GemmProblem.h"
 #include "device/host/Gemm.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <cmath>

@@ -12,10 +12,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeDevice.h"
-#include "core/DType.h"
 #include "device/Descriptors.h"
 #include "device/cuda/Window.h"
 #include "device/host/Window.h"
+#include "support/DType.h"
 
 #include <algorithm>
 #include <random>

@@ -16,10 +16,10 @@
 #include "TwoRanks.h"
 
 #include "comm/shm/World.h"
-#include "core/Context.h"
 #include "device/Device.h"
 #include "device/cuda/Cuda.h"
 #include "device/cuda/Kernels.h"
+#include "session/Context.h"
 
 #include "gtest/gtest.h"
 

@@ -12,8 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "device/host/Gemm.h"
-#include "core/DType.h"
 #include "device/host/GemmBuiltin.h"
+#include "support/DType.h"
 
 #include "gtest/gtest.h"
 

@@ -9,10 +9,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "core/GraphVotes.h"
+#include "session/GraphVotes.h"
 #include "TwoRanks.h"
-#include "core/Context.h"
 #include "device/cuda/Cuda.h"
+#include "session/Context.h"
 
 #include "mpcomm/Runtime/mprt.h"
 

@@ -14,9 +14,9 @@
 #include "TwoRanks.h"
 #include "comm/nccl/Nccl.h"
 #include "comm/shm/World.h"
-#include "core/Context.h"
-#include "core/Trace.h"
 #include "device/cuda/Cuda.h"
+#include "session/Context.h"
+#include "support/Trace.h"
 
 #include "mpcomm/Runtime/mprt.h"
 

@@ -13,8 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "device/host/Window.h"
-#include "core/DType.h"
 #include "device/Descriptors.h"
+#include "support/DType.h"
 
 #include "gtest/gtest.h"
 

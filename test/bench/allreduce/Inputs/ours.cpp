@@ -14,7 +14,7 @@
 
 #include "comm/mpi/Mpi.h"
 #include "comm/shm/World.h"
-#include "core/Context.h"
+#include "session/Context.h"
 
 #include <csignal>
 #include <cstring>

@@ -1,0 +1,137 @@
+//===- DeviceCalls.h - the C ABI on a device ------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Private to session/. What the calls of mprt.h come to where a device
+// computes. Streams of communicators that the device orders (NCCL) are streams
+// of the device alone. Those of staged communicators have a queue besides
+// (Stream.h): while a collective is in it, what follows it on that stream waits
+// in the queue too, and a wait of the compute stream for any of that blocks the
+// calling thread until it is enqueued on the device.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_SESSION_DEVICECALLS_H
+#define MPCOMM_RUNTIME_SESSION_DEVICECALLS_H
+
+#include "session/ContextState.h"
+
+#include <deque>
+#include <map>
+
+namespace mprt {
+
+/// What of a context belongs to its device.
+struct OnDevice {
+  explicit OnDevice(Device &device) : device(device) {}
+
+  Device &device;
+  /// By communicator: whether the device orders its collectives.
+  std::vector<bool> ordered;
+
+  /// The device's event of each of the program's. A number gets another event
+  /// where work that is still queued uses the one it had.
+  std::vector<uint32_t> events;
+  /// By event of the device: how many pieces of queued work use it.
+  std::deque<uint32_t> eventUses;
+
+  /// What each stream was given last, for messages.
+  struct Last {
+    const char *call = nullptr, *name = nullptr, *location = nullptr;
+  };
+  std::vector<Last> last;
+  /// Copies of a program's constants, by where they are on the host.
+  std::map<const void *, void *> constants;
+  /// Calls that have put something on a stream.
+  uint64_t calls = 0;
+  /// What of them, and whether a graph, may still run. Communicators' streams
+  /// and the graphs' nodes know nothing of each other: before one follows the
+  /// other all is waited for.
+  uint64_t callsFinished = 0;
+  bool graphMayRun = false;
+  /// MPRT_CUDA_SYNC=1: wait after each call, so that errors name it.
+  bool waitsForEach = false;
+
+  /// Work between two marks, to be traced when their times are known.
+  struct Timed {
+    TraceEvent event;
+    uint32_t begin, end;
+  };
+  std::vector<Timed> timed;
+
+  /// Steps as graphs.
+  struct Step {
+    mprt_entry entry;
+    std::vector<void *> buffers; ///< and the arena
+    std::unique_ptr<DeviceGraph> graph;
+    /// Those in it, in order.
+    std::vector<const mprt_collective *> collectives;
+    Stats stats; ///< of one run
+  };
+  std::vector<Step> steps;
+  /// How often each entry point was run call by call.
+  std::map<mprt_entry, uint64_t> eagerRuns;
+  /// How often each was called since.
+  std::map<mprt_entry, uint64_t> laterCalls;
+  /// The ranks have agreed to run steps call by call.
+  bool agreedOnNone = false;
+  bool wantsGraphs = true;
+  /// Why there are no graphs, or no more.
+  std::string note;
+  /// While a step is captured.
+  std::vector<const mprt_collective *> captured;
+  /// Of graphs that may be running, numbers in the flight record.
+  std::vector<uint64_t> flights;
+
+  bool isOrdered(uint32_t stream) const {
+    return stream == MPRT_COMPUTE_STREAM || ordered[stream - 1];
+  }
+};
+
+namespace on_device {
+
+mprt_status launch(Context::State &state, uint32_t stream,
+                   const mprt_kernel &kernel, void *const *args);
+mprt_status gemm(Context::State &state, uint32_t stream,
+                 const mprt_gemm_desc &desc, const void *a, const void *b,
+                 void *c);
+mprt_status gemmWithEpilogue(Context::State &state, uint32_t stream,
+                             const mprt_gemm_desc &desc, const void *a,
+                             const void *b, void *c,
+                             const mprt_epilogue &epilogue, void *const *args);
+mprt_status window(Context::State &state, uint32_t stream,
+                   const mprt_window_desc &desc, const void *a, const void *b,
+                   void *c);
+/// Copies, or fills with zero where `source` is null.
+mprt_status move(Context::State &state, const char *call, uint32_t stream,
+                 void *target, const void *source, uint64_t bytes);
+/// Null after an error.
+const void *constant(Context::State &state, const void *host, uint64_t bytes);
+mprt_status collective(Context::State &state, uint32_t stream,
+                       const mprt_collective &collective, const void *send,
+                       void *recv);
+mprt_status record(Context::State &state, uint32_t stream, uint32_t event);
+mprt_status wait(Context::State &state, uint32_t stream, uint32_t event);
+
+/// One call of an entry point, as a graph where that can be.
+mprt_status step(Context::State &state, mprt_entry entry, void *const *buffers,
+                 size_t count, void *arena);
+
+/// Waits until all streams of the device are done; traces what was timed.
+void synchronize(Context::State &state);
+
+} // namespace on_device
+
+/// What a product or a window reads, writes and computes, for traces.
+struct Work {
+  uint64_t bytes, flops;
+};
+Work workOf(const mprt_gemm_desc &desc);
+Work workOf(const mprt_window_desc &desc);
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_SESSION_DEVICECALLS_H

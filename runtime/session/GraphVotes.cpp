@@ -1,0 +1,56 @@
+//===- GraphVotes.cpp - graphs that all ranks take ------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/GraphVotes.h"
+
+#include <cstring>
+
+using namespace mprt;
+
+void GraphVote::setReason(const std::string &text) {
+  strncpy(reason, text.c_str(), sizeof(reason) - 1);
+}
+
+bool mprt::votesOnGraphs(const Context::State &state) {
+  return state.options.gather && state.transport && state.transport->size() > 1;
+}
+
+Expected<GraphVote::State> mprt::voteOnGraph(Context::State &state,
+                                             const GraphVote &mine,
+                                             std::string &note) {
+  unsigned ranks = state.transport->size(), rank = state.transport->rank();
+  auto votes = std::make_unique<std::vector<GraphVote>>(ranks + 1);
+  std::vector<GraphVote> &all = *votes;
+  all.back() = mine;
+  if (Error error =
+          state.options.gather(&all.back(), all.data(), sizeof(GraphVote))) {
+    // A thread of the ranks' way to meet may be at them still.
+    (void)votes.release();
+    return Error(error.status(),
+                 "the ranks have not agreed on the graph of a step: " +
+                     error.message());
+  }
+  for (unsigned r = 0; r < ranks; ++r) {
+    all[r].reason[sizeof(GraphVote::reason) - 1] = 0;
+    if (all[r].state == GraphVote::Fails)
+      return makeError(MPRT_PEER_FAILED, "rank ", r, ": ", all[r].reason);
+  }
+  for (unsigned r = 0; r < ranks; ++r)
+    if (all[r].state == GraphVote::Refuses) {
+      note = r == rank ? "" : "rank " + std::to_string(r) + ": ";
+      note += all[r].reason;
+      return GraphVote::Refuses;
+    }
+  for (unsigned r = 1; r < ranks; ++r)
+    if (all[r].state != all[0].state || all[r].graph != all[0].graph ||
+        all[r].call != all[0].call) {
+      note = "the buffers of a step change in other ways on rank " +
+             std::to_string(r) + " than on rank 0";
+      return GraphVote::Refuses;
+    }
+  return GraphVote::State(mine.state);
+}

@@ -1,0 +1,80 @@
+//===- Error.h - a status and one line that explains it -------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The runtime throws nothing. What can fail returns an `Error`, which is empty
+// on success, or an `Expected<T>`. Messages are one line, lower-case, and name
+// the call, the rank, the collective and its source location where there is
+// one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_SUPPORT_ERROR_H
+#define MPCOMM_RUNTIME_SUPPORT_ERROR_H
+
+#include "mpcomm/Runtime/mprt.h"
+
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace mprt {
+
+/// Success (MPRT_OK, no message), or a status with its message. Converts to
+/// true where it is a failure.
+class [[nodiscard]] Error {
+public:
+  Error() = default;
+  Error(mprt_status status, std::string message)
+      : code(status), text(std::move(message)) {}
+
+  explicit operator bool() const { return code != MPRT_OK; }
+  mprt_status status() const { return code; }
+  const std::string &message() const { return text; }
+
+private:
+  mprt_status code = MPRT_OK;
+  std::string text;
+};
+
+/// Concatenates `parts` into the message of an Error.
+template <typename... Parts>
+Error makeError(mprt_status status, const Parts &...parts) {
+  std::ostringstream stream;
+  (stream << ... << parts);
+  return Error(status, stream.str());
+}
+
+/// A value, or the error that kept it from being made. Converts to true where
+/// there is a value.
+template <typename T> class [[nodiscard]] Expected {
+public:
+  Expected(T value) : value(std::move(value)) {}
+  Expected(Error error) : failure(std::move(error)) {
+    if (!failure)
+      failure = Error(MPRT_INTERNAL, "an Expected was made of a success");
+  }
+
+  explicit operator bool() const { return value.has_value(); }
+  const Error &error() const { return failure; }
+  T &operator*() { return *value; }
+  const T &operator*() const { return *value; }
+  T *operator->() { return &*value; }
+  const T *operator->() const { return &*value; }
+  T take() { return std::move(*value); }
+
+private:
+  std::optional<T> value;
+  Error failure;
+};
+
+/// The name of `status`, as in "MPRT_TIMEOUT".
+const char *nameOf(mprt_status status);
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_SUPPORT_ERROR_H

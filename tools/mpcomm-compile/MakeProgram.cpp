@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "MakeProgram.h"
-#include "WorkFolder.h"
+#include "data/WorkFolder.h"
 #include "mpcomm/Runtime/ProgramSeal.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"

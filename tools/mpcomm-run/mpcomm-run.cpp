@@ -10,11 +10,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Environment.h"
-#include "Files.h"
-#include "FlightLog.h"
-#include "Launcher.h"
-#include "Run.h"
+#include "data/Files.h"
+#include "launch/Environment.h"
+#include "launch/Launcher.h"
+#include "launch/Run.h"
+#include "report/FlightLog.h"
 
 #include "mpcomm/Runtime/mprt.h"
 
@@ -62,7 +62,7 @@ static void setSignals() {
 
 int main(int argc, char **argv) {
   holdStandardStreams();
-  Result<Options> options =
+  Result<RunOptions> options =
       parseOptions(std::vector<std::string>(argv + 1, argv + argc));
   if (options.failed()) {
     printError(options.message());

@@ -1,11 +1,11 @@
-//===- AgreementTest.cpp - what ranks differ in --------------------------===//
+//===- AgreementTest.cpp - what ranks differ in ---------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Agreement.h"
+#include "launch/Agreement.h"
 
 #include <gtest/gtest.h>
 

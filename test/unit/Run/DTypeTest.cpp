@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "DType.h"
-#include "Status.h"
+#include "data/DType.h"
+#include "data/Status.h"
 
 #include <gtest/gtest.h>
 

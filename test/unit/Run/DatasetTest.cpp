@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Dataset.h"
+#include "data/Dataset.h"
 
 #include "FolderTest.h"
 

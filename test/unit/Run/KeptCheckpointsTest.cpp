@@ -1,11 +1,11 @@
-//===- KeptCheckpointsTest.cpp - the last checkpoints --------------------===//
+//===- KeptCheckpointsTest.cpp - the last checkpoints ---------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "KeptCheckpoints.h"
+#include "train/KeptCheckpoints.h"
 
 #include "FolderTest.h"
 

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LearningRate.h"
+#include "train/LearningRate.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Manifest.h"
-#include "CpuFeatures.h"
+#include "program/Manifest.h"
+#include "launch/CpuFeatures.h"
 
 #include <gtest/gtest.h>
 

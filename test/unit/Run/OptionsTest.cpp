@@ -9,19 +9,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Options.h"
+#include "launch/RunOptions.h"
 
 #include <gtest/gtest.h>
 
 using namespace mpcomm::run;
 
 static std::string errorOf(std::vector<std::string> arguments) {
-  Result<Options> options = parseOptions(arguments);
+  Result<RunOptions> options = parseOptions(arguments);
   return options.failed() ? options.message() : "";
 }
 
 TEST(Options, BothSpellings) {
-  Result<Options> options =
+  Result<RunOptions> options =
       parseOptions({"step.so", "--np", "4", "--steps=7", "--lr", "1e-3",
                     "--set", "beta=0.5", "--lr-schedule", "cosine",
                     "--no-shuffle", "--seed", "18446744073709551615"});
@@ -76,7 +76,7 @@ TEST(Options, Combinations) {
 }
 
 TEST(Options, HelpNeedsNoProgram) {
-  Result<Options> options = parseOptions({"--help"});
+  Result<RunOptions> options = parseOptions({"--help"});
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->help);
   EXPECT_NE(helpText().find("--checkpoint-every N"), std::string::npos);

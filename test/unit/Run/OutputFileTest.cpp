@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OutputFile.h"
+#include "data/OutputFile.h"
 
 #include "FolderTest.h"
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ProgramFile.h"
-#include "Hash.h"
+#include "program/ProgramFile.h"
+#include "program/Hash.h"
 
 #include "mpcomm/Runtime/ProgramSeal.h"
 

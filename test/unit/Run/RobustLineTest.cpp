@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RobustLine.h"
+#include "calibrate/RobustLine.h"
 
 #include <gtest/gtest.h>
 #include <random>

@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SafeTensors.h"
-#include "Hash.h"
-#include "OutputFile.h"
+#include "data/SafeTensors.h"
+#include "data/OutputFile.h"
+#include "program/Hash.h"
 
 #include "FolderTest.h"
 

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Sampler.h"
+#include "data/Sampler.h"
 
 #include <gtest/gtest.h>
 

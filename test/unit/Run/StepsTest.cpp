@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Steps.h"
+#include "report/Steps.h"
 
 #include <algorithm>
 #include <cctype>

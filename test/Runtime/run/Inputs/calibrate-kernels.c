@@ -1,4 +1,5 @@
-/* The kernels of tools/mpcomm-run/CalibrateKernels.cpp, for the fake CUDA driver. */
+/* The kernels of tools/mpcomm-run/calibrate/CalibrateKernels.cpp, for the fake
+ * CUDA driver. */
 
 #include <stdint.h>
 
@@ -9,7 +10,8 @@ void mpcomm_calibrate_nothing(void *const *args) { (void)args; }
 
 const int32_t mpemu_operands_mpcomm_calibrate_polynomial = 1;
 void mpcomm_calibrate_polynomial(void *const *args) {
-  float *at = (float *)args[0] + mpemu_index(1) * mpemu_index(2) + mpemu_index(0);
+  float *at =
+      (float *)args[0] + mpemu_index(1) * mpemu_index(2) + mpemu_index(0);
   /* Of a low degree: an emulator is slow enough. */
   *at = (0.5f * *at + 0.25f) * 1e-3f;
 }

@@ -1,0 +1,70 @@
+//===- OutputFile.h - a file that is written whole or not at all ----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A temporary file beside the target is written, synced and renamed, and the
+// folder synced: under the name that was asked for lies either all of the new
+// contents or what lay there before. A symbolic link stays: the target is what
+// it leads to.
+//
+// A temporary file has a random name, and its writer holds a lock on it
+// (flock): one without a lock was left by a writer that was killed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_DATA_OUTPUTFILE_H
+#define MPCOMM_RUN_DATA_OUTPUTFILE_H
+
+#include "data/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace mpcomm::run {
+
+class OutputFile {
+public:
+  explicit OutputFile(std::string path) : path(std::move(path)) {}
+  /// Removes the temporary file, unless `commit` has succeeded.
+  ~OutputFile();
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
+
+  /// Creates the temporary file, which did not exist. A rename would replace a
+  /// device or a pipe by a plain file: what is there and no regular file is
+  /// refused.
+  Status open();
+  Status write(const void *data, uint64_t bytes);
+  /// Syncs, closes and renames.
+  Status commit();
+
+private:
+  Status broken(const char *what, int error) const;
+
+  std::string path, target, temporary;
+  int descriptor = -1;
+};
+
+/// Whether an OutputFile could be written to `path`, by trying. Removes what
+/// dead writers have left there.
+Status probeOutput(const std::string &path);
+
+/// "c is as it was before", or that it does not exist: the end of a message
+/// about what was not replaced.
+std::string describeUnchanged(const std::string &path);
+
+/// Between the name of a checkpoint and the number of a step, in the names of
+/// those before it (KeptCheckpoints.h).
+inline constexpr std::string_view keptMark = ".step-";
+
+/// Removes the temporary files of this user beside `path`, for it or for a
+/// checkpoint that is kept beside it, whose writers are dead.
+void removeAbandoned(const std::string &path);
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_DATA_OUTPUTFILE_H

@@ -1,0 +1,43 @@
+//===- WorkFolder.h - a folder for what is needed for a moment ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A folder of a random name in TMPDIR (or /tmp), on which this process holds a
+// lock. Those of dead processes are removed by the next one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_DATA_WORKFOLDER_H
+#define MPCOMM_RUN_DATA_WORKFOLDER_H
+
+#include "data/Status.h"
+
+#include <memory>
+#include <string>
+
+namespace mpcomm::run {
+
+class WorkFolder {
+public:
+  static Result<std::unique_ptr<WorkFolder>> create();
+  /// Removes the folder with all that is in it.
+  ~WorkFolder();
+  WorkFolder(const WorkFolder &) = delete;
+  WorkFolder &operator=(const WorkFolder &) = delete;
+
+  const std::string &path() const { return folder; }
+
+private:
+  WorkFolder(std::string folder, int lock)
+      : folder(std::move(folder)), lock(lock) {}
+
+  std::string folder;
+  int lock;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_DATA_WORKFOLDER_H

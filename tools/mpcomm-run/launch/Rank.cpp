@@ -1,0 +1,264 @@
+//===- Rank.cpp - one process among the ranks of a run --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Thin: everything that takes time is in the runtime.
+//
+//===----------------------------------------------------------------------===//
+
+#include "launch/Rank.h"
+
+#include "launch/Environment.h"
+
+#include "comm/nccl/Nccl.h"
+#include "device/cuda/Cuda.h"
+#include "session/Mesh.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+/// Events that a trace keeps on each rank, 15 MB.
+constexpr uint32_t traceCapacity = 1u << 18;
+
+/// An id that no program uses: compilers count from 0.
+constexpr uint32_t meetingId = 0xffffffffu;
+
+} // namespace
+
+Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
+                          double timeoutSeconds) {
+  Rank rank;
+  rank.transport = std::move(transport);
+  rank.timeout = timeoutSeconds;
+  std::vector<unsigned> everyone(rank.transport->size());
+  std::iota(everyone.begin(), everyone.end(), 0u);
+  auto world = rank.transport->createCommunicator(everyone);
+  if (!world)
+    return fail(world.error().message());
+  std::vector<std::unique_ptr<mprt::Communicator>> communicators;
+  communicators.push_back(world.take());
+  mprt::ContextOptions options;
+  options.timeoutSeconds = timeoutSeconds;
+  options.progress = mprt::ProgressMode::Poll;
+  auto context = mprt::Context::create(options, rank.transport.get(),
+                                       std::move(communicators));
+  if (!context)
+    return fail(context.error().message());
+  rank.control = context.take();
+  rank.meeting = std::make_unique<mprt_collective>();
+  return rank;
+}
+
+Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
+  if (manifest.device != "cuda")
+    return {};
+  mprt::CudaOptions options;
+  options.localRank = static_cast<unsigned>(
+      localRankFromEnvironment().value_or(index() % localRanks()));
+  options.communicators = static_cast<uint32_t>(manifest.communicators.size());
+  options.images = images;
+  options.scratchBytes = manifest.scratchBytes;
+  auto made = mprt::createCudaDevice(options);
+  if (!made)
+    return fail("--device cuda: ", made.error().message());
+  computes = made.take();
+  return {};
+}
+
+void Rank::prepareNccl(const Manifest &manifest) {
+  // Two GPUs that have no room for the kernels of both of two communicators may
+  // each run the one that the other waits for. Ranks that run the same run it
+  // in one order; others have been proved to match without one.
+  if (std::all_of(
+          manifest.functions.begin(), manifest.functions.end(),
+          [](const ManifestFunction &f) { return f.coordinates.empty(); }))
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+}
+
+Status Rank::openNccl() {
+  mprt::NcclOptions options;
+  options.meeting = transport.get();
+  options.device = computes.get();
+  options.timeoutSeconds = timeout;
+  // A rank may be moved, what it stands on is not.
+  mprt::Context *meetings = control.get();
+  mprt_collective *call = meeting.get();
+  gatherAll = [meetings, call](const void *mine, void *all, uint64_t bytes) {
+    *call = mprt_collective{};
+    call->id = meetingId;
+    call->kind = MPRT_ALL_GATHER;
+    call->type = MPRT_U8;
+    call->accumulate = MPRT_U8;
+    call->peer = -1;
+    call->count = bytes;
+    call->name = "meeting of all ranks";
+    call->location = "mpcomm-run";
+    return meetings->run(*call, mine, all);
+  };
+  options.gather = gatherAll;
+  auto joined = mprt::joinNccl(options);
+  if (!joined)
+    return fail("--comm nccl: ", joined.error().message());
+  mover = joined.take();
+  return {};
+}
+
+Status Rank::createContext(const Manifest &manifest, uint32_t events,
+                           bool traces, uint32_t flights) {
+  std::vector<unsigned> sizes;
+  for (const ManifestAxis &axis : manifest.axes)
+    sizes.push_back(static_cast<unsigned>(axis.size));
+  std::vector<std::unique_ptr<mprt::Communicator>> communicators;
+  // Those of one group and several channels are several.
+  for (const ManifestCommunicator &wanted : manifest.communicators) {
+    std::vector<unsigned> spanned(wanted.axes.begin(), wanted.axes.end());
+    auto communicator = (mover ? mover : transport)
+                            ->createCommunicator(mprt::groupOf(
+                                sizes, spanned, transport->rank()));
+    if (!communicator)
+      return fail(communicator.error().message());
+    communicators.push_back(communicator.take());
+  }
+  mprt::ContextOptions options;
+  options.events = events;
+  options.timeoutSeconds = timeout;
+  options.traceCapacity = traces ? traceCapacity : 0;
+  options.flightCapacity = flights;
+  options.device = computes.get();
+  // Ranks that measure call what they call as often as they like.
+  if (!manifest.functions.empty())
+    options.gather = gatherAll;
+  auto context =
+      mprt::Context::create(options, transport.get(), std::move(communicators));
+  if (!context)
+    return fail(context.error().message());
+  program = context.take();
+  return {};
+}
+
+Result<void *> Rank::allocateArena(uint64_t bytes) {
+  uint64_t wanted = std::max<uint64_t>(bytes, 64);
+  auto memory = mover      ? mover->allocate(wanted)
+                : computes ? computes->allocate(wanted)
+                           : transport->allocate(wanted);
+  if (!memory)
+    return fail("rank ", index(), ": arena of ", bytes,
+                " bytes: ", memory.error().message());
+  return *memory;
+}
+
+Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
+                  void *receive, uint64_t bytes, const char *what) {
+  *meeting = mprt_collective{};
+  meeting->id = meetingId;
+  meeting->kind = static_cast<uint8_t>(kind);
+  meeting->type = MPRT_U8;
+  meeting->accumulate = MPRT_U8;
+  meeting->peer = peer;
+  meeting->count = bytes;
+  meeting->name = what;
+  meeting->location = "mpcomm-run";
+  uint64_t sent = send ? bytes : 0;
+  uint64_t received = receive ? bytes : 0;
+  if (kind == MPRT_ALL_GATHER)
+    received *= size();
+  auto staged = std::make_unique<uint8_t[]>(sent + received + 1);
+  if (sent)
+    std::memcpy(staged.get(), send, sent);
+  if (mprt::Error error =
+          control->run(*meeting, send ? staged.get() : nullptr,
+                       receive ? staged.get() + sent : nullptr)) {
+    retired.push_back(std::move(staged));
+    return fail(error.message());
+  }
+  if (received)
+    std::memcpy(receive, staged.get() + sent, received);
+  return {};
+}
+
+Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
+  return meet(MPRT_ALL_GATHER, -1, mine, all, bytes, "meeting of all ranks");
+}
+
+Status Rank::send(uint64_t to, const void *data, uint64_t bytes,
+                  const char *what) {
+  return meet(MPRT_SEND, static_cast<int32_t>(to), data, nullptr, bytes, what);
+}
+
+Status Rank::receive(uint64_t from, void *data, uint64_t bytes,
+                     const char *what) {
+  return meet(MPRT_RECV, static_cast<int32_t>(from), nullptr, data, bytes,
+              what);
+}
+
+Result<std::vector<std::string>> Rank::gatherText(const std::string &mine,
+                                                  const char *what) {
+  uint64_t bytes = mine.size();
+  std::vector<uint64_t> all(size());
+  if (Status status = gather(&bytes, all.data(), sizeof(bytes));
+      status.failed())
+    return status;
+  std::vector<std::string> texts(size());
+  texts[index()] = mine;
+  for (uint64_t from = 1; from < size(); ++from) {
+    Status status;
+    if (all[from] && index() == 0) {
+      texts[from].resize(all[from]);
+      status = receive(from, texts[from].data(), all[from], what);
+    } else if (all[from] && index() == from) {
+      status = send(0, mine.data(), bytes, what);
+    }
+    if (status.failed())
+      return status;
+  }
+  return texts;
+}
+
+Status Rank::agree(const Status &mine) {
+  uint8_t failed = mine.failed();
+  std::vector<uint8_t> all(size());
+  if (Status status = gather(&failed, all.data(), 1); status.failed())
+    return mine.failed() ? mine : status;
+  for (uint64_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank])
+      return rank == index() ? mine : Status::failure("");
+  return {};
+}
+
+Status Rank::describeFailure(const std::string &function,
+                             int32_t status) const {
+  mprt::Error error = program->error();
+  if (error)
+    return fail(function, ": ", error.message());
+  return fail("rank ", index(), ": ", function, " returned status ", status,
+              " without an error of the runtime");
+}
+
+std::vector<TraceEvent> Rank::traceEvents() const {
+  std::vector<TraceEvent> events;
+  for (const mprt::TraceEvent &event : program->trace().events())
+    events.push_back({event.stream, mprt::nameOf(event.kind), event.name,
+                      event.location, event.begin, event.end, event.bytes,
+                      event.queued, event.position, event.waitedStream,
+                      event.collective, event.flops, event.type});
+  return events;
+}
+
+void Rank::reportFailure(const std::string &message) {
+  transport->reportFailure(mprt::Error(MPRT_PEER_FAILED, message));
+}
+
+void Rank::abandon() {
+  std::fflush(stdout);
+  _exit(1);
+}

@@ -1,0 +1,375 @@
+//===- Run.cpp - the two ways to run a program ----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Started here, the launcher opens and checks everything before it forks: the
+// ranks inherit what is mapped, and a mistake is reported once. Under another
+// launcher each rank does so by itself and they compare notes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "launch/Run.h"
+
+#include "calibrate/Calibrate.h"
+#include "data/Files.h"
+#include "data/WorkFolder.h"
+#include "launch/Agreement.h"
+#include "launch/Launcher.h"
+#include "launch/StopSignals.h"
+#include "report/FlightLog.h"
+#include "train/Trainer.h"
+
+#include "comm/gloo/Gloo.h"
+#include "comm/mpi/Mpi.h"
+#include "comm/shm/World.h"
+
+#include <cstdlib>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
+  Result<Program> program = Program::load(path);
+  if (program.failed())
+    return program.status();
+  return std::make_unique<Program>(program.take());
+}
+
+/// Compiles `options.program` into a folder of its own, which is gone again
+/// when this returns, also when a signal asks to stop, which `stopped` then
+/// says: a loaded program needs no file.
+Result<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
+                                                int &stopped) {
+  StopSignals signals;
+  Result<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
+  if (folder.failed())
+    return folder.status();
+  std::string file = (*folder)->path() + "/step.so";
+  Status compiled = compileProgram(
+      options.program, file, options.ranks,
+      (options.device == "cuda" ? "--options=target=cuda " : "") +
+          options.compileOptions,
+      signals, stopped);
+  if (compiled.failed())
+    return compiled;
+  return loadProgram(file);
+}
+
+/// Tells of a failure, if no other rank has; the exit status.
+int conclude(Rank &rank, const Status &status) {
+  if (status.ok())
+    return 0;
+  // Without a message another rank has told, or will.
+  if (!status.message().empty()) {
+    rank.reportFailure(status.message());
+    printError(status.message());
+  }
+  return 1;
+}
+
+/// Joins the others, trains, and says what went wrong; the exit status.
+int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
+            RankPosition *position) {
+  Status status = agreeOnJob(job, rank);
+  if (status.ok())
+    status = shareOutputs(job, rank);
+  if (status.ok())
+    status = rank.agree(job.becomeRank(rank.index()));
+  const Manifest &manifest = job.program->manifest();
+  bool isOnNccl = job.options.comm == CommKind::Nccl;
+  if (isOnNccl)
+    Rank::prepareNccl(manifest);
+  if (status.ok() && manifest.device == "cuda")
+    status = rank.agree(rank.openDevice(manifest, job.program->images()));
+  if (status.ok() && isOnNccl)
+    status = rank.openNccl();
+  if (status.ok())
+    status = rank.createContext(
+        job.program->manifest(), job.events(), job.outputs.any(),
+        static_cast<uint32_t>(job.options.flightCollectives));
+  if (status.ok()) {
+    std::optional<FlightLog> flight;
+    if (!job.options.flightRecord.empty())
+      flight.emplace(job.options.flightRecord, job.program->manifest(), rank);
+    Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
+    status = trainer.run();
+    if (status.failed() && flight)
+      flight->fail(status.message());
+  }
+  return conclude(rank, status);
+}
+
+/// The same of a rank that is a process of its own.
+int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
+                    RankPosition &position) {
+  int status = runRank(job, rank, fault, &position);
+  // What hangs on a GPU holds up the end of all that belongs to it.
+  if (status != 0 && rank.isOnNccl())
+    rank.abandon();
+  return status;
+}
+
+/// The rank that a way of joining has led to.
+Result<Rank>
+makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
+         double timeoutSeconds) {
+  if (!transport)
+    return fail(transport.error().message());
+  return Rank::create(transport.take(), timeoutSeconds);
+}
+
+/// How the ranks that are started here meet.
+struct Meeting {
+  std::unique_ptr<mprt::shm::World> world;
+  std::optional<mprt::GlooOptions> gloo;
+
+  mprt::Expected<std::unique_ptr<mprt::Transport>> join(uint64_t index) const {
+    if (world)
+      return world->join(static_cast<unsigned>(index));
+    mprt::GlooOptions mine = *gloo;
+    mine.rank = static_cast<unsigned>(index);
+    // As a launcher would have told it.
+    setenv("RANK", std::to_string(index).c_str(), 1);
+    setenv("LOCAL_RANK", std::to_string(index).c_str(), 1);
+    setenv("WORLD_SIZE", std::to_string(mine.size).c_str(), 1);
+    setenv("MASTER_ADDR", mine.address.c_str(), 1);
+    setenv("MASTER_PORT", std::to_string(mine.port).c_str(), 1);
+    return mprt::joinGloo(mine);
+  }
+};
+
+Result<Meeting> prepareMeeting(const RunOptions &options, uint64_t ranks) {
+  Meeting meeting;
+  if (options.comm == CommKind::Gloo) {
+    meeting.gloo.emplace();
+    meeting.gloo->size = static_cast<unsigned>(ranks);
+    meeting.gloo->timeoutSeconds = options.timeoutSeconds;
+    auto listener = mprt::listenOnLoopback(meeting.gloo->port);
+    if (!listener)
+      return fail(listener.error().message());
+    meeting.gloo->listener = *listener;
+    return meeting;
+  }
+  auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
+  if (!world)
+    return fail(world.error().message());
+  meeting.world = world.take();
+  return meeting;
+}
+
+/// Joins the ranks that another launcher has started.
+mprt::Expected<std::unique_ptr<mprt::Transport>>
+joinLaunched(const RunOptions &options,
+             const std::optional<LaunchedBy> &launched) {
+  bool overTcp =
+      options.comm == CommKind::Gloo ||
+      ((options.comm == CommKind::Auto || options.comm == CommKind::Nccl) &&
+       launched->launcher == "torchrun");
+  if (!overTcp) {
+    mprt::MpiOptions mpi;
+    mpi.timeoutSeconds = options.timeoutSeconds;
+    mpi.giveUp = [launched](const mprt::Error &error) {
+      std::string rank = launched ? std::to_string(launched->rank) : "?";
+      bool named = error.message().rfind("rank ", 0) == 0;
+      printError((named ? "" : "rank " + rank + ": ") + error.message());
+      _exit(1);
+    };
+    return mprt::joinMpi(mpi);
+  }
+  auto gloo =
+      mprt::glooOptionsFromEnvironment(static_cast<unsigned>(launched->rank),
+                                       static_cast<unsigned>(launched->size));
+  if (!gloo)
+    return gloo.error();
+  gloo->timeoutSeconds = options.timeoutSeconds;
+  return mprt::joinGloo(*gloo);
+}
+
+/// What rank `index` does in its own process.
+int liveAsRank(TrainingJob &job, const Meeting &meeting, const Fault &fault,
+               uint64_t index, RankPosition &position) {
+  if (fault.hits(Fault::Kind::NeverStart, index))
+    while (true)
+      pause();
+  Result<Rank> rank = makeRank(meeting.join(index), job.options.timeoutSeconds);
+  if (rank.failed()) {
+    printError("rank " + std::to_string(index) + ": " + rank.message());
+    return 1;
+  }
+  position.started = 1;
+  if (!fault.hits(Fault::Kind::Program, index)) {
+    return runRankToItsEnd(job, *rank, fault, position);
+  }
+
+  Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
+  Result<TrainingJob> otherJob =
+      other.failed() ? Result<TrainingJob>(other.status())
+                     : prepareJob(job.options, other.take(), job.ranks);
+  if (otherJob.failed()) {
+    printError("rank " + std::to_string(index) + ": " + otherJob.message());
+    return 1;
+  }
+  return runRankToItsEnd(*otherJob, *rank, fault, position);
+}
+
+int reportAndFail(const std::string &message) {
+  printError(message);
+  return 1;
+}
+
+/// Starts `ranks` ranks, whose lives are `body`.
+int launchRanks(
+    const RunOptions &options, uint64_t ranks,
+    const std::function<int(const Meeting &, uint64_t, RankPosition &)> &body) {
+  Result<Meeting> meeting = prepareMeeting(options, ranks);
+  if (meeting.failed())
+    return reportAndFail(meeting.message());
+  LaunchPlan plan;
+  plan.ranks = ranks;
+  plan.timeoutSeconds = options.timeoutSeconds;
+  plan.markDead = [&](uint64_t rank, const std::string &reason) {
+    // Over TCP the others notice by themselves.
+    if (meeting->world)
+      meeting->world->markDead(static_cast<unsigned>(rank), reason);
+  };
+  plan.writtenFiles = replacedFiles(options);
+  plan.listener = meeting->gloo ? meeting->gloo->listener : -1;
+  plan.recordsFlights = !options.flightRecord.empty();
+  plan.body = [&](uint64_t index, RankPosition &position) {
+    return body(*meeting, index, position);
+  };
+  return launch(plan);
+}
+
+int calibrateHere(const RunOptions &options) {
+  if (!options.ranks)
+    return reportAndFail("--calibrate needs --np N: how many ranks to measure");
+  if (Status status = probeOutputs(options); status.failed())
+    return reportAndFail(status.message());
+  auto live = [&](const Meeting &meeting, uint64_t index,
+                  RankPosition &position) {
+    Result<Rank> rank = makeRank(meeting.join(index), options.timeoutSeconds);
+    if (rank.failed())
+      return reportAndFail("rank " + std::to_string(index) + ": " +
+                           rank.message());
+    position.started = 1;
+    return conclude(*rank, calibrate(*rank, options));
+  };
+  return launchRanks(options, *options.ranks, live);
+}
+
+} // namespace
+
+int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
+  constexpr uint64_t most = mprt::shm::World::maxRanks;
+  if (options.comm != CommKind::Gloo && options.ranks.value_or(1) > most)
+    return reportAndFail("--np " + std::to_string(*options.ranks) +
+                         ": shared memory joins at most " +
+                         std::to_string(most) +
+                         " ranks; mpirun or --comm gloo takes more");
+  if (!options.calibrate.empty())
+    return calibrateHere(options);
+  int stopped = 0;
+  Result<std::unique_ptr<Program>> program =
+      endsWith(options.program, ".mlir") ? compileAndLoad(options, stopped)
+                                         : loadProgram(options.program);
+  if (program.failed()) {
+    reportAndFail(program.message());
+    return stopped ? 128 + stopped : 1;
+  }
+  uint64_t ranks = options.ranks.value_or((*program)->manifest().ranks());
+  Result<TrainingJob> job = prepareJob(options, program.take(), ranks);
+  if (job.failed())
+    return reportAndFail(job.message());
+  if (Status status = probeOutputs(options); status.failed())
+    return reportAndFail(status.message());
+  if (Status status = makeFlightFolder(options.flightRecord); status.failed())
+    return reportAndFail(status.message());
+  auto live = [&](const Meeting &meeting, uint64_t index,
+                  RankPosition &position) {
+    return liveAsRank(*job, meeting, fault, index, position);
+  };
+  return launchRanks(options, ranks, live);
+}
+
+int mpcomm::run::runDistributed(const RunOptions &options,
+                                const std::optional<LaunchedBy> &launched,
+                                const Fault &fault) {
+  if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
+    while (true)
+      pause();
+  Result<Rank> rank =
+      makeRank(joinLaunched(options, launched), options.timeoutSeconds);
+  if (rank.failed())
+    return reportAndFail(
+        rank.message() +
+        (launched && options.comm == CommKind::Auto
+             ? " (the environment says that " + launched->launcher +
+                   " started this process; --comm shm starts the ranks here)"
+             : ""));
+
+  if (!options.calibrate.empty()) {
+    int status = conclude(*rank, calibrate(*rank, options));
+    if (status != 0)
+      rank->abandon();
+    return status;
+  }
+
+  std::string path = options.program;
+  if (fault.hits(Fault::Kind::Program, rank->index()))
+    path = fault.file;
+  Status mine;
+  std::optional<TrainingJob> job;
+  if (launched && launched->size != rank->size())
+    mine = fail("started by ", launched->launcher, " as one of ",
+                launched->size, " ranks, but MPI knows of ", rank->size(),
+                "; start it with the mpirun of the MPI that it loads");
+  else if (options.ranks && *options.ranks != rank->size())
+    mine = fail("--np ", *options.ranks, ", but ",
+                launched ? launched->launcher : "MPI", " started ",
+                rank->size(), " ranks; --comm shm starts them here");
+  else if (endsWith(path, ".mlir"))
+    mine = fail(path, ": compile it with mpcomm-compile first: every rank "
+                      "needs the same file");
+  else if (Result<std::unique_ptr<Program>> program = loadProgram(path);
+           program.failed())
+    mine = program.status();
+  else if (Result<TrainingJob> prepared =
+               prepareJob(options, program.take(), rank->size());
+           prepared.failed())
+    mine = prepared.status();
+  else
+    job.emplace(prepared.take());
+  // Rank 0 writes them.
+  if (mine.ok() && rank->index() == 0)
+    mine = probeOutputs(options);
+  if (mine.ok())
+    mine = makeFlightFolder(options.flightRecord);
+
+  int result = 1;
+  if (Status all = rank->agree(mine); all.failed()) {
+    // The same message on every rank says no more than once.
+    if (!all.message().empty())
+      printError("rank " + std::to_string(rank->index()) + ": " +
+                 all.message());
+  } else {
+    result = runRank(*job, *rank, fault, nullptr);
+  }
+  // A launcher ends the others at the first failure; let who has something to
+  // say say it. Leaving MPI in order would wait for peers that are gone.
+  if (result != 0) {
+    usleep(300'000);
+    rank->abandon();
+  }
+  return result;
+}

@@ -1,0 +1,82 @@
+//===- RunOptions.h - the command line ------------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the user asked for, checked as far as it can be without the program.
+// One table drives both the parser and `--help`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
+#define MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
+
+#include "data/Status.h"
+#include "train/LearningRate.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+enum class CommKind : uint8_t { Auto, Shm, Mpi, Gloo, Nccl };
+
+struct RunOptions {
+  std::string program;
+  std::string compileOptions;
+
+  std::optional<uint64_t> ranks;
+  CommKind comm = CommKind::Auto;
+  std::string device = "auto";
+  double timeoutSeconds = 120;
+
+  std::string weights, data, evalData;
+  std::optional<uint64_t> steps, epochs, seed;
+  bool shuffle = true;
+  bool evaluate = false;
+
+  std::optional<double> lr;
+  std::optional<uint64_t> lrWarmup;
+  std::optional<DecayKind> lrSchedule;
+  std::map<std::string, double> hyperparameters;
+
+  std::string checkpoint, resume, saveWeights;
+  /// Whatever else is not as in the checkpoint.
+  bool resumeAnyway = false;
+  uint64_t checkpointEvery = 0, checkpointKeep = 1;
+  /// Steps between comparisons of replicas, beside those at checkpoints; 0:
+  /// not even there.
+  std::optional<uint64_t> checkReplicas;
+
+  uint64_t logEvery = 10;
+  std::string log, trace, timeline, profile;
+  bool quiet = false;
+  /// Folder of the flight records, and how many collectives each keeps.
+  std::string flightRecord;
+  uint64_t flightCollectives = 64;
+  bool checkNumerics = false, allowNonFinite = false;
+
+  /// Measure instead of training, for about so long.
+  std::string calibrate;
+  double calibrateSeconds = 30;
+  /// Consecutive ranks that inner links join; 0: there is one level.
+  uint64_t calibrateBlock = 0;
+
+  bool help = false, version = false;
+};
+
+/// Parses the arguments after the program's name. `--name value` and
+/// `--name=value` are the same.
+Result<RunOptions> parseOptions(const std::vector<std::string> &arguments);
+
+/// The text of `--help`.
+std::string helpText();
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_LAUNCH_RUNOPTIONS_H

@@ -1,0 +1,46 @@
+//===- StopSignals.cpp - being asked to stop, without handlers ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// See StopSignals.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "launch/StopSignals.h"
+
+#include <cstring>
+
+using namespace mpcomm::run;
+
+static bool isIgnored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 &&
+         action.sa_handler == SIG_IGN;
+}
+
+StopSignals::StopSignals() {
+  // Where a parent has left it ignored, children vanish without a status.
+  std::signal(SIGCHLD, SIG_DFL);
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (!isIgnored(signal))
+      sigaddset(&watched, signal);
+  sigprocmask(SIG_BLOCK, &watched, &before);
+}
+
+StopSignals::~StopSignals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
+
+int StopSignals::wait(std::chrono::milliseconds limit) const {
+  timespec pause = {limit.count() / 1000, limit.count() % 1000 * 1'000'000};
+  int signal = sigtimedwait(&watched, nullptr, &pause);
+  return signal > 0 && signal != SIGCHLD ? signal : 0;
+}
+
+std::string mpcomm::run::describeStop(int signal) {
+  return "stopped by signal " + std::to_string(signal) + " (" +
+         strsignal(signal) + ")";
+}

@@ -1,0 +1,411 @@
+//===- TrainingJob.cpp - everything that is known before the first step ---===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The checks run in the order in which a user would make sense of their
+// messages: ranks, functions, weights, hyperparameters (a checkpoint knows
+// those, too), data, steps.
+//
+//===----------------------------------------------------------------------===//
+
+#include "launch/TrainingJob.h"
+
+#include "data/Files.h"
+#include "data/Sampler.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+using namespace mpcomm::run;
+
+namespace {
+
+Status chooseFunctions(TrainingJob &job) {
+  const Manifest &manifest = job.program->manifest();
+  const RunOptions &options = job.options;
+  bool trains = !(options.steps == 0u || options.epochs == 0u);
+  if (trains) {
+    job.trainers = manifest.findAll("train_step");
+    if (job.trainers.empty())
+      return fail(job.program->path(), ": no function 'train_step'; --steps 0 "
+                                       "--evaluate evaluates only");
+    for (const ManifestFunction *function : job.trainers)
+      if (!function->resultOf(Role::Loss))
+        return fail(job.program->path(),
+                    ": function 'train_step' has no result of role loss",
+                    function->coordinates.empty()
+                        ? ""
+                        : " (entry '" + printable(function->entry) + "')");
+  }
+  if (options.evaluate) {
+    job.evaluators = manifest.findAll("evaluate");
+    if (job.evaluators.empty())
+      return fail(job.program->path(),
+                  ": no function 'evaluate', which --evaluate needs");
+    if (batchSizeOf(job.evaluators) == 0)
+      return fail(job.program->path(), ": function 'evaluate' takes no batch");
+  }
+  if (job.trainers.empty() && job.evaluators.empty())
+    return fail("nothing to do: --steps 0 without --evaluate");
+  return {};
+}
+
+/// Those of all ranks.
+std::vector<const ManifestFunction *> functionsOf(const TrainingJob &job) {
+  std::vector<const ManifestFunction *> functions = job.trainers;
+  functions.insert(functions.end(), job.evaluators.begin(),
+                   job.evaluators.end());
+  return functions;
+}
+
+/// Those of `rank`.
+std::vector<const ManifestFunction *> functionsOf(const TrainingJob &job,
+                                                  uint64_t rank) {
+  const Manifest &manifest = job.program->manifest();
+  std::vector<const ManifestFunction *> functions;
+  if (!job.trainers.empty())
+    functions.push_back(manifest.find("train_step", rank));
+  if (!job.evaluators.empty())
+    functions.push_back(manifest.find("evaluate", rank));
+  return functions;
+}
+
+/// Every hyperparameter has a value, and every value given is used.
+Status checkHyperparameters(TrainingJob &job) {
+  std::map<std::string, bool> known; // name: has a default
+  for (const ManifestFunction *function : functionsOf(job))
+    for (const ManifestArgument &argument : function->arguments)
+      if (argument.role == Role::Hyperparameter)
+        known[argument.name] |= argument.defaultValue.has_value();
+  std::string names;
+  for (const auto &[name, hasDefault] : known)
+    names += (names.empty() ? "" : ", ") + printable(name);
+  auto unknown = [&](const std::string &name) {
+    return fail("the program has no hyperparameter '", printable(name),
+                "'; it has: ", names.empty() ? "none" : names);
+  };
+  for (const auto &[name, value] : job.options.hyperparameters)
+    if (!known.count(name))
+      return unknown(name);
+  bool shapesLr = job.options.lr || job.options.lrWarmup.value_or(0) ||
+                  job.options.lrSchedule.value_or(DecayKind::Constant) !=
+                      DecayKind::Constant;
+  if (!job.trainers.empty() && shapesLr && !known.count("lr"))
+    return unknown("lr");
+  for (const auto &[name, hasDefault] : known)
+    if (!hasDefault && !job.options.hyperparameters.count(name) &&
+        !(name == "lr" && job.options.lr))
+      return fail("hyperparameter '", printable(name),
+                  "' has no default; --set ", printable(name), "=X gives one");
+  return {};
+}
+
+/// The ranks whose functions are different from those of ranks before them.
+std::vector<uint64_t> findDifferentRanks(const TrainingJob &job) {
+  const Manifest &manifest = job.program->manifest();
+  std::set<std::pair<const void *, const void *>> seen;
+  std::vector<uint64_t> different;
+  for (uint64_t rank = 0; rank < job.ranks; ++rank)
+    if (seen.insert({manifest.find("train_step", rank),
+                     manifest.find("evaluate", rank)})
+            .second)
+      different.push_back(rank);
+  return different;
+}
+
+/// Opens the weights file, and checks it for each rank's state in turn.
+Status openWeights(TrainingJob &job) {
+  const RunOptions &options = job.options;
+  bool resumes = !options.resume.empty();
+  const std::string &path = resumes ? options.resume : options.weights;
+  if (!path.empty()) {
+    Result<SafeTensors> file = SafeTensors::open(path);
+    if (file.failed())
+      return file.status();
+    job.weights.emplace(file.take());
+  }
+  for (uint64_t rank : findDifferentRanks(job)) {
+    Result<RankState> state = RankState::create(functionsOf(job, rank));
+    if (state.failed())
+      return state.status();
+    if (path.empty() && state->needsWeights())
+      return fail("the program has parameters: --weights FILE or --resume "
+                  "FILE gives them");
+    if (path.empty())
+      continue;
+    if (Status status = state->check(*job.weights, /*complete=*/resumes);
+        status.failed())
+      return status;
+  }
+  return {};
+}
+
+/// What the options leave open goes on as in the run that is resumed; where
+/// they say something else, they are right, and the user is told.
+Status adoptCheckpoint(TrainingJob &job) {
+  RunOptions &options = job.options;
+  if (options.resume.empty())
+    return {};
+  Result<CheckpointInfo> info = readCheckpointInfo(*job.weights);
+  if (info.failed())
+    return info.status();
+  job.resumed = info.take();
+  auto adopt = [&](const std::string &name, auto &option, const auto &kept,
+                   auto text) {
+    if (!kept || (option && *option == *kept))
+      return;
+    if (option)
+      job.warnings.push_back(options.resume + ": written with " + name + " " +
+                             text(*kept) + ", going on with " + text(*option));
+    else
+      option = kept;
+  };
+  auto number = [](auto value) {
+    std::ostringstream stream;
+    stream << value;
+    return stream.str();
+  };
+  for (const ManifestFunction *function : functionsOf(job))
+    for (const ManifestArgument &argument : function->arguments) {
+      const std::string &name = argument.name;
+      if (argument.role != Role::Hyperparameter || name == "lr")
+        continue;
+      auto &set = options.hyperparameters;
+      auto given = set.find(name),
+           kept = job.resumed->hyperparameters.find(name);
+      if (kept == job.resumed->hyperparameters.end())
+        continue;
+      std::optional<double> option;
+      if (given != set.end())
+        option = given->second;
+      adopt(printable(name), option, std::optional<double>(kept->second),
+            number);
+      set[name] = *option;
+    }
+  if (!job.learningRateArgument())
+    return {};
+  // --set lr= is --lr.
+  if (auto set = options.hyperparameters.find("lr");
+      set != options.hyperparameters.end()) {
+    options.lr = set->second;
+    options.hyperparameters.erase(set);
+  }
+  adopt("--lr", options.lr, job.resumed->lr, number);
+  adopt("--lr-warmup", options.lrWarmup, job.resumed->lrWarmup, number);
+  adopt("--lr-schedule", options.lrSchedule, job.resumed->lrSchedule,
+        [](DecayKind kind) { return std::string(nameOf(kind)); });
+  return {};
+}
+
+Status openData(TrainingJob &job) {
+  const RunOptions &options = job.options;
+  auto open = [&](const std::string &path,
+                  const std::vector<const ManifestFunction *> &functions,
+                  const char *option,
+                  std::optional<Dataset> &dataset) -> Status {
+    const std::string &name = functions[0]->name;
+    if (path.empty())
+      return fail("function '", name, "' takes a batch: ", option,
+                  " FILE gives the samples");
+    Result<Dataset> opened = Dataset::open(path, functions);
+    if (opened.failed())
+      return opened.status();
+    dataset.emplace(opened.take());
+    uint64_t batch = batchSizeOf(functions);
+    if (dataset->samples() < batch * job.dataRanks)
+      return fail(path, ": ", dataset->samples(), " samples, but one step of '",
+                  name, "' takes ", batch * job.dataRanks, " (", job.dataRanks,
+                  job.dataRanks == job.ranks ? " ranks of " : " data ranks of ",
+                  batch, ")");
+    bool isKnown = &dataset != &job.data && job.data &&
+                   areSameFile(path, job.data->path());
+    return dataset->validate(options.allowNonFinite,
+                             isKnown ? &*job.data : nullptr);
+  };
+  if (batchSizeOf(job.trainers) > 0)
+    if (Status status = open(options.data, job.trainers, "--data", job.data);
+        status.failed())
+      return status;
+  if (job.evaluators.empty())
+    return {};
+  const std::string &path =
+      options.evalData.empty() ? options.data : options.evalData;
+  return open(path, job.evaluators, "--eval-data", job.evalData);
+}
+
+Status planSteps(TrainingJob &job) {
+  const RunOptions &options = job.options;
+  job.seed = options.seed.value_or(0);
+  if (!options.resume.empty()) {
+    const std::optional<CheckpointInfo> &info = job.resumed;
+    job.seed = options.seed.value_or(info->seed);
+    job.firstStep = info->step;
+  }
+  // What is only evaluated may well be other data, or another loss.
+  if (job.trainers.empty()) {
+    job.lastStep = job.firstStep;
+    return {};
+  }
+  if (!options.resume.empty()) {
+    const std::optional<CheckpointInfo> &info = job.resumed;
+    std::string differences;
+    for (const std::string &difference : differencesFrom(*info, job))
+      differences += (differences.empty() ? "" : "; ") + difference;
+    if (!differences.empty() && !options.resumeAnyway)
+      return fail(options.resume, ": this run has ", differences,
+                  "; --resume-anyway goes on");
+    if (!differences.empty())
+      job.warnings.push_back(options.resume + ": this run has " + differences);
+    if (job.data && info->globalBatch != job.globalBatch())
+      job.warnings.push_back(
+          options.resume + ": written with a global batch of " +
+          std::to_string(info->globalBatch) + ", going on with " +
+          std::to_string(job.globalBatch()) +
+          "; samples will not continue where it stopped");
+  }
+  if (options.steps)
+    job.lastStep = *options.steps;
+  else if (job.data)
+    job.lastStep =
+        options.epochs.value_or(1) * (job.data->samples() / job.globalBatch());
+  else
+    return fail("the program takes no batch: --steps N says how long to train");
+  if (job.lastStep < job.firstStep)
+    return fail(options.resume, ": written after step ", job.firstStep,
+                ", beyond the last step ", job.lastStep);
+  return {};
+}
+
+void planLearningRate(TrainingJob &job) {
+  job.learningRate.kind = job.options.lrSchedule.value_or(DecayKind::Constant);
+  job.learningRate.warmup = job.options.lrWarmup.value_or(0);
+  job.learningRate.total = job.lastStep;
+  const ManifestArgument *lr = job.learningRateArgument();
+  auto set = job.options.hyperparameters.find("lr");
+  if (job.options.lr)
+    job.learningRate.base = *job.options.lr;
+  else if (set != job.options.hyperparameters.end())
+    job.learningRate.base = set->second;
+  else if (lr && lr->defaultValue)
+    job.learningRate.base = *lr->defaultValue;
+  if (lr && job.learningRate.kind != DecayKind::Constant && job.resumed &&
+      job.resumed->lrTotal.value_or(job.lastStep) != job.lastStep)
+    job.warnings.push_back(job.options.resume +
+                           ": its learning rate was to fall until step " +
+                           std::to_string(*job.resumed->lrTotal) +
+                           ", now until step " + std::to_string(job.lastStep));
+}
+
+} // namespace
+
+uint64_t mpcomm::run::batchSizeOf(
+    const std::vector<const ManifestFunction *> &functions) {
+  int64_t samples = 0; // some have no batch; those that have one agree
+  for (const ManifestFunction *function : functions)
+    samples = std::max(samples, function->batchSize());
+  return static_cast<uint64_t>(samples);
+}
+
+Status TrainingJob::becomeRank(uint64_t rank) {
+  const Manifest &manifest = program->manifest();
+  dataRank = manifest.dataRankOf(rank);
+  train = trainers.empty() ? nullptr : manifest.find("train_step", rank);
+  evaluate = evaluators.empty() ? nullptr : manifest.find("evaluate", rank);
+  Result<RankState> made = RankState::create(functionsOf(*this, rank));
+  if (made.failed())
+    return made.status();
+  state.emplace(made.take());
+  state->storeDefaults();
+  return {};
+}
+
+uint64_t TrainingJob::arenaBytes() const {
+  uint64_t bytes = 0;
+  for (const ManifestFunction *function : {train, evaluate})
+    if (function)
+      bytes = std::max(bytes, function->arenaBytes);
+  return bytes;
+}
+
+uint32_t TrainingJob::events() const {
+  uint32_t count = 0;
+  for (const ManifestFunction *function : {train, evaluate})
+    if (function)
+      count = std::max(count, function->events);
+  return count;
+}
+
+uint64_t TrainingJob::globalBatch() const {
+  return batchSizeOf(trainers) * dataRanks;
+}
+
+std::string TrainingJob::describe() const {
+  std::string text = printable(program->manifest().program.empty()
+                                   ? program->path()
+                                   : program->manifest().program);
+  text += ": " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  if (dataRanks != ranks)
+    text += " (" + program->manifest().describeMesh() + ")";
+  if (!trainers.empty() && lastStep > firstStep)
+    text += ", steps " + std::to_string(firstStep + 1) + " to " +
+            std::to_string(lastStep) +
+            (data ? ", global batch " + std::to_string(globalBatch()) + " of " +
+                        std::to_string(data->samples()) + " samples"
+                  : "");
+  return text;
+}
+
+const ManifestArgument *TrainingJob::learningRateArgument() const {
+  for (const ManifestFunction *function : trainers)
+    if (const ManifestArgument *lr = function->argumentOf("lr"))
+      if (lr->role == Role::Hyperparameter)
+        return lr;
+  return nullptr;
+}
+
+double TrainingJob::hyperparameter(const ManifestArgument &argument,
+                                   uint64_t step) const {
+  if (argument.name == "lr")
+    return learningRate.at(step);
+  auto set = options.hyperparameters.find(argument.name);
+  if (set != options.hyperparameters.end())
+    return set->second;
+  return argument.defaultValue.value_or(0);
+}
+
+Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
+                                            std::unique_ptr<Program> program,
+                                            uint64_t ranks) {
+  TrainingJob job;
+  job.options = options;
+  job.program = std::move(program);
+  job.ranks = ranks;
+  job.dataRanks = job.program->manifest().dataRanks();
+  const Manifest &manifest = job.program->manifest();
+  if (static_cast<uint64_t>(manifest.ranks()) != ranks)
+    return fail(job.program->path(), ": compiled for ", manifest.ranks(),
+                " ranks (", manifest.describeMesh(), "), started with ", ranks);
+  const std::string compiledFor =
+      manifest.device.empty() ? "host" : manifest.device;
+  if (options.device != "auto" && options.device != compiledFor)
+    return fail(job.program->path(), ": compiled for device '", compiledFor,
+                "', running on '", options.device,
+                "'; compile it for that device, or leave --device out");
+  if (options.comm == CommKind::Nccl && compiledFor != "cuda")
+    return fail(job.program->path(), ": compiled for device '", compiledFor,
+                "', and --comm nccl moves memory of GPUs; compile it for cuda, "
+                "or leave --comm out");
+  if (Status status = chooseFunctions(job); status.failed())
+    return status;
+  for (Status (*check)(TrainingJob &) :
+       {openWeights, adoptCheckpoint, checkHyperparameters, openData,
+        planSteps})
+    if (Status status = check(job); status.failed())
+      return status;
+  planLearningRate(job);
+  return job;
+}

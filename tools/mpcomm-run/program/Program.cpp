@@ -1,0 +1,156 @@
+//===- Program.cpp - a loaded program file --------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All that can be checked is checked in the file's bytes (see ProgramFile.h),
+// before it is opened.
+//
+//===----------------------------------------------------------------------===//
+
+#include "program/Program.h"
+
+#include "launch/CpuFeatures.h"
+#include "program/ProgramFile.h"
+
+#include <cerrno>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+/// Checks the table of images at `table`, which has `bytes`.
+Status checkImages(const std::string &path, const mprt_image *table,
+                   uint64_t bytes) {
+  for (uint64_t i = 0; (i + 1) * sizeof(mprt_image) <= bytes; ++i) {
+    if (table[i].chip == 0)
+      return {};
+    const char *data = static_cast<const char *>(table[i].data);
+    bool whole = data && table[i].bytes >= 4 && table[i].is_text <= 1;
+    // The driver reads text up to its end, and code as its header says.
+    if (whole)
+      whole = table[i].is_text ? data[table[i].bytes - 1] == 0
+                               : std::memcmp(data, "\177ELF", 4) == 0;
+    if (!whole)
+      return fail(path, ": image ", i, " of symbol 'mpcomm_images' is neither ",
+                  "a cubin nor PTX that ends with a zero byte");
+  }
+  return fail(path, ": symbol 'mpcomm_images' does not end with a chip 0");
+}
+
+std::string loaderMessage() {
+  const char *message = dlerror();
+  return printable(message ? message : "unknown error", 400);
+}
+
+/// The open file's name for the loader.
+std::string loaderNameOf(int descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor);
+}
+
+bool isLoaded(int descriptor) {
+  void *handle =
+      dlopen(loaderNameOf(descriptor).c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle)
+    dlclose(handle);
+  return handle != nullptr;
+}
+
+/// Checks the file's ABI number and processor features; its manifest.
+Result<Manifest> readManifest(const std::string &path,
+                              const ProgramFile &file) {
+  auto missing = [&](const char *symbol) {
+    return fail(path, ": symbol '", symbol,
+                "' is missing, expected a program made by mpcomm-compile");
+  };
+  uint32_t version;
+  std::string_view abi = file.contentsOf("mpcomm_abi_version");
+  if (abi.size() != sizeof(version))
+    return missing("mpcomm_abi_version");
+  std::memcpy(&version, abi.data(), sizeof(version));
+  if (version != MPRT_ABI_VERSION)
+    return fail(path, ": compiled for ABI ", version,
+                " of the runtime, this one has ABI ", MPRT_ABI_VERSION,
+                "; compile the program again");
+  std::string_view text = file.contentsOf("mpcomm_manifest");
+  if (text.empty())
+    return missing("mpcomm_manifest");
+  Result<Manifest> manifest = parseManifest(text.substr(0, text.find('\0')));
+  if (manifest.failed())
+    return fail(path, ": ", manifest.message());
+  if (manifest->abi != version)
+    return fail(path, ": manifest says ABI ", manifest->abi, ", the program ",
+                version);
+  std::string lacking;
+  for (const std::string &feature : missingCpuFeatures(manifest->features))
+    lacking += (lacking.empty() ? "" : ", ") + feature;
+  if (!lacking.empty())
+    return fail(path, ": compiled for processor '", printable(manifest->cpu),
+                "'; this one lacks ", lacking);
+  return manifest;
+}
+
+} // namespace
+
+Result<Program> Program::load(const std::string &path) {
+  // Not blocking, so that a pipe under that name cannot hang the run.
+  int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    return fail(path, ": cannot open: ", std::strerror(errno));
+  Result<Program> program = load(path, descriptor);
+  // The loader knows a library again by its name, which has this number: it is
+  // nobody else's as long as one may be loaded under it.
+  if (program.failed() && !isLoaded(descriptor))
+    close(descriptor);
+  return program;
+}
+
+Result<Program> Program::load(const std::string &path, int descriptor) {
+  Program program;
+  program.file = path;
+  Result<ProgramFile> file = ProgramFile::read(path, descriptor);
+  if (file.failed())
+    return file.status();
+  program.hash = file->digest();
+  Result<Manifest> manifest = readManifest(path, *file);
+  if (manifest.failed())
+    return manifest.status();
+  program.description = manifest.take();
+  auto missing = [&](const std::string &symbol) {
+    return fail(path, ": symbol '", printable(symbol),
+                "' is missing, expected a program made by mpcomm-compile");
+  };
+  for (const ManifestFunction &function : program.description.functions)
+    if (!file->exports(function.entry))
+      return missing(function.entry);
+  std::string_view table = file->contentsOf("mpcomm_images");
+  if (program.description.device == "cuda" && table.empty())
+    return missing("mpcomm_images");
+
+  void *handle =
+      dlopen(loaderNameOf(descriptor).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    return fail(path, ": cannot load: ", loaderMessage());
+  for (const ManifestFunction &function : program.description.functions) {
+    void *entry = dlsym(handle, function.entry.c_str());
+    if (!entry)
+      return missing(function.entry);
+    program.entries[function.entry] = reinterpret_cast<mprt_entry>(entry);
+  }
+  if (program.description.device == "cuda") {
+    void *images = dlsym(handle, "mpcomm_images");
+    if (!images)
+      return missing("mpcomm_images");
+    program.kernels = static_cast<const mprt_image *>(images);
+    if (Status status = checkImages(path, program.kernels, table.size());
+        status.failed())
+      return status;
+  }
+  return program;
+}

@@ -1,0 +1,319 @@
+//===- Report.cpp - the progress line, the log and the final table --------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// See Report.h. Times are kept as floats, four bytes a step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "report/Report.h"
+
+#include "calibrate/RobustLine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <unistd.h>
+
+using namespace mpcomm::run;
+
+namespace {
+
+constexpr auto refreshInterval = std::chrono::milliseconds(100);
+
+double medianOfFloats(const std::vector<float> &values) {
+  return mpcomm::run::medianOf(
+      std::vector<double>(values.begin(), values.end()));
+}
+
+double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+std::string sizeText(uint64_t bytes) {
+  char text[32];
+  if (bytes < 1'000'000)
+    std::snprintf(text, sizeof(text), "%.1f kB",
+                  static_cast<double>(bytes) / 1e3);
+  else
+    std::snprintf(text, sizeof(text), "%.1f MB",
+                  static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+/// JSON has no NaN and no infinity. 9 digits identify a number of f32, 17 one
+/// of f64.
+std::string jsonNumber(double value, int digits = 9) {
+  if (!std::isfinite(value))
+    return "null";
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.*g", digits, value);
+  return text;
+}
+
+/// A loss, which may be of f64.
+std::string jsonLoss(double value) {
+  bool isOfF32 = static_cast<double>(static_cast<float>(value)) == value;
+  return jsonNumber(value, isOfF32 ? 9 : 17);
+}
+
+/// A string of JSON. Bytes that are no ASCII come through as they are.
+std::string quoted(const std::string &value) {
+  std::string text = "\"";
+  for (char c : value) {
+    char escape[8];
+    std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+    if (c == '"' || c == '\\')
+      (text += '\\') += c;
+    else if (c >= 0 && c < 0x20)
+      text += escape;
+    else
+      text += c;
+  }
+  return text + "\"";
+}
+
+/// What the log says of loss scaling; empty where the program does none.
+std::string lossScaleFields(const LossScaleRecord &record) {
+  std::string text;
+  if (record.scale)
+    text += ", \"loss_scale\": " + jsonNumber(*record.scale) +
+            ", \"skipped\": " + (record.isSkipped ? "true" : "false");
+  if (record.nonFinite.empty())
+    return text;
+  text += ", \"nonfinite\": [";
+  for (size_t i = 0; i < record.nonFinite.size(); ++i)
+    text += (i ? ", " : "") + quoted(record.nonFinite[i]);
+  return text + "]";
+}
+
+/// The same for people.
+std::string lossScaleText(const LossScaleRecord &record) {
+  if (!record.scale)
+    return {};
+  char text[48];
+  std::snprintf(text, sizeof(text), "  scale %.6g%s", *record.scale,
+                record.isSkipped ? " (skipped)" : "");
+  return text;
+}
+
+std::string keptText(const MemoryUse &use) {
+  std::string text = "arena " + sizeText(use.arena) + ", parameters " +
+                     sizeText(use.parameters) + ", optimizer state " +
+                     sizeText(use.optimizerState);
+  if (use.device)
+    text += ", on the device in all " + sizeText(use.device);
+  return text;
+}
+
+void printHostCost(const HostCost &cost) {
+  if (cost.nodes > 0)
+    std::printf("host time per step     %.1f us as a graph, %.1f us call by "
+                "call\n"
+                "launches per step      1 graph of %.0f nodes, %.0f calls "
+                "before\n",
+                cost.graphMicroseconds, cost.eagerMicroseconds, cost.nodes,
+                cost.calls);
+  else if (cost.eagerMicroseconds > 0)
+    std::printf("host time per step     %.1f us call by call\n",
+                cost.eagerMicroseconds);
+  if (cost.nodes == 0 && cost.calls > 0)
+    std::printf("launches per step      %.0f calls\n", cost.calls);
+}
+
+/// The most that any rank takes, and each rank's peak; also what it keeps,
+/// where that is not the same on all.
+void printMemory(const std::vector<MemoryUse> &memory) {
+  MemoryUse most;
+  bool equal = true;
+  for (const MemoryUse &use : memory) {
+    most.peakResident = std::max(most.peakResident, use.peakResident);
+    most.arena = std::max(most.arena, use.arena);
+    most.parameters = std::max(most.parameters, use.parameters);
+    most.optimizerState = std::max(most.optimizerState, use.optimizerState);
+    most.device = std::max(most.device, use.device);
+    equal &= use.keepsAsMuchAs(memory[0]);
+  }
+  std::printf("%s peak %s, %s\n",
+              equal ? "memory a rank         " : "memory a rank, at most",
+              sizeText(most.peakResident).c_str(), keptText(most).c_str());
+  for (size_t rank = 0; memory.size() > 1 && rank < memory.size(); ++rank)
+    std::printf("  peak of rank %-3zu     %s%s\n", rank,
+                sizeText(memory[rank].peakResident).c_str(),
+                equal ? "" : (", " + keptText(memory[rank])).c_str());
+}
+
+} // namespace
+
+Result<Report> Report::create(const RunOptions &options, bool active,
+                              uint64_t lastStep) {
+  Report report;
+  if (!active)
+    return report;
+  report.prints = !options.quiet;
+  report.inPlace = report.prints && isatty(STDOUT_FILENO);
+  report.every = options.logEvery;
+  report.lastStep = lastStep;
+  if (options.log.empty())
+    return report;
+  report.logPath = options.log;
+  report.log.reset(
+      std::fopen(options.log.c_str(), options.resume.empty() ? "we" : "ae"));
+  if (!report.log)
+    return fail(options.log, ": cannot open: ", std::strerror(errno));
+  return report;
+}
+
+Report::~Report() { interrupt(); }
+
+void Report::begin(const std::string &headline) { note(headline); }
+
+void Report::note(const std::string &line) {
+  if (!prints)
+    return;
+  interrupt();
+  std::printf("%s\n", line.c_str());
+  flush();
+}
+
+void Report::interrupt() {
+  if (!lineOpen)
+    return;
+  lineOpen = false;
+  std::printf("\n");
+  flush();
+}
+
+Status Report::step(const StepRecord &record) {
+  if (times.empty())
+    firstLoss = record.loss;
+  lastLoss = record.loss;
+  times.push_back(static_cast<float>(record.milliseconds));
+  if (record.exposedMilliseconds)
+    exposed.push_back(static_cast<float>(*record.exposedMilliseconds));
+
+  if (log) {
+    int put = std::fprintf(
+        log.get(),
+        "{\"step\": %llu, \"epoch\": %llu, \"loss\": %s, \"ms\": %s, "
+        "\"exposed_ms\": %s%s%s%s}\n",
+        static_cast<unsigned long long>(record.step),
+        static_cast<unsigned long long>(record.epoch),
+        jsonLoss(record.loss).c_str(), jsonNumber(record.milliseconds).c_str(),
+        record.exposedMilliseconds
+            ? jsonNumber(*record.exposedMilliseconds).c_str()
+            : "null",
+        record.hasLr ? ", \"lr\": " : "",
+        record.hasLr ? jsonNumber(record.lr).c_str() : "",
+        lossScaleFields(record.lossScale).c_str());
+    if (put < 0 || std::fflush(log.get()) != 0)
+      return fail(logPath, ": cannot write: ", std::strerror(errno));
+  }
+
+  if (prints && !record.lossScale.nonFinite.empty())
+    note("step " + std::to_string(record.step) + ": " +
+         describeNonFinite(record.lossScale.nonFinite));
+
+  bool last = record.step == lastStep;
+  bool due = record.step % every == 0 || last || times.size() == 1;
+  if (inPlace) {
+    // A terminal is slower than a short step, and eyes are slower than both.
+    auto now = std::chrono::steady_clock::now();
+    due = last || now - lastPrint > refreshInterval;
+    if (due)
+      lastPrint = now;
+  }
+  if (!prints || !due)
+    return {};
+  char share[40] = "";
+  if (record.exposedMilliseconds)
+    std::snprintf(share, sizeof(share), "  exposed %.1f %%",
+                  percent(*record.exposedMilliseconds, record.milliseconds));
+  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step%s%s%s",
+              inPlace ? "\r\033[K" : "",
+              static_cast<unsigned long long>(record.step),
+              static_cast<unsigned long long>(lastStep), record.loss,
+              record.milliseconds, share,
+              lossScaleText(record.lossScale).c_str(), inPlace ? "" : "\n");
+  lineOpen = inPlace;
+  flush();
+  return {};
+}
+
+void Report::finish(const std::vector<MemoryUse> &memory,
+                    std::optional<uint64_t> skipped,
+                    const std::optional<HostCost> &host) {
+  if (!prints || times.empty())
+    return;
+  interrupt();
+  double step = medianOfFloats(times);
+  double wait = medianOfFloats(exposed);
+  std::printf("\nsteps                  %zu\n", times.size());
+  if (skipped)
+    std::printf("steps skipped          %llu\n",
+                static_cast<unsigned long long>(*skipped));
+  std::printf("loss first             %.6g\n", firstLoss);
+  std::printf("loss last              %.6g\n", lastLoss);
+  std::printf("ms per step (median)   %.3f\n", step);
+  if (!exposed.empty())
+    std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
+                percent(wait, step));
+  if (host)
+    printHostCost(*host);
+  printMemory(memory);
+  flush();
+}
+
+void Report::evaluation(const EvaluationSummary &summary) {
+  if (!prints)
+    return;
+  interrupt();
+  std::printf("\nevaluation             %llu samples",
+              static_cast<unsigned long long>(summary.samples));
+  if (summary.dropped)
+    std::printf(" (%llu dropped: they do not fill a global batch)",
+                static_cast<unsigned long long>(summary.dropped));
+  std::printf("\n");
+  if (summary.hasLoss)
+    std::printf("evaluation loss        %.6g\n", summary.loss);
+  if (summary.labels)
+    std::printf("top-1 accuracy         %.2f %% (%llu of %llu)\n",
+                percent(static_cast<double>(summary.correct),
+                        static_cast<double>(summary.labels)),
+                static_cast<unsigned long long>(summary.correct),
+                static_cast<unsigned long long>(summary.labels));
+  flush();
+}
+
+void Report::flush() {
+  if (std::fflush(stdout) != 0 && printError == 0)
+    printError = errno;
+}
+
+Status Report::close() {
+  interrupt();
+  if (printError)
+    return fail("standard output: cannot write: ", std::strerror(printError));
+  return {};
+}
+
+uint64_t mpcomm::run::peakResidentBytes() {
+  // VmHWM rather than getrusage: ru_maxrss survives exec, so that it would
+  // report the peak of whatever program started this one.
+  std::FILE *file = std::fopen("/proc/self/status", "re");
+  if (!file)
+    return 0;
+  char line[256];
+  unsigned long long kilobytes = 0;
+  while (std::fgets(line, sizeof(line), file))
+    if (std::sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1)
+      break;
+  std::fclose(file);
+  return kilobytes * 1024;
+}

@@ -1,0 +1,131 @@
+//===- Report.h - the progress line, the log and the final table ----------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What rank 0 tells the user. On a terminal one line is rewritten in place;
+// elsewhere each line stands, every --log-every steps. The log file gets one
+// JSON object a step, with all digits of the loss.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_REPORT_REPORT_H
+#define MPCOMM_RUN_REPORT_REPORT_H
+
+#include "data/Status.h"
+#include "launch/RunOptions.h"
+#include "train/LossScale.h"
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+struct StepRecord {
+  /// Steps done, this one included.
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  double loss = 0;
+  double lr = 0;
+  bool hasLr = false;
+  double milliseconds = 0;
+  /// Time that compute waited for communication, where it is known: the host
+  /// does not see what a device waits for.
+  std::optional<double> exposedMilliseconds;
+  LossScaleRecord lossScale;
+};
+
+/// Memory of one rank, in bytes.
+struct MemoryUse {
+  uint64_t peakResident = 0;
+  uint64_t arena = 0, parameters = 0, optimizerState = 0;
+  /// Of a device, all that was taken of it; the above but `peakResident` lie
+  /// there.
+  uint64_t device = 0;
+
+  /// Whether another rank keeps as much, whatever its peak was.
+  bool keepsAsMuchAs(const MemoryUse &other) const {
+    return arena == other.arena && parameters == other.parameters &&
+           optimizerState == other.optimizerState && device == other.device;
+  }
+};
+
+/// What a step cost the host, where a device computes.
+struct HostCost {
+  /// Processor time of the calling thread to enqueue a step; 0 where none was
+  /// run in that way.
+  double eagerMicroseconds = 0, graphMicroseconds = 0;
+  /// What the calls of a step put on streams, and what is in its graph.
+  double calls = 0, nodes = 0;
+};
+
+struct EvaluationSummary {
+  uint64_t samples = 0, dropped = 0;
+  bool hasLoss = false;
+  double loss = 0;
+  /// Labelled rows, and those whose largest entry is at the label.
+  uint64_t labels = 0, correct = 0;
+};
+
+class Report {
+public:
+  /// Reports nothing at all unless `active`; prints to standard output unless
+  /// `options.quiet`.
+  static Result<Report> create(const RunOptions &options, bool active,
+                               uint64_t lastStep);
+
+  Report(Report &&) = default;
+  Report &operator=(Report &&) = default;
+  ~Report();
+
+  /// One line at the start.
+  void begin(const std::string &headline);
+  /// Fails where the log cannot be written.
+  Status step(const StepRecord &record);
+  /// A line of its own, above the progress line.
+  void note(const std::string &line);
+  /// Table of the whole run. `memory` holds one entry a rank; `skipped` is the
+  /// number of steps that left the parameters alone, where that is counted.
+  void finish(const std::vector<MemoryUse> &memory,
+              std::optional<uint64_t> skipped,
+              const std::optional<HostCost> &host);
+  void evaluation(const EvaluationSummary &summary);
+  /// Ends a progress line that stands open, before an error is printed.
+  void interrupt();
+  /// Fails where something of all this could not be printed. A run whose
+  /// terminal is gone still trains and keeps its checkpoints.
+  Status close();
+
+private:
+  void flush();
+
+  Report() = default;
+
+  struct Closer {
+    void operator()(std::FILE *file) const { std::fclose(file); }
+  };
+
+  std::chrono::steady_clock::time_point lastPrint;
+  bool prints = false, inPlace = false, lineOpen = false;
+  uint64_t every = 1, lastStep = 0;
+  std::unique_ptr<std::FILE, Closer> log;
+  std::string logPath;
+  /// Of the first line that could not be printed.
+  int printError = 0;
+  double firstLoss = 0, lastLoss = 0;
+  std::vector<float> times, exposed;
+};
+
+/// Peak resident memory of this process, in bytes, from its own start on.
+uint64_t peakResidentBytes();
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_REPORT_REPORT_H

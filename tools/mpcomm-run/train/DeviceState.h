@@ -1,0 +1,70 @@
+//===- DeviceState.h - the buffers of a program on a device ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The state (RankState.h) keeps its buffers on the host; here they have a twin
+// on the device, with the same layout, and programs work on that. What each
+// step gives anew (batch, hyperparameters, random bits) goes through one of two
+// staging areas, so that a batch is gathered and copied while the step before
+// it runs:
+//
+//   pinned[k] --copy stream--> area[k] --compute stream--> the buffers
+//
+// What is read after a step is fetched; the rest when it is asked for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_TRAIN_DEVICESTATE_H
+#define MPCOMM_RUN_TRAIN_DEVICESTATE_H
+
+#include "data/Status.h"
+#include "train/RankState.h"
+
+#include "device/Device.h"
+#include "session/Context.h"
+
+namespace mpcomm::run {
+
+class DeviceState {
+public:
+  /// Makes the twins of `state`'s buffers and copies their values; `state` then
+  /// gives programs those. All three outlive this.
+  static Result<DeviceState> create(mprt::Device &device,
+                                    mprt::Context &context, RankState &state);
+
+  /// From here on what is stored into the buffers of a step is for the next
+  /// one. The step before the last must be finished.
+  void beginInputs();
+  /// Sends what was stored since `beginInputs` on its way.
+  Status sendInputs();
+  /// Puts what was sent last in its place, before what is enqueued next.
+  Status placeInputs();
+
+  /// Waits for all that is enqueued, and brings these slots to the host.
+  Status fetch(const std::vector<size_t> &slots);
+  /// The same for all state.
+  Status fetchState();
+
+private:
+  DeviceState(mprt::Device &device, mprt::Context &context, RankState &state)
+      : device(&device), context(&context), state(&state) {}
+
+  mprt::Device *device;
+  mprt::Context *context;
+  RankState *state;
+  char *twin = nullptr;
+  /// By k.
+  char *pinned[2] = {}, *area[2] = {};
+  uint32_t arrived[2] = {};
+  int current = 0;
+  /// What is fetched passes through here.
+  char *fetched = nullptr;
+  uint64_t fetchedBytes = 0;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_TRAIN_DEVICESTATE_H

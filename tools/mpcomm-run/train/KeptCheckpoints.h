@@ -1,0 +1,75 @@
+//===- KeptCheckpoints.h - the last checkpoints of a run ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// With --checkpoint-keep N the checkpoints before the latest, FILE, stay as
+// FILE.step-K. Before FILE is replaced, it gets that name beside its own; once
+// it is replaced, what is too old is removed. So there are never fewer than
+// asked for, and whatever fails in between costs none. Files that neither this
+// run nor the one that it resumes has written are left alone: where one has a
+// name that the run needs, that is an error before the first step.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUN_TRAIN_KEPTCHECKPOINTS_H
+#define MPCOMM_RUN_TRAIN_KEPTCHECKPOINTS_H
+
+#include "data/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mpcomm::run {
+
+/// K where `name` is that of a checkpoint kept beside `file`, FILE.step-K.
+std::optional<uint64_t> stepOfKept(const std::string &name,
+                                   const std::string &file);
+
+class KeptCheckpoints {
+public:
+  KeptCheckpoints(std::string path, uint64_t keep)
+      : path(std::move(path)), keep(keep) {}
+
+  /// The run goes on from `file`, written after `step` steps: where that is
+  /// one of these, so are those before it.
+  void resume(const std::string &file, uint64_t step);
+
+  /// Fails where a file that is not of this run has a name that a run with a
+  /// checkpoint each `every` steps (0: none) between `first` and `last` needs.
+  Status checkNames(uint64_t first, uint64_t last, uint64_t every) const;
+
+  /// Before `path` is replaced by the checkpoint after `step` steps.
+  Status prepare(uint64_t step);
+  /// After it was.
+  Status commit(uint64_t step);
+
+private:
+  std::string nameOf(uint64_t step) const {
+    return path + ".step-" + std::to_string(step);
+  }
+
+  /// Steps of the files FILE.step-K that are there, whose ever they are.
+  std::vector<uint64_t> findSteps() const;
+  Status describeClash(uint64_t step) const;
+  /// Whether FILE.step-K for that step may be replaced.
+  bool isOwn(uint64_t step) const;
+
+  std::string path;
+  uint64_t keep;
+  /// Step of what lies at `path`, where it is of this run.
+  std::optional<uint64_t> latest;
+  /// Step of the checkpoint that the run goes on from, where it is one of
+  /// these. There may be a copy of it beside it.
+  std::optional<uint64_t> resumed;
+  /// Of the files beside it, ascending.
+  std::vector<uint64_t> older;
+};
+
+} // namespace mpcomm::run
+
+#endif // MPCOMM_RUN_TRAIN_KEPTCHECKPOINTS_H

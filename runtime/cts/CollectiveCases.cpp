@@ -39,15 +39,15 @@ const char *nameOf(Memory memory) {
 }
 
 /// A buffer of a case, between guards.
-class Buffer {
+class CaseBuffer {
 public:
   static constexpr uint64_t guard = 64;
   static constexpr uint8_t pattern = 0xa5;
 
   /// `place` counts the buffers of a case. An odd `shift` makes addresses
   /// unaligned to more than an element.
-  Buffer(Rank &rank, bool inArena, unsigned place, uint64_t bytes,
-         uint64_t shift)
+  CaseBuffer(Rank &rank, bool inArena, unsigned place, uint64_t bytes,
+             uint64_t shift)
       : bytes(bytes) {
     uint64_t all = bytes + 2 * guard + shift;
     if (inArena) {
@@ -185,8 +185,8 @@ void Runner::runOne(const Case &test) {
   bool inArena = test.memory == Memory::Arena ||
                  (test.memory == Memory::Mixed && self % 2 == 0);
   uint64_t room = std::max(sent, received) * width;
-  Buffer input(rank, inArena, 0, room, test.shift);
-  Buffer output(rank, inArena, 1, room, test.shift);
+  CaseBuffer input(rank, inArena, 0, room, test.shift);
+  CaseBuffer output(rank, inArena, 1, room, test.shift);
   uint8_t *send = input.data(), *recv = output.data();
   if (test.inPlace) {
     recv = send;
@@ -325,8 +325,8 @@ static void runRing(Rank &rank, mprt_dtype type, uint64_t count,
   bool inArena =
       memory == Memory::Arena || (memory == Memory::Mixed && self % 2 == 0);
   uint64_t width = sizeOf(type);
-  Buffer input(rank, inArena, 0, count * width, 0);
-  Buffer output(rank, inArena, 1, count * width, 0);
+  CaseBuffer input(rank, inArena, 0, count * width, 0);
+  CaseBuffer output(rank, inArena, 1, count * width, 0);
   for (uint64_t i = 0; i < count; ++i)
     writeInput(type, MPRT_SUM, count, self, i, input.data() + i * width);
   Case to = makeCase(MPRT_SEND, type, count);

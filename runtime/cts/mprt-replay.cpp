@@ -49,7 +49,7 @@ using namespace mprt;
 
 namespace {
 
-struct Step {
+struct ReplayStep {
   bool starts;
   unsigned number;
   mprt_collective call{};
@@ -60,7 +60,7 @@ struct Program {
   std::string name;
   std::vector<unsigned> mesh;
   std::vector<std::vector<unsigned>> communicators;
-  std::vector<std::vector<Step>> ranks;
+  std::vector<std::vector<ReplayStep>> ranks;
 };
 
 /// Worse ones have greater numbers.
@@ -79,17 +79,17 @@ public:
 
 private:
   struct Buffers {
-    const Step *step = nullptr;
+    const ReplayStep *step = nullptr;
     void *send = nullptr, *recv = nullptr;
     unsigned size = 1, self = 0;
   };
 
   Outcome outcomeOf(const Error &error);
-  Error start(const Step &step);
+  Error start(const ReplayStep &step);
   bool arrived(unsigned number) const;
 
   const Program &program;
-  const std::vector<Step> &steps;
+  const std::vector<ReplayStep> &steps;
   Transport &transport;
   double patience;
   std::unique_ptr<Context> context;
@@ -136,7 +136,7 @@ Outcome Player::outcomeOf(const Error &error) {
   return error.status() == MPRT_TIMEOUT ? TimedOut : Failed;
 }
 
-Error Player::start(const Step &step) {
+Error Player::start(const ReplayStep &step) {
   const mprt_collective &call = step.call;
   auto type = mprt_dtype(call.type);
   Buffers &here = buffers[step.number];
@@ -207,7 +207,7 @@ Outcome Player::play() {
     return outcomeOf(made.error());
   context = made.take();
   buffers.resize(steps.size());
-  for (const Step &step : steps) {
+  for (const ReplayStep &step : steps) {
     if (step.starts) {
       if (Error error = start(step))
         return outcomeOf(error);
@@ -268,7 +268,7 @@ static bool read(std::istream &in, Program &program) {
       list.push_back(unsigned(strtoul(word.c_str(), nullptr, 10)));
     return list;
   };
-  std::vector<Step> *steps = nullptr;
+  std::vector<ReplayStep> *steps = nullptr;
   while (in >> word && word != "end") {
     if (word == "mesh") {
       program.mesh = readList();
@@ -284,7 +284,7 @@ static bool read(std::istream &in, Program &program) {
         return false;
       steps = &program.ranks[rank];
     } else if (steps && (word == "start" || word == "await")) {
-      Step step{word == "start", 0};
+      ReplayStep step{word == "start", 0};
       in >> step.number;
       unsigned kind, type, accumulate, reduction;
       if (step.starts) {
@@ -306,8 +306,8 @@ static bool read(std::istream &in, Program &program) {
     }
   }
   // Numbers are indices of buffers, and there are as many of those as steps.
-  for (const std::vector<Step> &rank : program.ranks)
-    for (const Step &step : rank)
+  for (const std::vector<ReplayStep> &rank : program.ranks)
+    for (const ReplayStep &step : rank)
       if (step.number >= rank.size())
         return false;
   return word == "end";

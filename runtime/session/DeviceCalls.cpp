@@ -24,10 +24,10 @@ namespace {
 
 /// One piece of work: marks its begin and its end where a trace is taken, keeps
 /// its name for messages, and turns a failure into the context's.
-class Call {
+class DeviceCall {
 public:
-  Call(State &state, const char *call, uint32_t stream, const char *name,
-       const char *location)
+  DeviceCall(State &state, const char *call, uint32_t stream, const char *name,
+             const char *location)
       : state(state), on(*state.onDevice), call(call), stream(stream),
         name(name), location(location) {
     on.last[stream] = {call, name, location};
@@ -136,7 +136,7 @@ mprt_status on_device::launch(State &state, uint32_t stream,
                               const mprt_kernel &kernel, void *const *args) {
   if (!reachEnd(state, "mprt_launch", stream))
     return state.status;
-  Call call(state, "mprt_launch", stream, kernel.name, kernel.location);
+  DeviceCall call(state, "mprt_launch", stream, kernel.name, kernel.location);
   Error error = state.device->launch(stream, kernel, args);
   ++state.stats.launches;
   call.end(error,
@@ -150,7 +150,7 @@ mprt_status on_device::gemm(State &state, uint32_t stream,
                             const void *b, void *c) {
   if (!reachEnd(state, "mprt_gemm", stream))
     return state.status;
-  Call call(state, "mprt_gemm", stream, desc.name, desc.location);
+  DeviceCall call(state, "mprt_gemm", stream, desc.name, desc.location);
   Error error = state.device->gemm(stream, desc, a, b, c);
   ++state.stats.gemms;
   call.end(error, eventOf(TraceEvent::Gemm, workOf(desc),
@@ -169,7 +169,7 @@ mprt_status on_device::gemmWithEpilogue(State &state, uint32_t stream,
     return state.status;
   bool done = false;
   {
-    Call call(state, name, stream, desc.name, desc.location);
+    DeviceCall call(state, name, stream, desc.name, desc.location);
     Error error;
     int32_t kind = epilogue.kind;
     bool hasBias = GemmEpilogue::hasBias(kind),
@@ -212,7 +212,7 @@ mprt_status on_device::window(State &state, uint32_t stream,
                               const void *b, void *c) {
   if (!reachEnd(state, "mprt_window", stream))
     return state.status;
-  Call call(state, "mprt_window", stream, desc.name, desc.location);
+  DeviceCall call(state, "mprt_window", stream, desc.name, desc.location);
   Error error = state.device->window(stream, desc, a, b, c);
   bool isProduct = desc.kind <= MPRT_CONVOLUTION_FILTER_GRAD;
   ++(isProduct ? state.stats.gemms : state.stats.launches);
@@ -235,7 +235,7 @@ mprt_status on_device::move(State &state, const char *name, uint32_t stream,
     state.enqueue(stream, work);
     return state.status;
   }
-  Call call(state, name, stream, nullptr, nullptr);
+  DeviceCall call(state, name, stream, nullptr, nullptr);
   Error error = source ? state.device->copy(stream, target, source, bytes,
                                             CopyKind::OnDevice)
                        : state.device->zero(stream, target, bytes);
@@ -279,8 +279,8 @@ mprt_status on_device::collective(State &state, uint32_t stream,
     state.enqueueCollective(stream, collective, send, recv);
     return state.status;
   }
-  Call call(state, "mprt_collective_run", stream, collective.name,
-            collective.location);
+  DeviceCall call(state, "mprt_collective_run", stream, collective.name,
+                  collective.location);
   Error error;
   if (on.device.isCapturing()) {
     error = state.checkCollective(stream, collective, send, recv);
@@ -408,9 +408,9 @@ mprt_status on_device::wait(State &state, uint32_t stream, uint32_t number) {
     describeWait(state, mark, traced);
   }
   const mprt_collective *waited = traced.collective;
-  Call call(state, "mprt_stream_wait", stream,
-            waited && waited->name ? waited->name : "wait",
-            waited ? waited->location : nullptr);
+  DeviceCall call(state, "mprt_stream_wait", stream,
+                  waited && waited->name ? waited->name : "wait",
+                  waited ? waited->location : nullptr);
   if (!isReached())
     state.wait(mark.stream, mark.position);
   if (state.failed())

@@ -43,7 +43,7 @@ namespace {
 enum class From { Graph, Programs };
 enum class Emit { Program, Object, LLVM, MLIR };
 
-struct Options {
+struct CompileOptions {
   cl::OptionCategory category{"mpcomm-compile options"};
   cl::list<std::string> inputs{
       cl::Positional, cl::OneOrMore, cl::value_desc("step.mlir"),
@@ -93,7 +93,7 @@ static int fail(const llvm::Twine &message) {
 
 /// What `options` ask for of `module`.
 static llvm::Expected<std::string>
-emit(const Options &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
+emit(const CompileOptions &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (options.emit == Emit::MLIR) {
@@ -118,7 +118,7 @@ emit(const Options &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
 }
 
 /// A failure leaves nothing, and an older program stays whole.
-static int write(const Options &options, mpcomm::CodeGen &codeGen,
+static int write(const CompileOptions &options, mpcomm::CodeGen &codeGen,
                  ModuleOp module) {
   if (mpcomm::run::Status status = mpcomm::run::probeOutput(options.output);
       status.failed())
@@ -159,7 +159,7 @@ read(const std::string &input, llvm::SourceMgr &sources, MLIRContext &context) {
 }
 
 /// Which graph to compile; mesh=auto:N also sets what it leaves open.
-static FailureOr<size_t> choose(const Options &options,
+static FailureOr<size_t> choose(const CompileOptions &options,
                                 mpcomm::CompileOptions &compile,
                                 ArrayRef<OwningOpRef<ModuleOp>> modules) {
   auto refuse = [](const llvm::Twine &message) {
@@ -204,7 +204,7 @@ int main(int argc, char **argv) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
-  Options options;
+  CompileOptions options;
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv,

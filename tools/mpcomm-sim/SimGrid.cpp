@@ -22,7 +22,7 @@ bool mpcomm::hasSimGrid() { return true; }
 
 namespace {
 /// What the actors of all hosts share.
-struct Run {
+struct SimRun {
   const SimProblem &problem;
   const SimGridOptions &options;
   SimGridResult result;
@@ -45,7 +45,7 @@ struct Rank {
 } // namespace
 
 /// One collective as rank `me` takes part in it.
-static void communicate(Run &run, int me, int k) {
+static void communicate(SimRun &run, int me, int k) {
   const SimCollective &made = run.problem.classes[0].collectives[k];
   int size = int(run.hosts.size());
   if (made.link != run.options.link || size == 1) {
@@ -76,8 +76,8 @@ static void communicate(Run &run, int me, int k) {
   }
 }
 
-static void runStream(Run &run, std::shared_ptr<Rank> rank, int me, int stream,
-                      size_t count) {
+static void runStream(SimRun &run, std::shared_ptr<Rank> rank, int me,
+                      int stream, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     rank->queued[stream]->acquire();
     int k = rank->queues[stream][i];
@@ -90,7 +90,7 @@ static void runStream(Run &run, std::shared_ptr<Rank> rank, int me, int stream,
   }
 }
 
-static void runCompute(Run &run, std::shared_ptr<Rank> rank) {
+static void runCompute(SimRun &run, std::shared_ptr<Rank> rank) {
   const SimProgram &program = run.problem.classes[0];
   double pending = 0; // computation since the last start or await
   auto settle = [&] {
@@ -118,7 +118,7 @@ static void runCompute(Run &run, std::shared_ptr<Rank> rank) {
 
 SimGridResult mpcomm::simulateOnSimGrid(const SimProblem &problem,
                                         const SimGridOptions &options) {
-  Run run{problem, options, {}, {}};
+  SimRun run{problem, options, {}, {}};
   const SimProgram &program = problem.classes[0];
   run.result.start.resize(program.collectives.size());
   run.result.end.resize(program.collectives.size());

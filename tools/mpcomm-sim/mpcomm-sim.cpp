@@ -42,7 +42,7 @@ namespace cl = llvm::cl;
 namespace {
 enum class Backend { Fluid, SimGrid };
 
-struct Options {
+struct SimOptions {
   cl::OptionCategory category{"mpcomm-sim options"};
   cl::opt<std::string> input{cl::Positional, cl::init("-"),
                              cl::desc("<step.mlir>"), cl::cat(category)};
@@ -105,7 +105,7 @@ static int fail(const llvm::Twine &message) {
   return 1;
 }
 
-static LogicalResult runPasses(const Options &options, ModuleOp module) {
+static LogicalResult runPasses(const SimOptions &options, ModuleOp module) {
   PassManager passes(module.getContext());
   if (failed(applyPassManagerCLOptions(passes)))
     return failure();
@@ -229,7 +229,7 @@ static int writeFile(StringRef text, StringRef path) {
 
 /// One line: the step on a fat-tree whose ports are those of the outermost link
 /// that the step uses, against the fluid at full rates.
-static int compareWithSimGrid(const Options &options, const StepModel &model,
+static int compareWithSimGrid(const SimOptions &options, const StepModel &model,
                               const Cluster &cluster, SimProblem problem,
                               int64_t ranks) {
   problem.computeRateUnderComm = problem.commRateUnderCompute = 1;
@@ -270,7 +270,7 @@ static void printCoverage(const ProfileCoverage &coverage) {
                                percent(coverage.replaced, coverage.modeled));
 }
 
-static int run(const Options &options, ModuleOp module) {
+static int run(const SimOptions &options, ModuleOp module) {
   if (failed(runPasses(options, module)))
     return fail("cannot make rank programs of '" + options.input + "'");
   if (options.ranks > 0 && failed(resizeMesh(module, options.ranks)))
@@ -331,7 +331,7 @@ int main(int argc, char **argv) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
-  Options options;
+  SimOptions options;
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv,

@@ -56,9 +56,9 @@ struct Stage {
 };
 
 /// The links of a group, and the costs of each algorithm on them.
-class Group {
+class CostGroup {
 public:
-  Group(const Cluster &cluster, const GroupShape &shape);
+  CostGroup(const Cluster &cluster, const GroupShape &shape);
 
   SmallVector<AffineCost, 2> get(CollectiveKind kind,
                                  CollectiveAlgorithm algorithm) const;
@@ -87,7 +87,7 @@ private:
 
 } // namespace
 
-Group::Group(const Cluster &cluster, const GroupShape &shape)
+CostGroup::CostGroup(const Cluster &cluster, const GroupShape &shape)
     : ranks(static_cast<double>(shape.ranks)) {
   int64_t inner = 1;
   for (auto [i, inside] : llvm::enumerate(shape.inside)) {
@@ -129,7 +129,7 @@ static bool isOneMessage(CollectiveKind kind) {
          kind == CollectiveKind::Permute;
 }
 
-void Group::addRing(CollectiveKind kind, Costs &costs) const {
+void CostGroup::addRing(CollectiveKind kind, Costs &costs) const {
   auto add = [&](double latency, double bytes) {
     costs.push_back(
         {CollectiveAlgorithm::Ring, latency, bytes * flatBeta, flatLink});
@@ -178,7 +178,7 @@ void Group::addRing(CollectiveKind kind, Costs &costs) const {
   }
 }
 
-void Group::addTree(CollectiveKind kind, Costs &costs) const {
+void CostGroup::addTree(CollectiveKind kind, Costs &costs) const {
   double ways = kind == CollectiveKind::AllReduce || // up, and down again
                         kind == CollectiveKind::Barrier
                     ? 2
@@ -204,7 +204,7 @@ void Group::addTree(CollectiveKind kind, Costs &costs) const {
   }
 }
 
-void Group::addHalving(CollectiveKind kind, Costs &costs) const {
+void CostGroup::addHalving(CollectiveKind kind, Costs &costs) const {
   // What goes through a level's links: after the inner levels have halved (or
   // before they double), a rank has 1 / inner of all bytes. Where the fan is no
   // power of two, half of the rest sends its all to a partner first.
@@ -247,7 +247,7 @@ void Group::addHalving(CollectiveKind kind, Costs &costs) const {
   costs.push_back(cost);
 }
 
-void Group::addDirect(CollectiveKind kind, Costs &costs) const {
+void CostGroup::addDirect(CollectiveKind kind, Costs &costs) const {
   const Stage &stage = stages.back();
   auto add = [&](double steps, double bytes) {
     costs.push_back({CollectiveAlgorithm::Direct, steps * stage.latency,
@@ -282,8 +282,8 @@ void Group::addDirect(CollectiveKind kind, Costs &costs) const {
   }
 }
 
-Group::Costs Group::get(CollectiveKind kind,
-                        CollectiveAlgorithm algorithm) const {
+CostGroup::Costs CostGroup::get(CollectiveKind kind,
+                                CollectiveAlgorithm algorithm) const {
   Costs costs;
   switch (algorithm) {
   case CollectiveAlgorithm::Direct:
@@ -442,7 +442,7 @@ chain(ArrayRef<std::pair<CollectiveCost, double>> phases) {
 std::optional<CollectiveCost>
 CostModel::getCollective(CollectiveKind kind, const GroupShape &shape,
                          CollectiveAlgorithm algorithm) const {
-  Group group(cluster, shape);
+  CostGroup group(cluster, shape);
   if (group.isEmpty())
     return std::nullopt;
   SmallVector<AffineCost, 2> ways;
@@ -502,7 +502,7 @@ CostModel::getCollective(CollectiveKind kind, const GroupShape &shape,
 
 CollectiveCost CostModel::getCollective(CollectiveKind kind,
                                         const GroupShape &shape) const {
-  Group group(cluster, shape);
+  CostGroup group(cluster, shape);
   if (group.isEmpty()) // nobody to talk to
     return CollectiveCost{{AffineCost()}};
   StringRef outermost = cluster.links[group.getOutermostLink()].name;

@@ -37,14 +37,15 @@ Donations::Donations(Block &block) {
 /// Whether the inputs of the group allow `tensor` to be replaced by `result`:
 /// each is read by the index that the result is written by. `isRead` tells
 /// whether one is `tensor` at all.
-static bool readsWhereWritten(const Group &group, OpResult result, Value tensor,
-                              bool &isRead) {
-  const Member *maker = llvm::find_if(group.members, [&](const Member &m) {
-    return m.op == result.getOwner();
-  });
+static bool readsWhereWritten(const KernelGroup &group, OpResult result,
+                              Value tensor, bool &isRead) {
+  const KernelMember *maker =
+      llvm::find_if(group.members, [&](const KernelMember &m) {
+        return m.op == result.getOwner();
+      });
   Index written = getIndex(*maker, result);
   isRead = false;
-  for (const Member &member : group.members) {
+  for (const KernelMember &member : group.members) {
     auto op = cast<LinalgOp>(member.op);
     for (OpOperand *operand : op.getDpsInputOperands()) {
       if (operand->get() != tensor)
@@ -64,12 +65,12 @@ static bool readsWhereWritten(const Group &group, OpResult result, Value tensor,
 /// Whether the memory of `tensor` can take `result`: nothing but the group
 /// reads `tensor` from now on, and the group reads it by the index that it
 /// writes the result by. `isRead` tells whether it reads it at all.
-static bool canHold(const Grouping &grouping, const Group &group,
+static bool canHold(const Grouping &grouping, const KernelGroup &group,
                     OpResult result, Value tensor, bool &isRead) {
   if (tensor.getType() != result.getType() ||
       !readsWhereWritten(group, result, tensor, isRead))
     return false;
-  for (const Member &member : group.members) {
+  for (const KernelMember &member : group.members) {
     auto op = cast<LinalgOp>(member.op);
     for (auto [i, init] : llvm::enumerate(op.getDpsInits()))
       if (init == tensor && readsInit(op, i))
@@ -78,11 +79,10 @@ static bool canHold(const Grouping &grouping, const Group &group,
   return grouping.getLastUse(&group, tensor) <= group.slot;
 }
 
-SmallVector<Destination> mpcomm::chooseDestinations(const Grouping &grouping,
-                                                    const Group &group,
-                                                    const Operands &operands,
-                                                    const Donations &donations,
-                                                    bool reuseOperands) {
+SmallVector<Destination>
+mpcomm::chooseDestinations(const Grouping &grouping, const KernelGroup &group,
+                           const KernelOperands &operands,
+                           const Donations &donations, bool reuseOperands) {
   llvm::DenseSet<Value> taken;
   SmallVector<Destination> chosen;
   for (OpResult result : operands.outputs) {

@@ -58,11 +58,12 @@ public:
   LogicalResult run();
 
 private:
-  LogicalResult rewrite(Group &group);
-  LogicalResult rewriteScatter(Group &group);
-  FailureOr<bool> rewriteGroup(Group &group, Operation *slot, Attempt attempt);
-  LogicalResult rewriteMembers(Group &group, Operation *slot);
-  void launch(Group &group, Operation *slot, func::FuncOp kernel,
+  LogicalResult rewrite(KernelGroup &group);
+  LogicalResult rewriteScatter(KernelGroup &group);
+  FailureOr<bool> rewriteGroup(KernelGroup &group, Operation *slot,
+                               Attempt attempt);
+  LogicalResult rewriteMembers(KernelGroup &group, Operation *slot);
+  void launch(KernelGroup &group, Operation *slot, func::FuncOp kernel,
               ArrayRef<Value> inputs, ArrayRef<Destination> destinations);
 
   Block &block;
@@ -81,16 +82,16 @@ struct FormKernels : public mpcomm::impl::FormKernelsPassBase<FormKernels> {
 } // namespace
 
 /// Where the ops of the group come from, all of it.
-static Location fuseLocations(const Group &group) {
+static Location fuseLocations(const KernelGroup &group) {
   SmallVector<Location> locations;
-  for (const Member &member : group.members)
+  for (const KernelMember &member : group.members)
     locations.push_back(member.op->getLoc());
   return FusedLoc::get(locations.front().getContext(), locations);
 }
 
 /// Launches the kernel of a group before `slot`.
-void BlockRewriter::launch(Group &group, Operation *slot, func::FuncOp kernel,
-                           ArrayRef<Value> inputs,
+void BlockRewriter::launch(KernelGroup &group, Operation *slot,
+                           func::FuncOp kernel, ArrayRef<Value> inputs,
                            ArrayRef<Destination> destinations) {
   Location loc = fuseLocations(group);
   OpBuilder builder(slot);
@@ -117,7 +118,7 @@ void BlockRewriter::launch(Group &group, Operation *slot, func::FuncOp kernel,
   }
 }
 
-LogicalResult BlockRewriter::rewriteScatter(Group &group) {
+LogicalResult BlockRewriter::rewriteScatter(KernelGroup &group) {
   Operation *loop = group.members.front().op;
   Value donor = donations.ofResult.lookup(loop->getResult(0));
   if (donor && grouping.getLastUse(nullptr, donor) >= group.slot)
@@ -137,9 +138,9 @@ LogicalResult BlockRewriter::rewriteScatter(Group &group) {
 
 /// Launches a kernel for the group before `slot`, unless its code cannot be
 /// generated: then false.
-FailureOr<bool> BlockRewriter::rewriteGroup(Group &group, Operation *slot,
+FailureOr<bool> BlockRewriter::rewriteGroup(KernelGroup &group, Operation *slot,
                                             Attempt attempt) {
-  Operands operands = getOperands(group, [&](OpResult result) {
+  KernelOperands operands = getOperands(group, [&](OpResult result) {
     return grouping.isUsedOutside(&group, result);
   });
   // What a result starts from stays its destination in any case.
@@ -170,10 +171,11 @@ FailureOr<bool> BlockRewriter::rewriteGroup(Group &group, Operation *slot,
 }
 
 /// Each member as a kernel of its own, at the place of the group.
-LogicalResult BlockRewriter::rewriteMembers(Group &group, Operation *slot) {
-  for (const Member &member : group.members) {
+LogicalResult BlockRewriter::rewriteMembers(KernelGroup &group,
+                                            Operation *slot) {
+  for (const KernelMember &member : group.members) {
     auto op = cast<linalg::LinalgOp>(member.op);
-    Group alone;
+    KernelGroup alone;
     alone.space = op.getStaticLoopRanges();
     alone.slot = group.slot;
     alone.members.push_back(
@@ -185,17 +187,19 @@ LogicalResult BlockRewriter::rewriteMembers(Group &group, Operation *slot) {
   return success();
 }
 
-LogicalResult BlockRewriter::rewrite(Group &group) {
+LogicalResult BlockRewriter::rewrite(KernelGroup &group) {
   counts.ops += group.members.size();
   if (group.isScatter)
     return rewriteScatter(group);
-  for (const Member &member : group.members) {
-    Group alone{{member}, group.space, 0};
+  for (const KernelMember &member : group.members) {
+    KernelGroup alone{{member}, group.space, 0};
     counts.bytesBefore +=
         getOperands(alone, [](OpResult) { return true; }).countBytes();
   }
-  const Member *last = llvm::find_if(
-      group.members, [&](const Member &m) { return m.position == group.slot; });
+  const KernelMember *last =
+      llvm::find_if(group.members, [&](const KernelMember &m) {
+        return m.position == group.slot;
+      });
   for (Attempt attempt : {Attempt::Reuse, Attempt::Fresh}) {
     FailureOr<bool> isDone = rewriteGroup(group, last->op, attempt);
     if (failed(isDone) || *isDone)
@@ -208,10 +212,10 @@ LogicalResult BlockRewriter::run() {
   if (failed(grouping.run()))
     return failure();
   SmallVector<Operation *> dead;
-  for (Group *group : grouping.getGroups()) {
+  for (KernelGroup *group : grouping.getGroups()) {
     if (failed(rewrite(*group)))
       return failure();
-    for (const Member &member : llvm::reverse(group->members))
+    for (const KernelMember &member : llvm::reverse(group->members))
       dead.push_back(member.op);
   }
   for (Operation *op : dead)

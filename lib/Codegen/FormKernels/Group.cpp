@@ -27,7 +27,7 @@ bool mpcomm::readsInit(LinalgOp op, unsigned result) {
          !isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(def);
 }
 
-static Index mapIndex(const Member &member, AffineMap map) {
+static Index mapIndex(const KernelMember &member, AffineMap map) {
   Index index;
   for (AffineExpr expr : map.getResults()) {
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -38,12 +38,12 @@ static Index mapIndex(const Member &member, AffineMap map) {
   return index;
 }
 
-Index mpcomm::getIndex(const Member &member, OpOperand &operand) {
+Index mpcomm::getIndex(const KernelMember &member, OpOperand &operand) {
   return mapIndex(member,
                   cast<LinalgOp>(member.op).getMatchingIndexingMap(&operand));
 }
 
-Index mpcomm::getIndex(const Member &member, OpResult result) {
+Index mpcomm::getIndex(const KernelMember &member, OpResult result) {
   auto op = cast<LinalgOp>(member.op);
   return mapIndex(member, op.getIndexingMapMatchingResult(result));
 }
@@ -55,7 +55,8 @@ SmallVector<Value> mpcomm::getCapturedTensors(Operation *op) {
       used, [](Value value) { return isa<TensorType>(value.getType()); });
 }
 
-bool mpcomm::isAccumulated(const Group &group, const Member &member) {
+bool mpcomm::isAccumulated(const KernelGroup &group,
+                           const KernelMember &member) {
   auto iterators = cast<LinalgOp>(member.op).getIteratorTypesArray();
   int64_t last = static_cast<int64_t>(group.space.size()) - 1;
   for (auto [loop, iterator] : llvm::zip_equal(member.loops, iterators))
@@ -65,7 +66,7 @@ bool mpcomm::isAccumulated(const Group &group, const Member &member) {
 }
 
 /// Whether the member runs over a leading part of the loops, in order.
-static bool runsOverPrefix(const Member &member) {
+static bool runsOverPrefix(const KernelMember &member) {
   return llvm::equal(member.loops, llvm::seq<int64_t>(0, member.loops.size()));
 }
 
@@ -85,13 +86,13 @@ static bool isCheap(LinalgOp op) {
   return count <= kMaxCheapOps;
 }
 
-std::string mpcomm::checkGroup(const Group &group,
+std::string mpcomm::checkGroup(const KernelGroup &group,
                                function_ref<bool(OpResult)> isUsedOutside) {
-  llvm::SmallDenseMap<Value, const Member *> makers;
-  for (const Member &member : group.members) {
+  llvm::SmallDenseMap<Value, const KernelMember *> makers;
+  for (const KernelMember &member : group.members) {
     auto op = cast<LinalgOp>(member.op);
     for (OpOperand *operand : op.getDpsInputOperands()) {
-      const Member *maker = makers.lookup(operand->get());
+      const KernelMember *maker = makers.lookup(operand->get());
       if (!maker)
         continue;
       if (isAccumulated(group, *maker))
@@ -159,8 +160,8 @@ struct Accesses {
   };
   llvm::MapVector<Value, SmallVector<Access, 1>> byTensor;
 
-  explicit Accesses(const Group &group) {
-    for (const Member &member : group.members) {
+  explicit Accesses(const KernelGroup &group) {
+    for (const KernelMember &member : group.members) {
       auto op = cast<LinalgOp>(member.op);
       for (OpOperand *operand : op.getDpsInputOperands())
         if (isa<TensorType>(operand->get().getType()))
@@ -176,8 +177,8 @@ struct Accesses {
 
 /// The correspondence of loops, or nothing where an intermediate would be read
 /// in another order than it is written in.
-static std::optional<Correspondence> correspond(const Group &first,
-                                                const Group &second) {
+static std::optional<Correspondence> correspond(const KernelGroup &first,
+                                                const KernelGroup &second) {
   Accesses left(first), right(second);
   Correspondence loops(first.space.size(), second.space.size());
   auto isWrite = [](const Accesses::Access &access) { return access.isWrite; };
@@ -202,13 +203,14 @@ static std::optional<Correspondence> correspond(const Group &first,
   return loops;
 }
 
-std::optional<Group> mpcomm::unite(const Group &first, const Group &second) {
+std::optional<KernelGroup> mpcomm::unite(const KernelGroup &first,
+                                         const KernelGroup &second) {
   std::optional<Correspondence> loops = correspond(first, second);
   if (!loops)
     return std::nullopt;
   bool firstIsLarger = first.space.size() >= second.space.size();
-  const Group &large = firstIsLarger ? first : second;
-  const Group &small = firstIsLarger ? second : first;
+  const KernelGroup &large = firstIsLarger ? first : second;
+  const KernelGroup &small = firstIsLarger ? second : first;
   SmallVector<int64_t> place = firstIsLarger ? loops->toFirst : loops->toSecond;
   bool sameRank = first.space.size() == second.space.size();
   for (auto [i, loop] : llvm::enumerate(place)) {
@@ -219,20 +221,20 @@ std::optional<Group> mpcomm::unite(const Group &first, const Group &second) {
     if (sameRank && loop != static_cast<int64_t>(i))
       return std::nullopt;
   }
-  Group united = large;
+  KernelGroup united = large;
   united.slot = first.slot;
-  for (Member member : small.members) {
+  for (KernelMember member : small.members) {
     for (int64_t &loop : member.loops)
       loop = place[loop];
     united.members.push_back(std::move(member));
   }
-  llvm::sort(united.members, [](const Member &a, const Member &b) {
+  llvm::sort(united.members, [](const KernelMember &a, const KernelMember &b) {
     return a.position < b.position;
   });
   return united;
 }
 
-int64_t Operands::countBytes() const {
+int64_t KernelOperands::countBytes() const {
   int64_t bytes = 0;
   for (Value value : inputs)
     bytes += mpcomm::detail::countBytes(TypeRange{value.getType()});
@@ -241,16 +243,16 @@ int64_t Operands::countBytes() const {
   return bytes;
 }
 
-Operands mpcomm::getOperands(const Group &group,
-                             function_ref<bool(OpResult)> isUsedOutside) {
-  Operands operands;
+KernelOperands mpcomm::getOperands(const KernelGroup &group,
+                                   function_ref<bool(OpResult)> isUsedOutside) {
+  KernelOperands operands;
   llvm::DenseSet<Value> own;
   auto read = [&](Value value) {
     if (isa<TensorType>(value.getType()) && !own.contains(value) &&
         !matchPattern(value, m_Constant<SplatElementsAttr>(nullptr)))
       operands.inputs.insert(value);
   };
-  for (const Member &member : group.members) {
+  for (const KernelMember &member : group.members) {
     if (auto op = dyn_cast<LinalgOp>(member.op)) {
       for (Value input : op.getDpsInputs())
         read(input);

@@ -25,15 +25,15 @@ namespace mpcomm {
 /// number of a loop, or -1 - c for the constant c.
 using Index = llvm::SmallVector<int64_t>;
 
-struct Member {
+struct KernelMember {
   mlir::Operation *op;
   int64_t position;                 // in the block, before anything moved
   llvm::SmallVector<int64_t> loops; // loop of the space for each own loop
 };
 
-struct Group {
-  llvm::SmallVector<Member, 1> members; // by position
-  llvm::SmallVector<int64_t> space;     // sizes of the loops
+struct KernelGroup {
+  llvm::SmallVector<KernelMember, 1> members; // by position
+  llvm::SmallVector<int64_t> space;           // sizes of the loops
   int64_t slot;           // position of the member at which the kernel will run
   bool isScatter = false; // a loop marked mpcomm.scatter_add, alone
 };
@@ -43,35 +43,37 @@ struct Group {
 bool readsInit(mlir::linalg::LinalgOp op, unsigned result);
 
 /// The index of an operand of a member, in the loops of the group.
-Index getIndex(const Member &member, mlir::OpOperand &operand);
+Index getIndex(const KernelMember &member, mlir::OpOperand &operand);
 /// The index by which a member writes its result.
-Index getIndex(const Member &member, mlir::OpResult result);
+Index getIndex(const KernelMember &member, mlir::OpResult result);
 
 /// Tensors that the body of a linalg op reads by tensor.extract.
 llvm::SmallVector<mlir::Value> getCapturedTensors(mlir::Operation *op);
 
 /// Whether the result is summed up over loops other than the last one alone:
 /// it is complete only at the end of the kernel.
-bool isAccumulated(const Group &group, const Member &member);
+bool isAccumulated(const KernelGroup &group, const KernelMember &member);
 
 /// Why the group, with its members' loops, is no kernel; empty if it is one.
 /// `isUsedOutside` tells of results that something else needs. Time: linear in
 /// the operands of the members.
-std::string checkGroup(const Group &group,
+std::string checkGroup(const KernelGroup &group,
                        llvm::function_ref<bool(mlir::OpResult)> isUsedOutside);
 
 /// The two groups as one, over the space of the one with more loops, if what
 /// they share says which loops correspond; the slot is that of `first`.
-std::optional<Group> unite(const Group &first, const Group &second);
+std::optional<KernelGroup> unite(const KernelGroup &first,
+                                 const KernelGroup &second);
 
 /// Tensors that are read from outside and results that are used outside.
-struct Operands {
+struct KernelOperands {
   llvm::SetVector<mlir::Value> inputs;
   llvm::SetVector<mlir::OpResult> outputs;
   int64_t countBytes() const;
 };
-Operands getOperands(const Group &group,
-                     llvm::function_ref<bool(mlir::OpResult)> isUsedOutside);
+KernelOperands
+getOperands(const KernelGroup &group,
+            llvm::function_ref<bool(mlir::OpResult)> isUsedOutside);
 
 } // namespace mpcomm
 

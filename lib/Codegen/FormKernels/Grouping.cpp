@@ -109,8 +109,8 @@ LogicalResult Grouping::collect() {
     } else if (!isKernelOp(&op)) {
       continue;
     }
-    auto group = std::make_unique<Group>();
-    Member member{&op, positions[&op], {}};
+    auto group = std::make_unique<KernelGroup>();
+    KernelMember member{&op, positions[&op], {}};
     group->slot = member.position;
     if (auto linalgOp = dyn_cast<LinalgOp>(op)) {
       if (failed(checkMember(linalgOp)))
@@ -129,16 +129,17 @@ LogicalResult Grouping::collect() {
   return success();
 }
 
-Group *Grouping::lookup(Operation *op) const {
+KernelGroup *Grouping::lookup(Operation *op) const {
   return op ? groupOf.lookup(op) : nullptr;
 }
 
-SmallVector<Group *> Grouping::getGroups() {
-  SmallVector<Group *> sorted;
+SmallVector<KernelGroup *> Grouping::getGroups() {
+  SmallVector<KernelGroup *> sorted;
   for (auto &group : groups)
     if (group)
       sorted.push_back(group.get());
-  llvm::sort(sorted, [](Group *a, Group *b) { return a->slot < b->slot; });
+  llvm::sort(sorted,
+             [](KernelGroup *a, KernelGroup *b) { return a->slot < b->slot; });
   return sorted;
 }
 
@@ -148,7 +149,7 @@ int64_t Grouping::getSlot(Value value) const {
     return -1;
   if (initFills.contains(def))
     return -1;
-  if (Group *group = lookup(def))
+  if (KernelGroup *group = lookup(def))
     return group->slot;
   return positions.lookup(def);
 }
@@ -167,11 +168,11 @@ static bool anyUser(Block &block, Value value,
   });
 }
 
-int64_t Grouping::getFirstUse(const Group *a, const Group *b,
+int64_t Grouping::getFirstUse(const KernelGroup *a, const KernelGroup *b,
                               Value value) const {
   int64_t first = kNever;
   (void)anyUser(block, value, [&](Operation *op) {
-    Group *group = lookup(op);
+    KernelGroup *group = lookup(op);
     // What another block uses, the block's end is early enough for.
     if (op && (!group || (group != a && group != b)))
       first = std::min(first, group ? group->slot : positions.lookup(op));
@@ -180,10 +181,10 @@ int64_t Grouping::getFirstUse(const Group *a, const Group *b,
   return first;
 }
 
-int64_t Grouping::getLastUse(const Group *group, Value value) const {
+int64_t Grouping::getLastUse(const KernelGroup *group, Value value) const {
   int64_t last = -1;
   (void)anyUser(block, value, [&](Operation *op) {
-    Group *user = lookup(op);
+    KernelGroup *user = lookup(op);
     if (!op)
       last = kNever;
     else if (user != group || !group)
@@ -193,27 +194,27 @@ int64_t Grouping::getLastUse(const Group *group, Value value) const {
   return last;
 }
 
-bool Grouping::hasUseOutside(const Group *group, Value value) const {
+bool Grouping::hasUseOutside(const KernelGroup *group, Value value) const {
   return anyUser(block, value,
                  [&](Operation *op) { return !op || lookup(op) != group; });
 }
 
-bool Grouping::isUsedOutside(const Group *group, OpResult result) const {
+bool Grouping::isUsedOutside(const KernelGroup *group, OpResult result) const {
   return llvm::any_of(result.getUsers(), [&](Operation *user) {
     Operation *op = block.findAncestorOpInBlock(*user);
     return !op || lookup(op) != group;
   });
 }
 
-std::optional<int64_t> Grouping::findSlot(Group *first, Group *second,
-                                          bool mayHoist) {
+std::optional<int64_t> Grouping::findSlot(KernelGroup *first,
+                                          KernelGroup *second, bool mayHoist) {
   int64_t lower = -1, upper = kNever;
   auto isOwn = [&](Value value) {
-    Group *group = lookup(value.getDefiningOp());
+    KernelGroup *group = lookup(value.getDefiningOp());
     return group && (group == first || group == second);
   };
-  for (Group *group : {first, second})
-    for (const Member &member : group->members) {
+  for (KernelGroup *group : {first, second})
+    for (const KernelMember &member : group->members) {
       auto need = [&](Value value) {
         if (isOwn(value))
           return;
@@ -238,12 +239,14 @@ std::optional<int64_t> Grouping::findSlot(Group *first, Group *second,
   return std::nullopt;
 }
 
-bool Grouping::isWorthwhile(const Group &first, const Group &second) const {
-  auto measure = [&](const Group &group, const Group *self) {
+bool Grouping::isWorthwhile(const KernelGroup &first,
+                            const KernelGroup &second) const {
+  auto measure = [&](const KernelGroup &group, const KernelGroup *self) {
     return getOperands(group,
                        [&](OpResult r) { return isUsedOutside(self, r); });
   };
-  Operands left = measure(first, &first), right = measure(second, &second);
+  KernelOperands left = measure(first, &first),
+                 right = measure(second, &second);
   int64_t shared = 0;
   for (Value value : right.inputs) {
     bool isMade = false;
@@ -262,20 +265,22 @@ bool Grouping::isWorthwhile(const Group &first, const Group &second) const {
   return shared > 0 && shared * 8 >= smaller;
 }
 
-bool Grouping::areTied(const Group &first, const Group &second) const {
+bool Grouping::areTied(const KernelGroup &first,
+                       const KernelGroup &second) const {
   // Scalars of the whole step would tie kernels together for nothing.
   if (first.space.empty() == second.space.empty())
     return true;
-  const Group &scalars = first.space.empty() ? first : second;
-  return llvm::all_of(scalars.members, [&](const Member &member) {
+  const KernelGroup &scalars = first.space.empty() ? first : second;
+  return llvm::all_of(scalars.members, [&](const KernelMember &member) {
     return llvm::all_of(member.op->getUsers(), [&](Operation *user) {
-      Group *group = lookup(block.findAncestorOpInBlock(*user));
+      KernelGroup *group = lookup(block.findAncestorOpInBlock(*user));
       return group == &first || group == &second;
     });
   });
 }
 
-bool Grouping::tryMerge(Group *first, Group *second, bool mayHoist) {
+bool Grouping::tryMerge(KernelGroup *first, KernelGroup *second,
+                        bool mayHoist) {
   if (first == second || first->isScatter || second->isScatter ||
       first->members.size() + second->members.size() > kMaxMembers ||
       !areTied(*first, *second))
@@ -284,25 +289,25 @@ bool Grouping::tryMerge(Group *first, Group *second, bool mayHoist) {
   if (!slot)
     return false;
   // What was stored in 8 bits would be written wide where it is made, besides.
-  Group *late = first->slot < second->slot ? second : first;
+  KernelGroup *late = first->slot < second->slot ? second : first;
   if (*slot != late->slot && late->members.size() == 1 &&
       isWideningOf8Bits(late->members.front().op))
     return false;
-  std::optional<Group> united = unite(*first, *second);
+  std::optional<KernelGroup> united = unite(*first, *second);
   if (!united || !isWorthwhile(*first, *second))
     return false;
   auto outside = [&](OpResult result) {
     return llvm::any_of(result.getUsers(), [&](Operation *user) {
-      Group *group = lookup(block.findAncestorOpInBlock(*user));
+      KernelGroup *group = lookup(block.findAncestorOpInBlock(*user));
       return group != first && group != second;
     });
   };
-  Operands operands = getOperands(*united, outside);
+  KernelOperands operands = getOperands(*united, outside);
   if (operands.inputs.size() + operands.outputs.size() > maxOperands ||
       !checkGroup(*united, outside).empty())
     return false;
   united->slot = *slot;
-  for (const Member &member : second->members)
+  for (const KernelMember &member : second->members)
     groupOf[member.op] = first;
   *first = std::move(*united);
   size_t number = numberOf.lookup(second);
@@ -319,7 +324,8 @@ void Grouping::growFromProducers() {
       continue;
     SmallVector<Value> operands(op.getOperands());
     for (Value operand : operands) {
-      Group *own = lookup(&op), *producer = lookup(operand.getDefiningOp());
+      KernelGroup *own = lookup(&op),
+                  *producer = lookup(operand.getDefiningOp());
       if (producer && producer != own)
         (void)tryMerge(producer, own, /*mayHoist=*/false);
     }
@@ -330,13 +336,13 @@ void Grouping::mergeNeighbours() {
   // What could not wait for its consumer: the consumer comes earlier. And what
   // reads the same tensor.
   for (Operation &op : block) {
-    Group *own = lookup(&op);
+    KernelGroup *own = lookup(&op);
     if (!own)
       continue;
     SmallVector<Value> operands(op.getOperands());
     for (Value operand : operands) {
       own = lookup(&op);
-      if (Group *producer = lookup(operand.getDefiningOp()))
+      if (KernelGroup *producer = lookup(operand.getDefiningOp()))
         (void)tryMerge(producer, own, /*mayHoist=*/true);
     }
   }

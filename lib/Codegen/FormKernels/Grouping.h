@@ -37,35 +37,37 @@ public:
   mlir::LogicalResult run();
 
   /// The groups by slot.
-  llvm::SmallVector<Group *> getGroups();
+  llvm::SmallVector<KernelGroup *> getGroups();
   /// The group of an op, or null.
-  Group *lookup(mlir::Operation *op) const;
+  KernelGroup *lookup(mlir::Operation *op) const;
   /// Whether something outside of `group` needs the result.
-  bool isUsedOutside(const Group *group, mlir::OpResult result) const;
+  bool isUsedOutside(const KernelGroup *group, mlir::OpResult result) const;
   /// The greatest slot of what uses the value outside of `group`; -1: nothing.
-  int64_t getLastUse(const Group *group, mlir::Value value) const;
+  int64_t getLastUse(const KernelGroup *group, mlir::Value value) const;
   /// Whether anything outside of `group` needs the value, through views. Time:
   /// up to the first such use.
-  bool hasUseOutside(const Group *group, mlir::Value value) const;
+  bool hasUseOutside(const KernelGroup *group, mlir::Value value) const;
 
 private:
   mlir::LogicalResult collect();
   void growFromProducers();
   void mergeNeighbours();
-  bool tryMerge(Group *first, Group *second, bool mayHoist);
-  bool isWorthwhile(const Group &first, const Group &second) const;
-  bool areTied(const Group &first, const Group &second) const;
-  std::optional<int64_t> findSlot(Group *first, Group *second, bool mayHoist);
+  bool tryMerge(KernelGroup *first, KernelGroup *second, bool mayHoist);
+  bool isWorthwhile(const KernelGroup &first, const KernelGroup &second) const;
+  bool areTied(const KernelGroup &first, const KernelGroup &second) const;
+  std::optional<int64_t> findSlot(KernelGroup *first, KernelGroup *second,
+                                  bool mayHoist);
   int64_t getSlot(mlir::Value value) const;
-  int64_t getFirstUse(const Group *a, const Group *b, mlir::Value value) const;
+  int64_t getFirstUse(const KernelGroup *a, const KernelGroup *b,
+                      mlir::Value value) const;
 
   mlir::Block &block;
   unsigned maxOperands;
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
-  llvm::DenseMap<mlir::Operation *, Group *> groupOf;
+  llvm::DenseMap<mlir::Operation *, KernelGroup *> groupOf;
   llvm::DenseSet<mlir::Operation *> initFills; // that only inits start from
-  llvm::SmallVector<std::unique_ptr<Group>> groups; // null: merged away
-  llvm::DenseMap<Group *, size_t> numberOf;
+  llvm::SmallVector<std::unique_ptr<KernelGroup>> groups; // null: merged away
+  llvm::DenseMap<KernelGroup *, size_t> numberOf;
 };
 
 /// Whether an op is a window on the memory of its operand, or an allocation.

@@ -29,9 +29,9 @@ static StringRef getOrigin(Location loc) {
 }
 
 /// The ops of the bodies, the first two kinds in order of occurrence.
-static std::string nameByBodies(const Group &group) {
+static std::string nameByBodies(const KernelGroup &group) {
   SmallVector<StringRef> names;
-  for (const Member &member : group.members)
+  for (const KernelMember &member : group.members)
     member.op->walk([&](Operation *op) {
       if (op == member.op ||
           isa<linalg::YieldOp, linalg::IndexOp, arith::ConstantOp>(op) ||
@@ -54,11 +54,11 @@ static bool isPlain(StringRef origin) {
       {"sum", "prod", "min", "max", "transpose", "broadcast", "iota"}, origin);
 }
 
-std::string mpcomm::nameGroup(const Group &group) {
+std::string mpcomm::nameGroup(const KernelGroup &group) {
   llvm::MapVector<StringRef, unsigned> counts;
   StringRef plain;
   bool hasUnmarked = false;
-  for (const Member &member : group.members) {
+  for (const KernelMember &member : group.members) {
     StringRef origin = getOrigin(member.op->getLoc());
     if (origin.empty())
       hasUnmarked = true;

@@ -17,7 +17,7 @@ namespace mpcomm {
 /// The name of the op that most of the group stems from, by the origins that
 /// `convert-mpcomm-to-linalg` leaves in locations; else up to two of the ops in
 /// the bodies (`mulf_addf`).
-std::string nameGroup(const Group &group);
+std::string nameGroup(const KernelGroup &group);
 
 } // namespace mpcomm
 

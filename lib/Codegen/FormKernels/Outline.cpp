@@ -98,7 +98,7 @@ Value KernelBuilder::cloneInit(Value init, Value destination) {
 }
 
 FailureOr<func::FuncOp>
-mpcomm::outlineGroup(const Group &group, ArrayRef<Value> inputs,
+mpcomm::outlineGroup(const KernelGroup &group, ArrayRef<Value> inputs,
                      ArrayRef<Destination> destinations) {
   SmallVector<Value> results;
   for (const Destination &destination : destinations)
@@ -111,7 +111,7 @@ mpcomm::outlineGroup(const Group &group, ArrayRef<Value> inputs,
     if (destination.isUpdated)
       kernel.mapping.map(destination.tensor, argument);
   }
-  for (const Member &member : group.members) {
+  for (const KernelMember &member : group.members) {
     auto op = cast<LinalgOp>(member.op);
     if (failed(kernel.cloneConstants(op))) {
       kernel.kernel.erase();

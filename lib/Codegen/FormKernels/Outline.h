@@ -34,17 +34,16 @@ struct Destination {
 /// the result starts from; an argument that donates its buffer; with
 /// `reuseOperands`, a product or kernel result that only this group reads, and
 /// by the index that the result is written by.
-llvm::SmallVector<Destination> chooseDestinations(const Grouping &grouping,
-                                                  const Group &group,
-                                                  const Operands &operands,
-                                                  const Donations &donations,
-                                                  bool reuseOperands);
+llvm::SmallVector<Destination>
+chooseDestinations(const Grouping &grouping, const KernelGroup &group,
+                   const KernelOperands &operands, const Donations &donations,
+                   bool reuseOperands);
 
 /// Makes the kernel (detached) of a group. Arguments are the inputs, then the
 /// destinations. Fails, with an error at the op, where a body uses a value that
 /// is neither tensor nor constant.
 mlir::FailureOr<mlir::func::FuncOp>
-outlineGroup(const Group &group, llvm::ArrayRef<mlir::Value> inputs,
+outlineGroup(const KernelGroup &group, llvm::ArrayRef<mlir::Value> inputs,
              llvm::ArrayRef<Destination> destinations);
 
 /// The same for a loop marked `mpcomm.scatter_add`; `inputs` are set to the

@@ -45,7 +45,7 @@ Signature Signature::of(ArrayRef<Launch> run, const Batch &batch,
   }
   Signature signature;
   signature.pointers = static_cast<int64_t>(pointers.size());
-  llvm::MapVector<const Part *, Body> bodies;
+  llvm::MapVector<const BatchPart *, Body> bodies;
   for (unsigned number : batch) {
     const Launch &launch = run[number];
     Body &body = bodies[launch.part];
@@ -79,7 +79,7 @@ class Emitter {
 public:
   Emitter(gpu::GPUModuleOp device, StringRef name, Location loc,
           const Signature &signature, ArrayRef<Pointers::Key> pointers,
-          const Limits &limits);
+          const BatchLimits &limits);
   BatchKernel run();
 
 private:
@@ -108,9 +108,9 @@ private:
 
 Emitter::Emitter(gpu::GPUModuleOp device, StringRef name, Location loc,
                  const Signature &signature, ArrayRef<Pointers::Key> pointers,
-                 const Limits &limits)
+                 const BatchLimits &limits)
     : loc(loc), signature(signature) {
-  const Part &first = *signature.bodies.front().part;
+  const BatchPart &first = *signature.bodies.front().part;
   threads = first.grid.getThreads();
   for (const Signature::Body &body : signature.bodies)
     allBlocks += body.part->grid.getBlocks() *
@@ -265,7 +265,7 @@ BatchKernel Emitter::run() {
 BatchKernel emitBatchKernel(gpu::GPUModuleOp device, StringRef name,
                             Location loc, const Signature &signature,
                             ArrayRef<Pointers::Key> pointers,
-                            const Limits &limits) {
+                            const BatchLimits &limits) {
   return Emitter(device, name, loc, signature, pointers, limits).run();
 }
 

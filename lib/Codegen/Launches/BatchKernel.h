@@ -25,7 +25,7 @@ namespace mpcomm::batches {
 /// the same kernel.
 struct Signature {
   struct Body {
-    const Part *part;
+    const BatchPart *part;
     /// Of each launch, the numbers of its pointers, then where its scratch is.
     llvm::SmallVector<llvm::SmallVector<int64_t>> launches;
   };
@@ -49,7 +49,7 @@ struct BatchKernel {
 BatchKernel emitBatchKernel(mlir::gpu::GPUModuleOp device, llvm::StringRef name,
                             mlir::Location loc, const Signature &signature,
                             llvm::ArrayRef<Pointers::Key> pointers,
-                            const Limits &limits);
+                            const BatchLimits &limits);
 
 } // namespace mpcomm::batches
 

@@ -50,7 +50,7 @@ private:
   void findRuns(Block &block);
   LogicalResult batchRun(ArrayRef<LaunchOp> ops);
   void replace(ArrayRef<Launch> run, const Batch &batch, OpBuilder &b);
-  const Part *partOf(LaunchOp launch);
+  const BatchPart *partOf(LaunchOp launch);
   LogicalResult readStarts(Block &block);
   int64_t nextStart(const Launch &launch);
   int64_t movedBytes(LaunchOp launch);
@@ -58,8 +58,8 @@ private:
 
   gpu::GPUModuleOp device;
   SymbolTable *symbols = nullptr;
-  Limits limits;
-  llvm::StringMap<std::optional<Part>> parts;
+  BatchLimits limits;
+  llvm::StringMap<std::optional<BatchPart>> parts;
   std::map<std::vector<int64_t>, func::FuncOp> made;
 
   // Of the present block.
@@ -89,7 +89,7 @@ LogicalResult BatchLaunchesPass::initialize(MLIRContext *context) {
   return success();
 }
 
-const Part *BatchLaunchesPass::partOf(LaunchOp launch) {
+const BatchPart *BatchLaunchesPass::partOf(LaunchOp launch) {
   auto [entry, isNew] = parts.try_emplace(launch.getKernel());
   if (isNew) {
     auto kernel = symbols->lookup<func::FuncOp>(launch.getKernel());

@@ -43,11 +43,11 @@ static int64_t bytesOf(MemRefType type) {
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }
 
-std::optional<Part> describePart(gpu::GPUFuncOp code, mprt::GridAttr grid,
-                                 const Limits &limits) {
+std::optional<BatchPart> describePart(gpu::GPUFuncOp code, mprt::GridAttr grid,
+                                      const BatchLimits &limits) {
   if (!code.getBody().hasOneBlock())
     return std::nullopt;
-  Part part{code, grid};
+  BatchPart part{code, grid};
   part.isElementwise =
       grid.getGridStride() && code.getNumWorkgroupAttributions() == 0;
   part.isSmall = grid.getBlocks() * grid.getThreads() <=
@@ -109,20 +109,20 @@ namespace {
 struct Open {
   Batch launches;
   Pointers pointers;
-  llvm::SmallSetVector<const Part *, 4> bodies;
+  llvm::SmallSetVector<const BatchPart *, 4> bodies;
   llvm::SmallDenseSet<Type> shared;
   int64_t ops = 0, sharedBytes = 0, blocks = 0;
   bool areElementwise = true, areSmall = true;
 
   bool takes(const Launch &launch, const Launch &first,
-             const Limits &limits) const;
+             const BatchLimits &limits) const;
   void add(unsigned number, const Launch &launch);
 };
 } // namespace
 
 bool Open::takes(const Launch &launch, const Launch &first,
-                 const Limits &limits) const {
-  const Part *part = launch.part;
+                 const BatchLimits &limits) const {
+  const BatchPart *part = launch.part;
   if (!part || !first.part || launch.nextStart != first.nextStart ||
       part->grid.getThreads() != first.part->grid.getThreads() ||
       blocks + part->grid.getBlocks() > kMaxBlocks)
@@ -147,7 +147,7 @@ bool Open::takes(const Launch &launch, const Launch &first,
 
 void Open::add(unsigned number, const Launch &launch) {
   launches.push_back(number);
-  const Part *part = launch.part;
+  const BatchPart *part = launch.part;
   if (!part)
     return;
   pointers.add(launch);
@@ -258,7 +258,7 @@ static void placeScratch(MutableArrayRef<Launch> run, ArrayRef<Batch> batches) {
 }
 
 SmallVector<Batch> planBatches(MutableArrayRef<Launch> run,
-                               const Limits &limits) {
+                               const BatchLimits &limits) {
   bindChains(run);
   SmallVector<Open> open;
   for (auto [number, launch] : llvm::enumerate(run)) {

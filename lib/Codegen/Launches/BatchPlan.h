@@ -23,14 +23,14 @@
 namespace mpcomm::batches {
 
 /// What bounds batches.
-struct Limits {
+struct BatchLimits {
   int64_t processors = 132;
   /// Of the pointers that a kernel takes.
   int64_t parameterBytes = 4096;
 };
 
 /// A kernel that may be part of another.
-struct Part {
+struct BatchPart {
   mutable mlir::gpu::GPUFuncOp code; // whose queries are not const
   mprt::GridAttr grid;
   int64_t ops = 0;
@@ -43,7 +43,7 @@ struct Part {
 /// One launch of a run.
 struct Launch {
   mutable mprt::LaunchOp op;
-  const Part *part = nullptr; ///< null: it is no part of anything
+  const BatchPart *part = nullptr; ///< null: it is no part of anything
   llvm::SmallVector<Access, 4> accesses;
   /// The first collective after it that touches its buffers, counted in the
   /// block; -1: none. What is joined waits for no other.
@@ -61,11 +61,12 @@ using Batch = llvm::SmallVector<unsigned>;
 /// Batches in place of `run`, in the order in which they run, and scratch for
 /// each launch. Quadratic in the length of the run.
 llvm::SmallVector<Batch> planBatches(llvm::MutableArrayRef<Launch> run,
-                                     const Limits &limits);
+                                     const BatchLimits &limits);
 
 /// Whether the function can be a part, and what it is like; none where not.
-std::optional<Part> describePart(mlir::gpu::GPUFuncOp code, mprt::GridAttr grid,
-                                 const Limits &limits);
+std::optional<BatchPart> describePart(mlir::gpu::GPUFuncOp code,
+                                      mprt::GridAttr grid,
+                                      const BatchLimits &limits);
 
 /// The pointers that a list of launches takes, each once.
 class Pointers {

@@ -34,7 +34,7 @@ using namespace mpcomm;
 namespace {
 
 /// Reads the operations of a function.
-class Reader {
+class EventReader {
 public:
   LogicalResult read(func::FuncOp function);
 
@@ -61,13 +61,13 @@ private:
 
 } // namespace
 
-int64_t Reader::push(Operation *op, int64_t stream) {
+int64_t EventReader::push(Operation *op, int64_t stream) {
   ops.push_back(op);
   problem.operations.push_back({stream, {}});
   return static_cast<int64_t>(ops.size()) - 1;
 }
 
-LogicalResult Reader::readCompute(Operation *op) {
+LogicalResult EventReader::readCompute(Operation *op) {
   Node node{push(op, MPRT_COMPUTE_STREAM), {}};
   if (!isa<func::ReturnOp>(op)) {
     FailureOr<SmallVector<Access, 4>> accesses = accessesOf(op);
@@ -81,7 +81,7 @@ LogicalResult Reader::readCompute(Operation *op) {
   return success();
 }
 
-LogicalResult Reader::readStart(mprt::StartOp op) {
+LogicalResult EventReader::readStart(mprt::StartOp op) {
   Node node{push(op, MPRT_COMM_STREAM(op.getCommunicator())), {}};
   FailureOr<SmallVector<Access, 4>> accesses = accessesOf(op);
   if (failed(accesses))
@@ -122,7 +122,7 @@ LogicalResult Reader::readStart(mprt::StartOp op) {
   return success();
 }
 
-LogicalResult Reader::readAwait(mprt::AwaitOp op) {
+LogicalResult EventReader::readAwait(mprt::AwaitOp op) {
   auto mark = marks.find(op.getEvent());
   if (mark == marks.end())
     return op.emitOpError() << "awaits event " << op.getEvent()
@@ -134,7 +134,7 @@ LogicalResult Reader::readAwait(mprt::AwaitOp op) {
   return success();
 }
 
-LogicalResult Reader::read(func::FuncOp function) {
+LogicalResult EventReader::read(func::FuncOp function) {
   computed.push_back({push(nullptr, MPRT_COMPUTE_STREAM), {}});
   for (Operation &op : function.getBody().front()) {
     LogicalResult result = success();
@@ -156,7 +156,7 @@ FailureOr<EventCalls> EventCalls::plan(func::FuncOp function) {
   if (body.getOps<mprt::StartOp>().empty() &&
       body.getOps<mprt::AwaitOp>().empty())
     return calls;
-  Reader reader;
+  EventReader reader;
   if (failed(reader.read(function)))
     return failure();
   EventPlan plan = placeEvents(reader.problem);

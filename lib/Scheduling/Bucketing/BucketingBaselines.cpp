@@ -27,7 +27,7 @@ static BucketingPlan bucketLines(const BucketingProblem &problem, CutFn cut) {
     return plan;
   std::vector<StreamProblem> streams =
       buildStreams(problem, BucketingObjective::StepEnd, /*split=*/false);
-  std::vector<std::vector<Run>> runs(streams.size());
+  std::vector<std::vector<BucketRun>> runs(streams.size());
   for (size_t s = 0; s < streams.size(); ++s) {
     const std::vector<Line> &lines = streams[s].lines;
     for (size_t l = 0; l < lines.size(); ++l) {
@@ -39,11 +39,13 @@ static BucketingPlan bucketLines(const BucketingProblem &problem, CutFn cut) {
         from = to;
       }
     }
-    auto key = [&](const Run &run) {
+    auto key = [&](const BucketRun &run) {
       return std::tuple(lines[run.line].ready[run.to - 1], run.line, run.from);
     };
     std::sort(runs[s].begin(), runs[s].end(),
-              [&](const Run &x, const Run &y) { return key(x) < key(y); });
+              [&](const BucketRun &x, const BucketRun &y) {
+                return key(x) < key(y);
+              });
   }
   return buildPlan(problem, streams, runs);
 }

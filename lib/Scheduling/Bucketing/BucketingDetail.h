@@ -43,7 +43,7 @@ struct Line {
 };
 
 /// Items [from, to) of a line of the stream.
-struct Run {
+struct BucketRun {
   int32_t line = 0;
   int32_t from = 0;
   int32_t to = 0;
@@ -98,11 +98,11 @@ struct StreamProblem {
     return others.empty() ? end - work : others.latestFinish(end - work);
   }
   /// The end of a plan, at least `floor`.
-  double value(const std::vector<Run> &runs) const;
+  double value(const std::vector<BucketRun> &runs) const;
   /// When the runs finish, one after the other.
-  std::vector<double> finishes(const std::vector<Run> &runs) const;
+  std::vector<double> finishes(const std::vector<BucketRun> &runs) const;
   /// Most bytes of the runs alive at one time.
-  int64_t peakBytes(const std::vector<Run> &runs) const;
+  int64_t peakBytes(const std::vector<BucketRun> &runs) const;
 };
 
 struct StreamPlan {
@@ -112,7 +112,7 @@ struct StreamPlan {
   double value = 0;
   /// No plan has a value below this one.
   double bound = 0;
-  std::vector<Run> runs;
+  std::vector<BucketRun> runs;
 };
 
 enum class Attempt { Missed, Found, GaveUp };
@@ -129,7 +129,7 @@ double searchEnd(StreamPlan &plan, double low, double tolerance,
   tolerance = std::max(tolerance, 1e-14); // rounding
   double end = low;
   for (bool probe = true; plan.value - low > tolerance * plan.value;) {
-    std::vector<Run> runs;
+    std::vector<BucketRun> runs;
     double needed = BucketingProblem::never, value = plan.value;
     Attempt result = attempt(end, runs, value, needed);
     if (result == Attempt::GaveUp) {
@@ -163,7 +163,7 @@ std::vector<StreamProblem> buildStreams(const BucketingProblem &problem,
 /// The plan that these runs (by stream) are, evaluated.
 BucketingPlan buildPlan(const BucketingProblem &problem,
                         const std::vector<StreamProblem> &streams,
-                        const std::vector<std::vector<Run>> &runs);
+                        const std::vector<std::vector<BucketRun>> &runs);
 
 /// Earliest finishes of the first i items of a line, for i up to n, without
 /// deadlines and memory bound: f of the recurrence. Time: O(n p).
@@ -175,19 +175,19 @@ StreamPlan solveLine(const StreamProblem &stream);
 /// Of the plans of a stream of one line with an end of at most `end`, one with
 /// the fewest runs, if it has less than `known` and `stepLimit` allows to find
 /// it; else none. Ignores the memory bound.
-std::vector<Run> fewestOnLine(const StreamProblem &stream, double end,
-                              const std::vector<Run> &known);
+std::vector<BucketRun> fewestOnLine(const StreamProblem &stream, double end,
+                                    const std::vector<BucketRun> &known);
 
 /// Any stream, by labels on the number of items done of each line.
 StreamPlan solveStates(const StreamProblem &stream);
 /// As fewestOnLine().
-std::vector<Run> fewestByStates(const StreamProblem &stream, double end,
-                                const std::vector<Run> &known);
+std::vector<BucketRun> fewestByStates(const StreamProblem &stream, double end,
+                                      const std::vector<BucketRun> &known);
 
 /// Merges neighbours of one line while the end stays at most `end`, until no
 /// two can be merged.
 void mergeNeighbours(const StreamProblem &stream, double end,
-                     std::vector<Run> &runs);
+                     std::vector<BucketRun> &runs);
 
 } // namespace mpcomm::bucketing
 

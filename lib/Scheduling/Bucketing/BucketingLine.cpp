@@ -70,8 +70,8 @@ public:
               LimitFn limit, MissedFn missed);
 
   /// The runs of the last run() with start == finish.
-  std::vector<Run> trace() const {
-    std::vector<Run> runs;
+  std::vector<BucketRun> trace() const {
+    std::vector<BucketRun> runs;
     for (int32_t to = line.size(); to > 0; to = from[to])
       runs.push_back({0, from[to], to});
     std::reverse(runs.begin(), runs.end());
@@ -171,7 +171,8 @@ StreamPlan bucketing::solveLine(const StreamProblem &stream) {
 
   plan.bound = searchEnd(
       plan, low, stream.tolerance,
-      [&](double end, std::vector<Run> &runs, double &value, double &needed) {
+      [&](double end, std::vector<BucketRun> &runs, double &value,
+          double &needed) {
         for (int32_t j = 0; j < line.size(); ++j)
           limit[j] =
               std::min(line.deadline[j], stream.latestFinish(end, work(j)));
@@ -190,9 +191,9 @@ StreamPlan bucketing::solveLine(const StreamProblem &stream) {
   return plan;
 }
 
-std::vector<Run> bucketing::fewestOnLine(const StreamProblem &stream,
-                                         double end,
-                                         const std::vector<Run> &known) {
+std::vector<BucketRun>
+bucketing::fewestOnLine(const StreamProblem &stream, double end,
+                        const std::vector<BucketRun> &known) {
   const Line &line = stream.lines.front();
   int64_t steps = int64_t(line.size()) * int64_t(line.cost->pieces.size());
   if (known.empty() || steps > stream.stepLimit / int64_t(known.size()))
@@ -213,7 +214,7 @@ std::vector<Run> bucketing::fewestOnLine(const StreamProblem &stream,
         [](int32_t, double) {});
     previous.push_back(recurrence.previous());
     if (finish.back() < never) {
-      std::vector<Run> runs;
+      std::vector<BucketRun> runs;
       for (int32_t to = line.size(); to > 0; to = runs.back().from)
         runs.push_back({0, previous[--count][to], to});
       std::reverse(runs.begin(), runs.end());

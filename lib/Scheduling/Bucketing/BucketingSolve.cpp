@@ -94,7 +94,7 @@ static StreamPlan solveTied(const StreamProblem &stream) {
   }
   plan.exact = false;
   plan.bound = stream.floor;
-  for (Run &run : plan.runs) {
+  for (BucketRun &run : plan.runs) {
     run.from = first[run.line][run.from];
     run.to = first[run.line][run.to];
   }
@@ -124,8 +124,8 @@ static StreamPlan solveStream(const StreamProblem &stream) {
 /// Of the plans with an end of at most `end`, one with as few runs as can be
 /// found.
 static void reduceRuns(const StreamProblem &stream, double end,
-                       std::vector<Run> &runs) {
-  std::vector<Run> fewer;
+                       std::vector<BucketRun> &runs) {
+  std::vector<BucketRun> fewer;
   if (stream.lines.size() == 1 && stream.memoryBytes == unlimited)
     fewer = fewestOnLine(stream, end, runs);
   else if (!stream.lines.empty() &&
@@ -143,17 +143,18 @@ static std::string explain(const StreamProblem &stream, size_t s, bool exact) {
   text = "stream " + std::to_string(s) + ": " + text;
   if (stream.memoryBytes == unlimited || !solveStream(relaxed).feasible)
     return text + " meets the deadlines";
-  std::vector<Run> alone;
+  std::vector<BucketRun> alone;
   for (size_t l = 0; l < stream.lines.size(); ++l)
     for (int32_t k = 0; k < stream.lines[l].size(); ++k)
       alone.push_back({static_cast<int32_t>(l), k, k + 1});
-  auto ready = [&](const Run &run) {
+  auto ready = [&](const BucketRun &run) {
     return stream.lines[run.line].ready[run.from];
   };
-  std::sort(alone.begin(), alone.end(), [&](const Run &x, const Run &y) {
-    return std::tuple(ready(x), x.line, x.from) <
-           std::tuple(ready(y), y.line, y.from);
-  });
+  std::sort(alone.begin(), alone.end(),
+            [&](const BucketRun &x, const BucketRun &y) {
+              return std::tuple(ready(x), x.line, x.from) <
+                     std::tuple(ready(y), y.line, y.from);
+            });
   return text + " keeps to " + std::to_string(stream.memoryBytes) +
          " bytes alive; with every tensor alone there are " +
          std::to_string(stream.peakBytes(alone));
@@ -169,7 +170,7 @@ static Arrivals arrivalsOfOthers(const std::vector<StreamProblem> &streams,
       continue;
     std::vector<double> finish = streams[other].finishes(plans[other].runs);
     for (size_t b = 0; b < finish.size(); ++b) {
-      const Run &run = plans[other].runs[b];
+      const BucketRun &run = plans[other].runs[b];
       const Line &line = streams[other].lines[run.line];
       buckets.push_back({finish[b], line.work[run.from] - line.work[run.to]});
     }
@@ -250,7 +251,7 @@ BucketingPlan mpcomm::solveBuckets(const BucketingProblem &problem,
     descend(streams, plans, bound);
 
   // What may be spent on fewer collectives.
-  std::vector<std::vector<Run>> runs(streams.size());
+  std::vector<std::vector<BucketRun>> runs(streams.size());
   for (size_t s = 0; s < streams.size(); ++s) {
     if (together) {
       streams[s].others = arrivalsOfOthers(streams, plans, s);

@@ -32,7 +32,7 @@ struct Label {
   int32_t count;  // runs so far
   int32_t parent; // a label
   int32_t next;   // of its state
-  Run run;        // the last
+  BucketRun run;  // the last
 };
 
 /// The search for one end.
@@ -52,7 +52,7 @@ public:
   /// Whether all items can be done by `end`. With countRuns, the runs are the
   /// fewest.
   bool run(double end);
-  std::vector<Run> trace() const;
+  std::vector<BucketRun> trace() const;
   double finish() const { return labels[best()].finish; }
 
   /// What run() found besides: the least larger end with which it would have
@@ -67,12 +67,12 @@ private:
               double work);
   void insert(int64_t state, const Label &label);
   bool dominates(const Label &x, const Label &y, double from) const;
-  bool keepsBound(int32_t parent, const Run &run, double finish) const;
+  bool keepsBound(int32_t parent, const BucketRun &run, double finish) const;
   int64_t alive(const Label &label, double time) const;
-  double openOf(const Run &run) const {
+  double openOf(const BucketRun &run) const {
     return stream.lines[run.line].open[run.from];
   }
-  int64_t bytesOf(const Run &run) const {
+  int64_t bytesOf(const BucketRun &run) const {
     const Line &line = stream.lines[run.line];
     return line.bytesBefore[run.to] - line.bytesBefore[run.from];
   }
@@ -101,7 +101,8 @@ int64_t Search::alive(const Label &label, double time) const {
 
 /// Whether a run after those of `parent` stays within the memory bound, at its
 /// opening and whenever one before it opens later.
-bool Search::keepsBound(int32_t parent, const Run &run, double finish) const {
+bool Search::keepsBound(int32_t parent, const BucketRun &run,
+                        double finish) const {
   double open = openOf(run);
   if (finish <= open)
     return true;
@@ -177,7 +178,7 @@ void Search::extend(int32_t parent, int64_t state, double limit, double end,
                     double work) {
   for (size_t l = 0; l < stream.lines.size(); ++l) {
     const Line &line = stream.lines[l];
-    Run run = {static_cast<int32_t>(l), at[l], 0};
+    BucketRun run = {static_cast<int32_t>(l), at[l], 0};
     for (int32_t to = at[l] + 1; to <= line.size(); ++to) {
       ++steps;
       run.to = to;
@@ -244,8 +245,8 @@ int32_t Search::best() const {
   return best;
 }
 
-std::vector<Run> Search::trace() const {
-  std::vector<Run> runs;
+std::vector<BucketRun> Search::trace() const {
+  std::vector<BucketRun> runs;
   for (int32_t at = best(); labels[at].count > 0; at = labels[at].parent)
     runs.push_back(labels[at].run);
   std::reverse(runs.begin(), runs.end());
@@ -265,31 +266,31 @@ StreamPlan bucketing::solveStates(const StreamProblem &stream) {
   double low = plan.exact
                    ? std::max(stream.floor, stream.endOf(search.finish(), 0))
                    : stream.floor;
-  plan.bound = searchEnd(
-      plan, low, stream.tolerance,
-      [&](double end, std::vector<Run> &runs, double &value, double &needed) {
-        bool found = search.run(end);
-        if (search.stopped)
-          return Attempt::GaveUp;
-        plan.exact &= search.exact;
-        needed = search.needed;
-        if (!found)
-          return Attempt::Missed;
-        runs = search.trace();
-        value = stream.value(runs);
-        return Attempt::Found;
-      });
+  plan.bound = searchEnd(plan, low, stream.tolerance,
+                         [&](double end, std::vector<BucketRun> &runs,
+                             double &value, double &needed) {
+                           bool found = search.run(end);
+                           if (search.stopped)
+                             return Attempt::GaveUp;
+                           plan.exact &= search.exact;
+                           needed = search.needed;
+                           if (!found)
+                             return Attempt::Missed;
+                           runs = search.trace();
+                           value = stream.value(runs);
+                           return Attempt::Found;
+                         });
   if (!plan.exact)
     plan.bound = stream.floor;
   return plan;
 }
 
-std::vector<Run> bucketing::fewestByStates(const StreamProblem &stream,
-                                           double end,
-                                           const std::vector<Run> &known) {
+std::vector<BucketRun>
+bucketing::fewestByStates(const StreamProblem &stream, double end,
+                          const std::vector<BucketRun> &known) {
   Search search(stream, /*countRuns=*/true);
   if (!search.run(end))
     return {};
-  std::vector<Run> runs = search.trace();
-  return runs.size() < known.size() ? runs : std::vector<Run>();
+  std::vector<BucketRun> runs = search.trace();
+  return runs.size() < known.size() ? runs : std::vector<BucketRun>();
 }

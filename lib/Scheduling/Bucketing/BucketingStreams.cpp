@@ -49,11 +49,11 @@ double Arrivals::latestFinish(double bound) const {
 }
 
 std::vector<double>
-StreamProblem::finishes(const std::vector<Run> &runs) const {
+StreamProblem::finishes(const std::vector<BucketRun> &runs) const {
   std::vector<double> result;
   result.reserve(runs.size());
   double time = free;
-  for (const Run &run : runs) {
+  for (const BucketRun &run : runs) {
     const Line &line = lines[run.line];
     time = std::max(time, line.ready[run.to - 1]) +
            line.cost->at(line.bytesBefore[run.to] - line.bytesBefore[run.from]);
@@ -62,7 +62,7 @@ StreamProblem::finishes(const std::vector<Run> &runs) const {
   return result;
 }
 
-double StreamProblem::value(const std::vector<Run> &runs) const {
+double StreamProblem::value(const std::vector<BucketRun> &runs) const {
   double work = 0, result = floor;
   for (const Line &line : lines)
     work += line.work[0];
@@ -77,14 +77,14 @@ double StreamProblem::value(const std::vector<Run> &runs) const {
   return result;
 }
 
-int64_t StreamProblem::peakBytes(const std::vector<Run> &runs) const {
+int64_t StreamProblem::peakBytes(const std::vector<BucketRun> &runs) const {
   std::vector<double> finish = finishes(runs);
   std::vector<std::pair<double, int64_t>> opens;
-  auto bytes = [&](const Run &run) {
+  auto bytes = [&](const BucketRun &run) {
     const Line &line = lines[run.line];
     return line.bytesBefore[run.to] - line.bytesBefore[run.from];
   };
-  for (const Run &run : runs)
+  for (const BucketRun &run : runs)
     opens.push_back({lines[run.line].open[run.from], bytes(run)});
   std::sort(opens.begin(), opens.end());
   int64_t alive = 0, peak = 0;
@@ -181,9 +181,10 @@ bucketing::buildStreams(const BucketingProblem &problem,
   return streams;
 }
 
-BucketingPlan bucketing::buildPlan(const BucketingProblem &problem,
-                                   const std::vector<StreamProblem> &streams,
-                                   const std::vector<std::vector<Run>> &runs) {
+BucketingPlan
+bucketing::buildPlan(const BucketingProblem &problem,
+                     const std::vector<StreamProblem> &streams,
+                     const std::vector<std::vector<BucketRun>> &runs) {
   struct Start {
     double time;
     size_t stream, run;
@@ -209,7 +210,7 @@ BucketingPlan bucketing::buildPlan(const BucketingProblem &problem,
   plan.slices.reserve(numParts);
   plan.buckets.reserve(starts.size());
   for (const Start &start : starts) {
-    const Run &run = runs[start.stream][start.run];
+    const BucketRun &run = runs[start.stream][start.run];
     const Line &line = streams[start.stream].lines[run.line];
     BucketingPlan::Bucket bucket;
     bucket.begin = static_cast<int64_t>(plan.slices.size());
@@ -231,7 +232,7 @@ BucketingPlan bucketing::buildPlan(const BucketingProblem &problem,
 /// deadlines; and the latest finish with which those after it can still meet
 /// theirs.
 static std::vector<double> findLatest(const StreamProblem &stream, double end,
-                                      const std::vector<Run> &runs,
+                                      const std::vector<BucketRun> &runs,
                                       std::vector<double> &limit) {
   std::vector<double> latest(runs.size());
   limit.assign(runs.size(), 0);
@@ -258,26 +259,26 @@ static std::vector<double> findLatest(const StreamProblem &stream, double end,
 
 /// One pass from the first run to the last; whether it merged any.
 static bool mergeOnce(const StreamProblem &stream, double end,
-                      std::vector<Run> &runs) {
+                      std::vector<BucketRun> &runs) {
   std::vector<double> limit;
   std::vector<double> latest = findLatest(stream, end, runs, limit);
-  auto finish = [&](double free, const Run &run) {
+  auto finish = [&](double free, const BucketRun &run) {
     const Line &line = stream.lines[run.line];
     return std::max(free, line.ready[run.to - 1]) +
            line.cost->at(line.bytesBefore[run.to] - line.bytesBefore[run.from]);
   };
-  std::vector<Run> result;
+  std::vector<BucketRun> result;
   double free = stream.free; // before the last of the result
   double due = 0;            // limit of the last of the result
   for (size_t b = 0; b < runs.size(); ++b) {
     if (b > 0 && result.back().line == runs[b].line) {
       const Line &line = stream.lines[runs[b].line];
-      Run both = {runs[b].line, result.back().from, runs[b].to};
+      BucketRun both = {runs[b].line, result.back().from, runs[b].to};
       bool fits = line.bytesBefore[both.to] - line.bytesBefore[both.from] <=
                       stream.capBytes &&
                   finish(free, both) <= std::min(due, latest[b]);
       if (fits && stream.memoryBytes != BucketingProblem::unlimited) {
-        std::vector<Run> all = result;
+        std::vector<BucketRun> all = result;
         all.back() = both;
         all.insert(all.end(), runs.begin() + b + 1, runs.end());
         fits = stream.peakBytes(all) <= stream.memoryBytes;
@@ -297,7 +298,7 @@ static bool mergeOnce(const StreamProblem &stream, double end,
 }
 
 void bucketing::mergeNeighbours(const StreamProblem &stream, double end,
-                                std::vector<Run> &runs) {
+                                std::vector<BucketRun> &runs) {
   while (mergeOnce(stream, end, runs)) {
   }
 }

@@ -95,7 +95,7 @@ const char *mpcomm::toString(ProofViolationKind kind) {
   return "";
 }
 
-ProofSide proof::sideOf(const Model &model, int64_t cell, int op) {
+ProofSide proof::sideOf(const ProofModel &model, int64_t cell, int op) {
   ProofSide side;
   side.coordinates = model.grid.firstRank(cell);
   side.rank = 0;
@@ -179,7 +179,7 @@ std::string proof::describeTooManyCells() {
 /// Of a problem that checks.
 static ProofResult prove(const ProofProblem &problem, Grid::Folding folding) {
   ProofResult result;
-  Model model(problem, folding);
+  ProofModel model(problem, folding);
   result.ranks = 1;
   for (const ProofAxis &axis : problem.mesh)
     result.ranks *= axis.size;

@@ -66,7 +66,7 @@ private:
   std::vector<Head> shortestThrough(const Head &start, size_t below) const;
 
   const Standstill &state;
-  const Model &model;
+  const ProofModel &model;
 };
 
 } // namespace
@@ -208,7 +208,8 @@ ProofWait WaitGraph::describe(const Head &head, const Head &next) const {
   return wait;
 }
 
-static std::string describeWait(const Model &model, const ProofWait &wait) {
+static std::string describeWait(const ProofModel &model,
+                                const ProofWait &wait) {
   const ProofProblem &problem = model.problem;
   const ProofProgram &program = problem.classes[wait.head.classIndex].program;
   std::string text = describeRank(problem, wait.head);

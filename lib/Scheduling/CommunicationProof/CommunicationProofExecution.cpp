@@ -27,7 +27,7 @@ namespace {
 
 class Execution {
 public:
-  explicit Execution(const Model &model);
+  explicit Execution(const ProofModel &model);
   /// Returns whether every op has ended.
   bool run();
 
@@ -49,7 +49,7 @@ private:
     int64_t held = 0;
   };
 
-  const Model &model;
+  const ProofModel &model;
   /// By communicator, then by group (its least cell): cells that have come.
   std::vector<std::vector<int64_t>> arrived;
   std::vector<FlowState> flows;
@@ -62,7 +62,7 @@ private:
 
 } // namespace
 
-Execution::Execution(const Model &model)
+Execution::Execution(const ProofModel &model)
     : state{model, {}, {}, {}}, model(model),
       arrived(model.problem.communicators.size()), flows(model.flows.size()) {
   int64_t cells = model.grid.cells(), streams = 0;
@@ -181,7 +181,7 @@ bool Execution::run() {
   return unfinished == 0;
 }
 
-ProofViolation proof::execute(const Model &model, int64_t &instructions) {
+ProofViolation proof::execute(const ProofModel &model, int64_t &instructions) {
   Execution execution(model);
   bool ended = execution.run();
   instructions = 0;

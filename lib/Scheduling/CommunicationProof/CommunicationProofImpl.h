@@ -181,8 +181,8 @@ struct Flow {
   std::vector<int> sends, recvs;
 };
 
-struct Model {
-  Model(const ProofProblem &problem, Grid::Folding folding)
+struct ProofModel {
+  ProofModel(const ProofProblem &problem, Grid::Folding folding)
       : problem(problem), grid(problem, folding) {}
 
   const Compiled &programOf(int64_t cell) const {
@@ -209,17 +209,17 @@ struct Model {
 
 /// The proof, part by part; each says what is wrong, or nothing.
 /// Compiles the programs and lays them on the cells.
-ProofViolation layPrograms(Model &model);
+ProofViolation layPrograms(ProofModel &model);
 /// Resolves the peers and makes flows of them.
-ProofViolation resolvePeers(Model &model);
-ProofViolation matchCollectives(Model &model);
-ProofViolation matchMessages(Model &model);
+ProofViolation resolvePeers(ProofModel &model);
+ProofViolation matchCollectives(ProofModel &model);
+ProofViolation matchMessages(ProofModel &model);
 /// Runs what matches; counts the instructions run.
-ProofViolation execute(const Model &model, int64_t &instructions);
+ProofViolation execute(const ProofModel &model, int64_t &instructions);
 
 /// Where an execution stands.
 struct Standstill {
-  const Model &model;
+  const ProofModel &model;
   /// By cell: the next instruction.
   std::vector<int> next;
   /// By cell and stream: how many ops were started, and have ended.
@@ -232,7 +232,7 @@ ProofViolation describeDeadlock(const Standstill &state);
 // Words
 //===----------------------------------------------------------------------===//
 
-ProofSide sideOf(const Model &model, int64_t cell, int op);
+ProofSide sideOf(const ProofModel &model, int64_t cell, int op);
 /// `rank 5 (pp 1, dp 1)`.
 std::string describeRank(const ProofProblem &problem, const ProofSide &side);
 /// `all_reduce(mean, 100 x f32) at step.mlir:3`.

@@ -30,7 +30,7 @@ struct Sequence {
 /// Two sequences that differ, and how.
 class Difference {
 public:
-  Difference(const Model &model, const Sequence &a, const Sequence &b);
+  Difference(const ProofModel &model, const Sequence &a, const Sequence &b);
 
   ProofViolationKind kind = ProofViolationKind::None;
   /// Where they part, and whether it is `b` that lacks the op there.
@@ -45,7 +45,7 @@ private:
   bool goesOn(const Sequence &s, const Sequence &t) const;
   ProofViolationKind compare(const ProofOp &a, const ProofOp &b) const;
 
-  const Model &model;
+  const ProofModel &model;
 };
 
 } // namespace
@@ -77,7 +77,8 @@ ProofViolationKind Difference::compare(const ProofOp &a,
   return ProofViolationKind::MismatchedTag;
 }
 
-Difference::Difference(const Model &model, const Sequence &a, const Sequence &b)
+Difference::Difference(const ProofModel &model, const Sequence &a,
+                       const Sequence &b)
     : model(model) {
   size_t shorter = std::min(a.ops.size(), b.ops.size());
   while (at < shorter && signature(a, at) == signature(b, at))
@@ -109,9 +110,9 @@ Difference::Difference(const Model &model, const Sequence &a, const Sequence &b)
 }
 
 /// What the difference of two sequences on a communicator means.
-static ProofViolation describeDifference(const Model &model, const Sequence &a,
-                                         const Sequence &b, int communicator,
-                                         bool messages) {
+static ProofViolation describeDifference(const ProofModel &model,
+                                         const Sequence &a, const Sequence &b,
+                                         int communicator, bool messages) {
   const ProofProblem &problem = model.problem;
   Difference difference(model, a, b);
   auto side = [&](const Sequence &s) {
@@ -156,7 +157,7 @@ static ProofViolation describeDifference(const Model &model, const Sequence &a,
   return violation;
 }
 
-ProofViolation proof::matchCollectives(Model &model) {
+ProofViolation proof::matchCollectives(ProofModel &model) {
   const Grid &grid = model.grid;
   for (size_t k = 0; k < model.problem.communicators.size(); ++k) {
     const std::vector<int> &axes = model.axesOf(int(k));
@@ -197,7 +198,7 @@ ProofViolation proof::matchCollectives(Model &model) {
 }
 
 /// The messages of one direction of a flow, in the order of their Starts.
-static Sequence messagesOf(const Model &model, int64_t cell,
+static Sequence messagesOf(const ProofModel &model, int64_t cell,
                            const std::vector<int> &uses) {
   const Compiled &program = model.programOf(cell);
   Sequence sequence{cell, {}};
@@ -212,7 +213,7 @@ static Sequence messagesOf(const Model &model, int64_t cell,
   return sequence;
 }
 
-ProofViolation proof::matchMessages(Model &model) {
+ProofViolation proof::matchMessages(ProofModel &model) {
   for (const Flow &flow : model.flows) {
     if (flow.sends.size() == 1 && flow.recvs.size() == 1 &&
         model.programOf(flow.from).uses[flow.sends[0]].sequence ==

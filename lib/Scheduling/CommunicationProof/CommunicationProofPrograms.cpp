@@ -110,7 +110,7 @@ ProgramError proof::compile(const ProofProgram &program, size_t communicators,
   return {};
 }
 
-ProofViolation proof::layPrograms(Model &model) {
+ProofViolation proof::layPrograms(ProofModel &model) {
   const ProofProblem &problem = model.problem;
   model.classOf.assign(model.grid.cells(), -1);
   for (size_t c = 0; c < problem.classes.size(); ++c)
@@ -168,7 +168,7 @@ struct FlowHash {
 };
 } // namespace
 
-ProofViolation proof::resolvePeers(Model &model) {
+ProofViolation proof::resolvePeers(ProofModel &model) {
   std::unordered_map<FlowKey, int64_t, FlowHash> numbers;
   for (int64_t cell = 0; cell < model.grid.cells(); ++cell) {
     const Compiled &program = model.programOf(cell);

@@ -23,7 +23,7 @@ using namespace mpcomm;
 using namespace mpcomm::overlap;
 
 namespace {
-struct State {
+struct SearchState {
   uint64_t set = 0;
   double now = 0;
   /// Of streams: free from; of collectives in flight: ended at (else 0). None
@@ -38,12 +38,12 @@ public:
   OverlapSchedule run(OverlapSchedule incumbent);
 
 private:
-  bool mayFollow(const State &state, int i) const;
+  bool mayFollow(const SearchState &state, int i) const;
   int64_t liveAfter(uint64_t set) const;
-  State after(const State &state, int i) const;
-  double bound(const State &state) const;
+  SearchState after(const SearchState &state, int i) const;
+  double bound(const SearchState &state) const;
   void visitLayers();
-  void visitDeep(const State &state, std::vector<OverlapStep> &prefix);
+  void visitDeep(const SearchState &state, std::vector<OverlapStep> &prefix);
   void accept(const std::vector<OverlapStep> &steps);
 
   const StepGraph &graph;
@@ -105,7 +105,7 @@ int64_t Exact::liveAfter(uint64_t set) const {
 }
 
 /// Dependencies, conflicts and memory.
-bool Exact::mayFollow(const State &state, int i) const {
+bool Exact::mayFollow(const SearchState &state, int i) const {
   uint64_t bit = uint64_t(1) << i;
   if ((state.set & bit) || (state.set & before[i]) != before[i])
     return false;
@@ -125,8 +125,8 @@ bool Exact::mayFollow(const State &state, int i) const {
   return live <= graph.problem.memoryBound;
 }
 
-State Exact::after(const State &state, int i) const {
-  State next = state;
+SearchState Exact::after(const SearchState &state, int i) const {
+  SearchState next = state;
   next.set |= uint64_t(1) << i;
   int node = nodeOf(steps[i]);
   if (!graph.isCollective(node)) {
@@ -147,7 +147,7 @@ State Exact::after(const State &state, int i) const {
   return next;
 }
 
-double Exact::bound(const State &state) const {
+double Exact::bound(const SearchState &state) const {
   double computation = state.now, bound = 0;
   struct Rest {
     double sum = 0, tail = std::numeric_limits<double>::infinity();
@@ -185,7 +185,7 @@ void Exact::accept(const std::vector<OverlapStep> &order) {
 
 /// Sets of steps by their size; of each, the states that none dominates.
 void Exact::visitLayers() {
-  std::vector<State> all(1);
+  std::vector<SearchState> all(1);
   all[0].streamFree.assign(graph.problem.streams.size(), 0);
   all[0].ends.assign(graph.predecessors.size(), 0);
   std::vector<int> layer = {0};
@@ -195,12 +195,12 @@ void Exact::visitLayers() {
       for (int i = 0; i < int(steps.size()); ++i) {
         if (!mayFollow(all[s], i))
           continue;
-        State state = after(all[s], i);
+        SearchState state = after(all[s], i);
         state.parent = s;
         state.step = i;
         if (found && bound(state) >= best.seconds * (1 - 1e-12))
           continue;
-        auto dominates = [](const State &x, const State &y) {
+        auto dominates = [](const SearchState &x, const SearchState &y) {
           if (x.now > y.now)
             return false;
           for (size_t i = 0; i < x.streamFree.size(); ++i)
@@ -234,13 +234,14 @@ void Exact::visitLayers() {
   }
 }
 
-void Exact::visitDeep(const State &state, std::vector<OverlapStep> &prefix) {
+void Exact::visitDeep(const SearchState &state,
+                      std::vector<OverlapStep> &prefix) {
   if (prefix.size() == steps.size())
     return accept(prefix);
   for (int i = 0; i < int(steps.size()); ++i) {
     if (!mayFollow(state, i))
       continue;
-    State next = after(state, i);
+    SearchState next = after(state, i);
     if (found && bound(next) >= best.seconds * (1 - 1e-12))
       continue;
     prefix.push_back(graph.stepOf(steps[i]));
@@ -266,7 +267,7 @@ OverlapSchedule Exact::run(OverlapSchedule incumbent) {
   if (!slows) {
     visitLayers();
   } else {
-    State first;
+    SearchState first;
     first.streamFree.assign(problem.streams.size(), 0);
     first.ends.assign(problem.nodes.size(), 0);
     std::vector<OverlapStep> prefix;

@@ -29,9 +29,9 @@ using namespace mpcomm;
 static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 namespace {
-class Run {
+class BufferRun {
 public:
-  explicit Run(const PipelineSchedule &schedule);
+  explicit BufferRun(const PipelineSchedule &schedule);
   bool ends(int buffers) const;
   /// Seconds of the step, with enough buffers to end.
   double time(int buffers, const PipelineCosts &costs) const;
@@ -52,7 +52,7 @@ private:
 };
 } // namespace
 
-Run::Run(const PipelineSchedule &schedule)
+BufferRun::BufferRun(const PipelineSchedule &schedule)
     : schedule(schedule), messages(schedule.messages()), peers(schedule.stages),
       channels(schedule.channels()), sent(size_t(schedule.stages) * channels) {
   for (int edge = 0; edge + 1 < schedule.virtualStages(); ++edge)
@@ -108,7 +108,7 @@ private:
 };
 } // namespace
 
-bool Run::ends(int buffers) const {
+bool BufferRun::ends(int buffers) const {
   std::vector<int> done(schedule.stages, 0);
   // An action's recv is posted when the action ahead of it begins.
   auto mayStep = [&](int rank) {
@@ -144,7 +144,7 @@ namespace {
 /// Ranks that go on, each in its own time.
 class Clocks {
 public:
-  Clocks(const Run &run, int buffers, const PipelineCosts &costs)
+  Clocks(const BufferRun &run, int buffers, const PipelineCosts &costs)
       : run(run), costs(costs), buffers(buffers), ranks(run.schedule.stages),
         sent(run.messages.size(), unknown), posted(sent), arrived(sent) {}
   double finish();
@@ -161,7 +161,7 @@ private:
   /// The message that `message` must not be more than `by` ahead of.
   int before(int message, int by) const;
 
-  const Run &run;
+  const BufferRun &run;
   const PipelineCosts &costs;
   int buffers;
   std::vector<Rank> ranks;
@@ -255,7 +255,7 @@ double Clocks::finish() {
   return seconds;
 }
 
-double Run::time(int buffers, const PipelineCosts &costs) const {
+double BufferRun::time(int buffers, const PipelineCosts &costs) const {
   return Clocks(*this, buffers, costs).finish();
 }
 
@@ -272,13 +272,13 @@ template <typename Fn> static int findLeast(int low, int high, Fn isEnough) {
 }
 
 int PipelineSchedule::messageBuffers() const {
-  Run run(*this);
+  BufferRun run(*this);
   // With all of them no send is awaited.
   return findLeast(1, run.most, [&](int n) { return run.ends(n); });
 }
 
 int PipelineSchedule::fastBuffers(const PipelineCosts &costs) const {
-  Run run(*this);
+  BufferRun run(*this);
   double least = run.time(run.most, costs) * (1 + 1e-9);
   return findLeast(messageBuffers(), run.most,
                    [&](int n) { return run.time(n, costs) <= least; });

@@ -53,7 +53,7 @@ std::string PipelineSchedule::str() const {
 }
 
 namespace {
-class Reader {
+class CsvReader {
 public:
   PipelineScheduleOr read(std::string_view text);
 
@@ -125,17 +125,17 @@ static std::string str(int row, int column) {
   return "row " + std::to_string(row) + ", column " + std::to_string(column);
 }
 
-bool Reader::fail(const std::string &what) {
+bool CsvReader::fail(const std::string &what) {
   result.error = str(row, column) + ": " + what;
   return false;
 }
 
-bool Reader::expect(std::string_view found, const std::string &expected) {
+bool CsvReader::expect(std::string_view found, const std::string &expected) {
   return fail("expected " + expected + ", found " + quote(found));
 }
 
 /// A stage is on the rank of its first action.
-bool Reader::place(int stage) {
+bool CsvReader::place(int stage) {
   auto known = places.try_emplace(stage, row, column).first->second;
   return known.first == row ||
          fail("stage " + std::to_string(stage) + " is also at " +
@@ -143,7 +143,7 @@ bool Reader::place(int stage) {
 }
 
 /// `isWhole`: all of a cell, not one of several that overlap.
-bool Reader::readAction(std::string_view word, bool isWhole) {
+bool CsvReader::readAction(std::string_view word, bool isWhole) {
   std::string_view rest = word;
   std::string expected =
       "an action: a stage, F, B, I or W, and a micro-batch, as in 1F0";
@@ -186,7 +186,7 @@ bool Reader::readAction(std::string_view word, bool isWhole) {
 }
 
 /// Actions that overlap are taken one after the other.
-bool Reader::readCell(std::string_view cell) {
+bool CsvReader::readCell(std::string_view cell) {
   if (cell.size() > 1 && cell.front() == '"' && cell.back() == '"')
     cell = trim(cell.substr(1, cell.size() - 2));
   if (cell.empty()) // a bubble
@@ -203,7 +203,7 @@ bool Reader::readCell(std::string_view cell) {
   return true;
 }
 
-bool Reader::readRow(std::string_view text) {
+bool CsvReader::readRow(std::string_view text) {
   ++row;
   column = 0;
   result.schedule.ranks.emplace_back();
@@ -221,7 +221,8 @@ bool Reader::readRow(std::string_view text) {
 }
 
 /// `from`: the action that must be before it, or -1; `to`: after it.
-bool Reader::checkTransfer(const TransferKey &key, int rank, int from, int to) {
+bool CsvReader::checkTransfer(const TransferKey &key, int rank, int from,
+                              int to) {
   auto [kind, stage, batch] = key;
   std::string name =
       std::to_string(stage) + std::string(kind) + std::to_string(batch);
@@ -249,7 +250,7 @@ bool Reader::checkTransfer(const TransferKey &key, int rank, int from, int to) {
 
 /// All that the schedule implies are there, after what makes and before what
 /// needs them, and no others.
-bool Reader::checkTransfers() {
+bool CsvReader::checkTransfers() {
   if (sent.empty())
     return true;
   for (const PipelineMessage &message : result.schedule.messages()) {
@@ -273,7 +274,7 @@ bool Reader::checkTransfers() {
               ": nothing travels there");
 }
 
-bool Reader::finish() {
+bool CsvReader::finish() {
   PipelineSchedule &schedule = result.schedule;
   schedule.stages = int(schedule.ranks.size());
   schedule.placement.clear();
@@ -291,7 +292,7 @@ bool Reader::finish() {
   return result.error.empty() && checkTransfers();
 }
 
-PipelineScheduleOr Reader::read(std::string_view text) {
+PipelineScheduleOr CsvReader::read(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   do
     if (!readRow(cut(text, '\n')))
@@ -302,5 +303,5 @@ PipelineScheduleOr Reader::read(std::string_view text) {
 }
 
 PipelineScheduleOr mpcomm::parsePipelineSchedule(std::string_view text) {
-  return Reader().read(text);
+  return CsvReader().read(text);
 }

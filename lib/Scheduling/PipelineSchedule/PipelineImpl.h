@@ -61,9 +61,9 @@ private:
 };
 
 /// A problem's candidate as the search sees it.
-struct Task {
-  Task(PipelineSchedule given, const PipelineCosts &costs,
-       const PipelineMemory &memory)
+struct PipelineTask {
+  PipelineTask(PipelineSchedule given, const PipelineCosts &costs,
+               const PipelineMemory &memory)
       : shape(std::move(given)), costs(costs), memory(memory),
         stagesOf(shape.stagesByRank()) {}
 
@@ -87,7 +87,7 @@ struct Task {
 
 /// Least times before and after a stage's actions, transfers with them.
 struct Paths {
-  explicit Paths(const Task &task);
+  explicit Paths(const PipelineTask &task);
   /// By virtual stage: no F starts, and no I, before.
   std::vector<double> head, turn;
   /// By virtual stage: from the end of its last I to the end of the step at
@@ -114,14 +114,14 @@ void insertBySeconds(std::vector<Found> &all, Found found);
 
 /// Orders by lists, under many priorities, best first. There are some if one
 /// micro-batch fits every rank. Time: O(actions p) for each priority.
-std::vector<Found> listOrders(const Task &task);
+std::vector<Found> listOrders(const PipelineTask &task);
 
 /// Moves actions on the critical path while that makes the step shorter, until
 /// none does or orders have been timed `limit` times.
-void improveOrders(const Task &task, Found &found, int64_t limit);
+void improveOrders(const PipelineTask &task, Found &found, int64_t limit);
 
 /// Makes one B of each I with its W after it where the step gets no longer.
-void fuseBackwards(const Task &task, Found &found);
+void fuseBackwards(const PipelineTask &task, Found &found);
 
 /// Looks for orders below `bound` seconds, by states that dominate each other.
 /// `complete`: there are none but, perhaps, those returned, and none better.
@@ -129,7 +129,8 @@ struct SearchResult {
   Found found;
   bool complete = false;
 };
-SearchResult searchOrders(const Task &task, double bound, int64_t stepLimit);
+SearchResult searchOrders(const PipelineTask &task, double bound,
+                          int64_t stepLimit);
 
 } // namespace mpcomm::pipeline
 

@@ -21,7 +21,7 @@ using namespace mpcomm::pipeline;
 namespace {
 class Improver {
 public:
-  Improver(const Task &task, Found &found, int64_t limit)
+  Improver(const PipelineTask &task, Found &found, int64_t limit)
       : task(task), found(found), left(limit), clock(task.shape, task.costs) {}
   void run();
 
@@ -33,7 +33,7 @@ private:
   bool tryMove(Place from, int to);
   double sumOfEnds() const;
 
-  const Task &task;
+  const PipelineTask &task;
   Found &found;
   int64_t left;
   Clock clock;
@@ -160,13 +160,14 @@ void Improver::run() {
   }
 }
 
-void pipeline::improveOrders(const Task &task, Found &found, int64_t limit) {
+void pipeline::improveOrders(const PipelineTask &task, Found &found,
+                             int64_t limit) {
   Improver(task, found, limit).run();
 }
 
 /// Fuses from the last pair of a rank on: there delays reach least. All at
 /// once if that is possible, else one by one, 256 tries in all.
-void pipeline::fuseBackwards(const Task &task, Found &found) {
+void pipeline::fuseBackwards(const PipelineTask &task, Found &found) {
   Clock clock(task.shape, task.costs);
   int tries = 256;
   auto isPair = [](const PipelineAction &first, const PipelineAction &second) {

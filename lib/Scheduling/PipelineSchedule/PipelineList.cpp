@@ -45,7 +45,7 @@ struct Choice {
 
 class Lister {
 public:
-  Lister(const Task &task, Priorities priorities);
+  Lister(const PipelineTask &task, Priorities priorities);
   Orders run();
 
 private:
@@ -57,7 +57,7 @@ private:
     return bytes ? task.memory.activation(stage) : 1;
   }
 
-  const Task &task;
+  const PipelineTask &task;
   Priorities priorities;
   int virtualStages, m;
   /// By virtual stage: how many F, I and W are done.
@@ -74,7 +74,7 @@ private:
 };
 } // namespace
 
-Lister::Lister(const Task &task, Priorities priorities)
+Lister::Lister(const PipelineTask &task, Priorities priorities)
     : task(task), priorities(priorities),
       virtualStages(task.shape.virtualStages()), m(task.shape.microbatches),
       forwards(virtualStages), backwards(virtualStages), weights(virtualStages),
@@ -232,7 +232,7 @@ void pipeline::insertBySeconds(std::vector<Found> &all, Found found) {
   all.insert(at, std::move(found));
 }
 
-std::vector<Found> pipeline::listOrders(const Task &task) {
+std::vector<Found> pipeline::listOrders(const PipelineTask &task) {
   std::vector<Found> all;
   Clock clock(task.shape, task.costs);
   for (auto cap : {Priorities::OfOneFOneB, Priorities::Stages,

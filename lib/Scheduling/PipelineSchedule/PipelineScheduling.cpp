@@ -45,7 +45,8 @@ std::string PipelineProblem::check() const {
   return candidates.empty() ? "expected at least one candidate" : "";
 }
 
-bool Task::fits(int rank, const std::vector<PipelineAction> &order) const {
+bool PipelineTask::fits(int rank,
+                        const std::vector<PipelineAction> &order) const {
   int64_t now = memory.fixedOf(rank);
   if (now > memory.limit(rank))
     return false;
@@ -57,14 +58,14 @@ bool Task::fits(int rank, const std::vector<PipelineAction> &order) const {
   return true;
 }
 
-bool Task::fits(const Orders &orders) const {
+bool PipelineTask::fits(const Orders &orders) const {
   for (int rank = 0; rank < shape.stages; ++rank)
     if (!fits(rank, orders[rank]))
       return false;
   return true;
 }
 
-Paths::Paths(const Task &task) {
+Paths::Paths(const PipelineTask &task) {
   int stages = task.shape.virtualStages();
   head.assign(stages, 0);
   turn = drain = rest = head;
@@ -93,7 +94,7 @@ Paths::Paths(const Task &task) {
 }
 
 double PipelineProblem::lowerBound(const PipelineCandidate &candidate) const {
-  Task task(candidate.shape(stages), candidate.costs, candidate.memory);
+  PipelineTask task(candidate.shape(stages), candidate.costs, candidate.memory);
   Paths paths(task);
   double bound = 0, m = candidate.microbatches;
   for (int rank = 0; rank < stages; ++rank) {
@@ -149,7 +150,7 @@ private:
     double seconds = never;
     int64_t peak = 0;
   };
-  Task taskOf(int candidate) const {
+  PipelineTask taskOf(int candidate) const {
     const PipelineCandidate &is = problem.candidates[candidate];
     return {is.shape(problem.stages), is.costs, is.memory};
   }
@@ -193,7 +194,7 @@ void Chooser::offer(int candidate, const std::string &name,
 }
 
 void Chooser::timeLiterature(int candidate) {
-  Task task = taskOf(candidate);
+  PipelineTask task = taskOf(candidate);
   const PipelineSchedule &shape = task.shape;
   Clock clock(shape, task.costs);
   for (PipelineKind kind :
@@ -211,7 +212,7 @@ void Chooser::timeLiterature(int candidate) {
 }
 
 void Chooser::search(int candidate) {
-  Task task = taskOf(candidate);
+  PipelineTask task = taskOf(candidate);
   std::vector<Found> &from = starts[candidate];
   for (Found &found : listOrders(task))
     insertBySeconds(from, std::move(found));
@@ -246,7 +247,7 @@ void Chooser::search(int candidate) {
 std::string Chooser::explainFailure() const {
   for (int candidate = 0; candidate < int(problem.candidates.size());
        ++candidate) {
-    Task task = taskOf(candidate);
+    PipelineTask task = taskOf(candidate);
     for (int rank = 0; rank < problem.stages; ++rank) {
       int64_t bytes = task.memory.fixedOf(rank);
       for (int stage : task.stagesOf[rank])

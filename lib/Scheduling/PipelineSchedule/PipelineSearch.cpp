@@ -25,7 +25,7 @@ using namespace mpcomm;
 using namespace mpcomm::pipeline;
 
 namespace {
-struct State {
+struct SearchState {
   /// F, I and W done, by virtual stage.
   std::vector<int> done;
   /// By rank free from; by edge and direction its channel's last arrival; by
@@ -40,7 +40,7 @@ struct State {
 };
 
 /// The last action of a state.
-struct Node {
+struct SearchNode {
   int parent;
   int stage;
   Kind kind;
@@ -48,21 +48,21 @@ struct Node {
 
 class Search {
 public:
-  Search(const Task &task, double bound, int64_t stepLimit);
+  Search(const PipelineTask &task, double bound, int64_t stepLimit);
   SearchResult run();
 
 private:
-  int &count(State &state, Kind kind, int stage) const {
+  int &count(SearchState &state, Kind kind, int stage) const {
     return state.done[3 * stage + lane(kind)];
   }
-  int count(const State &state, Kind kind, int stage) const {
+  int count(const SearchState &state, Kind kind, int stage) const {
     return state.done[3 * stage + lane(kind)];
   }
   static int lane(Kind kind) {
     return kind == Kind::Forward ? 0 : kind == Kind::InputBackward ? 1 : 2;
   }
   /// Messages to a stage that wait: inputs, or gradients.
-  int waiting(const State &state, int stage, bool backward) const {
+  int waiting(const SearchState &state, int stage, bool backward) const {
     if (backward)
       return stage + 1 < stages ? count(state, Kind::InputBackward, stage + 1) -
                                       count(state, Kind::InputBackward, stage)
@@ -71,22 +71,25 @@ private:
                            count(state, Kind::Forward, stage)
                      : 0;
   }
-  double &freeOf(State &state, int rank) const { return state.times[rank]; }
-  double &channelOf(State &state, int edge, bool backward) const {
+  double &freeOf(SearchState &state, int rank) const {
+    return state.times[rank];
+  }
+  double &channelOf(SearchState &state, int edge, bool backward) const {
     return state.times[p + 2 * edge + backward];
   }
   /// Where a stage's waiting messages begin in `times`, by 2 * stage +
   /// backward.
-  void locate(const State &state);
-  double startOf(const State &state, int stage, Kind kind) const;
-  bool isDone(const State &state, int rank) const;
-  State after(const State &state, int stage, Kind kind, double start);
-  double boundOf(const State &state);
-  void expand(const State &state);
-  void keep(State state);
+  void locate(const SearchState &state);
+  double startOf(const SearchState &state, int stage, Kind kind) const;
+  bool isDone(const SearchState &state, int rank) const;
+  SearchState after(const SearchState &state, int stage, Kind kind,
+                    double start);
+  double boundOf(const SearchState &state);
+  void expand(const SearchState &state);
+  void keep(SearchState state);
   void cut(int64_t layersLeft);
 
-  const Task &task;
+  const PipelineTask &task;
   Paths paths;
   int p, stages, m;
   double best;
@@ -96,13 +99,13 @@ private:
   bool forwardsMayBlock = false;
   std::vector<int> queues;
   std::vector<double> soonest; // scratch of boundOf
-  std::vector<Node> nodes;
-  std::vector<State> next;
+  std::vector<SearchNode> nodes;
+  std::vector<SearchState> next;
   std::unordered_map<std::string, std::vector<int>> byCounts;
 };
 } // namespace
 
-Search::Search(const Task &task, double bound, int64_t stepLimit)
+Search::Search(const PipelineTask &task, double bound, int64_t stepLimit)
     : task(task), paths(task), p(task.shape.stages),
       stages(task.shape.virtualStages()), m(task.shape.microbatches),
       best(bound), stepLimit(stepLimit), layers(int64_t(3) * stages * m) {
@@ -115,7 +118,7 @@ Search::Search(const Task &task, double bound, int64_t stepLimit)
   }
 }
 
-void Search::locate(const State &state) {
+void Search::locate(const SearchState &state) {
   queues.resize(2 * stages + 1);
   int at = p + 2 * stages;
   for (int queue = 0; queue < 2 * stages; ++queue) {
@@ -127,7 +130,7 @@ void Search::locate(const State &state) {
 
 /// When the next action of a kind on a stage can start; `never` if what it
 /// needs is not there. After locate().
-double Search::startOf(const State &state, int stage, Kind kind) const {
+double Search::startOf(const SearchState &state, int stage, Kind kind) const {
   int rank = task.shape.rankOf(stage), k = count(state, kind, stage);
   double start = state.times[rank];
   if (kind == Kind::Forward) {
@@ -156,7 +159,7 @@ double Search::startOf(const State &state, int stage, Kind kind) const {
              : never;
 }
 
-bool Search::isDone(const State &state, int rank) const {
+bool Search::isDone(const SearchState &state, int rank) const {
   for (int s : task.stagesOf[rank])
     if (count(state, Kind::WeightBackward, s) < m)
       return false;
@@ -164,8 +167,9 @@ bool Search::isDone(const State &state, int rank) const {
 }
 
 /// The state after an action. After locate(state).
-State Search::after(const State &state, int stage, Kind kind, double start) {
-  State made = state;
+SearchState Search::after(const SearchState &state, int stage, Kind kind,
+                          double start) {
+  SearchState made = state;
   int rank = task.shape.rankOf(stage);
   double end = start + task.seconds(kind, stage);
   made.now = start;
@@ -221,7 +225,7 @@ State Search::after(const State &state, int stage, Kind kind, double start) {
 /// No completion ends before. For each rank: nothing of it starts before what
 /// it waits for can have come; then come all its actions, or all its F and I,
 /// after the last of which other ranks follow. After locate(state).
-double Search::boundOf(const State &state) {
+double Search::boundOf(const SearchState &state) {
   soonest.assign(2 * size_t(stages), never);
   auto freeOf = [&](int stage) {
     return state.times[task.shape.rankOf(stage)];
@@ -284,7 +288,7 @@ double Search::boundOf(const State &state) {
   return bound;
 }
 
-void Search::expand(const State &state) {
+void Search::expand(const SearchState &state) {
   constexpr Kind kinds[] = {Kind::Forward, Kind::InputBackward,
                             Kind::WeightBackward};
   // An action that could end before another starts may as well come first: it
@@ -306,7 +310,7 @@ void Search::expand(const State &state) {
       continue;
     ++steps;
     locate(state);
-    State made = after(state, stage, kind, start);
+    SearchState made = after(state, stage, kind, start);
     if (made.bound < best)
       keep(std::move(made));
     else
@@ -314,11 +318,11 @@ void Search::expand(const State &state) {
   }
 }
 
-void Search::keep(State state) {
+void Search::keep(SearchState state) {
   std::string key(reinterpret_cast<const char *>(state.done.data()),
                   state.done.size() * sizeof(int));
   std::vector<int> &same = byCounts[key];
-  auto dominates = [](const State &x, const State &y) {
+  auto dominates = [](const SearchState &x, const SearchState &y) {
     if (x.now > y.now)
       return false;
     for (size_t i = 0; i < x.times.size(); ++i)
@@ -342,14 +346,14 @@ void Search::keep(State state) {
 /// Leaves three times the states that the steps left would pay for if all
 /// layers to come had as many: the middle ones have most.
 void Search::cut(int64_t layersLeft) {
-  std::erase_if(next, [](const State &state) { return state.node < 0; });
+  std::erase_if(next, [](const SearchState &state) { return state.node < 0; });
   int64_t left = std::max<int64_t>(stepLimit - steps, 0);
   size_t width = std::max<int64_t>(3 * left / (layersLeft * p), 1);
   if (next.size() <= width)
     return;
   complete = false;
   std::nth_element(next.begin(), next.begin() + width, next.end(),
-                   [](const State &x, const State &y) {
+                   [](const SearchState &x, const SearchState &y) {
                      return std::tie(x.bound, x.idle, x.node) <
                             std::tie(y.bound, y.idle, y.node);
                    });
@@ -360,14 +364,14 @@ SearchResult Search::run() {
   SearchResult result;
   if (best <= 0 || stepLimit < layers * p)
     return result;
-  State start;
+  SearchState start;
   start.done.assign(3 * stages, 0);
   start.times.assign(p + 2 * stages, 0);
-  std::vector<State> layer = {start};
+  std::vector<SearchState> layer = {start};
   for (int64_t depth = 0; depth < layers; ++depth) {
     next.clear();
     byCounts.clear();
-    for (const State &state : layer)
+    for (const SearchState &state : layer)
       expand(state);
     cut(layers - depth);
     std::swap(layer, next);
@@ -375,11 +379,13 @@ SearchResult Search::run() {
   result.complete = complete;
   if (layer.empty())
     return result;
-  const State &end = *std::min_element(
-      layer.begin(), layer.end(),
-      [](const State &x, const State &y) { return x.bound < y.bound; });
+  const SearchState &end =
+      *std::min_element(layer.begin(), layer.end(),
+                        [](const SearchState &x, const SearchState &y) {
+                          return x.bound < y.bound;
+                        });
   result.found.orders.resize(p);
-  std::vector<Node> path;
+  std::vector<SearchNode> path;
   for (int node = end.node; node >= 0; node = nodes[node].parent)
     path.push_back(nodes[node]);
   std::vector<int> done(3 * stages);
@@ -393,7 +399,7 @@ SearchResult Search::run() {
   return result;
 }
 
-SearchResult pipeline::searchOrders(const Task &task, double bound,
+SearchResult pipeline::searchOrders(const PipelineTask &task, double bound,
                                     int64_t stepLimit) {
   return Search(task, bound, stepLimit).run();
 }

@@ -84,7 +84,7 @@ private:
   double busyOf(const ClassState &state) const {
     return state.busy + (state.computing ? now - state.begin : 0);
   }
-  std::vector<int> *portOf(const Member &member);
+  std::vector<int> *portOf(const SimMember &member);
 
   const SimProblem &problem;
   bool records;
@@ -107,7 +107,7 @@ private:
 
 } // namespace
 
-std::vector<int> *Engine::portOf(const Member &member) {
+std::vector<int> *Engine::portOf(const SimMember &member) {
   int link =
       problem.classes[member.classIndex].collectives[member.collective].link;
   if (link < 0 || !problem.links[link].contends)
@@ -138,7 +138,7 @@ double Engine::rateOf(int fluid) const {
     return 1;
   size_t sharers = 1;
   bool computing = false;
-  for (const Member &member : matching.matches[match].members) {
+  for (const SimMember &member : matching.matches[match].members) {
     if (auto *port = const_cast<Engine *>(this)->portOf(member))
       sharers = std::max(sharers, port->size());
     computing |= classes[member.classIndex].computing;
@@ -182,7 +182,7 @@ void Engine::launch(int communicator) {
     return;
   state.busy = true;
   match.start = now;
-  for (const Member &member : matching.matches[m].members) {
+  for (const SimMember &member : matching.matches[m].members) {
     ClassState &state = classes[member.classIndex];
     state.inFlight.push_back(m);
     if (state.inFlight.size() == 1)
@@ -199,7 +199,7 @@ void Engine::beginTransfer(int m) {
   matches[m].phase = MatchState::Transfer;
   begin(fluids[fluidOf(m)], matching.matches[m].transfer, now);
   touch(fluidOf(m));
-  for (const Member &member : matching.matches[m].members)
+  for (const SimMember &member : matching.matches[m].members)
     if (std::vector<int> *port = portOf(member)) {
       for (int other : *port)
         touch(fluidOf(other));
@@ -211,7 +211,7 @@ void Engine::finish(int m) {
   MatchState &match = matches[m];
   match.phase = MatchState::Ended;
   match.end = now;
-  for (const Member &member : matching.matches[m].members) {
+  for (const SimMember &member : matching.matches[m].members) {
     ClassState &state = classes[member.classIndex];
     std::erase(state.inFlight, m);
     if (state.inFlight.empty())

@@ -17,7 +17,7 @@
 
 namespace mpcomm::simulator {
 
-struct Member {
+struct SimMember {
   int classIndex, collective;
 };
 
@@ -26,7 +26,7 @@ struct Member {
 struct Match {
   int communicator = 0;
   double latency = 0, transfer = 0;
-  std::vector<Member> members;
+  std::vector<SimMember> members;
 };
 
 struct Matching {

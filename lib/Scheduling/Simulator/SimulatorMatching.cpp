@@ -163,7 +163,7 @@ std::string simulator::describeDeadlock(const SimProblem &problem,
     const Match &stuck =
         matching
             .matches[matching.ofCommunicator[communicator][next[communicator]]];
-    auto reached = [&](const Member &member) {
+    auto reached = [&](const SimMember &member) {
       const Waiting &where = waiting[member.classIndex];
       const auto &program = problem.classes[member.classIndex].instructions;
       for (int i = 0; i < std::min(where.instruction, int(program.size())); ++i)
@@ -172,13 +172,13 @@ std::string simulator::describeDeadlock(const SimProblem &problem,
           return true;
       return false;
     };
-    for (const Member &member : stuck.members)
+    for (const SimMember &member : stuck.members)
       arrived[member.classIndex] = reached(member);
     int keeper = -1;
     for (int d : problem.communicators[communicator].classes)
       if (!arrived[d] && keeper < 0)
         keeper = d;
-    for (const Member &member : stuck.members)
+    for (const SimMember &member : stuck.members)
       arrived[member.classIndex] = false;
     return keeper;
   };

@@ -23,8 +23,8 @@ using namespace mpcomm;
 using namespace mpcomm::stages;
 
 /// Where boundaries of p stages of at least one op may lie, in n ops.
-static Windows makeWindows(int n, int p) {
-  Windows windows;
+static CutWindows makeWindows(int n, int p) {
+  CutWindows windows;
   for (int b = 0; b <= p; ++b) {
     windows.low.push_back(b == p ? n : b);
     windows.high.push_back(b == 0 ? 0 : n - (p - b));
@@ -34,9 +34,9 @@ static Windows makeWindows(int n, int p) {
 
 /// The same for the problem's given stages: op i in stage s lies between
 /// boundaries s and s + 1.
-static Windows makeWindows(const StagePartitionProblem &problem) {
+static CutWindows makeWindows(const StagePartitionProblem &problem) {
   int n = int(problem.ops.size()), p = int(problem.stages.size());
-  Windows windows = makeWindows(n, p);
+  CutWindows windows = makeWindows(n, p);
   for (int i = 0; i < n; ++i) {
     int s = problem.ops[i].stage;
     if (s < 0)
@@ -51,8 +51,8 @@ static Windows makeWindows(const StagePartitionProblem &problem) {
   return windows;
 }
 
-static Windows mirror(const Windows &windows, int n) {
-  Windows result;
+static CutWindows mirror(const CutWindows &windows, int n) {
+  CutWindows result;
   for (size_t b = windows.low.size(); b-- > 0;) {
     result.low.push_back(n - windows.high[b]);
     result.high.push_back(n - windows.low[b]);
@@ -289,7 +289,7 @@ static void explain(const StagePartitionProblem &problem,
   if (std::any_of(bounds.bytes.begin(), bounds.bytes.end(),
                   [](int64_t bytes) { return bytes < never; }))
     memory = solve(sweep, {never, std::vector<int64_t>(p, never)});
-  Windows all = makeWindows(sweep.line.n, p);
+  CutWindows all = makeWindows(sweep.line.n, p);
   if (all.low != sweep.given.low || all.high != sweep.given.high)
     given = solve(Sweep(sweep.line, sweep.inFlight, all), bounds);
   if (sweep.line.hasReductions() || problem.linkLatency > 0 ||
@@ -320,7 +320,7 @@ StagePartition mpcomm::partitionStages(const StagePartitionProblem &problem,
                    " ops";
     return result;
   }
-  Windows given = makeWindows(problem);
+  CutWindows given = makeWindows(problem);
   if (given.empty()) {
     result.error = explainConflict(problem);
     return result;

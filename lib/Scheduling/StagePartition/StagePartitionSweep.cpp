@@ -23,14 +23,14 @@
 using namespace mpcomm;
 using namespace mpcomm::stages;
 
-bool Windows::empty() const {
+bool CutWindows::empty() const {
   for (size_t b = 0; b < low.size(); ++b)
     if (low[b] > high[b])
       return true;
   return false;
 }
 
-Sweep::Sweep(const Line &line, std::vector<int64_t> inFlight, Windows given)
+Sweep::Sweep(const Line &line, std::vector<int64_t> inFlight, CutWindows given)
     : line(line), inFlight(std::move(inFlight)), given(std::move(given)) {}
 
 /// The last x in [begin, end] with `holds`, which holds at `begin` and, where
@@ -47,7 +47,7 @@ static int findLast(int begin, int end, Predicate holds) {
   return begin;
 }
 
-Windows Sweep::narrow(const Bounds &bounds, Ticks *nextTime) const {
+CutWindows Sweep::narrow(const Bounds &bounds, Ticks *nextTime) const {
   int n = line.n, p = numStages();
   // Stage s from cut i or before to cut j or after takes no less.
   auto getLeastTime = [&](int s, int i, int j) {
@@ -75,7 +75,7 @@ Windows Sweep::narrow(const Bounds &bounds, Ticks *nextTime) const {
         getLeastTime(s, i, j) > bounds.time)
       *nextTime = std::min(*nextTime, getLeastTime(s, i, j));
   };
-  Windows result = given;
+  CutWindows result = given;
   for (int s = 0, cut = 0; s < p; ++s) {
     int begin = cut;
     cut = findLast(begin, given.high[s + 1],
@@ -109,7 +109,7 @@ struct Sweep::Candidate {
 /// The beginnings of one stage that may be wanted, oldest first.
 class Sweep::Stack {
 public:
-  Stack(const Sweep &sweep, const Bounds &bounds, const Windows &windows,
+  Stack(const Sweep &sweep, const Bounds &bounds, const CutWindows &windows,
         int stage, int64_t leastCost)
       : line(sweep.line), inFlight(sweep.inFlight[stage]), time(bounds.time),
         bytes(bounds.bytes[stage]), leastCost(leastCost),
@@ -277,7 +277,7 @@ Cuts Sweep::runForBytes(const Bounds &bounds, Costs *costs, const Costs *rest,
 Cuts Sweep::run(const Bounds &bounds, bool countBytes, Costs *costs,
                 const Costs *rest, int64_t most, Ticks *nextTime) const {
   int n = line.n, p = numStages();
-  Windows windows = narrow(bounds, nextTime);
+  CutWindows windows = narrow(bounds, nextTime);
   if (windows.empty())
     return {};
   std::vector<std::vector<int>> before(p + 1);

@@ -22,7 +22,7 @@ namespace mpcomm::stages {
 constexpr int64_t never = int64_t(1) << 61;
 
 /// By boundary b = 0..p, the cuts where it may lie: [low[b], high[b]].
-struct Windows {
+struct CutWindows {
   std::vector<int> low, high;
   bool empty() const;
 };
@@ -51,12 +51,14 @@ using Cuts = std::vector<int>;
 class Sweep {
 public:
   /// `inFlight` by stage; `given` is where boundaries may lie at all.
-  Sweep(const Line &line, std::vector<int64_t> inFlight, Windows given);
+  Sweep(const Line &line, std::vector<int64_t> inFlight, CutWindows given);
 
   /// Where boundaries may lie in any partition that keeps to `bounds`: the cuts
   /// that stages reach from either end if their times and bytes are no more
   /// than lower bounds say that grow with the stage. Time: O(p log^2 n).
-  Windows narrow(const Bounds &bounds) const { return narrow(bounds, nullptr); }
+  CutWindows narrow(const Bounds &bounds) const {
+    return narrow(bounds, nullptr);
+  }
 
   /// A partition within `bounds`. If there is none, `nextTime` is a bound on
   /// time below which there is none either.
@@ -71,14 +73,14 @@ public:
 
   const Line &line;
   std::vector<int64_t> inFlight;
-  Windows given;
+  CutWindows given;
 
   int numStages() const { return int(inFlight.size()); }
 
 private:
   struct Candidate;
   class Stack;
-  Windows narrow(const Bounds &bounds, Ticks *nextTime) const;
+  CutWindows narrow(const Bounds &bounds, Ticks *nextTime) const;
   Cuts run(const Bounds &bounds, bool countBytes, Costs *costs,
            const Costs *rest, int64_t most, Ticks *nextTime) const;
 };

@@ -97,7 +97,7 @@ struct Called {
 };
 
 /// One rank's side of one communicator.
-struct Member {
+struct ShmMember {
   /// Calls so far, sends and receives among them; the last is
   /// lastCalls[calls % 2].
   alignas(128) std::atomic<uint64_t> calls;
@@ -144,13 +144,13 @@ struct Segment {
     uint64_t end = 4096 + uint64_t(ranks) * sizeof(RankRecord);
     return (end + 4095) / 4096 * 4096;
   }
-  Member &member(unsigned slot, unsigned r) const {
-    return *reinterpret_cast<Member *>(
+  ShmMember &member(unsigned slot, unsigned r) const {
+    return *reinterpret_cast<ShmMember *>(
         base + membersOffset() + (uint64_t(slot) * ranks + r) * memberBytes);
   }
   Channel &channel(unsigned slot, unsigned from, unsigned to) const {
     auto *first = reinterpret_cast<Channel *>(
-        reinterpret_cast<uint8_t *>(&member(slot, from)) + sizeof(Member));
+        reinterpret_cast<uint8_t *>(&member(slot, from)) + sizeof(ShmMember));
     return first[to];
   }
   uint64_t arenasOffset() const {

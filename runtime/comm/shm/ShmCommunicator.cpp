@@ -93,7 +93,7 @@ Error ShmCommunicator::start(const mprt_collective &collective,
   }
 
   ++number;
-  Member &mine = self();
+  ShmMember &mine = self();
   Posting &posting = mine.postings[number % 2];
   describePosting(posting);
   uint64_t bytes =
@@ -111,7 +111,7 @@ Error ShmCommunicator::start(const mprt_collective &collective,
 }
 
 bool ShmCommunicator::allReached(Counter counter, uint64_t value) const {
-  for (Member *m : members)
+  for (ShmMember *m : members)
     if ((m->*counter).load(std::memory_order_acquire) < value)
       return false;
   return true;
@@ -174,7 +174,7 @@ Error ShmCommunicator::progress(bool &moved) {
     }
     break;
   case Phase::Finishing:
-    if (allReached(&Member::finished, number)) {
+    if (allReached(&ShmMember::finished, number)) {
       moved = true;
       finish();
     }
@@ -229,7 +229,7 @@ void ShmCommunicator::runInline() {
 //===----------------------------------------------------------------------===//
 
 std::string ShmCommunicator::lastCallOf(unsigned peer) const {
-  const Member &theirs = member(peer);
+  const ShmMember &theirs = member(peer);
   uint64_t calls = theirs.calls.load(std::memory_order_acquire);
   if (calls == 0)
     return "has called no collective here yet";
@@ -255,7 +255,7 @@ std::vector<unsigned> ShmCommunicator::waitingFor() const {
   case Phase::Idle:
     break;
   case Phase::Arriving:
-    lagging(&Member::posted, number);
+    lagging(&ShmMember::posted, number);
     break;
   case Phase::Staged:
     // Whoever has not yet done all of what this rank has done.
@@ -265,7 +265,7 @@ std::vector<unsigned> ShmCommunicator::waitingFor() const {
         ranks.push_back(group[r]);
     break;
   case Phase::Finishing:
-    lagging(&Member::finished, number);
+    lagging(&ShmMember::finished, number);
     break;
   case Phase::Sending:
   case Phase::Receiving:

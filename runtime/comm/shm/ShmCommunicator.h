@@ -61,10 +61,10 @@ private:
     Sending,
     Receiving
   };
-  using Counter = std::atomic<uint64_t> Member::*;
+  using Counter = std::atomic<uint64_t> ShmMember::*;
 
-  Member &member(unsigned r) const { return *members[r]; }
-  Member &self() const { return *members[groupRank]; }
+  ShmMember &member(unsigned r) const { return *members[r]; }
+  ShmMember &self() const { return *members[groupRank]; }
   const Posting &postingOf(unsigned r) const {
     return members[r]->postings[number % 2];
   }
@@ -123,7 +123,7 @@ private:
 
   Segment &segment;
   unsigned slot;
-  std::vector<Member *> members;
+  std::vector<ShmMember *> members;
   std::array<std::array<const void *, 3>, numTexts> publishedTexts{};
 
   Phase phase = Phase::Idle;

@@ -57,14 +57,15 @@ bool ShmCommunicator::progressStaged() {
     again = false;
     // "All have done chunk q - 2" is a count of at least q - 1.
     uint64_t q = chunkBase + staged;
-    if (staged < numChunks && (q < 2 || allReached(&Member::consumed, q - 1))) {
+    if (staged < numChunks &&
+        (q < 2 || allReached(&ShmMember::consumed, q - 1))) {
       stageChunk(staged++);
       self().staged.store(q + 1, std::memory_order_release);
       again = true;
     }
     q = chunkBase + consumed;
-    if (consumed < staged && allReached(&Member::staged, q + 1) &&
-        (q < 2 || allReached(&Member::copied, q - 1))) {
+    if (consumed < staged && allReached(&ShmMember::staged, q + 1) &&
+        (q < 2 || allReached(&ShmMember::copied, q - 1))) {
       consumeChunk(consumed++);
       self().consumed.store(q + 1, std::memory_order_release);
       again = true;
@@ -72,7 +73,7 @@ bool ShmCommunicator::progressStaged() {
     q = chunkBase + copied;
     bool copies = call->kind == MPRT_ALL_REDUCE;
     if (copied < consumed &&
-        (!copies || allReached(&Member::consumed, q + 1))) {
+        (!copies || allReached(&ShmMember::consumed, q + 1))) {
       if (copies)
         copyChunk(copied);
       ++copied;

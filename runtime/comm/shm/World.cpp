@@ -74,7 +74,7 @@ Expected<std::unique_ptr<World>> World::create(unsigned ranks,
   segment->inlineLimit =
       ranks > availableCores() ? inlineBytes : sharedInlineBytes;
   segment->memberBytes =
-      roundToPages(sizeof(Member) + uint64_t(ranks) * sizeof(Channel));
+      roundToPages(sizeof(ShmMember) + uint64_t(ranks) * sizeof(Channel));
   segment->fd = fd;
   segment->launcher = getpid();
   void *base = MAP_FAILED;

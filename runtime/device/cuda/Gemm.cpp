@@ -42,7 +42,7 @@ struct Choice {
 
 /// The library's descriptions of one product, and the algorithm for it. What
 /// it was made for is compared byte by byte, which is all but free.
-struct Plan {
+struct CudaGemmPlan {
   const CublasLt &library;
   GemmProblem problem;
   /// Of a, b, c, and of what an epilogue has, for which it was made.
@@ -57,10 +57,10 @@ struct Plan {
   LtLayout left = nullptr, right = nullptr, result = nullptr;
   Choice choice = {};
 
-  explicit Plan(const CublasLt &library) : library(library) {}
-  Plan(const Plan &) = delete;
-  Plan &operator=(const Plan &) = delete;
-  ~Plan() {
+  explicit CudaGemmPlan(const CublasLt &library) : library(library) {}
+  CudaGemmPlan(const CudaGemmPlan &) = delete;
+  CudaGemmPlan &operator=(const CudaGemmPlan &) = delete;
+  ~CudaGemmPlan() {
     if (operation)
       library.cublasLtMatmulDescDestroy(operation);
     for (LtLayout layout : {left, right, result})
@@ -80,7 +80,8 @@ struct Gemm::State {
   const CublasLt *library = nullptr;
   LtHandle handle = nullptr;
   Workspaces workspaces;
-  std::unordered_map<const mprt_gemm_desc *, std::unique_ptr<Plan>> plans;
+  std::unordered_map<const mprt_gemm_desc *, std::unique_ptr<CudaGemmPlan>>
+      plans;
 
   explicit State(const Driver &driver) : driver(driver), workspaces(driver) {}
   ~State() {
@@ -93,17 +94,18 @@ struct Gemm::State {
   /// Enqueues a product; with an epilogue false where the library cannot.
   Expected<bool> run(const mprt_gemm_desc &desc, CUstream stream, const void *a,
                      const void *b, void *c, const GemmEpilogue *epilogue);
-  Expected<Plan *> planFor(const mprt_gemm_desc &desc, CUstream stream,
-                           const void *a, const void *b, void *c,
-                           const GemmEpilogue *epilogue, bool captured);
-  Error describe(Plan &plan, const mprt_gemm_desc &desc);
-  Error choose(Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
+  Expected<CudaGemmPlan *> planFor(const mprt_gemm_desc &desc, CUstream stream,
+                                   const void *a, const void *b, void *c,
+                                   const GemmEpilogue *epilogue, bool captured);
+  Error describe(CudaGemmPlan &plan, const mprt_gemm_desc &desc);
+  Error choose(CudaGemmPlan &plan, const mprt_gemm_desc &desc, CUstream stream,
                const void *a, const void *b, void *c,
                const GemmEpilogue *epilogue, const Workspaces::Piece &workspace,
                bool captured);
-  Error multiply(const Plan &plan, const mprt_gemm_desc &desc, CUstream stream,
-                 const void *a, const void *b, const void *c, void *d,
-                 const Choice &choice, const Workspaces::Piece &workspace);
+  Error multiply(const CudaGemmPlan &plan, const mprt_gemm_desc &desc,
+                 CUstream stream, const void *a, const void *b, const void *c,
+                 void *d, const Choice &choice,
+                 const Workspaces::Piece &workspace);
   Error clear(const mprt_gemm_desc &desc, CUstream stream, void *c);
 };
 
@@ -156,7 +158,7 @@ static std::array<uint32_t, 5> alignmentsOf(const mprt_gemm_desc &desc,
           plain(epilogue ? epilogue->matrix : nullptr)};
 }
 
-Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
+Error Gemm::State::describe(CudaGemmPlan &plan, const mprt_gemm_desc &desc) {
   const CublasLt &lt = *library;
   if (Error error =
           lt.check(lt.cublasLtMatmulDescCreate(
@@ -214,7 +216,7 @@ Error Gemm::State::describe(Plan &plan, const mprt_gemm_desc &desc) {
 // The choice of an algorithm
 //===----------------------------------------------------------------------===//
 
-static ChoiceKey keyOf(const Plan &plan, const mprt_gemm_desc &desc,
+static ChoiceKey keyOf(const CudaGemmPlan &plan, const mprt_gemm_desc &desc,
                        CUcontext context) {
   const GemmProblem &p = plan.problem;
   ChoiceKey key = {int64_t(reinterpret_cast<uintptr_t>(context)),
@@ -239,7 +241,7 @@ static ChoiceKey keyOf(const Plan &plan, const mprt_gemm_desc &desc,
 /// Algorithms that the library thinks fit, best first.
 static Expected<std::vector<Choice>> listCandidates(const CublasLt &lt,
                                                     LtHandle handle,
-                                                    const Plan &plan,
+                                                    const CudaGemmPlan &plan,
                                                     uint64_t workspace) {
   struct Preference {
     const CublasLt &lt;
@@ -303,7 +305,7 @@ static uint64_t spanOf(const GemmProblem &p, uint8_t type) {
   return uint64_t(last + 1) * sizeOf(mprt_dtype(type));
 }
 
-Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
+Error Gemm::State::choose(CudaGemmPlan &plan, const mprt_gemm_desc &desc,
                           CUstream stream, const void *a, const void *b,
                           void *c, const GemmEpilogue *epilogue,
                           const Workspaces::Piece &workspace, bool captured) {
@@ -329,7 +331,7 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
     // Into a buffer that is not needed: the result may also be an operand.
     bool keepsTwo = plan.epilogue == MPRT_BIAS_GELU_AUX;
     uint64_t bytes = (spanOf(plan.problem, desc.type_c) + 255) / 256 * 256;
-    Buffer trial(driver, keepsTwo ? 2 * bytes : bytes);
+    ScratchBuffer trial(driver, keepsTwo ? 2 * bytes : bytes);
     if (trial.data()) {
       if (keepsTwo)
         if (Error error =
@@ -353,15 +355,15 @@ Error Gemm::State::choose(Plan &plan, const mprt_gemm_desc &desc,
   return {};
 }
 
-Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
-                                      CUstream stream, const void *a,
-                                      const void *b, void *c,
-                                      const GemmEpilogue *epilogue,
-                                      bool captured) {
+Expected<CudaGemmPlan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
+                                              CUstream stream, const void *a,
+                                              const void *b, void *c,
+                                              const GemmEpilogue *epilogue,
+                                              bool captured) {
   Workspaces::Piece workspace =
       workspaces.get(stream, workspaceBytes, captured);
   bool hasWorkspace = workspace.bytes >= workspaceBytes;
-  std::unique_ptr<Plan> &kept = plans[&desc];
+  std::unique_ptr<CudaGemmPlan> &kept = plans[&desc];
   if (kept && (kept->settled || captured) &&
       kept->hasWorkspace == hasWorkspace &&
       std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&
@@ -373,7 +375,7 @@ Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
   Expected<GemmProblem> problem = makeGemmProblem(desc);
   if (!problem)
     return problem.error();
-  auto plan = std::make_unique<Plan>(*library);
+  auto plan = std::make_unique<CudaGemmPlan>(*library);
   plan->problem = *problem;
   plan->epilogue = epilogue ? int(epilogue->kind) : 0;
   plan->biasType = epilogue ? int(epilogue->biasType) : 0;
@@ -403,9 +405,10 @@ Expected<Plan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
 // Running
 //===----------------------------------------------------------------------===//
 
-Error Gemm::State::multiply(const Plan &plan, const mprt_gemm_desc &desc,
-                            CUstream stream, const void *a, const void *b,
-                            const void *c, void *d, const Choice &choice,
+Error Gemm::State::multiply(const CudaGemmPlan &plan,
+                            const mprt_gemm_desc &desc, CUstream stream,
+                            const void *a, const void *b, const void *c,
+                            void *d, const Choice &choice,
                             const Workspaces::Piece &workspace) {
   const float one = 1, none = 0;
   const double one64 = 1, none64 = 0;
@@ -456,11 +459,11 @@ Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,
   Expected<bool> captured = isCaptured(driver, stream);
   if (!captured)
     return captured.error();
-  Expected<Plan *> planned =
+  Expected<CudaGemmPlan *> planned =
       planFor(desc, stream, a, b, c, epilogue, *captured);
   if (!planned)
     return nameProduct(planned.error(), desc);
-  Plan &plan = **planned;
+  CudaGemmPlan &plan = **planned;
   if (plan.isRefused)
     return false;
   void *to = c;

@@ -13,12 +13,13 @@
 using namespace mprt;
 using namespace mprt::cuda;
 
-Buffer::Buffer(const Driver &driver, uint64_t bytes) : driver(driver) {
+ScratchBuffer::ScratchBuffer(const Driver &driver, uint64_t bytes)
+    : driver(driver) {
   if (driver.cuMemAlloc(&pointer, bytes) != CUDA_SUCCESS)
     pointer = 0;
 }
 
-Buffer::~Buffer() {
+ScratchBuffer::~ScratchBuffer() {
   if (pointer)
     driver.cuMemFree(pointer);
 }

@@ -22,12 +22,12 @@
 namespace mprt::cuda {
 
 /// A buffer of the device, freed at the end.
-class Buffer {
+class ScratchBuffer {
 public:
-  Buffer(const Driver &driver, uint64_t bytes);
-  ~Buffer();
-  Buffer(const Buffer &) = delete;
-  Buffer &operator=(const Buffer &) = delete;
+  ScratchBuffer(const Driver &driver, uint64_t bytes);
+  ~ScratchBuffer();
+  ScratchBuffer(const ScratchBuffer &) = delete;
+  ScratchBuffer &operator=(const ScratchBuffer &) = delete;
 
   /// Null where there was no room.
   void *data() const { return reinterpret_cast<void *>(pointer); }

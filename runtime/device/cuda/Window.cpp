@@ -114,7 +114,7 @@ Error Window::State::choose(WindowPlan &plan, CUstream stream, const void *a,
     return {};
   // Candidates are tried with scratch of their own, of which only what the best
   // one needs is kept. Those for which there is no room are none.
-  std::optional<Buffer> scratch;
+  std::optional<ScratchBuffer> scratch;
   while (true) {
     uint64_t most = 0;
     for (const WindowPlan::Choice &one : *candidates)

@@ -32,7 +32,7 @@ public:
   void extend(size_t s, std::vector<int32_t> done, double free);
 
   double best = BucketingProblem::never;
-  std::vector<std::vector<Run>> bestRuns;
+  std::vector<std::vector<BucketRun>> bestRuns;
 
 private:
   struct Bucket {
@@ -45,7 +45,7 @@ private:
   const BucketingProblem &problem;
   BucketingObjective objective;
   const std::vector<StreamProblem> &streams;
-  std::vector<std::vector<Run>> runs;
+  std::vector<std::vector<BucketRun>> runs;
   std::vector<Bucket> buckets;
   size_t bestCount = 0;
 };

@@ -23,7 +23,7 @@ using namespace mpcomm::pipeline;
 /// Appends all ways to go on with a rank's order in which each stage's F, I and
 /// W come in the order of micro-batches, F before I before W, and memory is
 /// kept. `done`: by stage and kind.
-static void enumerate(const Task &task, int rank, int64_t bytes,
+static void enumerate(const PipelineTask &task, int rank, int64_t bytes,
                       std::vector<int> &done,
                       std::vector<PipelineAction> &order, Orders &all) {
   constexpr Kind kinds[] = {Kind::Forward, Kind::InputBackward,
@@ -55,7 +55,7 @@ mpcomm::choosePipelineScheduleReference(const PipelineProblem &problem) {
   double best = never;
   for (size_t c = 0; c < problem.candidates.size(); ++c) {
     const PipelineCandidate &is = problem.candidates[c];
-    Task task(is.shape(problem.stages), is.costs, is.memory);
+    PipelineTask task(is.shape(problem.stages), is.costs, is.memory);
     std::vector<Orders> of(problem.stages);
     bool any = true;
     for (int rank = 0; rank < problem.stages; ++rank) {

@@ -32,7 +32,7 @@ struct Option {
   Store store;
 };
 
-struct Group {
+struct OptionGroup {
   const char *title;
   std::vector<Option> options;
 };
@@ -119,9 +119,9 @@ Status setHyperparameter(RunOptions &options, const std::string &value) {
   return {};
 }
 
-const std::vector<Group> &optionTable() {
+const std::vector<OptionGroup> &optionTable() {
   using O = RunOptions;
-  static const std::vector<Group> table = {
+  static const std::vector<OptionGroup> table = {
       {"Where it runs",
        {
            {"np", "N", "ranks to start here (default: the program's mesh)",
@@ -297,7 +297,7 @@ size_t editDistance(const std::string &a, const std::string &b) {
 }
 
 const Option *findOption(const std::string &name) {
-  for (const Group &group : optionTable())
+  for (const OptionGroup &group : optionTable())
     for (const Option &option : group.options)
       if (name == option.name)
         return &option;
@@ -307,7 +307,7 @@ const Option *findOption(const std::string &name) {
 Status unknownOption(const std::string &name) {
   std::string best;
   size_t distance = 3;
-  for (const Group &group : optionTable())
+  for (const OptionGroup &group : optionTable())
     for (const Option &option : group.options)
       if (size_t d = editDistance(name.substr(0, 40), option.name);
           d < distance) {
@@ -416,7 +416,7 @@ std::string mpcomm::run::helpText() {
       "           --data d.safetensors --steps 100 --checkpoint "
       "c.safetensors\n";
   constexpr size_t column = 28;
-  for (const Group &group : optionTable()) {
+  for (const OptionGroup &group : optionTable()) {
     help += "\n" + std::string(group.title) + ":\n";
     for (const Option &option : group.options) {
       std::string left = std::string("  --") + option.name;

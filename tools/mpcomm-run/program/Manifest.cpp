@@ -33,9 +33,9 @@ constexpr std::array<std::string_view, 9> roleNames = {
     "hyperparameter", "loss_scale",      "rng",    "loss",
     "output"};
 
-class Reader {
+class ManifestReader {
 public:
-  Reader(const Json &value, std::string path, std::string &error)
+  ManifestReader(const Json &value, std::string path, std::string &error)
       : value(value), path(std::move(path)), error(error) {}
 
   void report(const std::string &message) const {
@@ -49,19 +49,20 @@ public:
 
   /// The member `key`; a null value, and an error if required, where it is
   /// missing.
-  Reader at(const char *key, bool required = true) const {
+  ManifestReader at(const char *key, bool required = true) const {
     static const Json null;
     if (has(key))
-      return Reader(value[key], path.empty() ? key : path + "." + key, error);
+      return ManifestReader(value[key], path.empty() ? key : path + "." + key,
+                            error);
     if (!value.is_object())
       report("expected an object");
     else if (required)
       report(std::string("'") + key + "' is missing");
-    return Reader(null, path.empty() ? key : path + "." + key, error);
+    return ManifestReader(null, path.empty() ? key : path + "." + key, error);
   }
 
   std::string text(const char *key, bool required = true) const {
-    Reader member = at(key, required);
+    ManifestReader member = at(key, required);
     if (!member.value.is_string()) {
       if (has(key))
         member.report("expected a string");
@@ -71,7 +72,7 @@ public:
   }
 
   uint64_t natural(const char *key, bool required = true) const {
-    Reader member = at(key, required);
+    ManifestReader member = at(key, required);
     if (!member.value.is_number_unsigned()) {
       if (has(key))
         member.report("expected a natural number");
@@ -101,7 +102,7 @@ public:
   std::optional<double> number(const char *key) const {
     if (!has(key))
       return std::nullopt;
-    Reader member = at(key);
+    ManifestReader member = at(key);
     if (member.value.is_boolean())
       return member.value.get<bool>() ? 1.0 : 0.0;
     if (!member.value.is_number()) {
@@ -123,9 +124,10 @@ public:
   }
 
   /// The elements of the array `key`; none where it is missing.
-  std::vector<Reader> list(const char *key, bool required = true) const {
-    std::vector<Reader> items;
-    Reader member = at(key, required);
+  std::vector<ManifestReader> list(const char *key,
+                                   bool required = true) const {
+    std::vector<ManifestReader> items;
+    ManifestReader member = at(key, required);
     if (!member.value.is_array()) {
       if (has(key))
         member.report("expected an array");
@@ -162,7 +164,7 @@ std::string numberText(double value) {
   return text;
 }
 
-void parseTensor(const Reader &reader, ManifestTensor &tensor) {
+void parseTensor(const ManifestReader &reader, ManifestTensor &tensor) {
   tensor.name = reader.text("name");
   if (tensor.name.empty())
     reader.report("'name' is empty");
@@ -177,7 +179,7 @@ void parseTensor(const Reader &reader, ManifestTensor &tensor) {
     tensor.type = *parsed;
   else
     reader.report("dtype '" + printable(type) + "' is not known");
-  for (const Reader &size : reader.list("shape"))
+  for (const ManifestReader &size : reader.list("shape"))
     tensor.shape.push_back(size.integer());
   if (tensor.shape.size() > maxRank)
     return reader.report("more than " + std::to_string(maxRank) +
@@ -191,7 +193,7 @@ void parseTensor(const Reader &reader, ManifestTensor &tensor) {
 }
 
 /// What the argument starts from: `default` or `copy_of`.
-void parseStart(const Reader &reader, ManifestArgument &argument) {
+void parseStart(const ManifestReader &reader, ManifestArgument &argument) {
   argument.defaultValue = reader.number("default");
   if (argument.defaultValue &&
       !isStorable(argument.type, *argument.defaultValue))
@@ -208,7 +210,7 @@ void parseStart(const Reader &reader, ManifestArgument &argument) {
                   "a default");
 }
 
-ManifestArgument parseArgument(const Reader &reader) {
+ManifestArgument parseArgument(const ManifestReader &reader) {
   ManifestArgument argument;
   parseTensor(reader, argument);
   std::string access = reader.text("access");
@@ -231,7 +233,7 @@ ManifestArgument parseArgument(const Reader &reader) {
   if (argument.role == Role::Batch && argument.updated)
     reader.report("a batch argument cannot be updated");
   if (reader.has("range")) {
-    std::vector<Reader> bounds = reader.list("range");
+    std::vector<ManifestReader> bounds = reader.list("range");
     if (bounds.size() != 2)
       reader.report("range holds " + std::to_string(bounds.size()) +
                     " numbers, expected 2");
@@ -244,7 +246,7 @@ ManifestArgument parseArgument(const Reader &reader) {
   return argument;
 }
 
-ManifestResult parseResult(const Reader &reader,
+ManifestResult parseResult(const ManifestReader &reader,
                            const ManifestFunction &function) {
   ManifestResult result;
   parseTensor(reader, result);
@@ -286,7 +288,8 @@ ManifestResult parseResult(const Reader &reader,
 
 /// The class labels of an output: an integer batch argument with one element
 /// for each row of the output.
-void checkTargets(const Reader &reader, const ManifestFunction &function) {
+void checkTargets(const ManifestReader &reader,
+                  const ManifestFunction &function) {
   for (const ManifestResult &result : function.results) {
     if (!result.targets)
       continue;
@@ -305,7 +308,8 @@ void checkTargets(const Reader &reader, const ManifestFunction &function) {
 }
 
 /// Index of the mesh axis `name`; an error, and nothing, where there is none.
-std::optional<size_t> findAxis(const Reader &reader, const std::string &name,
+std::optional<size_t> findAxis(const ManifestReader &reader,
+                               const std::string &name,
                                const Manifest &manifest) {
   for (size_t i = 0; i < manifest.axes.size(); ++i)
     if (manifest.axes[i].name == name)
@@ -315,7 +319,7 @@ std::optional<size_t> findAxis(const Reader &reader, const std::string &name,
 }
 
 /// `{"pp": 0}`: on each axis that it names, a coordinate.
-ManifestCoordinates parseCoordinates(const Reader &reader,
+ManifestCoordinates parseCoordinates(const ManifestReader &reader,
                                      const Manifest &manifest) {
   ManifestCoordinates coordinates;
   for (const std::string &name : reader.keys()) {
@@ -334,11 +338,13 @@ ManifestCoordinates parseCoordinates(const Reader &reader,
   return coordinates;
 }
 
-ManifestFunction parseFunction(const Reader &reader, const Manifest &manifest) {
+ManifestFunction parseFunction(const ManifestReader &reader,
+                               const Manifest &manifest) {
   ManifestFunction function;
   function.name = reader.text("name");
   function.entry = reader.text("entry");
-  for (const Reader &item : reader.list("coordinates", /*required=*/false))
+  for (const ManifestReader &item :
+       reader.list("coordinates", /*required=*/false))
     function.coordinates.push_back(parseCoordinates(item, manifest));
   function.arenaBytes = reader.natural("arena_bytes");
   uint64_t events = reader.natural("events");
@@ -350,7 +356,7 @@ ManifestFunction parseFunction(const Reader &reader, const Manifest &manifest) {
     reader.report("arena_bytes is " + std::to_string(function.arenaBytes) +
                   ", the limit is 2^46");
   std::set<std::string> names;
-  for (const Reader &item : reader.list("arguments")) {
+  for (const ManifestReader &item : reader.list("arguments")) {
     function.arguments.push_back(parseArgument(item));
     const ManifestArgument &argument = function.arguments.back();
     if (!names.insert(argument.name).second)
@@ -372,14 +378,15 @@ ManifestFunction parseFunction(const Reader &reader, const Manifest &manifest) {
                     "', expected a parameter of floats of its shape");
   }
   std::set<std::string> renewed;
-  for (const Reader &item : reader.list("results")) {
+  for (const ManifestReader &item : reader.list("results")) {
     function.results.push_back(parseResult(item, function));
     const ManifestResult &result = function.results.back();
     if (isState(result.role) && !renewed.insert(result.name).second)
       item.report("a second result for '" + printable(result.name) + "'");
   }
   checkTargets(reader, function);
-  for (const Reader &item : reader.list("collectives", /*required=*/false)) {
+  for (const ManifestReader &item :
+       reader.list("collectives", /*required=*/false)) {
     ManifestCollective collective;
     collective.id = item.natural("id");
     collective.kind = item.text("kind");
@@ -391,11 +398,11 @@ ManifestFunction parseFunction(const Reader &reader, const Manifest &manifest) {
   return function;
 }
 
-void parseMesh(const Reader &reader, Manifest &manifest) {
+void parseMesh(const ManifestReader &reader, Manifest &manifest) {
   if (!reader.has("mesh"))
     return;
   int64_t product = 1;
-  for (const Reader &item : reader.at("mesh").list("axes")) {
+  for (const ManifestReader &item : reader.at("mesh").list("axes")) {
     ManifestAxis axis;
     axis.name = item.text("name");
     uint64_t size = item.natural("size");
@@ -411,10 +418,10 @@ void parseMesh(const Reader &reader, Manifest &manifest) {
   }
 }
 
-void parseCommunicators(const Reader &reader, Manifest &manifest) {
-  for (const Reader &item : reader.list("communicators", false)) {
+void parseCommunicators(const ManifestReader &reader, Manifest &manifest) {
+  for (const ManifestReader &item : reader.list("communicators", false)) {
     std::set<size_t> spanned;
-    for (const Reader &name : item.list("axes"))
+    for (const ManifestReader &name : item.list("axes"))
       if (std::optional<size_t> axis = findAxis(name, name.string(), manifest))
         spanned.insert(*axis);
     ManifestCommunicator communicator;
@@ -424,10 +431,10 @@ void parseCommunicators(const Reader &reader, Manifest &manifest) {
   }
 }
 
-void parseLocations(const Reader &reader, Manifest &manifest) {
-  for (const Reader &item : reader.list("locations", false)) {
+void parseLocations(const ManifestReader &reader, Manifest &manifest) {
+  for (const ManifestReader &item : reader.list("locations", false)) {
     ManifestPlaces::mapped_type &known = manifest.places[item.text("text")];
-    for (const Reader &place : item.list("places"))
+    for (const ManifestReader &place : item.list("places"))
       known.places.push_back(place.string());
     if (item.has("runs"))
       known.runs = item.natural("runs");
@@ -436,17 +443,17 @@ void parseLocations(const Reader &reader, Manifest &manifest) {
   }
 }
 
-void parseGraph(const Reader &reader, Manifest &manifest) {
+void parseGraph(const ManifestReader &reader, Manifest &manifest) {
   if (!reader.has("graph"))
     return;
-  Reader item = reader.at("graph");
+  ManifestReader item = reader.at("graph");
   ManifestGraph graph;
   graph.digest = item.text("digest");
   graph.structure = item.text("structure");
   graph.batch = item.natural("batch");
-  for (const Reader &text : item.list("optimizer"))
+  for (const ManifestReader &text : item.list("optimizer"))
     graph.optimizer.push_back(text.string());
-  Reader options = item.at("options");
+  ManifestReader options = item.at("options");
   for (const std::string &name : options.keys())
     graph.options[name] = options.text(name.c_str());
   manifest.graph = std::move(graph);
@@ -485,27 +492,27 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
   if (root.is_discarded())
     return fail("manifest is not JSON");
   std::string error;
-  Reader reader(root, "", error);
+  ManifestReader reader(root, "", error);
   Manifest manifest;
   manifest.abi = reader.natural("abi");
   manifest.producer = reader.text("producer", false);
   manifest.program = reader.text("program", false);
   if (reader.has("target")) {
-    Reader target = reader.at("target");
+    ManifestReader target = reader.at("target");
     manifest.device = target.text("device");
     if (manifest.device != "host" && manifest.device != "cuda")
       target.at("device").report("expected 'host' or 'cuda', found '" +
                                  printable(manifest.device) + "'");
     manifest.scratchBytes = target.natural("scratch_bytes", false);
     manifest.cpu = target.text("cpu", false);
-    for (const Reader &feature : target.list("features", false))
+    for (const ManifestReader &feature : target.list("features", false))
       manifest.features.push_back(feature.string());
   }
   parseGraph(reader, manifest);
   parseMesh(reader, manifest);
   parseCommunicators(reader, manifest);
   parseLocations(reader, manifest);
-  for (const Reader &item : reader.list("functions"))
+  for (const ManifestReader &item : reader.list("functions"))
     manifest.functions.push_back(parseFunction(item, manifest));
   if (manifest.functions.empty())
     reader.report("no functions");

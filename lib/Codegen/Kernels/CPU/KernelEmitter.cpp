@@ -44,14 +44,14 @@ private:
   /// A row reduction while its pass runs: its terms so far.
   struct Sum {
     Value tensor;
-    const Result *result;
+    const KernelResult *result;
     SmallVector<Value> perRow;
   };
   /// Where a result that is summed over rows lies until the end.
   struct Target {
     Value flat;
     Type element;
-    Access access;
+    KernelAccess access;
   };
 
   LogicalResult prepareTargets();
@@ -78,9 +78,10 @@ private:
   void addToTarget(Value tensor, Row &row, Value term);
   void addToColumns(Value tensor, Row &row, Chunk &chunk, Value total);
   void finishTargets();
-  Value termOf(const Result &result, Row &row, Chunk &chunk);
+  Value termOf(const KernelResult &result, Row &row, Chunk &chunk);
   void roundTarget(unsigned argument, const Target &target);
-  void eachOf(Kind kind, llvm::function_ref<void(Value, const Result &)> f);
+  void eachOf(ResultKind kind,
+              llvm::function_ref<void(Value, const KernelResult &)> f);
 
   const KernelModel &model;
   const Schedule &schedule;
@@ -93,10 +94,10 @@ private:
 };
 } // namespace
 
-void KernelEmitter::eachOf(Kind kind,
-                           llvm::function_ref<void(Value, const Result &)> f) {
+void KernelEmitter::eachOf(
+    ResultKind kind, llvm::function_ref<void(Value, const KernelResult &)> f) {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
+    const KernelResult &result = model.results.find(value)->second;
     if (result.kind == kind)
       f(value, result);
   }
@@ -119,7 +120,7 @@ void KernelEmitter::fill(Value flat, unsigned argument, TypedAttr value,
 
 LogicalResult KernelEmitter::prepareTargets() {
   LogicalResult status = success();
-  eachOf(Kind::Accumulate, [&](Value value, const Result &result) {
+  eachOf(ResultKind::Accumulate, [&](Value value, const KernelResult &result) {
     const Store *store = model.storeOf(value);
     unsigned argument = store->access.argument;
     MemRefType layout = model.layouts[argument];
@@ -160,7 +161,8 @@ LogicalResult KernelEmitter::prepareTargets() {
   return status;
 }
 
-Value KernelEmitter::termOf(const Result &result, Row &row, Chunk &chunk) {
+Value KernelEmitter::termOf(const KernelResult &result, Row &row,
+                            Chunk &chunk) {
   Value term =
       eval.lanes(eval.body(result.op, result.term, row, &chunk), row, chunk);
   if (!chunk.mask || !result.reduced.test(model.column()))
@@ -172,7 +174,7 @@ Value KernelEmitter::termOf(const Result &result, Row &row, Chunk &chunk) {
 
 void KernelEmitter::addToTarget(Value tensor, Row &row, Value term) {
   const Target &target = targets[tensor];
-  const Result &result = model.results.find(tensor)->second;
+  const KernelResult &result = model.results.find(tensor)->second;
   Value at = eval.base(target.access, row);
   Value old = memref::LoadOp::create(eval.code, loc, target.flat, at);
   old = fromMemory(eval.code, loc, old, target.element);
@@ -185,7 +187,7 @@ void KernelEmitter::addToTarget(Value tensor, Row &row, Value term) {
 void KernelEmitter::addToColumns(Value tensor, Row &row, Chunk &chunk,
                                  Value total) {
   const Target &target = targets[tensor];
-  const Result &result = model.results.find(tensor)->second;
+  const KernelResult &result = model.results.find(tensor)->second;
   Value at = eval.indexAt(target.access, row, chunk);
   int64_t stride = target.access.strides[model.column()];
   Value old = loadLanes(eval.code, loc, target.flat, at, stride, chunk.width,
@@ -229,12 +231,12 @@ void KernelEmitter::storeOnce(const Store &store, Row &row,
 void KernelEmitter::storeElements(Row &row, Chunk &chunk) {
   SmallVector<std::pair<const Store *, Value>> stores;
   for (const Store &store : model.stores)
-    if (model.results.find(store.value)->second.kind == Kind::Element)
+    if (model.results.find(store.value)->second.kind == ResultKind::Element)
       stores.push_back(
           {&store,
            eval.lanes(eval.result(store.value, row, &chunk), row, chunk)});
   for (auto [store, value] : stores) {
-    const Access &access = store->access;
+    const KernelAccess &access = store->access;
     Value raw =
         toMemory(eval.code, loc, value, eval.elementOf(access.argument));
     Value at = eval.indexAt(access, row, chunk);
@@ -248,8 +250,8 @@ void KernelEmitter::storeElements(Row &row, Chunk &chunk) {
 void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
                               MutableArrayRef<Chunk> chunks,
                               MutableArrayRef<Sum> sums) {
-  SmallVector<std::pair<Value, const Result *>> columnSums;
-  eachOf(Kind::Accumulate, [&](Value value, const Result &result) {
+  SmallVector<std::pair<Value, const KernelResult *>> columnSums;
+  eachOf(ResultKind::Accumulate, [&](Value value, const KernelResult &result) {
     if (result.dims.test(model.column()) &&
         schedule.pass.lookup(value) == eval.pass)
       columnSums.push_back({value, &result});
@@ -361,7 +363,7 @@ void KernelEmitter::emitPiece(MutableArrayRef<Row> rows, const Piece &piece,
 void KernelEmitter::emitPass(MutableArrayRef<Row> rows) {
   SmallVector<Sum> sums;
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
+    const KernelResult &result = model.results.find(value)->second;
     if (result.reduced.any() && result.reduced.test(model.column()) &&
         schedule.pass.lookup(value) == eval.pass)
       sums.push_back({value, &result, SmallVector<Value>(rows.size())});
@@ -373,7 +375,7 @@ void KernelEmitter::emitPass(MutableArrayRef<Row> rows) {
     for (auto [row, lanes] : llvm::zip(rows, sum.perRow)) {
       Operation *combiner = sum.result->combiner;
       OpOperand &init = *sum.result->op.getDpsInitOperand(sum.result->index);
-      bool isAccumulated = sum.result->kind == Kind::Accumulate;
+      bool isAccumulated = sum.result->kind == ResultKind::Accumulate;
       if (!lanes) { // no columns: the start stays
         if (!isAccumulated)
           row.values[sum.tensor] = eval.operand(init, row, nullptr);
@@ -400,19 +402,20 @@ void KernelEmitter::emitRowEnd(MutableArrayRef<Row> rows) {
   for (Row &row : rows) {
     SmallVector<std::pair<const Store *, Value>> stores;
     for (const Store &store : model.stores) {
-      Kind kind = model.results.find(store.value)->second.kind;
-      if (kind == Kind::RowScalar || kind == Kind::RowReduce)
+      ResultKind kind = model.results.find(store.value)->second.kind;
+      if (kind == ResultKind::RowScalar || kind == ResultKind::RowReduce)
         stores.push_back({&store, eval.result(store.value, row, nullptr)});
     }
     // Terms read what the stores may replace.
     SmallVector<std::pair<Value, Value>> terms;
-    eachOf(Kind::Accumulate, [&](Value value, const Result &result) {
-      if (!loopsOverColumn(model, result.op))
-        terms.push_back(
-            {value, eval.body(result.op, result.term, row, nullptr)});
-    });
+    eachOf(ResultKind::Accumulate,
+           [&](Value value, const KernelResult &result) {
+             if (!loopsOverColumn(model, result.op))
+               terms.push_back(
+                   {value, eval.body(result.op, result.term, row, nullptr)});
+           });
     for (auto [store, value] : stores) {
-      const Access &access = store->access;
+      const KernelAccess &access = store->access;
       Value raw =
           toMemory(eval.code, loc, value, eval.elementOf(access.argument));
       Value at = eval.base(access, row);
@@ -491,7 +494,7 @@ void KernelEmitter::roundTarget(unsigned argument, const Target &target) {
 }
 
 void KernelEmitter::finishTargets() {
-  eachOf(Kind::Accumulate, [&](Value value, const Result &) {
+  eachOf(ResultKind::Accumulate, [&](Value value, const KernelResult &) {
     const Target &target = targets[value];
     if (target.flat != eval.flat(target.access.argument))
       roundTarget(target.access.argument, target);
@@ -500,7 +503,7 @@ void KernelEmitter::finishTargets() {
   Row row;
   SmallVector<std::pair<unsigned, Value>> values;
   for (const Store &store : model.stores)
-    if (model.results.find(store.value)->second.kind == Kind::Uniform)
+    if (model.results.find(store.value)->second.kind == ResultKind::Uniform)
       values.push_back(
           {store.access.argument, eval.result(store.value, row, nullptr)});
   for (auto [argument, value] : values)

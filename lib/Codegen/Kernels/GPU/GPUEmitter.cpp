@@ -57,7 +57,7 @@ bool replacesScalar(const KernelModel &model, const Store &store) {
 }
 
 static bool isUniform(const KernelModel &model, const Store &store) {
-  return model.results.find(store.value)->second.kind == Kind::Uniform;
+  return model.results.find(store.value)->second.kind == ResultKind::Uniform;
 }
 
 void GPUEmitter::setGeometry() {
@@ -177,46 +177,47 @@ void GPUEmitter::emitItems() {
     return;
   int64_t tile = schedule.threads * schedule.unroll;
   Value grid = gpu::GridDimOp::create(eval.code, loc, gpu::Dimension::x);
-  loop(
-      block, llvm::divideCeil(items, tile), grid, {},
-      [&](Value turn, ValueRange) {
-        eval.row = eval.code;
-        eval.pass = schedule.passes.lastPass();
-        SmallVector<GPURow, 1> rows(schedule.unroll);
-        SmallVector<GPURow *> pointers;
-        Value first = addScaled(eval.code, loc, thread, turn, tile);
-        for (auto [u, row] : llvm::enumerate(rows)) {
-          Value item = add(first, number(u * schedule.threads));
-          if (items % tile != 0) {
-            row.valid = isLess(eval.code, loc, item, items);
-            item = selectValid(eval.code, loc, row.valid, item, number(0));
-          }
-          SmallVector<int64_t> sizes(model.rows());
-          sizes.push_back(perRow);
-          row.row.coordinates = delinearize(eval.code, loc, item, sizes);
-          Value chunk = row.row.coordinates.pop_back_val();
-          Piece piece;
-          piece.valid = row.valid;
-          piece.chunk.start =
-              addScaled(eval.code, loc, number(0), chunk, schedule.vector);
-          piece.chunk.width = piece.chunk.active = schedule.vector;
-          row.pieces.push_back(std::move(piece));
-          pointers.push_back(&row);
-        }
-        // All results before the first of them is stored.
-        SmallVector<std::tuple<const Store *, GPURow *, Value>> scalars;
-        for (GPURow &row : rows)
-          for (const Store &store : model.stores)
-            if (model.results.find(store.value)->second.kind == Kind::RowScalar)
-              scalars.push_back(
-                  {&store, &row, eval.result(store.value, row.row, nullptr)});
-        storeElements(pointers);
-        for (auto &[store, row, value] : scalars)
-          storeScalar(*store, *row, value,
-                      both(eval.code, loc, row->valid,
-                           isZero(eval.code, loc, row->pieces[0].chunk.start)));
-        return SmallVector<Value>();
-      });
+  loop(block, llvm::divideCeil(items, tile), grid, {},
+       [&](Value turn, ValueRange) {
+         eval.row = eval.code;
+         eval.pass = schedule.passes.lastPass();
+         SmallVector<GPURow, 1> rows(schedule.unroll);
+         SmallVector<GPURow *> pointers;
+         Value first = addScaled(eval.code, loc, thread, turn, tile);
+         for (auto [u, row] : llvm::enumerate(rows)) {
+           Value item = add(first, number(u * schedule.threads));
+           if (items % tile != 0) {
+             row.valid = isLess(eval.code, loc, item, items);
+             item = selectValid(eval.code, loc, row.valid, item, number(0));
+           }
+           SmallVector<int64_t> sizes(model.rows());
+           sizes.push_back(perRow);
+           row.row.coordinates = delinearize(eval.code, loc, item, sizes);
+           Value chunk = row.row.coordinates.pop_back_val();
+           Piece piece;
+           piece.valid = row.valid;
+           piece.chunk.start =
+               addScaled(eval.code, loc, number(0), chunk, schedule.vector);
+           piece.chunk.width = piece.chunk.active = schedule.vector;
+           row.pieces.push_back(std::move(piece));
+           pointers.push_back(&row);
+         }
+         // All results before the first of them is stored.
+         SmallVector<std::tuple<const Store *, GPURow *, Value>> scalars;
+         for (GPURow &row : rows)
+           for (const Store &store : model.stores)
+             if (model.results.find(store.value)->second.kind ==
+                 ResultKind::RowScalar)
+               scalars.push_back(
+                   {&store, &row, eval.result(store.value, row.row, nullptr)});
+         storeElements(pointers);
+         for (auto &[store, row, value] : scalars)
+           storeScalar(
+               *store, *row, value,
+               both(eval.code, loc, row->valid,
+                    isZero(eval.code, loc, row->pieces[0].chunk.start)));
+         return SmallVector<Value>();
+       });
 }
 
 //===----------------------------------------------------------------------===//
@@ -241,7 +242,7 @@ void GPUEmitter::storeElements(MutableArrayRef<GPURow *> rows) {
   for (GPURow *row : rows)
     for (Piece &piece : row->pieces)
       for (const Store &store : model.stores) {
-        if (model.results.find(store.value)->second.kind != Kind::Element)
+        if (model.results.find(store.value)->second.kind != ResultKind::Element)
           continue;
         Value value =
             eval.lanes(eval.result(store.value, row->row, &piece.chunk),
@@ -255,7 +256,7 @@ void GPUEmitter::storeElements(MutableArrayRef<GPURow *> rows) {
       }
   for (const Ready &one : ready)
     emitIf(eval.code, loc, one.condition, [&] {
-      const Access &access = one.store->access;
+      const KernelAccess &access = one.store->access;
       storeLanes(eval.code, loc, eval.flat(access.argument), one.at,
                  access.strides[model.column()], one.raw, Value(),
                  eval.alignmentOf(access, schedule.vector));
@@ -264,7 +265,7 @@ void GPUEmitter::storeElements(MutableArrayRef<GPURow *> rows) {
 
 void GPUEmitter::storeScalar(const Store &store, GPURow &row, Value value,
                              Value condition) {
-  const Access &access = store.access;
+  const KernelAccess &access = store.access;
   Value raw = toMemory(eval.code, loc, value, eval.elementOf(access.argument));
   Value at = eval.base(access, row.row);
   condition = both(eval.code, loc, condition,

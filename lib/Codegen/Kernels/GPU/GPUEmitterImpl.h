@@ -59,13 +59,13 @@ private:
   /// A reduction along rows while its pass runs.
   struct RowSum {
     mlir::Value tensor;
-    const Result *result;
+    const KernelResult *result;
     llvm::SmallVector<mlir::Value> perRow;
   };
   /// A sum over rows while they run: of each of the thread's chunks, or one.
   struct Accumulator {
     mlir::Value tensor;
-    const Result *result;
+    const KernelResult *result;
     bool keepsColumn, overColumn;
     llvm::SmallVector<mlir::Value> totals;
   };
@@ -104,11 +104,11 @@ private:
   void storeElements(llvm::MutableArrayRef<GPURow *> rows);
   void storeScalar(const Store &store, GPURow &row, mlir::Value value,
                    mlir::Value condition);
-  mlir::Value termOf(const Result &result, GPURow &row, Piece &piece);
-  mlir::Value neutral(const Result &result) {
+  mlir::Value termOf(const KernelResult &result, GPURow &row, Piece &piece);
+  mlir::Value neutral(const KernelResult &result) {
     return eval.constant(neutralOf(result.combiner));
   }
-  mlir::Value neutralLanes(const Result &result) {
+  mlir::Value neutralLanes(const KernelResult &result) {
     return splat(eval.row, loc, neutral(result), schedule.vector);
   }
   /// Whether barriers of one reduction alone are in the loop over rows.

@@ -26,12 +26,13 @@ namespace mpcomm::kernels {
 bool GPUEmitter::hasOneReduction() const {
   llvm::SmallDenseSet<int> passes;
   for (Value value : model.order)
-    if (model.results.find(value)->second.kind == Kind::RowReduce)
+    if (model.results.find(value)->second.kind == ResultKind::RowReduce)
       passes.insert(schedule.passes.pass.lookup(value));
   return passes.size() == 1;
 }
 
-Value GPUEmitter::termOf(const Result &result, GPURow &row, Piece &piece) {
+Value GPUEmitter::termOf(const KernelResult &result, GPURow &row,
+                         Piece &piece) {
   Value term =
       eval.lanes(eval.body(result.op, result.term, row.row, &piece.chunk),
                  row.row, piece.chunk);
@@ -79,7 +80,7 @@ void GPUEmitter::openPieces(MutableArrayRef<GPURow> rows, Value base) {
 /// accumulators have, and stores elements in the last pass.
 void GPUEmitter::emitPieces(MutableArrayRef<GPURow> rows,
                             MutableArrayRef<RowSum> rowSums) {
-  auto addTo = [&](Value &total, const Result &result, Value term) {
+  auto addTo = [&](Value &total, const KernelResult &result, Value term) {
     total =
         total ? combine(eval.code, loc, result.combiner, total, term) : term;
   };
@@ -167,7 +168,7 @@ void GPUEmitter::reduceGroups(MutableArrayRef<GPURow> rows,
     }
   }
   for (Partial &one : partials) {
-    const Result &result = *one.sum->result;
+    const KernelResult &result = *one.sum->result;
     OpOperand &init = *result.op.getDpsInitOperand(result.index);
     if (!startsNeutral(result, init.get()))
       one.total = combine(eval.code, loc, result.combiner,
@@ -179,8 +180,8 @@ void GPUEmitter::reduceGroups(MutableArrayRef<GPURow> rows,
 void GPUEmitter::emitPass(MutableArrayRef<GPURow> rows) {
   SmallVector<RowSum> rowSums;
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
-    if (result.kind == Kind::RowReduce &&
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.kind == ResultKind::RowReduce &&
         schedule.passes.pass.lookup(value) == eval.pass)
       rowSums.push_back({value, &result, SmallVector<Value>(rows.size())});
   }
@@ -193,40 +194,42 @@ void GPUEmitter::emitPass(MutableArrayRef<GPURow> rows) {
   }
   // A loop over columns that carries the sums.
   SmallVector<Value> carried;
-  auto eachTotal = [&](llvm::function_ref<void(Value &, const Result &)> f) {
-    for (RowSum &sum : rowSums)
-      for (Value &total : sum.perRow)
-        f(total, *sum.result);
-    for (Accumulator &sum : accumulators)
-      if (!sum.keepsColumn && sum.overColumn)
-        f(sum.totals[0], *sum.result);
-  };
-  eachTotal([&](Value &total, const Result &result) {
+  auto eachTotal =
+      [&](llvm::function_ref<void(Value &, const KernelResult &)> f) {
+        for (RowSum &sum : rowSums)
+          for (Value &total : sum.perRow)
+            f(total, *sum.result);
+        for (Accumulator &sum : accumulators)
+          if (!sum.keepsColumn && sum.overColumn)
+            f(sum.totals[0], *sum.result);
+      };
+  eachTotal([&](Value &total, const KernelResult &result) {
     if (!total)
       total = neutralLanes(result);
     carried.push_back(total);
   });
   int64_t step = schedule.chunks * schedule.group * schedule.vector;
-  SmallVector<Value> left = loop(number(0), model.columns(), number(step),
-                                 carried, [&](Value base, ValueRange inside) {
-                                   unsigned next = 0;
-                                   eachTotal([&](Value &total, const Result &) {
-                                     total = inside[next++];
-                                   });
-                                   // Values of the row stay before the
-                                   // loop.
-                                   for (GPURow &row : rows)
-                                     row.pieces.clear();
-                                   openPieces(rows, base);
-                                   emitPieces(rows, rowSums);
-                                   SmallVector<Value> yielded;
-                                   eachTotal([&](Value &total, const Result &) {
-                                     yielded.push_back(total);
-                                   });
-                                   return yielded;
-                                 });
+  SmallVector<Value> left =
+      loop(number(0), model.columns(), number(step), carried,
+           [&](Value base, ValueRange inside) {
+             unsigned next = 0;
+             eachTotal([&](Value &total, const KernelResult &) {
+               total = inside[next++];
+             });
+             // Values of the row stay before the
+             // loop.
+             for (GPURow &row : rows)
+               row.pieces.clear();
+             openPieces(rows, base);
+             emitPieces(rows, rowSums);
+             SmallVector<Value> yielded;
+             eachTotal([&](Value &total, const KernelResult &) {
+               yielded.push_back(total);
+             });
+             return yielded;
+           });
   unsigned next = 0;
-  eachTotal([&](Value &total, const Result &) { total = left[next++]; });
+  eachTotal([&](Value &total, const KernelResult &) { total = left[next++]; });
   for (GPURow &row : rows)
     row.pieces.clear();
   reduceGroups(rows, rowSums);
@@ -242,8 +245,8 @@ void GPUEmitter::emitRowEnd(MutableArrayRef<GPURow> rows) {
   bool replaces = false;
   for (GPURow &row : rows)
     for (const Store &store : model.stores) {
-      Kind kind = model.results.find(store.value)->second.kind;
-      if (kind != Kind::RowScalar && kind != Kind::RowReduce)
+      ResultKind kind = model.results.find(store.value)->second.kind;
+      if (kind != ResultKind::RowScalar && kind != ResultKind::RowReduce)
         continue;
       ready.push_back(
           {&store, &row, eval.result(store.value, row.row, nullptr)});
@@ -283,8 +286,8 @@ void GPUEmitter::emitBlock(MutableArrayRef<GPURow> rows) {
 
 void GPUEmitter::openAccumulators() {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
-    if (result.kind != Kind::Accumulate)
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.kind != ResultKind::Accumulate)
       continue;
     Accumulator sum;
     sum.tensor = value;
@@ -415,7 +418,7 @@ void GPUEmitter::closeAccumulators() {
   bool hasBarrier = false;
   Value columnBase = addScaled(eval.code, loc, number(0), columnBlock, columns);
   for (Accumulator &sum : accumulators) {
-    const Result &result = *sum.result;
+    const KernelResult &result = *sum.result;
     Operation *combiner = result.combiner;
     auto finish = [&](Value value, Value column, Value condition) {
       emitIf(eval.code, loc, condition, [&] {

@@ -71,7 +71,7 @@ int64_t GPUSchedule::rowsOfBlock(const KernelModel &model) const {
 
 /// A result whose destination other threads of the row read before.
 static bool replacesRowScalar(const KernelModel &model, const Store &store) {
-  if (model.results.find(store.value)->second.kind != Kind::RowScalar)
+  if (model.results.find(store.value)->second.kind != ResultKind::RowScalar)
     return false;
   return llvm::any_of(model.accesses, [&](const auto &entry) {
     return entry.second.argument == store.access.argument;
@@ -99,7 +99,7 @@ private:
            8;
   }
   /// Calls `visit` for each distinct operand along the column.
-  void eachLoad(llvm::function_ref<void(const Access &)> visit) const;
+  void eachLoad(llvm::function_ref<void(const KernelAccess &)> visit) const;
 
   const KernelModel &model;
   const GPULimits &limits;
@@ -113,12 +113,12 @@ private:
 } // namespace
 
 void GPUPlanner::eachLoad(
-    llvm::function_ref<void(const Access &)> visit) const {
-  SmallVector<const Access *> seen;
+    llvm::function_ref<void(const KernelAccess &)> visit) const {
+  SmallVector<const KernelAccess *> seen;
   for (const auto &entry : model.accesses) {
-    const Access &access = entry.second;
+    const KernelAccess &access = entry.second;
     if (!model.alongColumn(access) ||
-        llvm::any_of(seen, [&](const Access *a) { return *a == access; }))
+        llvm::any_of(seen, [&](const KernelAccess *a) { return *a == access; }))
       continue;
     seen.push_back(&access);
     visit(access);
@@ -127,9 +127,9 @@ void GPUPlanner::eachLoad(
 
 void GPUPlanner::readKernel() {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
-    hasRowReduce |= result.kind == Kind::RowReduce;
-    if (result.kind != Kind::Accumulate)
+    const KernelResult &result = model.results.find(value)->second;
+    hasRowReduce |= result.kind == ResultKind::RowReduce;
+    if (result.kind != ResultKind::Accumulate)
       continue;
     hasSums = true;
     if (result.dims.test(model.column())) {
@@ -144,7 +144,7 @@ void GPUPlanner::readKernel() {
   ownsRows = llvm::any_of(model.stores, [&](const Store &store) {
     return replacesRowScalar(model, store);
   });
-  eachLoad([&](const Access &access) {
+  eachLoad([&](const KernelAccess &access) {
     rowValues += llvm::any_of(ArrayRef(access.strides).drop_back(),
                               [](int64_t stride) { return stride != 0; }) ||
                  model.rows().empty();
@@ -153,7 +153,7 @@ void GPUPlanner::readKernel() {
 
 void GPUPlanner::chooseVector() {
   int64_t narrowest = 0, narrow = 0;
-  auto see = [&](const Access &access) {
+  auto see = [&](const KernelAccess &access) {
     if (access.strides[model.column()] != 1)
       return;
     int64_t bytes = bytesOf(access.argument);
@@ -177,7 +177,7 @@ void GPUPlanner::planItems() {
   schedule.mapping = GPUSchedule::Items;
   schedule.threads = kThreads;
   int64_t bytes = 0, loads = 0;
-  eachLoad([&](const Access &access) {
+  eachLoad([&](const KernelAccess &access) {
     bytes += bytesOf(access.argument) * schedule.vector;
     ++loads;
   });
@@ -250,7 +250,7 @@ void GPUPlanner::chooseGrid() {
   int64_t pieces = llvm::divideCeil(rows, perBlock);
   // Several rows in flight where one is little.
   int64_t bytes = 0;
-  eachLoad([&](const Access &access) {
+  eachLoad([&](const KernelAccess &access) {
     bytes += bytesOf(access.argument) * schedule.vector * schedule.chunks;
   });
   int64_t live =
@@ -324,12 +324,12 @@ GPUSchedule GPUSchedule::compute(const KernelModel &model,
 /// True where all that is done along the column is to add it up.
 static bool onlySumsColumns(const KernelModel &model) {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
-    if (result.kind == Kind::RowScalar && model.storeOf(value))
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.kind == ResultKind::RowScalar && model.storeOf(value))
       return false;
     if (result.reduced.none())
       continue;
-    if (result.kind == Kind::Accumulate)
+    if (result.kind == ResultKind::Accumulate)
       continue;
     // A sum of a row that other blocks would have to know.
     Value init = result.op.getDpsInitOperand(result.index)->get();
@@ -374,7 +374,7 @@ void splitColumns(KernelModel &model, const GPULimits &limits) {
   int column = model.column();
   int64_t piece = model.columns() / pieces;
   // A dimension of pieces before the column.
-  auto split = [&](Access &access) {
+  auto split = [&](KernelAccess &access) {
     if (!access.strides.empty())
       access.strides.insert(access.strides.begin() + column,
                             access.strides[column] * piece);
@@ -391,8 +391,8 @@ void splitColumns(KernelModel &model, const GPULimits &limits) {
   for (auto &entry : model.results) {
     splitBits(entry.second.dims);
     splitBits(entry.second.reduced);
-    if (entry.second.kind == Kind::RowReduce)
-      entry.second.kind = Kind::Accumulate;
+    if (entry.second.kind == ResultKind::RowReduce)
+      entry.second.kind = ResultKind::Accumulate;
   }
   for (auto &entry : model.loops)
     for (int &dim : entry.second)

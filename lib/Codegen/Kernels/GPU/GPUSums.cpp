@@ -25,7 +25,7 @@ namespace mpcomm::kernels {
 /// Where each sum's part of scratch is aligned to.
 static constexpr int64_t kScratchAlignment = 256;
 
-bool startsNeutral(const Result &result, Value init) {
+bool startsNeutral(const KernelResult &result, Value init) {
   TypedAttr start = matchUniformTensor(init);
   if (!start)
     return false;
@@ -47,8 +47,8 @@ int64_t GPUSums::Sum::width() const {
 GPUSums::GPUSums(const KernelModel &model, const GPUSchedule &schedule)
     : model(model), schedule(schedule) {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
-    if (result.kind != Kind::Accumulate)
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.kind != ResultKind::Accumulate)
       continue;
     Sum sum;
     sum.result = &result;
@@ -135,7 +135,7 @@ void GPUSums::storeTotal(Evaluator &eval, const Sum &sum, Value value,
                          ValueRange own, Value column) const {
   OpBuilder &b = eval.code;
   Location loc = eval.loc;
-  const Access &access = sum.store->access;
+  const KernelAccess &access = sum.store->access;
   Value at = indexConstant(b, loc, access.offset);
   for (auto [i, coordinate] : llvm::zip(sum.own, own))
     at = addScaled(b, loc, at, coordinate, access.strides[schedule.kept[i]]);
@@ -143,7 +143,7 @@ void GPUSums::storeTotal(Evaluator &eval, const Sum &sum, Value value,
     at = addScaled(b, loc, at, column, access.strides[model.column()]);
   Value flat = eval.flat(access.argument);
   Type element = eval.elementOf(access.argument);
-  const Result &result = *sum.result;
+  const KernelResult &result = *sum.result;
   Value init = result.op.getDpsInitOperand(result.index)->get();
   if (TypedAttr start = matchUniformTensor(init)) {
     if (!startsNeutral(result, init))

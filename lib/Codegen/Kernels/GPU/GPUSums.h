@@ -26,7 +26,7 @@ namespace mpcomm::kernels {
 constexpr int64_t kSumThreads = 256;
 
 /// True if a reduction that starts with `init` may leave it out.
-bool startsNeutral(const Result &result, mlir::Value init);
+bool startsNeutral(const KernelResult &result, mlir::Value init);
 
 class GPUSums {
 public:
@@ -63,7 +63,7 @@ public:
 
 private:
   struct Sum {
-    const Result *result = nullptr;
+    const KernelResult *result = nullptr;
     const Store *store = nullptr;
     mlir::Type type; ///< in which it is added up
     /// Positions in the schedule's kept dimensions.

@@ -115,9 +115,9 @@ SmallVector<MapEntry> DomainBuilder::entries(linalg::LinalgOp op,
   return result;
 }
 
-Access DomainBuilder::accessOf(unsigned argument,
-                               ArrayRef<MapEntry> entries) const {
-  Access access;
+KernelAccess DomainBuilder::accessOf(unsigned argument,
+                                     ArrayRef<MapEntry> entries) const {
+  KernelAccess access;
   access.argument = argument;
   access.strides.assign(model.sizes.size(), 0);
   auto [strides, offset] = model.layouts[argument].getStridesAndOffset();
@@ -146,7 +146,7 @@ void DomainBuilder::addStore(Value value, unsigned destination) {
                        entries(op, op.getIndexingMapMatchingResult(result)))});
 }
 
-void DomainBuilder::setDims(Result &result, AffineMap map) const {
+void DomainBuilder::setDims(KernelResult &result, AffineMap map) const {
   unsigned rank = model.sizes.size();
   result.dims.resize(rank);
   result.reduced.resize(rank);
@@ -164,7 +164,7 @@ unsigned DomainBuilder::bestColumn() const {
   // By elements accessed; stores count more than loads: a scatter costs more
   // than a gather.
   SmallVector<double> score(model.sizes.size(), 0);
-  auto count = [&](const Access &access, double weight) {
+  auto count = [&](const KernelAccess &access, double weight) {
     for (unsigned dim = 0; dim < score.size(); ++dim)
       if (access.strides[dim] != 0)
         weight *= model.sizes[dim];
@@ -236,7 +236,7 @@ bool DomainBuilder::canMerge(unsigned outer, unsigned inner) const {
       return false;
   if (model.sizes[outer] == 1 || model.sizes[inner] == 1)
     return true;
-  auto inLine = [&](const Access &access) {
+  auto inLine = [&](const KernelAccess &access) {
     return access.strides[outer] == access.strides[inner] * model.sizes[inner];
   };
   for (const auto &entry : model.accesses)
@@ -250,7 +250,7 @@ LogicalResult DomainBuilder::finish(EmitError emitError) {
   // Merging keeps the inner dimension's number; the outer one becomes it.
   SmallVector<unsigned> order = chooseOrder();
   SmallVector<int> becomes(model.sizes.size(), -1);
-  auto forEachAccess = [&](llvm::function_ref<void(Access &)> visit) {
+  auto forEachAccess = [&](llvm::function_ref<void(KernelAccess &)> visit) {
     for (auto &entry : model.accesses)
       visit(entry.second);
     for (Store &store : model.stores)
@@ -261,7 +261,7 @@ LogicalResult DomainBuilder::finish(EmitError emitError) {
     if (!kept.empty() && canMerge(kept.back(), dim)) {
       unsigned outer = kept.back();
       if (model.sizes[dim] == 1)
-        forEachAccess([&](Access &access) {
+        forEachAccess([&](KernelAccess &access) {
           access.strides[dim] = access.strides[outer];
         });
       model.sizes[dim] *= model.sizes[outer];
@@ -304,7 +304,7 @@ LogicalResult DomainBuilder::finish(EmitError emitError) {
     renumberBits(entry.second.dims);
     renumberBits(entry.second.reduced);
   }
-  forEachAccess([&](Access &access) {
+  forEachAccess([&](KernelAccess &access) {
     SmallVector<int64_t> strides;
     for (unsigned dim : kept)
       strides.push_back(access.strides[dim]);

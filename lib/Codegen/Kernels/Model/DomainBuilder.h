@@ -40,7 +40,7 @@ public:
   /// Notes that `value` goes to argument `destination`.
   void addStore(mlir::Value value, unsigned destination);
   /// Sets the dimensions of a result of `result.op` written by `map`.
-  void setDims(Result &result, mlir::AffineMap map) const;
+  void setDims(KernelResult &result, mlir::AffineMap map) const;
   /// Asks for the column to be these dimensions.
   void mustBeColumn(const llvm::SmallBitVector &dims);
 
@@ -50,7 +50,8 @@ public:
 
 private:
   llvm::LogicalResult placeOp(mlir::linalg::LinalgOp op, EmitError emitError);
-  Access accessOf(unsigned argument, llvm::ArrayRef<MapEntry> entries) const;
+  KernelAccess accessOf(unsigned argument,
+                        llvm::ArrayRef<MapEntry> entries) const;
   unsigned bestColumn() const;
   /// The dimension besides the column along which an operand is contiguous
   /// that is not so along the column; -1: none.

@@ -22,7 +22,7 @@ using namespace mlir;
 
 namespace mpcomm::kernels {
 
-static Value lookup(const LoadMemo &memo, const Access &access) {
+static Value lookup(const LoadMemo &memo, const KernelAccess &access) {
   for (const auto &entry : memo)
     if (entry.first == access)
       return entry.second;
@@ -86,7 +86,7 @@ Value Evaluator::lanes(Value value, Row &atRow, Chunk &chunk) {
   return known;
 }
 
-Value Evaluator::base(const Access &access, Row &atRow) {
+Value Evaluator::base(const KernelAccess &access, Row &atRow) {
   if (Value known = lookup(atRow.bases, access))
     return known;
   Value index = indexConstant(top, loc, access.offset);
@@ -96,7 +96,7 @@ Value Evaluator::base(const Access &access, Row &atRow) {
   return index;
 }
 
-Value Evaluator::indexAt(const Access &access, Row &atRow, Chunk &chunk) {
+Value Evaluator::indexAt(const KernelAccess &access, Row &atRow, Chunk &chunk) {
   return addScaled(code, loc, base(access, atRow), chunk.start,
                    access.strides[model.column()]);
 }
@@ -107,7 +107,7 @@ Value Evaluator::bufferIndex(Row &atRow, Chunk &chunk) {
                    chunk.start, 1);
 }
 
-llvm::MaybeAlign Evaluator::alignmentOf(const Access &access,
+llvm::MaybeAlign Evaluator::alignmentOf(const KernelAccess &access,
                                         int64_t width) const {
   if (model.alignments.empty())
     return {};
@@ -123,7 +123,8 @@ llvm::MaybeAlign Evaluator::alignmentOf(const Access &access,
   return llvm::MaybeAlign(known & -known);
 }
 
-Value Evaluator::loadTiled(const Access &access, Row &atRow, Chunk &chunk) {
+Value Evaluator::loadTiled(const KernelAccess &access, Row &atRow,
+                           Chunk &chunk) {
   for (const auto &entry : *chunk.tiles)
     if (entry.first == access)
       return entry.second[atRow.inBlock];
@@ -146,7 +147,7 @@ Value Evaluator::loadTiled(const Access &access, Row &atRow, Chunk &chunk) {
   return chunk.tiles->back().second[atRow.inBlock];
 }
 
-Value Evaluator::load(const Access &access, Row &atRow, Chunk *chunk) {
+Value Evaluator::load(const KernelAccess &access, Row &atRow, Chunk *chunk) {
   Type element = elementOf(access.argument);
   bool sameForRows =
       llvm::all_of(ArrayRef(access.strides).take_front(model.rows().size()),
@@ -193,7 +194,7 @@ Value Evaluator::operand(OpOperand &operand, Row &atRow, Chunk *chunk) {
 }
 
 Value Evaluator::result(Value value, Row &atRow, Chunk *chunk) {
-  const Result &result = model.results.find(value)->second;
+  const KernelResult &result = model.results.find(value)->second;
   if (Value known = atRow.values.lookup(value))
     return known;
   if (chunk) {

@@ -26,11 +26,12 @@
 
 namespace mpcomm::kernels {
 
-using LoadMemo = llvm::SmallVector<std::pair<Access, mlir::Value>>;
+using LoadMemo = llvm::SmallVector<std::pair<KernelAccess, mlir::Value>>;
 
 /// Transposed tiles of an access: one vector a row of the block.
 using TileMemo =
-    llvm::SmallVector<std::pair<Access, llvm::SmallVector<mlir::Value>>, 1>;
+    llvm::SmallVector<std::pair<KernelAccess, llvm::SmallVector<mlir::Value>>,
+                      1>;
 
 /// A row: its coordinates, and what is known of it.
 struct Row {
@@ -86,8 +87,8 @@ public:
   mlir::Value lanes(mlir::Value value, Row &row, Chunk &chunk);
 
   /// The index of the first element of an access at a row, or at a chunk.
-  mlir::Value base(const Access &access, Row &row);
-  mlir::Value indexAt(const Access &access, Row &row, Chunk &chunk);
+  mlir::Value base(const KernelAccess &access, Row &row);
+  mlir::Value indexAt(const KernelAccess &access, Row &row, Chunk &chunk);
 
   /// Argument as a one-dimensional buffer of what lies in memory.
   mlir::Value flat(unsigned argument) const { return flats[argument]; }
@@ -101,16 +102,16 @@ public:
   mlir::Value bufferIndex(Row &row, Chunk &chunk);
   /// Bytes that the address of `width` columns of an access is a multiple of,
   /// as far as is known, where chunks start at multiples of their width.
-  llvm::MaybeAlign alignmentOf(const Access &access, int64_t width) const;
+  llvm::MaybeAlign alignmentOf(const KernelAccess &access, int64_t width) const;
 
   const KernelModel &model;
   const Schedule &schedule;
 
 private:
-  mlir::Value load(const Access &access, Row &row, Chunk *chunk);
+  mlir::Value load(const KernelAccess &access, Row &row, Chunk *chunk);
   /// The lanes of an access that is contiguous along the innermost row
   /// dimension, by way of a transposed tile of all rows of the block.
-  mlir::Value loadTiled(const Access &access, Row &row, Chunk &chunk);
+  mlir::Value loadTiled(const KernelAccess &access, Row &row, Chunk &chunk);
   mlir::Value index(mlir::linalg::LinalgOp op, unsigned loop, Row &row,
                     Chunk *chunk);
   mlir::Value extract(mlir::linalg::LinalgOp op,

@@ -257,7 +257,7 @@ LogicalResult ModelBuilder::readResult(linalg::LinalgOp op, unsigned index) {
   OpResult value = op->getResult(index);
   if (!isLive(value))
     return success();
-  Result &result = model.results[value];
+  KernelResult &result = model.results[value];
   result.op = op;
   result.index = index;
   domain.setDims(result, op.getIndexingMapMatchingResult(value));
@@ -319,15 +319,15 @@ LogicalResult ModelBuilder::checkReplaced() {
       if (fill.first == access.argument)
         return error(op) << "reads a destination that is filled";
     for (Store &store : model.stores) {
-      const Result &result = model.results[store.value];
+      const KernelResult &result = model.results[store.value];
       if (store.access.argument != access.argument ||
-          (op.isDpsInit(operand) && (result.kind == Kind::Accumulate ||
+          (op.isDpsInit(operand) && (result.kind == ResultKind::Accumulate ||
                                      !op.payloadUsesValueFromOperand(operand))))
         continue;
-      if (!(store.access == access) || result.kind == Kind::Accumulate)
+      if (!(store.access == access) || result.kind == ResultKind::Accumulate)
         return error(op) << "reads a destination at other places than those "
                             "where it is written";
-      if (result.kind == Kind::Uniform)
+      if (result.kind == ResultKind::Uniform)
         continue;
       store.onceOver.clear();
       for (int dim = 0; dim < model.column(); ++dim)
@@ -354,26 +354,26 @@ LogicalResult ModelBuilder::checkReplaced() {
 LogicalResult ModelBuilder::classify() {
   int column = model.column();
   for (Value value : model.order) {
-    Result &result = model.results[value];
+    KernelResult &result = model.results[value];
     if (result.reduced.none()) {
       // What comes from a reduction of the row is known in the row only.
       bool ofRow = llvm::any_of(result.op->getOperands(), [&](Value operand) {
         auto source = model.results.find(operand);
         return source != model.results.end() &&
-               source->second.kind != Kind::Uniform;
+               source->second.kind != ResultKind::Uniform;
       });
       if (result.dims.any() && result.dims.test(column))
-        result.kind = Kind::Element;
+        result.kind = ResultKind::Element;
       else
-        result.kind =
-            result.dims.any() || ofRow ? Kind::RowScalar : Kind::Uniform;
+        result.kind = result.dims.any() || ofRow ? ResultKind::RowScalar
+                                                 : ResultKind::Uniform;
       continue;
     }
     if (result.reduced.count() == 1 && result.reduced.test(column)) {
-      result.kind = Kind::RowReduce;
+      result.kind = ResultKind::RowReduce;
       continue;
     }
-    result.kind = Kind::Accumulate;
+    result.kind = ResultKind::Accumulate;
     // Each term must be added once.
     for (int dim = 0; dim < column; ++dim)
       if (!result.dims.test(dim) && !result.reduced.test(dim))
@@ -436,18 +436,18 @@ int64_t countMovedBytes(const KernelModel &model) {
     return std::min(elements, layout.getNumElements()) *
            llvm::divideCeil(layout.getElementTypeBitWidth(), 8);
   };
-  auto countAccess = [&](const Access &access) {
+  auto countAccess = [&](const KernelAccess &access) {
     return bytesOf(access.argument, countPoints(model, [&](int dim) {
                      return access.strides[dim] != 0;
                    }));
   };
   int64_t bytes = 0;
   // Several ops may read one element.
-  SmallVector<const Access *> counted;
+  SmallVector<const KernelAccess *> counted;
   for (const auto &[operand, access] : model.accesses) {
     auto op = cast<linalg::LinalgOp>(operand->getOwner());
     if (!op.payloadUsesValueFromOperand(operand) ||
-        llvm::any_of(counted, [&, &access = access](const Access *other) {
+        llvm::any_of(counted, [&, &access = access](const KernelAccess *other) {
           return *other == access;
         }))
       continue;

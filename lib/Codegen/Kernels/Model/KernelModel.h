@@ -28,19 +28,19 @@ namespace mpcomm::kernels {
 
 /// The element of argument `argument` that belongs to a point of the domain:
 /// `offset` + sum of coordinate * stride, in elements.
-struct Access {
+struct KernelAccess {
   unsigned argument;
   llvm::SmallVector<int64_t> strides;
   int64_t offset = 0;
 
-  bool operator==(const Access &other) const {
+  bool operator==(const KernelAccess &other) const {
     return argument == other.argument && strides == other.strides &&
            offset == other.offset;
   }
 };
 
 /// When a result can be computed.
-enum class Kind {
+enum class ResultKind {
   Uniform,   ///< one value, from uniform values
   RowScalar, ///< one value a row, from values of the row
   Element,   ///< one value a point
@@ -49,10 +49,10 @@ enum class Kind {
 };
 
 /// One result of an op of the kernel.
-struct Result {
+struct KernelResult {
   mutable mlir::linalg::LinalgOp op; // a handle; not changed
   unsigned index = 0;
-  Kind kind = Kind::Uniform;
+  ResultKind kind = ResultKind::Uniform;
   /// Dimensions of the domain that it depends on, and those that it reduces.
   llvm::SmallBitVector dims, reduced;
   /// Reductions: the op of the body that takes one more term, and that term.
@@ -63,7 +63,7 @@ struct Result {
 /// A result of the kernel and where it goes.
 struct Store {
   mlir::Value value;
-  Access access;
+  KernelAccess access;
   /// Rows that have the result in common, where only the first may store it:
   /// it, or another result of its op, replaces what it was computed from.
   llvm::SmallVector<int> onceOver = {};
@@ -96,13 +96,13 @@ public:
   llvm::SmallVector<int64_t> sizes;
   /// Per op, the dimension of the domain of each loop; -1: a loop of length 1.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int>> loops;
-  llvm::DenseMap<mlir::Value, Result> results;
+  llvm::DenseMap<mlir::Value, KernelResult> results;
   /// Results in the order of the kernel.
   llvm::SmallVector<mlir::Value> order;
   llvm::SmallVector<Store> stores;
   /// Destinations that take one value everywhere: argument and the value.
   llvm::SmallVector<std::pair<unsigned, mlir::TypedAttr>> fills;
-  llvm::DenseMap<mlir::OpOperand *, Access> accesses;
+  llvm::DenseMap<mlir::OpOperand *, KernelAccess> accesses;
 
   unsigned numInputs() const {
     mlir::FunctionType type = kernel.getFunctionType();
@@ -115,7 +115,7 @@ public:
     return llvm::ArrayRef(sizes).drop_back(sizes.empty() ? 0 : 1);
   }
   /// True if an access moves along the column.
-  bool alongColumn(const Access &access) const {
+  bool alongColumn(const KernelAccess &access) const {
     return hasColumn() && access.strides[column()] != 0;
   }
   const Store *storeOf(mlir::Value value) const {

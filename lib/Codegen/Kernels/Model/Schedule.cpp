@@ -37,7 +37,7 @@ bool loopsOverColumn(const KernelModel &model, Operation *op) {
          model.hasColumn();
 }
 
-bool Schedule::isTiled(const KernelModel &model, const Access &access) {
+bool Schedule::isTiled(const KernelModel &model, const KernelAccess &access) {
   int64_t along = access.strides[model.column()];
   return !model.rows().empty() && along != 0 && along != 1 &&
          access.strides[model.column() - 1] == 1;
@@ -64,7 +64,7 @@ public:
   void run(unsigned vectorBits, unsigned unrollColumns);
 
 private:
-  const Result *resultOf(Value value) const {
+  const KernelResult *resultOf(Value value) const {
     auto it = model.results.find(value);
     return it == model.results.end() ? nullptr : &it->second;
   }
@@ -87,14 +87,15 @@ private:
 
 void Planner::findPasses() {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
+    const KernelResult &result = model.results.find(value)->second;
     int pass = 0;
     for (Value operand : result.op->getOperands())
-      if (const Result *source = resultOf(operand))
-        pass = std::max(pass, schedule.pass[operand] +
-                                  (source->kind == Kind::RowReduce ? 1 : 0));
+      if (const KernelResult *source = resultOf(operand))
+        pass =
+            std::max(pass, schedule.pass[operand] +
+                               (source->kind == ResultKind::RowReduce ? 1 : 0));
     schedule.pass[value] = pass;
-    bool runs = result.kind == Kind::Element ||
+    bool runs = result.kind == ResultKind::Element ||
                 (result.reduced.any() && loopsOverColumn(model, result.op));
     if (runs)
       schedule.passes = std::max(schedule.passes, pass + 1);
@@ -103,7 +104,7 @@ void Planner::findPasses() {
 
 void Planner::findCosts() {
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
+    const KernelResult &result = model.results.find(value)->second;
     if (!loopsOverColumn(model, result.op))
       continue;
     int own = 0;
@@ -118,25 +119,25 @@ void Planner::findCosts() {
       if (it != cost.end())
         own += it->second;
     }
-    if (result.kind == Kind::Element)
+    if (result.kind == ResultKind::Element)
       cost[value] = own;
   }
 }
 
 void Planner::findNeeds() {
   for (Value value : llvm::reverse(model.order)) {
-    const Result &result = model.results.find(value)->second;
-    if (result.kind != Kind::Element)
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.kind != ResultKind::Element)
       continue;
     SmallBitVector need(schedule.passes);
     if (model.storeOf(value))
       need.set(schedule.lastPass());
     for (Operation *user : value.getUsers())
       for (Value read : user->getResults()) {
-        const Result *reader = resultOf(read);
+        const KernelResult *reader = resultOf(read);
         if (!reader)
           continue;
-        if (reader->kind != Kind::Element)
+        if (reader->kind != ResultKind::Element)
           need.set(schedule.pass[read]);
         else if (auto it = schedule.bufferedIn.find(read);
                  it != schedule.bufferedIn.end())
@@ -156,14 +157,15 @@ void Planner::findNeeds() {
 
 int64_t Planner::registersOfRow() const {
   int64_t values = schedule.bufferedIn.size();
-  SmallVector<const Access *> seen;
+  SmallVector<const KernelAccess *> seen;
   for (const auto &entry : model.accesses) {
-    const Access &access = entry.second;
+    const KernelAccess &access = entry.second;
     bool ofRow = llvm::any_of(ArrayRef(access.strides).drop_back(),
                               [](int64_t stride) { return stride != 0; });
     if (model.alongColumn(access) && ofRow &&
-        llvm::none_of(seen,
-                      [&](const Access *other) { return *other == access; })) {
+        llvm::none_of(seen, [&](const KernelAccess *other) {
+          return *other == access;
+        })) {
       seen.push_back(&access);
       ++values;
     }
@@ -199,8 +201,9 @@ void Planner::chooseRowBlock() {
   if (model.rows().empty() || model.rows().back() < kRowsAtATime)
     return;
   for (Value value : model.order) {
-    const Result &result = model.results.find(value)->second;
-    if (result.kind == Kind::Accumulate && result.dims.test(model.column()) &&
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.kind == ResultKind::Accumulate &&
+        result.dims.test(model.column()) &&
         result.reduced.test(model.column() - 1))
       schedule.rowBlock = kRowsAtATime;
   }

@@ -38,7 +38,7 @@ struct Schedule {
   bool tiled = false;
 
   /// True if an access can be transposed in tiles.
-  static bool isTiled(const KernelModel &model, const Access &access);
+  static bool isTiled(const KernelModel &model, const KernelAccess &access);
 
   int lastPass() const { return passes - 1; }
 

@@ -30,7 +30,7 @@ namespace mpcomm::kernels {
 
 namespace {
 /// Rows of a block, and how its warps share them.
-struct Plan {
+struct AttentionPlan {
   int64_t warps = 4, fragments = 1; ///< of 16 rows, a warp
   int64_t step = 64;                ///< columns of a tile
 
@@ -39,7 +39,7 @@ struct Plan {
 
 class ForwardEmitter {
 public:
-  ForwardEmitter(AttentionCode &code, const Plan &plan)
+  ForwardEmitter(AttentionCode &code, const AttentionPlan &plan)
       : code(code), plan(plan), pitch(pitchOf(code.size)),
         slices(code.size / 16) {}
   void run();
@@ -64,7 +64,7 @@ private:
   Value rowOf(int64_t fragment);
 
   AttentionCode &code;
-  Plan plan;
+  AttentionPlan plan;
   int64_t pitch, slices; ///< slices: of 16 elements of a row
   Value shared, firstRow;
   SmallVector<SmallVector<Quad>> q; ///< by fragment and slice
@@ -316,9 +316,9 @@ void ForwardEmitter::run() {
 
 /// As many rows as leave no processor without a block; more rows of a warp read
 /// k and v from shared memory less often, but take registers.
-static Plan planFor(MemRefType q, const GPULimits &limits) {
+static AttentionPlan planFor(MemRefType q, const GPULimits &limits) {
   int64_t rows = q.getDimSize(1), size = q.getDimSize(3);
-  Plan plan;
+  AttentionPlan plan;
   plan.step = stepOf(size);
   int64_t blocks =
       q.getDimSize(0) * q.getDimSize(2) * llvm::divideCeil(rows, 128);
@@ -334,7 +334,7 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
                                         StringRef name) {
   if (op.isGradient())
     return emitGPUAttentionGrad(op, layouts, alignments, b, name);
-  Plan plan = planFor(layouts[0], limits);
+  AttentionPlan plan = planFor(layouts[0], limits);
   AttentionScratch scratch;
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {

@@ -21,7 +21,6 @@
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"
-#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_FORMKERNELSPASS

@@ -11,7 +11,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include <limits>
 

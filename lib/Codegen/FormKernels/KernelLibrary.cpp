@@ -8,7 +8,6 @@
 
 #include "FormKernels/KernelLibrary.h"
 #include "mlir/IR/OperationSupport.h"
-#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 

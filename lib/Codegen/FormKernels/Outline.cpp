@@ -13,7 +13,6 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;

@@ -11,7 +11,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Codegen/Kernels.h"
-#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 

@@ -18,6 +18,7 @@
 #include "FormKernels/SinkToUses.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"

@@ -9,6 +9,7 @@
 #include "Memory/PackOperands.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/PatternMatch.h"
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "llvm/Support/MathExtras.h"

@@ -8,7 +8,7 @@
 //
 // Tells the forward from the backward pass of a training step, by dependence
 // alone, and for each op how far along the forward pass it can run: from that
-// a pipeline's stages follow. Design: docs/Design/Pipelines.md.
+// a pipeline's stages follow. Design: docs/Design/PipelineParallelism.md.
 //
 //===----------------------------------------------------------------------===//
 

@@ -8,7 +8,7 @@
 //
 // From a step whose ops say which stage they are in to one function for each
 // stage's forward and backward pass of a micro-batch, and to the values that
-// travel between stages. Design: docs/Design/Pipelines.md.
+// travel between stages. Design: docs/Design/PipelineParallelism.md.
 //
 //===----------------------------------------------------------------------===//
 

@@ -9,7 +9,7 @@
 // One function a rank: the actions of a schedule as calls of the stages' parts,
 // with what travels between ranks started early and awaited late, and after
 // them the collectives and updates of what the rank has. Design:
-// docs/Design/Pipelines.md.
+// docs/Design/PipelineParallelism.md.
 //
 //===----------------------------------------------------------------------===//
 

@@ -186,7 +186,7 @@ def MPRT_CallOp : MPRT_Op<"call", [
     }
     /// Its operands in the order of the arguments of `part`, the function that
     /// it calls; null for scratch that it lacks.
-    ::llvm::SmallVector<::mlir::Value> getArguments(const PartSignature &part);
+    ::llvm::SmallVector<::mlir::Value> getArguments(const CalleeSignature &part);
   }];
   let hasVerifier = 1;
 }

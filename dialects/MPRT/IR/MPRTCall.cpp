@@ -69,12 +69,12 @@ static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface part) {
   return holders;
 }
 
-FailureOr<PartSignature>
-mpcomm::mprt::getPartSignature(FunctionOpInterface part) {
+FailureOr<CalleeSignature>
+mpcomm::mprt::getCalleeSignature(FunctionOpInterface part) {
   FailureOr<SmallVector<int64_t>> holders = findHolders(part);
   if (failed(holders))
     return failure();
-  PartSignature signature;
+  CalleeSignature signature;
   unsigned numArguments = part.getNumArguments();
   bool hasArena = part->hasAttr(kArenaBytesAttr) && numArguments;
   signature.outputs.resize(holders->size());
@@ -84,14 +84,14 @@ mpcomm::mprt::getPartSignature(FunctionOpInterface part) {
                                     : part.getResultTypes()[result];
   for (unsigned i = 0; i < numArguments; ++i) {
     auto *result = llvm::find(*holders, int64_t(i));
-    PartSignature::Operand operand;
+    CalleeSignature::Operand operand;
     if (hasArena && i + 1 == numArguments) {
-      operand.kind = PartSignature::Scratch;
+      operand.kind = CalleeSignature::Scratch;
     } else if (result != holders->end()) {
-      operand.kind = PartSignature::Output;
+      operand.kind = CalleeSignature::Output;
       operand.index = result - holders->begin();
     } else {
-      operand.kind = PartSignature::Input;
+      operand.kind = CalleeSignature::Input;
       operand.index = signature.inputs.size();
       signature.inputs.push_back(part.getArgumentTypes()[i]);
     }
@@ -146,7 +146,7 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError() << "expects " << getCalleeAttr()
                          << " to be a private function with a body that is no "
                             "kernel";
-  FailureOr<PartSignature> signature = getPartSignature(part);
+  FailureOr<CalleeSignature> signature = getCalleeSignature(part);
   if (failed(signature))
     return emitOpError() << "expects " << getCalleeAttr()
                          << " to say where its results are";
@@ -170,17 +170,17 @@ void CallOp::getEffects(Effects &effects) {
   addEffects(getScratchMutable(), false, true, effects);
 }
 
-SmallVector<Value> CallOp::getArguments(const PartSignature &part) {
+SmallVector<Value> CallOp::getArguments(const CalleeSignature &part) {
   SmallVector<Value> arguments;
-  for (PartSignature::Operand operand : part.arguments)
+  for (CalleeSignature::Operand operand : part.arguments)
     switch (operand.kind) {
-    case PartSignature::Input:
+    case CalleeSignature::Input:
       arguments.push_back(getInputs()[operand.index]);
       break;
-    case PartSignature::Output:
+    case CalleeSignature::Output:
       arguments.push_back(getOutputs()[operand.index]);
       break;
-    case PartSignature::Scratch:
+    case CalleeSignature::Scratch:
       arguments.push_back(getScratch());
       break;
     }

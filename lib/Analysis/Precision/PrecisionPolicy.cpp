@@ -70,7 +70,7 @@ const PrecisionPolicy::ParameterRule *
 PrecisionPolicy::lookup(StringRef parameter) const {
   const ParameterRule *found = nullptr;
   for (const ParameterRule &rule : parameters)
-    if ((!found || rule.isFull) && !(found && found->isFull) &&
+    if ((!found || rule.isFP32) && !(found && found->isFP32) &&
         rule.glob.match(parameter))
       found = &rule;
   return found;

@@ -95,7 +95,7 @@ LogicalResult StepBuilder::number() {
 
   findViews();
   findInlined();
-  findParts();
+  findPieces();
   findUses();
   return success();
 }

@@ -59,8 +59,8 @@ private:
     int owner; // value
   };
 
-  /// What a call of a part of the step takes.
-  struct Part {
+  /// What a call of a function of the step takes.
+  struct Callee {
     double seconds = 0;
     int64_t bytes = 0; // that live no longer than the call
   };
@@ -68,7 +68,7 @@ private:
   llvm::LogicalResult number();
   void findViews();
   void findInlined();
-  void findParts();
+  void findPieces();
   void findUses();
   bool canLieApart(mlir::Value value, llvm::ArrayRef<int64_t> borders,
                    mlir::Operation *writer) const;
@@ -76,10 +76,10 @@ private:
   /// Appends what is read where an op has `value` as an operand.
   void addSources(int value, llvm::SmallVectorImpl<int> &read) const;
   llvm::LogicalResult findCalls();
-  llvm::LogicalResult modelPart(mlir::Operation *call,
+  llvm::LogicalResult modelCallee(mlir::Operation *call,
                                 mlir::FunctionOpInterface function);
-  /// The part that an op calls; null where it calls none.
-  const Part *getPart(int op) const;
+  /// The function that an op calls; null where it calls none.
+  const Callee *getCallee(int op) const;
   void formKernels();
   void joinKernels(int op);
   int findKernel(int kernel);
@@ -118,7 +118,7 @@ private:
   const CostModel &model;
   const StepBuilder *caller;
   StepModel step;
-  llvm::DenseMap<mlir::Operation *, Part> parts;  // by function
+  llvm::DenseMap<mlir::Operation *, Callee> parts;  // by function
   llvm::DenseMap<int, mlir::Operation *> callees; // by op
 
   // By op.

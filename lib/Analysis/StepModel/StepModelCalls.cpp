@@ -17,7 +17,7 @@
 using namespace mlir;
 using namespace mpcomm;
 
-LogicalResult StepBuilder::modelPart(Operation *call,
+LogicalResult StepBuilder::modelCallee(Operation *call,
                                      FunctionOpInterface function) {
   for (const StepBuilder *above = this; above; above = above->caller)
     if (above->step.function == function)
@@ -44,14 +44,14 @@ LogicalResult StepBuilder::findCalls() {
              : FunctionOpInterface();
     if (!function || function.isExternal())
       continue;
-    if (!parts.contains(function) && failed(modelPart(ops[op], function)))
+    if (!parts.contains(function) && failed(modelCallee(ops[op], function)))
       return failure();
     callees[op] = function;
   }
   return success();
 }
 
-const StepBuilder::Part *StepBuilder::getPart(int op) const {
+const StepBuilder::Callee *StepBuilder::getCallee(int op) const {
   auto callee = callees.find(op);
   return callee == callees.end() ? nullptr
                                  : &parts.find(callee->second)->second;

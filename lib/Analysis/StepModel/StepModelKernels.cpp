@@ -238,7 +238,7 @@ void StepBuilder::costOps() {
     if (isView[op] || isInlined[op] ||
         isa<CollectiveOpInterface, AsyncOp, AwaitOp>(current))
       continue;
-    if (const Part *part = getPart(op))
+    if (const Callee *part = getCallee(op))
       step.seconds[op] = part->seconds;
     else if (isStreamed[op])
       step.seconds[op] = costKernelOp(op);

@@ -245,7 +245,7 @@ bool StepBuilder::isMadeInPlace(ConcatenateOp op, Value part) const {
          !isa<SliceOp>(def) && canLieApart(part, borders, op);
 }
 
-void StepBuilder::findParts() {
+void StepBuilder::findPieces() {
   // The one concatenation that a value is for.
   constexpr int several = -1;
   llvm::DenseMap<int, int> wholeOf;

@@ -75,7 +75,7 @@ void StepBuilder::addBuffers(int op) {
     if (future >= 0 && def[future] >= 0 && collectiveOf[def[future]] >= 0)
       return assign(resultBuffers[collectiveOf[def[future]]]);
   }
-  if (const Part *part = getPart(op)) {
+  if (const Callee *part = getCallee(op)) {
     addCallBuffers(op);
     buffers.push_back({part->bytes, getSlot(op), getSlot(op), -1});
     return;

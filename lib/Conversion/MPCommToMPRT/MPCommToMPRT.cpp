@@ -388,13 +388,13 @@ LogicalResult Lowering::lowerCall(func::CallOp op) {
   if (!part || part.isExternal() || !part.isPrivate())
     return op.emitOpError() << "expects " << op.getCalleeAttr()
                             << " to be a private function with a body";
-  FailureOr<mprt::PartSignature> signature = mprt::getPartSignature(part);
+  FailureOr<mprt::CalleeSignature> signature = mprt::getCalleeSignature(part);
   if (failed(signature))
     return op.emitOpError("calls a function whose signature is not known");
   OpBuilder builder(op);
   SmallVector<Value> inputs, outputs(op.getNumResults());
   for (auto [operand, role] : llvm::zip(op.getOperands(), signature->arguments))
-    if (role.kind == mprt::PartSignature::Output)
+    if (role.kind == mprt::CalleeSignature::Output)
       outputs[role.index] = operand;
     else
       inputs.push_back(operand);

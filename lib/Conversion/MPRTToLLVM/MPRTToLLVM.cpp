@@ -242,7 +242,7 @@ static std::string entryName(StringRef function) {
 /// A part reads all of its list before it fills one of its own.
 LogicalResult EntryPoint::lowerCall(mprt::CallOp op) {
   auto part = symbols.lookup<func::FuncOp>(op.getCallee());
-  FailureOr<mprt::PartSignature> signature = mprt::getPartSignature(part);
+  FailureOr<mprt::CalleeSignature> signature = mprt::getCalleeSignature(part);
   if (failed(signature) ||
       (part->hasAttr(mprt::kArenaBytesAttr) && !op.getScratch()))
     return op.emitOpError("expects scratch: run mpcomm-plan-memory first");

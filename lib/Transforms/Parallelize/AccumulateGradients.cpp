@@ -42,9 +42,9 @@ public:
   int64_t getBytes() const { return bytes; }
 
 private:
-  void collectPart();
-  func::FuncOp createPart();
-  void callPart(func::FuncOp part);
+  void collectBody();
+  func::FuncOp createBody();
+  void callBody(func::FuncOp part);
   void finishLast();
 
   MicroBatch &micro;
@@ -61,7 +61,7 @@ private:
 } // namespace
 
 /// All that sums and state depend on.
-void Accumulator::collectPart() {
+void Accumulator::collectBody() {
   SmallVector<Value> worklist;
   llvm::DenseSet<Operation *> needed;
   llvm::SetVector<Value> arguments;
@@ -99,7 +99,7 @@ void Accumulator::collectPart() {
 
 /// The function: captured values, micro-batch, seeds, state, sums in; sums and
 /// state out, in the buffers that came in.
-func::FuncOp Accumulator::createPart() {
+func::FuncOp Accumulator::createBody() {
   SmallVector<Value> values(captured);
   llvm::append_range(values, micro.batches);
   llvm::append_range(values, micro.seeds);
@@ -149,7 +149,7 @@ func::FuncOp Accumulator::createPart() {
 
 /// The micro-batches but the last, and what the last takes instead of the
 /// arguments.
-void Accumulator::callPart(func::FuncOp function) {
+void Accumulator::callBody(func::FuncOp function) {
   for (BlockArgument batch : micro.batches) {
     auto type = cast<RankedTensorType>(batch.getType());
     SmallVector<int64_t> shape(type.getShape());
@@ -210,9 +210,9 @@ void Accumulator::finishLast() {
 }
 
 void Accumulator::run() {
-  collectPart();
-  func::FuncOp function = createPart();
-  callPart(function);
+  collectBody();
+  func::FuncOp function = createBody();
+  callBody(function);
   finishLast();
 }
 

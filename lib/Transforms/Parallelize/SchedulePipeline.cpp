@@ -55,12 +55,12 @@ struct SchedulePipeline
 private:
   LogicalResult schedulePipeline(func::FuncOp step);
   FailureOr<MeshOp> extendMesh(int64_t ranks);
-  FailureOr<NamedSchedule> choose(StageParts &parts, int64_t ranks);
+  FailureOr<NamedSchedule> choose(StageFunctions &stageFunctions, int64_t ranks);
   LogicalResult checkPlacement(int64_t stages);
   FailureOr<PipelineSchedule> readFile(int64_t ranks, int stages);
-  FailureOr<PipelineCandidate> measure(StageParts &parts,
+  FailureOr<PipelineCandidate> measure(StageFunctions &stageFunctions,
                                        const PipelineSchedule &shape);
-  void explain(func::FuncOp step, StageParts &parts,
+  void explain(func::FuncOp step, StageFunctions &stageFunctions,
                const PipelineSchedule &schedule, const PipelineCandidate &costs,
                int buffers);
   ProgramOp addProgram(StringRef name, ArrayRef<func::FuncOp> functions,
@@ -162,10 +162,10 @@ LogicalResult SchedulePipeline::checkPlacement(int64_t stages) {
 
 /// By rank, what is there all the time: state with what its update keeps, sums
 /// of gradients, and of each message two buffers at either end.
-static std::vector<int64_t> countFixedBytes(const StageParts &parts,
+static std::vector<int64_t> countFixedBytes(const StageFunctions &stageFunctions,
                                             const PipelineSchedule &shape) {
   using mpcomm::detail::countBytes;
-  const MicroBatch &micro = parts.getGraph().getMicroBatch();
+  const MicroBatch &micro = stageFunctions.getGraph().getMicroBatch();
   func::FuncOp step = micro.step;
   std::vector<int64_t> bytes(shape.stages);
   auto add = [&](ArrayRef<int> stages, int64_t more) {
@@ -178,15 +178,15 @@ static std::vector<int64_t> countFixedBytes(const StageParts &parts,
   for (BlockArgument argument : step.getArguments()) {
     std::optional<Role> role = getArgumentRole(step, argument.getArgNumber());
     if (role && isStateRole(*role))
-      add(parts.getHolders(argument),
+      add(stageFunctions.getHolders(argument),
           countBytes(argument.getType()) + optimizer.lookup(argument));
   }
   for (auto [i, sum] : llvm::enumerate(micro.sums))
-    add(parts.getContributors(i), countBytes(sum.getTotalType()));
+    add(stageFunctions.getContributors(i), countBytes(sum.getTotalType()));
   constexpr int64_t buffers = 2;
-  for (int edge = 0; edge + 1 < parts.getNumStages(); ++edge)
+  for (int edge = 0; edge + 1 < stageFunctions.getNumStages(); ++edge)
     for (bool isBackward : {false, true})
-      for (Value value : parts.getCrossing(edge, isBackward))
+      for (Value value : stageFunctions.getCrossing(edge, isBackward))
         if (!shape.isLocal(edge))
           add({edge, edge + 1}, buffers * countBytes(value.getType()));
   return bytes;
@@ -194,13 +194,13 @@ static std::vector<int64_t> countFixedBytes(const StageParts &parts,
 
 /// What the stages' actions take and keep, by the cost model.
 FailureOr<PipelineCandidate>
-SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
+SchedulePipeline::measure(StageFunctions &stageFunctions, const PipelineSchedule &shape) {
   FailureOr<CostModel> model =
       getCostModel(getOperation(), cluster, profileFile);
   if (failed(model))
     return failure();
   FailureOr<StepModel> step =
-      StepModel::get(parts.getGraph().getMicroBatch().step, *model);
+      StepModel::get(stageFunctions.getGraph().getMicroBatch().step, *model);
   if (failed(step))
     return failure();
   PipelineCandidate found;
@@ -208,7 +208,7 @@ SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
   found.placement = shape.placement;
   auto seconds = [&](int stage, PipelineActionKind kind) {
     double sum = 0;
-    for (Operation *op : parts.getOps(stage, kind))
+    for (Operation *op : stageFunctions.getOps(stage, kind))
       sum += step->getSeconds(op);
     return sum;
   };
@@ -218,21 +218,21 @@ SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
       CollectiveKind::Send, getGroupShape(model->getCluster(), sizes, spans));
   auto transfer = [&](int edge, bool isBackward) {
     int64_t bytes = 0;
-    for (Value value : parts.getCrossing(edge, isBackward))
+    for (Value value : stageFunctions.getCrossing(edge, isBackward))
       bytes += mpcomm::detail::countBytes(value.getType());
     return bytes == 0 || shape.isLocal(edge) ? 0 : cost.at(bytes);
   };
-  found.memory.fixed = countFixedBytes(parts, shape);
-  for (int s = 0; s < parts.getNumStages(); ++s) {
+  found.memory.fixed = countFixedBytes(stageFunctions, shape);
+  for (int s = 0; s < stageFunctions.getNumStages(); ++s) {
     found.costs.stages.push_back(
         {seconds(s, PipelineActionKind::Forward),
          seconds(s, PipelineActionKind::InputBackward),
          seconds(s, PipelineActionKind::WeightBackward)});
     int64_t kept = 0;
-    for (Value value : parts.getPart(s, PipelineActionKind::Forward).outgoing)
+    for (Value value : stageFunctions.getFunction(s, PipelineActionKind::Forward).outgoing)
       kept += mpcomm::detail::countBytes(value.getType());
     found.memory.activations.push_back(std::max<int64_t>(kept, 1));
-    if (s + 1 < parts.getNumStages()) {
+    if (s + 1 < stageFunctions.getNumStages()) {
       found.costs.forwardTransfer.push_back(transfer(s, false));
       found.costs.backwardTransfer.push_back(transfer(s, true));
     }
@@ -240,9 +240,9 @@ SchedulePipeline::measure(StageParts &parts, const PipelineSchedule &shape) {
   return found;
 }
 
-FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
+FailureOr<NamedSchedule> SchedulePipeline::choose(StageFunctions &stageFunctions,
                                                   int64_t ranks) {
-  int stages = parts.getNumStages();
+  int stages = stageFunctions.getNumStages();
   if (!scheduleFile.empty()) {
     FailureOr<PipelineSchedule> read = readFile(ranks, stages);
     if (failed(read))
@@ -289,7 +289,7 @@ FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
   problem.stages = static_cast<int>(ranks);
   for (PipelinePlacement &placement : placements) {
     shape.placement = std::move(placement);
-    FailureOr<PipelineCandidate> candidate = measure(parts, shape);
+    FailureOr<PipelineCandidate> candidate = measure(stageFunctions, shape);
     if (failed(candidate))
       return failure();
     if (memoryBytes > 0)
@@ -299,7 +299,7 @@ FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
   PipelineChoice choice = choosePipelineSchedule(problem);
   if (!choice.error.empty())
     return fail(choice.error);
-  func::FuncOp step = parts.getGraph().getMicroBatch().step;
+  func::FuncOp step = stageFunctions.getGraph().getMicroBatch().step;
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("Chosen")
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
@@ -312,13 +312,13 @@ FailureOr<NamedSchedule> SchedulePipeline::choose(StageParts &parts,
   return NamedSchedule{std::move(choice.schedule), std::move(choice.name)};
 }
 
-void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
+void SchedulePipeline::explain(func::FuncOp step, StageFunctions &stageFunctions,
                                const PipelineSchedule &chosen,
                                const PipelineCandidate &costs, int buffers) {
   int64_t sent = 0;
-  for (int edge = 0; edge + 1 < parts.getNumStages(); ++edge)
+  for (int edge = 0; edge + 1 < stageFunctions.getNumStages(); ++edge)
     for (bool isBackward : {false, true})
-      for (Value value : parts.getCrossing(edge, isBackward))
+      for (Value value : stageFunctions.getCrossing(edge, isBackward))
         if (!chosen.isLocal(edge))
           sent += mpcomm::detail::countBytes(value.getType());
   PipelineTiming timing = timePipeline(chosen, costs.costs, costs.memory);
@@ -326,7 +326,7 @@ void SchedulePipeline::explain(func::FuncOp step, StageParts &parts,
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
       << remark::metric("ranks", chosen.stages)
-      << remark::metric("stages", parts.getNumStages())
+      << remark::metric("stages", stageFunctions.getNumStages())
       << remark::metric("microBatches", chosen.microbatches)
       << remark::metric("channels", chosen.channels())
       << remark::metric("buffers", buffers)
@@ -383,33 +383,33 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
            << int64_t(ranks) << " ranks, or a placement";
   if (failed(checkPlacement(stages)))
     return failure();
-  FailureOr<StageParts> parts =
-      StageParts::get(*graph, static_cast<int>(stages));
-  if (failed(parts))
+  FailureOr<StageFunctions> stageFunctions =
+      StageFunctions::get(*graph, static_cast<int>(stages));
+  if (failed(stageFunctions))
     return failure();
-  FailureOr<NamedSchedule> named = choose(*parts, ranks);
+  FailureOr<NamedSchedule> named = choose(*stageFunctions, ranks);
   if (failed(named))
     return failure();
   const PipelineSchedule &chosen = named->schedule;
   FailureOr<MeshOp> meshOp = extendMesh(ranks);
   if (failed(meshOp))
     return failure();
-  FailureOr<PipelineCandidate> costs = measure(*parts, chosen);
+  FailureOr<PipelineCandidate> costs = measure(*stageFunctions, chosen);
   if (failed(costs))
     return failure();
   // Two, so that a rank can make the next message while one travels.
   int buffers = std::max(2, chosen.fastBuffers(costs->costs));
-  explain(step, *parts, chosen, *costs, buffers);
+  explain(step, *stageFunctions, chosen, *costs, buffers);
   Builder builder(&getContext());
   PipelineMesh pipeline{FlatSymbolRefAttr::get(*meshOp),
                         builder.getStrArrayAttr({StringRef(axis)})};
-  auto programs = buildStagePrograms(*parts, chosen, buffers, pipeline);
+  auto programs = buildStagePrograms(*stageFunctions, chosen, buffers, pipeline);
   if (failed(programs))
     return failure();
   auto evaluate = module.lookupSymbol<func::FuncOp>(kEvaluate);
   if (evaluate && !evaluate.isExternal()) {
     auto evaluations =
-        buildEvaluatePrograms(evaluate, *parts, chosen, pipeline);
+        buildEvaluatePrograms(evaluate, *stageFunctions, chosen, pipeline);
     if (failed(evaluations))
       return failure();
     addProgram(kEvaluate, *evaluations, pipeline, evaluate);

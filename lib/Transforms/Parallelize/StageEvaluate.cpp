@@ -21,10 +21,10 @@ namespace {
 
 class Evaluation {
 public:
-  Evaluation(func::FuncOp evaluate, const StageParts &parts,
+  Evaluation(func::FuncOp evaluate, const StageFunctions &stageFunctions,
              const PipelineSchedule &schedule, const PipelineMesh &mesh)
       : evaluate(evaluate), body(evaluate.getFunctionBody().front()),
-        parts(parts), schedule(schedule), mesh(mesh) {}
+        stageFunctions(stageFunctions), schedule(schedule), mesh(mesh) {}
   LogicalResult place();
   func::FuncOp build(int rank);
 
@@ -34,7 +34,7 @@ private:
 
   func::FuncOp evaluate;
   Block &body;
-  const StageParts &parts;
+  const StageFunctions &stageFunctions;
   const PipelineSchedule &schedule;
   const PipelineMesh &mesh;
   /// Of each op, and of each value that crosses to a later stage.
@@ -52,15 +52,15 @@ const std::vector<int> &Evaluation::stagesOf(BlockArgument argument) {
   if (!isNew || !role || !isStateRole(*role))
     return it->second;
   StringRef name = mpcomm::getArgumentName(evaluate, argument.getArgNumber());
-  func::FuncOp step = parts.getGraph().getMicroBatch().step;
+  func::FuncOp step = stageFunctions.getGraph().getMicroBatch().step;
   for (BlockArgument other : step.getArguments())
     if (mpcomm::getArgumentName(step, other.getArgNumber()) == name)
-      it->second = parts.getHolders(other).vec();
+      it->second = stageFunctions.getHolders(other).vec();
   return it->second;
 }
 
 LogicalResult Evaluation::place() {
-  crossing.resize(parts.getNumStages());
+  crossing.resize(stageFunctions.getNumStages());
   llvm::SetVector<Value> sent;
   llvm::DenseMap<Value, int> last;
   for (Operation &op : body) {
@@ -83,9 +83,9 @@ LogicalResult Evaluation::place() {
       });
     };
     int first = stage;
-    while (stage < parts.getNumStages() && !has(stage))
+    while (stage < stageFunctions.getNumStages() && !has(stage))
       ++stage;
-    if (stage == parts.getNumStages())
+    if (stage == stageFunctions.getNumStages())
       return op.emitOpError()
              << "of @" << kEvaluate << " needs "
              << describeArgument(evaluate, state.front().getArgNumber())
@@ -130,7 +130,7 @@ void Evaluation::runStage(OpBuilder &builder, int stage, IRMapping &mapping) {
   for (Operation &op : body.without_terminator())
     if (stageOf[&op] == stage)
       builder.clone(op, mapping);
-  if (stage + 1 == parts.getNumStages() || schedule.isLocal(stage))
+  if (stage + 1 == stageFunctions.getNumStages() || schedule.isLocal(stage))
     return;
   SmallVector<Value> futures;
   for (auto [i, value] : llvm::enumerate(crossing[stage]))
@@ -192,7 +192,7 @@ func::FuncOp Evaluation::build(int rank) {
       function.setArgAttrs(i, attrs);
   }
   builder.setInsertionPointToStart(block);
-  for (int stage = 0; stage < parts.getNumStages(); ++stage)
+  for (int stage = 0; stage < stageFunctions.getNumStages(); ++stage)
     if (isOurs(stage))
       runStage(builder, stage, mapping);
   SmallVector<Value> returned;
@@ -216,10 +216,10 @@ func::FuncOp Evaluation::build(int rank) {
 }
 
 FailureOr<SmallVector<func::FuncOp>>
-mpcomm::buildEvaluatePrograms(func::FuncOp evaluate, const StageParts &parts,
+mpcomm::buildEvaluatePrograms(func::FuncOp evaluate, const StageFunctions &stageFunctions,
                               const PipelineSchedule &schedule,
                               const PipelineMesh &mesh) {
-  Evaluation evaluation(evaluate, parts, schedule, mesh);
+  Evaluation evaluation(evaluate, stageFunctions, schedule, mesh);
   if (failed(evaluation.place()))
     return failure();
   SmallVector<func::FuncOp> programs;

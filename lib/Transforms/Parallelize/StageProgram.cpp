@@ -70,7 +70,7 @@ namespace {
 /// The program of one rank.
 class ProgramBuilder {
 public:
-  ProgramBuilder(StageParts &parts, const PipelineSchedule &schedule,
+  ProgramBuilder(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
                  const PipelineMesh &mesh, int rank,
                  ArrayRef<PipelineMessage> messages, int buffers);
   FailureOr<func::FuncOp> build(const UpdatePhasePlan &plan);
@@ -90,7 +90,7 @@ private:
   }
   std::string tagOf(const PipelineMessage &message, size_t value) const;
 
-  StageParts &parts;
+  StageFunctions &stageFunctions;
   const MicroBatch &micro;
   const PipelineSchedule &schedule;
   const PipelineMesh &mesh;
@@ -112,15 +112,15 @@ private:
 
 } // namespace
 
-ProgramBuilder::ProgramBuilder(StageParts &parts,
+ProgramBuilder::ProgramBuilder(StageFunctions &stageFunctions,
                                const PipelineSchedule &schedule,
                                const PipelineMesh &mesh, int rank,
                                ArrayRef<PipelineMessage> messages, int buffers)
-    : parts(parts), micro(parts.getGraph().getMicroBatch()), schedule(schedule),
+    : stageFunctions(stageFunctions), micro(stageFunctions.getGraph().getMicroBatch()), schedule(schedule),
       mesh(mesh), rank(rank), buffers(buffers),
       builder(mesh.mesh.getContext()) {
   for (const PipelineMessage &message : messages) {
-    if (parts.getCrossing(message.edge, message.backward).empty())
+    if (stageFunctions.getCrossing(message.edge, message.backward).empty())
       continue;
     if (message.receiver == rank)
       inbound[message.needed].push_back(&message);
@@ -141,7 +141,7 @@ void ProgramBuilder::post(int index) {
   for (const PipelineMessage *message : inbound[index]) {
     SmallVector<Value> &futures = posted[message];
     ArrayRef<Value> values =
-        parts.getCrossing(message->edge, message->backward);
+        stageFunctions.getCrossing(message->edge, message->backward);
     for (auto [i, value] : llvm::enumerate(values))
       futures.push_back(startRecv(builder, mesh, value.getLoc(),
                                   value.getType(), message->sender,
@@ -154,7 +154,7 @@ void ProgramBuilder::receive(int index) {
     int stage = message->backward ? message->edge : message->edge + 1;
     Values &values = liveOf(stage, message->microbatch);
     ArrayRef<Value> crossing =
-        parts.getCrossing(message->edge, message->backward);
+        stageFunctions.getCrossing(message->edge, message->backward);
     for (auto [value, future] : llvm::zip(crossing, posted[message]))
       values[value] =
           AwaitOp::create(builder, future.getLoc(), future)->getResult(0);
@@ -175,7 +175,7 @@ void ProgramBuilder::send(int index) {
     Values &values = liveOf(stage, message->microbatch);
     SmallVector<Value> futures;
     for (auto [i, value] :
-         llvm::enumerate(parts.getCrossing(message->edge, message->backward)))
+         llvm::enumerate(stageFunctions.getCrossing(message->edge, message->backward)))
       futures.push_back(startSend(builder, mesh, values.lookup(value),
                                   message->receiver, message->channel + 1,
                                   tagOf(*message, i)));
@@ -189,44 +189,44 @@ void ProgramBuilder::handOver(const PipelineAction &action) {
   bool isForward = action.kind == PipelineActionKind::Forward;
   int edge = isForward ? stage - 1 : stage;
   if (action.kind == PipelineActionKind::WeightBackward || edge < 0 ||
-      edge + 1 >= parts.getNumStages() || !schedule.isLocal(edge))
+      edge + 1 >= stageFunctions.getNumStages() || !schedule.isLocal(edge))
     return;
   Values &from = liveOf(isForward ? stage - 1 : stage + 1, action.microbatch);
   Values &to = liveOf(stage, action.microbatch);
-  for (Value value : parts.getCrossing(edge, !isForward))
+  for (Value value : stageFunctions.getCrossing(edge, !isForward))
     to[value] = from.lookup(value);
 }
 
 /// The call; null where the action has nothing to do.
 Operation *ProgramBuilder::call(const PipelineAction &action) {
-  const StagePart &part = parts.getPart(action.stage, action.kind);
-  if (!part.function)
+  const StageFunction &stageFunction = stageFunctions.getFunction(action.stage, action.kind);
+  if (!stageFunction.function)
     return nullptr;
   Values &values = liveOf(action.stage, action.microbatch);
   SmallVector<Value> operands;
-  for (Value argument : part.captured)
+  for (Value argument : stageFunction.captured)
     operands.push_back(arguments.lookup(argument));
-  for (Value batch : part.batches)
+  for (Value batch : stageFunction.batches)
     operands.push_back(sliceMicroBatch(builder, arguments.lookup(batch),
                                        action.microbatch, micro.count));
-  for (Value seed : part.seeds)
+  for (Value seed : stageFunction.seeds)
     operands.push_back(
         seedMicroBatch(builder, arguments.lookup(seed), action.microbatch));
-  for (Value value : part.incoming)
+  for (Value value : stageFunction.incoming)
     operands.push_back(values.lookup(value));
-  for (unsigned sum : part.sums)
+  for (unsigned sum : stageFunction.sums)
     operands.push_back(totals.lookup(sum));
-  for (unsigned state : part.states)
+  for (unsigned state : stageFunction.states)
     operands.push_back(states.lookup(state));
-  func::FuncOp callee = part.function;
+  func::FuncOp callee = stageFunction.function;
   auto call = func::CallOp::create(builder, callee.getLoc(), callee, operands);
   setStageAction(call, action);
   unsigned next = 0;
-  for (unsigned sum : part.sums)
+  for (unsigned sum : stageFunction.sums)
     totals[sum] = call.getResult(next++);
-  for (unsigned state : part.states)
+  for (unsigned state : stageFunction.states)
     states[state] = call.getResult(next++);
-  for (Value value : part.outgoing)
+  for (Value value : stageFunction.outgoing)
     values[value] = call.getResult(next++);
   return call;
 }
@@ -297,7 +297,7 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const UpdatePhasePlan &plan) {
       states[i] = arguments.lookup(state.before);
   for (int i = 0, e = static_cast<int>(schedule.ranks[rank].size()); i < e; ++i)
     run(i);
-  if (failed(emitUpdatePhase(builder, parts, plan, mesh, schedule, arguments,
+  if (failed(emitUpdatePhase(builder, stageFunctions, plan, mesh, schedule, arguments,
                              totals, states)))
     return failure();
   startReductions(function.getFunctionBody().front(), mesh, ends);
@@ -312,19 +312,19 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const UpdatePhasePlan &plan) {
 }
 
 FailureOr<SmallVector<func::FuncOp>>
-mpcomm::buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,
+mpcomm::buildStagePrograms(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
                            int buffers, const PipelineMesh &mesh) {
   std::vector<PipelineMessage> messages = schedule.messages();
-  // All parts first: what they take says which arguments a rank needs.
+  // All stage functions first: what they take says which arguments a rank needs.
   for (int rank = 0; rank < schedule.stages; ++rank)
     for (const PipelineAction &action : schedule.ranks[rank])
-      parts.getPart(action.stage, action.kind);
+      stageFunctions.getFunction(action.stage, action.kind);
   SmallVector<func::FuncOp> programs;
   for (int rank = 0; rank < schedule.stages; ++rank) {
-    FailureOr<UpdatePhasePlan> plan = planUpdatePhase(parts, schedule, rank);
+    FailureOr<UpdatePhasePlan> plan = planUpdatePhase(stageFunctions, schedule, rank);
     if (failed(plan))
       return failure();
-    ProgramBuilder builder(parts, schedule, mesh, rank, messages, buffers);
+    ProgramBuilder builder(stageFunctions, schedule, mesh, rank, messages, buffers);
     FailureOr<func::FuncOp> program = builder.build(*plan);
     if (failed(program))
       return failure();

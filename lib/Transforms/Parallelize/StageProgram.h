@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One function a rank: the actions of a schedule as calls of the stages' parts,
+// One function a rank: the actions of a schedule as calls of the stages' functions,
 // with what travels between ranks started early and awaited late, and after
 // them the collectives and updates of what the rank has. Design:
 // docs/Design/PipelineParallelism.md.
@@ -16,7 +16,7 @@
 #ifndef MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPROGRAM_H
 #define MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPROGRAM_H
 
-#include "Parallelize/StageParts.h"
+#include "Parallelize/StageFunctions.h"
 
 namespace mpcomm {
 
@@ -32,13 +32,13 @@ struct PipelineMesh {
 /// micro-batches cannot be distinguished by ranks. Time: linear in actions, and
 /// for each rank in the step.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
-buildStagePrograms(StageParts &parts, const PipelineSchedule &schedule,
+buildStagePrograms(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
                    int buffers, const PipelineMesh &mesh);
 
 /// The same for `@evaluate`, in one pass over the stages: an op goes to the
 /// first stage that has its parameters and follows what it reads.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
-buildEvaluatePrograms(mlir::func::FuncOp evaluate, const StageParts &parts,
+buildEvaluatePrograms(mlir::func::FuncOp evaluate, const StageFunctions &stageFunctions,
                       const PipelineSchedule &schedule,
                       const PipelineMesh &mesh);
 

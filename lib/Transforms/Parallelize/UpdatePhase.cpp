@@ -21,10 +21,10 @@ namespace {
 
 class UpdatePhaseEmitter {
 public:
-  UpdatePhaseEmitter(OpBuilder &builder, const StageParts &parts,
+  UpdatePhaseEmitter(OpBuilder &builder, const StageFunctions &stageFunctions,
                      const UpdatePhasePlan &plan, const PipelineMesh &mesh,
                      const PipelineSchedule &schedule, IRMapping &mapping)
-      : builder(builder), micro(parts.getGraph().getMicroBatch()), plan(plan),
+      : builder(builder), micro(stageFunctions.getGraph().getMicroBatch()), plan(plan),
         mesh(mesh), schedule(schedule), mapping(mapping) {}
   void exchange(const llvm::DenseMap<unsigned, Value> &totals);
   void emit(const llvm::DenseMap<unsigned, Value> &states);
@@ -273,12 +273,12 @@ void UpdatePhaseEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
 }
 
 LogicalResult
-mpcomm::emitUpdatePhase(OpBuilder &builder, const StageParts &parts,
+mpcomm::emitUpdatePhase(OpBuilder &builder, const StageFunctions &stageFunctions,
                         const UpdatePhasePlan &plan, const PipelineMesh &mesh,
                         const PipelineSchedule &schedule, IRMapping mapping,
                         const llvm::DenseMap<unsigned, Value> &totals,
                         const llvm::DenseMap<unsigned, Value> &states) {
-  UpdatePhaseEmitter emitter(builder, parts, plan, mesh, schedule, mapping);
+  UpdatePhaseEmitter emitter(builder, stageFunctions, plan, mesh, schedule, mapping);
   emitter.exchange(totals);
   emitter.emit(states);
   return success();

@@ -27,7 +27,7 @@ struct UpdatePhasePlan {
   /// them.
   llvm::SmallVector<mlir::BlockArgument> arguments;
   llvm::SmallVector<int64_t> results;
-  /// Sums that the rank's parts add to; and those that it needs, by the ranks
+  /// Sums that the rank's stage functions add to; and those that it needs, by the ranks
   /// that add to them and that need them.
   llvm::SmallVector<unsigned> ownSums;
   struct Shared {
@@ -47,11 +47,11 @@ struct UpdatePhasePlan {
 };
 
 mlir::FailureOr<UpdatePhasePlan>
-planUpdatePhase(StageParts &parts, const PipelineSchedule &schedule, int rank);
+planUpdatePhase(StageFunctions &stageFunctions, const PipelineSchedule &schedule, int rank);
 
 /// Emits it, and the return, at the builder's place.
 mlir::LogicalResult
-emitUpdatePhase(mlir::OpBuilder &builder, const StageParts &parts,
+emitUpdatePhase(mlir::OpBuilder &builder, const StageFunctions &stageFunctions,
                 const UpdatePhasePlan &plan, const PipelineMesh &mesh,
                 const PipelineSchedule &schedule, mlir::IRMapping mapping,
                 const llvm::DenseMap<unsigned, mlir::Value> &totals,

@@ -27,9 +27,9 @@ struct Slice {
 
 class UpdatePhasePlanner {
 public:
-  UpdatePhasePlanner(StageParts &parts, const PipelineSchedule &schedule,
+  UpdatePhasePlanner(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
                      int rank)
-      : parts(parts), micro(parts.getGraph().getMicroBatch()),
+      : stageFunctions(stageFunctions), micro(stageFunctions.getGraph().getMicroBatch()),
         schedule(schedule), rank(rank) {
     plan.rank = rank;
   }
@@ -38,7 +38,7 @@ public:
 private:
   SmallVector<int> ranksOf(ArrayRef<int> stages) const;
   void findSums();
-  void addParts();
+  void addFunctions();
   LogicalResult ownResults();
   bool isShared(Operation *op) const;
   FailureOr<bool> counts(OpOperand &use, const Slice &slice) const;
@@ -50,7 +50,7 @@ private:
   bool isMadeElsewhere(const Slice &slice, BlockArgument donor) const;
   LogicalResult checkStale(const llvm::DenseSet<unsigned> &own) const;
 
-  StageParts &parts;
+  StageFunctions &stageFunctions;
   const MicroBatch &micro;
   const PipelineSchedule &schedule;
   int rank;
@@ -82,7 +82,7 @@ void UpdatePhasePlanner::findSums() {
   for (auto [i, sum] : llvm::enumerate(micro.sums)) {
     for (OpOperand *use : sum.uses)
       sumOf[use->get()] = i;
-    stages.push_back(parts.getContributors(i));
+    stages.push_back(stageFunctions.getContributors(i));
     contributors.push_back(ranksOf(stages.back()));
   }
   for (auto [i, state] : llvm::enumerate(micro.states))
@@ -92,7 +92,7 @@ void UpdatePhasePlanner::findSums() {
     slices.push_back(sliceOf(value));
   SetVector<BlockArgument> worklist;
   for (BlockArgument argument : step.getArguments())
-    if (ArrayRef<int> found = parts.getHolders(argument); !found.empty()) {
+    if (ArrayRef<int> found = stageFunctions.getHolders(argument); !found.empty()) {
       holders[argument].insert(found.begin(), found.end());
       worklist.insert(argument);
     }
@@ -119,17 +119,17 @@ void UpdatePhasePlanner::findSums() {
     if (llvm::is_contained(residents[i], rank))
       plan.sums.push_back({i, contributors[i], residents[i]});
   }
-  plan.lossRank = contributors[parts.getGraph().getLoss()].front();
+  plan.lossRank = contributors[stageFunctions.getGraph().getLoss()].front();
 }
 
-/// What the rank's own parts read.
-void UpdatePhasePlanner::addParts() {
+/// What the rank's own stage functions read.
+void UpdatePhasePlanner::addFunctions() {
   for (const PipelineAction &action : schedule.ranks[rank]) {
-    const StagePart &part = parts.getPart(action.stage, action.kind);
-    needed.insert(part.captured.begin(), part.captured.end());
-    needed.insert(part.batches.begin(), part.batches.end());
-    needed.insert(part.seeds.begin(), part.seeds.end());
-    for (unsigned state : part.states)
+    const StageFunction &stageFunction = stageFunctions.getFunction(action.stage, action.kind);
+    needed.insert(stageFunction.captured.begin(), stageFunction.captured.end());
+    needed.insert(stageFunction.batches.begin(), stageFunction.batches.end());
+    needed.insert(stageFunction.seeds.begin(), stageFunction.seeds.end());
+    for (unsigned state : stageFunction.states)
       needed.insert(micro.states[state].before);
   }
 }
@@ -165,7 +165,7 @@ bool UpdatePhasePlanner::isResident(const Slice &slice) const {
     if (llvm::is_contained(residents[sum], rank))
       return true;
   for (unsigned state : slice.states)
-    if (schedule.rankOf(parts.getStateStage(state)) == rank)
+    if (schedule.rankOf(stageFunctions.getStateStage(state)) == rank)
       return true;
   return false;
 }
@@ -177,7 +177,7 @@ bool UpdatePhasePlanner::hasAll(const Slice &slice, int other) const {
                         return llvm::is_contained(residents[sum], other);
                       }) &&
          llvm::all_of(slice.states, [&](unsigned state) {
-           return schedule.rankOf(parts.getStateStage(state)) == other;
+           return schedule.rankOf(stageFunctions.getStateStage(state)) == other;
          });
 }
 
@@ -262,7 +262,7 @@ LogicalResult UpdatePhasePlanner::ownResults() {
           !slices[i].states.empty())
         continue;
       BlockArgument donor = donors.lookup(i);
-      bool isFree = !donor || (parts.getReaders(donor).empty() &&
+      bool isFree = !donor || (stageFunctions.getReaders(donor).empty() &&
                                uses.lookup(donor) <= 1);
       if ((isFree && rank == 0) || (donor && needed.contains(donor))) {
         take(i);
@@ -383,7 +383,7 @@ LogicalResult UpdatePhasePlanner::markOps() {
 
 FailureOr<UpdatePhasePlan> UpdatePhasePlanner::run() {
   findSums();
-  addParts();
+  addFunctions();
   if (failed(ownResults()))
     return failure();
   if (failed(markOps()))
@@ -392,7 +392,7 @@ FailureOr<UpdatePhasePlan> UpdatePhasePlanner::run() {
 }
 
 FailureOr<UpdatePhasePlan>
-mpcomm::planUpdatePhase(StageParts &parts, const PipelineSchedule &schedule,
+mpcomm::planUpdatePhase(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
                         int rank) {
-  return UpdatePhasePlanner(parts, schedule, rank).run();
+  return UpdatePhasePlanner(stageFunctions, schedule, rank).run();
 }

@@ -234,7 +234,7 @@ void PrecisionGraph::keepParametersWide() {
     const auto *rule =
         precision.policy.lookup(getArgumentName(function, index));
     if (getArgumentRole(function, index) != Role::Parameter || !rule ||
-        !rule->isWide)
+        !rule->isFP32)
       continue;
     SmallVector<Value> reached = {argument};
     llvm::DenseSet<Operation *> seen;
@@ -299,7 +299,7 @@ ValueKind PrecisionGraph::getArgumentKind(BlockArgument argument) {
     return ValueKind::Exact;
   if (const auto *rule =
           precision.policy.lookup(getArgumentName(function, index)))
-    return rule->isWide ? ValueKind::Exact : ValueKind::Narrow;
+    return rule->isFP32 ? ValueKind::Exact : ValueKind::Narrow;
   auto type = cast<RankedTensorType>(argument.getType());
   return llvm::count_if(type.getShape(), [](int64_t n) { return n > 1; }) <= 1
              ? ValueKind::Neutral

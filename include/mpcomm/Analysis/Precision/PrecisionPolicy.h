@@ -30,7 +30,7 @@ struct PrecisionPolicy {
   struct ParameterRule {
     std::string pattern;
     llvm::GlobPattern glob;
-    bool isFull;
+    bool isFP32;
   };
   /// How operands of 8 bits get their scales: `delayed` or `current` (empty:
   /// not said); of how many steps the greatest magnitudes are kept; by how many

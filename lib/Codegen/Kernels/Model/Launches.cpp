@@ -127,9 +127,9 @@ Alignments::Alignments(ModuleOp module) {
     module.walk([&](mprt::CallOp call) {
       auto part = symbols.lookupNearestSymbolFrom<func::FuncOp>(
           call, call.getCalleeAttr());
-      FailureOr<mprt::PartSignature> signature =
-          part ? mprt::getPartSignature(part)
-               : FailureOr<mprt::PartSignature>(failure());
+      FailureOr<mprt::CalleeSignature> signature =
+          part ? mprt::getCalleeSignature(part)
+               : FailureOr<mprt::CalleeSignature>(failure());
       if (failed(signature) || part.isExternal())
         return;
       for (auto [argument, value] :

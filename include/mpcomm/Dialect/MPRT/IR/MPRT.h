@@ -70,7 +70,7 @@ mlir::Value getViewRoot(mlir::Value buffer);
 bool isAttentionSupported(mlir::ShapedType q, mlir::ShapedType k);
 
 /// What a call of a part, a function that mprt.call runs, consists of.
-struct PartSignature {
+struct CalleeSignature {
   enum Kind { Input, Output, Scratch };
   /// What an argument of the part is to its calls.
   struct Operand {
@@ -84,7 +84,7 @@ struct PartSignature {
 /// Reads the signature of a part on tensors, or on buffers: then from its
 /// kResultsAttr, and it fails where that is malformed. Time: arguments times
 /// results.
-mlir::FailureOr<PartSignature> getPartSignature(mlir::FunctionOpInterface part);
+mlir::FailureOr<CalleeSignature> getCalleeSignature(mlir::FunctionOpInterface part);
 
 /// Lets one-shot bufferization see launches and collectives.
 void registerBufferizableOpInterfaceExternalModels(

@@ -301,7 +301,7 @@ void AttentionCode::storeRows(const GPURows &target, Value first,
     emitIf(b, loc, less(row, target.count), [&] {
       Value to = advance(target.base, row, target.rowBytes);
       to = advance(to, pair, target.elementBytes);
-      for (auto [i, four] : llvm::enumerate(columns)) {
+      for (auto [i, quad] : llvm::enumerate(columns)) {
         Value low = mulF(quad[2 * half], scales[half]),
               high = mulF(quad[2 * half + 1], scales[half]);
         Value at =

@@ -1,4 +1,4 @@
-//===- StageParts.cpp - what a stage does with a micro-batch --------------===//
+//===- StageFunctions.cpp - what a stage does with a micro-batch --------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Parallelize/StageParts.h"
+#include "Parallelize/StageFunctions.h"
 #include "Parallelize/StageClone.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 
@@ -17,14 +17,14 @@ using namespace mpcomm;
 // Stages of ops, and what crosses them
 //===----------------------------------------------------------------------===//
 
-void StageParts::forEachPlacedOp(
+void StageFunctions::forEachPlacedOp(
     llvm::function_ref<void(Operation *)> callback) const {
   for (ArrayRef<Operation *> ops :
        {graph->getForward(), graph->getAuxiliary(), graph->getBackward()})
     llvm::for_each(ops, callback);
 }
 
-LogicalResult StageParts::readStages() {
+LogicalResult StageFunctions::readStages() {
   auto read = [&](Operation *op) -> LogicalResult {
     auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr);
     if (!stage || stage.getInt() >= stages)
@@ -50,8 +50,8 @@ LogicalResult StageParts::readStages() {
 /// Where a value of the sum is made: by the action that makes its last root, or
 /// by that of the state that it is; of arguments alone by the backward pass of
 /// the stage with that `position`.
-StageParts::Leaf
-StageParts::placeLeaf(unsigned sum, Value value, int position,
+StageFunctions::Leaf
+StageFunctions::placeLeaf(unsigned sum, Value value, int position,
                       ArrayRef<std::optional<Home>> states) const {
   const MicroBatch &micro = graph->getMicroBatch();
   Leaf leaf{sum,
@@ -75,7 +75,7 @@ StageParts::placeLeaf(unsigned sum, Value value, int position,
 
 /// Leaves that several stages make are added up after the micro-batches; the
 /// ops that did so go.
-void StageParts::placeLeaves() {
+void StageFunctions::placeLeaves() {
   std::vector<std::optional<Home>> states = findHomes();
   for (unsigned i = 0; i < graph->getMicroBatch().sums.size(); ++i) {
     std::vector<Leaf> found;
@@ -111,7 +111,7 @@ void StageParts::placeLeaves() {
 }
 
 /// The order of values at an edge is that of their definition.
-LogicalResult StageParts::findCrossings() {
+LogicalResult StageFunctions::findCrossings() {
   llvm::DenseMap<Value, std::pair<int, int>> reach; // lowest, highest user
   auto visit = [&](Operation *user) -> LogicalResult {
     int at = getStage(user);
@@ -159,7 +159,7 @@ LogicalResult StageParts::findCrossings() {
 
 /// I is what lower stages wait for, and what gradients of several parameters
 /// depend on: the rest, gradients of weights, can wait.
-void StageParts::splitBackward() {
+void StageFunctions::splitBackward() {
   for (Operation *op : llvm::reverse(graph->getBackward())) {
     if (graph->isInputGradient(op))
       inputOps.insert(op);
@@ -174,7 +174,7 @@ void StageParts::splitBackward() {
 }
 
 /// The action that runs an op.
-StageParts::Home StageParts::homeOf(Operation *op) const {
+StageFunctions::Home StageFunctions::homeOf(Operation *op) const {
   return {getStage(op), graph->getPass(op) == StepPass::Forward,
           inputOps.contains(op)};
 }
@@ -182,7 +182,7 @@ StageParts::Home StageParts::homeOf(Operation *op) const {
 /// The action that computes a state: that of the last op it is made of. One
 /// that is made of arguments alone, a counter or a value of another state, is
 /// computed where those states are, else where it is read.
-std::vector<std::optional<StageParts::Home>> StageParts::findHomes() const {
+std::vector<std::optional<StageFunctions::Home>> StageFunctions::findHomes() const {
   ArrayRef<MicroBatchState> states = graph->getMicroBatch().states;
   llvm::DenseMap<Value, unsigned> stateOf; // by argument
   for (auto [i, state] : llvm::enumerate(states))
@@ -239,7 +239,7 @@ std::vector<std::optional<StageParts::Home>> StageParts::findHomes() const {
 
 /// All that reads a state is in the action that computes it: each micro-batch's
 /// value of it is known there alone.
-LogicalResult StageParts::placeStates() {
+LogicalResult StageFunctions::placeStates() {
   const MicroBatch &micro = graph->getMicroBatch();
   for (const std::optional<Home> &home : findHomes())
     homes.push_back(*home);
@@ -278,19 +278,19 @@ LogicalResult StageParts::placeStates() {
   return result;
 }
 
-FailureOr<StageParts> StageParts::get(const StageGraph &graph, int stages) {
-  StageParts parts(graph, stages);
-  if (failed(parts.readStages()))
+FailureOr<StageFunctions> StageFunctions::get(const StageGraph &graph, int stages) {
+  StageFunctions stageFunctions(graph, stages);
+  if (failed(stageFunctions.readStages()))
     return failure();
-  parts.splitBackward();
-  parts.placeLeaves();
-  if (failed(parts.findCrossings()) || failed(parts.placeStates()))
+  stageFunctions.splitBackward();
+  stageFunctions.placeLeaves();
+  if (failed(stageFunctions.findCrossings()) || failed(stageFunctions.placeStates()))
     return failure();
-  parts.findHolders();
-  return parts;
+  stageFunctions.findHolders();
+  return stageFunctions;
 }
 
-std::vector<int> StageParts::getContributors(unsigned sum) const {
+std::vector<int> StageFunctions::getContributors(unsigned sum) const {
   std::vector<int> found;
   for (const Leaf &leaf : leaves)
     if (leaf.sum == sum && !llvm::is_contained(found, leaf.home.stage))
@@ -299,12 +299,12 @@ std::vector<int> StageParts::getContributors(unsigned sum) const {
   return found;
 }
 
-ArrayRef<int> StageParts::getReaders(BlockArgument argument) const {
+ArrayRef<int> StageFunctions::getReaders(BlockArgument argument) const {
   auto found = readers.find(argument);
   return found == readers.end() ? ArrayRef<int>() : found->second;
 }
 
-void StageParts::findHolders() {
+void StageFunctions::findHolders() {
   func::FuncOp step = graph->getMicroBatch().step;
   for (BlockArgument argument : step.getArguments()) {
     llvm::append_range(holders[argument], getReaders(argument));
@@ -321,7 +321,7 @@ void StageParts::findHolders() {
   }
 }
 
-ArrayRef<int> StageParts::getHolders(BlockArgument argument) const {
+ArrayRef<int> StageFunctions::getHolders(BlockArgument argument) const {
   auto found = holders.find(argument);
   return found == holders.end() ? ArrayRef<int>() : found->second;
 }
@@ -330,7 +330,7 @@ ArrayRef<int> StageParts::getHolders(BlockArgument argument) const {
 // Functions
 //===----------------------------------------------------------------------===//
 
-bool StageParts::Home::isIn(int other, PipelineActionKind kind) const {
+bool StageFunctions::Home::isIn(int other, PipelineActionKind kind) const {
   if (stage != other)
     return false;
   switch (kind) {
@@ -346,13 +346,13 @@ bool StageParts::Home::isIn(int other, PipelineActionKind kind) const {
   return false;
 }
 
-bool StageParts::isIn(Operation *op, int stage, PipelineActionKind kind) const {
+bool StageFunctions::isIn(Operation *op, int stage, PipelineActionKind kind) const {
   StepPass pass = graph->getPass(op);
   return (pass == StepPass::Forward || pass == StepPass::Backward) &&
          !split.contains(op) && homeOf(op).isIn(stage, kind);
 }
 
-std::vector<Operation *> StageParts::getOps(int stage,
+std::vector<Operation *> StageFunctions::getOps(int stage,
                                             PipelineActionKind kind) const {
   std::vector<Operation *> ops;
   func::FuncOp step = graph->getMicroBatch().step;
@@ -362,34 +362,34 @@ std::vector<Operation *> StageParts::getOps(int stage,
   return ops;
 }
 
-void StageParts::addSums(StagePart &part, int stage, PipelineActionKind kind) {
+void StageFunctions::addSums(StageFunction &stageFunction, int stage, PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   for (unsigned i = 0; i < micro.sums.size(); ++i)
     for (const Leaf &leaf : leaves)
       if (leaf.sum == i && leaf.home.isIn(stage, kind)) {
-        part.sums.push_back(i);
+        stageFunction.sums.push_back(i);
         break;
       }
   for (auto [i, home] : llvm::enumerate(homes))
     if (home.isIn(stage, kind))
-      part.states.push_back(i);
+      stageFunction.states.push_back(i);
 }
 
-/// What the part's ops take from outside of it, and what others take of it.
-void StageParts::addBoundary(StagePart &part, int stage,
+/// What the function's ops take from outside of it, and what others take of it.
+void StageFunctions::addBoundary(StageFunction &stageFunction, int stage,
                              PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   SetVector<Value> needed;
   std::vector<Operation *> ops = getOps(stage, kind);
   for (Operation *op : ops)
     needed.insert_range(graph->getOperandRoots(op));
-  for (unsigned i : part.sums)
+  for (unsigned i : stageFunction.sums)
     for (const Leaf &leaf : leaves)
       if (leaf.sum == i && leaf.home.isIn(stage, kind))
         graph->getRoots(leaf.value, needed);
-  for (unsigned i : part.states)
+  for (unsigned i : stageFunction.states)
     graph->getRoots(micro.states[i].after, needed);
-  for (unsigned i : part.states)
+  for (unsigned i : stageFunction.states)
     needed.remove(micro.states[i].before);
   SmallVector<BlockArgument> arguments;
   for (Value value : needed) {
@@ -397,18 +397,18 @@ void StageParts::addBoundary(StagePart &part, int stage,
     if (argument)
       arguments.push_back(argument);
     else if (!isIn(value.getDefiningOp(), stage, kind))
-      part.incoming.push_back(value);
+      stageFunction.incoming.push_back(value);
   }
   llvm::sort(arguments, [](BlockArgument a, BlockArgument b) {
     return a.getArgNumber() < b.getArgNumber();
   });
   for (BlockArgument argument : arguments) {
     if (llvm::is_contained(micro.batches, argument))
-      part.batches.push_back(argument);
+      stageFunction.batches.push_back(argument);
     else if (llvm::is_contained(micro.seeds, argument))
-      part.seeds.push_back(argument);
+      stageFunction.seeds.push_back(argument);
     else
-      part.captured.push_back(argument);
+      stageFunction.captured.push_back(argument);
   }
   // Results that an op outside reads, through repeated ops or not.
   llvm::DenseSet<Value> own, taken;
@@ -431,29 +431,29 @@ void StageParts::addBoundary(StagePart &part, int stage,
   for (Operation *op : ops)
     for (Value result : op->getResults())
       if (taken.contains(result))
-        part.outgoing.push_back(result);
+        stageFunction.outgoing.push_back(result);
 }
 
-func::FuncOp StageParts::outline(const StagePart &part, int stage,
+func::FuncOp StageFunctions::outline(const StageFunction &stageFunction, int stage,
                                  PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   func::FuncOp step = micro.step;
   OpBuilder builder(step.getContext());
   SmallVector<Value> values;
-  llvm::append_range(values, part.captured);
-  llvm::append_range(values, part.batches);
-  llvm::append_range(values, part.seeds);
-  llvm::append_range(values, part.incoming);
+  llvm::append_range(values, stageFunction.captured);
+  llvm::append_range(values, stageFunction.batches);
+  llvm::append_range(values, stageFunction.seeds);
+  llvm::append_range(values, stageFunction.incoming);
   SmallVector<Type> inputs, results;
   for (Value value : values)
     inputs.push_back(value.getType());
-  for (unsigned i : part.sums)
+  for (unsigned i : stageFunction.sums)
     results.push_back(micro.sums[i].getTotalType());
-  for (unsigned i : part.states)
+  for (unsigned i : stageFunction.states)
     results.push_back(micro.states[i].before.getType());
   unsigned firstDonor = inputs.size(), numDonors = results.size();
   llvm::append_range(inputs, results);
-  for (Value value : part.outgoing)
+  for (Value value : stageFunction.outgoing)
     results.push_back(value.getType());
 
   StringRef name = kind == PipelineActionKind::Forward    ? "forward"
@@ -474,14 +474,14 @@ func::FuncOp StageParts::outline(const StagePart &part, int stage,
   Block *block = function.addEntryBlock();
   IRMapping mapping;
   mapping.map(values, block->getArguments().take_front(firstDonor));
-  for (auto [i, state] : llvm::enumerate(part.states))
+  for (auto [i, state] : llvm::enumerate(stageFunction.states))
     mapping.map(micro.states[state].before,
-                block->getArgument(firstDonor + part.sums.size() + i));
+                block->getArgument(firstDonor + stageFunction.sums.size() + i));
   builder.setInsertionPointToStart(block);
   for (Operation *op : getOps(stage, kind))
     cloneWithOperands(builder, op, mapping)->removeAttr(kStageAttr);
   SmallVector<Value> returned;
-  for (auto [i, index] : llvm::enumerate(part.sums)) {
+  for (auto [i, index] : llvm::enumerate(stageFunction.sums)) {
     const MicroBatchSum &sum = micro.sums[index];
     Value total = block->getArgument(firstDonor + i);
     for (const Leaf &leaf : leaves) {
@@ -494,23 +494,23 @@ func::FuncOp StageParts::outline(const StagePart &part, int stage,
     }
     returned.push_back(total);
   }
-  for (unsigned i : part.states)
+  for (unsigned i : stageFunction.states)
     returned.push_back(cloneValue(builder, micro.states[i].after, mapping));
-  for (Value value : part.outgoing)
+  for (Value value : stageFunction.outgoing)
     returned.push_back(mapping.lookup(value));
   func::ReturnOp::create(builder, step.getLoc(), returned);
   return function;
 }
 
-const StagePart &StageParts::getPart(int stage, PipelineActionKind kind) {
-  auto [it, isNew] = parts.try_emplace({stage, kind});
-  StagePart &part = it->second;
+const StageFunction &StageFunctions::getFunction(int stage, PipelineActionKind kind) {
+  auto [it, isNew] = stageFunctions.try_emplace({stage, kind});
+  StageFunction &stageFunction = it->second;
   if (isNew) {
-    addSums(part, stage, kind);
-    addBoundary(part, stage, kind);
+    addSums(stageFunction, stage, kind);
+    addBoundary(stageFunction, stage, kind);
     // What makes nothing need not run.
-    if (part.sums.size() + part.states.size() + part.outgoing.size() > 0)
-      part.function = outline(part, stage, kind);
+    if (stageFunction.sums.size() + stageFunction.states.size() + stageFunction.outgoing.size() > 0)
+      stageFunction.function = outline(stageFunction, stage, kind);
   }
-  return part;
+  return stageFunction;
 }

@@ -1,4 +1,4 @@
-//===- StageParts.h - what a stage does with a micro-batch ------*- C++ -*-===//
+//===- StageFunctions.h - what a stage does with a micro-batch ------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H
-#define MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H
+#ifndef MPCOMM_TRANSFORMS_PARALLELIZE_STAGEFUNCTIONS_H
+#define MPCOMM_TRANSFORMS_PARALLELIZE_STAGEFUNCTIONS_H
 
 #include "Parallelize/StageGraph.h"
 #include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"
@@ -25,7 +25,7 @@ namespace mpcomm {
 /// values of the step: operands in the order of the members up to `states`,
 /// results in the order `sums`, `states`, `outgoing`. What is added up and
 /// state is updated in place.
-struct StagePart {
+struct StageFunction {
   mlir::func::FuncOp function; // null where there is nothing to do
   llvm::SmallVector<mlir::BlockArgument> captured, batches, seeds;
   llvm::SmallVector<mlir::Value> incoming;
@@ -33,11 +33,11 @@ struct StagePart {
   llvm::SmallVector<mlir::Value> outgoing;
 };
 
-class StageParts {
+class StageFunctions {
 public:
   /// `stages`: as many as ops say there are. Fails, with an error, where an op
   /// has no stage, or values would travel the wrong way.
-  static mlir::FailureOr<StageParts> get(const StageGraph &graph, int stages);
+  static mlir::FailureOr<StageFunctions> get(const StageGraph &graph, int stages);
 
   const StageGraph &getGraph() const { return *graph; }
   int getNumStages() const { return stages; }
@@ -49,13 +49,13 @@ public:
     return (isBackward ? back : ahead)[edge];
   }
   /// The function, made when it is first asked for.
-  const StagePart &getPart(int stage, PipelineActionKind kind);
+  const StageFunction &getFunction(int stage, PipelineActionKind kind);
   /// The ops of an action on a stage, in the order of the step.
   std::vector<mlir::Operation *> getOps(int stage,
                                         PipelineActionKind kind) const;
   /// The stages that make a leaf of a sum; its only one for others.
   std::vector<int> getContributors(unsigned sum) const;
-  /// The stage whose parts hand on a state.
+  /// The stage whose functions hand on a state.
   int getStateStage(unsigned state) const { return homes[state].stage; }
   /// The stages whose ops read an argument.
   llvm::ArrayRef<int> getReaders(mlir::BlockArgument argument) const;
@@ -79,7 +79,7 @@ private:
     Home home;
   };
 
-  StageParts(const StageGraph &graph, int stages)
+  StageFunctions(const StageGraph &graph, int stages)
       : graph(&graph), stages(stages), ahead(stages), back(stages) {}
   void
   forEachPlacedOp(llvm::function_ref<void(mlir::Operation *)> callback) const;
@@ -94,9 +94,9 @@ private:
   void placeLeaves();
   void findHolders();
   bool isIn(mlir::Operation *op, int stage, PipelineActionKind kind) const;
-  void addBoundary(StagePart &part, int stage, PipelineActionKind kind);
-  void addSums(StagePart &part, int stage, PipelineActionKind kind);
-  mlir::func::FuncOp outline(const StagePart &part, int stage,
+  void addBoundary(StageFunction &stageFunction, int stage, PipelineActionKind kind);
+  void addSums(StageFunction &stageFunction, int stage, PipelineActionKind kind);
+  mlir::func::FuncOp outline(const StageFunction &stageFunction, int stage,
                              PipelineActionKind kind);
 
   const StageGraph *graph;
@@ -109,9 +109,9 @@ private:
   std::vector<Leaf> leaves;
   std::vector<Home> homes; // by state
   llvm::DenseMap<mlir::Value, llvm::SmallVector<int>> readers, holders;
-  std::map<std::pair<int, PipelineActionKind>, StagePart> parts;
+  std::map<std::pair<int, PipelineActionKind>, StageFunction> stageFunctions;
 };
 
 } // namespace mpcomm
 
-#endif // MPCOMM_TRANSFORMS_PARALLELIZE_STAGEPARTS_H
+#endif // MPCOMM_TRANSFORMS_PARALLELIZE_STAGEFUNCTIONS_H

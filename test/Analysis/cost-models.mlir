@@ -83,7 +83,7 @@ func.func @tensor(%a: tensor<4x8xf32>, %b: tensor<2x8xf32>, %i: index, %d: tenso
 func.func @linalg(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32>, %r: tensor<4xf32>, %s: f32) {
   // 4 x 16 x 8 = 512 points of a multiplication and an addition; reads
   // 128 + 512 and the output, 256, that it adds to.
-  // expected-remark@+1 {{1024 flops, reads 896, writes 256 bytes; low, sums in 'f32'}}
+  // expected-remark@+1 {{1024 flops, reads 896, writes 256 bytes; lower_precision, sums in 'f32'}}
   %0 = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x16xf32>) outs(%c : tensor<4x16xf32>) -> tensor<4x16xf32>
   // The old contents are not read.
   // expected-remark@+1 {{0 flops, reads 0, writes 256 bytes; any}}
@@ -98,7 +98,7 @@ func.func @linalg(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32
     linalg.yield %m : f32
   } -> tensor<4x8xf32>
   // One addition a point; reads 128 and the 4 x 4 = 16 bytes of the sums.
-  // expected-remark@+1 {{32 flops, reads 144, writes 16 bytes; full, sums in 'f32'}}
+  // expected-remark@+1 {{32 flops, reads 144, writes 16 bytes; fp32, sums in 'f32'}}
   %3 = linalg.generic {indexing_maps = [#map, #row], iterator_types = ["parallel", "reduction"]}
       ins(%a : tensor<4x8xf32>) outs(%r : tensor<4xf32>) {
   ^bb0(%in: f32, %out: f32):
@@ -108,7 +108,7 @@ func.func @linalg(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32
   // expected-remark@+1 {{32 flops, reads 256, writes 128 bytes; promote}}
   %4 = linalg.add ins(%a, %a : tensor<4x8xf32>, tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
   // 5 x 32.
-  // expected-remark@+1 {{160 flops, reads 128, writes 128 bytes; full, sums in 'f32'}}
+  // expected-remark@+1 {{160 flops, reads 128, writes 128 bytes; fp32, sums in 'f32'}}
   %5 = linalg.softmax dimension(1) ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
   // expected-remark@+1 {{0 flops, reads 128, writes 128 bytes; any}}
   %6 = linalg.copy ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -121,7 +121,7 @@ func.func @linalg(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32
 func.func @narrow(%a: tensor<4x?xf16>, %b: tensor<?x16xf16>, %c: tensor<4x16xf16>) {
   // 4 x 16 points; reads 4 x 1 x 2 + 1 x 16 x 2 + 4 x 16 x 2. A type with a
   // dynamic size counts as one element of 2 bytes: 2 + 2 + 128.
-  // expected-remark@+1 {{128 flops, reads 132, writes 128 bytes; low, sums in 'f32'}}
+  // expected-remark@+1 {{128 flops, reads 132, writes 128 bytes; lower_precision, sums in 'f32'}}
   %0 = linalg.matmul ins(%a, %b : tensor<4x?xf16>, tensor<?x16xf16>) outs(%c : tensor<4x16xf16>) -> tensor<4x16xf16>
   return
 }
@@ -131,7 +131,7 @@ func.func @narrow(%a: tensor<4x?xf16>, %b: tensor<?x16xf16>, %c: tensor<4x16xf16
 // The dialect's own ops answer through the same interfaces.
 // 4 x 16 x 8 x 2 flops, no accumulator is read.
 func.func @mpcomm(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>) {
-  // expected-remark@+1 {{1024 flops, reads 640, writes 256 bytes; low, sums in 'f32'}}
+  // expected-remark@+1 {{1024 flops, reads 640, writes 256 bytes; lower_precision, sums in 'f32'}}
   %0 = mpcomm.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   return
 }
@@ -142,9 +142,9 @@ func.func @mpcomm(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>) {
 // each, or five, 10 x 16 + 10. Bytes of q are 1536, of k and v 1152, of lse 192,
 // of the mask 48.
 func.func @attention(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %m: tensor<8x6xi1>) {
-  // expected-remark@+1 {{20160 flops, reads 3888, writes 1728 bytes; low, sums in 'f32'}}
+  // expected-remark@+1 {{20160 flops, reads 3888, writes 1728 bytes; lower_precision, sums in 'f32'}}
   %o, %l = mpcomm.attention %q, %k, %k mask %m scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
-  // expected-remark@+1 {{48960 flops, reads 7104, writes 3840 bytes; low, sums in 'f32'}}
+  // expected-remark@+1 {{48960 flops, reads 7104, writes 3840 bytes; lower_precision, sums in 'f32'}}
   %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %o, %l scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
   return
 }

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 root, cubin = sys.argv[1:]
-folder = os.path.join(root, "tools", "mpcomm-run")
+folder = os.path.join(root, "tools", "mpcomm-run", "calibrate")
 with open(os.path.join(folder, "CalibrateKernels.cpp")) as file:
     ptx = re.search(r'R"\((.*?)\)"', file.read(), re.DOTALL).group(1)
 with open(os.path.join(folder, "Calibrate.h")) as file:

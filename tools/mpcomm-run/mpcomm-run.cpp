@@ -57,6 +57,8 @@ static int endOutput() {
 static void setSignals() {
   // A file beyond the size limit is an error of `write`, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
+  // So is standard output whose reader has gone: training goes on.
+  std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGBUS, reportBusError);
 }
 

@@ -45,6 +45,17 @@ class CommandLine(ToyTest):
             self.assertEqual(read_tensors("c")[1]["mpcomm.step"], "3")
             self.assertEqual(subprocess.run([*train, "--quiet"], stdout=full).returncode, 0)
 
+    def test_output_that_nobody_reads(self):
+        data, values = Samples(64).write("d.safetensors"), write_tensors("w.safetensors", weights())
+        read, write = os.pipe()
+        os.close(read)
+        outcome = run(build("toy2.so", RANKS=2), "--data", data, "--weights", values, "--steps", "3", "--log-every", "1",
+                      "--checkpoint", path("kept"), stdout=write)  # fmt: skip
+        os.close(write)
+        self.assertEqual(outcome.code, 1, str(outcome))
+        self.assertIn("standard output: cannot write", outcome.err)
+        self.assertEqual(read_tensors("kept")[1]["mpcomm.step"], "3")
+
     def test_closed_output(self):
         # No file that is opened later gets what was meant for the terminal.
         build("toy2.so", RANKS=2, BATCH=8)

@@ -51,6 +51,14 @@ class Evaluate(ToyTest):
                 bound = (0.5e-5 + (8 + 2 * (6 + 2)) * 2.0**-24) * loss
                 self.assertAlmostEqual(found, loss, delta=bound)
 
+    def test_a_loss_that_is_not_finite(self):
+        bad = write_tensors("bad.safetensors", {"w": ("F32", [4], [float("nan")] * 4), "b": ("F32", [], [self.b]),
+                                                "scale": ("F32", [], [self.scale])})  # fmt: skip
+        for ranks in 1, 2:
+            arguments = [path("toy%d.so" % ranks), "--weights", bad, "--data", self.held, "--evaluate", "--steps", "0"]
+            self.fails("evaluation, rank 0: the loss is", *arguments)
+            self.succeeds(*arguments, "--allow-nonfinite")
+
     def test_after_training(self):
         out = self.succeeds(
             path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 200,

@@ -153,6 +153,19 @@ class Flight(StageTest):
         self.train("pp2.so", "--steps", 3, "--flight-record", path("flight"))
         self.assertEqual(os.listdir(path("flight")), [])
 
+    def test_names_of_other_files(self):
+        os.makedirs(path("named"), exist_ok=True)
+        for option in "--weights", "--checkpoint":
+            name = write_tensors("named/rank-0.json", weights())
+            with open(name, "rb") as file:
+                contents = file.read()
+            rest = ["--data", Samples(64).write("d.safetensors")]
+            rest += [] if option == "--weights" else ["--weights", write_tensors("w.safetensors", weights())]
+            self.fails("%s %s: that may be the name of a record that --flight-record writes" % (option, name),
+                       build("toy.so"), *rest, option, name, "--flight-record", path("named"), code=2)  # fmt: skip
+            with open(name, "rb") as file:
+                self.assertEqual(file.read(), contents)
+
     def test_no_folder(self):
         self.fails(
             "--flight-record %s: cannot create: File exists" % path("d.safetensors"), path("pp2.so"),

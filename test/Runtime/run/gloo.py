@@ -281,6 +281,15 @@ class Gloo(RegressionTest):
         self.fails("rank 1 runs another program file than rank 0", path("toy2.so"), *self.here,
                    fault="program:rank=1,file=" + path("other2.so"), lines=None)  # fmt: skip
 
+    def test_one_of_rank_and_size(self):
+        for given, missing in ("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK"):
+            environment = {given: "1", "MASTER_ADDR": "127.0.0.1"}
+            self.fails("MASTER_ADDR and %s are set, %s is not" % (given, missing), path("toy2.so"), *self.common, env=environment,
+                       code=2)
+        for size in "18446744073709551615", "4294967298", "4097":
+            self.fails("WORLD_SIZE='%s' are no rank and number of ranks (at most 4096)" % size, path("toy2.so"), *self.common,
+                       env={"RANK": "0", "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1"}, code=2)  # fmt: skip
+
     def test_half_an_environment(self):
         environment = dict(os.environ, RANK="0", WORLD_SIZE="2")
         done = subprocess.run([RUN, path("toy2.so"), *self.common], env=environment, timeout=60,

@@ -73,6 +73,22 @@ class Program(ToyTest):
         self.refused("without a checksum at the end", path("plain.so"))
         self.refused("symbol 'mpcomm_abi_version' is missing", seal(path("plain.so")))
 
+    def test_a_pipe(self):
+        os.mkfifo(path("fifo.so"))
+        self.fails("fifo.so: not a regular file", path("fifo.so"), *self.rest, limit=20)
+
+    def test_a_library_of_any_size(self):
+        whole = self.contents()
+        with open(path("sparse.so"), "wb") as file:
+            file.write(whole[:4096])
+            file.truncate(1 << 40)
+        self.refused("sparse.so: not a whole program file: it has %d bytes" % (1 << 40), path("sparse.so"))
+        # With a checksum at its end it is read.
+        with open(path("sparse.so"), "r+b") as file:
+            file.seek(-64, os.SEEK_END)
+            file.write(whole[-64:])
+        self.refused("sparse.so: no memory for its %d bytes" % (1 << 40), path("sparse.so"))
+
     def contents(self):
         with open(build("toy.so"), "rb") as file:
             return file.read()

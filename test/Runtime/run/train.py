@@ -52,6 +52,23 @@ class Train(RegressionTest):
         self.assertEqual(len(self.train(2)), 6)
         self.assertEqual(len(self.train(2, "--epochs", 3)), 18)
 
+    def test_epochs_that_overflow(self):
+        before = write_tensors("kept.safetensors", weights())
+        with open(before, "rb") as file:
+            contents = file.read()
+        for epochs in 1 << 62, (1 << 62) - 1:
+            self.fails("--epochs %d of 6 steps are more steps than can be counted" % epochs, path("toy1.so"), *self.common,
+                       "--epochs", str(epochs), "--checkpoint", before)  # fmt: skip
+        with open(before, "rb") as file:
+            self.assertEqual(file.read(), contents)
+
+    def test_numbers_that_the_program_cannot_hold(self):
+        for value, stored in ("1e-60", "0"), ("1e300", "inf"), ("-3.5e38", "-inf"):
+            for option in ("--lr", value), ("--set", "lr=" + value):
+                self.fails("hyperparameter 'lr': %s is %s in the program's type f32" % (float(value).__format__("g"), stored),
+                           path("toy1.so"), *self.common, *option)  # fmt: skip
+        self.succeeds(path("toy1.so"), *self.common, "--lr", "0", "--steps", "1", "--quiet")
+
     def test_learning_rate(self):
         def rate(step):
             if step < 4:

@@ -51,6 +51,13 @@ protected:
     return all;
   }
 
+  /// A checkpoint holds the number of its step.
+  static bool isOfRun(const std::string &path, uint64_t step) {
+    std::string text;
+    std::ifstream(path) >> text;
+    return text == std::to_string(step) || text == "copy";
+  }
+
   using Contents = std::map<std::string, std::string>;
   std::string file;
 };
@@ -121,7 +128,7 @@ TEST_F(KeptCheckpointsTest, ACopyOfWhatIsResumedIsItsOwn) {
   write(file, "5");
   write(file + ".step-5", "copy");
   KeptCheckpoints kept(file, 2);
-  kept.resume(file, 5);
+  kept.resume(file, 5, isOfRun);
   checkpoint(kept, 10);
   EXPECT_EQ(contents(), (Contents{{"c", "10"}, {"c.step-5", "5"}}));
   checkpoint(kept, 15);
@@ -151,7 +158,7 @@ TEST_F(KeptCheckpointsTest, ResumedRunsGoOnWithTheirs) {
   write(file + ".step-90", "later");
   write(file + ".step-x", "other");
   KeptCheckpoints kept(file, 3);
-  kept.resume(file, 15);
+  kept.resume(file, 15, isOfRun);
   checkpoint(kept, 15); // nothing was left to do
   checkpoint(kept, 20);
   EXPECT_EQ(contents(), (Contents{{"c", "20"},
@@ -159,6 +166,33 @@ TEST_F(KeptCheckpointsTest, ResumedRunsGoOnWithTheirs) {
                                   {"c.step-15", "15"},
                                   {"c.step-90", "later"},
                                   {"c.step-x", "other"}}));
+}
+
+TEST_F(KeptCheckpointsTest, FilesOfOthersAreLeftAlone) {
+  write(file, "15");
+  write(file + ".step-3", "notes");
+  write(file + ".step-10", "10");
+  fs::create_directory(file + ".step-4");
+  KeptCheckpoints kept(file, 2);
+  kept.resume(file, 15, isOfRun);
+  ASSERT_TRUE(kept.checkNames(15, 30, 5).ok());
+  checkpoint(kept, 20);
+  checkpoint(kept, 25);
+  EXPECT_EQ(contents(), (Contents{{"c", "25"},
+                                  {"c.step-20", "20"},
+                                  {"c.step-3", "notes"},
+                                  {"c.step-4", ""}}));
+}
+
+TEST_F(KeptCheckpointsTest, WhatIsResumedDoesNotReplaceAnother) {
+  write(file, "15");
+  write(file + ".step-15", "other");
+  KeptCheckpoints kept(file, 2);
+  kept.resume(file, 15, isOfRun);
+  EXPECT_NE(kept.checkNames(15, 30, 5).message().find("c.step-15: is there"),
+            std::string::npos);
+  EXPECT_TRUE(kept.prepare(20).failed());
+  EXPECT_EQ(contents(), (Contents{{"c", "15"}, {"c.step-15", "other"}}));
 }
 
 TEST_F(KeptCheckpointsTest, AFileThatIsGoneIsNotMissed) {

@@ -54,7 +54,11 @@ TEST(Options, Mistakes) {
   EXPECT_EQ(errorOf({"a.so", "--lr", "nan"}),
             "--lr: 'nan' is not a finite number");
   EXPECT_EQ(errorOf({"a.so", "--timeout", "0"}),
-            "--timeout: '0' is not a positive number");
+            "--timeout: '0' is not a number of seconds from more than 0 to "
+            "1e+09");
+  EXPECT_EQ(errorOf({"a.so", "--timeout", "1e12"}),
+            "--timeout: '1e12' is not a number of seconds from more than 0 to "
+            "1e+09");
   EXPECT_EQ(errorOf({"a.so", "--comm", "tcp"}),
             "--comm: 'tcp' is not one of auto, shm, mpi, gloo, nccl");
   EXPECT_EQ(errorOf({"a.so", "--set", "x"}), "--set: 'x' is not NAME=VALUE");

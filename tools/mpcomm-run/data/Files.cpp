@@ -71,6 +71,20 @@ bool isKeptName(const std::string &file, const RunOptions &options) {
          stepOfKept(path.filename(), checkpoint.filename());
 }
 
+/// Whether --flight-record may write a file of that name.
+bool isFlightName(const std::string &file, const RunOptions &options) {
+  if (file.empty() || options.flightRecord.empty())
+    return false;
+  fs::path path = resolve(file);
+  std::string name = path.filename(), digits = "0123456789";
+  const std::string prefix = "rank-", suffix = ".json";
+  return path.parent_path() == resolve(options.flightRecord) &&
+         name.size() > prefix.size() + suffix.size() &&
+         name.starts_with(prefix) && name.ends_with(suffix) &&
+         name.find_first_not_of(digits, prefix.size()) ==
+             name.size() - suffix.size();
+}
+
 } // namespace
 
 bool mpcomm::run::areSameFile(const std::string &a, const std::string &b) {
@@ -106,16 +120,19 @@ Status mpcomm::run::checkFilesDiffer(const RunOptions &options) {
   }
   auto checkName = [&](const NamedFile &file) -> Status {
     const std::string &path = options.*file.path;
-    if (!isKeptName(path, options))
+    if (isFlightName(path, options))
+      return fail(file.option, " ", printable(path),
+                  ": that may be the name of a record that --flight-record "
+                  "writes; move it to another");
+    if (file.path == &RunOptions::resume || !isKeptName(path, options))
       return {};
     return fail(file.option, " ", printable(path),
                 ": that may be the name of a checkpoint that "
                 "--checkpoint-keep keeps; move it to another");
   };
   for (const NamedFile &input : inputs)
-    if (input.path != &RunOptions::resume)
-      if (Status status = checkName(input); status.failed())
-        return status;
+    if (Status status = checkName(input); status.failed())
+      return status;
   for (const NamedFile &output : outputs)
     if (Status status = checkName(output); status.failed())
       return status;

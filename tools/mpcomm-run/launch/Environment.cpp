@@ -47,13 +47,21 @@ Result<std::optional<LaunchedBy>> mpcomm::run::launcherFromEnvironment() {
       continue;
     LaunchedBy found;
     found.launcher = variables.launcher;
+    // As many as --np takes.
     if (!parse(rank, found.rank) || !parse(size, found.size) ||
-        found.rank >= found.size)
+        found.rank >= found.size || found.size > kMaxRanks)
       return fail("environment: ", variables.rank, "='", printable(rank),
                   "' and ", variables.size, "='", printable(size),
-                  "' are no rank and number of ranks");
+                  "' are no rank and number of ranks (at most ", kMaxRanks,
+                  ")");
     return std::optional<LaunchedBy>(found);
   }
+  // Each process would be a whole job of its own.
+  const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
+  if (!rank != !size && std::getenv("MASTER_ADDR"))
+    return fail("environment: MASTER_ADDR and ", rank ? "RANK" : "WORLD_SIZE",
+                " are set, ", rank ? "WORLD_SIZE" : "RANK",
+                " is not; set it, or unset the others to start the ranks here");
   return std::optional<LaunchedBy>();
 }
 

@@ -21,6 +21,9 @@
 
 namespace mpcomm::run {
 
+/// The most ranks that a run has.
+constexpr uint64_t kMaxRanks = 4096;
+
 struct LaunchedBy {
   /// `mpirun`, `PMI`, `srun` or `torchrun`, for messages.
   std::string launcher;

@@ -13,6 +13,8 @@
 
 #include "launch/RunOptions.h"
 
+#include "launch/Environment.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -91,6 +93,19 @@ template <typename T> Store real(T RunOptions::*member, bool positive) {
   };
 }
 
+/// Seconds that clocks can count in nanoseconds.
+Store seconds(double RunOptions::*member) {
+  return [=](RunOptions &options, const std::string &value) -> Status {
+    constexpr double most = 1e9;
+    std::optional<double> parsed = parseFinite(value);
+    if (!parsed || *parsed <= 0 || *parsed > most)
+      return fail("'", printable(value), "' is not a number of seconds from ",
+                  "more than 0 to ", most);
+    options.*member = *parsed;
+    return {};
+  };
+}
+
 template <typename T, typename Member>
 Store choice(Member RunOptions::*member,
              std::vector<std::pair<const char *, T>> choices) {
@@ -125,7 +140,7 @@ const std::vector<OptionGroup> &optionTable() {
       {"Where it runs",
        {
            {"np", "N", "ranks to start here (default: the program's mesh)",
-            natural(&O::ranks, 1, 4096)},
+            natural(&O::ranks, 1, kMaxRanks)},
            {"comm", "auto|shm|mpi|gloo|nccl",
             "how ranks talk: shared memory, MPI, or TCP by Gloo; auto is mpi\n"
             "under mpirun or srun, gloo under torchrun, else shm. shm and,\n"
@@ -146,7 +161,7 @@ const std::vector<OptionGroup> &optionTable() {
                 {{"auto", "auto"}, {"host", "host"}, {"cuda", "cuda"}})},
            {"timeout", "S",
             "seconds to wait for a rank that does not arrive (default 120)",
-            real(&O::timeoutSeconds, true)},
+            seconds(&O::timeoutSeconds)},
            {"compile-options", "TEXT",
             "further arguments for mpcomm-compile, if given a .mlir",
             text(&O::compileOptions)},

@@ -13,10 +13,12 @@
 
 #include "launch/TrainingJob.h"
 
+#include "data/DType.h"
 #include "data/Files.h"
 #include "data/Sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <sstream>
 
@@ -101,6 +103,26 @@ Status checkHyperparameters(TrainingJob &job) {
         !(name == "lr" && job.options.lr))
       return fail("hyperparameter '", printable(name),
                   "' has no default; --set ", printable(name), "=X gives one");
+  return {};
+}
+
+/// The program's type for each hyperparameter holds its value: it becomes
+/// neither infinite nor, where it is another number, zero.
+Status checkRange(const TrainingJob &job) {
+  for (const ManifestFunction *function : functionsOf(job))
+    for (const ManifestArgument &argument : function->arguments) {
+      if (argument.role != Role::Hyperparameter)
+        continue;
+      double value = argument.name == "lr" ? job.learningRate.base
+                                           : job.hyperparameter(argument, 0);
+      uint64_t storage = 0;
+      storeNumber(argument.type, &storage, 0, value);
+      double stored = loadFloat(argument.type, &storage, 0);
+      if (!std::isfinite(stored) || (stored == 0 && value != 0))
+        return fail("hyperparameter '", printable(argument.name), "': ", value,
+                    " is ", stored, " in the program's type ",
+                    nameOf(argument.type));
+    }
   return {};
 }
 
@@ -269,10 +291,13 @@ Status planSteps(TrainingJob &job) {
   }
   if (options.steps)
     job.lastStep = *options.steps;
-  else if (job.data)
-    job.lastStep =
-        options.epochs.value_or(1) * (job.data->samples() / job.globalBatch());
-  else
+  else if (job.data) {
+    uint64_t perEpoch = job.data->samples() / job.globalBatch();
+    if (__builtin_mul_overflow(options.epochs.value_or(1), perEpoch,
+                               &job.lastStep))
+      return fail("--epochs ", *options.epochs, " of ", perEpoch,
+                  " steps are more steps than can be counted");
+  } else
     return fail("the program takes no batch: --steps N says how long to train");
   if (job.lastStep < job.firstStep)
     return fail(options.resume, ": written after step ", job.firstStep,
@@ -407,5 +432,7 @@ Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
     if (Status status = check(job); status.failed())
       return status;
   planLearningRate(job);
+  if (Status status = checkRange(job); status.failed())
+    return status;
   return job;
 }

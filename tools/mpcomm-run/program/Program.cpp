@@ -19,6 +19,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -105,8 +106,11 @@ Result<Program> Program::load(const std::string &path) {
     return fail(path, ": cannot open: ", std::strerror(errno));
   Result<Program> program = load(path, descriptor);
   // The loader knows a library again by its name, which has this number: it is
-  // nobody else's as long as one may be loaded under it.
-  if (program.failed() && !isLoaded(descriptor))
+  // nobody else's as long as one may be loaded under it. What is no regular
+  // file was not loaded, and opening it again might wait for ever.
+  struct stat info;
+  bool isRegular = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+  if (program.failed() && !(isRegular && isLoaded(descriptor)))
     close(descriptor);
   return program;
 }

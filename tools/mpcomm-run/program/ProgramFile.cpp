@@ -16,9 +16,11 @@
 
 #include "mpcomm/Runtime/ProgramSeal.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <elf.h>
+#include <new>
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,47 +86,81 @@ std::optional<uint64_t> offsetOf(const ElfView &view, const Elf64_Ehdr &header,
   return std::nullopt;
 }
 
+/// Reads `count` bytes at `offset`, or those up to the end of the file.
+Status readAt(const std::string &path, int descriptor, uint64_t offset,
+              uint64_t count, std::string &bytes) {
+  bytes.resize(count);
+  uint64_t have = 0;
+  while (have < count) {
+    ssize_t got = pread(descriptor, bytes.data() + have, count - have,
+                        static_cast<off_t>(offset + have));
+    if (got < 0 && errno != EINTR)
+      return fail(path, ": cannot read: ", std::strerror(errno));
+    if (got == 0)
+      break;
+    have += got > 0 ? static_cast<uint64_t>(got) : 0;
+  }
+  bytes.resize(have);
+  return {};
+}
+
+Status notWhole(const std::string &path, uint64_t bytes) {
+  return fail(path, ": not a whole program file: it has ", bytes,
+              " bytes, without a checksum at the end; it was not made by "
+              "mpcomm-compile, was cut off, or was changed since (as by "
+              "strip): copy or compile it again");
+}
+
+/// The checksum at the end of `bytes`, the last ones of a file.
+std::optional<mpcomm::ProgramSeal> findSeal(std::string_view bytes) {
+  mpcomm::ProgramSeal seal;
+  if (bytes.size() < sizeof(seal))
+    return std::nullopt;
+  std::memcpy(&seal, bytes.data() + bytes.size() - sizeof(seal), sizeof(seal));
+  if (std::memcmp(seal.magic, mpcomm::ProgramSeal::expectedMagic,
+                  sizeof(seal.magic)))
+    return std::nullopt;
+  return seal;
+}
+
+/// Reads the file if its first and last bytes are a program's: another may be
+/// of any size.
 Status readAll(const std::string &path, int descriptor, std::string &contents) {
   struct stat info;
-  bool isRegular = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
-  char buffer[1 << 16];
-  ssize_t got = 0;
-  // What begins otherwise may be of any size.
-  while (isRegular && (got = read(descriptor, buffer, sizeof(buffer))) > 0) {
-    contents.append(buffer, static_cast<size_t>(got));
-    if (contents.compare(0, SELFMAG, ELFMAG) != 0)
-      break;
-  }
-  int error = got < 0 ? errno : 0;
-  if (!isRegular)
+  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode))
     return fail(path, ": not a regular file");
-  if (error)
-    return fail(path, ": cannot read: ", std::strerror(error));
-  if (contents.compare(0, SELFMAG, ELFMAG) != 0)
+  uint64_t size = static_cast<uint64_t>(info.st_size);
+  std::string ends;
+  if (Status status = readAt(path, descriptor, 0, SELFMAG, ends);
+      status.failed())
+    return status;
+  if (ends != ELFMAG)
     return fail(path, ": not a program file: expected a shared object made by "
                       "mpcomm-compile");
-  return {};
+  uint64_t last = std::min<uint64_t>(size, sizeof(mpcomm::ProgramSeal));
+  if (Status status = readAt(path, descriptor, size - last, last, ends);
+      status.failed())
+    return status;
+  if (!findSeal(ends))
+    return notWhole(path, size);
+  try {
+    return readAt(path, descriptor, 0, size, contents);
+  } catch (const std::bad_alloc &) {
+    return fail(path, ": no memory for its ", size, " bytes");
+  }
 }
 
 } // namespace
 
 Status ProgramFile::checkSeal(const std::string &path) {
-  ProgramSeal seal;
-  bool sealed = contents.size() >= sizeof(seal);
-  if (sealed)
-    std::memcpy(&seal, contents.data() + contents.size() - sizeof(seal),
-                sizeof(seal));
-  if (!sealed ||
-      std::memcmp(seal.magic, ProgramSeal::expectedMagic, sizeof(seal.magic)))
-    return fail(path, ": not a whole program file: it has ", contents.size(),
-                " bytes, without a checksum at the end; it was not made by "
-                "mpcomm-compile, was cut off, or was changed since (as by "
-                "strip): copy or compile it again");
-  contents.resize(contents.size() - sizeof(seal));
+  std::optional<mpcomm::ProgramSeal> seal = findSeal(contents);
+  if (!seal)
+    return notWhole(path, contents.size());
+  contents.resize(contents.size() - sizeof(*seal));
   hash = hashOf(contents.data(), contents.size());
-  if (hash != seal.digest)
+  if (hash != seal->digest)
     return fail(path, ": damaged: its contents have checksum ", hexOf(hash),
-                ", expected ", hexOf(seal.digest),
+                ", expected ", hexOf(seal->digest),
                 "; copy or compile it again");
   return {};
 }

@@ -15,6 +15,7 @@
 #include "train/Trainer.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace mpcomm::run;
 
@@ -102,5 +103,11 @@ Status Trainer::evaluate(Report &report) {
   summary.labels = sum.labels;
   summary.correct = sum.correct;
   report.evaluation(summary);
-  return {};
+  if (!summary.hasLoss || std::isfinite(summary.loss) ||
+      job.options.allowNonFinite)
+    return {};
+  if (rank.index() != 0)
+    return Status::failure("");
+  return fail("evaluation, rank 0: the loss is ", summary.loss,
+              "; --allow-nonfinite accepts it");
 }

@@ -73,18 +73,24 @@ std::vector<uint64_t> KeptCheckpoints::findSteps() const {
   return steps;
 }
 
-void KeptCheckpoints::resume(const std::string &file, uint64_t step) {
+void KeptCheckpoints::resume(
+    const std::string &file, uint64_t step,
+    const std::function<bool(const std::string &, uint64_t)> &isOfRun) {
   if (keep < 2)
     return;
   if (areSameFile(file, path))
     latest = step;
   else if (!areSameFile(file, nameOf(step)))
     return;
-  resumed = step;
   // Later ones are of a run that went another way.
-  for (uint64_t found : findSteps())
-    if (found < step || (found == step && !latest))
+  for (uint64_t found : findSteps()) {
+    if (found > step || !isOfRun(nameOf(found), found))
+      continue;
+    if (found == step)
+      resumed = step;
+    if (found < step || !latest)
       older.push_back(found);
+  }
 }
 
 bool KeptCheckpoints::isOwn(uint64_t step) const {
@@ -105,9 +111,13 @@ Status KeptCheckpoints::checkNames(uint64_t first, uint64_t last,
                                    uint64_t every) const {
   if (keep < 2 || every == 0)
     return {};
-  for (uint64_t step : findSteps())
-    if (step > first && step < last && step % every == 0 && !isOwn(step))
+  for (uint64_t step : findSteps()) {
+    bool isNew = step > first && step < last && step % every == 0;
+    bool isCopy =
+        step == latest && step < last && !areSameFile(path, nameOf(step));
+    if ((isNew || isCopy) && !isOwn(step))
       return describeClash(step);
+  }
   return {};
 }
 

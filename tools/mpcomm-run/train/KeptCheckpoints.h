@@ -20,6 +20,7 @@
 #include "data/Status.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,8 +37,11 @@ public:
       : path(std::move(path)), keep(keep) {}
 
   /// The run goes on from `file`, written after `step` steps: where that is
-  /// one of these, so are those before it.
-  void resume(const std::string &file, uint64_t step);
+  /// one of these, so are those before it that are checkpoints of the run, as
+  /// `isOfRun` says of a file and the step that its name has.
+  void
+  resume(const std::string &file, uint64_t step,
+         const std::function<bool(const std::string &, uint64_t)> &isOfRun);
 
   /// Fails where a file that is not of this run has a name that a run with a
   /// checkpoint each `every` steps (0: none) between `first` and `last` needs.
@@ -63,8 +67,8 @@ private:
   uint64_t keep;
   /// Step of what lies at `path`, where it is of this run.
   std::optional<uint64_t> latest;
-  /// Step of the checkpoint that the run goes on from, where it is one of
-  /// these. There may be a copy of it beside it.
+  /// Step of the checkpoint that the run goes on from, where there is a copy of
+  /// it beside it.
   std::optional<uint64_t> resumed;
   /// Of the files beside it, ascending.
   std::vector<uint64_t> older;

@@ -22,12 +22,31 @@ static std::string atStep(uint64_t step) {
   return "step " + std::to_string(step) + ": ";
 }
 
+/// Whether a file is a checkpoint that the run which `job` resumes has written
+/// after `step` steps.
+static bool isOfRun(const TrainingJob &job, const std::string &path,
+                    uint64_t step) {
+  Result<SafeTensors> file = SafeTensors::open(path);
+  if (file.failed())
+    return false;
+  Result<CheckpointInfo> info = readCheckpointInfo(*file);
+  auto graphOf = [](const CheckpointInfo &checkpoint) {
+    return checkpoint.graph ? checkpoint.graph->digest : "";
+  };
+  return !info.failed() && info->step == step &&
+         info->seed == job.resumed->seed &&
+         graphOf(*info) == graphOf(*job.resumed);
+}
+
 StateKeeper::StateKeeper(const TrainingJob &job, Rank &rank,
                          std::function<void(const std::string &)> note)
     : job(job), rank(rank), note(std::move(note)),
       kept(job.options.checkpoint, job.options.checkpointKeep) {
   if (rank.index() == 0 && job.resumed)
-    kept.resume(job.options.resume, job.firstStep);
+    kept.resume(job.options.resume, job.firstStep,
+                [&](const std::string &path, uint64_t step) {
+                  return isOfRun(job, path, step);
+                });
 }
 
 std::string StateKeeper::whatIsKept() const {

@@ -218,22 +218,22 @@ class Outcome:
         return "exit %s after %.2f s\n%s\n%s" % (self.code, self.seconds, self.out, self.err)
 
 
-def run(*arguments, fault=None, prefix=(), limit=120, **settings):
-    """Runs mpcomm-run to its end."""
-    environment = dict(os.environ)
+def run(*arguments, fault=None, prefix=(), limit=120, env={}, stdout=subprocess.PIPE, **settings):
+    """Runs mpcomm-run to its end, with `env` besides what is in the environment."""
+    environment = dict(os.environ, **env)
     if fault:
         environment["MPRT_FAULT"] = fault
     start = time.monotonic()
     done = subprocess.run(
         [*prefix, RUN, *map(str, arguments)],
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         timeout=limit,
         env=environment,
         **settings,
     )
     seconds = time.monotonic() - start
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode(), seconds)
+    return Outcome(done.returncode, (done.stdout or b"").decode(), done.stderr.decode(), seconds)
 
 
 def log_of(name):

@@ -83,11 +83,11 @@ class Program(ToyTest):
             file.write(whole[:4096])
             file.truncate(1 << 40)
         self.refused("sparse.so: not a whole program file: it has %d bytes" % (1 << 40), path("sparse.so"))
-        # With a checksum at its end it is read.
+        # With a checksum at its end, too.
         with open(path("sparse.so"), "r+b") as file:
             file.seek(-64, os.SEEK_END)
             file.write(whole[-64:])
-        self.refused("sparse.so: no memory for its %d bytes" % (1 << 40), path("sparse.so"))
+        self.refused("sparse.so: has %d bytes, a program file at most %d" % (1 << 40, 8 << 30), path("sparse.so"))
 
     def contents(self):
         with open(build("toy.so"), "rb") as file:

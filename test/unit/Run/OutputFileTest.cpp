@@ -67,6 +67,17 @@ TEST_F(OutputFileTest, FollowsLinks) {
   EXPECT_EQ(files(folder / "far"), std::set<std::string>{"target"});
 }
 
+TEST_F(OutputFileTest, KeepsTheModeOfWhatItReplaces) {
+  for (mode_t mode : {0600, 0640, 0444}) {
+    put("c");
+    fs::permissions(folder / "c", fs::perms(mode));
+    ASSERT_TRUE(write(folder / "c").ok());
+    EXPECT_EQ(read(folder / "c"), "new");
+    EXPECT_EQ(fs::status(folder / "c").permissions(), fs::perms(mode));
+    fs::remove(folder / "c");
+  }
+}
+
 TEST_F(OutputFileTest, CreatesWhatALinkLeadsTo) {
   fs::create_directory(folder / "far");
   fs::create_symlink("far/none", folder / "link");

@@ -102,17 +102,21 @@ Status OutputFile::broken(const char *what, int error) const {
 
 Status OutputFile::open() {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+  bool replaces = stat(path.c_str(), &info) == 0;
+  if (replaces && !S_ISREG(info.st_mode))
     return fail(path, ": cannot write: not a regular file");
+  // What replaces a file is read and written by those who might before.
+  if (replaces)
+    mode = info.st_mode & 0777;
   target = path;
   if (int error = followLinks(target))
     return broken("write", error);
   int error = EEXIST;
   for (int attempt = 0; attempt < 16 && error == EEXIST; ++attempt) {
     std::string name = temporaryNameOf(target);
-    int created =
-        ::open(name.c_str(),
-               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int created = ::open(name.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                         mode ? *mode | 0600 : 0666);
     error = created < 0 ? errno : 0;
     if (error)
       continue;
@@ -147,6 +151,9 @@ Status OutputFile::write(const void *data, uint64_t bytes) {
 }
 
 Status OutputFile::commit() {
+  // Some file systems have no modes.
+  if (mode)
+    (void)fchmod(descriptor, *mode);
   // Its lock is kept until it has its name.
   if (fsync(descriptor) != 0 || rename(temporary.c_str(), target.c_str()) != 0)
     return broken("write", errno);

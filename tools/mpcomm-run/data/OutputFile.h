@@ -21,8 +21,10 @@
 #include "data/Status.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 
 namespace mpcomm::run {
 
@@ -47,6 +49,8 @@ private:
 
   std::string path, target, temporary;
   int descriptor = -1;
+  /// Of the file that is replaced.
+  std::optional<mode_t> mode;
 };
 
 /// Whether an OutputFile could be written to `path`, by trying. Removes what

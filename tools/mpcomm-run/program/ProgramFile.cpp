@@ -143,6 +143,10 @@ Status readAll(const std::string &path, int descriptor, std::string &contents) {
     return status;
   if (!findSeal(ends))
     return notWhole(path, size);
+  // The compiler refuses constants of more than 1 GiB.
+  constexpr uint64_t most = uint64_t(8) << 30;
+  if (size > most)
+    return fail(path, ": has ", size, " bytes, a program file at most ", most);
   try {
     return readAt(path, descriptor, 0, size, contents);
   } catch (const std::bad_alloc &) {

@@ -77,7 +77,7 @@ private:
   void addSources(int value, llvm::SmallVectorImpl<int> &read) const;
   llvm::LogicalResult findCalls();
   llvm::LogicalResult modelCallee(mlir::Operation *call,
-                                mlir::FunctionOpInterface function);
+                                  mlir::FunctionOpInterface function);
   /// The function that an op calls; null where it calls none.
   const Callee *getCallee(int op) const;
   void formKernels();
@@ -118,8 +118,8 @@ private:
   const CostModel &model;
   const StepBuilder *caller;
   StepModel step;
-  llvm::DenseMap<mlir::Operation *, Callee> parts;  // by function
-  llvm::DenseMap<int, mlir::Operation *> callees; // by op
+  llvm::DenseMap<mlir::Operation *, Callee> parts; // by function
+  llvm::DenseMap<int, mlir::Operation *> callees;  // by op
 
   // By op.
   std::vector<mlir::Operation *> ops;

@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace mpcomm;
 
 LogicalResult StepBuilder::modelCallee(Operation *call,
-                                     FunctionOpInterface function) {
+                                       FunctionOpInterface function) {
   for (const StepBuilder *above = this; above; above = above->caller)
     if (above->step.function == function)
       return call->emitError("expected calls without recursion, to model the "

@@ -55,7 +55,8 @@ struct SchedulePipeline
 private:
   LogicalResult schedulePipeline(func::FuncOp step);
   FailureOr<MeshOp> extendMesh(int64_t ranks);
-  FailureOr<NamedSchedule> choose(StageFunctions &stageFunctions, int64_t ranks);
+  FailureOr<NamedSchedule> choose(StageFunctions &stageFunctions,
+                                  int64_t ranks);
   LogicalResult checkPlacement(int64_t stages);
   FailureOr<PipelineSchedule> readFile(int64_t ranks, int stages);
   FailureOr<PipelineCandidate> measure(StageFunctions &stageFunctions,
@@ -162,8 +163,9 @@ LogicalResult SchedulePipeline::checkPlacement(int64_t stages) {
 
 /// By rank, what is there all the time: state with what its update keeps, sums
 /// of gradients, and of each message two buffers at either end.
-static std::vector<int64_t> countFixedBytes(const StageFunctions &stageFunctions,
-                                            const PipelineSchedule &shape) {
+static std::vector<int64_t>
+countFixedBytes(const StageFunctions &stageFunctions,
+                const PipelineSchedule &shape) {
   using mpcomm::detail::countBytes;
   const MicroBatch &micro = stageFunctions.getGraph().getMicroBatch();
   func::FuncOp step = micro.step;
@@ -194,7 +196,8 @@ static std::vector<int64_t> countFixedBytes(const StageFunctions &stageFunctions
 
 /// What the stages' actions take and keep, by the cost model.
 FailureOr<PipelineCandidate>
-SchedulePipeline::measure(StageFunctions &stageFunctions, const PipelineSchedule &shape) {
+SchedulePipeline::measure(StageFunctions &stageFunctions,
+                          const PipelineSchedule &shape) {
   FailureOr<CostModel> model =
       getCostModel(getOperation(), cluster, profileFile);
   if (failed(model))
@@ -229,7 +232,8 @@ SchedulePipeline::measure(StageFunctions &stageFunctions, const PipelineSchedule
          seconds(s, PipelineActionKind::InputBackward),
          seconds(s, PipelineActionKind::WeightBackward)});
     int64_t kept = 0;
-    for (Value value : stageFunctions.getFunction(s, PipelineActionKind::Forward).outgoing)
+    for (Value value :
+         stageFunctions.getFunction(s, PipelineActionKind::Forward).outgoing)
       kept += mpcomm::detail::countBytes(value.getType());
     found.memory.activations.push_back(std::max<int64_t>(kept, 1));
     if (s + 1 < stageFunctions.getNumStages()) {
@@ -240,8 +244,8 @@ SchedulePipeline::measure(StageFunctions &stageFunctions, const PipelineSchedule
   return found;
 }
 
-FailureOr<NamedSchedule> SchedulePipeline::choose(StageFunctions &stageFunctions,
-                                                  int64_t ranks) {
+FailureOr<NamedSchedule>
+SchedulePipeline::choose(StageFunctions &stageFunctions, int64_t ranks) {
   int stages = stageFunctions.getNumStages();
   if (!scheduleFile.empty()) {
     FailureOr<PipelineSchedule> read = readFile(ranks, stages);
@@ -312,7 +316,8 @@ FailureOr<NamedSchedule> SchedulePipeline::choose(StageFunctions &stageFunctions
   return NamedSchedule{std::move(choice.schedule), std::move(choice.name)};
 }
 
-void SchedulePipeline::explain(func::FuncOp step, StageFunctions &stageFunctions,
+void SchedulePipeline::explain(func::FuncOp step,
+                               StageFunctions &stageFunctions,
                                const PipelineSchedule &chosen,
                                const PipelineCandidate &costs, int buffers) {
   int64_t sent = 0;
@@ -403,7 +408,8 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
   Builder builder(&getContext());
   PipelineMesh pipeline{FlatSymbolRefAttr::get(*meshOp),
                         builder.getStrArrayAttr({StringRef(axis)})};
-  auto programs = buildStagePrograms(*stageFunctions, chosen, buffers, pipeline);
+  auto programs =
+      buildStagePrograms(*stageFunctions, chosen, buffers, pipeline);
   if (failed(programs))
     return failure();
   auto evaluate = module.lookupSymbol<func::FuncOp>(kEvaluate);

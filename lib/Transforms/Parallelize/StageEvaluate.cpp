@@ -215,10 +215,9 @@ func::FuncOp Evaluation::build(int rank) {
   return function;
 }
 
-FailureOr<SmallVector<func::FuncOp>>
-mpcomm::buildEvaluatePrograms(func::FuncOp evaluate, const StageFunctions &stageFunctions,
-                              const PipelineSchedule &schedule,
-                              const PipelineMesh &mesh) {
+FailureOr<SmallVector<func::FuncOp>> mpcomm::buildEvaluatePrograms(
+    func::FuncOp evaluate, const StageFunctions &stageFunctions,
+    const PipelineSchedule &schedule, const PipelineMesh &mesh) {
   Evaluation evaluation(evaluate, stageFunctions, schedule, mesh);
   if (failed(evaluation.place()))
     return failure();

@@ -1,4 +1,5 @@
-//===- StageFunctions.cpp - what a stage does with a micro-batch --------------===//
+//===- StageFunctions.cpp - what a stage does with a micro-batch
+//--------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -52,7 +53,7 @@ LogicalResult StageFunctions::readStages() {
 /// the stage with that `position`.
 StageFunctions::Leaf
 StageFunctions::placeLeaf(unsigned sum, Value value, int position,
-                      ArrayRef<std::optional<Home>> states) const {
+                          ArrayRef<std::optional<Home>> states) const {
   const MicroBatch &micro = graph->getMicroBatch();
   Leaf leaf{sum,
             value,
@@ -182,7 +183,8 @@ StageFunctions::Home StageFunctions::homeOf(Operation *op) const {
 /// The action that computes a state: that of the last op it is made of. One
 /// that is made of arguments alone, a counter or a value of another state, is
 /// computed where those states are, else where it is read.
-std::vector<std::optional<StageFunctions::Home>> StageFunctions::findHomes() const {
+std::vector<std::optional<StageFunctions::Home>>
+StageFunctions::findHomes() const {
   ArrayRef<MicroBatchState> states = graph->getMicroBatch().states;
   llvm::DenseMap<Value, unsigned> stateOf; // by argument
   for (auto [i, state] : llvm::enumerate(states))
@@ -278,13 +280,15 @@ LogicalResult StageFunctions::placeStates() {
   return result;
 }
 
-FailureOr<StageFunctions> StageFunctions::get(const StageGraph &graph, int stages) {
+FailureOr<StageFunctions> StageFunctions::get(const StageGraph &graph,
+                                              int stages) {
   StageFunctions stageFunctions(graph, stages);
   if (failed(stageFunctions.readStages()))
     return failure();
   stageFunctions.splitBackward();
   stageFunctions.placeLeaves();
-  if (failed(stageFunctions.findCrossings()) || failed(stageFunctions.placeStates()))
+  if (failed(stageFunctions.findCrossings()) ||
+      failed(stageFunctions.placeStates()))
     return failure();
   stageFunctions.findHolders();
   return stageFunctions;
@@ -346,14 +350,15 @@ bool StageFunctions::Home::isIn(int other, PipelineActionKind kind) const {
   return false;
 }
 
-bool StageFunctions::isIn(Operation *op, int stage, PipelineActionKind kind) const {
+bool StageFunctions::isIn(Operation *op, int stage,
+                          PipelineActionKind kind) const {
   StepPass pass = graph->getPass(op);
   return (pass == StepPass::Forward || pass == StepPass::Backward) &&
          !split.contains(op) && homeOf(op).isIn(stage, kind);
 }
 
 std::vector<Operation *> StageFunctions::getOps(int stage,
-                                            PipelineActionKind kind) const {
+                                                PipelineActionKind kind) const {
   std::vector<Operation *> ops;
   func::FuncOp step = graph->getMicroBatch().step;
   for (Operation &op : step.getFunctionBody().front())
@@ -362,7 +367,8 @@ std::vector<Operation *> StageFunctions::getOps(int stage,
   return ops;
 }
 
-void StageFunctions::addSums(StageFunction &stageFunction, int stage, PipelineActionKind kind) {
+void StageFunctions::addSums(StageFunction &stageFunction, int stage,
+                             PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   for (unsigned i = 0; i < micro.sums.size(); ++i)
     for (const Leaf &leaf : leaves)
@@ -377,7 +383,7 @@ void StageFunctions::addSums(StageFunction &stageFunction, int stage, PipelineAc
 
 /// What the function's ops take from outside of it, and what others take of it.
 void StageFunctions::addBoundary(StageFunction &stageFunction, int stage,
-                             PipelineActionKind kind) {
+                                 PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   SetVector<Value> needed;
   std::vector<Operation *> ops = getOps(stage, kind);
@@ -434,8 +440,8 @@ void StageFunctions::addBoundary(StageFunction &stageFunction, int stage,
         stageFunction.outgoing.push_back(result);
 }
 
-func::FuncOp StageFunctions::outline(const StageFunction &stageFunction, int stage,
-                                 PipelineActionKind kind) {
+func::FuncOp StageFunctions::outline(const StageFunction &stageFunction,
+                                     int stage, PipelineActionKind kind) {
   const MicroBatch &micro = graph->getMicroBatch();
   func::FuncOp step = micro.step;
   OpBuilder builder(step.getContext());
@@ -502,14 +508,17 @@ func::FuncOp StageFunctions::outline(const StageFunction &stageFunction, int sta
   return function;
 }
 
-const StageFunction &StageFunctions::getFunction(int stage, PipelineActionKind kind) {
+const StageFunction &StageFunctions::getFunction(int stage,
+                                                 PipelineActionKind kind) {
   auto [it, isNew] = stageFunctions.try_emplace({stage, kind});
   StageFunction &stageFunction = it->second;
   if (isNew) {
     addSums(stageFunction, stage, kind);
     addBoundary(stageFunction, stage, kind);
     // What makes nothing need not run.
-    if (stageFunction.sums.size() + stageFunction.states.size() + stageFunction.outgoing.size() > 0)
+    if (stageFunction.sums.size() + stageFunction.states.size() +
+            stageFunction.outgoing.size() >
+        0)
       stageFunction.function = outline(stageFunction, stage, kind);
   }
   return stageFunction;

@@ -1,4 +1,5 @@
-//===- StageFunctions.h - what a stage does with a micro-batch ------*- C++ -*-===//
+//===- StageFunctions.h - what a stage does with a micro-batch ------*- C++
+//-*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -37,7 +38,8 @@ class StageFunctions {
 public:
   /// `stages`: as many as ops say there are. Fails, with an error, where an op
   /// has no stage, or values would travel the wrong way.
-  static mlir::FailureOr<StageFunctions> get(const StageGraph &graph, int stages);
+  static mlir::FailureOr<StageFunctions> get(const StageGraph &graph,
+                                             int stages);
 
   const StageGraph &getGraph() const { return *graph; }
   int getNumStages() const { return stages; }
@@ -94,8 +96,10 @@ private:
   void placeLeaves();
   void findHolders();
   bool isIn(mlir::Operation *op, int stage, PipelineActionKind kind) const;
-  void addBoundary(StageFunction &stageFunction, int stage, PipelineActionKind kind);
-  void addSums(StageFunction &stageFunction, int stage, PipelineActionKind kind);
+  void addBoundary(StageFunction &stageFunction, int stage,
+                   PipelineActionKind kind);
+  void addSums(StageFunction &stageFunction, int stage,
+               PipelineActionKind kind);
   mlir::func::FuncOp outline(const StageFunction &stageFunction, int stage,
                              PipelineActionKind kind);
 

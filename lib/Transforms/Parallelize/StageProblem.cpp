@@ -104,7 +104,8 @@ void ProblemBuilder::addValues() {
       StagePartitionProblem::Value value;
       value.bytes = mpcomm::detail::countBytes(result.getType());
       value.producer = graph.getPosition(op);
-      for (int at : found->second.consumers) // auxiliary ops may share the position
+      for (int at :
+           found->second.consumers) // auxiliary ops may share the position
         if (at > value.producer)
           value.consumers.push_back(at);
       for (int at : found->second.keepers)

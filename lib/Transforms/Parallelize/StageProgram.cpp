@@ -70,9 +70,9 @@ namespace {
 /// The program of one rank.
 class ProgramBuilder {
 public:
-  ProgramBuilder(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
-                 const PipelineMesh &mesh, int rank,
-                 ArrayRef<PipelineMessage> messages, int buffers);
+  ProgramBuilder(StageFunctions &stageFunctions,
+                 const PipelineSchedule &schedule, const PipelineMesh &mesh,
+                 int rank, ArrayRef<PipelineMessage> messages, int buffers);
   FailureOr<func::FuncOp> build(const UpdatePhasePlan &plan);
 
 private:
@@ -116,7 +116,8 @@ ProgramBuilder::ProgramBuilder(StageFunctions &stageFunctions,
                                const PipelineSchedule &schedule,
                                const PipelineMesh &mesh, int rank,
                                ArrayRef<PipelineMessage> messages, int buffers)
-    : stageFunctions(stageFunctions), micro(stageFunctions.getGraph().getMicroBatch()), schedule(schedule),
+    : stageFunctions(stageFunctions),
+      micro(stageFunctions.getGraph().getMicroBatch()), schedule(schedule),
       mesh(mesh), rank(rank), buffers(buffers),
       builder(mesh.mesh.getContext()) {
   for (const PipelineMessage &message : messages) {
@@ -174,8 +175,8 @@ void ProgramBuilder::send(int index) {
     int stage = message->backward ? message->edge + 1 : message->edge;
     Values &values = liveOf(stage, message->microbatch);
     SmallVector<Value> futures;
-    for (auto [i, value] :
-         llvm::enumerate(stageFunctions.getCrossing(message->edge, message->backward)))
+    for (auto [i, value] : llvm::enumerate(
+             stageFunctions.getCrossing(message->edge, message->backward)))
       futures.push_back(startSend(builder, mesh, values.lookup(value),
                                   message->receiver, message->channel + 1,
                                   tagOf(*message, i)));
@@ -199,7 +200,8 @@ void ProgramBuilder::handOver(const PipelineAction &action) {
 
 /// The call; null where the action has nothing to do.
 Operation *ProgramBuilder::call(const PipelineAction &action) {
-  const StageFunction &stageFunction = stageFunctions.getFunction(action.stage, action.kind);
+  const StageFunction &stageFunction =
+      stageFunctions.getFunction(action.stage, action.kind);
   if (!stageFunction.function)
     return nullptr;
   Values &values = liveOf(action.stage, action.microbatch);
@@ -297,8 +299,8 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const UpdatePhasePlan &plan) {
       states[i] = arguments.lookup(state.before);
   for (int i = 0, e = static_cast<int>(schedule.ranks[rank].size()); i < e; ++i)
     run(i);
-  if (failed(emitUpdatePhase(builder, stageFunctions, plan, mesh, schedule, arguments,
-                             totals, states)))
+  if (failed(emitUpdatePhase(builder, stageFunctions, plan, mesh, schedule,
+                             arguments, totals, states)))
     return failure();
   startReductions(function.getFunctionBody().front(), mesh, ends);
   fixOrder(function.getFunctionBody().front(), mesh);
@@ -312,19 +314,23 @@ FailureOr<func::FuncOp> ProgramBuilder::build(const UpdatePhasePlan &plan) {
 }
 
 FailureOr<SmallVector<func::FuncOp>>
-mpcomm::buildStagePrograms(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
-                           int buffers, const PipelineMesh &mesh) {
+mpcomm::buildStagePrograms(StageFunctions &stageFunctions,
+                           const PipelineSchedule &schedule, int buffers,
+                           const PipelineMesh &mesh) {
   std::vector<PipelineMessage> messages = schedule.messages();
-  // All stage functions first: what they take says which arguments a rank needs.
+  // All stage functions first: what they take says which arguments a rank
+  // needs.
   for (int rank = 0; rank < schedule.stages; ++rank)
     for (const PipelineAction &action : schedule.ranks[rank])
       stageFunctions.getFunction(action.stage, action.kind);
   SmallVector<func::FuncOp> programs;
   for (int rank = 0; rank < schedule.stages; ++rank) {
-    FailureOr<UpdatePhasePlan> plan = planUpdatePhase(stageFunctions, schedule, rank);
+    FailureOr<UpdatePhasePlan> plan =
+        planUpdatePhase(stageFunctions, schedule, rank);
     if (failed(plan))
       return failure();
-    ProgramBuilder builder(stageFunctions, schedule, mesh, rank, messages, buffers);
+    ProgramBuilder builder(stageFunctions, schedule, mesh, rank, messages,
+                           buffers);
     FailureOr<func::FuncOp> program = builder.build(*plan);
     if (failed(program))
       return failure();

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One function a rank: the actions of a schedule as calls of the stages' functions,
-// with what travels between ranks started early and awaited late, and after
-// them the collectives and updates of what the rank has. Design:
+// One function a rank: the actions of a schedule as calls of the stages'
+// functions, with what travels between ranks started early and awaited late,
+// and after them the collectives and updates of what the rank has. Design:
 // docs/Design/PipelineParallelism.md.
 //
 //===----------------------------------------------------------------------===//
@@ -32,15 +32,15 @@ struct PipelineMesh {
 /// micro-batches cannot be distinguished by ranks. Time: linear in actions, and
 /// for each rank in the step.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
-buildStagePrograms(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
-                   int buffers, const PipelineMesh &mesh);
+buildStagePrograms(StageFunctions &stageFunctions,
+                   const PipelineSchedule &schedule, int buffers,
+                   const PipelineMesh &mesh);
 
 /// The same for `@evaluate`, in one pass over the stages: an op goes to the
 /// first stage that has its parameters and follows what it reads.
-mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
-buildEvaluatePrograms(mlir::func::FuncOp evaluate, const StageFunctions &stageFunctions,
-                      const PipelineSchedule &schedule,
-                      const PipelineMesh &mesh);
+mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>> buildEvaluatePrograms(
+    mlir::func::FuncOp evaluate, const StageFunctions &stageFunctions,
+    const PipelineSchedule &schedule, const PipelineMesh &mesh);
 
 /// Starts a send or a receive on the channel of an edge; the future.
 mlir::Value startSend(mlir::OpBuilder &builder, const PipelineMesh &mesh,

@@ -24,8 +24,8 @@ public:
   UpdatePhaseEmitter(OpBuilder &builder, const StageFunctions &stageFunctions,
                      const UpdatePhasePlan &plan, const PipelineMesh &mesh,
                      const PipelineSchedule &schedule, IRMapping &mapping)
-      : builder(builder), micro(stageFunctions.getGraph().getMicroBatch()), plan(plan),
-        mesh(mesh), schedule(schedule), mapping(mapping) {}
+      : builder(builder), micro(stageFunctions.getGraph().getMicroBatch()),
+        plan(plan), mesh(mesh), schedule(schedule), mapping(mapping) {}
   void exchange(const llvm::DenseMap<unsigned, Value> &totals);
   void emit(const llvm::DenseMap<unsigned, Value> &states);
 
@@ -273,12 +273,14 @@ void UpdatePhaseEmitter::emit(const llvm::DenseMap<unsigned, Value> &states) {
 }
 
 LogicalResult
-mpcomm::emitUpdatePhase(OpBuilder &builder, const StageFunctions &stageFunctions,
+mpcomm::emitUpdatePhase(OpBuilder &builder,
+                        const StageFunctions &stageFunctions,
                         const UpdatePhasePlan &plan, const PipelineMesh &mesh,
                         const PipelineSchedule &schedule, IRMapping mapping,
                         const llvm::DenseMap<unsigned, Value> &totals,
                         const llvm::DenseMap<unsigned, Value> &states) {
-  UpdatePhaseEmitter emitter(builder, stageFunctions, plan, mesh, schedule, mapping);
+  UpdatePhaseEmitter emitter(builder, stageFunctions, plan, mesh, schedule,
+                             mapping);
   emitter.exchange(totals);
   emitter.emit(states);
   return success();

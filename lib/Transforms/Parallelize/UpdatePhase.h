@@ -27,8 +27,8 @@ struct UpdatePhasePlan {
   /// them.
   llvm::SmallVector<mlir::BlockArgument> arguments;
   llvm::SmallVector<int64_t> results;
-  /// Sums that the rank's stage functions add to; and those that it needs, by the ranks
-  /// that add to them and that need them.
+  /// Sums that the rank's stage functions add to; and those that it needs, by
+  /// the ranks that add to them and that need them.
   llvm::SmallVector<unsigned> ownSums;
   struct Shared {
     unsigned sum = 0;
@@ -47,7 +47,8 @@ struct UpdatePhasePlan {
 };
 
 mlir::FailureOr<UpdatePhasePlan>
-planUpdatePhase(StageFunctions &stageFunctions, const PipelineSchedule &schedule, int rank);
+planUpdatePhase(StageFunctions &stageFunctions,
+                const PipelineSchedule &schedule, int rank);
 
 /// Emits it, and the return, at the builder's place.
 mlir::LogicalResult

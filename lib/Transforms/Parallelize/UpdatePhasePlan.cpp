@@ -27,10 +27,11 @@ struct Slice {
 
 class UpdatePhasePlanner {
 public:
-  UpdatePhasePlanner(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
-                     int rank)
-      : stageFunctions(stageFunctions), micro(stageFunctions.getGraph().getMicroBatch()),
-        schedule(schedule), rank(rank) {
+  UpdatePhasePlanner(StageFunctions &stageFunctions,
+                     const PipelineSchedule &schedule, int rank)
+      : stageFunctions(stageFunctions),
+        micro(stageFunctions.getGraph().getMicroBatch()), schedule(schedule),
+        rank(rank) {
     plan.rank = rank;
   }
   FailureOr<UpdatePhasePlan> run();
@@ -92,7 +93,8 @@ void UpdatePhasePlanner::findSums() {
     slices.push_back(sliceOf(value));
   SetVector<BlockArgument> worklist;
   for (BlockArgument argument : step.getArguments())
-    if (ArrayRef<int> found = stageFunctions.getHolders(argument); !found.empty()) {
+    if (ArrayRef<int> found = stageFunctions.getHolders(argument);
+        !found.empty()) {
       holders[argument].insert(found.begin(), found.end());
       worklist.insert(argument);
     }
@@ -125,7 +127,8 @@ void UpdatePhasePlanner::findSums() {
 /// What the rank's own stage functions read.
 void UpdatePhasePlanner::addFunctions() {
   for (const PipelineAction &action : schedule.ranks[rank]) {
-    const StageFunction &stageFunction = stageFunctions.getFunction(action.stage, action.kind);
+    const StageFunction &stageFunction =
+        stageFunctions.getFunction(action.stage, action.kind);
     needed.insert(stageFunction.captured.begin(), stageFunction.captured.end());
     needed.insert(stageFunction.batches.begin(), stageFunction.batches.end());
     needed.insert(stageFunction.seeds.begin(), stageFunction.seeds.end());
@@ -392,7 +395,7 @@ FailureOr<UpdatePhasePlan> UpdatePhasePlanner::run() {
 }
 
 FailureOr<UpdatePhasePlan>
-mpcomm::planUpdatePhase(StageFunctions &stageFunctions, const PipelineSchedule &schedule,
-                        int rank) {
+mpcomm::planUpdatePhase(StageFunctions &stageFunctions,
+                        const PipelineSchedule &schedule, int rank) {
   return UpdatePhasePlanner(stageFunctions, schedule, rank).run();
 }

@@ -54,8 +54,8 @@ public:
   /// Has `value` vary, and what depends on it. Linear in the number of ops.
   void vary(mlir::Value value);
 
-  /// Takes in `op`, which was made since and replaces what is replicated only by
-  /// what is.
+  /// Takes in `op`, which was made since and replaces what is replicated only
+  /// by what is.
   void add(mlir::Operation *op) { visit(op); }
 
   /// To be called before `op`, which has no regions, is erased.

@@ -84,7 +84,8 @@ struct CalleeSignature {
 /// Reads the signature of a part on tensors, or on buffers: then from its
 /// kResultsAttr, and it fails where that is malformed. Time: arguments times
 /// results.
-mlir::FailureOr<CalleeSignature> getCalleeSignature(mlir::FunctionOpInterface part);
+mlir::FailureOr<CalleeSignature>
+getCalleeSignature(mlir::FunctionOpInterface part);
 
 /// Lets one-shot bufferization see launches and collectives.
 void registerBufferizableOpInterfaceExternalModels(

@@ -22,6 +22,9 @@ using namespace mprt;
 /// How long a wait blocks where a communicator moves by itself, before it looks
 /// at other streams and at the clock.
 static constexpr double blockedSeconds = 1e-3;
+/// Nanoseconds between two looks at the clock that are more than a busy machine
+/// accounts for: this process was stopped, and perhaps its peers with it.
+static constexpr uint64_t stoppedNanoseconds = 1'000'000'000;
 
 //===----------------------------------------------------------------------===//
 // Errors
@@ -198,7 +201,7 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
   Stream &queue = comm(stream);
   if (queue.reached(position) || failed())
     return;
-  uint64_t begin = nowNanoseconds(), lastMove = begin;
+  uint64_t begin = nowNanoseconds(), lastMove = begin, lastLook = begin;
   Backoff backoff(ranks);
   auto timeout = uint64_t(options.timeoutSeconds * 1e9);
   uint64_t seenMoves = moves.load(std::memory_order_relaxed);
@@ -238,8 +241,10 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
     if (!check)
       continue;
     uint64_t now = nowNanoseconds();
-    if (lastMove == 0)
+    // What has been stopped waits as long again for those that go on with it.
+    if (lastMove == 0 || now - lastLook >= stoppedNanoseconds)
       lastMove = now;
+    lastLook = now;
     if (now - lastMove >= timeout) {
       auto guard = lock();
       if (!queue.idle())

@@ -25,6 +25,8 @@ public:
   ~MpiTransport() override;
 
   Error initialize();
+  /// Whether ranks compare what they call is part of what they send.
+  Error agreeOnChecks() const;
 
   unsigned rank() const override { return self; }
   unsigned size() const override { return ranks; }
@@ -75,7 +77,21 @@ Error MpiTransport::initialize() {
   MPI_Comm_size(local, &value);
   onThisMachine = unsigned(value);
   MPI_Comm_free(&local);
-  return {};
+  return agreeOnChecks();
+}
+
+Error MpiTransport::agreeOnChecks() const {
+  std::vector<unsigned char> all(ranks);
+  unsigned char mine = options.checkCollectives;
+  if (int code = MPI_Allgather(&mine, 1, MPI_BYTE, all.data(), 1, MPI_BYTE,
+                               MPI_COMM_WORLD))
+    return mpiError("cannot compare MPRT_CHECK", code);
+  auto odd = std::find(all.begin(), all.end(), all[0] ? 0 : 1);
+  if (odd == all.end())
+    return {};
+  return makeError(MPRT_MISMATCH, "MPRT_CHECK is ", all[0] ? "on" : "off",
+                   " for rank 0 and ", all[0] ? "off" : "on", " for rank ",
+                   odd - all.begin(), "; give all ranks the same");
 }
 
 MpiTransport::~MpiTransport() {

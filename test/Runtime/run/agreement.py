@@ -84,6 +84,14 @@ class Agreement(RegressionTest):
                 self.refused(message, *self.pair(first, second))
         self.assertFalse(os.path.exists(path("o.ckpt")))
 
+    def test_calibration(self):
+        common = ["--comm", "gloo", "--timeout", 60, "--calibrate", path("cluster.json")]
+        quick = [*common, "--calibrate-seconds", 1]
+        self.refused("rank 1 has --calibrate-seconds 2 where rank 0 has --calibrate-seconds 1",
+                     quick, [*common, "--calibrate-seconds", 2])  # fmt: skip
+        self.refused("--np 3, but torchrun started 2 ranks", [*quick, "--np", 3], quick)
+        self.assertFalse(os.path.exists(path("cluster.json")))
+
     def test_further_differences_are_named(self):
         error = self.refused("rank 1 has --steps 4 where rank 0 has --steps 3",
                              *self.pair(["--steps", 3], ["--steps", 4, "--seed", 2, "--lr", 1])).err  # fmt: skip

@@ -106,6 +106,13 @@ class Faults(ToyTest):
         self.assertIn('"gradients" at toy.mlir:7:3', outcome.err)
         self.assertLess(outcome.seconds, TIMEOUT + 5 + SLACK)
 
+    def test_stopped_together_and_continued(self):
+        # One rank waits for the other nearly always.
+        build("lags.so", RANKS=2, BATCH=8, LAG=300)
+        outcome = run_with_a_pause(2 * TIMEOUT, path("lags.so"), *self.common, "--timeout", TIMEOUT)
+        self.assertIn("stopped by signal 15", outcome.err, str(outcome))
+        self.assertNotIn("timed out", outcome.err, str(outcome))
+
     def test_another_program(self):
         outcome = self.fails(
             "rank 1 runs another program file than rank 0", path("toy2.so"), *self.common,

@@ -71,6 +71,13 @@ class Gloo(RegressionTest):
                 process.kill()
         return [(p.returncode, o[0].decode(), o[1].decode()) for p, o in zip(processes, outputs)]
 
+    def test_stopped_together_and_continued(self):
+        # One rank waits for the other nearly always.
+        build("lags.so", RANKS=2, BATCH=8, LAG=300)
+        outcome = run_with_a_pause(2 * TIMEOUT, path("lags.so"), *self.here, "--timeout", TIMEOUT)
+        self.assertIn("stopped by signal 15", outcome.err, str(outcome))
+        self.assertNotIn("timed out", outcome.err, str(outcome))
+
     def test_launched(self):
         losses, _, _ = twin(self.samples, 16, 10)
         for ranks in 1, 2, 4:

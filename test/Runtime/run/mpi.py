@@ -71,6 +71,26 @@ class Mpi(RegressionTest):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(message, done.stderr.decode())
 
+    def mixed(self, *variables):
+        """What ranks with environments of their own say, one for each of `variables`."""
+        ranks = []
+        for variable in variables:
+            ranks += [":", "-np", "1", "env", variable, RUN, path("toy2.so"), *self.common]
+        begin = time.monotonic()
+        done = subprocess.run([*(w for w in mpirun(2) if w not in ("-np", "2")), *ranks[1:]], timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        self.assertNotEqual(done.returncode, 0)
+        self.assertLess(time.monotonic() - begin, SLACK)
+        return done.stderr.decode()
+
+    def test_a_rank_that_cannot_begin_says_why(self):
+        self.assertIn("expected MPRT_PROGRESS to be auto, poll or thread, found 'maybe'",
+                      self.mixed("MPRT_PROGRESS=poll", "MPRT_PROGRESS=maybe"))  # fmt: skip
+
+    def test_ranks_that_compare_and_ranks_that_do_not(self):
+        self.assertIn("MPRT_CHECK is off for rank 0 and on for rank 1; give all ranks the same",
+                      self.mixed("MPRT_CHECK=0", "MPRT_CHECK=1"))  # fmt: skip
+
     def test_another_program(self):
         self.refused("rank 1 runs another program file than rank 0", path("toy2.so"), *self.common,
                      fault="program:rank=1,file=" + path("other2.so"))  # fmt: skip

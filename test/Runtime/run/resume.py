@@ -56,6 +56,17 @@ class Resume(ToyTest):
     def test_state_in_a_buffer_of_its_own(self):
         self.compare("loose2.so", 7, 15)
 
+    def test_a_checkpoint_that_was_never_renamed(self):
+        # What somebody rescues is not abandoned, whatever it is called.
+        rescued = "rescued.mpcomm-tmp-0123456789abcdef"
+        common = [path("toy1.so"), "--data", self.data, "--quiet"]
+        self.succeeds(*common, "--weights", self.weights, "--steps", 2, "--checkpoint", path(rescued))
+        with open(path(rescued), "rb") as file:
+            before = file.read()
+        self.succeeds(*common, "--resume", path(rescued), "--steps", 3, "--checkpoint", path("rescued"))
+        with open(path(rescued), "rb") as file:
+            self.assertEqual(file.read(), before)
+
     def test_refusals(self):
         common = [path("toy2.so"), "--data", self.data]
         self.succeeds(

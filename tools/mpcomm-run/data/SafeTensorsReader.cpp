@@ -28,6 +28,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <limits>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -396,6 +397,8 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
     return fail(path, ": cannot stat: ", std::strerror(errno));
   if (!S_ISREG(info.st_mode))
     return fail(path, ": not a regular file");
+  // Who removes abandoned temporaries leaves what somebody reads.
+  (void)flock(result.descriptor, LOCK_SH | LOCK_NB);
   uint64_t size = static_cast<uint64_t>(info.st_size);
   if (size < 8)
     return fail(path, ": not a safetensors file: ", size,

@@ -151,6 +151,19 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
   return all.list;
 }
 
+std::vector<SharedSetting>
+mpcomm::run::sharedSettingsOf(const RunOptions &options) {
+  SettingList all;
+  all.add("mpcomm-run", MPCOMM_VERSION);
+  all.addNumber("runtime ABI", MPRT_ABI_VERSION);
+  all.addFlag("--calibrate", !options.calibrate.empty());
+  all.add("--calibrate-seconds", exactly(options.calibrateSeconds));
+  all.addNumber("--calibrate-block", options.calibrateBlock);
+  all.add("--device", options.device);
+  all.addFlag("--comm nccl", options.comm == CommKind::Nccl);
+  return all.list;
+}
+
 std::string
 mpcomm::run::describeDifference(const std::vector<SharedSetting> &first,
                                 const std::vector<SharedSetting> &other,
@@ -201,8 +214,8 @@ static Status describeOddRank(const std::vector<SharedSetting> &mine,
               "; start all ranks with the same options and files");
 }
 
-Status mpcomm::run::agreeOnJob(const TrainingJob &job, Rank &rank) {
-  std::vector<SharedSetting> mine = sharedSettingsOf(job);
+Status mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine,
+                            Rank &rank) {
   std::string bytes = packed(mine);
   uint64_t digest = hashOf(bytes.data(), bytes.size());
   std::vector<uint64_t> all(rank.size());

@@ -45,10 +45,13 @@ std::string describeDifference(const std::vector<SharedSetting> &first,
                                const std::vector<SharedSetting> &other,
                                uint64_t rank);
 
+/// What ranks that measure have of it, other than those that train.
+std::vector<SharedSetting> sharedSettingsOf(const RunOptions &options);
+
 /// Succeeds where all ranks have the same settings; otherwise fails on all of
 /// them, and rank 0 says what differs on the first rank that differs from it.
 /// All ranks call it.
-Status agreeOnJob(const TrainingJob &job, Rank &rank);
+Status agreeOn(const std::vector<SharedSetting> &mine, Rank &rank);
 
 /// Rank 0 writes --trace, --timeline and --profile, and all ranks help: they
 /// do where rank 0 has the option, whatever they were given. Sets

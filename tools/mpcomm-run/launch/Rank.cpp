@@ -40,11 +40,16 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
   Rank rank;
   rank.transport = std::move(transport);
   rank.timeout = timeoutSeconds;
+  // Before the transport goes, which would wait for the others.
+  auto giveUp = [&](const mprt::Error &error) {
+    rank.transport->reportFailure(error);
+    return fail(error.message());
+  };
   std::vector<unsigned> everyone(rank.transport->size());
   std::iota(everyone.begin(), everyone.end(), 0u);
   auto world = rank.transport->createCommunicator(everyone);
   if (!world)
-    return fail(world.error().message());
+    return giveUp(world.error());
   std::vector<std::unique_ptr<mprt::Communicator>> communicators;
   communicators.push_back(world.take());
   mprt::ContextOptions options;
@@ -53,7 +58,7 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
   auto context = mprt::Context::create(options, rank.transport.get(),
                                        std::move(communicators));
   if (!context)
-    return fail(context.error().message());
+    return giveUp(context.error());
   rank.control = context.take();
   rank.meeting = std::make_unique<mprt_collective>();
   return rank;

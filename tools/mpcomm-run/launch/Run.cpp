@@ -80,7 +80,7 @@ int conclude(Rank &rank, const Status &status) {
 /// Joins the others, trains, and says what went wrong; the exit status.
 int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
             RankPosition *position) {
-  Status status = agreeOnJob(job, rank);
+  Status status = agreeOn(sharedSettingsOf(job), rank);
   if (status.ok())
     status = shareOutputs(job, rank);
   if (status.ok())
@@ -195,6 +195,52 @@ joinLaunched(const RunOptions &options,
   return mprt::joinGloo(*gloo);
 }
 
+/// Whether this is one of as many ranks as was asked for.
+Status checkWorld(const RunOptions &options,
+                  const std::optional<LaunchedBy> &launched, uint64_t ranks) {
+  if (launched && launched->size != ranks)
+    return fail("started by ", launched->launcher, " as one of ",
+                launched->size, " ranks, but MPI knows of ", ranks,
+                "; start it with the mpirun of the MPI that it loads");
+  if (options.ranks && *options.ranks != ranks)
+    return fail("--np ", *options.ranks, ", but ",
+                launched ? launched->launcher : "MPI", " started ", ranks,
+                " ranks; --comm shm starts them here");
+  return {};
+}
+
+/// What `rank` does that another launcher has started: `job`, or none where it
+/// measures. Checks that it can.
+Status prepareLaunched(const RunOptions &options,
+                       const std::optional<LaunchedBy> &launched,
+                       const Fault &fault, const Rank &rank,
+                       std::optional<TrainingJob> &job) {
+  if (Status status = checkWorld(options, launched, rank.size());
+      status.failed())
+    return status;
+  if (options.calibrate.empty()) {
+    std::string path = fault.hits(Fault::Kind::Program, rank.index())
+                           ? fault.file
+                           : options.program;
+    if (endsWith(path, ".mlir"))
+      return fail(path, ": compile it with mpcomm-compile first: every rank "
+                        "needs the same file");
+    Result<std::unique_ptr<Program>> program = loadProgram(path);
+    if (program.failed())
+      return program.status();
+    Result<TrainingJob> prepared =
+        prepareJob(options, program.take(), rank.size());
+    if (prepared.failed())
+      return prepared.status();
+    job.emplace(prepared.take());
+  }
+  // Rank 0 writes them.
+  if (rank.index() == 0)
+    if (Status status = probeOutputs(options); status.failed())
+      return status;
+  return job ? makeFlightFolder(options.flightRecord) : Status();
+}
+
 /// What rank `index` does in its own process.
 int liveAsRank(TrainingJob &job, const Meeting &meeting, const Fault &fault,
                uint64_t index, RankPosition &position) {
@@ -251,6 +297,12 @@ int launchRanks(
   return launch(plan);
 }
 
+/// Joins the others and measures; the exit status.
+int runBench(const RunOptions &options, Rank &rank) {
+  Status status = agreeOn(sharedSettingsOf(options), rank);
+  return conclude(rank, status.ok() ? calibrate(rank, options) : status);
+}
+
 int calibrateHere(const RunOptions &options) {
   if (!options.ranks)
     return reportAndFail("--calibrate needs --np N: how many ranks to measure");
@@ -263,7 +315,7 @@ int calibrateHere(const RunOptions &options) {
       return reportAndFail("rank " + std::to_string(index) + ": " +
                            rank.message());
     position.started = 1;
-    return conclude(*rank, calibrate(*rank, options));
+    return runBench(options, *rank);
   };
   return launchRanks(options, *options.ranks, live);
 }
@@ -318,44 +370,8 @@ int mpcomm::run::runDistributed(const RunOptions &options,
                    " started this process; --comm shm starts the ranks here)"
              : ""));
 
-  if (!options.calibrate.empty()) {
-    int status = conclude(*rank, calibrate(*rank, options));
-    if (status != 0)
-      rank->abandon();
-    return status;
-  }
-
-  std::string path = options.program;
-  if (fault.hits(Fault::Kind::Program, rank->index()))
-    path = fault.file;
-  Status mine;
   std::optional<TrainingJob> job;
-  if (launched && launched->size != rank->size())
-    mine = fail("started by ", launched->launcher, " as one of ",
-                launched->size, " ranks, but MPI knows of ", rank->size(),
-                "; start it with the mpirun of the MPI that it loads");
-  else if (options.ranks && *options.ranks != rank->size())
-    mine = fail("--np ", *options.ranks, ", but ",
-                launched ? launched->launcher : "MPI", " started ",
-                rank->size(), " ranks; --comm shm starts them here");
-  else if (endsWith(path, ".mlir"))
-    mine = fail(path, ": compile it with mpcomm-compile first: every rank "
-                      "needs the same file");
-  else if (Result<std::unique_ptr<Program>> program = loadProgram(path);
-           program.failed())
-    mine = program.status();
-  else if (Result<TrainingJob> prepared =
-               prepareJob(options, program.take(), rank->size());
-           prepared.failed())
-    mine = prepared.status();
-  else
-    job.emplace(prepared.take());
-  // Rank 0 writes them.
-  if (mine.ok() && rank->index() == 0)
-    mine = probeOutputs(options);
-  if (mine.ok())
-    mine = makeFlightFolder(options.flightRecord);
-
+  Status mine = prepareLaunched(options, launched, fault, *rank, job);
   int result = 1;
   if (Status all = rank->agree(mine); all.failed()) {
     // The same message on every rank says no more than once.
@@ -363,7 +379,8 @@ int mpcomm::run::runDistributed(const RunOptions &options,
       printError("rank " + std::to_string(rank->index()) + ": " +
                  all.message());
   } else {
-    result = runRank(*job, *rank, fault, nullptr);
+    result =
+        job ? runRank(*job, *rank, fault, nullptr) : runBench(options, *rank);
   }
   // A launcher ends the others at the first failure; let who has something to
   // say say it. Leaving MPI in order would wait for peers that are gone.

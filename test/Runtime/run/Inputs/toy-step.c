@@ -10,12 +10,18 @@
 |*                                                                            *|
 |* Macros, with those of toy.h: FEATURE, MANIFEST (a whole other manifest),   *|
 |* COLLECTIVE_ID, COLLECTIVE_COUNT, UNDEFINED (calls what no runtime has),    *|
-|* NO_ENTRY, CONSTRUCTOR (does not survive being opened).                     *|
+|* NO_ENTRY, CONSTRUCTOR (does not survive being opened), LAG (milliseconds   *|
+|* of computing that one of two ranks needs more in each step; which, its     *|
+|* number of process says).                                                   *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
+#define _POSIX_C_SOURCE 200809L
 #include "mpcomm/Runtime/mprt.h"
 #include "toy.h"
+
+#include <time.h>
+#include <unistd.h>
 
 #ifndef ABI
 #error "expected ABI, that of mprt.h: the manifest has it as text"
@@ -38,6 +44,21 @@
 const uint32_t mpcomm_abi_version = ABI;
 const char mpcomm_manifest[] = MANIFEST;
 
+#ifdef LAG
+static double computed(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+}
+
+/* Ranks are processes that were started one after the other. */
+static void lag(void) {
+  double end = computed() + getpid() % 2 * LAG;
+  while (computed() < end)
+    ;
+}
+#endif
+
 /* Operands: w, b, scale, x, y, bucket. The bucket is the gradient of w, that
  * of b, and the loss. */
 static void backward(void *const *args) {
@@ -53,6 +74,9 @@ static void backward(void *const *args) {
     bucket[DIM] += 2 * error * *scale / BATCH;
     bucket[DIM + 1] += error * error / BATCH;
   }
+#ifdef LAG
+  lag();
+#endif
 }
 
 static const mprt_kernel backwardKernel = {

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -234,6 +235,40 @@ def run(*arguments, fault=None, prefix=(), limit=120, env={}, stdout=subprocess.
     )
     seconds = time.monotonic() - start
     return Outcome(done.returncode, (done.stdout or b"").decode(), done.stderr.decode(), seconds)
+
+
+def run_with_a_pause(seconds, *arguments):
+    """Runs mpcomm-run without an end; all its processes are stopped for `seconds` once it trains,
+    and have trained on when it is told to stop."""
+    log = path("pause.log")
+    process = subprocess.Popen(
+        [RUN, *map(str, arguments), "--steps", "1000000000", "--log", log],
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+    def wait_for_more(size):
+        end = time.monotonic() + SLACK
+        while process.poll() is None and time.monotonic() < end:
+            if os.path.exists(log) and os.path.getsize(log) > size:
+                return
+            time.sleep(0.01)
+        raise AssertionError("it does not train: %s" % process.communicate()[1].decode())
+
+    start = time.monotonic()
+    try:
+        wait_for_more(0)
+        os.killpg(process.pid, signal.SIGSTOP)
+        size = os.path.getsize(log)
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGCONT)
+        # More than what was under way when it stopped.
+        wait_for_more(size + 1000)
+        process.terminate()
+        out, err = process.communicate(timeout=SLACK)
+    finally:
+        process.kill()
+        process.communicate()
+        os.remove(log)
+    return Outcome(process.returncode, out.decode(), err.decode(), time.monotonic() - start)
 
 
 def log_of(name):

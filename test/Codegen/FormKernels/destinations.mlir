@@ -49,6 +49,20 @@ func.func @over_product(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf
 
 // -----
 
+// One of two results goes there, the other into memory of its own.
+// CHECK-LABEL: func.func @one_product_two_results
+//       CHECK: %[[P:.+]] = linalg.contract
+//       CHECK: %[[E:.+]] = tensor.empty
+//       CHECK: mprt.launch @kernel_exp_tanh_0 outs(%[[P]], %[[E]] : tensor<8x4xf32>, tensor<8x4xf32>)
+func.func @one_product_two_results(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %0 = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %1 = math.exp %0 : tensor<8x4xf32>
+  %2 = math.tanh %0 : tensor<8x4xf32>
+  return %1, %2 : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// -----
+
 // The second kernel reads the product once more.
 // CHECK-LABEL: func.func @product_read_twice
 //       CHECK: %[[P:.+]] = linalg.contract

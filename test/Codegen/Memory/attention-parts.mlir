@@ -46,3 +46,28 @@ func.func @read_elsewhere(%q: tensor<2x32x3x16xbf16>, %lse: tensor<2x3x32xf32>) 
   return %i2, %x, %r#1 : tensor<2x32x9x16xbf16>, tensor<2x32x9x16xbf16>, tensor<2x32x3x16xbf16>
 }
 func.func private @k(tensor<2x32x9x16xbf16>, tensor<2x32x9x16xbf16>) -> tensor<2x32x9x16xbf16> attributes {mpcomm.kernel}
+
+// -----
+
+// Two gradients are put where they have rows in common: the later one is copied
+// over the earlier.
+
+// CHECK-LABEL: func.func @overlapping(
+// CHECK: %[[ALL:.*]] = memref.alloc() {{.*}} : memref<2x32x9x16xbf16>
+// CHECK: %[[K:.*]] = memref.subview %[[ALL]][0, 0, 4, 0]
+// CHECK: mprt.attention "attention_grad" {{.*}} outs(%[[Q:[^,]*]], %[[K]], %
+// CHECK: %[[PART:.*]] = memref.subview %[[ALL]][0, 0, 2, 0]
+// CHECK: memref.copy %[[Q]], %[[PART]]
+func.func @overlapping(%q: tensor<2x32x3x16xbf16>, %lse: tensor<2x3x32xf32>) -> tensor<2x32x9x16xbf16> {
+  %e = tensor.empty() : tensor<2x32x3x16xbf16>
+  %r:3 = mprt.attention "attention_grad" scale = 1.0 ins(%q, %q, %q, %q, %q, %lse : tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>, tensor<2x3x32xf32>) outs(%e, %e, %e : tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>) -> (tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>, tensor<2x32x3x16xbf16>)
+  %all = tensor.empty() : tensor<2x32x9x16xbf16>
+  %i0 = tensor.insert_slice %r#1 into %all[0, 0, 4, 0] [2, 32, 3, 16] [1, 1, 1, 1] : tensor<2x32x3x16xbf16> into tensor<2x32x9x16xbf16>
+  %i1 = tensor.insert_slice %r#0 into %i0[0, 0, 2, 0] [2, 32, 3, 16] [1, 1, 1, 1] : tensor<2x32x3x16xbf16> into tensor<2x32x9x16xbf16>
+  %f = tensor.collapse_shape %i1 [[0], [1], [2, 3]] : tensor<2x32x9x16xbf16> into tensor<2x32x144xbf16>
+  %g = tensor.expand_shape %f [[0], [1], [2, 3]] output_shape [2, 32, 9, 16] : tensor<2x32x144xbf16> into tensor<2x32x9x16xbf16>
+  %o = tensor.empty() : tensor<2x32x9x16xbf16>
+  %x = mprt.launch @k ins(%g : tensor<2x32x9x16xbf16>) outs(%o : tensor<2x32x9x16xbf16>) -> (tensor<2x32x9x16xbf16>)
+  return %x : tensor<2x32x9x16xbf16>
+}
+func.func private @k(tensor<2x32x9x16xbf16>, tensor<2x32x9x16xbf16>) -> tensor<2x32x9x16xbf16> attributes {mpcomm.kernel}

@@ -111,6 +111,24 @@ func.func @overwrite(%a: tensor<8x4xf32>, %b: tensor<4x2xf32>) -> tensor<8x2xf32
 
 // -----
 
+// Onto anything else it adds.
+// CHECK-LABEL: func.func @onto_ones
+// CHECK: linalg.fill
+// CHECK-NOT: mprt.overwrite
+// CHECK: linalg.contract
+// CHECK-NOT: mprt.overwrite
+// CHECK: return
+func.func @onto_ones(%a: tensor<8x4xf32>, %b: tensor<4x2xf32>) -> tensor<8x2xf32> {
+  %z = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<8x2xf32>
+  %i = linalg.fill ins(%z : f32) outs(%e : tensor<8x2xf32>) -> tensor<8x2xf32>
+  %0 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<8x4xf32>, tensor<4x2xf32>) outs(%i : tensor<8x2xf32>) -> tensor<8x2xf32>
+  return %0 : tensor<8x2xf32>
+}
+
+// -----
+
 // What is read is read before it is written: no buffer is needed.
 // CHECK-LABEL: func.func @chain
 // CHECK-SAME: (%[[OLD:[^:]*]]: memref<8xf32> {{{.*}}}, %[[NEW:[^:]*]]: memref<8xf32> {{{.*}}}, %[[X:[^:]*]]: memref<8xf32>)

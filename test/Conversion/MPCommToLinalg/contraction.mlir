@@ -51,6 +51,25 @@ func.func @scaled_heads(%p: tensor<2x8x8xf32>, %v: tensor<2x8x8xf32>) -> tensor<
 
 // -----
 
+// So does what repeats a vector along three of the dimensions, whose map turns
+// with the transpose: three dimensions in a circle, so that the way back is
+// another one.
+// CHECK-DAG: #[[ROWS:.+]] = affine_map<(d0, d1, d2, d3) -> (d0)>
+// CHECK-LABEL: @cycle_after_elementwise
+//   CHECK-NOT: linalg.transpose
+//       CHECK: linalg.contract {{.*}} -> tensor<3x4x2x16xf32>
+//       CHECK: linalg.generic {indexing_maps = [#{{.+}}, #[[ROWS]], #{{.+}}], {{.*}} ins(%{{.+}}, %arg2 : tensor<3x4x2x16xf32>, tensor<3xf32>)
+//   CHECK-NOT: linalg.transpose
+func.func @cycle_after_elementwise(%x: tensor<2x3x4x8xf32>, %w: tensor<2x8x16xf32>, %y: tensor<3xf32>) -> tensor<3x4x2x16xf32> {
+  %s = mpcomm.dot_general %x, %w, batching_dims = [0] x [0], contracting_dims = [3] x [1] : (tensor<2x3x4x8xf32>, tensor<2x8x16xf32>) -> tensor<2x3x4x16xf32>
+  %b = mpcomm.broadcast_in_dim %y, dims = [1] : (tensor<3xf32>) -> tensor<2x3x4x16xf32>
+  %m = arith.addf %s, %b : tensor<2x3x4x16xf32>
+  %t = mpcomm.transpose %m, dims = [1, 2, 0, 3] : (tensor<2x3x4x16xf32>) -> tensor<3x4x2x16xf32>
+  return %t : tensor<3x4x2x16xf32>
+}
+
+// -----
+
 // A result whose batch would come last has no contiguous rows: the transpose
 // stays.
 // CHECK-LABEL: @batch_last

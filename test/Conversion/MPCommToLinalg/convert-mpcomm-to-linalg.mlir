@@ -77,6 +77,22 @@ func.func @concatenate_heads(%a: tensor<8x4x2xf32>, %b: tensor<8x3x2xf32>) -> te
 
 // -----
 
+// Rows that are grouped in another way are not concatenated before they are
+// merged.
+// CHECK-LABEL: @concatenate_other_rows
+//       CHECK: %[[A:.+]] = tensor.collapse_shape %arg0
+//       CHECK: %[[B:.+]] = tensor.collapse_shape %arg1
+//       CHECK: tensor.insert_slice %[[A]] into %{{.+}}[0, 0] [6, 5]
+//       CHECK: tensor.insert_slice %[[B]] into %{{.+}}[0, 5] [6, 5]
+func.func @concatenate_other_rows(%a: tensor<2x3x5xf32>, %b: tensor<3x2x5xf32>) -> tensor<6x10xf32> {
+  %0 = mpcomm.reshape %a : (tensor<2x3x5xf32>) -> tensor<6x5xf32>
+  %1 = mpcomm.reshape %b : (tensor<3x2x5xf32>) -> tensor<6x5xf32>
+  %2 = mpcomm.concatenate %0, %1, dim = 1 : (tensor<6x5xf32>, tensor<6x5xf32>) -> tensor<6x10xf32>
+  return %2 : tensor<6x10xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @pad
 //       CHECK: %[[BORDER:.+]] = linalg.generic {{.*}} outs(%{{.+}} : tensor<7xf32>)
 //       CHECK: tensor.insert_slice %arg0 into %[[BORDER]][1] [3] [2]

@@ -31,7 +31,8 @@ def parse():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--suite", metavar="REGEX", action="append",
                         help="run the other tests whose names match, too; given again, others where those pass")  # fmt: skip
-    parser.add_argument("--last", type=int, default=10**9, help="the last mistake of this run, from 0")
+    parser.add_argument("--first", type=int, default=0, help="the first mistake of a new FOLDER, from 0")
+    parser.add_argument("--last", type=int, default=10**9, help="the last mistake of this run")
     parser.add_argument("--check", action="store_true", help="only see that each text is there once")
     return parser.parse_args()
 
@@ -129,7 +130,8 @@ def main():
     log = os.path.join(options.folder, "mutations.jsonl")
     entries = [json.loads(line) for line in read(log).splitlines()] if os.path.exists(log) else []
     with open(log, "a", buffering=1) as out:
-        for number in range(len(entries), min(len(mistakes), options.last + 1)):
+        first = entries[-1]["number"] + 1 if entries else options.first
+        for number in range(first, min(len(mistakes), options.last + 1)):
             entries.append(attempt(options, number, mistakes[number]))
             out.write(json.dumps(entries[-1]) + "\n")
             print("%(number)d %(outcome)s %(file)s: %(old)s" % entries[-1], flush=True)

@@ -97,12 +97,13 @@ class Interpreter:
 
     def eight_bits(self, x):
         """Of unknown format and scale: what fits E4M3 and E5M2 with a scale of 1 is kept. What is
-        greater saturates, infinities too."""
+        greater saturates, infinities too, and may be any number."""
         if not isinstance(x, Bounded) or x.format != "f32":
             return x
         forms = [finish(x.v, x.e, name) for name in ("f8E4M3FN", "f8E5M2")]
         e = np.maximum(*(np.where(np.isnan(f.e), np.inf, f.e) for f in forms))
-        return Bounded(x.v, np.where(np.isinf(x.v), np.inf, e), "f32")
+        beyond = np.isinf(x.v)
+        return Bounded(np.where(beyond, 0, x.v), np.where(beyond, np.inf, e), "f32")
 
     def evaluate(self, inputs, ops, replaced=None, start=None):
         wide, stored = start if start else ({}, {})

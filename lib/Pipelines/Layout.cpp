@@ -70,10 +70,8 @@ static double countSent(const StepModel &step) {
     auto ranks = static_cast<double>(
         step.getCommunicators()[collective.communicator].shape.ranks);
     CollectiveOpInterface op = collective.op;
-    if (isa<RecvOp>(*op))
-      continue;
-    if (isa<SendOp>(*op)) {
-      sent += bytes;
+    if (mpcomm::detail::isMessage(op.getCollectiveKind())) {
+      sent += op.getCollectiveKind() == CollectiveKind::Send ? bytes : 0;
       continue;
     }
     // An all_gather's bytes are a share, those of others the whole.
@@ -82,8 +80,9 @@ static double countSent(const StepModel &step) {
       share *= 2;
     else if (op.getCollectiveKind() == CollectiveKind::AllGather)
       share *= ranks;
-    if (auto permute = dyn_cast<CollectivePermuteOp>(*op))
-      share = static_cast<double>(permute.getSourceTargetPairs().size()) / 2 /
+    if (op.getCollectiveKind() == CollectiveKind::Permute)
+      share = llvm::count_if(op.getTargets(static_cast<int64_t>(ranks)),
+                             [](int64_t target) { return target >= 0; }) /
               ranks;
     sent += share * bytes;
   }

@@ -431,6 +431,7 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   passes.addPass(createPlanMemoryPass());
   // After the plan, which may copy into and out of buckets.
   addProved(passes, createConvertLinalgToMPRTPass());
+  passes.addPass(createVerifyRuntimeProgramsPass());
 }
 
 void mpcomm::buildCUDAPipeline(OpPassManager &passes,

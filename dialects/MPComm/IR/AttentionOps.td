@@ -18,10 +18,12 @@ include "ComputeOps.td"
 
 /// Attention or its gradient, which takes `products` products of the scores'
 /// shape and `others` more operations a score.
-class MPComm_AttentionBase<string mnemonic, string products, string others>
+class MPComm_AttentionBase<string mnemonic, string products, string others,
+                           list<Trait> traits = []>
     : MPComm_InferredOp<mnemonic, "LowerPrecision",
         "return ::mpcomm::detail::countAttentionFlops(getQuery().getType(), "
-        "getKey().getType(), " # products # ", " # others # ");"> {
+        "getKey().getType(), " # products # ", " # others # ");",
+        traits> {
   let extraClassDeclaration = computeDeclarations # [{
     ::mlir::Type getAccumulationType() {
       return ::mpcomm::detail::getSumType(
@@ -84,7 +86,8 @@ def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
 }
 
 def MPComm_AttentionGradOp
-    : MPComm_AttentionBase<"attention_grad", "5", "10"> {
+    : MPComm_AttentionBase<"attention_grad", "5", "10",
+                           [MPComm_LinearInGradient]> {
   let summary = "gradient of attention";
   let description = [{
     From the gradient of `out` and from what `attention` read and made, with

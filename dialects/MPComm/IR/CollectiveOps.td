@@ -113,6 +113,9 @@ class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
       return ::mpcomm::CollectiveKind::}] # kind # [{;
     }
   }];
+  code rootDeclarations = [{
+    ::std::optional<int64_t> getPeer() { return getRoot(); }
+  }];
   code wireDeclarations = [{
     ::mlir::Type getWireType() { return getWire().value_or(::mlir::Type()); }
     ::mlir::Type getAccumulateType() {
@@ -368,6 +371,7 @@ def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
     `(` $input `)` `on` $mesh `axes` $axes `root` `=` $root attr-dict `:`
     type($input)
   }];
+  let extraClassDeclaration = collectiveDeclarations # rootDeclarations;
 }
 
 def MPComm_CollectivePermuteOp : MPComm_CollectiveOp<"collective_permute",
@@ -449,7 +453,7 @@ def MPComm_CollectiveReduceOp : MPComm_CollectiveOp<"collective_reduce",
     `(` $input `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
     (`accumulate` $accumulate^)? `root` `=` $root attr-dict `:` type($input)
   }];
-  let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
+  let extraClassDeclaration = collectiveDeclarations # rootDeclarations # wireDeclarations;
 }
 
 def MPComm_CollectiveGatherOp : MPComm_CollectiveOp<"collective_gather",
@@ -487,6 +491,7 @@ def MPComm_CollectiveGatherOp : MPComm_CollectiveOp<"collective_gather",
     `(` $input `)` `on` $mesh `axes` $axes `root` `=` $root `dim` `=` $dim
     attr-dict `:` functional-type(operands, results)
   }];
+  let extraClassDeclaration = collectiveDeclarations # rootDeclarations;
 }
 
 def MPComm_CollectiveScatterOp : MPComm_CollectiveOp<"collective_scatter",
@@ -525,6 +530,7 @@ def MPComm_CollectiveScatterOp : MPComm_CollectiveOp<"collective_scatter",
     `(` $input `)` `on` $mesh `axes` $axes `root` `=` $root `dim` `=` $dim
     attr-dict `:` functional-type(operands, results)
   }];
+  let extraClassDeclaration = collectiveDeclarations # rootDeclarations;
 }
 
 def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
@@ -554,6 +560,9 @@ def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
     `(` $input `)` `on` $mesh `axes` $axes `to` `=` $to
     (`channel` `=` $channel^)? attr-dict `:` type($input)
   }];
+  let extraClassDeclaration = collectiveDeclarations # [{
+    ::std::optional<int64_t> getPeer() { return getTo(); }
+  }];
 }
 
 def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
@@ -581,6 +590,9 @@ def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
   let assemblyFormat = [{
     `on` $mesh `axes` $axes `from` `=` $from (`channel` `=` $channel^)?
     attr-dict `:` type($result)
+  }];
+  let extraClassDeclaration = collectiveDeclarations # [{
+    ::std::optional<int64_t> getPeer() { return getFrom(); }
   }];
 }
 

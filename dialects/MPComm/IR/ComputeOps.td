@@ -44,7 +44,8 @@ class MPComm_InferredOp<string mnemonic, string precision, string flops,
 
 /// Moves elements and computes nothing.
 class MPComm_MovementOp<string mnemonic, list<Trait> traits = []>
-    : MPComm_ComputeOp<mnemonic, "Any", "return 0;", traits>;
+    : MPComm_ComputeOp<mnemonic, "Any", "return 0;",
+                       !listconcat(traits, [MPComm_LinearJointly])>;
 
 def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "LowerPrecision", [{
     int64_t k = 2;
@@ -52,7 +53,8 @@ def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "LowerPrecision", [{
     for (int64_t d : getLhsContractingDims())
       k *= lhs.getDimSize(d);
     return ::mpcomm::detail::multiplySaturated(
-        k, ::mpcomm::detail::countResultElements(*this));}]> {
+        k, ::mpcomm::detail::countResultElements(*this));}],
+    [MPComm_LinearInEach]> {
   let summary = "contraction of two tensors";
   let description = [{
     Sums products over the contracting dimensions, for each index of the
@@ -97,7 +99,8 @@ def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "LowerPrecision", [{
   let hasCanonicalizer = 1;
 }
 
-def MPComm_TransposeOp : MPComm_MovementOp<"transpose", [InferTypeOpAdaptor]> {
+def MPComm_TransposeOp : MPComm_MovementOp<"transpose", [
+    InferTypeOpAdaptor, MPComm_MovementOpInterface]> {
   let summary = "permutation of dimensions";
   let description = [{
     Result dimension i is operand dimension `dims[i]`. As StableHLO's op.
@@ -119,9 +122,13 @@ def MPComm_TransposeOp : MPComm_MovementOp<"transpose", [InferTypeOpAdaptor]> {
   }];
   let hasFolder = 1;
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = computeDeclarations # [{
+    bool isOneToOne() { return true; }
+  }];
 }
 
-def MPComm_ReshapeOp : MPComm_MovementOp<"reshape"> {
+def MPComm_ReshapeOp
+    : MPComm_MovementOp<"reshape", [MPComm_MovementOpInterface]> {
   let summary = "the same elements in another shape";
   let description = [{
     Keeps the row-major order of the elements. As StableHLO's op.
@@ -146,12 +153,14 @@ def MPComm_ReshapeOp : MPComm_MovementOp<"reshape"> {
   let hasFolder = 1;
   // Another name for the same memory.
   let extraClassDeclaration = computeDeclarations # [{
+    bool isOneToOne() { return true; }
     int64_t getBytesRead() { return 0; }
     int64_t getBytesWritten() { return 0; }
   }];
 }
 
-def MPComm_BroadcastInDimOp : MPComm_MovementOp<"broadcast_in_dim"> {
+def MPComm_BroadcastInDimOp
+    : MPComm_MovementOp<"broadcast_in_dim", [MPComm_MovementOpInterface]> {
   let summary = "repetition along new or unit dimensions";
   let description = [{
     Operand dimension i becomes result dimension `dims[i]`; every other result
@@ -180,7 +189,8 @@ def MPComm_BroadcastInDimOp : MPComm_MovementOp<"broadcast_in_dim"> {
 }
 
 def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
-    return ::mpcomm::detail::countElements(getInput().getType());}]> {
+    return ::mpcomm::detail::countElements(getInput().getType());}],
+    [MPComm_LinearOpInterface]> {
   let summary = "sum, product, minimum or maximum over dimensions";
   let description = [{
     The reduced dimensions are dropped. Sums of 16-bit values are taken in f32.
@@ -208,9 +218,18 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
     functional-type(operands, results)
   }];
   let hasFolder = 1;
+  let extraClassDeclaration = computeDeclarations # [{
+    /// A product of elements is no factor's.
+    ::mpcomm::Linearity getLinearity() {
+      return getReduction() == ::mpcomm::Reduction::Prod
+                 ? ::mpcomm::Linearity()
+                 : ::mpcomm::Linearity::jointly(*this);
+    }
+  }];
 }
 
-def MPComm_SliceOp : MPComm_MovementOp<"slice", [InferTypeOpAdaptor]> {
+def MPComm_SliceOp : MPComm_MovementOp<"slice", [
+    InferTypeOpAdaptor, MPComm_MovementOpInterface]> {
   let summary = "a strided window";
   let description = [{
     Takes elements `starts[d], starts[d] + strides[d], …` below `limits[d]` of

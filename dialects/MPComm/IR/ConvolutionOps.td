@@ -23,25 +23,39 @@ include "ComputeOps.td"
 
 /// One of the three products of a convolution. `filter` and `output` are the
 /// values, operands or result, with those types.
+/// What FeatureLayoutOpInterface asks of an op with the flag `channels_last`.
+class MPComm_FeatureLayout<string images, string results> {
+  code declarations = [{
+    bool hasFeaturesSecond() { return !getChannelsLast(); }
+    void setFeaturesLast() { setChannelsLast(true); }
+    ::llvm::SmallVector<unsigned> getImageOperands() { return }] # images # [{; }
+    ::llvm::SmallVector<unsigned> getImageResults() { return }] # results # [{; }
+  }];
+}
+
 class MPComm_ConvolutionBase<string mnemonic, string filter, string output,
+                             string images, string imageResults, Trait linear,
                              dag operands>
     : MPComm_ComputeOp<mnemonic, "LowerPrecision", [{
     return ::mpcomm::detail::countConvolutionFlops(}] # filter # [{.getType(),
                                                    }] # output #
-                                         [{.getType());}]> {
+                                         [{.getType());}],
+      [linear, MPComm_FeatureLayoutOpInterface]> {
   let arguments = !con(operands,
       (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$low,
            DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilation,
            I64Attr:$groups, UnitAttr:$channels_last));
   let results = (outs MPComm_FloatTensor:$result);
-  let extraClassDeclaration = computeDeclarations # [{
+  let extraClassDeclaration = computeDeclarations #
+      MPComm_FeatureLayout<images, imageResults>.declarations # [{
     ::mlir::Type getAccumulationType();
   }];
   let hasVerifier = 1;
 }
 
 def MPComm_ConvolutionOp : MPComm_ConvolutionBase<"convolution",
-    "getFilter()", "getResult()", (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$filter)> {
+    "getFilter()", "getResult()", "{0}", "{0}", MPComm_LinearInEach,
+    (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$filter)> {
   let summary = "two-dimensional convolution";
   let description = [{
     y[n, o, i, j] = sum over c, p, q of
@@ -80,7 +94,8 @@ def MPComm_ConvolutionOp : MPComm_ConvolutionBase<"convolution",
 
 def MPComm_ConvolutionInputGradOp
     : MPComm_ConvolutionBase<"convolution_input_grad",
-    "getFilter()", "getGrad()", (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$filter)> {
+    "getFilter()", "getGrad()", "{0}", "{0}", MPComm_GradientProduct,
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$filter)> {
   let summary = "gradient of convolution by its input";
   let description = [{
     dx[n, g + c, h, w] = sum over o, p, q of dy[n, o, i, j] * w[o, c, p, q], for
@@ -108,7 +123,8 @@ def MPComm_ConvolutionInputGradOp
 
 def MPComm_ConvolutionFilterGradOp
     : MPComm_ConvolutionBase<"convolution_filter_grad",
-    "getResult()", "getGrad()", (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
+    "getResult()", "getGrad()", "{0, 1}", "{}", MPComm_GradientProduct,
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
   let summary = "gradient of convolution by its filter";
   let description = [{
     dw[o, c, p, q] = sum over n, i, j of dy[n, o, i, j] times the element of x
@@ -138,19 +154,24 @@ def MPComm_ConvolutionFilterGradOp
 //===----------------------------------------------------------------------===//
 
 class MPComm_PoolBase<string mnemonic, string precision, string windowed,
-                      dag operands, dag flags = (ins)>
+                      string images, Trait linear, dag operands,
+                      dag flags = (ins)>
     : MPComm_ComputeOp<mnemonic, precision, [{
     return ::mpcomm::detail::countWindowFlops(getWindow(),
-                                              }] # windowed # [{.getType());}]> {
+                                              }] # windowed # [{.getType());}],
+      [linear, MPComm_FeatureLayoutOpInterface]> {
   let arguments = !con(operands,
       (ins DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides,
            DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high), flags,
       (ins UnitAttr:$channels_last));
   let results = (outs MPComm_FloatTensor:$result);
+  let extraClassDeclaration = computeDeclarations #
+      MPComm_FeatureLayout<images, "{0}">.declarations;
   let hasVerifier = 1;
 }
 
 def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Any", "getResult()",
+                                       "{0}", MPComm_LinearJointly,
                                        (ins MPComm_FloatTensor:$input)> {
   let summary = "maximum of each window";
   let description = [{
@@ -180,6 +201,7 @@ def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Any", "getResult()",
 
 def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Promote",
                                          "getGrad()",
+    "{0, 1}", MPComm_LinearInGradient,
     (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
   let summary = "gradient of max_pool";
   let description = [{
@@ -206,6 +228,7 @@ def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Promote",
 }
 
 def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Promote", "getResult()",
+    "{0}", MPComm_LinearJointly,
     (ins MPComm_FloatTensor:$input), (ins UnitAttr:$count_padding)> {
   let summary = "mean of each window";
   let description = [{
@@ -232,7 +255,7 @@ def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Promote", "getResult()",
 
 def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Promote",
                                          "getGrad()",
-    (ins MPComm_FloatTensor:$grad), (ins UnitAttr:$count_padding)> {
+    "{0}", MPComm_LinearInGradient, (ins MPComm_FloatTensor:$grad), (ins UnitAttr:$count_padding)> {
   let summary = "gradient of avg_pool";
   let description = [{
     An element of the input gets, of each window that it is in, dy divided by
@@ -259,9 +282,22 @@ def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Promote",
 // Batch norm
 //===----------------------------------------------------------------------===//
 
+/// What FeatureLayoutOpInterface asks of an op with a `feature_dim`.
+class MPComm_NormLayout<string images> {
+  code declarations = [{
+    bool hasFeaturesSecond() {
+      return getInput().getType().getRank() == 4 && getFeatureDim() == 1;
+    }
+    void setFeaturesLast() { setFeatureDim(3); }
+    ::llvm::SmallVector<unsigned> getImageOperands() { return }] # images # [{; }
+    ::llvm::SmallVector<unsigned> getImageResults() { return {0}; }
+  }];
+}
+
 def MPComm_BatchNormTrainingOp
     : MPComm_InferredOp<"batch_norm_training", "FP32", [{
-    return 8 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+    return 8 * ::mpcomm::detail::countElements(getInput().getType());}],
+    [MPComm_FeatureLayoutOpInterface]> {
   let summary = "normalisation of each feature over the batch";
   let description = [{
     y = (x - mean) / sqrt(variance + eps) * gamma + beta for each index of
@@ -295,14 +331,16 @@ def MPComm_BatchNormTrainingOp
     functional-type(operands, results)
   }];
   // The mean, the variance and the result.
-  let extraClassDeclaration = computeDeclarations # [{
+  let extraClassDeclaration = computeDeclarations #
+      MPComm_NormLayout<"{0}">.declarations # [{
     int64_t getPasses() { return 3; }
   }];
 }
 
 def MPComm_BatchNormInferenceOp
     : MPComm_InferredOp<"batch_norm_inference", "FP32", [{
-    return 2 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+    return 2 * ::mpcomm::detail::countElements(getInput().getType());}],
+    [MPComm_FeatureLayoutOpInterface]> {
   let summary = "normalisation of each feature by given statistics";
   let description = [{
     y = (x - mean) / sqrt(variance + eps) * gamma + beta for each index of
@@ -332,10 +370,13 @@ def MPComm_BatchNormInferenceOp
     custom<PlainF64>($eps) `,` `feature_dim` `=` $feature_dim attr-dict `:`
     functional-type(operands, results)
   }];
+  let extraClassDeclaration = computeDeclarations #
+      MPComm_NormLayout<"{0}">.declarations;
 }
 
 def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "FP32", [{
-    return 12 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+    return 12 * ::mpcomm::detail::countElements(getInput().getType());}],
+    [MPComm_LinearInGradient, MPComm_FeatureLayoutOpInterface]> {
   let summary = "gradient of batch_norm_training";
   let description = [{
     With rstd = 1 / sqrt(variance + eps), xhat = (x - mean) * rstd, and means
@@ -371,7 +412,8 @@ def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "FP32", [{
     functional-type(operands, results)
   }];
   // The sums and the gradient of the operand.
-  let extraClassDeclaration = computeDeclarations # [{
+  let extraClassDeclaration = computeDeclarations #
+      MPComm_NormLayout<"{0, 1}">.declarations # [{
     int64_t getPasses() { return 2; }
   }];
 }

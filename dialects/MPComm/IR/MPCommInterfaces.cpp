@@ -73,6 +73,56 @@ bool mpcomm::detail::reduces(CollectiveKind kind) {
          kind == CollectiveKind::Reduce;
 }
 
+bool mpcomm::detail::isMessage(CollectiveKind kind) {
+  return kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
+}
+
+bool mpcomm::detail::hasRoot(CollectiveKind kind) {
+  return kind == CollectiveKind::Broadcast || kind == CollectiveKind::Reduce ||
+         kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter;
+}
+
+CollectiveOpInterface mpcomm::getCollective(Operation *op) {
+  if (auto async = dyn_cast<AsyncOp>(op))
+    op = async.getCollective();
+  return dyn_cast_or_null<CollectiveOpInterface>(op);
+}
+
+AsyncOp mpcomm::getAsync(Operation *op) {
+  return dyn_cast_or_null<AsyncOp>(op->getParentOp());
+}
+
+//===----------------------------------------------------------------------===//
+// Linearity
+//===----------------------------------------------------------------------===//
+
+Linearity Linearity::jointly(Operation *op) {
+  Linearity linearity;
+  linearity.kind = Joint;
+  for (OpOperand &operand : op->getOpOperands())
+    if (isa<FloatType>(getElementTypeOrSelf(operand.get().getType())))
+      linearity.operands.push_back(&operand);
+  return linearity;
+}
+
+Linearity Linearity::inEach(Operation *op, unsigned count) {
+  Linearity linearity;
+  linearity.kind = Each;
+  for (OpOperand &operand : op->getOpOperands().take_front(count))
+    linearity.operands.push_back(&operand);
+  return linearity;
+}
+
+Linearity Linearity::inGradient(Operation *op, unsigned count) {
+  Linearity linearity = inEach(op, count);
+  linearity.gradient = &op->getOpOperand(0);
+  return linearity;
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
 FailureOr<int64_t> mpcomm::detail::lookupGroupSize(Operation *op,
                                                    FlatSymbolRefAttr mesh,
                                                    ArrayAttr axes) {

@@ -107,6 +107,14 @@ def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     InterfaceMethod<"Bytes of payload that this rank contributes or receives.",
       "int64_t", "getPayloadBytes", (ins), [{}],
       [{ return ::mpcomm::detail::countPayloadBytes($_op); }]>,
+    InterfaceMethod<[{The group rank that it is rooted at, sends to or receives
+      from; nothing where all ranks do the same.}],
+      "::std::optional<int64_t>", "getPeer", (ins), [{}],
+      [{ return ::std::nullopt; }]>,
+    InterfaceMethod<[{For each of `ranks` group ranks the one that it sends to,
+      or -1; empty where elements are not permuted.}],
+      "::llvm::SmallVector<int64_t>", "getTargets", (ins "int64_t":$ranks),
+      [{}], [{ return {}; }]>,
     InterfaceMethod<[{The number of ranks in the group, or failure where the
       mesh or an axis is not found.}],
       "::llvm::FailureOr<int64_t>", "getGroupSize", (ins), [{}],
@@ -148,6 +156,71 @@ def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
       the op does not hand it on.}],
       "::mlir::OpResult", "getHandedOn", (ins "::mlir::OpOperand &":$gradient),
       [{}], [{ return ::mlir::OpResult(); }]>
+  ];
+}
+
+def MPComm_LinearOpInterface : OpInterface<"LinearOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op whose results are multiplied by a positive factor where some of its
+    operands are: which ones, and whether all of them together or any one.
+  }];
+  let methods = [
+    InterfaceMethod<"How a factor on operands becomes one on the results.",
+      "::mpcomm::Linearity", "getLinearity">
+  ];
+}
+
+class MPComm_LinearTrait<string name> : NativeOpTrait<name> {
+  let cppNamespace = "::mpcomm::linear";
+}
+/// Multiplying all float operands multiplies the results: sums, choices, and
+/// all that only moves elements.
+def MPComm_LinearJointly : TraitList<[
+    MPComm_LinearTrait<"LinearJointly">,
+    MPComm_LinearOpInterface]>;
+/// Multiplying any one of the operands does: products.
+def MPComm_LinearInEach : TraitList<[
+    MPComm_LinearTrait<"LinearInEach">,
+    MPComm_LinearOpInterface]>;
+/// The first operand is the gradient of the result of another op, and
+/// multiplying it does.
+def MPComm_LinearInGradient : TraitList<[
+    MPComm_LinearTrait<"LinearInGradient">,
+    MPComm_LinearOpInterface]>;
+/// The same, of a product of the gradient with the other operands.
+def MPComm_GradientProduct : TraitList<[
+    MPComm_LinearTrait<"GradientProduct">,
+    MPComm_LinearOpInterface]>;
+
+def MPComm_MovementOpInterface : OpInterface<"MovementOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op whose one result has elements of its first operand in other places,
+    and nothing else: it commutes with casts and with factors.
+  }];
+  let methods = [
+    InterfaceMethod<"Whether every element of the operand has one place.",
+      "bool", "isOneToOne", (ins), [{}], [{ return false; }]>
+  ];
+}
+
+def MPComm_FeatureLayoutOpInterface : OpInterface<"FeatureLayoutOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op on images, tensors of rank 4, that works with their features
+    (channels) as dimension 1 or as the last one.
+  }];
+  let methods = [
+    InterfaceMethod<"Whether it has images, with features as dimension 1.",
+      "bool", "hasFeaturesSecond">,
+    InterfaceMethod<[{Says that features are last; the caller gives it such
+      images, and its results such types.}],
+      "void", "setFeaturesLast">,
+    InterfaceMethod<"The operands that are images.",
+      "::llvm::SmallVector<unsigned>", "getImageOperands">,
+    InterfaceMethod<"The results that are images.",
+      "::llvm::SmallVector<unsigned>", "getImageResults">
   ];
 }
 

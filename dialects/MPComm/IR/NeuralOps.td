@@ -17,11 +17,12 @@
 include "ComputeOps.td"
 
 /// y = f(x) along one dimension, all of one type.
-class MPComm_AlongDimOp<string mnemonic, string flopsPerElement, dag ins>
+class MPComm_AlongDimOp<string mnemonic, string flopsPerElement, dag ins,
+                        list<Trait> traits = []>
     : MPComm_ComputeOp<mnemonic, "FP32",
         "return " # flopsPerElement #
         " * ::mpcomm::detail::countResultElements(*this);",
-        [SameOperandsAndResultType]> {
+        !listconcat(traits, [SameOperandsAndResultType])> {
   let arguments = ins;
   let results = (outs MPComm_FloatTensor:$result);
   let hasVerifier = 1;
@@ -48,7 +49,8 @@ def MPComm_SoftmaxOp : MPComm_AlongDimOp<"softmax", "5",
 }
 
 def MPComm_SoftmaxGradOp : MPComm_AlongDimOp<"softmax_grad", "4",
-    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$output, I64Attr:$dim)> {
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$output, I64Attr:$dim),
+    [MPComm_LinearInGradient]> {
   let summary = "gradient of softmax";
   let description = [{
     dx = y * (dy - sum(dy * y)) along `dim`, from the gradient dy of the output
@@ -88,7 +90,8 @@ def MPComm_LogSoftmaxOp : MPComm_AlongDimOp<"log_softmax", "5",
 }
 
 def MPComm_LogSoftmaxGradOp : MPComm_AlongDimOp<"log_softmax_grad", "4",
-    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$output, I64Attr:$dim)> {
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$output, I64Attr:$dim),
+    [MPComm_LinearInGradient]> {
   let summary = "gradient of log_softmax";
   let description = [{
     dx = dy - exp(y) * sum(dy) along `dim`, from the gradient dy of the output
@@ -141,7 +144,8 @@ def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "FP32", [{
 }
 
 def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "FP32", [{
-    return 14 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+    return 14 * ::mpcomm::detail::countElements(getInput().getType());}],
+    [MPComm_LinearInGradient]> {
   let summary = "gradient of layer_norm";
   let description = [{
     With xhat = (x - mean) * rstd and g = dy * gamma, over the normalised
@@ -175,11 +179,12 @@ def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "FP32", [{
   }];
 }
 
-class MPComm_GeluBase<string mnemonic, string flopsPerElement, dag operands>
+class MPComm_GeluBase<string mnemonic, string flopsPerElement, dag operands,
+                      list<Trait> traits = []>
     : MPComm_ComputeOp<mnemonic, "Promote",
         "return " # flopsPerElement #
         " * ::mpcomm::detail::countResultElements(*this);",
-        [SameOperandsAndResultType]> {
+        !listconcat(traits, [SameOperandsAndResultType])> {
   let arguments = !con(operands, (ins
       DefaultValuedAttr<MPComm_GeluApproximationAttr,
                         "::mpcomm::GeluApproximation::None">:$approximate));
@@ -205,7 +210,8 @@ def MPComm_GeluOp : MPComm_GeluBase<"gelu", "5",
 }
 
 def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
-    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
+    (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input),
+    [MPComm_LinearInGradient]> {
   let summary = "gradient of gelu";
   let description = [{
     dx = dy * d gelu(x) / dx, from the gradient dy of the output and the input.
@@ -223,7 +229,7 @@ def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
 }
 
 def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Any",
-                                           "return 0;"> {
+                                           "return 0;", [MPComm_LinearJointly]> {
   let summary = "rows of a table";
   let description = [{
     Row `ids[i…]` of the table for each index. An index outside of the table is
@@ -256,7 +262,8 @@ def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Any",
 }
 
 def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "FP32", [{
-    return ::mpcomm::detail::countElements(getGrad().getType());}]> {
+    return ::mpcomm::detail::countElements(getGrad().getType());}],
+    [MPComm_LinearInGradient]> {
   let summary = "gradient of embedding: rows summed by index";
   let description = [{
     Row r of the result is the sum of the rows of dy whose index (clamped to
@@ -322,7 +329,8 @@ def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "FP32", [{
 
 def MPComm_CrossEntropyGradOp
     : MPComm_InferredOp<"cross_entropy_grad", "FP32", [{
-    return 4 * ::mpcomm::detail::countElements(getLogits().getType());}]> {
+    return 4 * ::mpcomm::detail::countElements(getLogits().getType());}],
+    [MPComm_LinearInGradient]> {
   let summary = "gradient of cross_entropy";
   let description = [{
     dlogits[i, j] = dloss * (exp(logits[i, j] - lse_i) - [j = target_i]), for

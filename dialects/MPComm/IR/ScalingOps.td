@@ -226,14 +226,14 @@ def MPComm_UpdateFp8ScaleOp
 
 /// An element costs the ten rounds of Philox: two products of 64 bits and four
 /// exclusive ors each.
-class MPComm_MaskedOp<string mnemonic>
+class MPComm_MaskedOp<string mnemonic, Trait linear>
     : MPComm_InferredOp<mnemonic, "Promote", [{
     return ::mpcomm::detail::multiplySaturated(
-        80, ::mpcomm::detail::countResultElements(*this));}]> {
+        80, ::mpcomm::detail::countResultElements(*this));}], [linear]> {
   let results = (outs MPComm_FloatTensor:$result);
 }
 
-def MPComm_DropoutOp : MPComm_MaskedOp<"dropout"> {
+def MPComm_DropoutOp : MPComm_MaskedOp<"dropout", MPComm_LinearJointly> {
   let summary = "elements zeroed at random, the others scaled up";
   let description = [{
     Element e, counted in row-major order, is x / (1 - p) where a random word is
@@ -264,7 +264,7 @@ def MPComm_DropoutOp : MPComm_MaskedOp<"dropout"> {
   }];
 }
 
-def MPComm_DropoutGradOp : MPComm_MaskedOp<"dropout_grad"> {
+def MPComm_DropoutGradOp : MPComm_MaskedOp<"dropout_grad", MPComm_LinearInGradient> {
   let summary = "gradient of dropout";
   let description = [{
     dx = dy / (1 - p) where `mpcomm.dropout` with the same seed, p and id kept

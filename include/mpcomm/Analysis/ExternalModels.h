@@ -1,5 +1,4 @@
-//===- ExternalModels.h - interfaces for upstream's ops ----------*- C++
-//-*-===//
+//===- ExternalModels.h - interfaces for upstream's ops ---------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -7,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// CostOpInterface and PrecisionOpInterface for the ops of arith, math, tensor
-// and linalg, so that passes treat them as they treat the mpcomm dialect's own.
+// CostOpInterface, PrecisionOpInterface and LinearOpInterface for the ops of
+// arith, math, tensor and linalg, so that passes treat them as they treat the
+// mpcomm dialect's own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,10 +28,14 @@ void registerCostModels(mlir::DialectRegistry &registry);
 /// Attaches PrecisionOpInterface likewise.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
 
-/// Both.
+/// Attaches LinearOpInterface to arith and math ops likewise.
+void registerLinearityModels(mlir::DialectRegistry &registry);
+
+/// All of them.
 inline void registerExternalModels(mlir::DialectRegistry &registry) {
   registerCostModels(registry);
   registerPrecisionModels(registry);
+  registerLinearityModels(registry);
 }
 
 } // namespace mpcomm

@@ -115,6 +115,42 @@ def VerifyScheduledProgramsPass
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def VerifyRuntimeProgramsPass
+    : Pass<"mpcomm-verify-runtime-programs", "::mlir::ModuleOp"> {
+  let summary = "Checks the contract of Form 5, the runtime programs";
+  let description = [{
+    Assumes: IR that passes its verifiers. Kernels are not looked into.
+
+    Guarantees, where it succeeds, of every other function:
+    - it is one block of ops of mprt on buffers, of views, constants and
+      globals;
+    - each buffer is at a known place in an argument, a global or the arena, and
+      an op uses no byte outside of it; an argument that is written has
+      `mprt.update`, or holds a result;
+    - every `mprt.start` has one `mprt.await` of its event after it, which names
+      what the collective writes; in between nothing touches what it writes, and
+      nothing writes what it reads, but collectives of the same communicator;
+    - buffers of the arena (`memref.view`s of it) that are needed at the same
+      time, from their first use to their last, share no byte;
+    - what is read of the arena was written before, some byte of it at least.
+
+    Time: O(n log n) in the ops, times the collectives in flight.
+
+    Numerics: exact (changes nothing).
+
+    Example: refused, as the copy reads what is still being received:
+    ```mlir
+    mprt.start "recv" "" id = 0 communicator = 0 event = 0 peer = 0 accumulate f32
+        ins() outs(%a : memref<4xf32>)
+    mprt.copy %a, %b : memref<4xf32>, memref<4xf32>
+    mprt.await event = 0 ins() outs(%a : memref<4xf32>)
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = ["::mpcomm::mprt::MPRTDialect"];
+}
+
 def VerifyCommunicationPass
     : Pass<"mpcomm-verify-communication", "::mlir::ModuleOp"> {
   let summary = "Proves that no rank can hang, and that all that meets matches";

@@ -165,20 +165,15 @@ ProgramModel::getMeeting(size_t index, CollectiveOpInterface op) {
                     mesh.getAxisNames().begin());
   llvm::sort(along);
   channel = op.getChannel();
-  int64_t peer;
-  if (auto send = dyn_cast<SendOp>(*op))
-    peer = send.getTo();
-  else if (auto recv = dyn_cast<RecvOp>(*op))
-    peer = recv.getFrom();
-  else {
+  if (!mpcomm::detail::isMessage(op.getCollectiveKind())) {
     members = getGroup(index, along);
     return meeting;
   }
-  FailureOr<int> other = getPeer(index, op, along, peer);
+  FailureOr<int> other = getPeer(index, op, along, *op.getPeer());
   if (failed(other))
     return failure();
   members = {static_cast<int>(index), *other};
-  if (isa<RecvOp>(*op))
+  if (op.getCollectiveKind() == CollectiveKind::Recv)
     std::swap(members[0], members[1]);
   return meeting;
 }
@@ -197,8 +192,9 @@ SimProblem ProgramModel::buildSimProblem(const CostModel &model) const {
     program.multiplicity = classes[i].ranks;
     for (auto [k, collective] : llvm::enumerate(program.collectives)) {
       collective.communicator = communicatorOf[i][k];
+      CollectiveOpInterface op = getStep(i).getCollectives()[k].op;
       if (collective.link >= 0 &&
-          isa<RecvOp>(*getStep(i).getCollectives()[k].op))
+          op.getCollectiveKind() == CollectiveKind::Recv)
         collective.link += static_cast<int>(cluster.links.size());
     }
     problem.classes.push_back(std::move(program));

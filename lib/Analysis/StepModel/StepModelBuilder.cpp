@@ -182,12 +182,9 @@ LogicalResult StepBuilder::addCollective(CollectiveOpInterface op,
 LogicalResult StepBuilder::findCollectives() {
   collectiveOf.assign(ops.size(), -1);
   for (int op = 0; op < numOps; ++op) {
-    Operation *inner = ops[op];
-    if (auto async = dyn_cast<AsyncOp>(inner))
-      inner = async.getCollective();
-    if (auto collective = dyn_cast_or_null<CollectiveOpInterface>(inner))
-      if (failed(addCollective(collective, op)))
-        return failure();
+    CollectiveOpInterface collective = getCollective(ops[op]);
+    if (collective && failed(addCollective(collective, op)))
+      return failure();
   }
   return success();
 }

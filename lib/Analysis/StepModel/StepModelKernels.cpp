@@ -235,8 +235,8 @@ void StepBuilder::costOps() {
   step.seconds.assign(ops.size(), 0);
   for (int op = 0; op < numOps; ++op) {
     Operation *current = ops[op];
-    if (isView[op] || isInlined[op] ||
-        isa<CollectiveOpInterface, AsyncOp, AwaitOp>(current))
+    if (isView[op] || isInlined[op] || getCollective(current) ||
+        isa<AwaitOp>(current))
       continue;
     if (const Callee *part = getCallee(op))
       step.seconds[op] = part->seconds;

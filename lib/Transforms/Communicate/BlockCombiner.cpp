@@ -197,7 +197,7 @@ void BlockCombiner::plan() {
   SmallVector<BucketCandidate> candidates;
   Operation *segmentStart = nullptr;
   for (Operation &op : block) {
-    bool isCollective = isa<CollectiveOpInterface, AsyncOp>(op);
+    bool isCollective(getCollective(&op));
     statistics.before += isCollective;
     if (std::optional<BucketCandidate> candidate =
             getCandidate(&op, segmentStart)) {
@@ -206,7 +206,7 @@ void BlockCombiner::plan() {
       continue;
     }
     statistics.after += isCollective;
-    if (!isa<AsyncOp>(op))
+    if (!isCollective)
       for (Region &region : op.getRegions())
         for (Block &inner : region)
           BlockCombiner(inner, options, nullptr, nullptr, statistics).run();

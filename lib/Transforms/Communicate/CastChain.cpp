@@ -30,10 +30,6 @@ static bool isFloatCast(Operation *op) {
          isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType()));
 }
 
-static bool isMove(Operation *op) {
-  return isa<ReshapeOp, SliceOp, TransposeOp, BroadcastInDimOp>(op);
-}
-
 unsigned mpcomm::getBits(Type type) {
   return getElementTypeOrSelf(type).getIntOrFloatBitWidth();
 }
@@ -66,7 +62,7 @@ static std::optional<Factor> getFactor(Operation *op) {
 
 /// Whether `op` may be in a chain, and which of its operands goes on in it.
 static std::optional<unsigned> getLink(Operation *op, FactorFilter mayPass) {
-  if (isMove(op))
+  if (isa<MovementOpInterface>(op))
     return 0;
   std::optional<Factor> factor = getFactor(op);
   if (!factor || !mayPass(*factor) || op->getOperand(0) == op->getOperand(1))
@@ -112,7 +108,7 @@ std::optional<CastChain> mpcomm::findCastAfter(OpOperand &use,
 Value mpcomm::rebuild(OpBuilder &builder, ArrayRef<Operation *> ops,
                       ChainOps which, Value value) {
   for (Operation *op : ops) {
-    if (isMove(op) != (which == ChainOps::Moves))
+    if (isa<MovementOpInterface>(op) != (which == ChainOps::Moves))
       continue;
     auto type = cast<RankedTensorType>(value.getType());
     IRMapping operands;

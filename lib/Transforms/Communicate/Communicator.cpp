@@ -51,7 +51,7 @@ bool mpcomm::dependsOnPlace(CollectiveOpInterface op) {
 
 bool mpcomm::isMovableCollective(Operation *op) {
   auto collective = dyn_cast<CollectiveOpInterface>(op);
-  if (!collective || isa_and_nonnull<AsyncOp>(op->getParentOp()))
+  if (!collective || getAsync(op))
     return false;
   switch (collective.getCollectiveKind()) {
   case CollectiveKind::AllReduce:

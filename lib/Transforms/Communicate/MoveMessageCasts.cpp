@@ -23,6 +23,7 @@
 
 using namespace mlir;
 using namespace mpcomm;
+using mpcomm::detail::isMessage;
 
 namespace {
 
@@ -46,14 +47,14 @@ static bool isPlain(const CastChain &chain) {
 
 /// `op`, or the async that it runs in.
 static Operation *getStart(Operation *op) {
-  auto async = dyn_cast<AsyncOp>(op->getParentOp());
+  AsyncOp async = getAsync(op);
   return async ? async.getOperation() : op;
 }
 
 /// What a receive gives to the ops that follow: its result, or that of the one
 /// await of its future; null where the future goes elsewhere.
 static Value getReceived(RecvOp op) {
-  auto async = dyn_cast<AsyncOp>(op->getParentOp());
+  AsyncOp async = getAsync(op);
   if (!async)
     return op.getResult();
   Value future = async.getFuture();
@@ -67,7 +68,7 @@ static void setReceived(RecvOp op, Type element) {
   Value received = getReceived(op);
   auto type = cast<RankedTensorType>(received.getType()).clone(element);
   op.getResult().setType(type);
-  if (auto async = dyn_cast<AsyncOp>(op->getParentOp()))
+  if (AsyncOp async = getAsync(op))
     async.getFuture().setType(FutureType::get(op->getContext(), type));
   received.setType(type);
 }
@@ -169,8 +170,9 @@ void mpcomm::moveMessageCasts(
   };
   llvm::SmallPtrSet<Operation *, 2> open;
   module.walk([&](Operation *op) {
-    bool isMessage = isa<SendOp, RecvOp>(op);
-    if (isMessage && !op->getParentOfType<FunctionOpInterface>())
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if (collective && isMessage(collective.getCollectiveKind()) &&
+        !op->getParentOfType<FunctionOpInterface>())
       open.insert(op->getParentOfType<ModuleOp>()); // of no rank
     else if (auto send = dyn_cast<SendOp>(op))
       getKind(send, send.getInput()).sends.push_back(send);

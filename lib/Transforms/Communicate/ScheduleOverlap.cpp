@@ -65,13 +65,16 @@ private:
           << remark::reason("{0}", why);
     };
     // Ranks that run other functions rely on the order of this one.
-    bool isStage = function
-                       ->walk([](Operation *op) {
-                         return isa<SendOp, RecvOp>(op)
-                                    ? WalkResult::interrupt()
-                                    : WalkResult::advance();
-                       })
-                       .wasInterrupted();
+    bool isStage =
+        function
+            ->walk([](Operation *op) {
+              auto collective = dyn_cast<CollectiveOpInterface>(op);
+              return collective && mpcomm::detail::isMessage(
+                                       collective.getCollectiveKind())
+                         ? WalkResult::interrupt()
+                         : WalkResult::advance();
+            })
+            .wasInterrupted();
     if (isStage)
       return leaveAlone("sends and receives are in the order of a schedule");
     std::string why;

@@ -129,8 +129,7 @@ bool CollectiveSimplifier::dropAxesOfOne(Operation *op) {
                         castFloat(builder, op->getLoc(), value, wire),
                         getElementTypeOrSelf(value.getType()));
   // A rank that is no target gets zeros.
-  if (auto permute = dyn_cast<CollectivePermuteOp>(op);
-      permute && permute.getSourceTargetPairs().empty())
+  if (llvm::equal(collective.getTargets(1), ArrayRef<int64_t>{-1}))
     values.front() = arith::ConstantOp::create(
         builder, op->getLoc(),
         cast<TypedAttr>(builder.getZeroAttr(op->getResult(0).getType())));
@@ -171,8 +170,7 @@ void CollectiveSimplifier::eraseDead() {
 
 /// Whether `op` is a collective, or an all_slice, that rewrites may touch.
 bool CollectiveSimplifier::mayChange(Operation *op) const {
-  bool isBarrier =
-      isa<BarrierOp>(op) && !isa_and_nonnull<AsyncOp>(op->getParentOp());
+  bool isBarrier = isa<BarrierOp>(op) && !getAsync(op);
   return (isMovableCollective(op) || isBarrier || isa<AllSliceOp>(op)) &&
          ranks.areShared(getGroup(op).second);
 }

@@ -64,7 +64,7 @@ static int64_t sinkUpdates(Block &block) {
   };
   for (auto it = block.begin(), end = block.end(); it != end;) {
     Operation *op = &*it;
-    if (!isa<AsyncOp>(op))
+    if (!getCollective(op))
       for (Region &region : op->getRegions())
         for (Block &inner : region)
           moved += sinkUpdates(inner);

@@ -177,7 +177,8 @@ void AttentionFuser::replace(OpBuilder &builder, RowProduct product, Value rows,
 
 /// An op that only moves the elements of its one operand.
 static bool isMove(Operation *op) {
-  return isa_and_nonnull<ReshapeOp, TransposeOp>(op);
+  auto move = dyn_cast_or_null<MovementOpInterface>(op);
+  return move && move.isOneToOne();
 }
 
 /// Makes a factor of the queries or keys one of the scores, if their gradient

@@ -19,7 +19,6 @@
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Transforms/Passes.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_CHANNELSLASTPASS
@@ -91,7 +90,7 @@ private:
   Value getLast(Value value, Operation *user);
   void move(Operation *op, ArrayRef<unsigned> operands,
             ArrayRef<unsigned> results);
-  bool moveWindow(Operation *op);
+  bool moveImages(Operation *op);
   bool moveElementwise(Operation *op);
   void moveReduce(ReduceOp op);
   void moveTranspose(TransposeOp op);
@@ -139,7 +138,7 @@ Value Layout::getLast(Value value, Operation *user) {
 }
 
 /// Replaces `op` by a copy that reads `operands` and makes `results` with their
-/// channels last; whoever calls this adapts the copy's attributes.
+/// channels last.
 void Layout::move(Operation *op, ArrayRef<unsigned> operands,
                   ArrayRef<unsigned> results) {
   for (unsigned i : operands)
@@ -148,15 +147,10 @@ void Layout::move(Operation *op, ArrayRef<unsigned> operands,
   Operation *copy = builder.clone(*op);
   for (unsigned i : operands)
     copy->setOperand(i, last.lookup(op->getOperand(i)));
-  TypeSwitch<Operation *>(copy)
-      .Case<ConvolutionOp, ConvolutionInputGradOp, ConvolutionFilterGradOp,
-            MaxPoolOp, MaxPoolGradOp, AvgPoolOp, AvgPoolGradOp>(
-          [](auto window) { window.setChannelsLast(true); })
-      .Case<BatchNormTrainingOp, BatchNormInferenceOp, BatchNormGradOp>(
-          [](auto norm) { norm.setFeatureDim(3); })
-      .Case([](ConcatenateOp concat) {
-        concat.setDim(llvm::find(kToLast, int64_t(concat.getDim())) - kToLast);
-      });
+  if (auto images = dyn_cast<FeatureLayoutOpInterface>(copy))
+    images.setFeaturesLast();
+  else if (auto concat = dyn_cast<ConcatenateOp>(copy))
+    concat.setDim(llvm::find(kToLast, int64_t(concat.getDim())) - kToLast);
   builder.setInsertionPointAfter(copy);
   for (auto [i, result] : llvm::enumerate(copy->getResults())) {
     Value replacement = result;
@@ -178,47 +172,12 @@ void Layout::move(Operation *op, ArrayRef<unsigned> operands,
 }
 
 /// Moves ops that are the reason for all this.
-bool Layout::moveWindow(Operation *op) {
-  return TypeSwitch<Operation *, bool>(op)
-      .Case<ConvolutionOp, ConvolutionInputGradOp>([&](auto window) {
-        if (window.getChannelsLast())
-          return false;
-        move(op, {0}, {0});
-        return true;
-      })
-      .Case([&](ConvolutionFilterGradOp window) {
-        if (window.getChannelsLast())
-          return false;
-        move(op, {0, 1}, {});
-        return true;
-      })
-      .Case<MaxPoolOp, AvgPoolOp, AvgPoolGradOp>([&](auto window) {
-        if (window.getChannelsLast())
-          return false;
-        move(op, {0}, {0});
-        return true;
-      })
-      .Case([&](MaxPoolGradOp window) {
-        if (window.getChannelsLast())
-          return false;
-        move(op, {0, 1}, {0});
-        return true;
-      })
-      .Case<BatchNormTrainingOp, BatchNormInferenceOp>([&](auto norm) {
-        if (!isActivation(norm.getInput().getType()) ||
-            norm.getFeatureDim() != 1)
-          return false;
-        move(op, {0}, {0});
-        return true;
-      })
-      .Case([&](BatchNormGradOp norm) {
-        if (!isActivation(norm.getInput().getType()) ||
-            norm.getFeatureDim() != 1)
-          return false;
-        move(op, {0, 1}, {0});
-        return true;
-      })
-      .Default(false);
+bool Layout::moveImages(Operation *op) {
+  auto images = dyn_cast<FeatureLayoutOpInterface>(op);
+  if (!images || !images.hasFeaturesSecond())
+    return false;
+  move(op, images.getImageOperands(), images.getImageResults());
+  return true;
 }
 
 /// Moves an op that works element by element, or joins activations, where one
@@ -278,7 +237,7 @@ void Layout::moveTranspose(TransposeOp op) {
 
 void Layout::run() {
   for (Operation &op : llvm::make_early_inc_range(block)) {
-    if (moveWindow(&op) || moveElementwise(&op))
+    if (moveImages(&op) || moveElementwise(&op))
       continue;
     if (auto reduce = dyn_cast<ReduceOp>(op))
       moveReduce(reduce);

@@ -82,7 +82,8 @@ Value Fp8Rewriter::getRoot(Value value,
   while (Operation *op = value.getDefiningOp()) {
     bool isOwnCast =
         isa<arith::ExtFOp, arith::TruncFOp>(op) && !graph.contains(value);
-    if (isa<ReshapeOp, TransposeOp>(op))
+    auto move = dyn_cast<MovementOpInterface>(op);
+    if (move && move.isOneToOne())
       path.push_back(op);
     else if (!isOwnCast)
       break;

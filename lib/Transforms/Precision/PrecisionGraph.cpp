@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Analysis/Dataflow/Linearity.h"
 #include "mpcomm/Analysis/StepSignature.h"
 
 using namespace mlir;
@@ -63,9 +64,7 @@ void PrecisionGraph::findForward() {
 }
 
 Value mpcomm::getMoved(Operation *op) {
-  if (isa_and_nonnull<ReshapeOp, TransposeOp, BroadcastInDimOp, SliceOp>(op))
-    return op->getOperand(0);
-  return Value();
+  return isa_and_nonnull<MovementOpInterface>(op) ? op->getOperand(0) : Value();
 }
 
 /// Backward reads of a movement read one of their own, where its input is there
@@ -179,10 +178,12 @@ static bool makesFloats(Operation *op) {
          llvm::none_of(op->getOperands(), isFloat);
 }
 
-/// Whether a factor on either operand is one on the result.
+/// Whether it sums up products of two operands: a factor on either is one on
+/// the result.
 static bool isBilinear(Operation *op) {
-  return isa<DotGeneralOp, ConvolutionOp, ConvolutionInputGradOp,
-             ConvolutionFilterGradOp>(op);
+  return cast<PrecisionOpInterface>(op).getPrecisionClass() ==
+             PrecisionClass::LowerPrecision &&
+         getLinearity(op).kind == Linearity::Each && op->getNumOperands() == 2;
 }
 
 /// `isOwn`: nobody but the op itself has said so.

@@ -54,11 +54,6 @@ static ProofKind kindOf(CollectiveKind kind) {
   llvm_unreachable("all kinds are listed");
 }
 
-static bool hasRoot(CollectiveKind kind) {
-  return kind == CollectiveKind::Broadcast || kind == CollectiveKind::Reduce ||
-         kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter;
-}
-
 static std::string textOf(Type type) {
   std::string text;
   llvm::raw_string_ostream(text) << type;
@@ -107,6 +102,8 @@ SmallVector<ProofOp> mpcomm::describeCollective(CollectiveOpInterface op) {
   common.kind = kindOf(op.getCollectiveKind());
   if (auto tag = op->getAttrOfType<StringAttr>(kTagAttr))
     common.tag = tag.str();
+  if (std::optional<int64_t> peer = op.getPeer())
+    common.peer = ProofPeer::member(*peer);
   if (auto reduction = op.getCollectiveReduction())
     common.reduction = stringifyReduction(*reduction).str();
   auto elements = [](Value value) {
@@ -143,33 +140,14 @@ SmallVector<ProofOp> mpcomm::describeCollective(CollectiveOpInterface op) {
   }
   case CollectiveKind::Barrier:
     return {common};
-  case CollectiveKind::Recv: {
-    auto recv = cast<RecvOp>(op);
-    common.peer = ProofPeer::member(recv.getFrom());
-    return {describe(getElementTypeOrSelf(recv.getResult().getType()),
-                     elements(recv.getResult()))};
-  }
-  case CollectiveKind::Send:
-    common.peer = ProofPeer::member(cast<SendOp>(op).getTo());
-    break;
-  case CollectiveKind::Broadcast:
-    common.peer = ProofPeer::member(cast<CollectiveBroadcastOp>(op).getRoot());
-    break;
-  case CollectiveKind::Reduce:
-    common.peer = ProofPeer::member(cast<CollectiveReduceOp>(op).getRoot());
-    break;
-  case CollectiveKind::Gather:
-    common.peer = ProofPeer::member(cast<CollectiveGatherOp>(op).getRoot());
-    break;
-  case CollectiveKind::Scatter:
-    common.peer = ProofPeer::member(cast<CollectiveScatterOp>(op).getRoot());
-    break;
-  case CollectiveKind::Permute:
-    if (FailureOr<int64_t> group = op.getGroupSize(); succeeded(group))
-      addTargets(common, cast<CollectivePermuteOp>(op).getTargets(*group));
-    break;
   default:
     break;
+  }
+  if (FailureOr<int64_t> group = op.getGroupSize(); succeeded(group))
+    addTargets(common, op.getTargets(*group));
+  if (op.getCollectiveKind() == CollectiveKind::Recv) {
+    Value received = op->getResult(0);
+    return {describe(getElementTypeOrSelf(received), elements(received))};
   }
   Value operand = op->getOperand(0);
   int64_t count = elements(operand);
@@ -251,11 +229,11 @@ ProofOp mpcomm::describeStart(Operation *start) {
   result.kind = kindOf(kind);
   if (auto tag = op->getAttrOfType<StringAttr>(kTagAttr))
     result.tag = tag.str();
-  bool isMessage = kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
   // The runtime compares the numbers of all but messages.
+  bool isMessage = mpcomm::detail::isMessage(kind);
   if (!isMessage)
     addToTag(result, "id " + std::to_string(op.getId()));
-  if (isMessage || hasRoot(kind))
+  if (isMessage || mpcomm::detail::hasRoot(kind))
     result.peer = ProofPeer::member(op.getPeer());
   if (std::optional<ArrayRef<int64_t>> targets = op.getTargets())
     addTargets(result, *targets);

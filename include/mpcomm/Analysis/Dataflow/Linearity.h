@@ -1,4 +1,4 @@
-//===- Linearity.h - what a factor does to an op ----------------*- C++ -*-===//
+//===- Linearity.h - the powers of a factor that values carry ---*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,40 +6,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Gradients are linear in the gradient of the loss. This says through which
-// operands of an op, so that a pass that multiplies one value knows which
-// others it multiplies with it.
+// Which power of a factor each value of a step carries, by LinearOpInterface.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_ANALYSIS_DATAFLOW_LINEARITY_H
 #define MPCOMM_ANALYSIS_DATAFLOW_LINEARITY_H
 
-#include "mlir/IR/Operation.h"
+#include "mpcomm/Dialect/MPComm/IR/Linearity.h"
 #include "llvm/ADT/DenseMap.h"
-#include <optional>
 
 namespace mpcomm {
 
-/// How the results of an op depend on a positive factor of its operands. In
-/// operands that are not listed, nothing is known.
-struct Linearity {
-  enum Kind {
-    Unknown,
-    /// Multiplying all listed operands multiplies the results: sums, choices,
-    /// maxima, and all that only moves elements.
-    Joint,
-    /// Multiplying any one of the listed operands does: products, and gradients
-    /// in the gradient that they are given.
-    Each
-  };
-  Kind kind = Unknown;
-  llvm::SmallVector<mlir::OpOperand *, 2> operands;
-  /// The operand that is the gradient of the op's result, of an op that is the
-  /// gradient of another (`*_grad`: the first one), or null.
-  mlir::OpOperand *gradient = nullptr;
-};
-
+/// That of an op that says nothing of it is unknown.
 Linearity getLinearity(mlir::Operation *op);
 
 /// The power of a factor that values carry, as far as it is known.

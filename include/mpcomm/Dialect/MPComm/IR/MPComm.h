@@ -22,6 +22,7 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/Linearity.h"
 
 #include "mpcomm/Dialect/MPComm/IR/MPCommDialect.h.inc"
 #include "mpcomm/Dialect/MPComm/IR/MPCommEnums.h.inc"
@@ -84,6 +85,10 @@ int64_t countAttentionFlops(mlir::Type query, mlir::Type key, int64_t products,
 int64_t countPayloadBytes(mlir::Operation *op);
 /// Whether collectives of `kind` combine elements.
 bool reduces(CollectiveKind kind);
+/// Whether they are one end of a message between two ranks.
+bool isMessage(CollectiveKind kind);
+/// Whether they are rooted at a rank.
+bool hasRoot(CollectiveKind kind);
 /// Product of the sizes of `axes` in the mesh that `mesh` names.
 llvm::FailureOr<int64_t> lookupGroupSize(mlir::Operation *op,
                                          mlir::FlatSymbolRefAttr mesh,
@@ -107,5 +112,16 @@ llvm::LogicalResult verifyMeshUse(mlir::Operation *op,
 
 #define GET_OP_CLASSES
 #include "mpcomm/Dialect/MPComm/IR/MPCommOps.h.inc"
+
+namespace mpcomm {
+
+/// The collective that `op` is, or that it starts as an `mpcomm.async`; null
+/// where it is neither.
+CollectiveOpInterface getCollective(mlir::Operation *op);
+
+/// The `mpcomm.async` that `op` runs in, or null.
+AsyncOp getAsync(mlir::Operation *op);
+
+} // namespace mpcomm
 
 #endif // MPCOMM_DIALECT_MPCOMM_IR_MPCOMM_H

@@ -438,9 +438,9 @@ def BatchLaunchesPass : Pass<"mpcomm-batch-launches", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"processors", "processors", "int64_t", "132",
-           "multiprocessors of the GPU, for which it is decided what fills it">,
+           "multiprocessors of the GPU, which decide what fills it">,
     Option<"parameterBytes", "parameter-bytes", "int64_t", "4096",
-           "bytes of a kernel's parameters at most: 4096 on all chips">
+           "largest size of a kernel's parameters: 4096 on all chips">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",

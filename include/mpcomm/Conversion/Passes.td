@@ -106,10 +106,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
   }];
   let options = [
     Option<"device", "device", "std::string", "\"host\"",
-           "Device whose kernels take what is not linalg: host or cuda">,
+           "Device whose kernels implement ops outside of linalg: host or cuda">,
     Option<"rowsAtATime", "rows-at-a-time", "int64_t", "1",
-           "Rows that kernels add side by side, at least, where all of them are "
-           "summed up: of 4096 one after the other sums are in f64">
+           "Rows that kernels sum in parallel, at least; sums over more than "
+           "4096 rows in sequence are in f64">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",

@@ -258,7 +258,7 @@ def CombineCollectivesPass
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::BucketPolicy",
-           "::mpcomm::BucketPolicy::Solved", "Who decides on buckets",
+           "::mpcomm::BucketPolicy::Solved", "How buckets are chosen",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::BucketPolicy::Solved, "solved",
                  "the solver, checked against the others in the simulator"),
@@ -284,7 +284,7 @@ def CombineCollectivesPass
            "Most bytes of the buckets of a communicator that are filled or on "
            "the wire at a time (solved); 0: no limit">,
     Option<"splitBytes", "split-bytes", "int64_t", "0",
-           "Larger tensors may be cut at multiples of it (solved); 0: never">,
+           "Larger tensors may be split at multiples of it (solved); 0: never">,
     Option<"decompose", "decompose", "bool", "false",
            "mpcomm-decompose-collectives follows: weigh its costs too (solved)">,
     Option<"compress", "compress", "std::string", "\"\"",
@@ -356,13 +356,13 @@ def CompressCollectivesPass
   }];
   let options = [
     Option<"type", "type", "std::string", "\"\"",
-           "How elements travel: f16, bf16, i8, f8E4M3FN or f8E5M2; empty: as "
-           "the op says">,
+           "Wire type of elements: f16, bf16, i8, f8E4M3FN or f8E5M2; empty: "
+           "that of the op">,
     Option<"block", "block", "int64_t", "256",
-           "Elements that share a scale, and least of a rank's share">,
+           "Elements that share a scale, and smallest shard of a rank">,
     Option<"minBytes", "min-bytes", "int64_t", "-1",
-           "Fewest bytes of an all_reduce that is compressed; -1: from where it "
-           "is faster in the model; all without a type">,
+           "Smallest all_reduce that is compressed; -1: if it is faster in the "
+           "model; without a type all are">,
     MPComm_ClusterOption, MPComm_ProfileOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",
@@ -506,7 +506,7 @@ def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
   let options = [
     MPComm_ClusterOption, MPComm_ProfileOption,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes that live at a time; 0: no limit">,
+           "Largest number of live bytes; 0: no limit">,
     Option<"reorderCompute", "reorder-compute", "bool", "true",
            "Move computation too, not only starts and awaits">,
     Option<"maxNodes", "max-nodes", "unsigned", "2048",

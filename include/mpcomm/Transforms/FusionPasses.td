@@ -76,8 +76,8 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
            "::mpcomm::AttentionShapes::Kernels", "Which attention is fused",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::AttentionShapes::Kernels, "kernels",
-                 "of shapes that kernels of GPUs take"),
-      clEnumValN(::mpcomm::AttentionShapes::All, "all", "any")
+                 "shapes that GPU kernels support"),
+      clEnumValN(::mpcomm::AttentionShapes::All, "all", "any shape")
     )}]>,
     MPComm_NumericsOption
   ];

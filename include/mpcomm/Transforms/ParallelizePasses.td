@@ -76,13 +76,13 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
   let options = [
     MPComm_AxisOption,
     Option<"size", "size", "int64_t", "0",
-           "Ranks along the axis; 0: as many as the mesh says">,
+           "Ranks along the axis; 0: the size of the axis in the mesh">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"",
            "Symbol of the mesh that is created or extended">,
     Option<"microBatches", "micro-batches", "int64_t", "1",
            "Micro-batches that the step will be cut into">,
     Option<"wire", "wire", "std::string", "\"\"",
-           "Type in which gradients travel: f32, f16 or bf16; empty: their own">,
+           "Wire type of gradients: f32, f16 or bf16; empty: their own type">,
     Option<"averaging", "average", "::mpcomm::Averaging",
            "::mpcomm::Averaging::After", "When gradients are divided",
            [{::llvm::cl::values(
@@ -260,17 +260,17 @@ def PartitionPipelinePass
     Option<"stages", "stages", "int64_t", "1",
            "Stages, those of all chunks of a rank counted">,
     Option<"microBatches", "micro-batches", "int64_t", "1",
-           "Micro-batches of a step: how many may be under way in a stage">,
+           "Micro-batches of a step; bounds those in flight in a stage">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
     ListOption<"boundaries", "boundaries", "std::string",
                "Stages of ops by names of parameters: PATTERN=STAGE,...">,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes of a stage; 0: no limit">,
+           "Largest memory of a stage; 0: no limit">,
     Option<"tolerance", "tolerance", "double", "0.0",
            "Share by which the slowest stage may be slower where that saves "
            "bytes at boundaries">,
     Option<"explainOps", "explain-ops", "bool", "false",
-           "A remark of each op of the forward pass: what stages are weighed by">,
+           "Emit a remark with the costs of each op of the forward pass">,
     MPComm_ClusterOption,
     MPComm_ProfileOption
   ];
@@ -401,13 +401,12 @@ def SchedulePipelinePass
            "File with a schedule as PyTorch's CSV, which takes the place of "
            "`schedule`">,
     ListOption<"placement", "placement", "int64_t",
-               "By stage, the rank that holds it; none given: as the schedule "
-               "has them">,
+               "The rank of each stage; none given: those of the schedule">,
     Option<"axis", "axis", "std::string", "\"pp\"",
            "Mesh axis of the pipeline's ranks">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes of a rank, by which auto chooses; 0: no limit">,
+           "Memory limit of a rank for auto; 0: no limit">,
     MPComm_ClusterOption,
     MPComm_ProfileOption
   ];

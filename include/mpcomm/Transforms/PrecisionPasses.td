@@ -75,18 +75,18 @@ def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
            "::mpcomm::LossScaling::None", "How the loss is scaled",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::LossScaling::Auto, "auto",
-                 "dynamic where the precision is f16, else not at all"),
-      clEnumValN(::mpcomm::LossScaling::None, "none", "not at all"),
+                 "dynamic if the precision is f16, else none"),
+      clEnumValN(::mpcomm::LossScaling::None, "none", "no loss scaling"),
       clEnumValN(::mpcomm::LossScaling::Static, "static", "by `scale`"),
       clEnumValN(::mpcomm::LossScaling::Dynamic, "dynamic",
-                 "by a scale that follows overflows")
+                 "by a scale that adapts to overflows")
     )}]>,
     Option<"policy", "policy", "std::string", "\"\"",
            "The precision, as `mpcomm-insert-casts` takes it (auto)">,
     Option<"policyFile", "policy-file", "std::string", "\"\"",
            "File with the precision, as `mpcomm-insert-casts` takes it (auto)">,
     Option<"initialScale", "scale", "double", "65536.0",
-           "The scale, of a dynamic one the first">,
+           "The scale; the first one if it is dynamic">,
     Option<"growth", "growth", "double", "2.0",
            "Factor on the scale after `interval` good steps">,
     Option<"backoff", "backoff", "double", "0.5",
@@ -98,9 +98,9 @@ def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
     Option<"hysteresis", "hysteresis", "int64_t", "1",
            "Overflows since the scale grew before it backs off">,
     Option<"clipNorm", "clip-norm", "double", "0.0",
-           "Greatest norm over all gradients; 0: any">,
+           "Largest norm over all gradients; 0: no clipping">,
     Option<"checkGradients", "check-gradients", "bool", "false",
-           "Return which parameters had gradients that are not finite">
+           "Return which parameters have gradients that are not finite">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mpcomm::MPCommDialect"];
@@ -180,13 +180,13 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
            "Type in which gradients wait for the update, lower_precision or "
            "fp32; empty: the file's, else lower_precision">,
     Option<"fp8Scaling", "fp8-scaling", "std::string", "\"\"",
-           "Scales of fp8 from the steps before (delayed) or from this one "
-           "(current); empty: the file's, else delayed">,
+           "Scales of fp8 from earlier steps (delayed) or from the same step "
+           "(current); empty: that of the file, else delayed">,
     Option<"fp8History", "fp8-history", "std::string", "\"\"",
            "Steps that a delayed scale looks back; empty: the file's, else 16">,
     Option<"fp8Margin", "fp8-margin", "std::string", "\"\"",
-           "Powers of two by which scales stay below what would fit; empty: the "
-           "file's, else 0">,
+           "Scales are 2^margin below the largest that fit; empty: that of the "
+           "file, else 0">,
     MPComm_ClusterOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",

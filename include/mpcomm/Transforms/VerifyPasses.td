@@ -165,7 +165,7 @@ def VerifyCommunicationPass
   }];
   let options = [
     Option<"buffered", "buffered", "bool", "false",
-           "Sends end without their recv, as where each message fits a buffer">
+           "Sends finish without their recv, as if each message fits a buffer">
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The passes that form, lower and assemble kernels and plan memory, in the order
-// in which they run.
+// The passes that form, lower and assemble kernels and plan memory. The first
+// three run for every target; those for CPUs and for GPUs follow, each group in
+// the order in which it runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,42 +20,42 @@ include "mlir/Pass/PassBase.td"
 def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups linalg ops into kernels, each one pass over memory";
   let description = [{
-    Assumes: blocks of pure ops on tensors (as `convert-mpcomm-to-linalg` leaves
-    them) and ops that this pass does not know, such as collectives, which keep
+    Assumes: blocks of pure ops on tensors (as created by
+    `convert-mpcomm-to-linalg`) and unknown ops, such as collectives, which keep
     their order. Each block is grouped by itself.
 
-    Guarantees: every linalg op but contractions and fills of zero that
-    something else reads, and every loop marked `mpcomm.scatter_add`, is in a
+    Guarantees: every linalg op, except contractions and fills of zero that
+    another op reads, and every loop marked `mpcomm.scatter_add`, is in a
     private function with the attribute `mpcomm.kernel`, run by `mprt.launch`.
     Equal groups share a function. An op that no kernel can hold is an error.
 
-    What a kernel is:
-    - arguments are the inputs, then one destination per result, all ranked
-      tensors of static shape; it returns its results;
-    - the body is a list of linalg ops over one row space: the loops of the op
-      with the most, the last of which is the column. The others run over a
-      leading part of these loops (row scalars, 0-d values) or, where they are
-      cheap, over any of them; whose loops they are follows from the maps by
-      which their results are read;
-    - maps are dimensions and constants; within the kernel a tensor is read by
-      the map that it was written by;
-    - loops are parallel, or reductions with one combining op onto a
-      `linalg.fill`. A reduction over the last loop alone gives row scalars; one
-      over other loops is only returned;
-    - bodies hold arith and math ops, constants, `linalg.index`, and
-      `tensor.extract` from an input;
-    - other results start from `tensor.empty` or from their destination. A
-      destination that the kernel also reads (by the map that it writes it by)
-      is updated in place: a donated argument, or a product that nobody else
-      reads;
-    - `mpcomm.scatter_add = p`: arguments are rows, indices and the destination,
-      whose rows take the sum of the rows of the first at the (clamped) indices;
-      rows at index p are left out.
+    Definition of a kernel:
+    - The arguments are the inputs, then one destination per result, all ranked
+      tensors of static shape; the kernel returns its results.
+    - The body is a list of linalg ops over one row space: the loops of the op
+      with the most loops, of which the last is the column. The other ops run
+      over a leading subset of these loops (row scalars, 0-d values) or, if they
+      are cheap, over any subset. The maps by which their results are read
+      determine the subset.
+    - Maps are dimensions and constants; within the kernel a tensor is read by
+      the map by which it is written.
+    - Loops are parallel, or reductions with one combining op onto a
+      `linalg.fill`. A reduction over the last loop alone gives row scalars; a
+      reduction over other loops can only be returned.
+    - Bodies contain arith and math ops, constants, `linalg.index`, and
+      `tensor.extract` from an input.
+    - Other results start from `tensor.empty` or from their destination. A
+      destination that the kernel also reads (by the map by which it writes it)
+      is updated in place: a donated argument, or a product that no other op
+      reads.
+    - With `mpcomm.scatter_add = p`, the arguments are rows, indices and the
+      destination. The destination is zeroed, then each row is added to the row
+      of the destination at its (clamped) index; rows at index p are skipped.
 
-    Groups grow from producers to consumers, then by what they read in common.
-    Two groups merge if their loops correspond, if no path leads from one to the
-    other through anything else, if nothing expensive has to be computed again,
-    and if the kernel has at most `max-operands` operands.
+    Groups grow from producers to consumers, then by common inputs. Two groups
+    merge if their loops correspond, if no path leads from one to the other
+    through any other op, if nothing expensive has to be recomputed, and if the
+    kernel has at most `max-operands` operands.
 
     Numerics: exact.
 
@@ -85,20 +86,20 @@ def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
 }
 
 def BufferizeStepPass : Pass<"mpcomm-bufferize-step", "::mlir::ModuleOp"> {
-  let summary = "Gives every tensor of a step a buffer, donated ones in place";
+  let summary = "Assigns a buffer to every tensor of a step, with donation";
   let description = [{
-    Assumes: functions on tensors whose compute is linalg, `mprt.launch`,
-    `mprt.start` and `mprt.await`; kernels (`mpcomm.kernel`) are left alone.
+    Assumes: functions on tensors whose compute ops are linalg, `mprt.launch`,
+    `mprt.start` and `mprt.await`; kernels (`mpcomm.kernel`) are unchanged.
 
-    Guarantees: the functions take buffers and return nothing. Results whose
-    argument donates its buffer are in that buffer at the end, the others in
-    buffers that become further arguments, in result order. The attribute
+    Guarantees: the functions take buffers and return nothing. A result whose
+    argument donates its buffer is in that buffer at the end. Other results are
+    in buffers that become further arguments, in result order. The attribute
     `mprt.results` of the function lists name, role, type and place of each
     result. Analysis and rewrite are upstream's one-shot bufferization.
 
     Numerics: exact.
 
-    Example: `%w` donated for result 1 becomes a buffer that the optimizer's
+    Example: `%w`, donated for result 1, becomes a buffer that the optimizer's
     kernel updates in place:
     ```mlir
     mprt.launch @sgd ins(%g, %lr : memref<8xf32>, memref<f32>) outs(%w : memref<8xf32>)
@@ -116,17 +117,17 @@ def BufferizeStepPass : Pass<"mpcomm-bufferize-step", "::mlir::ModuleOp"> {
 def PlanMemoryPass : Pass<"mpcomm-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Places every allocation of a function in one arena";
   let description = [{
-    Assumes: bufferized functions in one block, allocations of static size.
+    Assumes: bufferized functions of one block, allocations of static size.
 
-    Guarantees: no `memref.alloc` is left; each became a view of a further last
-    argument, the arena, at a fixed offset. Buffers whose lives overlap do not
-    overlap in the arena. The buffers of one all_reduce lie next to each other,
-    each at a multiple of 64 bytes: gradients are written straight into their
-    bucket. Where a bucket's buffer is no allocation of its own (an argument, a
-    view, a member of another bucket), it is copied in and out.
-    The function carries `mprt.arena_bytes`.
+    Guarantees: no `memref.alloc` is left; each becomes a view, at a fixed
+    offset, of the arena, which is a further last argument. Buffers whose
+    lifetimes overlap do not overlap in the arena. The buffers of one all_reduce
+    are contiguous, each at a multiple of 64 bytes: gradients are written
+    directly into their bucket. A buffer of a bucket that is not an allocation
+    of its own (an argument, a view, a member of another bucket) is copied in
+    and out. The function has the attribute `mprt.arena_bytes`.
 
-    The placement is that of mpcomm/Scheduling/ArenaPlanning.h.
+    The algorithm is in mpcomm/Scheduling/Arena/ArenaPlanning.h.
 
     Numerics: exact.
 
@@ -137,91 +138,54 @@ def PlanMemoryPass : Pass<"mpcomm-plan-memory", "::mlir::ModuleOp"> {
     %0 = memref.view %arena[%c128][] : memref<4096xi8> to memref<16xf32>
     ```
 
-    Counts: bytes of the arena, of its lower bound (the most that lives at one
-    time) and of buckets, as an analysis remark.
+    Counts: bytes of the arena, of its lower bound (the maximum of live bytes)
+    and of buckets, as an analysis remark.
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect",
                            "::mlir::arith::ArithDialect",
                            "::mpcomm::mprt::MPRTDialect"];
 }
 
-def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
-  let summary = "Marks kernels that a library can do with the product before";
-  let description = [{
-    For GPUs. *Assumes* what `convert-linalg-to-mprt` makes.
-
-    *Guarantees*: a launch whose kernel does what a library can do with an
-    `mprt.gemm` without batch dimensions is the next thing that the stream does
-    after it, where the order of what is in between does not matter, and has the
-    attribute `mprt.epilogue`. Of its entries `bias` and `matrix` are numbers of
-    operands; `kind` is
-    - `bias`: a bias along the rows is added to the whole result, in place;
-    - `bias_gelu`: and gelu, in its tanh form, is taken of the sum;
-    - `bias_gelu_aux`: the sum is kept, and gelu of it goes to `matrix`;
-    - `gelu_grad`: the result is multiplied by the derivative of that gelu at
-      `matrix`, in place; what the kernel goes on with is split off, and reads
-      the result where it was written;
-    - `bias_grad_a`, `bias_grad_b`: A or B is summed up over what the product
-      contracts, which is the gradient of a bias beside that of a weight.
-
-    `convert-mprt-to-llvm` makes one call of the product and its launches, and
-    the runtime launches the kernels where the library has no such product.
-
-    *Numerics*: reassociating. A sum of 16 bits is rounded once, not before and
-    after the bias is added, or gelu's derivative multiplied; gradients of biases
-    are summed up in f32, in the library's order.
-
-    Example: the launch in
-    ```mlir
-    mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 ...
-    mprt.launch @add_bias ins(%bias : memref<16xf32>) outs(%c : memref<8x16xf32>)
-    ```
-    becomes
-    ```mlir
-    mprt.launch @add_bias ins(%bias : memref<16xf32>) outs(%c : memref<8x16xf32>) {mprt.epilogue = {bias = 0, kind = "bias"}}
-    ```
-
-    Remarks: `Epilogues`, per function: products, and those with an epilogue.
-  }];
-  let dependentDialects = ["::mpcomm::mprt::MPRTDialect"];
-}
+//===----------------------------------------------------------------------===//
+// CPU
+//===----------------------------------------------------------------------===//
 
 def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
   let summary = "Turns kernels of linalg ops into loops over vectors";
   let description = [{
-    Replaces the tensor form of each kernel by code on buffers: loops over
-    rows, and per row one or more passes over chunks of columns.
+    Replaces the tensor form of each kernel by code on buffers: loops over rows,
+    and one or more passes per row over chunks of columns.
 
-    *Assumes* `mprt.launch` ops on buffers with static shapes and strides, and
-    kernels as `mpcomm-form-kernels` makes them:
-    - the row space is the loops of the op with most loops; ops with fewer loops
-      run over some of them (row scalars, or none);
-    - bodies are arith and math ops, `linalg.index` and `tensor.extract` from
-      an argument; tensor constants are splats;
-    - intermediates are read by the index expressions they are written by;
-      inputs are read through any map of dimensions and constants;
-    - a reduction combines `out` once (add, mul, min, max, and, or, xor). If
-      it runs over the column only, later ops may read it; if over rows, it is
-      summed up in the destination and nothing in the kernel reads it.
-    - Attribute `mpcomm.scatter_add = p` on the kernel: arguments are `dy`,
-      `ids` and the destination, whose rows `ids` take the sum of the rows of
-      `dy`; the row of an id equal to `p` is left out, and other ids are
-      clamped to rows that exist.
-    - A destination may be read as an input, by the same index expressions as
+    Assumes: `mprt.launch` ops on buffers with static shapes and strides, and
+    kernels as created by `mpcomm-form-kernels`:
+    - The row space is the loops of the op with the most loops; ops with fewer
+      loops run over some of them (row scalars, or none).
+    - Bodies are arith and math ops, `linalg.index` and `tensor.extract` from an
+      argument; tensor constants are splats.
+    - Intermediates are read by the index expressions by which they are written;
+      inputs are read through any map of dimensions and constants.
+    - A reduction combines `out` once (add, mul, min, max, and, or, xor). If it
+      runs over the column only, later ops may read it; if it runs over rows, it
+      is accumulated in the destination and no op in the kernel reads it.
+    - With the attribute `mpcomm.scatter_add = p` on the kernel, the arguments
+      are `dy`, `ids` and the destination. The destination is zeroed, then each
+      row of `dy` is added to the row of its id; rows with an id equal to `p`
+      are skipped, and other ids are clamped to existing rows.
+    - A destination may be read as an input, by the index expressions by which
       the result is written: the old contents of what the result replaces.
 
-    *Guarantees*: one function per kernel and layout of operands, whose
-    arguments are buffers of offset 0 with the strides of the launch (for empty
-    buffers: row-major ones), and whose body is scf, vector, memref, arith and
-    math. A kernel with no launch is erased; one that anything but a launch
-    names is an error. A destination that is also read as an input is read
-    before it is written, element by element. Buffers of i1 become bytes (i8, 0
-    or 1).
+    Guarantees: one function per kernel and layout of operands. Its arguments
+    are buffers of offset 0 with the strides of the launch (for empty buffers:
+    row-major ones), and its body is scf, vector, memref, arith and math. A
+    kernel without a launch is erased; a kernel that is referenced by anything
+    other than a launch is an error. A destination that is also read as an input
+    is read before it is written, element by element. Buffers of i1 become bytes
+    (i8, 0 or 1).
 
-    *Numerics*: reassociating. A sum over a row is taken in one partial sum per
-    vector lane, folded pairwise at the end; a sum over rows in groups of up to
-    four rows, in order. Half precision is computed in f32 and rounded where it
-    is stored or cast. Multiply-add may be contracted.
+    Numerics: reassociating. A sum over a row has one partial sum per vector
+    lane, folded pairwise at the end; a sum over rows is computed in groups of
+    up to four rows, in order. Half precision is computed in f32 and rounded
+    where it is stored or cast. Multiply-add may be contracted.
 
     Example:
     ```mlir
@@ -245,6 +209,8 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
       return
     }
     ```
+
+    Counts: nothing.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "unsigned", "512",
@@ -260,72 +226,19 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
   ];
 }
 
-def GenerateGPUKernelsPass
-    : Pass<"mpcomm-generate-gpu-kernels", "::mlir::ModuleOp"> {
-  let summary = "Turns kernels of linalg ops into code for the threads of a GPU";
-  let description = [{
-    What `mpcomm-generate-kernels` does for a processor, for a GPU: replaces the
-    tensor form of each kernel by functions of a `gpu.module` named
-    `mpcomm_kernels`, one or more a kernel and layout of operands, and by
-    declarations with `mprt.grid`, which launches name.
-
-    *Assumes* what `mpcomm-generate-kernels` does.
-
-    *Guarantees*: each launch is replaced by one or more, in order, of kernels
-    with `mprt.grid` and the same operands. The functions' bodies are gpu, scf,
-    vector, memref, arith, math, and nvvm's votes and synchronisation of warps.
-    - Elementwise kernels: each thread takes chunks of columns, of 16 bytes of
-      the narrowest operand where columns and addresses allow, several in
-      flight; any grid will do.
-    - Kernels with reductions along rows: a group of threads has a row, 32 or
-      fewer, or a whole block; its columns stay in registers from one pass to
-      the next (longer rows are read again), so that memory is read once.
-      Reductions are shuffles within warps and one barrier across them.
-    - Sums over rows stay in registers while a block goes through its rows; what
-      blocks have is added up by a second kernel, `_sums`, in a fixed order.
-    - Scalars that a kernel reads and replaces are replaced by a kernel of their
-      own, `_scalars`.
-    - Kernels with `mpcomm.scatter_add` zero the destination; a second kernel,
-      `_rows`, adds, each block to rows of its own in the order of the ids.
-    - `mprt.attention` becomes launches of kernels on tensor cores (sm_80 and
-      later), `_mask` first where it has a mask; its gradient `_deltas`,
-      `_columns` and `_rows`. Those use the llvm dialect too, for addresses.
-
-    *Numerics*: reassociating; the same bits for the same program, whatever the
-    device. Otherwise as `mpcomm-generate-kernels`.
-
-    Example: with `processors=132`
-    ```mlir
-    mprt.launch @scale ins(%x : memref<64xf32>) outs(%y : memref<64xf32>)
-    ```
-    stays, and names
-    ```mlir
-    func.func private @scale(memref<64xf32>, memref<64xf32>) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 256, blocks = 1, grid_stride = true, scratch = 0>}
-    ```
-  }];
-  let options = [
-    Option<"processors", "processors", "int64_t", "132",
-           "multiprocessors of the GPU, for which grids of sums are sized">
-  ];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
-    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"
-  ];
-}
-
 def ExpandMathPass : Pass<"mpcomm-expand-math"> {
   let summary = "Expands math functions into arithmetic";
   let description = [{
-    *Assumes* math ops on scalars and vectors. *Guarantees*: no `exp`, `exp2`,
-    `log`, `tanh`, `erf`, `powf` or `rsqrt` of f32 is left, and no other
-    function of f32 that has an approximation upstream; what is left has an
-    instruction, or is of another type and becomes a call of libm. No cast to or
-    from 8-bit floats is left, and none to bf16 unless `has-bf16`.
+    Assumes: math ops on scalars and vectors.
 
-    *Numerics*: lossy, within 2 units in the last place for `exp` and `log`, 6
-    for `tanh` and `erf`, 2 for `powf`. `exp` below 2^-125 gives zero. NaN and
+    Guarantees: no `exp`, `exp2`, `log`, `tanh`, `erf`, `powf` or `rsqrt` of f32
+    is left, and no other function of f32 that has an approximation upstream.
+    What is left has an instruction, or is of another type and becomes a call of
+    libm. No cast to or from 8-bit floats is left, and none to bf16 unless
+    `has-bf16`.
+
+    Numerics: lossy, within 2 units in the last place for `exp` and `log`, 6 for
+    `tanh` and `erf`, 2 for `powf`. `exp` below 2^-125 gives zero. NaN and
     infinities are those of libm.
 
     Example:
@@ -338,6 +251,8 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
     %s = math.sqrt %x : vector<16xf32>
     %r = arith.divf %one, %s : vector<16xf32>
     ```
+
+    Counts: nothing.
   }];
   let options = [
     Option<"hasBFloat", "has-bf16", "bool", "false",
@@ -349,84 +264,10 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
   ];
 }
 
-def BatchLaunchesPass : Pass<"mpcomm-batch-launches", "::mlir::ModuleOp"> {
-  let summary = "Makes one launch of launches that do not depend on each other";
-  let description = [{
-    *Assumes* planned buffers and what `mpcomm-generate-gpu-kernels` makes.
-
-    *Guarantees*: between two ops that are neither launches nor free of effects
-    (awaits and starts of collectives among them) launches are put into batches:
-    each into the first batch after those that it depends on, by the bytes that
-    buffers have, which can take it. A batch is one launch of a kernel `_batch`:
-    its blocks are dealt to the launches in ranges, and the code of a kernel is
-    in it once, however often it is launched. What is joined
-    - has blocks of the same number of threads;
-    - is waited for by the same collective, if any, so that none starts later;
-    - is of one kernel, or of kernels of which each is elementwise, or each has
-      no more threads than the device runs at a time: registers are those of the
-      kernel that takes most;
-    - takes no more than `parameter-bytes` of pointers, has at most 16 bodies
-      and 48 KiB of shared memory.
-    Launches that hand on scratch (a kernel and its `_sums`) get scratch apart
-    from the others', up to 1 MiB each, so that several are under way.
-
-    *Numerics*: the same bits.
-
-    Example:
-    ```mlir
-    mprt.launch @update ins(%g : memref<8xf32>) outs(%p : memref<8xf32>)
-    mprt.launch @update ins(%h : memref<8xf32>) outs(%q : memref<8xf32>)
-    ```
-    becomes
-    ```mlir
-    mprt.launch @update_batch ins(%g, %h : memref<8xf32>, memref<8xf32>) outs(%p, %q : memref<8xf32>, memref<8xf32>)
-    ```
-
-    Remarks: `Batches`, per function: launches before and after, batches.
-  }];
-  let options = [
-    Option<"processors", "processors", "int64_t", "132",
-           "multiprocessors of the GPU, for which it is decided what fills it">,
-    Option<"parameterBytes", "parameter-bytes", "int64_t", "4096",
-           "bytes of a kernel's parameters at most: 4096 on all chips">
-  ];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
-  ];
-}
-
-def AssembleKernelsPass : Pass<"mpcomm-assemble-kernels", "::mlir::ModuleOp"> {
-  let summary = "Assembles the kernels of a GPU into images";
-  let description = [{
-    Translates the `gpu.module` named `mpcomm_kernels`, which is in the LLVM
-    dialect by then, to PTX for each of `chip`, assembles it with `ptxas`, and
-    replaces it by the global `mpcomm_images` of mprt.h: machine code for each
-    chip and, for newer ones, the PTX of the last. Without `ptxas` there is PTX
-    alone, which drivers compile, and a warning says so. Where `ptxas` is: the
-    option, else `$CUDA_HOME/bin`, `/usr/local/cuda/bin`, `PATH`.
-
-    An analysis remark a kernel and chip tells registers, bytes spilled and
-    bytes of shared memory, as `ptxas` reports them.
-
-    A module without such kernels stays as it is.
-  }];
-  let options = [
-    ListOption<"chips", "chip", "std::string",
-               "chips to assemble for: sm_80, sm_90, sm_100 or others from "
-               "sm_75 on; none given: those three">,
-    Option<"ptxas", "ptxas", "std::string", "",
-           "the assembler; empty: as found, 'none': PTX alone">,
-    Option<"ptxDirectory", "ptx-directory", "std::string", "",
-           "a folder to leave the PTX of each chip in">
-  ];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
-}
-
 def PackKernelsPass : Pass<"mpcomm-pack-kernels", "::mlir::ModuleOp"> {
   let summary = "Defines the wrappers by which the runtime calls kernels";
   let description = [{
-    Assumes: kernels lowered to `llvm.func` with one pointer an argument.
+    Assumes: kernels lowered to `llvm.func` with one pointer per argument.
 
     Guarantees: `<kernel>.packed(args)` loads the pointers and calls the kernel.
 
@@ -443,6 +284,197 @@ def PackKernelsPass : Pass<"mpcomm-pack-kernels", "::mlir::ModuleOp"> {
 
     Counts: nothing.
   }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// GPU
+//===----------------------------------------------------------------------===//
+
+def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Marks kernels that a library can fuse into the preceding "
+                "product";
+  let description = [{
+    For GPUs.
+
+    Assumes: the output of `convert-linalg-to-mprt`.
+
+    Guarantees: a launch whose kernel computes what a library can fuse into an
+    `mprt.gemm` without batch dimensions is moved directly after the product, if
+    the order of the ops between them does not matter, and gets the attribute
+    `mprt.epilogue`. Its entries `bias` and `matrix` are operand numbers; `kind`
+    is
+    - `bias`: a bias along the rows is added to the whole result, in place;
+    - `bias_gelu`: then gelu, in its tanh form, is applied to the sum;
+    - `bias_gelu_aux`: the sum is kept, and its gelu is written to `matrix`;
+    - `gelu_grad`: the result is multiplied by the derivative of that gelu at
+      `matrix`, in place; the rest of the kernel is split off, and reads the
+      result where it was written;
+    - `bias_grad_a`, `bias_grad_b`: A or B is summed over the contracted
+      dimension of the product, which is the gradient of a bias next to that of
+      a weight.
+
+    `convert-mprt-to-llvm` makes one call of the product and its launches. The
+    runtime launches the kernels if the library has no such product.
+
+    Numerics: reassociating. A 16-bit sum is rounded once, not before and after
+    the bias is added, or before and after the multiplication by gelu's
+    derivative. Gradients of biases are summed in f32, in the library's order.
+
+    Example: the launch in
+    ```mlir
+    mprt.gemm %a, %b, %c m = 8 n = 16 k = 4 ...
+    mprt.launch @add_bias ins(%bias : memref<16xf32>) outs(%c : memref<8x16xf32>)
+    ```
+    becomes
+    ```mlir
+    mprt.launch @add_bias ins(%bias : memref<16xf32>) outs(%c : memref<8x16xf32>) {mprt.epilogue = {bias = 0, kind = "bias"}}
+    ```
+
+    Counts (analysis remark `Epilogues`, one per function): products, and those
+    with an epilogue.
+  }];
+  let dependentDialects = ["::mpcomm::mprt::MPRTDialect"];
+}
+
+def GenerateGPUKernelsPass
+    : Pass<"mpcomm-generate-gpu-kernels", "::mlir::ModuleOp"> {
+  let summary = "Turns kernels of linalg ops into code for the threads of a "
+                "GPU";
+  let description = [{
+    The counterpart of `mpcomm-generate-kernels` for GPUs. Replaces the tensor
+    form of each kernel by functions of a `gpu.module` named `mpcomm_kernels`,
+    one or more per kernel and layout of operands, and by declarations with
+    `mprt.grid`, which launches reference.
+
+    Assumes: what `mpcomm-generate-kernels` assumes.
+
+    Guarantees: each launch is replaced by one or more launches, in order, of
+    kernels with `mprt.grid` and the same operands. The bodies of the functions
+    are gpu, scf, vector, memref, arith, math, and nvvm's warp votes and
+    synchronisation.
+    - Elementwise kernels: each thread takes chunks of columns, of 16 bytes of
+      the narrowest operand if columns and addresses allow, several in flight;
+      any grid is correct.
+    - Kernels with reductions along rows: a group of up to 32 threads, or a
+      whole block, has a row. Its columns stay in registers from one pass to the
+      next (longer rows are read again), so memory is read once. Reductions are
+      shuffles within warps and one barrier across them.
+    - Sums over rows stay in registers while a block iterates over its rows; a
+      second kernel, `_sums`, adds the sums of the blocks in a fixed order.
+    - Scalars that a kernel reads and replaces are replaced by a separate
+      kernel, `_scalars`.
+    - Kernels with `mpcomm.scatter_add` zero the destination; a second kernel,
+      `_rows`, adds: each block adds to its own rows in the order of the ids.
+    - `mprt.attention` becomes launches of kernels on tensor cores (sm_80 and
+      later), with `_mask` first if it has a mask; its gradient becomes
+      `_deltas`, `_columns` and `_rows`. These also use the llvm dialect, for
+      addresses.
+
+    Numerics: reassociating; the same bits for the same program, on any device.
+    Otherwise as `mpcomm-generate-kernels`.
+
+    Example: with `processors=132`
+    ```mlir
+    mprt.launch @scale ins(%x : memref<64xf32>) outs(%y : memref<64xf32>)
+    ```
+    is unchanged, and references
+    ```mlir
+    func.func private @scale(memref<64xf32>, memref<64xf32>) attributes {mpcomm.kernel, mprt.grid = #mprt.grid<threads = 256, blocks = 1, grid_stride = true, scratch = 0>}
+    ```
+
+    Counts: nothing.
+  }];
+  let options = [
+    Option<"processors", "processors", "int64_t", "132",
+           "multiprocessors of the GPU, for which grids of sums are sized">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def BatchLaunchesPass : Pass<"mpcomm-batch-launches", "::mlir::ModuleOp"> {
+  let summary = "Combines independent launches into one";
+  let description = [{
+    Assumes: planned buffers and the output of `mpcomm-generate-gpu-kernels`.
+
+    Guarantees: launches between two ops that are neither launches nor free of
+    effects (such as awaits and starts of collectives) are put into batches.
+    Each launch goes into the first batch that can take it after those on which
+    it depends, by the bytes of its buffers. A batch is one launch of a kernel
+    `_batch`: its blocks are assigned to the launches in ranges, and the code of
+    each kernel is in it once, however often it is launched. The launches of a
+    batch
+    - have blocks of the same number of threads;
+    - are waited for by the same collective, if any, so that no collective
+      starts later;
+    - are of one kernel, or of kernels that are all elementwise, or of kernels
+      that each have no more threads than the device runs at a time (the batch
+      needs the registers of its most demanding kernel);
+    - take no more than `parameter-bytes` of pointers in total, and at most 16
+      bodies and 48 KiB of shared memory.
+
+    Launches that pass scratch memory on (a kernel and its `_sums`) get separate
+    scratch memory, up to 1 MiB each, so that several run at once.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    mprt.launch @update ins(%g : memref<8xf32>) outs(%p : memref<8xf32>)
+    mprt.launch @update ins(%h : memref<8xf32>) outs(%q : memref<8xf32>)
+    ```
+    becomes
+    ```mlir
+    mprt.launch @update_batch ins(%g, %h : memref<8xf32>, memref<8xf32>) outs(%p, %q : memref<8xf32>, memref<8xf32>)
+    ```
+
+    Counts (analysis remark `Batches`, one per function): launches before and
+    after, batches.
+  }];
+  let options = [
+    Option<"processors", "processors", "int64_t", "132",
+           "multiprocessors of the GPU, which decide what fills it">,
+    Option<"parameterBytes", "parameter-bytes", "int64_t", "4096",
+           "largest size of a kernel's parameters: 4096 on all chips">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
+  ];
+}
+
+def AssembleKernelsPass : Pass<"mpcomm-assemble-kernels", "::mlir::ModuleOp"> {
+  let summary = "Assembles the kernels of a GPU into images";
+  let description = [{
+    Assumes: a `gpu.module` named `mpcomm_kernels` in the LLVM dialect; a module
+    without it is unchanged.
+
+    Guarantees: the `gpu.module` is translated to PTX for each of `chip`,
+    assembled with `ptxas`, and replaced by the global `mpcomm_images` of
+    mprt.h: machine code for each chip and, for newer ones, the PTX of the last.
+    Without `ptxas` the images are PTX alone, which drivers compile, and a
+    warning says so. `ptxas` is searched in this order: the option,
+    `$CUDA_HOME/bin`, `/usr/local/cuda/bin`, `PATH`.
+
+    Numerics: exact.
+
+    Counts (analysis remark, one per kernel and chip): registers, bytes spilled
+    and bytes of shared memory, as reported by `ptxas`.
+  }];
+  let options = [
+    ListOption<"chips", "chip", "std::string",
+               "chips to assemble for: sm_80, sm_90, sm_100 or others from "
+               "sm_75 on; none given: those three">,
+    Option<"ptxas", "ptxas", "std::string", "",
+           "the assembler; empty: as found, 'none': PTX alone">,
+    Option<"ptxDirectory", "ptx-directory", "std::string", "",
+           "a folder to leave the PTX of each chip in">
+  ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 

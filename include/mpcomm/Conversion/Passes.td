@@ -21,21 +21,21 @@ def ConvertMPCommToMPRTPass
   let description = [{
     Assumes: Form 3 or 4 (rank programs); one mesh in use.
 
-    Guarantees: no collective, `mpcomm.async` or `mpcomm.await` is left; each
-    became an `mprt.start` where it was and an `mprt.await` where it was awaited
-    (at once, for a synchronous one). Collectives are numbered in program order;
-    what ranks that run different functions of an `mpcomm.program` do together
-    has one number in all of them, by its `mpcomm.tag`, which stays on the start,
-    or its place among the untagged on its communicator.
-    The module carries `mprt.communicators`, one list of axes per communicator,
-    and `mprt.channels` where there are channels other than 0: each list and
-    channel is a communicator.
-    An all_reduce of several element types becomes one start per type. Wire
-    types other than the operands' are cast before and after. Gathers and
-    scatters along inner dimensions transpose so that what travels is
-    contiguous.
+    Guarantees: no collective, `mpcomm.async` or `mpcomm.await` is left. Each
+    collective becomes an `mprt.start` at its place and an `mprt.await` where it
+    is awaited (at once, for a synchronous one). Collectives are numbered in
+    program order. A collective that ranks with different functions of an
+    `mpcomm.program` share has one number in all of these functions, determined
+    by its `mpcomm.tag`, which stays on the start, or by its position among the
+    untagged ones on its communicator. The module has the attribute
+    `mprt.communicators`, one list of axes per communicator, and, if there are
+    channels other than 0, `mprt.channels`: each combination of a list and a
+    channel is a communicator. An all_reduce of several element types becomes
+    one start per type. If the wire type differs from the type of the operands,
+    casts are inserted before and after. Gathers and scatters along inner
+    dimensions are transposed so that the data that travel are contiguous.
 
-    Numerics: exact, but for the wire types that the input asks for.
+    Numerics: exact, except for the wire types that the input requests.
 
     Example:
     ```mlir
@@ -60,29 +60,29 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
     Assumes: tensors of static shape.
 
     Guarantees: no compute op of `mpcomm` and no elementwise op of `arith` or
-    `math` on tensors is left; collectives, `async` and `await` are not touched.
-    - `dot_general` is a `linalg.contract` onto a fill of zero. Transposes of its
-      operands and of its result are folded into its maps, as long as a matrix
-      product with two strides and at most four batch dimensions can do it; an
-      operand that no such product could read is transposed first. Sums of
-      16-bit operands are in f32.
-    - elementwise ops, reductions and composites (softmax, layer_norm, losses,
-      optimizer updates, …) are `linalg.generic` over one row space per op:
-      elementwise ones, reductions of the last dimension to row scalars,
-      reductions of the others. Fusing what has one row space gives one pass
-      over memory. Statistics and sums of 16-bit values are in f32. Origins are
-      kept as locations: `fused<"layer_norm">[…]`.
-    - broadcasts are maps of the generics that read them.
-    - reshape, slice, concatenate and pad are `tensor` ops.
-    - `embedding` is a generic with `tensor.extract`; `embedding_grad` a loop
-      over the indices that carries the table, with the attribute
-      `mpcomm.scatter_add`: the index whose rows are left out, or -1.
-    - convolutions, pools and their gradients are `mprt.window`; batch norms
-      generics over [outer, features, inner], or [outer, features] where the
-      features come last.
-    - `attention` and `attention_grad` are `mprt.attention` where `device=cuda`
-      has kernels for the shapes; elsewhere what they stand for: products, a
-      softmax, sums of a row.
+    `math` on tensors is left; collectives, `async` and `await` are unchanged.
+    - `dot_general` becomes a `linalg.contract` onto a fill of zero. Transposes
+      of its operands and of its result are folded into its maps, as long as a
+      matrix product with two strides and at most four batch dimensions can
+      express it; an operand that no such product can read is transposed first.
+      Sums of 16-bit operands are in f32.
+    - Elementwise ops, reductions and composites (softmax, layer_norm, losses,
+      optimizer updates, …) become `linalg.generic` ops over one row space per
+      op: elementwise ops, reductions of the last dimension to row scalars, and
+      reductions of the other dimensions. Fusing ops with one row space gives
+      one pass over memory. Statistics and sums of 16-bit values are in f32. The
+      original op is kept as the location: `fused<"layer_norm">[…]`.
+    - Broadcasts become maps of the generics that read them.
+    - Reshape, slice, concatenate and pad become `tensor` ops.
+    - `embedding` becomes a generic with `tensor.extract`; `embedding_grad`
+      becomes a loop over the indices that carries the table, with the attribute
+      `mpcomm.scatter_add`: the index whose rows are skipped, or -1.
+    - Convolutions, pooling and their gradients become `mprt.window`; batch
+      norms become generics over [outer, features, inner], or [outer, features]
+      if the features come last.
+    - `attention` and `attention_grad` become `mprt.attention` if `device=cuda`
+      has kernels for the shapes; otherwise they are expanded into products, a
+      softmax, and row sums.
 
     Numerics: reassociating (softmax multiplies by the reciprocal of the sum).
 
@@ -106,10 +106,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
   }];
   let options = [
     Option<"device", "device", "std::string", "\"host\"",
-           "Device whose kernels take what is not linalg: host or cuda">,
+           "Device whose kernels implement ops outside of linalg: host or cuda">,
     Option<"rowsAtATime", "rows-at-a-time", "int64_t", "1",
-           "Rows that kernels add side by side, at least, where all of them are "
-           "summed up: of 4096 one after the other sums are in f64">
+           "Rows that kernels sum in parallel, at least; sums over more than "
+           "4096 rows in sequence are in f64">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
@@ -127,7 +127,7 @@ def ConvertLinalgToMPRTPass
 
     Guarantees: no linalg op and no `memref.copy` is left outside of kernels. A
     contraction becomes `mprt.gemm`, one per block of batch dimensions that four
-    strided ones cannot describe; a copy or fill of contiguous buffers becomes
+    strided ones cannot describe. A copy or fill of contiguous buffers becomes
     `mprt.copy` or `mprt.zero`; any other copy becomes a kernel and its launch.
     A contraction whose operands have no unit stride is an error at the op.
 
@@ -151,26 +151,28 @@ def ConvertLinalgToMPRTPass
 }
 
 def ConvertMPRTToLLVMPass : Pass<"convert-mprt-to-llvm", "::mlir::ModuleOp"> {
-  let summary = "Makes the entry points, descriptors and manifest of a program";
+  let summary = "Creates the entry points, descriptors and manifest of a "
+                "program";
   let description = [{
     Assumes: Form 5: functions on buffers with a planned arena, whose ops are
     those of the runtime dialect and views.
 
-    Guarantees: each such function is an `llvm.func` of type `mprt_entry`, a
-    flat list of runtime calls on static descriptors. Kernels stay as they are;
-    each gets the declaration of a wrapper `<kernel>.packed` that
+    Guarantees: each such function becomes an `llvm.func` of type `mprt_entry`,
+    a flat list of runtime calls on static descriptors. Kernels are unchanged;
+    each gets the declaration of a wrapper `<kernel>.packed`, which
     `mpcomm-pack-kernels` defines. The globals `mpcomm_abi_version` and
-    `mpcomm_manifest` are there.
+    `mpcomm_manifest` are created.
 
-    Events are as few as can be. A start comes after what touches its buffers,
-    and what is computed after an await after the collective; where neither the
-    order of a stream nor another wait implies that, one stream records an event
-    and the other waits for it, and nothing starts later for a wait that was
-    spared (`Scheduling/EventPlacement/EventPlacement.h`). Memory that buffers share counts as
-    one buffer. What came before the call of the function touches everything.
+    The number of events is minimal. A start is ordered after what touches its
+    buffers, and computation after an await is ordered after the collective. If
+    neither the order of a stream nor another wait implies this, one stream
+    records an event and the other waits for it. Omitted waits never delay
+    anything (`Scheduling/EventPlacement/EventPlacement.h`). Overlapping buffers
+    count as one buffer. Work before the call of the function counts as touching
+    everything.
 
-    Kernels with `mprt.grid` are code for a GPU: their descriptors have that, and
-    their declarations are gone.
+    Kernels with `mprt.grid` are code for a GPU: their descriptors contain the
+    grid, and their declarations are removed.
 
     Numerics: exact.
 

@@ -3,13 +3,13 @@
 |* Part of the mpcomm project, under the Apache License v2.0 with LLVM        *|
 |* Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception        *|
 |*                                                                            *|
-|* A compiled program (step.so) calls what is declared here and nothing else  *|
-|* of the runtime; the runtime knows of a program only its manifest and its   *|
-|* entry points. Neither links the other.                                     *|
+|* A compiled program (step.so) uses only these functions of the runtime. The *|
+|* runtime uses only the symbols that a program exports (see the end of this  *|
+|* file). Neither links the other.                                            *|
 |*                                                                            *|
 |* Errors are sticky: a call that fails marks the context, and each later     *|
-|* call on it returns that same status and does nothing, so that generated    *|
-|* code is straight-line. An entry point ends with mprt_status_of(ctx).       *|
+|* call on it does nothing and returns the same status. So generated code is  *|
+|* straight-line, and an entry point returns mprt_status_of(ctx).             *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -20,14 +20,15 @@
 
 #ifdef __cplusplus
 extern "C" {
-/* A wrong number from a program must be a value that can be looked at. */
+/* With a fixed type, an invalid number from a program is a value that can be
+ * inspected and rejected. */
 #define MPRT_ENUM_TYPE : int32_t
 #else
 #define MPRT_ENUM_TYPE
 #endif
 
-/* Raised whenever a structure or a signature below changes. A program carries
- * the number it was compiled for in `mpcomm_abi_version`. */
+/* Incremented whenever a structure or a signature below changes. A program
+ * exports the number for which it was compiled as `mpcomm_abi_version`. */
 #define MPRT_ABI_VERSION 6u
 
 typedef enum MPRT_ENUM_TYPE {
@@ -80,28 +81,29 @@ typedef enum MPRT_ENUM_TYPE {
   MPRT_SCATTER = 11
 } mprt_collective_kind;
 
-/* One process' running instance of one program: its device, its streams, its
- * communicators and its arena. Opaque to programs. */
+/* The instance of a program in one process: its device, streams, communicators
+ * and arena. Opaque to programs. */
 typedef struct mprt_context mprt_context;
 
 /* Stream 0 computes. Stream 1 + c belongs to communicator c. Work on one
- * stream runs in the order of the calls; between streams only events order. */
+ * stream runs in the order of the calls. Only events order different streams.
+ */
 #define MPRT_COMPUTE_STREAM 0u
 #define MPRT_COMM_STREAM(c) (1u + (c))
 
-/* A generated kernel. It receives one pointer an operand, in the order of the
- * launch; all shapes are compiled in. Bytes and flops are what it moves and
- * computes once, for traces and reports.
+/* A generated kernel. It takes one pointer per operand, in the order of the
+ * launch; all shapes are compiled in. `bytes` and `flops` are the memory
+ * traffic and the arithmetic of one launch, for traces and reports.
  *
- * Of a program for the host `fn` is the kernel, and what stands after `flops`
- * is 0. Of a program for a GPU `fn` is null, and `symbol` names the kernel in
+ * In a program for the host, `fn` is the kernel, and all fields after `flops`
+ * are 0. In a program for a GPU, `fn` is null, and `symbol` names the kernel in
  * the program's images. It runs in blocks of `threads` threads (one dimension).
- * Where `grid_stride` is 1 each block goes on with the next piece of work,
- * gridDim.x blocks further, so that any grid does: the device takes as many
- * blocks as it can run at a time, but not more than `blocks`. Where it is 0 the
- * grid has `blocks` blocks. If `scratch_bytes` is not 0 the kernel has one
- * pointer more, the last, to that many bytes that belong to the stream: what a
- * launch leaves there is there for the next one on the stream. */
+ * If `grid_stride` is 1, each block continues with the piece of work that is
+ * gridDim.x blocks further, so any grid is correct: the device takes as many
+ * blocks as it can run at a time, but not more than `blocks`. If it is 0, the
+ * grid has `blocks` blocks. If `scratch_bytes` is not 0, the kernel has one
+ * more pointer, the last, to that many bytes that belong to the stream: their
+ * contents persist from one launch to the next on the stream. */
 typedef struct {
   uint32_t id;
   void (*fn)(void *const *args);
@@ -119,7 +121,7 @@ typedef struct {
 } mprt_kernel;
 
 /* The kernels of a program for a GPU, for one chip: machine code, or PTX, which
- * the driver compiles for chips that are newer. */
+ * the driver compiles for newer chips. */
 typedef struct {
   uint32_t chip;    /* 90 for sm_90 */
   uint32_t is_text; /* 1: PTX, ended by a zero byte; 0: a cubin (ELF) */
@@ -127,17 +129,17 @@ typedef struct {
   uint64_t bytes;
 } mprt_image;
 
-/* The most batch dimensions that a mprt_gemm may carry. */
+/* The largest number of batch dimensions of a mprt_gemm. */
 #define MPRT_GEMM_MAX_BATCH 4
 
 /* C[..., i, j] = sum_k A[..., i, k] * B[..., k, j]  (+ C if accumulate).
  *
- * Strides are in elements; [0] steps the first of the two matrix dimensions
- * (i for A and C, k for B), [1] the second. One of a matrix' two strides must
- * be 1 (C: strides_c[1] must be 1). Batch dimension d has size batch[d] and
- * its own stride in each operand (0 broadcasts; never in C). Types: all three
- * f32 or all f64, or A and B bf16/f16 with C f32 or theirs. Sums are taken in
- * f32 (f64 for f64). */
+ * Strides are in elements; [0] is the stride of the first of the two matrix
+ * dimensions (i for A and C, k for B), [1] that of the second. One of the two
+ * strides of a matrix must be 1 (for C: strides_c[1]). Batch dimension d has
+ * size batch[d] and its own stride in each operand (0 broadcasts; never in C).
+ * Types: all three f32 or all f64; or A and B bf16 or f16, and C f32 or the
+ * same type. Sums are computed in f32 (f64 for f64). */
 typedef struct {
   uint32_t id;
   uint8_t type_a, type_b, type_c; /* mprt_dtype */
@@ -162,44 +164,44 @@ typedef enum MPRT_ENUM_TYPE {
   MPRT_BIAS_GRAD_B = 6    /* bias[j] = the sum over k of B[k, j]             */
 } mprt_epilogue_kind;
 
-/* What a library may do with a matrix product without batch dimensions that the
- * kernels after it do, and save a pass over memory. gelu is its approximation
- * by tanh; the matrix has the type and the strides of C. A library does it in
- * f32 and rounds what it stores once. */
+/* An operation that a library may fuse into a matrix product without batch
+ * dimensions, which saves a pass over memory. gelu is the tanh approximation;
+ * the matrix has the type and the strides of C. A library computes it in f32
+ * and rounds once, when it stores. */
 typedef struct {
   int32_t kind;          /* mprt_epilogue_kind */
-  uint32_t bias, matrix; /* which of the kernels' pointers, where the kind has
+  uint32_t bias, matrix; /* index into the kernels' pointers, if the kind has
                           * one; else 0 */
-  uint32_t bias_type;    /* mprt_dtype, where the kind has a bias; C's for
-                          * those that are added */
+  uint32_t bias_type;    /* mprt_dtype, if the kind has a bias; that of C for
+                          * a bias that is added */
   uint32_t count;        /* of kernels, at least 1 */
   uint32_t reserved;     /* 0 */
-  const mprt_kernel *const *kernels; /* do it, one after the other, where no
-                                      * library does */
+  const mprt_kernel *const *kernels; /* run in order if the library does not
+                                      * support the operation */
 } mprt_epilogue;
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_CONVOLUTION = 0,             /* a: x, b: w, c: y                      */
   MPRT_CONVOLUTION_INPUT_GRAD = 1,  /* a: dy, b: w, c: dx                    */
   MPRT_CONVOLUTION_FILTER_GRAD = 2, /* a: dy, b: x, c: dw                    */
-  MPRT_MAX_POOL = 3,                /* a: x, c: y; a NaN is the greatest     */
-  MPRT_MAX_POOL_GRAD = 4,           /* a: dy, b: x, c: dx; to the first of
-                                     * the greatest of a window, row-major   */
+  MPRT_MAX_POOL = 3,                /* a: x, c: y; NaN is the maximum        */
+  MPRT_MAX_POOL_GRAD = 4,           /* a: dy, b: x, c: dx; to the first
+                                     * maximum of a window, row-major        */
   MPRT_AVG_POOL = 5,                /* a: x, c: y                            */
   MPRT_AVG_POOL_GRAD = 6            /* a: dy, c: dx                          */
 } mprt_window_kind;
 
-/* A convolution, a pool, or the gradient of one: windows slide over x[N, C, H,
- * W] and make y[N, K, P, Q]. Output position p reads rows p * strides[0] -
- * low[0] + i * dilation[0] of x for i < window[0], those that x has; columns
+/* A convolution, pooling, or the gradient of one: windows slide over x[N, C, H,
+ * W] and give y[N, K, P, Q]. Output position p reads the rows p * strides[0] -
+ * low[0] + i * dilation[0] of x for i < window[0], if x has them; columns
  * likewise. A filter is w[K, C / groups, window[0], window[1]].
  *
  * `input` has the sizes of x, `output` those of y. Strides are in elements, in
- * the logical order of dimensions given here, whatever the layout; those of an
- * operand that is not there are not read. c is overwritten. avg_pool divides by
- * the elements of x in the window or, with count_padding, by the window's size.
- * Types: all operands f32, f64, bf16 or f16; sums are taken in f32 (f64 for
- * f64). */
+ * the logical order of dimensions given here, for any layout; those of an
+ * absent operand are not read. c is overwritten. avg_pool divides by the number
+ * of elements of x in the window or, with count_padding, by the size of the
+ * window. Types: all operands f32, f64, bf16 or f16; sums are computed in f32
+ * (f64 for f64). */
 typedef struct {
   uint32_t id;
   uint8_t kind;          /* mprt_window_kind */
@@ -222,29 +224,30 @@ typedef struct {
  *   broadcast       root's send[count], every recv[count]
  *   send / recv     buffer of count elements, to or from group rank `peer`
  *   barrier         no buffers
- *   permute         send[count], recv[count]; rank r's goes to targets[r]
- *   reduce          send[count], recv[count], the result the root's
- *   gather          send[count], recv[count * size], the blocks the root's
+ *   permute         send[count], recv[count]; from rank r to rank targets[r]
+ *   reduce          send[count], recv[count]; the result is on the root
+ *   gather          send[count], recv[count * size]; the blocks are on the root
  *   scatter         root's send[count * size], every recv[count]; block r to r
- * A recv that nothing comes to, of a rank that is no target or not the root, is
- * filled with zeros. The buffers of the last four do not overlap.
- * send == recv is "in place" for all_reduce, broadcast and all_to_all; in
- * place reduce_scatter has recv == send + rank * count, all_gather has send ==
- * recv + rank * count. `type` travels; sums are taken in `accumulate`. */
+ * If nothing arrives in a recv (the rank is not a target, or not the root), it
+ * is filled with zeros. The buffers of the last four do not overlap. send ==
+ * recv is "in place" for all_reduce, broadcast and all_to_all. In place,
+ * reduce_scatter has recv == send + rank * count, and all_gather has send ==
+ * recv + rank * count. `type` is the wire type; sums are computed in
+ * `accumulate`. */
 typedef struct {
   uint32_t id;           /* the same on every rank that takes part */
   uint8_t kind;          /* mprt_collective_kind */
-  uint8_t reduction;     /* mprt_reduction, where the kind reduces */
+  uint8_t reduction;     /* mprt_reduction, if the kind reduces */
   uint8_t type;          /* mprt_dtype of the buffers and on the wire */
-  uint8_t accumulate;    /* mprt_dtype in which partial sums are kept */
+  uint8_t accumulate;    /* mprt_dtype of partial sums */
   uint32_t communicator; /* index into the manifest's communicators */
   int32_t peer;          /* group rank: root, destination or source; else -1 */
   uint64_t count;
   const char *name;
   const char *location;
-  const int32_t *targets; /* of a permute: a group rank for each, or -1; no
-                           * rank twice. Else null */
-  uint32_t num_targets;   /* of a permute the size of the group, else 0 */
+  const int32_t *targets; /* permute: for each group rank its destination, or
+                           * -1; no destination twice. Else null */
+  uint32_t num_targets;   /* permute: the size of the group. Else 0 */
   uint32_t reserved;      /* 0 */
 } mprt_collective;
 
@@ -257,7 +260,7 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c);
 
-/* A product and the kernels after it, which take `args`; see mprt_epilogue. Of
+/* A product and the kernels after it, which take `args`; see mprt_epilogue. In
  * programs for a GPU only. */
 mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const mprt_gemm_desc *desc, const void *a,
@@ -265,8 +268,8 @@ mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const mprt_epilogue *epilogue,
                                void *const *args);
 
-/* Convolution or pool on `stream`; see mprt_window_desc. b is null where the
- * kind has none. */
+/* Convolution or pooling on `stream`; see mprt_window_desc. b is null if the
+ * kind does not have it. */
 mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
                         const mprt_window_desc *desc, const void *a,
                         const void *b, void *c);
@@ -277,47 +280,50 @@ mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
 mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
                       uint64_t bytes);
 
-/* Where the device has the `bytes` of a program's constant at `host`: there, or
- * on a GPU in a copy that the first call of a context makes. Null after an
- * error. */
+/* The address on the device of a constant of the program that has `bytes` bytes
+ * at `host`: `host` itself, or on a GPU a copy that the first call of a context
+ * creates. Null after an error. */
 const void *mprt_constant(mprt_context *ctx, const void *host, uint64_t bytes);
 
-/* Enqueues a collective on `stream` and returns; the buffers belong to it, and
- * to what comes after it on that stream, until an event recorded after it there
- * has been waited for. Every rank of a communicator enqueues the same
- * collectives in the same order.
- * Buffers inside the arena are reduced without staging where the
- * communicator can. The descriptor outlives the context: after an error the
- * stream, and traces at any time, may still read it. */
+/* Enqueues a collective on `stream` and returns. The collective, and later work
+ * on that stream, owns the buffers until an event that is recorded after it on
+ * the stream has been waited for. All ranks of a communicator enqueue the same
+ * collectives in the same order. Buffers inside the arena are reduced without
+ * staging if the communicator supports that. The descriptor must outlive the
+ * context: the stream may read it after an error, and traces at any time. */
 mprt_status mprt_collective_run(mprt_context *ctx, uint32_t stream,
                                 const mprt_collective *collective,
                                 const void *send, void *recv);
 
-/* Events are numbered 0 .. events - 1 (the manifest gives the count) and may
- * be recorded again once the last wait for them was called. `record` marks the
- * present end of the stream; `stream_wait` makes later work on `stream` wait
- * for that mark, as it is at the call. On the host device the compute stream is
- * the calling thread. */
+/* Events are numbered 0 .. events - 1 (the manifest gives the number). An event
+ * may be recorded again after the last call that waits for it. `record` marks
+ * the current end of the stream. `stream_wait` makes later work on `stream`
+ * wait for the mark that the event has at the time of the call. On the host
+ * device the compute stream is the calling thread. */
 mprt_status mprt_event_record(mprt_context *ctx, uint32_t stream,
                               uint32_t event);
 mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
                              uint32_t event);
 
-/* The first error of this context, or MPRT_OK, and its message: one line that
- * names the call, the rank, the collective and its source location. The string
- * lives as long as the context. */
+/* The first error of this context, or MPRT_OK, and its message: one line with
+ * the call, the rank, the collective and its source location. The string lives
+ * as long as the context. */
 mprt_status mprt_status_of(const mprt_context *ctx);
 const char *mprt_message_of(const mprt_context *ctx);
 
-/* What a program exports (the names are looked up with dlsym):
- *   const uint32_t mpcomm_abi_version
- *   const char     mpcomm_manifest[]    JSON, see docs/Design/Manifest.md
- *   const mprt_image mpcomm_images[]    of a program for a GPU: its kernels,
- * for each chip; one with chip 0 ends them one entry point of this type per
- * function, named in the manifest. `args`: the buffers of the function's
- * arguments in order, then those of the results that do not alias an argument.
- * `arena`: arena_bytes of scratch, aligned to 64 bytes; nothing in it lives
- * from one call to the next. */
+/* A program exports (the names are looked up in its symbol table):
+ *   const uint32_t   mpcomm_abi_version   MPRT_ABI_VERSION at compile time
+ *   const char       mpcomm_manifest[]    JSON, see docs/Design/Manifest.md
+ *   const mprt_image mpcomm_images[]      only for a GPU: its kernels for each
+ *                                         chip; an image with chip 0 ends it
+ * and for each function of the manifest one entry point of type mprt_entry,
+ * with the name that its key `entry` gives: `mpcomm_` and the name of the
+ * function.
+ *
+ * `args` has the buffers of the function's arguments in order, then those of
+ * the results that do not alias an argument. `arena` has `arena_bytes` of
+ * scratch memory, aligned to 64 bytes; its contents do not persist from one
+ * call to the next. The result is mprt_status_of(ctx). */
 typedef int32_t (*mprt_entry)(mprt_context *ctx, void *const *args,
                               void *arena);
 

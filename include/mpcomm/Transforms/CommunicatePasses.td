@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Form 3 to Form 4: rewrites of communication follow one order that every rank
-// computes identically.
+// Form 3 to Form 4, in the order in which the passes run. Rewrites of
+// communication follow one order that every rank computes identically.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,54 +16,18 @@
 
 include "PassOptions.td"
 
-def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
-  let summary = "Moves what depends on collectives after what does not";
-  let description = [{
-    A stable partition of each block: first the ops that need no collective's
-    result (the backward pass, and the collectives themselves), then those that
-    do (optimizer updates, and collectives that need other collectives), both
-    in their old order. Buckets can then grow without crossing a use, awaits
-    come after the backward pass, and a parameter is overwritten after its last
-    use. Updates follow the order in which gradients become ready, so that the
-    first ones run while the last buckets are on the wire.
-
-    Assumes: synchronous collectives; run it before `mpcomm-make-async`.
-
-    Guarantees: nothing moves across an op with effects other than those of a
-    collective, nor across a send, a receive, a barrier, an async or an await.
-    Linear in the number of ops.
-
-    Numerics: exact.
-
-    Example:
-    ```mlir
-    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
-    %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-    %h = arith.mulf %x, %w : tensor<4xf32>
-    ```
-    becomes
-    ```mlir
-    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
-    %h = arith.mulf %x, %w : tensor<4xf32>
-    %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-    ```
-
-    Counts (analysis remark `SinkUpdates`, one a function): ops moved.
-  }];
-  let dependentDialects = ["::mpcomm::MPCommDialect"];
-}
-
 def SimplifyCollectivesPass
     : Pass<"mpcomm-simplify-collectives", "::mlir::ModuleOp"> {
-  let summary = "Removes and merges collectives that say less than they cost";
+  let summary = "Removes and merges redundant collectives";
   let description = [{
     One walk in program order over synchronous collectives on the same
     communicator (mesh and set of axes):
-    - axes of size one go; a collective over groups of one gives its operands,
-      rounded to the wire type; a barrier of one goes;
-    - a collective without uses goes; sends, receives and other barriers stay;
-    - of two with the same operands and attributes, the second goes;
-    - a reduction of what is the same on all of the group: `mean`, `min` and
+    - axes of size one are removed; a collective over groups of one gives its
+      operands, rounded to the wire type; a barrier of one is removed;
+    - a collective without uses is removed; sends, receives and other barriers
+      stay;
+    - of two with the same operands and attributes, the second is removed;
+    - a reduction of a value that is replicated on the group: `mean`, `min` and
       `max` give the value itself, `sum` n times it, a reduce_scatter the rank's
       block of either; likewise a broadcast of it, and an all_gather of its
       all_slice along the same dimension;
@@ -71,42 +35,42 @@ def SimplifyCollectivesPass
       own block (`sum`: n times it);
     - an all_gather of a reduce_scatter along the same dimension is an
       all_reduce, and an all_slice of an all_reduce, or of a reshape of it, a
-      reduce_scatter, if nothing else needs the middle;
+      reduce_scatter, if the intermediate value has no other use;
     - an all_slice of an all_reduce over more axes is a reduce_scatter over the
-      slice's axes and an all_reduce of the block over the others, where that is
-      faster on the cluster;
-    - an all_slice of an all_gather is the operand; an all_to_all that undoes
-      another one goes with it;
+      axes of the slice and an all_reduce of the block over the others, if that
+      is faster on the cluster;
+    - an all_slice of an all_gather is the operand; an all_to_all that inverts
+      another one is removed with it;
     - a collective_permute that gives each rank its own value is the operand,
-      and one of another one is a single one;
-    - all_reduce over some axes of an all_reduce over other ones is one over all
-      of them, if both reduce in the same way;
+      and one of another one becomes a single one;
+    - an all_reduce over some axes of an all_reduce over other ones is one over
+      all of them, if both reduce in the same way;
     - an all_reduce of which only one static slice is used reduces the slice;
     - two reductions (all_reduce of one operand, reduce_scatter) whose only use
-      is the op that combines them are one of the combined operands: the sum or
-      difference of two `sum` or `mean`, the product of two `prod`, the minimum
-      of two `min`, the maximum of two `max`.
+      is the op that combines them become one of the combined operands: the sum
+      or difference of two `sum` or `mean`, the product of two `prod`, the
+      minimum of two `min`, the maximum of two `max`.
 
-    What a collective has made the same on all of its group is the same on all
+    A value that a collective makes equal on its group is replicated on all
     ranks; in a function whose arguments all have roles, so is what RankVariance
-    proves.
+    proves to be.
 
-    What a narrower wire type rounds is never taken away, but for two roundings
-    of which one remains (`numerics=lossy`).
+    The rounding of a narrower wire type is never removed, except that one of
+    two roundings may be (`numerics=lossy`).
 
-    Assumes: no collective depends on a value that differs between the ranks of
-    its group (Form 3).
+    Assumes: whether a collective runs does not depend on a value that differs
+    between the ranks of its group (Form 3).
 
     Guarantees: no more bytes travel than before. Collectives over an axis along
-    which an mpcomm.program gives ranks different functions stay as they are.
+    which an mpcomm.program gives ranks different functions are unchanged.
     Linear in the number of ops, for each axis.
 
-    Numerics: each remark says its class, and what `numerics` does not allow is
-    left alone. Exact: all that takes no sum in another order; integers, `min`
-    and `max`; moving elements within groups of two; the `sum` of up to four
-    equal values. Reassociating: `mean` of equal values, which could overflow
-    before the division, and what takes sums of floats in another order. Lossy:
-    to combine before the wire rounds.
+    Numerics: each remark gives its class, and rewrites that `numerics` does not
+    allow are not applied. Exact: rewrites that do not reorder sums; integers,
+    `min` and `max`; moving elements within groups of two; the `sum` of up to
+    four equal values. Reassociating: `mean` of equal values, which could
+    overflow before the division, and rewrites that reorder sums of floats.
+    Lossy: combining before the wire rounds.
 
     Example:
     ```mlir
@@ -129,38 +93,39 @@ def SimplifyCollectivesPass
 }
 
 def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
-  let summary = "Moves float casts across collectives, to the side where fewer "
-                "bytes travel";
+  let summary = "Moves float casts across collectives, to the side where "
+                "fewer bytes travel";
   let description = [{
     A cast that widens the operand of an all_gather, an all_to_all, a
     collective_broadcast, collective_permute, collective_gather or
-    collective_scatter moves after it, and one that narrows its only result
-    before it: elements are moved, not combined, so each is rounded as before.
-    Between the cast and the collective may be reshapes, slices, transposes and
-    broadcasts, which stay on their side, and multiplications or divisions by
-    one number that all ranks have, which move with the cast; over a permute or
-    a gather, which leave zeros on some ranks, by a positive constant alone.
-    Collectives between ranks that run different functions stay.
+    collective_scatter moves after it, and a cast that narrows its only result
+    moves before it: elements are moved, not combined, so each is rounded as
+    before. Between the cast and the collective there may be reshapes, slices,
+    transposes and broadcasts, which stay on their side, and multiplications or
+    divisions by one number that all ranks have, which move with the cast; over
+    a permute or a gather, which leave zeros on some ranks, only positive
+    constants qualify. Collectives between ranks that run different functions
+    are unchanged.
 
-    Messages travel in the narrower type if all that one channel of a
+    Messages travel in the narrower type if everything that one channel of a
     communicator sends in a type, and a number of elements, is widened from it,
-    or all that is received so is narrowed to it: then sends and receives change
-    together.
+    or everything that is received in that form is narrowed to it: then sends
+    and receives change together.
 
     Reductions combine elements. Under `numerics=lossy` an all_reduce, a
-    reduce_scatter or a collective_reduce without a wire type whose operands all come from, or whose
-    results all go into, one narrower float type gets that type as `wire`, with
-    `accumulate f32`. Reshapes and the like may be between; factors only
-    where the narrow type has all exponents of the wide one, and before the
-    reduction only powers of two, which round nothing.
+    reduce_scatter or a collective_reduce without a wire type whose operands all
+    come from, or whose results all go into, one narrower float type gets that
+    type as `wire`, with `accumulate f32`. Reshapes and similar ops may be
+    between. Factors may be between only if the narrow type has all exponents of
+    the wide one; before the reduction only powers of two, which round nothing.
 
     Assumes: synchronous collectives; sends and receives may be in an async. The
-    module holds all functions that its ranks run.
+    module contains all functions that its ranks run.
 
     Guarantees: fewer bytes travel than before, or nothing changes. Linear in
     the number of ops.
 
-    Numerics: exact, with `numerics=lossy` lossy: partial results are rounded to
+    Numerics: exact; with `numerics=lossy` lossy: partial results are rounded to
     the wire type.
 
     Example:
@@ -175,11 +140,49 @@ def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
     ```
 
     Counts: a remark `CastMoved` or `WireNarrowed` for each collective, send and
-    receive (bytes saved); an analysis remark `MoveCasts` for each function (moved, narrowed).
+    receive (bytes saved); an analysis remark `MoveCasts` for each function
+    (moved, narrowed).
   }];
   let options = [MPComm_NumericsOption];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mpcomm::MPCommDialect"];
+}
+
+def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
+  let summary = "Moves ops that depend on collectives after those that do not";
+  let description = [{
+    A stable partition of each block: first the ops that need no collective's
+    result (the backward pass, and the collectives themselves), then those that
+    do (optimizer updates, and collectives that need other collectives), both in
+    their original order. Buckets can then grow without crossing a use, awaits
+    come after the backward pass, and a parameter is overwritten after its last
+    use. Updates follow the order in which gradients become ready, so that the
+    first ones run while the last buckets are in flight.
+
+    Assumes: synchronous collectives; run it before `mpcomm-make-async`.
+
+    Guarantees: nothing moves across an op with effects other than those of a
+    collective, nor across a send, a receive, a barrier, an async or an await.
+    Linear in the number of ops.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %h = arith.mulf %x, %w : tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %h = arith.mulf %x, %w : tensor<4xf32>
+    %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    ```
+
+    Counts (analysis remark `SinkUpdates`, one per function): ops moved.
+  }];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
 def CombineCollectivesPass
@@ -189,44 +192,47 @@ def CombineCollectivesPass
     Takes the all_reduce ops of a block in the order of their last operand's
     definition and fills buckets: one variadic op for ops of the same mesh,
     axes, reduction, wire and accumulation type, element type and attributes. A
-    bucket stands right after the definition of its last operand.
+    bucket is placed right after the definition of its last operand.
 
-    Under `policy=solved` which ops share a bucket follows from when each
-    operand is ready, what a collective of so many bytes takes on the cluster,
-    and what waits for its result: the plan that ends the step first
-    (docs/Design/Bucketing.md). What will be compressed (`compress`) is weighed as
-    what travels then, with the time that encoding takes. The plan is run in the
-    simulator next to the plans of the other policies and the program as it came
-    in, and the best of them all is kept: the step never gets longer in the
-    model. `max-bucket-bytes`, `memory-bytes` and `split-bytes` bound it.
+    Under `policy=solved` the solver decides from the ready time of each
+    operand, the time of a collective of a given size on the cluster, and the
+    ops that wait for its result. It finds the plan that ends the step first
+    (docs/Design/Bucketing.md). Buckets that will be compressed (`compress`) are
+    weighed by the bytes that then travel and the time of encoding. The
+    simulator runs this plan, the plans of the other policies and the input, and
+    the best of them is kept: the step never gets longer in the model.
+    `max-bucket-bytes`, `memory-bytes` and `split-bytes` bound the plan.
 
-    With `reorder`, which is for programs that `mpcomm-schedule-overlap` will
-    schedule, the order of what makes the operands is chosen with the buckets:
-    buckets are planned against it, scheduled, planned against the order of that
-    schedule, and so on while it gains (docs/Design/Overlap.md, "Buckets and
-    order together"). The input's order stays where none is better.
+    With `reorder`, for programs that `mpcomm-schedule-overlap` will schedule,
+    the order of the ops that produce the operands is chosen together with the
+    buckets: buckets are planned, scheduled, planned again for the order of that
+    schedule, and so on as long as the step improves (docs/Design/Overlap.md,
+    "Buckets and order together"). The order of the input is kept if none is
+    better.
 
-    The other policies do as others do: `ddp` closes a bucket once it holds
-    `max-bucket-bytes` (25 MiB) or more, the first one `first-bucket-bytes`
-    (1 MiB); `xla` keeps buckets within `max-bucket-bytes` (30 MiB); `horovod`
-    fuses what is ready when the communicator is free, up to 128 MiB;
-    `megatron` closes at 40 million elements; `mg-wfbp` merges greedily; `one`
-    makes one bucket. `max-bucket-bytes`, where given, bounds these, too; only
-    under `ddp` the tensor that reaches it still goes in.
+    The other policies follow other systems: `ddp` closes a bucket once it holds
+    `max-bucket-bytes` (25 MiB) or more, the first one `first-bucket-bytes` (1
+    MiB); `xla` keeps buckets within `max-bucket-bytes` (30 MiB); `horovod`
+    fuses what is ready when the communicator is free, up to 128 MiB; `megatron`
+    closes at 40 million elements; `mg-wfbp` merges greedily; `one` makes one
+    bucket. `max-bucket-bytes`, if given, bounds these, too; only under `ddp`
+    the tensor that reaches it is still included.
 
-    Assumes: synchronous collectives. Uses between the members of a bucket keep
-    them apart (remark `BucketClosed`): `mpcomm-sink-updates` takes them out of
-    the way.
+    Assumes: synchronous collectives. Uses between the members of a bucket
+    separate them (remark `BucketClosed`): `mpcomm-sink-updates` moves such
+    uses.
 
     Guarantees: no result is used before its bucket; nothing moves across an op
-    with effects other than an all_reduce; other ops stay where they are, but for
-    `reorder`: ops that depend on no all_reduce then come first. The plan follows
-    from the IR and the options alone and is the same on every rank. n log n in
-    the number of ops, and with `reorder` what docs/Design/Overlap.md says.
+    with effects other than an all_reduce; other ops do not move, except with
+    `reorder`: ops that depend on no all_reduce then come first. The plan
+    follows from the IR and the options alone and is the same on every rank. n
+    log n in the number of ops; docs/Design/Overlap.md gives the cost of
+    `reorder`.
 
     Numerics: reassociating: which ranks' values are added first may depend on
-    an element's place in its bucket. Under `numerics=exact` only what cannot
-    depend on it is merged: groups of up to two ranks, and `min` and `max`.
+    the place of an element in its bucket. Under `numerics=exact` only
+    all_reduces that cannot depend on it are merged: groups of up to two ranks,
+    and `min` and `max`.
 
     Example: with `policy=one`
     ```mlir
@@ -245,14 +251,14 @@ def CombineCollectivesPass
     candidates (the rule that won; simulated microseconds of the step, of the
     input, and a lower bound); analysis remarks `CombineCollectives` for each
     function (collectives before, after), and with `reorder` `Order` (simulated
-    microseconds with these buckets scheduled, and of a single pass; lower bounds
-    for all buckets in any order, and in this one; orders tried). A bucket that
-    `max-bucket-bytes` kept from taking in the next tensor gets
+    microseconds with these buckets scheduled, and of a single pass; lower
+    bounds for all buckets in any order, and in this one; orders tried). A
+    bucket that `max-bucket-bytes` kept from including the next tensor gets
     `mpcomm.user_cap`, for `mpcomm-explain-communication`.
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::BucketPolicy",
-           "::mpcomm::BucketPolicy::Solved", "Who decides on buckets",
+           "::mpcomm::BucketPolicy::Solved", "How buckets are chosen",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::BucketPolicy::Solved, "solved",
                  "the solver, checked against the others in the simulator"),
@@ -278,7 +284,7 @@ def CombineCollectivesPass
            "Most bytes of the buckets of a communicator that are filled or on "
            "the wire at a time (solved); 0: no limit">,
     Option<"splitBytes", "split-bytes", "int64_t", "0",
-           "Larger tensors may be cut at multiples of it (solved); 0: never">,
+           "Larger tensors may be split at multiples of it (solved); 0: never">,
     Option<"decompose", "decompose", "bool", "false",
            "mpcomm-decompose-collectives follows: weigh its costs too (solved)">,
     Option<"compress", "compress", "std::string", "\"\"",
@@ -301,34 +307,33 @@ def CompressCollectivesPass
     : Pass<"mpcomm-compress-collectives", "::mlir::ModuleOp"> {
   let summary = "Sends the terms of sums in fewer bits, and sums them in f32";
   let description = [{
-    An all_reduce of floats (`sum` or `mean`) that says `accumulate f32` becomes
-    an all_to_all of encoded shares, a sum in f32 on the rank whose share it is,
-    and an all_gather of the encoded sum: the volume of a ring, and two
-    roundings whatever the number of ranks, where a ring that keeps partial sums
-    in the type on the wire rounds once a rank. Operands are laid in one row,
-    filled up to whole blocks.
+    An all_reduce of floats (`sum` or `mean`) with `accumulate f32` becomes an
+    all_to_all of encoded shards, a sum in f32 on the rank that owns the shard,
+    and an all_gather of the encoded sum. It has the volume of a ring and two
+    roundings for any number of ranks, whereas a ring that keeps partial sums in
+    the wire type rounds once per rank. Operands are concatenated and padded to
+    whole blocks.
 
     `type` is how elements travel: `f16` and `bf16` by a cast; `i8`, `f8E4M3FN`
-    and `f8E5M2` with a scale in f32 for each `block` elements, the largest
-    magnitude of the block over the format's. Empty: what has `wire` or elements
-    of 16 bits travels so, and the rest is left alone; that
-    is for networks that reduce in the type on the wire.
+    and `f8E5M2` with one f32 scale per `block` elements, the largest magnitude
+    of the block over that of the format. Without `type`, only operands with
+    `wire` or with 16-bit elements travel in their type, and the rest is
+    unchanged; this is for networks that reduce in the wire type.
 
-    Small all_reduces cost latency, of which the compressed form has twice to
-    four times as much, not volume. With a `type`, one is compressed where that
-    is faster on the cluster: all_to_all, all_gather and the passes over memory
-    that encode, sum and decode, against the all_reduce. `min-bytes` decides
-    instead where it is given.
+    Small all_reduces cost latency, not volume, and the compressed form has two
+    to four times the latency. With a `type`, an all_reduce is compressed if
+    that is faster on the cluster: all_to_all, all_gather and the passes over
+    memory that encode, sum and decode, against the all_reduce. `min-bytes`
+    decides instead if it is given.
 
-    Assumes: synchronous collectives; run it after
-    `mpcomm-combine-collectives`.
+    Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`.
 
-    Guarantees: all ranks get the same bits. With i8, an element of a sum is off
-    by at most half of the sum of the ranks' scales of its block and half of the
-    sum's scale. A block with an element that is not finite becomes NaN. Linear
-    in the number of ops.
+    Guarantees: all ranks get the same bits. With i8, the error of an element of
+    a sum is at most half of the sum of the ranks' scales of its block plus half
+    of the scale of the sum. A block with an element that is not finite becomes
+    NaN. Linear in the number of ops.
 
-    Numerics: lossy; with an empty `type` as the op says.
+    Numerics: lossy; with an empty `type` as the op specifies.
 
     Example: with `type=i8 block=4 min-bytes=0` on 2 ranks
     ```mlir
@@ -346,18 +351,18 @@ def CompressCollectivesPass
     ```
 
     Counts: a remark `Compressed` for each (bytes before and after); a missed
-    one, `NotCompressed`, for what stays because of the model (bytes, and
-    microseconds of both forms).
+    one, `NotCompressed`, for each that is unchanged because of the model
+    (bytes, and microseconds of both forms).
   }];
   let options = [
     Option<"type", "type", "std::string", "\"\"",
-           "How elements travel: f16, bf16, i8, f8E4M3FN or f8E5M2; empty: as "
-           "the op says">,
+           "Wire type of elements: f16, bf16, i8, f8E4M3FN or f8E5M2; empty: "
+           "that of the op">,
     Option<"block", "block", "int64_t", "256",
-           "Elements that share a scale, and least of a rank's share">,
+           "Elements that share a scale, and smallest shard of a rank">,
     Option<"minBytes", "min-bytes", "int64_t", "-1",
-           "Fewest bytes of an all_reduce that is compressed; -1: from where it "
-           "is faster in the model; all without a type">,
+           "Smallest all_reduce that is compressed; -1: if it is faster in the "
+           "model; without a type all are">,
     MPComm_ClusterOption, MPComm_ProfileOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",
@@ -367,27 +372,27 @@ def CompressCollectivesPass
 
 def DecomposeCollectivesPass
     : Pass<"mpcomm-decompose-collectives", "::mlir::ModuleOp"> {
-  let summary = "Reduces in two levels where the cluster has two and that is "
+  let summary = "Reduces in two levels if the cluster has two and that is "
                 "faster";
   let description = [{
-    An all_reduce whose group lies in several blocks of the cluster (the GPUs of
-    a node) becomes a reduce_scatter inside the blocks, an all_reduce across
-    them on each rank's share, and an all_gather inside, if the cost model says
-    that it takes less time, copies included, than what the communication
-    library does by itself. Operands are laid in one row, filled up to whole shares. An axis that a
+    An all_reduce whose group spans several blocks of the cluster (the GPUs of a
+    node) becomes a reduce_scatter inside the blocks, an all_reduce across them
+    on each rank's shard, and an all_gather inside, if the cost model predicts
+    that this is faster, including copies, than the communication library by
+    itself. Operands are concatenated and padded to whole shards. An axis that a
     block cuts is split in two in the mesh, `dp` into `dp.outer` and `dp.inner`,
     and wherever it is named; ranks keep their numbers.
 
-    Assumes: synchronous collectives; run it after
-    `mpcomm-combine-collectives`, for the choice depends on the size.
+    Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`,
+    because the choice depends on the size.
 
-    Guarantees: fewer predicted seconds, or nothing changes. Other passes that
-    take an axis `dp` mean all its parts. Linear in the number of ops.
+    Guarantees: fewer predicted seconds, or nothing changes. For other passes an
+    axis `dp` means all of its components. Linear in the number of ops.
 
-    Numerics: reassociating; `min` and `max` are exact, and all that
+    Numerics: reassociating; exact for `min` and `max`, and for everything that
     `numerics=exact` decomposes.
 
-    Example: 4 ranks, 2 of them to a node
+    Example: 4 ranks, 2 per node
     ```mlir
     mpcomm.mesh @mesh <["dp" = 4]>
     %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<8xf32>
@@ -410,17 +415,17 @@ def DecomposeCollectivesPass
 }
 
 def MakeAsyncPass : Pass<"mpcomm-make-async", "::mlir::ModuleOp"> {
-  let summary = "Starts each collective where it stands and awaits it before "
-                "its first use";
+  let summary = "Starts each collective where it is and awaits it before its "
+                "first use";
   let description = [{
-    Wraps each synchronous collective but barriers into an `mpcomm.async`, and
-    puts the `mpcomm.await` right before the first use of a result, at the
-    latest before the end of the block, and before a barrier on the same
+    Wraps each synchronous collective except barriers into an `mpcomm.async`,
+    and inserts the `mpcomm.await` right before the first use of a result, at
+    the latest before the end of the block, and before a barrier on the same
     communicator. No other op moves.
 
     Assumes: Form 3; `mpcomm-sink-updates` before it, so that uses come late.
 
-    Guarantees: Form 4. Collectives start in the order they had. Linear in the
+    Guarantees: Form 4. Collectives start in their original order. Linear in the
     number of ops.
 
     Numerics: exact.
@@ -443,35 +448,36 @@ def MakeAsyncPass : Pass<"mpcomm-make-async", "::mlir::ModuleOp"> {
     ```
 
     Counts: a remark `MadeAsync` for each (ops between start and await), a
-    missed one for each barrier; an analysis remark
-    `MakeAsync` for each function (collectives wrapped).
+    missed one for each barrier; an analysis remark `MakeAsync` for each
+    function (collectives wrapped).
   }];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
 def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
-  let summary = "Orders a step so that communication hides under computation, "
-                "within a memory bound";
+  let summary = "Orders a step so that communication is hidden by "
+                "computation, within a memory bound";
   let description = [{
     Reorders the ops of a block that has asynchronous collectives, each awaited
-    once: what frees gradients comes sooner, collectives start when their
-    operands are there, awaits come late, and updates fill the waits. The order
-    is the best that list scheduling and a local search find in the simulator
-    (docs/Design/Overlap.md), and the input's where nothing better is found: the
-    step never gets longer in the model.
+    once: gradients are computed sooner, collectives start when their operands
+    are ready, awaits come late, and updates fill the waits. The order is the
+    best that list scheduling and a local search find in the simulator
+    (docs/Design/Overlap.md), or that of the input if nothing better is found:
+    the step never gets longer in the model.
 
-    `memory-bytes` bounds the bytes that live at a time in the order chosen:
-    arguments, buckets, staging and activations. The bound is kept exactly, or
-    the order stays as it is and a remark says why. What it costs is told.
+    `memory-bytes` bounds the bytes that are live at a time in the chosen order:
+    arguments, buckets, staging and activations. The bound holds exactly, or the
+    order is unchanged and a remark gives the reason. Remarks state the cost of
+    the bound.
 
-    Two collectives are never in flight at a time on communicators that share
-    two or more ranks. All ranks that run the function get the same order.
+    Two collectives are never in flight at the same time on communicators that
+    share two or more ranks. All ranks that run the function get the same order.
 
     Assumes: Form 4; run it after `mpcomm-make-async`.
 
     Guarantees: Form 4. An update in place comes after all other uses of the
-    argument that it overwrites. A block with ops that have other effects than
-    those of collectives is left alone. n log n in the number of ops.
+    argument that it overwrites. A block with ops that have effects other than
+    those of collectives is unchanged. n log n in the number of ops.
 
     Numerics: exact.
 
@@ -494,13 +500,13 @@ def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
 
     Counts: an analysis remark `ScheduleOverlap` for each function (simulated
     microseconds of the step, of the input, of the same without a memory bound
-    and what the bound costs, and a lower bound; peak bytes before and after, and
-    without a memory bound).
+    and the cost of the bound, and a lower bound; peak bytes before and after,
+    and without a memory bound).
   }];
   let options = [
     MPComm_ClusterOption, MPComm_ProfileOption,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes that live at a time; 0: no limit">,
+           "Largest number of live bytes; 0: no limit">,
     Option<"reorderCompute", "reorder-compute", "bool", "true",
            "Move computation too, not only starts and awaits">,
     Option<"maxNodes", "max-nodes", "unsigned", "2048",
@@ -513,22 +519,21 @@ def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
 
 def ExplainCommunicationPass
     : Pass<"mpcomm-explain-communication", "::mlir::ModuleOp"> {
-  let summary = "Says of each collective how much is hidden, how much exposed, "
-                "and why";
+  let summary = "Reports for each collective how much is hidden, how much "
+                "exposed, and why";
   let description = [{
     Simulates `@train_step` (or each function with collectives) on the cluster
-    and gives a remark for each collective, `Communication`: bytes on the wire,
-    tensors, the algorithm that the cost model takes for it, predicted
-    microseconds, of these hidden under computation and exposed, and what keeps
-    the rest from being hidden:
+    and emits a remark for each collective, `Communication`: bytes on the wire,
+    tensors, the algorithm that the cost model assumes, predicted microseconds,
+    those hidden by computation and those exposed, and the reason for exposure:
     - `dependency`: an op needs the result (named, with its location);
-    - `nothing-to-hide-under`: there is not that much computation that neither
+    - `nothing-to-hide-under`: there is not enough computation that neither
       feeds nor needs it;
     - `memory-bound`: the bound of `mpcomm-schedule-overlap` moved it;
-    - `stream-order`: the collective before it on its communicator (named);
+    - `stream-order`: the previous collective on its communicator (named);
     - `below-saturating-size`: latency dominates: less than nine tenths of the
       bandwidth;
-    - `user-cap`: a limit of the user's formed its bucket.
+    - `user-cap`: a limit of the user determined its bucket.
 
     Assumes: IR that passes its verifiers, in a function of one block.
 
@@ -536,11 +541,11 @@ def ExplainCommunicationPass
 
     Numerics: exact.
 
-    Example: of
+    Example: for
     ```mlir
     %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<1024xf32>
     ```
-    it says `all_reduce` of 4096 bytes, all of it exposed: a synchronous
+    it reports `all_reduce` of 4096 bytes, all of it exposed: a synchronous
     collective is awaited at once.
 
     Counts: an analysis remark `Step` for each function (simulated microseconds

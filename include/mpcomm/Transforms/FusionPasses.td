@@ -16,33 +16,35 @@
 include "PassOptions.td"
 
 def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
-  let summary = "Makes one op of attention that is written out, and of its gradient";
+  let summary = "Replaces separate ops of attention, and of its gradient, by "
+                "one op each";
   let description = [{
-    Finds products of queries and keys, scaled or not, masked or not, whose
-    softmax multiplies values, and makes `mpcomm.attention` of them; where the
-    backward pass reads the probabilities, that too has to be the gradient of
-    it, and becomes `mpcomm.attention_grad`. Neither scores nor probabilities
-    are kept then.
+    Finds products of queries and keys, with or without scale and mask, whose
+    softmax multiplies values, and replaces them by `mpcomm.attention`. If the
+    backward pass reads the probabilities, it must be the gradient of this
+    attention, and becomes `mpcomm.attention_grad`. Neither scores nor
+    probabilities are kept then.
 
-    What is recognised, in bf16 and f16:
+    The following is recognised, in bf16 and f16:
     - `dot_general` of queries and keys, in any order of operands and of
-      dimensions: one is contracted, the others are rows, samples and heads;
+      dimensions: one dimension is contracted, the others are rows, samples and
+      heads;
     - multiplications and divisions by a number that is the same everywhere,
-      and of the queries or keys too;
+      also of the queries or keys;
     - one `arith.select` by a mask of query rows and key rows, broadcast over
-      samples and heads, where what is left out is -inf;
+      samples and heads, which replaces excluded elements by -inf;
     - `softmax` along the keys, and `dot_general` with the values;
     - `extf`, `truncf` and `transpose` between any of them.
 
     Assumes: functions of one block, after `mpcomm-insert-casts`.
 
-    Guarantees: what is not exactly that stays as it was: where scores or
-    probabilities have other users (a dropout), or the backward pass is not all
-    there, both passes stay written out. Linear in the number of ops.
+    Guarantees: anything else is unchanged. If scores or probabilities have
+    other users (a dropout), or the backward pass is not complete, both passes
+    stay separate ops. Linear in the number of ops.
 
-    Numerics: reassociating; and scores, which the written-out form rounds to
-    16 bits, are kept in the type of sums. With `numerics=exact` nothing is
-    fused.
+    Numerics: reassociating; in addition, scores, which the separate ops round
+    to 16 bits, are kept in the type of sums. `numerics=exact` disables the
+    fusion.
 
     Example:
     ```mlir
@@ -67,15 +69,15 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
     Counts: a passed remark `FusedAttention` for each attention (samples, heads,
     rows, depth, whether masked, whether with its gradient, bytes of scores and
     probabilities that are not kept), a missed remark `AttentionNotFused` with
-    the reason for each softmax between two products that stays.
+    the reason for each softmax between two products that is not fused.
   }];
   let options = [
     Option<"shapes", "shapes", "::mpcomm::AttentionShapes",
            "::mpcomm::AttentionShapes::Kernels", "Which attention is fused",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::AttentionShapes::Kernels, "kernels",
-                 "of shapes that kernels of GPUs take"),
-      clEnumValN(::mpcomm::AttentionShapes::All, "all", "any")
+                 "shapes that GPU kernels support"),
+      clEnumValN(::mpcomm::AttentionShapes::All, "all", "any shape")
     )}]>,
     MPComm_NumericsOption
   ];

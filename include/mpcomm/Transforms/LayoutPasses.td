@@ -16,22 +16,22 @@
 include "PassOptions.td"
 
 def ChannelsLastPass : Pass<"mpcomm-channels-last", "::mlir::ModuleOp"> {
-  let summary = "Lays activations out with the channels last";
+  let summary = "Gives activations the layout with the channels last";
   let description = [{
-    Convolutions, pools and batch norms on [N, C, H, W] become the same on
-    [N, H, W, C] (`channels_last`, `feature_dim = 3`), and so do elementwise
-    ops, concatenations, reductions and transposes of what they make. There a
-    pixel's channels are contiguous: oneDNN reads them without a copy into a
-    layout of its own, and statistics of a batch norm are sums of rows.
+    Convolutions, pooling and batch norms on [N, C, H, W] become ops on [N, H,
+    W, C] (`channels_last`, `feature_dim = 3`), and so do elementwise ops,
+    concatenations, reductions and transposes of their results. In this layout
+    the channels of a pixel are contiguous: oneDNN reads them without a copy
+    into its own layout, and the statistics of a batch norm are sums of rows.
 
-    Assumes: functions of one block; others are left alone.
+    Assumes: functions of one block; others are unchanged.
 
-    Guarantees: signatures stay, filters too; transposes are left at the edges,
-    where a batch comes in or an activation is flattened. Linear in the number
-    of ops.
+    Guarantees: signatures and filters are unchanged; transposes remain at the
+    boundaries, where a batch enters or an activation is flattened. Linear in
+    the number of ops.
 
-    Numerics: exact; sums over more than one dimension may be taken in another
-    order.
+    Numerics: exact; sums over more than one dimension may be computed in
+    another order.
 
     Example:
     ```mlir
@@ -46,7 +46,7 @@ def ChannelsLastPass : Pass<"mpcomm-channels-last", "::mlir::ModuleOp"> {
     %y = mpcomm.transpose %b, dims = [0, 3, 1, 2] : (tensor<8x32x32x16xf32>) -> tensor<8x16x32x32xf32>
     ```
 
-    Counts: an analysis remark `ChannelsLast` for each function (ops moved,
+    Counts: an analysis remark `ChannelsLast` for each function (ops changed,
     transposes of activations left).
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -1,4 +1,4 @@
-//===- ParallelizePasses.td - who has which samples -*- tablegen -*-===//
+//===- ParallelizePasses.td - programs of ranks -*- tablegen -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -16,37 +16,41 @@
 include "PassOptions.td"
 
 def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
-  let summary = "Makes of a training graph the program of N ranks, each with "
-                "its own samples";
+  let summary = "Turns a training graph into the program of N ranks with "
+                "different samples";
   let description = [{
-    Creates the mesh, or adds the axis to it as its last and fastest one, and
-    averages over the axis, by one `mpcomm.all_reduce … mean` each, placed where
-    the value is defined:
+    Creates the mesh, or adds the axis to it as its last (fastest varying) one.
+    Averages the following values over the axis, by one
+    `mpcomm.all_reduce … mean` each, placed where the value is defined:
     - each value that enters an optimizer op of `@train_step` as a gradient and
-      may differ between ranks; other uses of the value keep the rank's own;
+      may differ between ranks; other uses of the value keep the rank's own
+      value;
     - each result of `@train_step` of role `loss`;
-    - each result of role `buffer` that is of floats and may differ: running
-      statistics of a batch norm. (DistributedDataParallel keeps those of rank
-      0. Of variances the mean leaves out how the ranks' means differ.)
-    What `mpcomm.update_fp8_scale` takes as greatest magnitude is that of all
+    - each result of role `buffer` that has floats and may differ, such as
+      running statistics of a batch norm. (DistributedDataParallel keeps those
+      of rank 0. A mean of variances ignores the differences between the ranks'
+      means.)
+
+    The magnitude that `mpcomm.update_fp8_scale` takes is the maximum over all
     ranks, by one `mpcomm.all_reduce … max` of all that are defined before the
     first of these ops: each rank keeps the same histories and scales.
-    `@evaluate` is left alone: its results are per rank. With `micro-batches`,
-    state that one micro-batch hands on to the next may differ where what it is
-    made of does: it has a mean, too, and so has a gradient that is made of it.
+    `@evaluate` is unchanged: its results are per rank. With `micro-batches`,
+    state that one micro-batch passes to the next may differ if its inputs do:
+    it is averaged, too, and so is a gradient that depends on it.
 
-    `wire` is the type in which wider gradients travel; with it, and where they
-    have 16 bits, their sums are declared to be taken in f32 (`accumulate`).
-    `average=before` divides each rank's gradients before they are sent and sums
-    them.
+    `wire` is the type in which wider gradients travel. With `wire`, and for
+    16-bit gradients, sums are declared to be computed in f32 (`accumulate`).
+    `average=before` divides the gradients of each rank before they are sent and
+    sums them.
 
     Assumes: Form 1; what enters an optimizer op as a gradient is linear in the
     gradient of the loss (a norm clipped before would be clipped per rank).
 
     Guarantees: Form 3. A result of role `parameter`, `optimizer_state`,
     `buffer` or `loss_scale` that would differ between ranks is an error that
-    names what it depends on: counters are replicated, and integers have no mean.
-    Running the pass again changes nothing; an axis of size 1 gives the mesh and no collectives.
+    names what it depends on: counters are replicated, and integers have no
+    mean. Running the pass again changes nothing; an axis of size 1 creates the
+    mesh and no collectives.
 
     Numerics: reassociating: the mean over ranks of means over a rank's samples,
     as DistributedDataParallel computes it; lossy with a `wire` that is narrower
@@ -66,19 +70,19 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     ```
 
     Counts (analysis remark `DataParallel`): ranks, gradients averaged, their
-    bytes, gradients that are the same on all ranks already, buffers averaged,
-    magnitudes of which the greatest is taken.
+    bytes, gradients that are already replicated, buffers averaged, magnitudes
+    whose maximum is taken.
   }];
   let options = [
     MPComm_AxisOption,
     Option<"size", "size", "int64_t", "0",
-           "Ranks along the axis; 0: as many as the mesh says">,
+           "Ranks along the axis; 0: the size of the axis in the mesh">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"",
            "Symbol of the mesh that is created or extended">,
     Option<"microBatches", "micro-batches", "int64_t", "1",
            "Micro-batches that the step will be cut into">,
     Option<"wire", "wire", "std::string", "\"\"",
-           "Type in which gradients travel: f32, f16 or bf16; empty: their own">,
+           "Wire type of gradients: f32, f16 or bf16; empty: their own type">,
     Option<"averaging", "average", "::mpcomm::Averaging",
            "::mpcomm::Averaging::After", "When gradients are divided",
            [{::llvm::cl::values(
@@ -91,28 +95,29 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
 }
 
 def SyncBatchNormPass : Pass<"mpcomm-sync-batch-norm", "::mlir::ModuleOp"> {
-  let summary = "Batch norms of `@train_step` normalise over the batch of all "
-                "ranks";
+  let summary = "Normalises batch norms of `@train_step` over the batch of "
+                "all ranks";
   let description = [{
     Statistics of `mpcomm.batch_norm_training` become those of the samples of
-    all ranks along the axis: two `mpcomm.all_reduce … mean` of a number a
-    feature, of the ranks' means and then of their variances about the global
-    mean. What reads them, running statistics and gradients, reads the global
-    ones, and n / (n - 1) in an unbiased running variance counts all samples.
-    The gradient of the input takes the means over all ranks of dy and dy * xhat;
-    gamma's and beta's gradients stay the rank's, for the data-parallel mean.
-    As torch.nn.SyncBatchNorm, for ranks with as many samples each.
+    all ranks along the axis. This takes two `mpcomm.all_reduce … mean` of one
+    number per feature: of the ranks' means, and then of their variances about
+    the global mean. Readers of the statistics (running statistics and
+    gradients) read the global ones, and n / (n - 1) in an unbiased running
+    variance counts all samples. The gradient of the input takes the means over
+    all ranks of dy and dy * xhat; the gradients of gamma and beta stay the
+    rank's own, for the data-parallel mean. Equal to torch.nn.SyncBatchNorm, for
+    ranks with equal numbers of samples.
 
-    Assumes: Form 3, of `mpcomm-data-parallel`, whose mesh it takes; the ops in
-    the body of `@train_step`, and gradients that read the statistics of a
-    forward op as they are.
+    Assumes: Form 3, of `mpcomm-data-parallel`, whose mesh it uses; the ops are
+    in the body of `@train_step`, and gradients read the statistics of a forward
+    op unchanged.
 
     Guarantees: Form 3; nothing changes on one rank. `@evaluate` normalises by
-    running statistics and is left alone. Running the pass again would take
-    the mean of equal statistics; pipelines run it once.
+    running statistics and is unchanged. Running the pass again would average
+    equal statistics; pipelines run it once.
 
     Numerics: another function of the samples: that of one rank with all of
-    them, but for rounding.
+    them, except for rounding.
 
     Example: with 2 ranks
     ```mlir
@@ -144,25 +149,24 @@ def SyncBatchNormPass : Pass<"mpcomm-sync-batch-norm", "::mlir::ModuleOp"> {
 
 def AccumulateGradientsPass
     : Pass<"mpcomm-accumulate-gradients", "::mlir::ModuleOp"> {
-  let summary = "Makes a step of several micro-batches, of which the gradients "
-                "are added up";
+  let summary = "Splits a step into micro-batches and accumulates their "
+                "gradients";
   let description = [{
     Each batch argument of `@train_step` becomes `micro-batches` times as long.
-    The forward and the backward pass, which is what lies before the first
-    collective or optimizer op, become the private function
-    `@train_step.micro_batch`, which `@train_step` calls for each micro-batch
-    but the last; that one stays where it is, so that collectives of its
-    gradients overlap with its backward pass. Collectives and updates run once.
+    The forward and the backward pass, which end at the first collective or
+    optimizer op, become the private function `@train_step.micro_batch`, the
+    micro-batch body. `@train_step` calls it for each micro-batch but the last.
+    The last one stays inline, so that collectives of its gradients overlap with
+    its backward pass. Collectives and updates run once.
 
-    Of what collectives and updates need of a micro-batch, gradients and the
-    loss, they get the mean over the micro-batches: a sum in f32, divided after
-    an all_reduce in f32, and before a narrower one. What an all_reduce takes
-    the maximum of, they get the maximum of. State that is not updated by an
-    optimizer op goes from one micro-batch to the next: buffers (running
-    statistics), and state of other roles that is computed of samples or of what
-    goes on (not a count of steps); collectives and updates get the mean of what
-    micro-batches started with. Role `rng`: micro-batch i takes the argument with
-    i added to its last word.
+    Collectives and updates get the mean of gradients and the loss over the
+    micro-batches: a sum in f32, divided after an all_reduce in f32, and before
+    a narrower one. For an all_reduce of a maximum they get the maximum. State
+    that is not updated by an optimizer op passes from one micro-batch to the
+    next: buffers (running statistics), and state of other roles that depends on
+    samples or on such state (not a count of steps); collectives and updates get
+    the mean of the values with which micro-batches started. Role `rng`:
+    micro-batch i takes the argument with i added to its last word.
 
     Assumes: Form 1 or 3; gradients and the loss are means over the samples of a
     micro-batch.
@@ -170,10 +174,10 @@ def AccumulateGradientsPass
     Guarantees: the same form. It is an error if `@train_step` has no batch, if
     the batch is needed after a collective (batch norms that communicate) other
     than as a gradient or state, or if a result of another role than loss or
-    state is made of a micro-batch.
+    state depends on a micro-batch.
 
     Numerics: reassociating: the mean of a whole batch is the mean of the means
-    of its parts.
+    of its micro-batches.
 
     Example: with `micro-batches=4`
     ```mlir
@@ -207,31 +211,29 @@ def AccumulateGradientsPass
 
 def PartitionPipelinePass
     : Pass<"mpcomm-partition-pipeline", "::mlir::ModuleOp"> {
-  let summary = "Says for each op of a step which pipeline stage it is in";
+  let summary = "Assigns each op of a step to a pipeline stage";
   let description = [{
-    Tells the forward from the backward pass of `@train_step` by what the loss
-    depends on, and cuts the forward pass, in its order, into stages: so that
-    the slowest stage, with the backward ops that go with it, is as fast as can
-    be; among equals, so that the fewest bytes cross boundaries. This is solved
-    exactly. Each backward op goes to the stage that keeps what it reads. Ops
-    carry their stage as `mpcomm.stage`; `mpcomm-schedule-pipeline` makes the
-    programs.
+    Separates the forward from the backward pass of `@train_step` by what the
+    loss depends on, and cuts the forward pass, in its order, into stages. The
+    slowest stage, with its backward ops, is as fast as possible; among equals,
+    the fewest bytes cross boundaries. The solution is exact. Each backward op
+    goes to the stage that keeps what it reads. Ops get their stage as
+    `mpcomm.stage`; `mpcomm-schedule-pipeline` builds the programs.
 
-    What a user says is kept to: `mpcomm.stage` on an op of the forward pass,
-    and `boundaries`, of which `h.3.*=1` puts what reads parameters of such
+    Constraints of the user hold: `mpcomm.stage` on an op of the forward pass,
+    and `boundaries`, where `h.3.*=1` puts the readers of parameters of such
     names into stage 1. A parameter that ops of several stages read is held by
     each of them.
 
-    Movement and widening of one value, and what does not depend on the batch,
-    has no stage: it is made where it is needed.
+    Movement and widening of one value, and ops that do not depend on the batch,
+    have no stage: they run where they are needed.
 
     Assumes: Form 1 or 3, with a loss.
 
-    Guarantees: the same form; nothing changes but attributes, and states
-    that get a `mpcomm.reshape` to their own shape. It is an error if
-    there is no cut with as many stages as asked for (fewer ops, given stages
-    that contradict each other, too little memory), and if a stage has no
-    parameters.
+    Guarantees: the same form. Only attributes change, except that some state
+    gets a `mpcomm.reshape` to its own shape. It is an error if there is no cut
+    with the requested number of stages (fewer ops, contradictory stages, too
+    little memory), or if a stage has no parameters.
 
     Numerics: exact.
 
@@ -247,28 +249,28 @@ def PartitionPipelinePass
     ```
 
     Counts (analysis remarks): `Partitioned` with stages, forward ops,
-    microseconds of the slowest stage and the least there can be, balance
-    (slowest over mean), what binds it (compute, transfer, memory, constraint),
-    bytes that cross boundaries, the greatest peak, tied parameters; `Stage`,
-    for each, with its ops, microseconds and bytes; with `explain-ops` also `Op`,
-    for each op of the forward pass, with what a stage of it alone would be: its
-    picoseconds, those of its backward parts with them, and bytes.
+    microseconds of the slowest stage and their lower bound, balance (slowest
+    over mean), what binds it (compute, transfer, memory, constraint), bytes
+    that cross boundaries, the largest peak, tied parameters; `Stage`, for each,
+    with its ops, microseconds and bytes; with `explain-ops` also `Op`, for each
+    op of the forward pass, with the costs of a stage of that op alone: its
+    picoseconds, including its backward ops, and bytes.
   }];
   let options = [
     Option<"stages", "stages", "int64_t", "1",
            "Stages, those of all chunks of a rank counted">,
     Option<"microBatches", "micro-batches", "int64_t", "1",
-           "Micro-batches of a step: how many may be under way in a stage">,
+           "Micro-batches of a step; bounds those in flight in a stage">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
     ListOption<"boundaries", "boundaries", "std::string",
                "Stages of ops by names of parameters: PATTERN=STAGE,...">,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes of a stage; 0: no limit">,
+           "Largest memory of a stage; 0: no limit">,
     Option<"tolerance", "tolerance", "double", "0.0",
            "Share by which the slowest stage may be slower where that saves "
            "bytes at boundaries">,
     Option<"explainOps", "explain-ops", "bool", "false",
-           "A remark of each op of the forward pass: what stages are weighed by">,
+           "Emit a remark with the costs of each op of the forward pass">,
     MPComm_ClusterOption,
     MPComm_ProfileOption
   ];
@@ -276,23 +278,24 @@ def PartitionPipelinePass
 }
 
 def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
-  let summary = "Has stages make activations again instead of keeping them";
+  let summary = "Recomputes activations in the backward pass instead of "
+                "keeping them";
   let description = [{
-    What the backward pass of a stage reads of its own forward pass is made
-    again before it: the ops in between are copied, and the originals'
-    results are kept no longer than their own pass. With `policy=stage` a stage
-    keeps what it receives; with `selective` also the results of products and
-    convolutions, which cost most to recompute for what they take. State is not
-    recomputed, and a seed gives the same mask twice.
+    The values of a stage's own forward pass that its backward pass reads are
+    recomputed before the backward pass: the ops in between are copied, and the
+    results of the originals are kept no longer than their own pass. With
+    `policy=stage` a stage keeps only what it receives; with `selective` it also
+    keeps the results of products and convolutions, whose recomputation is the
+    most expensive for the memory it saves. State is not recomputed, and a seed
+    gives the same mask twice.
 
-    Assumes: Form 1 or 3 in which the ops of `@train_step` carry
-    `mpcomm.stage`.
+    Assumes: Form 1 or 3 in which the ops of `@train_step` have `mpcomm.stage`.
 
     Guarantees: the same form. Later passes must not merge the copies with the
-    originals: `mpcomm-schedule-pipeline` puts them into functions of their own.
+    originals: `mpcomm-schedule-pipeline` puts them into separate functions.
 
     Numerics: exact: the same ops on the same values. Kernels may round them
-    otherwise: a product and a sum in one kernel are rounded once.
+    differently: a product and a sum in one kernel are rounded once.
 
     Example: with `policy=stage`
     ```mlir
@@ -306,8 +309,8 @@ def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
     %dw = mpcomm.dot_general %u, %dy, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
     ```
 
-    Counts (analysis remark `Recomputed`, one a stage): ops copied, bytes of
-    what is not kept, microseconds of the copies by the cost model.
+    Counts (analysis remark `Recomputed`, one per stage): ops copied, bytes that
+    are not kept, microseconds of the copies by the cost model.
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::Recomputation",
@@ -327,35 +330,37 @@ def RecomputePass : Pass<"mpcomm-recompute", "::mlir::ModuleOp"> {
 
 def SchedulePipelinePass
     : Pass<"mpcomm-schedule-pipeline", "::mlir::ModuleOp"> {
-  let summary = "Makes of a step in stages the program of each rank of a "
-                "pipeline";
+  let summary = "Builds the program of each rank of a pipeline from a step in "
+                "stages";
   let description = [{
-    A step takes `micro-batches` batches. What a stage does with one of them
-    becomes private functions, its forward and its backward pass (in two, where
-    the schedule says so: gradients of inputs, and of weights); a rank's program
-    calls them in the order of a schedule. Activations and their gradients
-    travel by asynchronous sends and receives, a channel for each edge and
-    direction; the receives of an action start as the one ahead of it begins. A
-    program of the module, `mpcomm.program`, says which function each rank runs.
-    The mesh gets the axis, as its first.
+    A step takes `micro-batches` batches. The work of a stage on one of them
+    becomes private functions, its forward and its backward pass (or two
+    backward functions, if the schedule separates gradients of inputs and of
+    weights). The program of a rank calls these stage functions in the order of
+    a schedule. Activations and their gradients travel by asynchronous sends and
+    receives, with a channel for each edge and direction; the receives of an
+    action start when the previous action begins. A program of the module,
+    `mpcomm.program`, says which function each rank runs. The axis becomes the
+    first of the mesh.
 
-    Gradients are added up over the micro-batches, divided as
-    `mpcomm-accumulate-gradients` does, and reduced and applied once. Each
-    reduction that does not span the pipeline starts after the action that adds
-    the last of what it reduces. Of a parameter that several ranks hold, each rank's gradients are exchanged and
-    added up in the order of ranks: copies stay equal. What all gradients have
-    in common, that one is not finite, and their norm, is that of all stages.
-    The loss is known to all ranks. `@evaluate` is cut along.
+    Gradients are accumulated over the micro-batches, divided as in
+    `mpcomm-accumulate-gradients`, and reduced and applied once. Each reduction
+    that does not span the pipeline starts after the action that adds the last
+    of its inputs. If several ranks hold a parameter, they exchange its
+    gradients and add them in the order of ranks, so copies stay equal. Two
+    properties of all gradients are computed over all stages: whether one is not
+    finite, and their norm. All ranks know the loss. `@evaluate` is cut in the
+    same way.
 
     Schedules: gpipe, 1f1b, interleaved (1F1B), zb-h1 and zb-v, as in
     docs/Design/PipelineSchedules.md; auto chooses by the cost model, or
-    searches for a better order; a file gives one as PyTorch's CSV, which is
-    verified first. Stages are on the ranks of its rows, else on those of
-    `placement`, else on those of the schedule.
+    searches for a better order; a file provides one in PyTorch's CSV format,
+    which is verified first. Stages are on the ranks of the rows of the file,
+    else on those of `placement`, else on those of the schedule.
 
-    Assumes: Form 1 or 3 in which the ops of `@train_step` carry
-    `mpcomm.stage`, as `mpcomm-partition-pipeline` leaves it; gradients and the
-    loss are means over the samples of a micro-batch.
+    Assumes: Form 1 or 3 in which the ops of `@train_step` have `mpcomm.stage`,
+    as `mpcomm-partition-pipeline` sets it; gradients and the loss are means
+    over the samples of a micro-batch.
 
     Guarantees: Form 3, with asynchronous sends and receives. It is an error if
     a schedule does not fit, if there are fewer micro-batches than ranks, if a
@@ -363,8 +368,8 @@ def SchedulePipelinePass
     loss and state.
 
     Numerics: reassociating: the mean of a whole batch is the mean of the means
-    of its parts, and a tied parameter's gradient is the sum of those of its
-    uses.
+    of its micro-batches, and the gradient of a tied parameter is the sum of
+    those of its uses.
 
     Example: with `ranks=2 micro-batches=4 schedule=1f1b`
     ```mlir
@@ -396,13 +401,12 @@ def SchedulePipelinePass
            "File with a schedule as PyTorch's CSV, which takes the place of "
            "`schedule`">,
     ListOption<"placement", "placement", "int64_t",
-               "By stage, the rank that holds it; none given: as the schedule "
-               "has them">,
+               "The rank of each stage; none given: those of the schedule">,
     Option<"axis", "axis", "std::string", "\"pp\"",
            "Mesh axis of the pipeline's ranks">,
     Option<"mesh", "mesh", "std::string", "\"mesh\"", "Symbol of the mesh">,
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
-           "Most bytes of a rank, by which auto chooses; 0: no limit">,
+           "Memory limit of a rank for auto; 0: no limit">,
     MPComm_ClusterOption,
     MPComm_ProfileOption
   ];

@@ -27,11 +27,11 @@ def MPComm_NumericsOption : Option<"numerics", "numerics",
     "::mpcomm::Numerics", "::mpcomm::Numerics::Reassociating",
     "What rewrites may do to values", [{::llvm::cl::values(
       clEnumValN(::mpcomm::Numerics::Exact, "exact",
-                 "nothing: the same bits"),
+                 "keep all bits"),
       clEnumValN(::mpcomm::Numerics::Reassociating, "reassociating",
-                 "sums in another order"),
+                 "reorder sums"),
       clEnumValN(::mpcomm::Numerics::Lossy, "lossy",
-                 "also fewer bits, as on the wire")
+                 "also round to fewer bits, as on the wire")
     )}]>;
 
 #endif // MPCOMM_TRANSFORMS_PASSOPTIONS_TD

@@ -16,41 +16,42 @@
 include "PassOptions.td"
 
 def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
-  let summary = "Scales the loss, clips gradients, and skips steps that overflow";
+  let summary = "Scales the loss, clips gradients, and skips steps that "
+                "overflow";
   let description = [{
-    Makes loss scaling and clipping part of `@train_step`, as values: no flag is
-    read back by a host. `@evaluate` is left alone, and the loss that is
-    returned is not scaled (docs/Design/LossScaling.md).
+    Implements loss scaling and clipping as values of `@train_step`: no host
+    reads a flag. `@evaluate` is unchanged, and the loss that is returned is not
+    scaled (docs/Design/LossScaling.md).
 
     - `mode=static` multiplies gradients by a constant where the backward pass
       begins, and divides them by it before the updates (`mpcomm.unscale`).
-      Nothing is checked: what overflows goes into the parameters.
-    - `mode=dynamic` does so by a scale that is state of the step; where a
+      Nothing is checked: gradients that overflow go into the parameters.
+    - `mode=dynamic` does the same with a scale that is state of the step. If a
       gradient is not finite, every result of role `parameter` or
       `optimizer_state` keeps its old value (so step counters do not advance),
       and the scale backs off; after `interval` good steps it grows
-      (`mpcomm.update_loss_scale`). State that is added, of role `loss_scale`:
+      (`mpcomm.update_loss_scale`). The added state, of role `loss_scale`, is
       `loss_scale` (f32), `loss_scale.good_steps`, `loss_scale.hysteresis` and
       `loss_scale.skipped`, the number of steps skipped so far (i32).
     - `clip-norm` clips the gradients of all parameters by the norm over all of
       them (`mpcomm.clip_by_global_norm`), after the division.
-    - `check-gradients` adds a result of role `output` named `nonfinite`: of
-      each parameter, in the order of the arguments, 1 where its gradient is not
+    - `check-gradients` adds a result of role `output` named `nonfinite`: for
+      each parameter, in the order of the arguments, 1 if its gradient is not
       finite, else 0.
 
-    Where the backward pass begins follows from the graph: the loss needs no
-    value of it. A constant gradient of the loss is replaced; where the front
-    end folded it, the first values after it are multiplied. Updates move
-    after all gradients.
+    The beginning of the backward pass follows from the graph: the loss depends
+    on no value of it. A constant gradient of the loss is replaced; if the front
+    end folded it, the first values after it are multiplied. Updates move after
+    all gradients.
 
     Assumes: Form 1. An op named `*_grad` is linear in its first operand.
 
-    Guarantees: Form 1. Every gradient carries the factor exactly once; a step
-    for which that cannot be shown, or which would return a scaled value, is an
+    Guarantees: Form 1. Every gradient carries the factor exactly once. A step
+    for which this cannot be shown, or which would return a scaled value, is an
     error that names the gradient and the op.
 
-    Numerics: exact in f32 where the scale is a power of two and nothing
-    overflows or is subnormal; clipping rounds.
+    Numerics: exact in f32 if the scale is a power of two and nothing overflows
+    or is subnormal; clipping rounds.
 
     Example: with `mode=static scale=8`
     ```mlir
@@ -66,26 +67,26 @@ def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
     %b1 = mpcomm.sgd_update %b, %u, %lr, weight_decay = 0.0 : (tensor<4x2xf32>, tensor<4x2xf32>, tensor<f32>) -> tensor<4x2xf32>
     ```
 
-    Counts (analysis remark `ScaleLoss`): gradients, places where the factor
-    came in, results that a step may skip.
+    Counts (analysis remark `ScaleLoss`): gradients, places where the factor is
+    inserted, results that a step may skip.
   }];
   let options = [
     Option<"mode", "mode", "::mpcomm::LossScaling",
            "::mpcomm::LossScaling::None", "How the loss is scaled",
            [{::llvm::cl::values(
       clEnumValN(::mpcomm::LossScaling::Auto, "auto",
-                 "dynamic where the precision is f16, else not at all"),
-      clEnumValN(::mpcomm::LossScaling::None, "none", "not at all"),
+                 "dynamic if the precision is f16, else none"),
+      clEnumValN(::mpcomm::LossScaling::None, "none", "no loss scaling"),
       clEnumValN(::mpcomm::LossScaling::Static, "static", "by `scale`"),
       clEnumValN(::mpcomm::LossScaling::Dynamic, "dynamic",
-                 "by a scale that follows overflows")
+                 "by a scale that adapts to overflows")
     )}]>,
     Option<"policy", "policy", "std::string", "\"\"",
            "The precision, as `mpcomm-insert-casts` takes it (auto)">,
     Option<"policyFile", "policy-file", "std::string", "\"\"",
            "File with the precision, as `mpcomm-insert-casts` takes it (auto)">,
     Option<"initialScale", "scale", "double", "65536.0",
-           "The scale, of a dynamic one the first">,
+           "The scale; the first one if it is dynamic">,
     Option<"growth", "growth", "double", "2.0",
            "Factor on the scale after `interval` good steps">,
     Option<"backoff", "backoff", "double", "0.5",
@@ -97,46 +98,48 @@ def ScaleLossPass : Pass<"mpcomm-scale-loss", "::mlir::ModuleOp"> {
     Option<"hysteresis", "hysteresis", "int64_t", "1",
            "Overflows since the scale grew before it backs off">,
     Option<"clipNorm", "clip-norm", "double", "0.0",
-           "Greatest norm over all gradients; 0: any">,
+           "Largest norm over all gradients; 0: no clipping">,
     Option<"checkGradients", "check-gradients", "bool", "false",
-           "Return which parameters had gradients that are not finite">
+           "Return which parameters have gradients that are not finite">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mpcomm::MPCommDialect"];
 }
 
 def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
-  let summary = "Runs and stores in a narrow type what policy lets it";
+  let summary = "Computes and stores in a narrow type where the policy allows "
+                "it";
   let description = [{
-    Gives each op of `@train_step` a type, f32 or the policy's (`bf16`, `f16`),
-    and puts `arith.truncf` and `arith.extf` where a value is made in one and
-    read in the other. Ops of class `lower_precision` (`PrecisionOpInterface`)
-    run in the narrow type, ops of class `fp32` in f32. For the others the type
-    is chosen that casts the fewest bytes, by a minimum cut; a `promote` op runs
-    narrow only where its inputs come from ops that do. Where the cluster's
-    rates say that products are slower in the narrow type, they stay in f32
-    (`compute`).
+    Assigns each op of `@train_step` a type, f32 or that of the policy (`bf16`,
+    `f16`), and inserts `arith.truncf` and `arith.extf` between values and
+    readers of different types. Ops of class `lower_precision`
+    (`PrecisionOpInterface`) run in the narrow type, ops of class `fp32` in f32.
+    For the others a minimum cut chooses the types that cast the fewest bytes; a
+    `promote` op runs narrow only if its inputs come from ops that do. If the
+    rates of the cluster show that products are slower in the narrow type, they
+    stay in f32 (`compute`).
 
     A parameter that narrow ops read gets a copy in the narrow type, as new
     state (`mpcomm.copy_of`) that the update writes along with the parameter. An
     activation that the backward pass reads, and a gradient, is stored in the
-    narrow type from where it is made to where it is read (`activations`,
-    `gradients`), statistics excepted; a reshape, transpose, slice or broadcast
-    of something that is stored anyway is repeated. `@evaluate` stays in f32.
-    The rules are in docs/Design/Precision.md.
+    narrow type from where it is produced to where it is read (`activations`,
+    `gradients`), except statistics; a reshape, transpose, slice or broadcast of
+    a value that is stored anyway is repeated. `@evaluate` stays in f32. The
+    rules are in docs/Design/Precision.md.
 
-    With `fp8` all this is as with `bf16`, but that products and convolutions
-    read 8 bits: each of their operands is multiplied by a scale of its own,
-    clamped, and rounded to E4M3, or E5M2 where the backward pass makes it; what
-    products give is divided by both scales. Scales are those of the greatest
+    `fp8` is like `bf16`, except that products and convolutions read 8 bits:
+    each of their operands is multiplied by a scale of its own, clamped, and
+    rounded to E4M3, or to E5M2 if the backward pass produces it; the results of
+    products are divided by both scales. Scales derive from the largest
     magnitudes of earlier steps, which are new state (`fp8-scaling=delayed`,
-    `mpcomm.update_fp8_scale`), or of this step's (`current`).
+    `mpcomm.update_fp8_scale`), or of the same step (`current`).
 
     Assumes: Form 1, with f32 parameters.
 
-    Guarantees: Form 1, with the same results but for those of new state. Each
-    value is narrowed at most once, and widened at most once in the forward pass
-    and once after it. A flow problem, near linear in the number of ops.
+    Guarantees: Form 1, with added results for new state. Each value
+    is narrowed at most once, and widened at most once in the forward pass and
+    once after it. The pass solves a flow problem, near linear in the number of
+    ops.
 
     Numerics: lossy.
 
@@ -156,8 +159,8 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     Counts: an analysis remark `Compute` under `compute=auto` (the type of
     products, and the rates); an analysis remark `InsertCasts` (casts inserted
     and the bytes of their wide sides; merged: uses that share the cast of
-    another; removed: casts fewer than with every op that may be narrow in f32;
-    alone: casts that no kernel of their maker or readers can do; values
+    another use; removed: the reduction in casts compared with running every
+    optional op in f32; alone: casts with no kernel on either side; values
     stored; parameters copied); with `fp8` an analysis remark `Fp8` (products
     that read 8 bits, tensors that they read, and bytes of these).
   }];
@@ -177,13 +180,13 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
            "Type in which gradients wait for the update, lower_precision or "
            "fp32; empty: the file's, else lower_precision">,
     Option<"fp8Scaling", "fp8-scaling", "std::string", "\"\"",
-           "Scales of fp8 from the steps before (delayed) or from this one "
-           "(current); empty: the file's, else delayed">,
+           "Scales of fp8 from earlier steps (delayed) or from the same step "
+           "(current); empty: that of the file, else delayed">,
     Option<"fp8History", "fp8-history", "std::string", "\"\"",
            "Steps that a delayed scale looks back; empty: the file's, else 16">,
     Option<"fp8Margin", "fp8-margin", "std::string", "\"\"",
-           "Powers of two by which scales stay below what would fit; empty: the "
-           "file's, else 0">,
+           "Scales are 2^margin below the largest that fit; empty: that of the "
+           "file, else 0">,
     MPComm_ClusterOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -19,26 +19,26 @@ def VerifyTrainingGraphPass
     : Pass<"mpcomm-verify-training-graph", "::mlir::ModuleOp"> {
   let summary = "Checks the contract of Form 1, the training graph";
   let description = [{
-    Assumes: IR that passes its verifiers; nothing else.
+    Assumes: IR that passes its verifiers.
 
-    Guarantees, where it succeeds, or else names op and place:
+    Guarantees, on success (otherwise an error names op and place):
     - there is one public function `@train_step`, with a body of one block; the
       only other public function is `@evaluate`;
     - both are pure, without collectives, on ranked tensors of static shape;
     - each argument and result has a role and a name, unique among its kind;
     - donation indices are used once, and the result that reuses a buffer has
       its type, role and name; a result that is state names an argument of its
-      role and type, so that it can be fed to the next step;
+      role and type, so that it can be passed to the next step;
     - batch arguments share their leading dimension; hyperparameters are 0-d
-      floats with a default; what has `mpcomm.copy_of` is state of floats that
-      names a parameter of its shape;
+      floats with a default; an argument with `mpcomm.copy_of` is state of
+      floats that names a parameter of its shape;
     - `@train_step` has one result of role `loss`, a 0-d float;
-    - `@evaluate` takes arguments of `@train_step`: same name, role and type,
+    - `@evaluate` takes arguments of `@train_step` (same name, role and type),
       and donates nothing; `mpcomm.targets` names an integer batch argument.
 
     Numerics: exact (changes nothing).
 
-    Example: this step is refused, because the donated buffer of `w` holds
+    Example: this step is rejected, because the donated buffer of `w` has
     another type than the result that would reuse it:
     ```mlir
     func.func @train_step(
@@ -57,21 +57,21 @@ def VerifyRankProgramsPass
   let description = [{
     Assumes: IR that passes its verifiers.
 
-    Guarantees, where it succeeds:
-    - collectives are synchronous, name the one mesh of the module, and run on
-      all ranks of their group: none stands under control flow that depends on
-      a value which may differ between the ranks;
-    - a gradient that enters an optimizer op is the same on all ranks along
-      `axis`, and so is a result of role `parameter`, `optimizer_state`,
-      `buffer` or `loss_scale`, and the loss of `@train_step`.
+    Guarantees, on success:
+    - collectives are synchronous, name the only mesh of the module, and run on
+      all ranks of their group: none is under control flow that depends on a
+      value which may differ between the ranks;
+    - a gradient that enters an optimizer op is replicated along `axis`, and so
+      is a result of role `parameter`, `optimizer_state`, `buffer` or
+      `loss_scale`, and the loss of `@train_step`.
 
     A value may differ between ranks if it depends on an argument of role
-    `batch` or `rng`, and no collective over the axis has made it one again.
+    `batch` or `rng`, and no collective over the axis has made it equal again.
     Without a mesh, or with an axis of size 1, nothing differs.
 
     Numerics: exact (changes nothing).
 
-    Example: refused, as `%g` is each rank's own:
+    Example: rejected, because `%g` differs between ranks:
     ```mlir
     %p1 = mpcomm.sgd_update %p, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
     ```
@@ -88,19 +88,19 @@ def VerifyScheduledProgramsPass
   let description = [{
     Assumes: IR that passes its verifiers.
 
-    Guarantees, where it succeeds:
-    - every future comes from an `mpcomm.async` and is awaited exactly once, in
-      the same block, and nothing else uses it;
+    Guarantees, on success:
+    - every future comes from an `mpcomm.async`, is awaited exactly once, in the
+      same block, and has no other use;
     - no collective runs synchronously while another one of the same
-      communicator (mesh and axes) is in flight: the two would start in an
-      order that depends on the clocks of the ranks;
-    - what `mpcomm-verify-rank-programs` says of meshes, control flow,
-      gradients and results. Collectives of a communicator thus start in the
+      communicator (mesh and axes) is in flight: the two would start in an order
+      that depends on the clocks of the ranks;
+    - the guarantees of `mpcomm-verify-rank-programs` on meshes, control flow,
+      gradients and results. So the collectives of a communicator start in the
       order of the program on every rank.
 
     Numerics: exact (changes nothing).
 
-    Example: refused, as the future is lost:
+    Example: rejected, because the future is lost:
     ```mlir
     %f = mpcomm.async {
       %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
@@ -153,34 +153,34 @@ def VerifyRuntimeProgramsPass
 
 def VerifyCommunicationPass
     : Pass<"mpcomm-verify-communication", "::mlir::ModuleOp"> {
-  let summary = "Proves that no rank can hang, and that all that meets matches";
+  let summary = "Proves that no rank can hang, and that communication matches";
   let description = [{
     Takes the programs of all ranks: those of each `mpcomm.program`, and each
     other public function that communicates, which all ranks run. Reads Forms 3
     and 4 (collectives, alone or in `mpcomm.async`) and Form 5 (`mprt.start`).
-    Parts are read where they are called, as often as they are; so are loops
-    whose number of turns is a constant.
+    Called functions are read at each call, and loops with a constant trip count
+    are unrolled.
 
     Assumes: IR that passes its verifiers.
 
-    Guarantees, where it succeeds, of every execution: each rank comes to its
-    end; the ranks that take part in a collective agree on its kind, count,
-    element type, wire type, accumulation type, reduction, root and
-    `mpcomm.tag`, and on its tensors where it has several; each send meets its
-    recv, of the same count, type and tag. The model of the runtime, and why
-    this holds, is in docs/Design/CommunicationProof.md. By default no message
-    is believed to be buffered.
+    Guarantees, on success, for every execution: each rank reaches its end; the
+    ranks that take part in a collective agree on its kind, count, element type,
+    wire type, accumulation type, reduction, root and `mpcomm.tag`, and on its
+    tensors if it has several; each send meets its recv, of the same count, type
+    and tag. The model of the runtime and the proof are in
+    docs/Design/CommunicationProof.md. By default no message is assumed to be
+    buffered.
 
-    Errors show the ranks that are at odds and their ops; of a deadlock each
-    rank of a cycle, the op at which it waits, and the op for which it does.
-    Communication is refused where it is not known how often it runs: under
+    Errors show the ranks that conflict and their ops. For a deadlock they show,
+    for each rank of a cycle, the op at which it waits and the op that it needs.
+    Communication is rejected if it is not known how often it runs: under
     conditions and in loops that depend on values, in functions of several
-    blocks, in what has no body.
+    blocks, and in functions without a body.
 
     Numerics: exact (changes nothing).
 
-    Example: refused, as rank 0 waits for rank 1 to receive, and rank 1 for rank
-    0:
+    Example: rejected, because rank 0 waits for rank 1 to receive, and rank 1
+    for rank 0:
     ```mlir
     mpcomm.program @swap on @mesh axes ["pp"] runs [@first, @second]
     func.func @first(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -201,7 +201,7 @@ def VerifyCommunicationPass
   }];
   let options = [
     Option<"buffered", "buffered", "bool", "false",
-           "Sends end without their recv, as where each message fits a buffer">
+           "Sends finish without their recv, as if each message fits a buffer">
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }

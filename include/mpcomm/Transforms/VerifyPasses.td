@@ -138,7 +138,7 @@ def VerifyRuntimeProgramsPass
 
     Numerics: exact (changes nothing).
 
-    Example: refused, as the copy reads what is still being received:
+    Example: rejected, as the copy reads what is still being received:
     ```mlir
     mprt.start "recv" "" id = 0 communicator = 0 event = 0 peer = 0 accumulate f32
         ins() outs(%a : memref<4xf32>)

@@ -70,17 +70,22 @@ FailureOr<SmallVector<Access, 4>> mpcomm::accessesOf(Operation *op) {
       return failure();
     SmallVector<int64_t> strides;
     int64_t offset, last = 0, size = elementBytes(type);
+    int64_t begin = address->bytes + address->offset * size;
+    bool writes = written.contains(operand);
+    if (type.getNumElements() == 0) { // whatever its strides
+      accesses.push_back({address->base, begin, begin, writes});
+      continue;
+    }
     if (failed(type.getStridesAndOffset(strides, offset)))
       return failure();
     for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides)) {
       if (ShapedType::isDynamic(stride) || stride < 0)
         return op->emitOpError()
                << "expects static strides that are not negative, got " << type;
-      last += std::max<int64_t>(extent - 1, 0) * stride;
+      last += (extent - 1) * stride;
     }
-    int64_t begin = address->bytes + address->offset * size;
-    accesses.push_back({address->base, begin, begin + (last + 1) * size,
-                        written.contains(operand)});
+    accesses.push_back(
+        {address->base, begin, begin + (last + 1) * size, writes});
   }
   return accesses;
 }

@@ -129,7 +129,8 @@ bool CollectiveSimplifier::dropAxesOfOne(Operation *op) {
                         castFloat(builder, op->getLoc(), value, wire),
                         getElementTypeOrSelf(value.getType()));
   // A rank that is no target gets zeros.
-  if (llvm::equal(collective.getTargets(1), ArrayRef<int64_t>{-1}))
+  if (collective &&
+      llvm::equal(collective.getTargets(1), ArrayRef<int64_t>{-1}))
     values.front() = arith::ConstantOp::create(
         builder, op->getLoc(),
         cast<TypedAttr>(builder.getZeroAttr(op->getResult(0).getType())));

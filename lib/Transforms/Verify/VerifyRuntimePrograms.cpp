@@ -249,21 +249,19 @@ LogicalResult RuntimeProgram::checkOp(Operation &op) {
   FailureOr<SmallVector<Access, 4>> accesses = accessesOf(&op);
   if (failed(accesses))
     return failure();
-  // What is empty is not used.
-  SmallVector<Access, 4> used;
-  for (auto [operand, access] : llvm::zip_equal(op.getOperands(), *accesses))
-    if (cast<ShapedType>(operand.getType()).getNumElements() > 0)
-      used.push_back(access);
+  llvm::erase_if(*accesses, [](const Access &access) {
+    return access.begin == access.end;
+  });
   auto await = dyn_cast<mprt::AwaitOp>(op);
-  if (await && failed(finish(await, used)))
+  if (await && failed(finish(await, *accesses)))
     return failure();
-  if (failed(checkInFlight(&op, used)))
+  if (failed(checkInFlight(&op, *accesses)))
     return failure();
-  for (const Access &access : used)
+  for (const Access &access : *accesses)
     if (failed(checkAccess(&op, access)))
       return failure();
   if (auto collective = dyn_cast<mprt::StartOp>(op))
-    return start(collective, used);
+    return start(collective, *accesses);
   return success();
 }
 

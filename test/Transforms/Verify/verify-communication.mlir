@@ -6,7 +6,7 @@
 // RUN: mpcomm-opt %s --convert-mpcomm-to-mprt --mpcomm-verify-communication -o /dev/null
 // RUN: mpcomm-opt --help | FileCheck %s --check-prefix=HELP
 
-// HELP: --mpcomm-verify-communication {{ *}}- Proves that no rank can hang, and that all that meets matches
+// HELP: --mpcomm-verify-communication {{ *}}- Proves that no rank can hang, and that communication matches
 // HELP-NEXT: --buffered {{ *}}- Sends end without their recv, as where each message fits a buffer
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 3]>

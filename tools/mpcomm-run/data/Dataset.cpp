@@ -132,6 +132,10 @@ Dataset::knownHash(const ManifestArgument &argument) const {
 }
 
 Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
+  Result<SafeTensors::Stamp> stamp = file.stamp();
+  if (stamp.failed())
+    return stamp.status();
+  validated = *stamp;
   for (const Column &column : columns) {
     std::optional<uint64_t> hash;
     if (known)
@@ -143,6 +147,21 @@ Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
       return status;
   }
   return {};
+}
+
+Status Dataset::checkUnchanged(bool allowNonFinite) {
+  Result<SafeTensors::Stamp> stamp = file.stamp();
+  if (stamp.failed())
+    return stamp.status();
+  if (*stamp == validated)
+    return {};
+  std::map<std::string, uint64_t> before = hashes;
+  if (stamp->bytes == validated.bytes && validate(allowNonFinite).ok() &&
+      hashes == before)
+    return {};
+  return fail(path(), ": its contents were changed while the run used them; to "
+                      "replace it meanwhile, write another file and rename it "
+                      "to that name");
 }
 
 uint64_t Dataset::checksum() const {

@@ -94,6 +94,15 @@ public:
   Status read(const std::string &name, const TensorEntry &entry,
               void *destination) const;
 
+  /// What the file system says of the file's contents: another value where
+  /// somebody has written to it since.
+  struct Stamp {
+    uint64_t bytes = 0;
+    int64_t seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp &) const = default;
+  };
+  Result<Stamp> stamp() const;
+
   /// Tells the kernel that the mapped pages may go; they come back when
   /// touched again.
   void releasePages() const;

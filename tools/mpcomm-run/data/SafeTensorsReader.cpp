@@ -492,6 +492,14 @@ Status SafeTensors::compareChecksum(const std::string &name,
               rewrittenHint);
 }
 
+Result<SafeTensors::Stamp> SafeTensors::stamp() const {
+  struct stat info;
+  if (fstat(descriptor, &info) != 0)
+    return fail(file, ": cannot stat: ", std::strerror(errno));
+  return Stamp{static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec,
+               info.st_mtim.tv_nsec};
+}
+
 void SafeTensors::releasePages() const {
   madvise(const_cast<char *>(mapping), mappedBytes, MADV_DONTNEED);
 }

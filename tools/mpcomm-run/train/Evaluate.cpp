@@ -84,6 +84,8 @@ Status Trainer::evaluate(Report &report) {
     }
   }
 
+  if (Status status = checkData(job.evalData); status.failed())
+    return status;
   std::vector<Tally> all(job.ranks);
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())

@@ -116,6 +116,11 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
               "tensor went bad first");
 }
 
+Status Trainer::checkData(std::optional<Dataset> &data) {
+  return data ? rank.agree(data->checkUnchanged(job.options.allowNonFinite))
+              : Status();
+}
+
 Status Trainer::checkState(uint64_t step) const {
   for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true)) {
     uint64_t count = *elementsOf(tensor.shape);
@@ -252,11 +257,16 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     if (Status status = report.step(record); status.failed())
       return status;
     uint64_t done = step + 1;
+    bool isKept = falls(done, options.checkpointEvery) && done < job.lastStep;
     Status status;
-    if (falls(done, options.checkpointEvery) && done < job.lastStep)
+    // What was trained on other data is not kept, nor goes on for long.
+    if (isKept || done == job.lastStep ||
+        (sampler && done % sampler->stepsPerEpoch() == 0))
+      status = checkData(job.data);
+    if (status.ok() && isKept)
       status = withState(
           [&] { return keeper.writeCheckpoint(done, /*atEnd=*/false); });
-    else if (falls(done, options.checkReplicas.value_or(0)))
+    else if (status.ok() && falls(done, options.checkReplicas.value_or(0)))
       status = withState([&] { return keeper.checkReplicas(done); });
     if (status.failed()) {
       report.interrupt();

@@ -242,7 +242,8 @@ const std::vector<OptionGroup> &optionTable() {
        {
            {"log-every", "N", "steps between progress lines (default 10)",
             natural(&O::logEvery, 1)},
-           {"log", "FILE", "one JSON object a step (appended on --resume)",
+           {"log", "FILE",
+            "one JSON object a step; on --resume the lines up to its step stay",
             text(&O::log)},
            {"trace", "FILE",
             "Chrome/Perfetto trace: one process a rank, one track a stream",

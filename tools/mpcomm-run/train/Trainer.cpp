@@ -397,8 +397,8 @@ Status Trainer::writeTraces() {
 }
 
 Status Trainer::run() {
-  Result<Report> report =
-      Report::create(job.options, rank.index() == 0, job.lastStep);
+  Result<Report> report = Report::create(job.options, rank.index() == 0,
+                                         job.firstStep, job.lastStep);
   Status mine = report.failed() ? report.status() : prepare();
   if (Status status = rank.agree(mine); status.failed())
     return status;

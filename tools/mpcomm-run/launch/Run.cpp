@@ -15,6 +15,7 @@
 
 #include "calibrate/Calibrate.h"
 #include "data/Files.h"
+#include "data/OutputFile.h"
 #include "data/WorkFolder.h"
 #include "launch/Agreement.h"
 #include "launch/Launcher.h"
@@ -214,7 +215,8 @@ Status checkWorld(const RunOptions &options,
 Status prepareLaunched(const RunOptions &options,
                        const std::optional<LaunchedBy> &launched,
                        const Fault &fault, const Rank &rank,
-                       std::optional<TrainingJob> &job) {
+                       std::optional<TrainingJob> &job,
+                       std::optional<OutputLock> &checkpointLock) {
   if (Status status = checkWorld(options, launched, rank.size());
       status.failed())
     return status;
@@ -235,9 +237,14 @@ Status prepareLaunched(const RunOptions &options,
     job.emplace(prepared.take());
   }
   // Rank 0 writes them.
-  if (rank.index() == 0)
+  if (rank.index() == 0) {
     if (Status status = probeOutputs(options); status.failed())
       return status;
+    Result<OutputLock> lock = OutputLock::take(options.checkpoint);
+    if (lock.failed())
+      return fail("--checkpoint ", lock.message());
+    checkpointLock.emplace(lock.take());
+  }
   return job ? makeFlightFolder(options.flightRecord) : Status();
 }
 
@@ -347,6 +354,9 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
     return reportAndFail(status.message());
   if (Status status = makeFlightFolder(options.flightRecord); status.failed())
     return reportAndFail(status.message());
+  Result<OutputLock> lock = OutputLock::take(options.checkpoint);
+  if (lock.failed())
+    return reportAndFail("--checkpoint " + lock.message());
   auto live = [&](const Meeting &meeting, uint64_t index,
                   RankPosition &position) {
     return liveAsRank(*job, meeting, fault, index, position);
@@ -371,7 +381,8 @@ int mpcomm::run::runDistributed(const RunOptions &options,
              : ""));
 
   std::optional<TrainingJob> job;
-  Status mine = prepareLaunched(options, launched, fault, *rank, job);
+  std::optional<OutputLock> lock;
+  Status mine = prepareLaunched(options, launched, fault, *rank, job, lock);
   int result = 1;
   if (Status all = rank->agree(mine); all.failed()) {
     // The same message on every rank says no more than once.
@@ -386,6 +397,7 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   // say say it. Leaving MPI in order would wait for peers that are gone.
   if (result != 0) {
     usleep(300'000);
+    lock.reset();
     rank->abandon();
   }
   return result;

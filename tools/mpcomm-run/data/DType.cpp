@@ -156,7 +156,12 @@ std::optional<uint64_t> mpcomm::run::bytesOf(DType type, const Shape &shape) {
 }
 
 std::string mpcomm::run::describe(DType type, const Shape &shape) {
-  std::string text(nameOf(type));
+  return describe(nameOf(type), shape);
+}
+
+std::string mpcomm::run::describe(std::string_view typeName,
+                                  const Shape &shape) {
+  std::string text(typeName);
   text += " [";
   for (size_t i = 0; i < shape.size(); ++i)
     text += (i ? ", " : "") + std::to_string(shape[i]);

@@ -49,6 +49,7 @@ std::optional<uint64_t> elementsOf(const Shape &shape);
 std::optional<uint64_t> bytesOf(DType type, const Shape &shape);
 
 /// `f32 [2, 3]`, for messages.
+std::string describe(std::string_view typeName, const Shape &shape);
 std::string describe(DType type, const Shape &shape);
 
 /// Element `index` of a dense array that need not be aligned. Floats and

@@ -48,10 +48,11 @@ Status Dataset::addColumn(const ManifestArgument &argument) {
   if (!entry)
     return fail(path(), ": no tensor '", printable(argument.name),
                 "', expected samples of ", describe(argument.type, sample));
-  if (entry->type != argument.type || entry->shape.empty() ||
+  if (!entry->otherType.empty() || entry->type != argument.type ||
+      entry->shape.empty() ||
       Shape(entry->shape.begin() + 1, entry->shape.end()) != sample)
     return fail(path(), ": tensor '", printable(argument.name), "' is ",
-                describe(entry->type, entry->shape), ", expected samples of ",
+                describe(*entry), ", expected samples of ",
                 describe(argument.type, sample), " after a leading dimension");
   auto samples = static_cast<uint64_t>(entry->shape[0]);
   if (!columns.empty() && samples != sampleCount)

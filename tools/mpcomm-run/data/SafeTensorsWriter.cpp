@@ -36,7 +36,7 @@ void addChecksums(const std::vector<TensorToWrite> &order,
   uint64_t at = 0;
   for (const TensorToWrite &tensor : order) {
     uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
-    entries[tensor.name] = {tensor.type, tensor.shape, at, bytes};
+    entries[tensor.name] = {tensor.type, "", tensor.shape, at, bytes};
     at += bytes;
     if (tensor.checksum)
       metadata[std::string(tensorChecksumPrefix) + tensor.name] =
@@ -96,7 +96,7 @@ uint64_t mpcomm::run::checksumOfHeader(
     }
   for (const auto &[name, entry] : tensors) {
     add(name);
-    add(describe(entry.type, entry.shape));
+    add(describe(entry));
     hash.add(&entry.begin, sizeof(entry.begin));
   }
   return hash.value();

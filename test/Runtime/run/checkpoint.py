@@ -166,7 +166,7 @@ class Checkpoint(ToyTest):
         self.succeeds(*start, "--resume", path("keep/c.step-8"), "--steps", 8)
         self.succeeds(*start, "--resume", path("keep/c"), "--steps", 12)
         self.assertEqual(sorted(os.listdir(path("keep"))), ["c", "c.step-10", "c.step-8"])
-        self.fails("--checkpoint-keep needs --checkpoint FILE", *self.common, "--weights", self.weights,
+        self.fails("--checkpoint-keep requires --checkpoint", *self.common, "--weights", self.weights,
                    "--checkpoint-keep", 2, code=2)  # fmt: skip
 
     def test_files_of_others_are_not_replaced(self):

@@ -99,7 +99,7 @@ class Resume(ToyTest):
         )
         self.fails("this run has --seed 1 where the checkpoint has 0; --resume-anyway goes on",
                    *common, "--resume", path("c"), "--seed", 1)  # fmt: skip
-        self.fails("--resume-anyway needs --resume FILE", *common, "--weights", self.weights,
+        self.fails("--resume-anyway requires --resume", *common, "--weights", self.weights,
                    "--resume-anyway", code=2)  # fmt: skip
         self.fails(
             "written after step 5, beyond the last step 4",

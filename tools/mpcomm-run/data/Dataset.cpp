@@ -88,7 +88,7 @@ Status Dataset::validateColumn(const Column &column, bool allowNonFinite) {
   const ManifestArgument &argument = *column.argument;
   DType type = argument.type;
   std::optional<std::pair<int64_t, int64_t>> range = argument.range;
-  if (type == DType::Bool)
+  if (type == MPRT_BOOL)
     range = {0, 2};
   bool scansFloats = isFloat(type) && !allowNonFinite;
   Hash hash;

@@ -44,7 +44,7 @@ inline constexpr uint64_t maxSafetensorsHeader = 100'000'000;
 struct TensorEntry {
   /// Not the file's where that is none of these: then it is called `otherType`
   /// there, and nothing can be read of the tensor.
-  DType type = DType::F32;
+  DType type = MPRT_F32;
   std::string otherType = {};
   Shape shape;
   uint64_t begin = 0;

@@ -146,7 +146,7 @@ public:
     }
     if (state != State::TypeValue)
       return unexpected("a string");
-    pending.type = parseSafetensorsDType(text);
+    pending.type = mprt::parseSafetensorsDType(text);
     if (text.empty())
       return stopEntry("dtype is empty");
     if (!pending.type)
@@ -287,7 +287,7 @@ private:
         "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
     if (end < begin)
       return stopEntry("data_offsets " + range + " end before they begin");
-    TensorEntry entry{pending.type.value_or(DType::F32),
+    TensorEntry entry{pending.type.value_or(MPRT_F32),
                       std::move(pending.otherType), std::move(pending.shape),
                       begin, end - begin};
     std::optional<uint64_t> bytes =

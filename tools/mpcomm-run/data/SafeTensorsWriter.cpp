@@ -64,7 +64,7 @@ std::string makeHeader(const std::vector<TensorToWrite> &order,
       header += ",";
     uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
     header += quoted(tensor.name) + ":{\"dtype\":\"";
-    header += safetensorsNameOf(tensor.type);
+    header += mprt::safetensorsNameOf(tensor.type);
     header += "\",\"shape\":[";
     for (size_t i = 0; i < tensor.shape.size(); ++i)
       header += (i ? "," : "") + std::to_string(tensor.shape[i]);

@@ -139,7 +139,7 @@ protected:
     std::ofstream(path(), std::ios::binary) << contents;
     Result<SafeTensors> file = SafeTensors::open(path());
     if (file.failed())
-      return file.status();
+      return file.error();
     for (const auto &[name, entry] : file->tensors()) {
       char data[8];
       if (Status status = file->read(name, entry, data); status.failed())

@@ -79,7 +79,7 @@ Status Bench::prepare(const RunOptions &options) {
     return status;
   Result<void *> memory = rank.allocateArena(2 * mostBytes);
   if (memory.failed())
-    return memory.status();
+    return memory.error();
   source = static_cast<char *>(*memory);
   target = source + mostBytes;
   if (!rank.device())

@@ -71,7 +71,7 @@ Dataset::open(const std::string &path,
               const std::vector<const ManifestFunction *> &functions) {
   Result<SafeTensors> opened = SafeTensors::open(path);
   if (opened.failed())
-    return opened.status();
+    return opened.error();
   Dataset dataset(opened.take());
   for (const ManifestFunction *function : functions)
     for (const ManifestArgument &argument : function->arguments)
@@ -135,7 +135,7 @@ Dataset::knownHash(const ManifestArgument &argument) const {
 Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
   Result<SafeTensors::Stamp> stamp = file.stamp();
   if (stamp.failed())
-    return stamp.status();
+    return stamp.error();
   validated = *stamp;
   for (const Column &column : columns) {
     std::optional<uint64_t> hash;
@@ -153,7 +153,7 @@ Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
 Status Dataset::checkUnchanged(bool allowNonFinite) {
   Result<SafeTensors::Stamp> stamp = file.stamp();
   if (stamp.failed())
-    return stamp.status();
+    return stamp.error();
   if (*stamp == validated)
     return {};
   std::map<std::string, uint64_t> before = hashes;

@@ -230,7 +230,7 @@ Status mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine,
   Result<std::vector<std::string>> texts = rank.gatherText(
       rank.index() == odd ? bytes : std::string(), "settings of a rank");
   if (texts.failed())
-    return texts.status();
+    return texts.error();
   // Nobody ends before rank 0 has what it tells.
   return rank.agree(rank.index() == 0
                         ? describeOddRank(mine, unpacked((*texts)[odd]), odd)

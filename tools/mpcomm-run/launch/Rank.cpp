@@ -41,9 +41,9 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
   rank.transport = std::move(transport);
   rank.timeout = timeoutSeconds;
   // Before the transport goes, which would wait for the others.
-  auto giveUp = [&](const mprt::Error &error) {
+  auto giveUp = [&](const mprt::Error &error) -> Status {
     rank.transport->reportFailure(error);
-    return fail(error.message());
+    return error;
   };
   std::vector<unsigned> everyone(rank.transport->size());
   std::iota(everyone.begin(), everyone.end(), 0u);
@@ -131,7 +131,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
                             ->createCommunicator(mprt::groupOf(
                                 sizes, spanned, transport->rank()));
     if (!communicator)
-      return fail(communicator.error().message());
+      return communicator.error();
     communicators.push_back(communicator.take());
   }
   mprt::ContextOptions options;
@@ -146,7 +146,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   auto context =
       mprt::Context::create(options, transport.get(), std::move(communicators));
   if (!context)
-    return fail(context.error().message());
+    return context.error();
   program = context.take();
   return {};
 }
@@ -184,7 +184,7 @@ Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
           control->run(*meeting, send ? staged.get() : nullptr,
                        receive ? staged.get() + sent : nullptr)) {
     retired.push_back(std::move(staged));
-    return fail(error.message());
+    return error;
   }
   if (received)
     std::memcpy(receive, staged.get() + sent, received);
@@ -236,7 +236,7 @@ Status Rank::agree(const Status &mine) {
     return mine.failed() ? mine : status;
   for (uint64_t rank = 0; rank < all.size(); ++rank)
     if (all[rank])
-      return rank == index() ? mine : Status::failure("");
+      return rank == index() ? mine : fail("");
   return {};
 }
 

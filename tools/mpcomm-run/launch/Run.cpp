@@ -42,7 +42,7 @@ bool endsWith(const std::string &text, const std::string &end) {
 Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
   Result<Program> program = Program::load(path);
   if (program.failed())
-    return program.status();
+    return program.error();
   return std::make_unique<Program>(program.take());
 }
 
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
   StopSignals signals;
   Result<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
   if (folder.failed())
-    return folder.status();
+    return folder.error();
   std::string file = (*folder)->path() + "/step.so";
   Status compiled = compileProgram(
       options.program, file, options.ranks,
@@ -125,7 +125,7 @@ Result<Rank>
 makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
          double timeoutSeconds) {
   if (!transport)
-    return fail(transport.error().message());
+    return transport.error();
   return Rank::create(transport.take(), timeoutSeconds);
 }
 
@@ -157,13 +157,13 @@ Result<Meeting> prepareMeeting(const RunOptions &options, uint64_t ranks) {
     meeting.gloo->timeoutSeconds = options.timeoutSeconds;
     auto listener = mprt::listenOnLoopback(meeting.gloo->port);
     if (!listener)
-      return fail(listener.error().message());
+      return listener.error();
     meeting.gloo->listener = *listener;
     return meeting;
   }
   auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
   if (!world)
-    return fail(world.error().message());
+    return world.error();
   meeting.world = world.take();
   return meeting;
 }
@@ -229,11 +229,11 @@ Status prepareLaunched(const RunOptions &options,
                         "needs the same file");
     Result<std::unique_ptr<Program>> program = loadProgram(path);
     if (program.failed())
-      return program.status();
+      return program.error();
     Result<TrainingJob> prepared =
         prepareJob(options, program.take(), rank.size());
     if (prepared.failed())
-      return prepared.status();
+      return prepared.error();
     job.emplace(prepared.take());
   }
   // Rank 0 writes them.
@@ -266,7 +266,7 @@ int liveAsRank(TrainingJob &job, const Meeting &meeting, const Fault &fault,
 
   Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
   Result<TrainingJob> otherJob =
-      other.failed() ? Result<TrainingJob>(other.status())
+      other.failed() ? Result<TrainingJob>(other.error())
                      : prepareJob(job.options, other.take(), job.ranks);
   if (otherJob.failed()) {
     printError("rank " + std::to_string(index) + ": " + otherJob.message());

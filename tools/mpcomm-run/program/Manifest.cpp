@@ -520,6 +520,6 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
     if (conflict = findConflict(manifest); !conflict.empty())
       reader.report(conflict);
   if (!error.empty())
-    return Status::failure(error);
+    return fail(error);
   return manifest;
 }

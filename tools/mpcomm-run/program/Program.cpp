@@ -132,13 +132,13 @@ Result<Program> Program::load(const std::string &path) {
   Result<ProgramFile> file = ProgramFile::read(path, descriptor);
   close(descriptor);
   if (file.failed())
-    return file.status();
+    return file.error();
   Program program;
   program.file = path;
   program.hash = file->digest();
   Result<Manifest> manifest = readManifest(path, *file);
   if (manifest.failed())
-    return manifest.status();
+    return manifest.error();
   program.description = manifest.take();
   auto missing = [&](const std::string &symbol) {
     return fail(path, ": symbol '", printable(symbol),
@@ -153,7 +153,7 @@ Result<Program> Program::load(const std::string &path) {
 
   Result<void *> handle = openLibrary(path, file->bytes());
   if (handle.failed())
-    return handle.status();
+    return handle.error();
   for (const ManifestFunction &function : program.description.functions) {
     void *entry = dlsym(*handle, function.entry.c_str());
     if (!entry)

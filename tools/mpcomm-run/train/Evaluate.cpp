@@ -109,7 +109,7 @@ Status Trainer::evaluate(Report &report) {
       job.options.allowNonFinite)
     return {};
   if (rank.index() != 0)
-    return Status::failure("");
+    return fail("");
   return fail("evaluation, rank 0: the loss is ", summary.loss,
               "; --allow-nonfinite accepts it");
 }

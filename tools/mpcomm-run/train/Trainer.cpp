@@ -40,7 +40,7 @@ Status Trainer::prepare() {
   }
   Result<void *> memory = rank.allocateArena(job.arenaBytes());
   if (memory.failed())
-    return memory.status();
+    return memory.error();
   arena = *memory;
   if (mprt::Device *computes = rank.device()) {
     Result<DeviceState> made =
@@ -110,7 +110,7 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
   if (std::isfinite(loss) || job.options.allowNonFinite)
     return {};
   if (rank.index() != 0)
-    return Status::failure("");
+    return fail("");
   return fail("step ", step, ", rank 0: the loss is ", loss,
               "; --allow-nonfinite goes on, --check-numerics tells which "
               "tensor went bad first");
@@ -156,7 +156,7 @@ Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
   Result<std::vector<std::string>> all = rank.gatherText(
       job.dataRank == 0 ? mine : std::string(), "names of parameters");
   if (all.failed())
-    return all.status();
+    return all.error();
   for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)
     for (size_t at = 0; at < (*all)[r].size();) {
       std::string name = (*all)[r].c_str() + at;
@@ -339,14 +339,14 @@ Status Trainer::writeSteps() {
     Result<std::vector<std::string>> all =
         rank.gatherText(mine, "steps of a rank");
     if (all.failed())
-      return all.status();
+      return all.error();
     return rank.agree(rank.index() == 0 ? writeText(path, merge(*all))
                                         : Status());
   };
   if (job.outputs.timeline) {
     Result<std::pair<StepSpan, StepSpan>> step = chooseStep(medianStep(steps));
     if (step.failed())
-      return step.status();
+      return step.error();
     std::string mine;
     if (shows)
       mine = renderTimeline(step->first, step->second, events, origin);
@@ -399,7 +399,7 @@ Status Trainer::writeTraces() {
 Status Trainer::run() {
   Result<Report> report = Report::create(job.options, rank.index() == 0,
                                          job.firstStep, job.lastStep);
-  Status mine = report.failed() ? report.status() : prepare();
+  Status mine = report.failed() ? report.error() : prepare();
   if (Status status = rank.agree(mine); status.failed())
     return status;
 

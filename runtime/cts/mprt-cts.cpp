@@ -26,11 +26,11 @@
 #include "comm/nccl/Nccl.h"
 #include "comm/shm/World.h"
 #include "device/cuda/Cuda.h"
+#include "session/Meeting.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,40 +48,6 @@ static bool onCuda = false;
 /// Whether NCCL moves them, and the transport only brings the ranks together.
 static bool overNccl = false;
 
-/// A context of the meeting's own, in which ranks gather bytes.
-static Expected<std::unique_ptr<Context>> createControl(Transport &transport) {
-  std::vector<unsigned> all(transport.size());
-  std::iota(all.begin(), all.end(), 0u);
-  std::vector<std::unique_ptr<Communicator>> communicators;
-  Expected<std::unique_ptr<Communicator>> world =
-      transport.createCommunicator(all);
-  if (!world)
-    return world.error();
-  communicators.push_back(world.take());
-  ContextOptions options;
-  options.progress = ProgressMode::Poll;
-  return Context::create(options, &transport, std::move(communicators));
-}
-
-static Expected<std::unique_ptr<Transport>>
-createMover(Transport &transport, Context &control, Device &device) {
-  NcclOptions options;
-  options.meeting = &transport;
-  options.device = &device;
-  options.timeoutSeconds = 120;
-  options.gather = [&](const void *mine, void *all, uint64_t bytes) {
-    static mprt_collective call;
-    call = {};
-    call.kind = MPRT_ALL_GATHER;
-    call.type = call.accumulate = MPRT_U8;
-    call.peer = -1;
-    call.count = bytes;
-    call.name = "meeting";
-    return control.run(call, mine, all);
-  };
-  return joinNccl(options);
-}
-
 /// All cases of one rank; 0 where they pass.
 static int runRank(Transport &transport, bool quick) {
   ContextOptions options;
@@ -98,15 +64,22 @@ static int runRank(Transport &transport, bool quick) {
     device = made.take();
     options.device = device.get();
   }
-  std::unique_ptr<Context> control;
+  std::unique_ptr<Meeting> meeting;
   std::unique_ptr<Transport> mover;
   if (overNccl) {
-    Expected<std::unique_ptr<Context>> made = createControl(transport);
+    Expected<std::unique_ptr<Meeting>> made =
+        Meeting::create(transport, options.timeoutSeconds);
     if (!made)
       return complain(made.error());
-    control = made.take();
-    Expected<std::unique_ptr<Transport>> joined =
-        createMover(transport, *control, *device);
+    meeting = made.take();
+    NcclOptions nccl;
+    nccl.meeting = &transport;
+    nccl.device = device.get();
+    nccl.timeoutSeconds = options.timeoutSeconds;
+    nccl.gather = [&](const void *mine, void *all, uint64_t bytes) {
+      return meeting->gather(mine, all, bytes);
+    };
+    Expected<std::unique_ptr<Transport>> joined = joinNccl(nccl);
     if (!joined)
       return complain(joined.error());
     mover = joined.take();

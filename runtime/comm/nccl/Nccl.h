@@ -27,6 +27,7 @@ struct NcclOptions {
   /// This rank's; it outlives the transport. No two ranks may share one.
   Device *device = nullptr;
   /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
+  /// The memory is the caller's again when it returns, also with an error.
   std::function<Error(const void *mine, void *all, uint64_t bytes)> gather;
   /// Waits for peers, also while communicators are made, end after so long.
   double timeoutSeconds = 60;

@@ -146,21 +146,15 @@ NcclTransport::~NcclTransport() {
 
 /// Every rank's endpoint, or the failure of one of them.
 Expected<std::vector<Endpoint>> NcclTransport::exchange(Endpoint mine) {
-  auto endpoints = std::make_unique<std::vector<Endpoint>>(size() + 1);
-  std::vector<Endpoint> &all = *endpoints;
-  all.back() = mine;
-  if (Error error = options.gather(&all.back(), all.data(), sizeof(Endpoint))) {
-    // A thread of the ranks' way to meet may be at them still.
-    (void)endpoints.release();
+  std::vector<Endpoint> all(size());
+  if (Error error = options.gather(&mine, all.data(), sizeof(Endpoint)))
     return error;
-  }
-  all.pop_back();
   for (unsigned r = 0; r < size(); ++r)
     if (all[r].failed) {
       all[r].reason[sizeof(Endpoint::reason) - 1] = 0;
       return makeError(MPRT_UNSUPPORTED, "rank ", r, ": ", all[r].reason);
     }
-  return std::move(all);
+  return all;
 }
 
 static void setReason(Endpoint &endpoint, const Error &error) {

@@ -21,10 +21,9 @@
 
 #include "cts/Harness.h"
 
+#include "comm/Registry.h"
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
-#include "comm/nccl/Nccl.h"
-#include "comm/shm/World.h"
 #include "device/cuda/Cuda.h"
 #include "session/Meeting.h"
 
@@ -72,14 +71,15 @@ static int runRank(Transport &transport, bool quick) {
     if (!made)
       return complain(made.error());
     meeting = made.take();
-    NcclOptions nccl;
+    MoverOptions nccl;
     nccl.meeting = &transport;
     nccl.device = device.get();
     nccl.timeoutSeconds = options.timeoutSeconds;
     nccl.gather = [&](const void *mine, void *all, uint64_t bytes) {
       return meeting->gather(mine, all, bytes);
     };
-    Expected<std::unique_ptr<Transport>> joined = joinNccl(nccl);
+    Expected<std::unique_ptr<Transport>> joined =
+        findBackend("nccl")->move(nccl);
     if (!joined)
       return complain(joined.error());
     mover = joined.take();
@@ -114,16 +114,18 @@ static int waitForAll() {
   return worst;
 }
 
-/// Forks `ranks` processes that run all cases over what `join` gives each, and
-/// calls `started` after them.
-template <typename Join, typename Started>
-static int runForked(unsigned ranks, bool quick, Join join, Started started) {
+/// Forks `ranks` processes that run all cases over `backend`.
+static int runForked(const Backend &backend, unsigned ranks, bool quick) {
+  Expected<std::unique_ptr<LocalRanks>> local =
+      backend.prepare(ranks, /*timeoutSeconds=*/60);
+  if (!local)
+    return complain(local.error());
   fflush(stdout);
   for (unsigned r = 0; r < ranks; ++r)
     if (fork() == 0) {
       int status = 1;
       {
-        Expected<std::unique_ptr<Transport>> transport = join(r);
+        Expected<std::unique_ptr<Transport>> transport = (*local)->join(r);
         if (transport)
           status = runRank(**transport, quick);
         else
@@ -132,34 +134,8 @@ static int runForked(unsigned ranks, bool quick, Join join, Started started) {
       fflush(stdout);
       _exit(status);
     }
-  started();
+  (*local)->started();
   return waitForAll();
-}
-
-static int runShm(unsigned ranks, bool quick) {
-  Expected<std::unique_ptr<shm::World>> world =
-      shm::World::create(ranks, shm::WorldOptions{});
-  if (!world)
-    return complain(world.error());
-  return runForked(
-      ranks, quick, [&](unsigned r) { return (*world)->join(r); }, [] {});
-}
-
-/// The same cases over TCP on this machine.
-static int runGloo(unsigned ranks, bool quick) {
-  GlooOptions options;
-  options.size = ranks;
-  Expected<int> listener = listenOnLoopback(options.port);
-  if (!listener)
-    return complain(listener.error());
-  options.listener = *listener;
-  return runForked(
-      ranks, quick,
-      [&](unsigned r) {
-        options.rank = r;
-        return joinGloo(options);
-      },
-      [&] { close(*listener); });
 }
 
 int main(int argc, char **argv) {
@@ -173,16 +149,11 @@ int main(int argc, char **argv) {
   argv += overNccl;
   argc -= overNccl;
   const char *what = argc > 1 ? argv[1] : "";
-  if (!strcmp(what, "shm") && argc > 2) {
+  const Backend *backend = findBackend(what);
+  if (backend && backend->prepare && argc > 2) {
     int worst = 0;
     for (int i = 2; i < argc; ++i)
-      worst |= runShm(unsigned(atoi(argv[i])), quick);
-    return worst;
-  }
-  if (!strcmp(what, "gloo") && argc > 2) {
-    int worst = 0;
-    for (int i = 2; i < argc; ++i)
-      worst |= runGloo(unsigned(atoi(argv[i])), quick);
+      worst |= runForked(*backend, unsigned(atoi(argv[i])), quick);
     return worst;
   }
   if (!strcmp(what, "gloo-rank")) {

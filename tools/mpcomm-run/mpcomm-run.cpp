@@ -94,8 +94,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   setSignals(*options);
-  bool distributed = options->comm == CommKind::Mpi ||
-                     (options->comm != CommKind::Shm && launched->has_value());
-  return distributed ? runDistributed(*options, *launched, *fault)
-                     : runHere(*options, *fault);
+  return startsRanks(*options, *launched)
+             ? runHere(*options, *fault)
+             : runDistributed(*options, *launched, *fault);
 }

@@ -110,7 +110,7 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
   all.add("a program file with checksum", hexOf(job.program->digest()));
 
   // Of other values ranks either meet in the same way or not at all.
-  all.addFlag("--comm nccl", options.comm == CommKind::Nccl);
+  all.addFlag("--comm nccl", options.comm == "nccl");
 
   // Which functions run, and from where to where.
   bool trains = !job.trainers.empty();
@@ -160,7 +160,7 @@ mpcomm::run::sharedSettingsOf(const RunOptions &options) {
   all.add("--calibrate-seconds", exactly(options.calibrateSeconds));
   all.addNumber("--calibrate-block", options.calibrateBlock);
   all.add("--device", options.device);
-  all.addFlag("--comm nccl", options.comm == CommKind::Nccl);
+  all.addFlag("--comm nccl", options.comm == "nccl");
   return all.list;
 }
 

@@ -13,7 +13,7 @@
 
 #include "launch/Environment.h"
 
-#include "comm/nccl/Nccl.h"
+#include "comm/Registry.h"
 #include "device/cuda/Cuda.h"
 #include "session/Mesh.h"
 
@@ -72,7 +72,7 @@ void Rank::prepareNccl(const Manifest &manifest) {
 }
 
 Status Rank::openNccl() {
-  mprt::NcclOptions options;
+  mprt::MoverOptions options;
   options.meeting = transport.get();
   options.device = computes.get();
   options.timeoutSeconds = timeout;
@@ -82,7 +82,7 @@ Status Rank::openNccl() {
     return all->gather(mine, theirs, bytes);
   };
   options.gather = gatherAll;
-  auto joined = mprt::joinNccl(options);
+  auto joined = mprt::findBackend("nccl")->move(options);
   if (!joined)
     return fail("--comm nccl: ", joined.error().message());
   mover = joined.take();

@@ -23,11 +23,8 @@
 #include "report/FlightLog.h"
 #include "train/Trainer.h"
 
-#include "comm/gloo/Gloo.h"
-#include "comm/mpi/Mpi.h"
-#include "comm/shm/World.h"
+#include "comm/Registry.h"
 
-#include <cstdlib>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -87,7 +84,7 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
   if (status.ok())
     status = rank.agree(job.becomeRank(rank.index()));
   const Manifest &manifest = job.program->manifest();
-  bool isOnNccl = job.options.comm == CommKind::Nccl;
+  bool isOnNccl = job.options.comm == "nccl";
   if (isOnNccl)
     Rank::prepareNccl(manifest);
   if (status.ok() && manifest.device == "cuda")
@@ -129,71 +126,35 @@ makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
   return Rank::create(transport.take(), timeoutSeconds);
 }
 
-/// How the ranks that are started here meet.
-struct Meeting {
-  std::unique_ptr<mprt::shm::World> world;
-  std::optional<mprt::GlooOptions> gloo;
-
-  mprt::Expected<std::unique_ptr<mprt::Transport>> join(uint64_t index) const {
-    if (world)
-      return world->join(static_cast<unsigned>(index));
-    mprt::GlooOptions mine = *gloo;
-    mine.rank = static_cast<unsigned>(index);
-    // As a launcher would have told it.
-    setenv("RANK", std::to_string(index).c_str(), 1);
-    setenv("LOCAL_RANK", std::to_string(index).c_str(), 1);
-    setenv("WORLD_SIZE", std::to_string(mine.size).c_str(), 1);
-    setenv("MASTER_ADDR", mine.address.c_str(), 1);
-    setenv("MASTER_PORT", std::to_string(mine.port).c_str(), 1);
-    return mprt::joinGloo(mine);
-  }
-};
-
-Result<Meeting> prepareMeeting(const RunOptions &options, uint64_t ranks) {
-  Meeting meeting;
-  if (options.comm == CommKind::Gloo) {
-    meeting.gloo.emplace();
-    meeting.gloo->size = static_cast<unsigned>(ranks);
-    meeting.gloo->timeoutSeconds = options.timeoutSeconds;
-    auto listener = mprt::listenOnLoopback(meeting.gloo->port);
-    if (!listener)
-      return listener.error();
-    meeting.gloo->listener = *listener;
-    return meeting;
-  }
-  auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
-  if (!world)
-    return world.error();
-  meeting.world = world.take();
-  return meeting;
+/// The backend by which ranks meet: that of --comm, or where that leaves it
+/// open, the launcher's.
+const mprt::Backend &meetingOf(const RunOptions &options,
+                               const std::optional<LaunchedBy> &launched) {
+  const mprt::Backend *wanted = mprt::findBackend(options.comm);
+  if (wanted && !wanted->move)
+    return *wanted;
+  return *mprt::findBackend(!launched                          ? "shm"
+                            : launched->launcher == "torchrun" ? "gloo"
+                                                               : "mpi");
 }
 
 /// Joins the ranks that another launcher has started.
 mprt::Expected<std::unique_ptr<mprt::Transport>>
 joinLaunched(const RunOptions &options,
              const std::optional<LaunchedBy> &launched) {
-  bool overTcp =
-      options.comm == CommKind::Gloo ||
-      ((options.comm == CommKind::Auto || options.comm == CommKind::Nccl) &&
-       launched->launcher == "torchrun");
-  if (!overTcp) {
-    mprt::MpiOptions mpi;
-    mpi.timeoutSeconds = options.timeoutSeconds;
-    mpi.giveUp = [launched](const mprt::Error &error) {
-      std::string rank = launched ? std::to_string(launched->rank) : "?";
-      bool named = error.message().rfind("rank ", 0) == 0;
-      printError((named ? "" : "rank " + rank + ": ") + error.message());
-      _exit(1);
-    };
-    return mprt::joinMpi(mpi);
+  mprt::JoinOptions join;
+  if (launched) {
+    join.rank = static_cast<unsigned>(launched->rank);
+    join.size = static_cast<unsigned>(launched->size);
   }
-  auto gloo =
-      mprt::glooOptionsFromEnvironment(static_cast<unsigned>(launched->rank),
-                                       static_cast<unsigned>(launched->size));
-  if (!gloo)
-    return gloo.error();
-  gloo->timeoutSeconds = options.timeoutSeconds;
-  return mprt::joinGloo(*gloo);
+  join.timeoutSeconds = options.timeoutSeconds;
+  join.giveUp = [launched](const mprt::Error &error) {
+    std::string rank = launched ? std::to_string(launched->rank) : "?";
+    bool named = error.message().rfind("rank ", 0) == 0;
+    printError((named ? "" : "rank " + rank + ": ") + error.message());
+    _exit(1);
+  };
+  return meetingOf(options, launched).join(join);
 }
 
 /// Whether this is one of as many ranks as was asked for.
@@ -249,12 +210,13 @@ Status prepareLaunched(const RunOptions &options,
 }
 
 /// What rank `index` does in its own process.
-int liveAsRank(TrainingJob &job, const Meeting &meeting, const Fault &fault,
+int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
                uint64_t index, RankPosition &position) {
   if (fault.hits(Fault::Kind::NeverStart, index))
     while (true)
       pause();
-  Result<Rank> rank = makeRank(meeting.join(index), job.options.timeoutSeconds);
+  Result<Rank> rank = makeRank(meeting.join(static_cast<unsigned>(index)),
+                               job.options.timeoutSeconds);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
     return 1;
@@ -281,25 +243,25 @@ int reportAndFail(const std::string &message) {
 }
 
 /// Starts `ranks` ranks, whose lives are `body`.
-int launchRanks(
-    const RunOptions &options, uint64_t ranks,
-    const std::function<int(const Meeting &, uint64_t, RankPosition &)> &body) {
-  Result<Meeting> meeting = prepareMeeting(options, ranks);
-  if (meeting.failed())
+int launchRanks(const RunOptions &options, uint64_t ranks,
+                const std::function<int(mprt::LocalRanks &, uint64_t,
+                                        RankPosition &)> &body) {
+  auto meeting =
+      meetingOf(options, std::nullopt)
+          .prepare(static_cast<unsigned>(ranks), options.timeoutSeconds);
+  if (!meeting)
     return reportAndFail(meeting.message());
   LaunchPlan plan;
   plan.ranks = ranks;
   plan.timeoutSeconds = options.timeoutSeconds;
+  plan.started = [&] { (*meeting)->started(); };
   plan.markDead = [&](uint64_t rank, const std::string &reason) {
-    // Over TCP the others notice by themselves.
-    if (meeting->world)
-      meeting->world->markDead(static_cast<unsigned>(rank), reason);
+    (*meeting)->markDead(static_cast<unsigned>(rank), reason);
   };
   plan.writtenFiles = replacedFiles(options);
-  plan.listener = meeting->gloo ? meeting->gloo->listener : -1;
   plan.recordsFlights = !options.flightRecord.empty();
   plan.body = [&](uint64_t index, RankPosition &position) {
-    return body(*meeting, index, position);
+    return body(**meeting, index, position);
   };
   return launch(plan);
 }
@@ -315,9 +277,10 @@ int calibrateHere(const RunOptions &options) {
     return reportAndFail("--calibrate needs --np N: how many ranks to measure");
   if (Status status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
-  auto live = [&](const Meeting &meeting, uint64_t index,
+  auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
                   RankPosition &position) {
-    Result<Rank> rank = makeRank(meeting.join(index), options.timeoutSeconds);
+    Result<Rank> rank = makeRank(meeting.join(static_cast<unsigned>(index)),
+                                 options.timeoutSeconds);
     if (rank.failed())
       return reportAndFail("rank " + std::to_string(index) + ": " +
                            rank.message());
@@ -329,9 +292,15 @@ int calibrateHere(const RunOptions &options) {
 
 } // namespace
 
+bool mpcomm::run::startsRanks(const RunOptions &options,
+                              const std::optional<LaunchedBy> &launched) {
+  const mprt::Backend &meeting = meetingOf(options, launched);
+  return launched ? !meeting.join : meeting.prepare != nullptr;
+}
+
 int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
-  constexpr uint64_t most = mprt::shm::World::maxRanks;
-  if (options.comm != CommKind::Gloo && options.ranks.value_or(1) > most)
+  uint64_t most = meetingOf(options, std::nullopt).mostLocalRanks;
+  if (options.ranks.value_or(1) > most)
     return reportAndFail("--np " + std::to_string(*options.ranks) +
                          ": shared memory joins at most " +
                          std::to_string(most) +
@@ -357,7 +326,7 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
   Result<OutputLock> lock = OutputLock::take(options.checkpoint);
   if (lock.failed())
     return reportAndFail("--checkpoint " + lock.message());
-  auto live = [&](const Meeting &meeting, uint64_t index,
+  auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
                   RankPosition &position) {
     return liveAsRank(*job, meeting, fault, index, position);
   };
@@ -375,7 +344,7 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   if (rank.failed())
     return reportAndFail(
         rank.message() +
-        (launched && options.comm == CommKind::Auto
+        (launched && options.comm == "auto"
              ? " (the environment says that " + launched->launcher +
                    " started this process; --comm shm starts the ranks here)"
              : ""));

@@ -15,6 +15,8 @@
 
 #include "launch/Environment.h"
 
+#include "comm/Registry.h"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -176,19 +178,22 @@ CommandLine::CommandLine(RunOptions &o)
       file(o.program));
 
   group = "Where it runs";
+  std::vector<std::pair<const char *, std::string>> communicators = {
+      {"auto", "auto"}};
+  std::string names = "auto";
+  for (const mprt::Backend *backend : mprt::backends()) {
+    communicators.emplace_back(backend->name, backend->name);
+    names += std::string("|") + backend->name;
+  }
   add("--np", "N", "ranks to start here (default: the program's mesh)",
       natural(o.ranks, 1, kMaxRanks));
-  add("--comm", "auto|shm|mpi|gloo|nccl",
+  add("--comm", names.c_str(),
       "how ranks talk: shared memory, MPI, or TCP by Gloo; auto is mpi\n"
       "under mpirun or srun, gloo under torchrun, else shm. shm and,\n"
       "without a launcher, gloo start the ranks here. nccl is for\n"
       "--device cuda, a GPU for each rank: they meet as with auto, and\n"
       "NCCL moves what the program sends",
-      choice<CommKind>(o.comm, {{"auto", CommKind::Auto},
-                                {"shm", CommKind::Shm},
-                                {"mpi", CommKind::Mpi},
-                                {"gloo", CommKind::Gloo},
-                                {"nccl", CommKind::Nccl}}));
+      choice<std::string>(o.comm, communicators));
   add("--device", "auto|host|cuda",
       "device that computes; auto is what the program is compiled for,\n"
       "and cuda what a .mlir is compiled for, too.\n"
@@ -374,7 +379,7 @@ std::string CommandLine::parse(const std::vector<std::string> &arguments) {
 /// CLI11 knows.
 Status checkTogether(const RunOptions &options) {
   if (!options.calibrate.empty())
-    return options.comm == CommKind::Nccl && options.device != "cuda"
+    return options.comm == "nccl" && options.device != "cuda"
                ? fail("--comm nccl moves memory of GPUs: --calibrate needs "
                       "--device cuda for it")
                : Status();

@@ -420,7 +420,7 @@ Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', running on '", options.device,
                 "'; compile it for that device, or leave --device out");
-  if (options.comm == CommKind::Nccl && compiledFor != "cuda")
+  if (options.comm == "nccl" && compiledFor != "cuda")
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', and --comm nccl moves memory of GPUs; compile it for cuda, "
                 "or leave --comm out");

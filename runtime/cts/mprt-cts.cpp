@@ -21,16 +21,15 @@
 
 #include "cts/Harness.h"
 
+#include "comm/Registry.h"
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
-#include "comm/nccl/Nccl.h"
-#include "comm/shm/World.h"
 #include "device/cuda/Cuda.h"
+#include "session/Meeting.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,40 +47,6 @@ static bool onCuda = false;
 /// Whether NCCL moves them, and the transport only brings the ranks together.
 static bool overNccl = false;
 
-/// A context of the meeting's own, in which ranks gather bytes.
-static Expected<std::unique_ptr<Context>> createControl(Transport &transport) {
-  std::vector<unsigned> all(transport.size());
-  std::iota(all.begin(), all.end(), 0u);
-  std::vector<std::unique_ptr<Communicator>> communicators;
-  Expected<std::unique_ptr<Communicator>> world =
-      transport.createCommunicator(all);
-  if (!world)
-    return world.error();
-  communicators.push_back(world.take());
-  ContextOptions options;
-  options.progress = ProgressMode::Poll;
-  return Context::create(options, &transport, std::move(communicators));
-}
-
-static Expected<std::unique_ptr<Transport>>
-createMover(Transport &transport, Context &control, Device &device) {
-  NcclOptions options;
-  options.meeting = &transport;
-  options.device = &device;
-  options.timeoutSeconds = 120;
-  options.gather = [&](const void *mine, void *all, uint64_t bytes) {
-    static mprt_collective call;
-    call = {};
-    call.kind = MPRT_ALL_GATHER;
-    call.type = call.accumulate = MPRT_U8;
-    call.peer = -1;
-    call.count = bytes;
-    call.name = "meeting";
-    return control.run(call, mine, all);
-  };
-  return joinNccl(options);
-}
-
 /// All cases of one rank; 0 where they pass.
 static int runRank(Transport &transport, bool quick) {
   ContextOptions options;
@@ -98,15 +63,23 @@ static int runRank(Transport &transport, bool quick) {
     device = made.take();
     options.device = device.get();
   }
-  std::unique_ptr<Context> control;
+  std::unique_ptr<Meeting> meeting;
   std::unique_ptr<Transport> mover;
   if (overNccl) {
-    Expected<std::unique_ptr<Context>> made = createControl(transport);
+    Expected<std::unique_ptr<Meeting>> made =
+        Meeting::create(transport, options.timeoutSeconds);
     if (!made)
       return complain(made.error());
-    control = made.take();
+    meeting = made.take();
+    MoverOptions nccl;
+    nccl.meeting = &transport;
+    nccl.device = device.get();
+    nccl.timeoutSeconds = options.timeoutSeconds;
+    nccl.gather = [&](const void *mine, void *all, uint64_t bytes) {
+      return meeting->gather(mine, all, bytes);
+    };
     Expected<std::unique_ptr<Transport>> joined =
-        createMover(transport, *control, *device);
+        findBackend("nccl")->move(nccl);
     if (!joined)
       return complain(joined.error());
     mover = joined.take();
@@ -141,16 +114,18 @@ static int waitForAll() {
   return worst;
 }
 
-/// Forks `ranks` processes that run all cases over what `join` gives each, and
-/// calls `started` after them.
-template <typename Join, typename Started>
-static int runForked(unsigned ranks, bool quick, Join join, Started started) {
+/// Forks `ranks` processes that run all cases over `backend`.
+static int runForked(const Backend &backend, unsigned ranks, bool quick) {
+  Expected<std::unique_ptr<LocalRanks>> local =
+      backend.prepare(ranks, /*timeoutSeconds=*/60);
+  if (!local)
+    return complain(local.error());
   fflush(stdout);
   for (unsigned r = 0; r < ranks; ++r)
     if (fork() == 0) {
       int status = 1;
       {
-        Expected<std::unique_ptr<Transport>> transport = join(r);
+        Expected<std::unique_ptr<Transport>> transport = (*local)->join(r);
         if (transport)
           status = runRank(**transport, quick);
         else
@@ -159,34 +134,8 @@ static int runForked(unsigned ranks, bool quick, Join join, Started started) {
       fflush(stdout);
       _exit(status);
     }
-  started();
+  (*local)->started();
   return waitForAll();
-}
-
-static int runShm(unsigned ranks, bool quick) {
-  Expected<std::unique_ptr<shm::World>> world =
-      shm::World::create(ranks, shm::WorldOptions{});
-  if (!world)
-    return complain(world.error());
-  return runForked(
-      ranks, quick, [&](unsigned r) { return (*world)->join(r); }, [] {});
-}
-
-/// The same cases over TCP on this machine.
-static int runGloo(unsigned ranks, bool quick) {
-  GlooOptions options;
-  options.size = ranks;
-  Expected<int> listener = listenOnLoopback(options.port);
-  if (!listener)
-    return complain(listener.error());
-  options.listener = *listener;
-  return runForked(
-      ranks, quick,
-      [&](unsigned r) {
-        options.rank = r;
-        return joinGloo(options);
-      },
-      [&] { close(*listener); });
 }
 
 int main(int argc, char **argv) {
@@ -200,16 +149,11 @@ int main(int argc, char **argv) {
   argv += overNccl;
   argc -= overNccl;
   const char *what = argc > 1 ? argv[1] : "";
-  if (!strcmp(what, "shm") && argc > 2) {
+  const Backend *backend = findBackend(what);
+  if (backend && backend->prepare && argc > 2) {
     int worst = 0;
     for (int i = 2; i < argc; ++i)
-      worst |= runShm(unsigned(atoi(argv[i])), quick);
-    return worst;
-  }
-  if (!strcmp(what, "gloo") && argc > 2) {
-    int worst = 0;
-    for (int i = 2; i < argc; ++i)
-      worst |= runGloo(unsigned(atoi(argv[i])), quick);
+      worst |= runForked(*backend, unsigned(atoi(argv[i])), quick);
     return worst;
   }
   if (!strcmp(what, "gloo-rank")) {

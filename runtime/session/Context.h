@@ -56,11 +56,10 @@ struct ContextOptions {
   /// for each communicator. Those that are not ordered by its streams are
   /// staged through the host.
   Device *device = nullptr;
-  /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank;
-  /// null where there is no need. With it all ranks run their steps as graphs
-  /// or none, as NCCL wants it: all have it then, call the same entry points in
-  /// the same order and, of buffers that are new after the first calls, have
-  /// new ones at the same call.
+  /// As MoverOptions::gather; null where there is no need. With it all ranks
+  /// run their steps as graphs or none, as NCCL wants it: all have it then,
+  /// call the same entry points in the same order and, of buffers that are new
+  /// after the first calls, have new ones at the same call.
   std::function<Error(const void *mine, void *all, uint64_t bytes)> gather;
 };
 

@@ -23,17 +23,11 @@ Expected<GraphVote::State> mprt::voteOnGraph(Context::State &state,
                                              const GraphVote &mine,
                                              std::string &note) {
   unsigned ranks = state.transport->size(), rank = state.transport->rank();
-  auto votes = std::make_unique<std::vector<GraphVote>>(ranks + 1);
-  std::vector<GraphVote> &all = *votes;
-  all.back() = mine;
-  if (Error error =
-          state.options.gather(&all.back(), all.data(), sizeof(GraphVote))) {
-    // A thread of the ranks' way to meet may be at them still.
-    (void)votes.release();
+  std::vector<GraphVote> all(ranks);
+  if (Error error = state.options.gather(&mine, all.data(), sizeof(GraphVote)))
     return Error(error.status(),
                  "the ranks have not agreed on the graph of a step: " +
                      error.message());
-  }
   for (unsigned r = 0; r < ranks; ++r) {
     all[r].reason[sizeof(GraphVote::reason) - 1] = 0;
     if (all[r].state == GraphVote::Fails)

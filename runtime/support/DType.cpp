@@ -7,35 +7,66 @@
 
 #include "support/DType.h"
 
+#include <cstring>
+#include <iterator>
+
 using namespace mprt;
 
-size_t mprt::sizeOf(mprt_dtype type) {
-  switch (type) {
-  case MPRT_I8:
-  case MPRT_U8:
-  case MPRT_BOOL:
-  case MPRT_F8E4M3:
-  case MPRT_F8E5M2:
-    return 1;
-  case MPRT_F16:
-  case MPRT_BF16:
-  case MPRT_I16:
-    return 2;
-  case MPRT_F32:
-  case MPRT_I32:
-    return 4;
-  case MPRT_F64:
-  case MPRT_I64:
-    return 8;
-  }
-  return 0;
+namespace {
+
+struct TypeInfo {
+  const char *name, *safetensors;
+  size_t bytes;
+};
+
+/// By number of the type; those of programs and files before the others.
+constexpr TypeInfo types[] = {
+    {"f32", "F32", 4},   {"f64", "F64", 8},        {"f16", "F16", 2},
+    {"bf16", "BF16", 2}, {"i8", "I8", 1},          {"u8", "U8", 1},
+    {"i16", "I16", 2},   {"i32", "I32", 4},        {"i64", "I64", 8},
+    {"bool", "BOOL", 1}, {"f8e4m3", "F8_E4M3", 1}, {"f8e5m2", "F8_E5M2", 1},
+};
+constexpr TypeInfo unknown = {"an unknown type", "an unknown type", 0};
+
+const TypeInfo &infoOf(mprt_dtype type) {
+  return unsigned(type) < std::size(types) ? types[type] : unknown;
 }
 
-const char *mprt::nameOf(mprt_dtype type) {
-  static const char *const names[] = {"f32", "f64",  "f16",    "bf16",
-                                      "i8",  "u8",   "i16",    "i32",
-                                      "i64", "bool", "f8e4m3", "f8e5m2"};
-  return unsigned(type) < 12 ? names[type] : "an unknown type";
+std::optional<mprt_dtype> findType(const char *TypeInfo::*spelling,
+                                   std::string_view name) {
+  for (unsigned type = 0; type <= MPRT_BOOL; ++type)
+    if (types[type].*spelling == name)
+      return mprt_dtype(type);
+  return std::nullopt;
+}
+
+template <typename T> T load(const void *data, size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const char *>(data) + index * sizeof(T),
+              sizeof(T));
+  return value;
+}
+
+template <typename T> void store(void *data, size_t index, T value) {
+  std::memcpy(static_cast<char *>(data) + index * sizeof(T), &value, sizeof(T));
+}
+
+} // namespace
+
+size_t mprt::sizeOf(mprt_dtype type) { return infoOf(type).bytes; }
+
+const char *mprt::nameOf(mprt_dtype type) { return infoOf(type).name; }
+
+const char *mprt::safetensorsNameOf(mprt_dtype type) {
+  return infoOf(type).safetensors;
+}
+
+std::optional<mprt_dtype> mprt::parseDType(std::string_view name) {
+  return findType(&TypeInfo::name, name);
+}
+
+std::optional<mprt_dtype> mprt::parseSafetensorsDType(std::string_view name) {
+  return findType(&TypeInfo::safetensors, name);
 }
 
 const char *mprt::nameOf(mprt_reduction reduction) {
@@ -84,4 +115,65 @@ uint16_t mprt::floatToF16(float value) {
   // Rounding may carry into the exponent, up to infinity, as it should.
   uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return uint16_t(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+double mprt::loadFloat(mprt_dtype type, const void *data, size_t index) {
+  switch (type) {
+  case MPRT_F32:
+    return load<float>(data, index);
+  case MPRT_F64:
+    return load<double>(data, index);
+  case MPRT_F16:
+    return f16ToFloat(load<uint16_t>(data, index));
+  case MPRT_BF16:
+    return bf16ToFloat(load<uint16_t>(data, index));
+  default:
+    return static_cast<double>(loadInteger(type, data, index));
+  }
+}
+
+int64_t mprt::loadInteger(mprt_dtype type, const void *data, size_t index) {
+  switch (type) {
+  case MPRT_I8:
+    return load<int8_t>(data, index);
+  case MPRT_U8:
+  case MPRT_BOOL:
+    return load<uint8_t>(data, index);
+  case MPRT_I16:
+    return load<int16_t>(data, index);
+  case MPRT_I32:
+    return load<int32_t>(data, index);
+  case MPRT_I64:
+    return load<int64_t>(data, index);
+  default:
+    return static_cast<int64_t>(loadFloat(type, data, index));
+  }
+}
+
+void mprt::storeNumber(mprt_dtype type, void *data, size_t index,
+                       double value) {
+  switch (type) {
+  case MPRT_F32:
+    return store(data, index, static_cast<float>(value));
+  case MPRT_F64:
+    return store(data, index, value);
+  case MPRT_F16:
+    return store(data, index, floatToF16(static_cast<float>(value)));
+  case MPRT_BF16:
+    return store(data, index, floatToBf16(static_cast<float>(value)));
+  case MPRT_I8:
+    return store(data, index, static_cast<int8_t>(value));
+  case MPRT_U8:
+    return store(data, index, static_cast<uint8_t>(value));
+  case MPRT_BOOL:
+    return store(data, index, static_cast<uint8_t>(value != 0));
+  case MPRT_I16:
+    return store(data, index, static_cast<int16_t>(value));
+  case MPRT_I32:
+    return store(data, index, static_cast<int32_t>(value));
+  case MPRT_I64:
+    return store(data, index, static_cast<int64_t>(value));
+  default:
+    return;
+  }
 }

@@ -19,14 +19,21 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace mprt {
 
 /// Bytes of one element; 0 for a number that is no type.
 size_t sizeOf(mprt_dtype type);
 
-/// "f32", "bf16", ...
+/// "f32", "bf16", ...; in files of safetensors "F32", "BF16", ...
 const char *nameOf(mprt_dtype type);
+const char *safetensorsNameOf(mprt_dtype type);
+/// The type of that name; nothing where tensors of programs and files do not
+/// have it, as f8e4m3.
+std::optional<mprt_dtype> parseDType(std::string_view name);
+std::optional<mprt_dtype> parseSafetensorsDType(std::string_view name);
 
 /// "sum", "mean", ...
 const char *nameOf(mprt_reduction reduction);
@@ -51,6 +58,13 @@ inline uint16_t floatToBf16(float value) {
 
 float f16ToFloat(uint16_t bits);
 uint16_t floatToF16(float value);
+
+/// Element `index` of a dense array that need not be aligned. Floats and
+/// integers are widened; `loadInteger` takes integer types and bool only.
+double loadFloat(mprt_dtype type, const void *data, size_t index);
+int64_t loadInteger(mprt_dtype type, const void *data, size_t index);
+/// Stores `value` converted to `type` (round to nearest even for floats).
+void storeNumber(mprt_dtype type, void *data, size_t index, double value);
 
 } // namespace mprt
 

@@ -32,7 +32,9 @@ public:
   Error(mprt_status status, std::string message)
       : code(status), text(std::move(message)) {}
 
-  explicit operator bool() const { return code != MPRT_OK; }
+  explicit operator bool() const { return failed(); }
+  bool failed() const { return code != MPRT_OK; }
+  bool ok() const { return !failed(); }
   mprt_status status() const { return code; }
   const std::string &message() const { return text; }
 
@@ -59,8 +61,11 @@ public:
       failure = Error(MPRT_INTERNAL, "an Expected was made of a success");
   }
 
-  explicit operator bool() const { return value.has_value(); }
+  explicit operator bool() const { return ok(); }
+  bool ok() const { return value.has_value(); }
+  bool failed() const { return !ok(); }
   const Error &error() const { return failure; }
+  const std::string &message() const { return failure.message(); }
   T &operator*() { return *value; }
   const T &operator*() const { return *value; }
   T *operator->() { return &*value; }

@@ -54,12 +54,17 @@ static int endOutput() {
   return 1;
 }
 
-static void setSignals() {
+static void setSignals(const RunOptions &options) {
   // A file beyond the size limit is an error of `write`, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
   // So is standard output whose reader has gone: training goes on.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGBUS, reportBusError);
+  // Schedulers send it some time before the end of a job.
+  if (options.flightRecord.empty())
+    std::signal(flightSignal, SIG_IGN);
+  else
+    holdFlightSignal();
 }
 
 int main(int argc, char **argv) {
@@ -88,11 +93,8 @@ int main(int argc, char **argv) {
     printError(launched.failed() ? launched.message() : fault.message());
     return 2;
   }
-  setSignals();
-  if (!options->flightRecord.empty())
-    holdFlightSignal();
-  bool distributed = options->comm == CommKind::Mpi ||
-                     (options->comm != CommKind::Shm && launched->has_value());
-  return distributed ? runDistributed(*options, *launched, *fault)
-                     : runHere(*options, *fault);
+  setSignals(*options);
+  return startsRanks(*options, *launched)
+             ? runHere(*options, *fault)
+             : runDistributed(*options, *launched, *fault);
 }

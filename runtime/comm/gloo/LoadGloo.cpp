@@ -7,6 +7,7 @@
 
 #include "comm/gloo/Gloo.h"
 
+#include "comm/Registry.h"
 #include "support/LoadBackend.h"
 
 #include <cerrno>
@@ -127,3 +128,61 @@ mprt::joinGloo(const GlooOptions &options) {
     return error ? error : Error(MPRT_INTERNAL, "Gloo did not start");
   return std::unique_ptr<Transport>(transport);
 }
+
+namespace {
+
+/// Ranks that meet on the loopback interface.
+class LoopbackRanks final : public LocalRanks {
+public:
+  explicit LoopbackRanks(const GlooOptions &options) : options(options) {}
+  ~LoopbackRanks() override { started(); }
+
+  Expected<std::unique_ptr<Transport>> join(unsigned rank) override {
+    options.rank = rank;
+    // As a launcher would have told it.
+    setenv("RANK", std::to_string(rank).c_str(), 1);
+    setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
+    setenv("WORLD_SIZE", std::to_string(options.size).c_str(), 1);
+    setenv("MASTER_ADDR", options.address.c_str(), 1);
+    setenv("MASTER_PORT", std::to_string(options.port).c_str(), 1);
+    GlooOptions mine = options;
+    options.listener = -1; // taken over
+    return joinGloo(mine);
+  }
+  void started() override {
+    if (options.listener >= 0)
+      close(options.listener);
+    options.listener = -1;
+  }
+
+private:
+  GlooOptions options;
+};
+
+} // namespace
+
+static Expected<std::unique_ptr<LocalRanks>> prepare(unsigned ranks,
+                                                     double timeoutSeconds) {
+  GlooOptions options;
+  options.size = ranks;
+  options.timeoutSeconds = timeoutSeconds;
+  Expected<int> listener = listenOnLoopback(options.port);
+  if (!listener)
+    return listener.error();
+  options.listener = *listener;
+  return std::unique_ptr<LocalRanks>(new LoopbackRanks(options));
+}
+
+static Expected<std::unique_ptr<Transport>> join(const JoinOptions &options) {
+  Expected<GlooOptions> gloo =
+      glooOptionsFromEnvironment(options.rank, options.size);
+  if (!gloo)
+    return gloo.error();
+  gloo->timeoutSeconds = options.timeoutSeconds;
+  return joinGloo(*gloo);
+}
+
+namespace mprt {
+extern const Backend glooBackend;
+const Backend glooBackend = {"gloo", ~0u, prepare, join, nullptr};
+} // namespace mprt

@@ -7,6 +7,7 @@
 
 #include "comm/mpi/Mpi.h"
 
+#include "comm/Registry.h"
 #include "support/LoadBackend.h"
 
 #include <cstdlib>
@@ -32,3 +33,15 @@ Expected<std::unique_ptr<Transport>> mprt::joinMpi(const MpiOptions &options) {
     return error ? error : Error(MPRT_INTERNAL, "MPI did not start");
   return std::unique_ptr<Transport>(transport);
 }
+
+static Expected<std::unique_ptr<Transport>> join(const JoinOptions &options) {
+  MpiOptions mpi;
+  mpi.timeoutSeconds = options.timeoutSeconds;
+  mpi.giveUp = options.giveUp;
+  return joinMpi(mpi);
+}
+
+namespace mprt {
+extern const Backend mpiBackend;
+const Backend mpiBackend = {"mpi", 0, nullptr, join, nullptr};
+} // namespace mprt

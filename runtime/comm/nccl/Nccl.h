@@ -14,23 +14,10 @@
 #ifndef MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
 #define MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
 
-#include "comm/Transport.h"
+#include "comm/Registry.h"
 #include "device/Device.h"
 
-#include <functional>
-
 namespace mprt {
-
-struct NcclOptions {
-  /// How the ranks have met. It outlives the transport.
-  Transport *meeting = nullptr;
-  /// This rank's; it outlives the transport. No two ranks may share one.
-  Device *device = nullptr;
-  /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
-  std::function<Error(const void *mine, void *all, uint64_t bytes)> gather;
-  /// Waits for peers, also while communicators are made, end after so long.
-  double timeoutSeconds = 60;
-};
 
 /// Makes the ranks' transport for memory of their devices; all ranks call it.
 /// Fails on all of them where one cannot: MPRT_UNSUPPORTED where there is no
@@ -46,7 +33,7 @@ struct NcclOptions {
 /// `accumulate` among more than two ranks; floating point minima and maxima
 /// among more than one) it fails with MPRT_UNSUPPORTED, unless
 /// MPRT_NCCL_NUMERICS=nccl says that this will do.
-Expected<std::unique_ptr<Transport>> joinNccl(const NcclOptions &options);
+Expected<std::unique_ptr<Transport>> joinNccl(const MoverOptions &options);
 
 } // namespace mprt
 

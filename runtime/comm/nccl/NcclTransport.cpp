@@ -38,7 +38,7 @@ struct Endpoint {
 
 class NcclTransport : public Transport {
 public:
-  explicit NcclTransport(const NcclOptions &options);
+  explicit NcclTransport(const MoverOptions &options);
   ~NcclTransport() override;
 
   unsigned rank() const override { return options.meeting->rank(); }
@@ -73,7 +73,7 @@ private:
   Error clear(void *pointer, uint64_t bytes);
   bool becomesIdle();
 
-  NcclOptions options;
+  MoverOptions options;
   World world;
   bool registers = true;
   /// What NCCL writes when a communicator is split, which may be after it was
@@ -105,7 +105,7 @@ static constexpr double mostIdleSeconds = 10;
 /// Numbers for barriers, each in a line of its own.
 static constexpr uint32_t maxBarriers = 256, barrierBytes = 256;
 
-NcclTransport::NcclTransport(const NcclOptions &options) : options(options) {
+NcclTransport::NcclTransport(const MoverOptions &options) : options(options) {
   world.meeting = options.meeting;
   world.device = options.device;
   world.timeoutSeconds = options.timeoutSeconds;
@@ -146,21 +146,15 @@ NcclTransport::~NcclTransport() {
 
 /// Every rank's endpoint, or the failure of one of them.
 Expected<std::vector<Endpoint>> NcclTransport::exchange(Endpoint mine) {
-  auto endpoints = std::make_unique<std::vector<Endpoint>>(size() + 1);
-  std::vector<Endpoint> &all = *endpoints;
-  all.back() = mine;
-  if (Error error = options.gather(&all.back(), all.data(), sizeof(Endpoint))) {
-    // A thread of the ranks' way to meet may be at them still.
-    (void)endpoints.release();
+  std::vector<Endpoint> all(size());
+  if (Error error = options.gather(&mine, all.data(), sizeof(Endpoint)))
     return error;
-  }
-  all.pop_back();
   for (unsigned r = 0; r < size(); ++r)
     if (all[r].failed) {
       all[r].reason[sizeof(Endpoint::reason) - 1] = 0;
       return makeError(MPRT_UNSUPPORTED, "rank ", r, ": ", all[r].reason);
     }
-  return std::move(all);
+  return all;
 }
 
 static void setReason(Endpoint &endpoint, const Error &error) {
@@ -324,9 +318,14 @@ Expected<void *> NcclTransport::allocate(uint64_t bytes) {
 }
 
 Expected<std::unique_ptr<Transport>>
-mprt::joinNccl(const NcclOptions &options) {
+mprt::joinNccl(const MoverOptions &options) {
   auto transport = std::make_unique<NcclTransport>(options);
   if (Error error = transport->join())
     return error;
   return std::unique_ptr<Transport>(std::move(transport));
 }
+
+namespace mprt {
+extern const Backend ncclBackend;
+const Backend ncclBackend = {"nccl", 0, nullptr, nullptr, joinNccl};
+} // namespace mprt

@@ -122,3 +122,15 @@ Expected<std::unique_ptr<Transport>> World::join(unsigned rank) {
                      " has joined before or was given up");
   return std::unique_ptr<Transport>(new ShmTransport(*segment, rank));
 }
+
+static Expected<std::unique_ptr<LocalRanks>> prepare(unsigned ranks, double) {
+  Expected<std::unique_ptr<World>> world = World::create(ranks, {});
+  if (!world)
+    return world.error();
+  return std::unique_ptr<LocalRanks>(world.take());
+}
+
+namespace mprt {
+extern const Backend shmBackend;
+const Backend shmBackend = {"shm", World::maxRanks, prepare, nullptr, nullptr};
+} // namespace mprt

@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_COMM_SHM_WORLD_H
 #define MPCOMM_RUNTIME_COMM_SHM_WORLD_H
 
-#include "comm/Transport.h"
+#include "comm/Registry.h"
 
 #include <memory>
 
@@ -32,7 +32,7 @@ struct WorldOptions {
 struct Segment;
 
 /// The memory that the ranks of one machine share.
-class World {
+class World final : public LocalRanks {
 public:
   /// Each has a bit and a line in what they share.
   static constexpr unsigned maxRanks = 1024;
@@ -41,7 +41,7 @@ public:
   /// forking.
   static Expected<std::unique_ptr<World>> create(unsigned ranks,
                                                  const WorldOptions &options);
-  ~World();
+  ~World() override;
   World(const World &) = delete;
   World &operator=(const World &) = delete;
 
@@ -49,11 +49,11 @@ public:
 
   /// In the launcher: `rank` has died or will never start. Peers that wait for
   /// it fail with MPRT_PEER_FAILED at once; `reason` stands in their message.
-  void markDead(unsigned rank, const std::string &reason);
+  void markDead(unsigned rank, const std::string &reason) override;
 
   /// In a child: becomes `rank`. Does not wait for the others. The transport
   /// must not outlive this world.
-  Expected<std::unique_ptr<Transport>> join(unsigned rank);
+  Expected<std::unique_ptr<Transport>> join(unsigned rank) override;
 
 private:
   explicit World(std::unique_ptr<Segment> segment);

@@ -48,9 +48,9 @@ class Calibrate(CalibrateTest):
         for block in 3, 4, 8:
             self.fails("--calibrate-block expects a part of the 4 ranks, from 2 on, found %d" % block, "--calibrate", path("c.json"),
                        "--np", 4, "--calibrate-block", block)  # fmt: skip
-        self.fails("--calibrate-block needs --calibrate", "x.so", "--calibrate-block", 2, code=2)
+        self.fails("--calibrate-block requires --calibrate", "x.so", "--calibrate-block", 2, code=2)
         self.fails("--calibrate needs --np N", "--calibrate", path("c.json"))
-        self.fails("--calibrate runs no program, found 'x.so'", "x.so", "--calibrate", path("c.json"), code=2)
+        self.fails("program excludes --calibrate", "x.so", "--calibrate", path("c.json"), code=2)
         self.fails("--calibrate /nowhere/c.json: cannot create a temporary file beside it", "--calibrate", "/nowhere/c.json", "--np", 1,
                    "--calibrate-seconds", "0.1", "--quiet")  # fmt: skip
 

@@ -166,7 +166,7 @@ class Checkpoint(ToyTest):
         self.succeeds(*start, "--resume", path("keep/c.step-8"), "--steps", 8)
         self.succeeds(*start, "--resume", path("keep/c"), "--steps", 12)
         self.assertEqual(sorted(os.listdir(path("keep"))), ["c", "c.step-10", "c.step-8"])
-        self.fails("--checkpoint-keep needs --checkpoint FILE", *self.common, "--weights", self.weights,
+        self.fails("--checkpoint-keep requires --checkpoint", *self.common, "--weights", self.weights,
                    "--checkpoint-keep", 2, code=2)  # fmt: skip
 
     def test_files_of_others_are_not_replaced(self):
@@ -183,6 +183,35 @@ class Checkpoint(ToyTest):
         self.succeeds(*start, "--weights", self.weights, "--checkpoint-every", 5)
         with open(self.weights, "rb") as before, open(theirs, "rb") as after:
             self.assertEqual(after.read(), before.read())
+
+    def test_one_run_at_a_time(self):
+        folder = path("locked")
+        os.mkdir(folder)
+        name = os.path.join(folder, "c")
+        os.symlink("c", os.path.join(folder, "link"))
+        start = [*self.common, "--weights", self.weights]
+        launched = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        alone = build("one.so", BATCH=8)
+
+        def compete(process):
+            message = "--checkpoint %s: another run writes to it (process %d on "
+            for other in name, os.path.join(folder, "link"):
+                self.fails(message % (other, process.pid), *start, "--steps", 1, "--checkpoint", other)
+            self.fails(message % (name, process.pid), alone, *self.common[1:], "--weights", self.weights, "--steps", 1,
+                       "--checkpoint", name, env=launched)  # fmt: skip
+            self.succeeds(*start, "--steps", 1, "--checkpoint", name + "2")
+            # Nor does it keep one that only reads.
+            self.succeeds(*self.common, "--resume", name + "2", "--steps", 2)
+
+        self.assertEqual(run_through(compete, *start, "--checkpoint", name).code, 128 + signal.SIGTERM)
+        self.assertEqual(sorted(os.listdir(folder)), ["c2", "link"])
+
+        # What a launcher leaves that could not remove it is nobody's lock.
+        run_through(lambda process: process.kill(), *start, "--checkpoint", name, goes_on=False)
+        self.assertEqual(sorted(os.listdir(folder)), ["c.mpcomm-lock", "c2", "link"])
+        self.succeeds(*start, "--steps", 1, "--checkpoint", name)
+        self.succeeds(alone, *self.common[1:], "--weights", self.weights, "--steps", 1, "--checkpoint", name, env=launched)
+        self.assertEqual(sorted(os.listdir(folder)), ["c", "c2", "link"])
 
     def test_limit_on_file_size(self):
         folder = path("limited")

@@ -112,6 +112,30 @@ class Data(ToyTest):
         self.assertEqual(outcome.code, 1)
         self.assertRegex(outcome.err, r"step \d+, rank \d: tensor '(w|b|w.momentum)', element \d: ")
 
+    def test_changed_while_it_trains(self):
+        tensors = Samples(64).tensors()
+        start = self.attempt(tensors)
+        data = path("data.safetensors")
+        before = open(data, "rb").read()
+
+        def write_in_place(contents):
+            with open(data, "r+b") as file:
+                file.write(contents)
+
+        def rename(_):
+            os.rename(write_tensors("next.safetensors", {**tensors, **self.changed("y", 3, 7.0)}), data)
+
+        # Touched, or replaced as a whole: the samples are what they were.
+        for same in lambda _: os.utime(data), lambda _: write_in_place(before), rename:
+            outcome = run_through(same, *start)
+            self.assertEqual(outcome.code, 128 + signal.SIGTERM, str(outcome))
+        for end in ["--checkpoint", path("kept"), "--checkpoint-every", 50], []:
+            write_tensors("data.safetensors", tensors)
+            changed = write_tensors("next.safetensors", {**tensors, **self.changed("y", 3, 7.0)})
+            outcome = run_through(lambda _: write_in_place(open(changed, "rb").read()), *start, *end, goes_on=False)
+            self.assertEqual(outcome.code, 1, str(outcome))
+            self.assertRegex(outcome.err, r"^mpcomm-run: error: .*data.safetensors: its contents were changed while .*\n$")
+
     def test_evaluation_data_is_checked(self):
         bad = write_tensors("bad.safetensors", {**Samples(64).tensors(), **self.changed("x", 0, INF)})
         good = self.attempt(Samples(64).tensors())

@@ -109,6 +109,16 @@ class Flight(StageTest):
         self.assertEqual({c["state"] for c in last[:12]}, {"done"})
         self.assertIn("started", {c["state"] for c in last[12:]})
 
+    def test_asked_without_a_folder(self):
+        # As by `sbatch --signal=USR1@60`: to all processes of the step, or to the launcher alone.
+        for send in os.killpg, os.kill:
+            for comm in "shm", "gloo":
+                with self.subTest(send=send.__name__, comm=comm):
+                    outcome = run_through(lambda process: send(process.pid, signal.SIGUSR1), path("pp2.so"),
+                                          *self.common, "--comm", comm)  # fmt: skip
+                    self.assertEqual(outcome.code, 128 + signal.SIGTERM, str(outcome))
+                    self.assertEqual(outcome.err, "mpcomm-run: error: stopped by signal 15 (Terminated)\n")
+
     def test_a_rank_that_dies(self):
         outcome = self.fails_with_record("pp2.so", fault="kill:rank=0,step=3", limit=2)
         self.assertIn("rank 0 was killed by signal 9 (Killed) in step 3", outcome.err)

@@ -36,6 +36,29 @@ class Hostile(ToyTest):
         good = write_tensors("good.safetensors", {**weights(), "unused": ("U8", [3], [1, 2, 3])})
         self.succeeds(self.program, "--weights", good, "--data", self.data, "--quiet")
 
+    def test_a_type_that_is_not_known(self):
+        # Of a tensor that nobody needs its place in the file is all that matters.
+        tensors = {**weights(), "more": ("U8", [6], [1] * 6)}
+        with open(write_tensors("more.safetensors", tensors), "rb") as file:
+            content = file.read()
+        for name in "F8_E4M3", "C64":
+            other = content.replace(b'"dtype": "U8"', b'"dtype": "%s"' % name.encode())
+            header, data = json.loads(other[8:other.index(b"}}") + 2]), other[other.index(b"}}") + 2:]
+            self.succeeds(self.program, "--weights", write_raw("more.safetensors", header, data), "--data", self.data, "--quiet")
+        self.refused("4 bytes before tensor 'b' belong to no tensor",
+                     {"w": entry("F31", end=8), "b": entry(shape=[], begin=12, end=16)})  # fmt: skip
+        self.refused("ends at byte 32 of the data, but the file has 16", {"w": entry("F31", end=32)})
+        self.refused("end before they begin", {"w": entry("F31", begin=16, end=0)})
+        self.refused("8 trailing bytes", {"w": entry("F31", end=8)})
+        for needed, expected in ("w", "f32 [4]"), ("b", "f32 []"):
+            wrong = {**weights(), needed: ("U8", [4], [0] * 4)}
+            with open(write_tensors("wrong.safetensors", wrong), "rb") as file:
+                content = file.read().replace(b'"U8"', b'"F8"')
+            with open(path("wrong.safetensors"), "wb") as file:
+                file.write(content)
+            self.fails("tensor '%s' is 'F8' [4], expected %s" % (needed, expected), self.program,
+                       "--weights", path("wrong.safetensors"), "--data", self.data)  # fmt: skip
+
     def test_length(self):
         self.refused("header of 2147483648 bytes, the limit is 100000000", {}, length=2 << 30)
         self.refused("header of 18446744073709551615 bytes", {}, length=2**64 - 1)
@@ -85,7 +108,8 @@ class Hostile(ToyTest):
         self.refused("key 'shape' occurs twice", b'{"w":{"shape":[],"shape":[]}}')
         self.refused("unknown key 'strides'", {"w": {**entry(), "strides": [1]}})
         self.refused("dtype is missing", {"w": {"shape": [4], "data_offsets": [0, 16]}})
-        self.refused("dtype 'F31' is not known", {"w": entry(dtype="F31")})
+        self.refused("dtype is empty", {"w": entry(dtype="")})
+        self.refused("key 'dtype' occurs twice", b'{"w":{"dtype":"F31","dtype":"F31"}}')
         self.refused("metadata 'a' is not a string", {"__metadata__": {"a": 1}, "w": entry()})
         self.refused("__metadata__ is not an object", {"__metadata__": [], "w": entry()})
         # What is printed of a name is harmless and short.

@@ -136,6 +136,22 @@ class Program(ToyTest):
         self.refused("without a checksum at the end; it was not made by mpcomm-compile, was cut off, "
                      "or was changed since (as by strip)", path("stripped.so"))  # fmt: skip
 
+    def test_overwritten_while_it_runs(self):
+        # In place, as by cp, with another program and with nothing.
+        other = build("toy2.so", RANKS=2, BATCH=8)
+        for start in ["--comm", "shm"], ["--comm", "gloo"]:
+            for contents in open(other, "rb").read(), b"":
+                with self.subTest(start=start, bytes=len(contents)):
+                    program = shutil.copy(other, path("step.so"))
+
+                    def overwrite(_):
+                        with open(program, "wb") as file:
+                            file.write(contents)
+
+                    outcome = run_through(overwrite, program, *self.rest, *start)
+                    self.assertEqual(outcome.code, 128 + signal.SIGTERM, str(outcome))
+                    self.assertEqual(outcome.err, "mpcomm-run: error: stopped by signal 15 (Terminated)\n")
+
     def test_number_of_ranks(self):
         program = build("toy2.so", RANKS=2, BATCH=8)
         self.refused("compiled for 2 ranks (dp:2), started with 3", program, "--np", 3)

@@ -29,12 +29,16 @@ class Resume(ToyTest):
             *common, "--weights", self.weights, "--steps", last, "--seed", 3, *schedule,
             "--log", path("whole"), "--checkpoint", path("whole.ckpt"),
         )  # fmt: skip
-        # The same run, cut off by a death after its checkpoint.
+        # The same run, cut off by a death some steps after its checkpoint.
         run(
             *common, "--weights", self.weights, "--steps", last, "--seed", 3, *schedule,
             "--log", path("parts"), "--checkpoint", path("part.ckpt"), "--checkpoint-every", first,
-            fault="kill:rank=0,step=%d" % (first + 1),
+            fault="kill:rank=0,step=%d" % (first + 4),
         )  # fmt: skip
+        self.assertEqual([e["step"] for e in log_of("parts")], list(range(1, first + 4)))
+        # A line of which the death has left a part.
+        with open(path("parts"), "a") as log:
+            log.write('{"step": %d, "ep' % (first + 4))
         _, metadata = read_tensors("part.ckpt")
         self.assertEqual(metadata["mpcomm.step"], str(first))
         self.assertEqual(metadata["mpcomm.seed"], "3")
@@ -56,6 +60,27 @@ class Resume(ToyTest):
     def test_state_in_a_buffer_of_its_own(self):
         self.compare("loose2.so", 7, 15)
 
+    def test_what_of_a_log_stays(self):
+        common = [path("toy1.so"), "--data", self.data, "--quiet"]
+        self.succeeds(*common, "--weights", self.weights, "--steps", 3, "--checkpoint", path("c3"))
+        resume = [*common, "--resume", path("c3"), "--log", path("notes")]
+        note = "# not of this program\n"
+        text = note + "".join('{"step": %d, "mine": 0}\n' % step for step in (2, 3, 4, 5, 4))
+        for steps, kept in (5, 3), (3, 6):
+            with open(path("notes"), "w") as log:
+                log.write(text)
+            self.succeeds(*resume, "--steps", steps)
+            with open(path("notes")) as log:
+                lines = log.readlines()
+            # What trains nothing leaves it as it is.
+            self.assertEqual(lines[:kept], text.splitlines(keepends=True)[:kept])
+            self.assertEqual([json.loads(line)["step"] for line in lines[kept:]], [4, 5][: steps - 3])
+        # No file, and one that is not there yet.
+        self.succeeds(*common, "--resume", path("c3"), "--steps", 4, "--log", "/dev/null")
+        os.remove(path("notes"))
+        self.succeeds(*resume, "--steps", 4)
+        self.assertEqual([e["step"] for e in log_of("notes")], [4])
+
     def test_a_checkpoint_that_was_never_renamed(self):
         # What somebody rescues is not abandoned, whatever it is called.
         rescued = "rescued.mpcomm-tmp-0123456789abcdef"
@@ -74,7 +99,7 @@ class Resume(ToyTest):
         )
         self.fails("this run has --seed 1 where the checkpoint has 0; --resume-anyway goes on",
                    *common, "--resume", path("c"), "--seed", 1)  # fmt: skip
-        self.fails("--resume-anyway needs --resume FILE", *common, "--weights", self.weights,
+        self.fails("--resume-anyway requires --resume", *common, "--weights", self.weights,
                    "--resume-anyway", code=2)  # fmt: skip
         self.fails(
             "written after step 5, beyond the last step 4",

@@ -23,20 +23,22 @@
 using namespace mpcomm::run;
 
 TEST(DType, NamesRoundTrip) {
-  for (DType type :
-       {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::U8,
-        DType::I16, DType::I32, DType::I64, DType::Bool}) {
-    EXPECT_EQ(parseDType(nameOf(type)), type);
-    EXPECT_EQ(parseSafetensorsDType(safetensorsNameOf(type)), type);
+  for (DType type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16, MPRT_I8, MPRT_U8,
+                     MPRT_I16, MPRT_I32, MPRT_I64, MPRT_BOOL}) {
+    EXPECT_EQ(mprt::parseDType(nameOf(type)), type);
+    EXPECT_EQ(mprt::parseSafetensorsDType(mprt::safetensorsNameOf(type)), type);
   }
-  EXPECT_FALSE(parseDType("F32"));
-  EXPECT_FALSE(parseSafetensorsDType("f32"));
+  EXPECT_FALSE(mprt::parseDType("F32"));
+  EXPECT_FALSE(mprt::parseSafetensorsDType("f32"));
+  // Types of the ABI that no tensor has.
+  EXPECT_FALSE(mprt::parseDType(nameOf(MPRT_F8E4M3)));
+  EXPECT_FALSE(mprt::parseSafetensorsDType("F8_E5M2"));
 }
 
 TEST(DType, BytesOfShape) {
-  EXPECT_EQ(bytesOf(DType::F32, {}), 4u);
-  EXPECT_EQ(bytesOf(DType::F32, {2, 3}), 24u);
-  EXPECT_EQ(bytesOf(DType::I64, {5, 0, 7}), 0u);
+  EXPECT_EQ(bytesOf(MPRT_F32, {}), 4u);
+  EXPECT_EQ(bytesOf(MPRT_F32, {2, 3}), 24u);
+  EXPECT_EQ(bytesOf(MPRT_I64, {5, 0, 7}), 0u);
 }
 
 TEST(DType, OverflowingShapesAreRefused) {
@@ -45,12 +47,12 @@ TEST(DType, OverflowingShapesAreRefused) {
   EXPECT_FALSE(elementsOf({-1}));
   EXPECT_FALSE(elementsOf({std::numeric_limits<int64_t>::max(), 3}));
   EXPECT_TRUE(elementsOf({big, 1 << 30}));
-  EXPECT_FALSE(bytesOf(DType::F32, {big, 1 << 30}));
+  EXPECT_FALSE(bytesOf(MPRT_F32, {big, 1 << 30}));
 }
 
 // Every half and every bfloat16 that is no NaN survives widening and narrowing.
 TEST(DType, SixteenBitFloatsRoundTrip) {
-  for (DType type : {DType::F16, DType::BF16})
+  for (DType type : {MPRT_F16, MPRT_BF16})
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
       uint16_t in = static_cast<uint16_t>(bits), out = 0;
       double value = loadFloat(type, &in, 0);
@@ -64,7 +66,7 @@ TEST(DType, SixteenBitFloatsRoundTrip) {
 TEST(DType, NarrowingRoundsToNearestEven) {
   auto half = [](double value) {
     uint16_t bits;
-    storeNumber(DType::F16, &bits, 0, value);
+    storeNumber(MPRT_F16, &bits, 0, value);
     return bits;
   };
   EXPECT_EQ(half(1.0 + 0x1p-11), 0x3c00); // tie, to even
@@ -74,31 +76,31 @@ TEST(DType, NarrowingRoundsToNearestEven) {
   EXPECT_EQ(half(0x1p-25), 0x0000);        // tie, to even
   EXPECT_EQ(half(0x1p-25 * 1.01), 0x0001); // above the tie
   uint16_t bits;
-  storeNumber(DType::BF16, &bits, 0, 1.0 + 0x1p-8);
+  storeNumber(MPRT_BF16, &bits, 0, 1.0 + 0x1p-8);
   EXPECT_EQ(bits, 0x3f80);
-  storeNumber(DType::BF16, &bits, 0, std::nan(""));
-  EXPECT_TRUE(std::isnan(loadFloat(DType::BF16, &bits, 0)));
+  storeNumber(MPRT_BF16, &bits, 0, std::nan(""));
+  EXPECT_TRUE(std::isnan(loadFloat(MPRT_BF16, &bits, 0)));
 }
 
 TEST(DType, FindsTheFirstNonFinite) {
   std::vector<float> values(5000, 1.5f);
-  EXPECT_EQ(findNonFinite(DType::F32, values.data(), 5000), 5000u);
+  EXPECT_EQ(findNonFinite(MPRT_F32, values.data(), 5000), 5000u);
   values[4321] = std::numeric_limits<float>::infinity();
   values[4500] = std::nanf("");
-  EXPECT_EQ(findNonFinite(DType::F32, values.data(), 5000), 4321u);
-  EXPECT_EQ(findNonFinite(DType::F32, values.data(), 4321), 4321u);
+  EXPECT_EQ(findNonFinite(MPRT_F32, values.data(), 5000), 4321u);
+  EXPECT_EQ(findNonFinite(MPRT_F32, values.data(), 4321), 4321u);
   std::vector<double> doubles(3, 0.0);
   doubles[2] = -std::numeric_limits<double>::infinity();
-  EXPECT_EQ(findNonFinite(DType::F64, doubles.data(), 3), 2u);
+  EXPECT_EQ(findNonFinite(MPRT_F64, doubles.data(), 3), 2u);
   uint16_t halves[] = {0x7bff, 0xfc01};
-  EXPECT_EQ(findNonFinite(DType::F16, halves, 2), 1u);
+  EXPECT_EQ(findNonFinite(MPRT_F16, halves, 2), 1u);
   uint16_t bfloats[] = {0x7f7f, 0x7f80};
-  EXPECT_EQ(findNonFinite(DType::BF16, bfloats, 2), 1u);
+  EXPECT_EQ(findNonFinite(MPRT_BF16, bfloats, 2), 1u);
 }
 
 TEST(DType, CountsWhatIsNotFinite) {
   const double inf = std::numeric_limits<double>::infinity();
-  for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16}) {
+  for (DType type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16}) {
     SCOPED_TRACE(std::string(nameOf(type)));
     std::vector<char> data(3000 * sizeOf(type));
     auto count = [&](bool infinityIsFine) {
@@ -115,13 +117,13 @@ TEST(DType, CountsWhatIsNotFinite) {
     EXPECT_EQ(count(true), Pair(1, 2999));
   }
   const uint32_t integers[2] = {0x7fc00000u, 0x7f800000u};
-  EXPECT_EQ(countNonFinite(DType::I32, integers, 2, false).count, 0u);
+  EXPECT_EQ(countNonFinite(MPRT_I32, integers, 2, false).count, 0u);
 }
 
 // Against a look at each element alone, with few of them bad and with many.
 TEST(DType, ScansAsElementByElement) {
   std::mt19937 random(7); // NOLINT: the same at each run
-  for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16})
+  for (DType type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16})
     for (unsigned percent : {0, 1, 50, 100}) {
       SCOPED_TRACE(std::string(nameOf(type)) + ", " + std::to_string(percent));
       const size_t count = 2500;

@@ -33,7 +33,7 @@ protected:
     ManifestArgument &argument = function.arguments.emplace_back();
     argument.name = "label";
     argument.role = Role::Batch;
-    argument.type = DType::I64;
+    argument.type = MPRT_I64;
     argument.shape = {2};
     argument.bytes = 16;
     argument.range = {0, 10};
@@ -42,7 +42,7 @@ protected:
     const int64_t labels[] = {1, 2, 3, last};
     std::string path = folder / name;
     EXPECT_TRUE(
-        writeSafetensors(path, {{"label", DType::I64, {4}, labels}}, {}).ok());
+        writeSafetensors(path, {{"label", MPRT_I64, {4}, labels}}, {}).ok());
     Result<Dataset> data = Dataset::open(path, {&user});
     EXPECT_TRUE(data.ok()) << data.message();
     return data.take();

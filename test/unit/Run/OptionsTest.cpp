@@ -36,6 +36,20 @@ TEST(Options, BothSpellings) {
   EXPECT_EQ(options->seed, ~uint64_t(0));
 }
 
+TEST(Options, TheLastOneCounts) {
+  Result<RunOptions> options = parseOptions(
+      {"--set", "a=1", "step.so", "--set", "b=-2", "--set", "a=3", "--lr", "1",
+       "--lr", "0.03", "--steps", "010", "--quiet", "--quiet", "--timeout=1",
+       "--compile-options", "--options=a b"});
+  ASSERT_TRUE(options.ok()) << options.message();
+  EXPECT_EQ(options->program, "step.so");
+  EXPECT_EQ(options->hyperparameters,
+            (std::map<std::string, double>{{"a", 3}, {"b", -2}}));
+  EXPECT_EQ(options->lr, 0.03);
+  EXPECT_EQ(options->steps, 10u);
+  EXPECT_EQ(options->compileOptions, "--options=a b");
+}
+
 TEST(Options, Mistakes) {
   EXPECT_EQ(errorOf({}),
             "no program given; usage: mpcomm-run step.so [options]");
@@ -44,7 +58,7 @@ TEST(Options, Mistakes) {
   EXPECT_EQ(errorOf({"a.so", "--stesp", "3"}),
             "unknown option --stesp, did you mean --steps");
   EXPECT_EQ(errorOf({"a.so", "--zzzzzzzzzz"}), "unknown option --zzzzzzzzzz");
-  EXPECT_EQ(errorOf({"a.so", "--np"}), "--np needs a value: --np N");
+  EXPECT_EQ(errorOf({"a.so", "--np"}), "--np: 1 required N missing");
   EXPECT_EQ(errorOf({"a.so", "--np", "0"}),
             "--np: '0' is not a number from 1 to 4096");
   EXPECT_EQ(errorOf({"a.so", "--np", "2x"}),
@@ -61,18 +75,36 @@ TEST(Options, Mistakes) {
             "1e+09");
   EXPECT_EQ(errorOf({"a.so", "--comm", "tcp"}),
             "--comm: 'tcp' is not one of auto, shm, mpi, gloo, nccl");
-  EXPECT_EQ(errorOf({"a.so", "--set", "x"}), "--set: 'x' is not NAME=VALUE");
-  EXPECT_EQ(errorOf({"a.so", "--quiet=1"}), "--quiet takes no value");
-  EXPECT_EQ(errorOf({"a.so", "--weights", ""}),
-            "--weights: the value is empty");
+  for (const char *set : {"x", "=1", "x=", "x=inf"})
+    EXPECT_EQ(errorOf({"a.so", "--set", set}),
+              "--set: '" + std::string(set) +
+                  "' is not NAME=X with a finite number X");
+  EXPECT_EQ(errorOf({"a.so", "--weights", ""}), "--weights: '' is not a name");
+  EXPECT_EQ(errorOf({"a.so", "--weights=", "--data", "d"}),
+            "--weights: '--data' is not a name");
 }
 
 TEST(Options, Combinations) {
-  EXPECT_NE(errorOf({"a.so", "--steps", "1", "--epochs", "1"}), "");
-  EXPECT_NE(errorOf({"a.so", "--checkpoint-every", "1"}), "");
-  EXPECT_NE(errorOf({"a.so", "--resume", "c", "--weights", "w"}), "");
-  EXPECT_NE(errorOf({"a.so", "--lr", "1", "--set", "lr=1"}), "");
-  EXPECT_NE(errorOf({"a.so", "--eval-data", "d"}), "");
+  EXPECT_EQ(errorOf({"a.so", "--steps", "1", "--epochs", "1"}),
+            "--steps excludes --epochs");
+  EXPECT_EQ(errorOf({"a.so", "--checkpoint-every", "1"}),
+            "--checkpoint-every requires --checkpoint");
+  EXPECT_EQ(errorOf({"a.so", "--checkpoint-keep", "2"}),
+            "--checkpoint-keep requires --checkpoint");
+  EXPECT_EQ(errorOf({"a.so", "--resume", "c", "--weights", "w"}),
+            "--weights excludes --resume");
+  EXPECT_EQ(errorOf({"a.so", "--resume-anyway"}),
+            "--resume-anyway requires --resume");
+  EXPECT_EQ(errorOf({"a.so", "--lr", "1", "--set", "lr=1"}),
+            "--lr and --set lr= exclude each other");
+  EXPECT_EQ(errorOf({"a.so", "--eval-data", "d"}),
+            "--eval-data requires --evaluate");
+  EXPECT_EQ(errorOf({"a.so", "--check-numerics", "--allow-nonfinite"}),
+            "--check-numerics excludes --allow-nonfinite");
+  EXPECT_EQ(errorOf({"a.so", "--calibrate", "c"}),
+            "program excludes --calibrate");
+  EXPECT_EQ(errorOf({"a.so", "--calibrate-block", "2"}),
+            "--calibrate-block requires --calibrate");
   EXPECT_EQ(
       errorOf({"a.so", "--epochs", "0", "--evaluate", "--checkpoint", "c"}),
       "--checkpoint and --save-weights keep what was trained, and "

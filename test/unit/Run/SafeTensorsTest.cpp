@@ -59,10 +59,10 @@ TEST_F(SafeTensorsTest, RoundTrip) {
   std::string path = pathOf("x.safetensors");
   Status written =
       writeSafetensors(path,
-                       {{"b", DType::Bool, {3}, b.data()},
-                        {"a \"quoted\"\n", DType::F32, {2, 3}, a.data()},
-                        {"c", DType::I64, {}, c.data()},
-                        {"empty", DType::F64, {0, 4}, nullptr}},
+                       {{"b", MPRT_BOOL, {3}, b.data()},
+                        {"a \"quoted\"\n", MPRT_F32, {2, 3}, a.data()},
+                        {"c", MPRT_I64, {}, c.data()},
+                        {"empty", MPRT_F64, {0, 4}, nullptr}},
                        {{"key", "välue"}});
   ASSERT_TRUE(written.ok()) << written.message();
   EXPECT_EQ(filesInFolder(), 1u);
@@ -86,20 +86,20 @@ TEST_F(SafeTensorsTest, RoundTrip) {
 TEST_F(SafeTensorsTest, ReplacesWholeFilesOnly) {
   float value = 1;
   std::string path = pathOf("x.safetensors");
-  ASSERT_TRUE(writeSafetensors(path, {{"a", DType::F32, {}, &value}}, {}).ok());
+  ASSERT_TRUE(writeSafetensors(path, {{"a", MPRT_F32, {}, &value}}, {}).ok());
   value = 2;
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit limit = {20, before.rlim_max};
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  Status written = writeSafetensors(path, {{"a", DType::F32, {}, &value}}, {});
+  Status written = writeSafetensors(path, {{"a", MPRT_F32, {}, &value}}, {});
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(written.failed());
   Result<SafeTensors> file = SafeTensors::open(path);
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(loadFloat(DType::F32, file->dataOf(*file->find("a")), 0), 1.0);
+  EXPECT_EQ(loadFloat(MPRT_F32, file->dataOf(*file->find("a")), 0), 1.0);
 }
 
 TEST_F(SafeTensorsTest, LeavesNothingBesideAFailure) {
@@ -111,7 +111,7 @@ TEST_F(SafeTensorsTest, LeavesNothingBesideAFailure) {
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   Status written =
-      writeSafetensors(path, {{"a", DType::F32, {1000}, values.data()}}, {});
+      writeSafetensors(path, {{"a", MPRT_F32, {1000}, values.data()}}, {});
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_NE(written.message().find("File too large"), std::string::npos);
@@ -125,9 +125,9 @@ protected:
     SafeTensorsTest::SetUp();
     ASSERT_TRUE(
         writeSafetensors(path(),
-                         {{"w", DType::F32, {2}, w, nullptr, hashOf(w, 8)},
-                          {"b", DType::I8, {3}, b, nullptr, hashOf(b, 3)},
-                          {"e", DType::F32, {0}, w, nullptr, hashOf(w, 0)}},
+                         {{"w", MPRT_F32, {2}, w, nullptr, hashOf(w, 8)},
+                          {"b", MPRT_I8, {3}, b, nullptr, hashOf(b, 3)},
+                          {"e", MPRT_F32, {0}, w, nullptr, hashOf(w, 0)}},
                          {{"step", "7"}})
             .ok());
     std::ifstream stream(path(), std::ios::binary);
@@ -139,7 +139,7 @@ protected:
     std::ofstream(path(), std::ios::binary) << contents;
     Result<SafeTensors> file = SafeTensors::open(path());
     if (file.failed())
-      return file.status();
+      return file.error();
     for (const auto &[name, entry] : file->tensors()) {
       char data[8];
       if (Status status = file->read(name, entry, data); status.failed())
@@ -185,7 +185,7 @@ TEST_F(ChecksumTest, OtherSpellingsOfTheHeaderAreFine) {
 }
 
 TEST_F(ChecksumTest, FilesWithoutAreRead) {
-  ASSERT_TRUE(writeSafetensors(path(), {{"w", DType::F32, {2}, w}}, {}).ok());
+  ASSERT_TRUE(writeSafetensors(path(), {{"w", MPRT_F32, {2}, w}}, {}).ok());
   Result<SafeTensors> file = SafeTensors::open(path());
   ASSERT_TRUE(file.ok());
   EXPECT_TRUE(file->metadata().empty());

@@ -57,7 +57,7 @@ struct OneRank {
     device = createCudaDevice(cuda).take();
     world = shm::World::create(1, {}).take();
     meeting = world->join(0).take();
-    NcclOptions nccl;
+    MoverOptions nccl;
     nccl.meeting = meeting.get();
     nccl.device = device.get();
     nccl.timeoutSeconds = abortSeconds;

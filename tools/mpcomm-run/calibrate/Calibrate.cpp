@@ -60,13 +60,13 @@ Status Bench::prepare(const RunOptions &options) {
   }
   if (options.device == "cuda") {
     manifest.device = options.device;
-    if (options.comm == CommKind::Nccl)
+    if (options.comm == "nccl")
       Rank::prepareNccl(manifest);
     if (Status status =
             rank.agree(rank.openDevice(manifest, calibrationImages));
         status.failed())
       return status;
-    if (options.comm == CommKind::Nccl)
+    if (options.comm == "nccl")
       if (Status status = rank.openNccl(); status.failed())
         return status;
     mostBytes = std::clamp(std::bit_floor(rank.device()->memoryBytes() / 16),
@@ -79,7 +79,7 @@ Status Bench::prepare(const RunOptions &options) {
     return status;
   Result<void *> memory = rank.allocateArena(2 * mostBytes);
   if (memory.failed())
-    return memory.status();
+    return memory.error();
   source = static_cast<char *>(*memory);
   target = source + mostBytes;
   if (!rank.device())

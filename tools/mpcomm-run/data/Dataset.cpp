@@ -48,10 +48,11 @@ Status Dataset::addColumn(const ManifestArgument &argument) {
   if (!entry)
     return fail(path(), ": no tensor '", printable(argument.name),
                 "', expected samples of ", describe(argument.type, sample));
-  if (entry->type != argument.type || entry->shape.empty() ||
+  if (!entry->otherType.empty() || entry->type != argument.type ||
+      entry->shape.empty() ||
       Shape(entry->shape.begin() + 1, entry->shape.end()) != sample)
     return fail(path(), ": tensor '", printable(argument.name), "' is ",
-                describe(entry->type, entry->shape), ", expected samples of ",
+                describe(*entry), ", expected samples of ",
                 describe(argument.type, sample), " after a leading dimension");
   auto samples = static_cast<uint64_t>(entry->shape[0]);
   if (!columns.empty() && samples != sampleCount)
@@ -70,7 +71,7 @@ Dataset::open(const std::string &path,
               const std::vector<const ManifestFunction *> &functions) {
   Result<SafeTensors> opened = SafeTensors::open(path);
   if (opened.failed())
-    return opened.status();
+    return opened.error();
   Dataset dataset(opened.take());
   for (const ManifestFunction *function : functions)
     for (const ManifestArgument &argument : function->arguments)
@@ -87,7 +88,7 @@ Status Dataset::validateColumn(const Column &column, bool allowNonFinite) {
   const ManifestArgument &argument = *column.argument;
   DType type = argument.type;
   std::optional<std::pair<int64_t, int64_t>> range = argument.range;
-  if (type == DType::Bool)
+  if (type == MPRT_BOOL)
     range = {0, 2};
   bool scansFloats = isFloat(type) && !allowNonFinite;
   Hash hash;
@@ -132,6 +133,10 @@ Dataset::knownHash(const ManifestArgument &argument) const {
 }
 
 Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
+  Result<SafeTensors::Stamp> stamp = file.stamp();
+  if (stamp.failed())
+    return stamp.error();
+  validated = *stamp;
   for (const Column &column : columns) {
     std::optional<uint64_t> hash;
     if (known)
@@ -143,6 +148,21 @@ Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
       return status;
   }
   return {};
+}
+
+Status Dataset::checkUnchanged(bool allowNonFinite) {
+  Result<SafeTensors::Stamp> stamp = file.stamp();
+  if (stamp.failed())
+    return stamp.error();
+  if (*stamp == validated)
+    return {};
+  std::map<std::string, uint64_t> before = hashes;
+  if (stamp->bytes == validated.bytes && validate(allowNonFinite).ok() &&
+      hashes == before)
+    return {};
+  return fail(path(), ": its contents were changed while the run used them; to "
+                      "replace it meanwhile, write another file and rename it "
+                      "to that name");
 }
 
 uint64_t Dataset::checksum() const {

@@ -49,6 +49,10 @@ public:
   /// read again.
   Status validate(bool allowNonFinite, const Dataset *known = nullptr);
 
+  /// Fails where the file has other contents than `validate` has seen. Reads it
+  /// again only where somebody has written to it, or touched it.
+  Status checkUnchanged(bool allowNonFinite);
+
   /// XXH64 of each tensor that is used, by name; empty before `validate`.
   const std::map<std::string, uint64_t> &checksums() const { return hashes; }
   /// One number for all of them.
@@ -75,6 +79,7 @@ private:
 
   SafeTensors file;
   std::vector<Column> columns;
+  SafeTensors::Stamp validated;
   std::map<std::string, uint64_t> hashes;
   uint64_t sampleCount = 0;
   /// Bytes gathered since pages were last given back.

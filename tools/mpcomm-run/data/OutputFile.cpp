@@ -22,6 +22,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace mpcomm::run;
 
@@ -180,6 +181,58 @@ Status OutputFile::commit() {
 Status mpcomm::run::probeOutput(const std::string &path) {
   removeAbandoned(path);
   return OutputFile(path).open();
+}
+
+Result<OutputLock> OutputLock::take(const std::string &path) {
+  OutputLock lock;
+  std::string target = path;
+  if (path.empty())
+    return lock;
+  if (int error = followLinks(target))
+    return fail(path, ": cannot lock: ", std::strerror(error));
+  lock.file = target + ".mpcomm-lock";
+  struct stat info, named;
+  while (true) {
+    lock.descriptor = ::open(lock.file.c_str(),
+                             O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (lock.descriptor < 0)
+      return fail(path, ": cannot lock it by ", lock.file, ": ",
+                  std::strerror(errno));
+    bool failed = flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0;
+    if (failed && errno == EWOULDBLOCK) {
+      char holder[256] = {};
+      (void)!pread(lock.descriptor, holder, sizeof(holder) - 1, 0);
+      return fail(path, ": another run writes to it (", printable(holder),
+                  "); wait for its end, or choose another name");
+    }
+    // Who had it may have removed it meanwhile.
+    if (failed || (fstat(lock.descriptor, &info) == 0 &&
+                   stat(lock.file.c_str(), &named) == 0 &&
+                   info.st_ino == named.st_ino && info.st_dev == named.st_dev))
+      break;
+    close(lock.descriptor);
+  }
+  lock.owner = getpid();
+  char host[64] = "?";
+  (void)gethostname(host, sizeof(host) - 1);
+  std::string holder = "process " + std::to_string(lock.owner) + " on " + host;
+  // On a full disk the lock has no name, and is one.
+  (void)!(ftruncate(lock.descriptor, 0) == 0 &&
+          pwrite(lock.descriptor, holder.data(), holder.size(), 0) > 0);
+  return lock;
+}
+
+OutputLock::OutputLock(OutputLock &&other) noexcept
+    : file(std::move(other.file)),
+      descriptor(std::exchange(other.descriptor, -1)),
+      owner(std::exchange(other.owner, -1)) {}
+
+OutputLock::~OutputLock() {
+  // In this order: without the lock it is anybody's.
+  if (owner == getpid())
+    unlink(file.c_str());
+  if (descriptor >= 0)
+    close(descriptor);
 }
 
 std::string mpcomm::run::describeUnchanged(const std::string &path) {

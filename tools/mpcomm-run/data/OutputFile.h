@@ -57,6 +57,27 @@ private:
 /// dead writers have left there.
 Status probeOutput(const std::string &path);
 
+/// Keeps other runs from writing to a path as long as it lives: a lock (flock)
+/// on a file beside it. That is removed at the end; what a process that was
+/// killed leaves has no lock, and is taken over.
+class OutputLock {
+public:
+  /// Fails where another process has it, and says which. Where the file system
+  /// has no locks, or `path` is empty, nothing is locked.
+  static Result<OutputLock> take(const std::string &path);
+  OutputLock(OutputLock &&other) noexcept;
+  OutputLock &operator=(OutputLock &&) = delete;
+  ~OutputLock();
+
+private:
+  OutputLock() = default;
+
+  std::string file;
+  int descriptor = -1;
+  /// Children that were forked since leave it to this one.
+  pid_t owner = -1;
+};
+
 /// "c is as it was before", or that it does not exist: the end of a message
 /// about what was not replaced.
 std::string describeUnchanged(const std::string &path);

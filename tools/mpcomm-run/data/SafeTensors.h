@@ -42,11 +42,17 @@ inline constexpr uint64_t maxSafetensorsHeader = 100'000'000;
 /// One tensor of an open file. `begin` counts bytes from the first byte after
 /// the header.
 struct TensorEntry {
-  DType type = DType::F32;
+  /// Not the file's where that is none of these: then it is called `otherType`
+  /// there, and nothing can be read of the tensor.
+  DType type = MPRT_F32;
+  std::string otherType = {};
   Shape shape;
   uint64_t begin = 0;
   uint64_t bytes = 0;
 };
+
+/// `f32 [2, 3]`, or `'F8_E4M3' [2, 3]`: other types have other texts.
+std::string describe(const TensorEntry &entry);
 
 /// Keys of the metadata: the checksum of a tensor is under the prefix and its
 /// name.
@@ -93,6 +99,15 @@ public:
   /// checksum where the file has one.
   Status read(const std::string &name, const TensorEntry &entry,
               void *destination) const;
+
+  /// What the file system says of the file's contents: another value where
+  /// somebody has written to it since.
+  struct Stamp {
+    uint64_t bytes = 0;
+    int64_t seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp &) const = default;
+  };
+  Result<Stamp> stamp() const;
 
   /// Tells the kernel that the mapped pages may go; they come back when
   /// touched again.

@@ -43,6 +43,7 @@ using Json = nlohmann::json;
 struct PendingEntry {
   std::string name;
   std::optional<DType> type;
+  std::string otherType;
   bool hasShape = false;
   Shape shape;
   bool hasOffsets = false;
@@ -145,11 +146,11 @@ public:
     }
     if (state != State::TypeValue)
       return unexpected("a string");
-    pending.type = parseSafetensorsDType(text);
+    pending.type = mprt::parseSafetensorsDType(text);
+    if (text.empty())
+      return stopEntry("dtype is empty");
     if (!pending.type)
-      return stopEntry("dtype '" + printable(text) +
-                       "' is not known, expected F32 F64 F16 BF16 I8 U8 I16 "
-                       "I32 I64 or BOOL");
+      pending.otherType = text;
     state = State::Field;
     return true;
   }
@@ -258,7 +259,7 @@ private:
   bool beginField(const string_t &name) {
     bool repeated;
     if (name == "dtype") {
-      repeated = pending.type.has_value();
+      repeated = pending.type || !pending.otherType.empty();
       state = State::TypeValue;
     } else if (name == "shape") {
       repeated = pending.hasShape;
@@ -275,7 +276,7 @@ private:
   }
 
   bool finishEntry() {
-    if (!pending.type)
+    if (!pending.type && pending.otherType.empty())
       return stopEntry("dtype is missing");
     if (!pending.hasShape)
       return stopEntry("shape is missing");
@@ -286,16 +287,17 @@ private:
         "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
     if (end < begin)
       return stopEntry("data_offsets " + range + " end before they begin");
-    std::optional<uint64_t> bytes = bytesOf(*pending.type, pending.shape);
+    TensorEntry entry{pending.type.value_or(MPRT_F32),
+                      std::move(pending.otherType), std::move(pending.shape),
+                      begin, end - begin};
+    std::optional<uint64_t> bytes =
+        pending.type ? bytesOf(entry.type, entry.shape) : entry.bytes;
     if (!bytes)
-      return stopEntry("size of " + describe(*pending.type, pending.shape) +
-                       " overflows");
-    if (end - begin != *bytes)
+      return stopEntry("size of " + describe(entry) + " overflows");
+    if (entry.bytes != *bytes)
       return stopEntry("data_offsets " + range + " hold " +
-                       std::to_string(end - begin) + " bytes, expected " +
-                       std::to_string(*bytes) + " for " +
-                       describe(*pending.type, pending.shape));
-    TensorEntry entry{*pending.type, std::move(pending.shape), begin, *bytes};
+                       std::to_string(entry.bytes) + " bytes, expected " +
+                       std::to_string(*bytes) + " for " + describe(entry));
     tensors.emplace(std::move(pending.name), std::move(entry));
     return true;
   }
@@ -369,6 +371,12 @@ Status checkHeader(const std::string &what,
 }
 
 } // namespace
+
+std::string mpcomm::run::describe(const TensorEntry &entry) {
+  return entry.otherType.empty()
+             ? describe(entry.type, entry.shape)
+             : describe("'" + printable(entry.otherType) + "'", entry.shape);
+}
 
 Status mpcomm::run::parseSafetensorsHeader(
     const std::string &what, std::string_view header, uint64_t dataBytes,
@@ -490,6 +498,14 @@ Status SafeTensors::compareChecksum(const std::string &name,
   return fail(file, ": tensor '", printable(name), "' has checksum ",
               hexOf(found), ", expected ", printable(expected->second),
               rewrittenHint);
+}
+
+Result<SafeTensors::Stamp> SafeTensors::stamp() const {
+  struct stat info;
+  if (fstat(descriptor, &info) != 0)
+    return fail(file, ": cannot stat: ", std::strerror(errno));
+  return Stamp{static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec,
+               info.st_mtim.tv_nsec};
 }
 
 void SafeTensors::releasePages() const {

@@ -36,7 +36,7 @@ void addChecksums(const std::vector<TensorToWrite> &order,
   uint64_t at = 0;
   for (const TensorToWrite &tensor : order) {
     uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
-    entries[tensor.name] = {tensor.type, tensor.shape, at, bytes};
+    entries[tensor.name] = {tensor.type, "", tensor.shape, at, bytes};
     at += bytes;
     if (tensor.checksum)
       metadata[std::string(tensorChecksumPrefix) + tensor.name] =
@@ -64,7 +64,7 @@ std::string makeHeader(const std::vector<TensorToWrite> &order,
       header += ",";
     uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
     header += quoted(tensor.name) + ":{\"dtype\":\"";
-    header += safetensorsNameOf(tensor.type);
+    header += mprt::safetensorsNameOf(tensor.type);
     header += "\",\"shape\":[";
     for (size_t i = 0; i < tensor.shape.size(); ++i)
       header += (i ? "," : "") + std::to_string(tensor.shape[i]);
@@ -96,7 +96,7 @@ uint64_t mpcomm::run::checksumOfHeader(
     }
   for (const auto &[name, entry] : tensors) {
     add(name);
-    add(describe(entry.type, entry.shape));
+    add(describe(entry));
     hash.add(&entry.begin, sizeof(entry.begin));
   }
   return hash.value();

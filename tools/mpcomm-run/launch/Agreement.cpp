@@ -110,7 +110,7 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
   all.add("a program file with checksum", hexOf(job.program->digest()));
 
   // Of other values ranks either meet in the same way or not at all.
-  all.addFlag("--comm nccl", options.comm == CommKind::Nccl);
+  all.addFlag("--comm nccl", options.comm == "nccl");
 
   // Which functions run, and from where to where.
   bool trains = !job.trainers.empty();
@@ -160,7 +160,7 @@ mpcomm::run::sharedSettingsOf(const RunOptions &options) {
   all.add("--calibrate-seconds", exactly(options.calibrateSeconds));
   all.addNumber("--calibrate-block", options.calibrateBlock);
   all.add("--device", options.device);
-  all.addFlag("--comm nccl", options.comm == CommKind::Nccl);
+  all.addFlag("--comm nccl", options.comm == "nccl");
   return all.list;
 }
 
@@ -230,7 +230,7 @@ Status mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine,
   Result<std::vector<std::string>> texts = rank.gatherText(
       rank.index() == odd ? bytes : std::string(), "settings of a rank");
   if (texts.failed())
-    return texts.status();
+    return texts.error();
   // Nobody ends before rank 0 has what it tells.
   return rank.agree(rank.index() == 0
                         ? describeOddRank(mine, unpacked((*texts)[odd]), odd)

@@ -209,8 +209,7 @@ int Launch::run() {
   for (uint64_t rank = 0; rank < plan.ranks && !killDeadline; ++rank)
     if (std::optional<int> result = start(rank, parent))
       return *result;
-  if (plan.listener >= 0)
-    close(plan.listener);
+  plan.started();
 
   while (running > 0) {
     if (int signal = signals.wait(std::chrono::milliseconds(100))) {

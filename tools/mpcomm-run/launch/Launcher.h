@@ -46,8 +46,8 @@ struct LaunchPlan {
   /// Files that ranks write: what one that is killed leaves beside them is
   /// removed.
   std::vector<std::string> writtenFiles;
-  /// A socket on which the ranks meet; closed here once they have it.
-  int listener = -1;
+  /// Called here once all of them are forked.
+  std::function<void()> started;
   /// Whether ranks write flight records when they get the signal for it.
   bool recordsFlights = false;
 };

@@ -13,14 +13,12 @@
 
 #include "launch/Environment.h"
 
-#include "comm/nccl/Nccl.h"
+#include "comm/Registry.h"
 #include "device/cuda/Cuda.h"
 #include "session/Mesh.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <numeric>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -30,9 +28,6 @@ namespace {
 /// Events that a trace keeps on each rank, 15 MB.
 constexpr uint32_t traceCapacity = 1u << 18;
 
-/// An id that no program uses: compilers count from 0.
-constexpr uint32_t meetingId = 0xffffffffu;
-
 } // namespace
 
 Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
@@ -40,27 +35,13 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
   Rank rank;
   rank.transport = std::move(transport);
   rank.timeout = timeoutSeconds;
-  // Before the transport goes, which would wait for the others.
-  auto giveUp = [&](const mprt::Error &error) {
-    rank.transport->reportFailure(error);
-    return fail(error.message());
-  };
-  std::vector<unsigned> everyone(rank.transport->size());
-  std::iota(everyone.begin(), everyone.end(), 0u);
-  auto world = rank.transport->createCommunicator(everyone);
-  if (!world)
-    return giveUp(world.error());
-  std::vector<std::unique_ptr<mprt::Communicator>> communicators;
-  communicators.push_back(world.take());
-  mprt::ContextOptions options;
-  options.timeoutSeconds = timeoutSeconds;
-  options.progress = mprt::ProgressMode::Poll;
-  auto context = mprt::Context::create(options, rank.transport.get(),
-                                       std::move(communicators));
-  if (!context)
-    return giveUp(context.error());
-  rank.control = context.take();
-  rank.meeting = std::make_unique<mprt_collective>();
+  auto meeting = mprt::Meeting::create(*rank.transport, timeoutSeconds);
+  if (!meeting) {
+    // Before the transport goes, which would wait for the others.
+    rank.transport->reportFailure(meeting.error());
+    return meeting.error();
+  }
+  rank.meeting = meeting.take();
   return rank;
 }
 
@@ -91,27 +72,17 @@ void Rank::prepareNccl(const Manifest &manifest) {
 }
 
 Status Rank::openNccl() {
-  mprt::NcclOptions options;
+  mprt::MoverOptions options;
   options.meeting = transport.get();
   options.device = computes.get();
   options.timeoutSeconds = timeout;
   // A rank may be moved, what it stands on is not.
-  mprt::Context *meetings = control.get();
-  mprt_collective *call = meeting.get();
-  gatherAll = [meetings, call](const void *mine, void *all, uint64_t bytes) {
-    *call = mprt_collective{};
-    call->id = meetingId;
-    call->kind = MPRT_ALL_GATHER;
-    call->type = MPRT_U8;
-    call->accumulate = MPRT_U8;
-    call->peer = -1;
-    call->count = bytes;
-    call->name = "meeting of all ranks";
-    call->location = "mpcomm-run";
-    return meetings->run(*call, mine, all);
+  gatherAll = [all = meeting.get()](const void *mine, void *theirs,
+                                    uint64_t bytes) {
+    return all->gather(mine, theirs, bytes);
   };
   options.gather = gatherAll;
-  auto joined = mprt::joinNccl(options);
+  auto joined = mprt::findBackend("nccl")->move(options);
   if (!joined)
     return fail("--comm nccl: ", joined.error().message());
   mover = joined.take();
@@ -131,7 +102,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
                             ->createCommunicator(mprt::groupOf(
                                 sizes, spanned, transport->rank()));
     if (!communicator)
-      return fail(communicator.error().message());
+      return communicator.error();
     communicators.push_back(communicator.take());
   }
   mprt::ContextOptions options;
@@ -146,7 +117,7 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
   auto context =
       mprt::Context::create(options, transport.get(), std::move(communicators));
   if (!context)
-    return fail(context.error().message());
+    return context.error();
   program = context.take();
   return {};
 }
@@ -162,48 +133,8 @@ Result<void *> Rank::allocateArena(uint64_t bytes) {
   return *memory;
 }
 
-Status Rank::meet(mprt_collective_kind kind, int32_t peer, const void *send,
-                  void *receive, uint64_t bytes, const char *what) {
-  *meeting = mprt_collective{};
-  meeting->id = meetingId;
-  meeting->kind = static_cast<uint8_t>(kind);
-  meeting->type = MPRT_U8;
-  meeting->accumulate = MPRT_U8;
-  meeting->peer = peer;
-  meeting->count = bytes;
-  meeting->name = what;
-  meeting->location = "mpcomm-run";
-  uint64_t sent = send ? bytes : 0;
-  uint64_t received = receive ? bytes : 0;
-  if (kind == MPRT_ALL_GATHER)
-    received *= size();
-  auto staged = std::make_unique<uint8_t[]>(sent + received + 1);
-  if (sent)
-    std::memcpy(staged.get(), send, sent);
-  if (mprt::Error error =
-          control->run(*meeting, send ? staged.get() : nullptr,
-                       receive ? staged.get() + sent : nullptr)) {
-    retired.push_back(std::move(staged));
-    return fail(error.message());
-  }
-  if (received)
-    std::memcpy(receive, staged.get() + sent, received);
-  return {};
-}
-
 Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
-  return meet(MPRT_ALL_GATHER, -1, mine, all, bytes, "meeting of all ranks");
-}
-
-Status Rank::send(uint64_t to, const void *data, uint64_t bytes,
-                  const char *what) {
-  return meet(MPRT_SEND, static_cast<int32_t>(to), data, nullptr, bytes, what);
-}
-
-Status Rank::receive(uint64_t from, void *data, uint64_t bytes,
-                     const char *what) {
-  return meet(MPRT_RECV, static_cast<int32_t>(from), nullptr, data, bytes,
-              what);
+  return meeting->gather(mine, all, bytes);
 }
 
 Result<std::vector<std::string>> Rank::gatherText(const std::string &mine,
@@ -236,7 +167,7 @@ Status Rank::agree(const Status &mine) {
     return mine.failed() ? mine : status;
   for (uint64_t rank = 0; rank < all.size(); ++rank)
     if (all[rank])
-      return rank == index() ? mine : Status::failure("");
+      return rank == index() ? mine : fail("");
   return {};
 }
 

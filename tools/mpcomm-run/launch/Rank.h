@@ -6,9 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The runner's view of the runtime: a context to run programs in, an arena that
-// peers can reach, and a few words between the ranks outside of any step. The
-// latter go through a context of their own, so that they count neither as a
-// program's communication nor into its trace.
+// peers can reach, and a few words between the ranks outside of any step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +19,7 @@
 
 #include "comm/Transport.h"
 #include "device/Device.h"
-#include "session/Context.h"
+#include "session/Meeting.h"
 
 #include <functional>
 #include <memory>
@@ -78,8 +76,12 @@ public:
 
   /// Gives `bytes` at `data` to rank `to`, which receives as many from this
   /// one; both wait for it. Errors and traces call it `what`, a literal.
-  Status send(uint64_t to, const void *data, uint64_t bytes, const char *what);
-  Status receive(uint64_t from, void *data, uint64_t bytes, const char *what);
+  Status send(uint64_t to, const void *data, uint64_t bytes, const char *what) {
+    return meeting->send(static_cast<unsigned>(to), data, bytes, what);
+  }
+  Status receive(uint64_t from, void *data, uint64_t bytes, const char *what) {
+    return meeting->receive(static_cast<unsigned>(from), data, bytes, what);
+  }
 
   /// Every rank's text, on rank 0; elsewhere this rank's alone. `what` is as of
   /// `send`.
@@ -125,20 +127,10 @@ public:
 private:
   Rank() = default;
 
-  /// Runs a collective outside of any program, of bytes.
-  Status meet(mprt_collective_kind kind, int32_t peer, const void *send,
-              void *receive, uint64_t bytes, const char *what);
-
-  // In this order: contexts go before what they stand on, and before what
-  // their threads may have a hand on.
-  /// The collective of `meet`; the runtime may keep a pointer to it.
-  std::unique_ptr<mprt_collective> meeting;
-  /// Memory of meetings that failed: a communicator's thread may be at them
-  /// still.
-  std::vector<std::unique_ptr<uint8_t[]>> retired;
+  // In this order: contexts go before what they stand on.
   std::unique_ptr<mprt::Device> computes;
   std::unique_ptr<mprt::Transport> transport;
-  std::unique_ptr<mprt::Context> control;
+  std::unique_ptr<mprt::Meeting> meeting;
   /// On `transport`, and its way to gather; null: that moves data, too.
   std::unique_ptr<mprt::Transport> mover;
   /// `gather` for what NCCL is told, and asked; null without it.

@@ -15,6 +15,7 @@
 
 #include "calibrate/Calibrate.h"
 #include "data/Files.h"
+#include "data/OutputFile.h"
 #include "data/WorkFolder.h"
 #include "launch/Agreement.h"
 #include "launch/Launcher.h"
@@ -22,11 +23,8 @@
 #include "report/FlightLog.h"
 #include "train/Trainer.h"
 
-#include "comm/gloo/Gloo.h"
-#include "comm/mpi/Mpi.h"
-#include "comm/shm/World.h"
+#include "comm/Registry.h"
 
-#include <cstdlib>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -41,7 +39,7 @@ bool endsWith(const std::string &text, const std::string &end) {
 Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
   Result<Program> program = Program::load(path);
   if (program.failed())
-    return program.status();
+    return program.error();
   return std::make_unique<Program>(program.take());
 }
 
@@ -53,7 +51,7 @@ Result<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
   StopSignals signals;
   Result<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
   if (folder.failed())
-    return folder.status();
+    return folder.error();
   std::string file = (*folder)->path() + "/step.so";
   Status compiled = compileProgram(
       options.program, file, options.ranks,
@@ -86,7 +84,7 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
   if (status.ok())
     status = rank.agree(job.becomeRank(rank.index()));
   const Manifest &manifest = job.program->manifest();
-  bool isOnNccl = job.options.comm == CommKind::Nccl;
+  bool isOnNccl = job.options.comm == "nccl";
   if (isOnNccl)
     Rank::prepareNccl(manifest);
   if (status.ok() && manifest.device == "cuda")
@@ -124,75 +122,39 @@ Result<Rank>
 makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
          double timeoutSeconds) {
   if (!transport)
-    return fail(transport.error().message());
+    return transport.error();
   return Rank::create(transport.take(), timeoutSeconds);
 }
 
-/// How the ranks that are started here meet.
-struct Meeting {
-  std::unique_ptr<mprt::shm::World> world;
-  std::optional<mprt::GlooOptions> gloo;
-
-  mprt::Expected<std::unique_ptr<mprt::Transport>> join(uint64_t index) const {
-    if (world)
-      return world->join(static_cast<unsigned>(index));
-    mprt::GlooOptions mine = *gloo;
-    mine.rank = static_cast<unsigned>(index);
-    // As a launcher would have told it.
-    setenv("RANK", std::to_string(index).c_str(), 1);
-    setenv("LOCAL_RANK", std::to_string(index).c_str(), 1);
-    setenv("WORLD_SIZE", std::to_string(mine.size).c_str(), 1);
-    setenv("MASTER_ADDR", mine.address.c_str(), 1);
-    setenv("MASTER_PORT", std::to_string(mine.port).c_str(), 1);
-    return mprt::joinGloo(mine);
-  }
-};
-
-Result<Meeting> prepareMeeting(const RunOptions &options, uint64_t ranks) {
-  Meeting meeting;
-  if (options.comm == CommKind::Gloo) {
-    meeting.gloo.emplace();
-    meeting.gloo->size = static_cast<unsigned>(ranks);
-    meeting.gloo->timeoutSeconds = options.timeoutSeconds;
-    auto listener = mprt::listenOnLoopback(meeting.gloo->port);
-    if (!listener)
-      return fail(listener.error().message());
-    meeting.gloo->listener = *listener;
-    return meeting;
-  }
-  auto world = mprt::shm::World::create(static_cast<unsigned>(ranks), {});
-  if (!world)
-    return fail(world.error().message());
-  meeting.world = world.take();
-  return meeting;
+/// The backend by which ranks meet: that of --comm, or where that leaves it
+/// open, the launcher's.
+const mprt::Backend &meetingOf(const RunOptions &options,
+                               const std::optional<LaunchedBy> &launched) {
+  const mprt::Backend *wanted = mprt::findBackend(options.comm);
+  if (wanted && !wanted->move)
+    return *wanted;
+  return *mprt::findBackend(!launched                          ? "shm"
+                            : launched->launcher == "torchrun" ? "gloo"
+                                                               : "mpi");
 }
 
 /// Joins the ranks that another launcher has started.
 mprt::Expected<std::unique_ptr<mprt::Transport>>
 joinLaunched(const RunOptions &options,
              const std::optional<LaunchedBy> &launched) {
-  bool overTcp =
-      options.comm == CommKind::Gloo ||
-      ((options.comm == CommKind::Auto || options.comm == CommKind::Nccl) &&
-       launched->launcher == "torchrun");
-  if (!overTcp) {
-    mprt::MpiOptions mpi;
-    mpi.timeoutSeconds = options.timeoutSeconds;
-    mpi.giveUp = [launched](const mprt::Error &error) {
-      std::string rank = launched ? std::to_string(launched->rank) : "?";
-      bool named = error.message().rfind("rank ", 0) == 0;
-      printError((named ? "" : "rank " + rank + ": ") + error.message());
-      _exit(1);
-    };
-    return mprt::joinMpi(mpi);
+  mprt::JoinOptions join;
+  if (launched) {
+    join.rank = static_cast<unsigned>(launched->rank);
+    join.size = static_cast<unsigned>(launched->size);
   }
-  auto gloo =
-      mprt::glooOptionsFromEnvironment(static_cast<unsigned>(launched->rank),
-                                       static_cast<unsigned>(launched->size));
-  if (!gloo)
-    return gloo.error();
-  gloo->timeoutSeconds = options.timeoutSeconds;
-  return mprt::joinGloo(*gloo);
+  join.timeoutSeconds = options.timeoutSeconds;
+  join.giveUp = [launched](const mprt::Error &error) {
+    std::string rank = launched ? std::to_string(launched->rank) : "?";
+    bool named = error.message().rfind("rank ", 0) == 0;
+    printError((named ? "" : "rank " + rank + ": ") + error.message());
+    _exit(1);
+  };
+  return meetingOf(options, launched).join(join);
 }
 
 /// Whether this is one of as many ranks as was asked for.
@@ -214,7 +176,8 @@ Status checkWorld(const RunOptions &options,
 Status prepareLaunched(const RunOptions &options,
                        const std::optional<LaunchedBy> &launched,
                        const Fault &fault, const Rank &rank,
-                       std::optional<TrainingJob> &job) {
+                       std::optional<TrainingJob> &job,
+                       std::optional<OutputLock> &checkpointLock) {
   if (Status status = checkWorld(options, launched, rank.size());
       status.failed())
     return status;
@@ -227,27 +190,33 @@ Status prepareLaunched(const RunOptions &options,
                         "needs the same file");
     Result<std::unique_ptr<Program>> program = loadProgram(path);
     if (program.failed())
-      return program.status();
+      return program.error();
     Result<TrainingJob> prepared =
         prepareJob(options, program.take(), rank.size());
     if (prepared.failed())
-      return prepared.status();
+      return prepared.error();
     job.emplace(prepared.take());
   }
   // Rank 0 writes them.
-  if (rank.index() == 0)
+  if (rank.index() == 0) {
     if (Status status = probeOutputs(options); status.failed())
       return status;
+    Result<OutputLock> lock = OutputLock::take(options.checkpoint);
+    if (lock.failed())
+      return fail("--checkpoint ", lock.message());
+    checkpointLock.emplace(lock.take());
+  }
   return job ? makeFlightFolder(options.flightRecord) : Status();
 }
 
 /// What rank `index` does in its own process.
-int liveAsRank(TrainingJob &job, const Meeting &meeting, const Fault &fault,
+int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
                uint64_t index, RankPosition &position) {
   if (fault.hits(Fault::Kind::NeverStart, index))
     while (true)
       pause();
-  Result<Rank> rank = makeRank(meeting.join(index), job.options.timeoutSeconds);
+  Result<Rank> rank = makeRank(meeting.join(static_cast<unsigned>(index)),
+                               job.options.timeoutSeconds);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
     return 1;
@@ -259,7 +228,7 @@ int liveAsRank(TrainingJob &job, const Meeting &meeting, const Fault &fault,
 
   Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
   Result<TrainingJob> otherJob =
-      other.failed() ? Result<TrainingJob>(other.status())
+      other.failed() ? Result<TrainingJob>(other.error())
                      : prepareJob(job.options, other.take(), job.ranks);
   if (otherJob.failed()) {
     printError("rank " + std::to_string(index) + ": " + otherJob.message());
@@ -274,25 +243,25 @@ int reportAndFail(const std::string &message) {
 }
 
 /// Starts `ranks` ranks, whose lives are `body`.
-int launchRanks(
-    const RunOptions &options, uint64_t ranks,
-    const std::function<int(const Meeting &, uint64_t, RankPosition &)> &body) {
-  Result<Meeting> meeting = prepareMeeting(options, ranks);
-  if (meeting.failed())
+int launchRanks(const RunOptions &options, uint64_t ranks,
+                const std::function<int(mprt::LocalRanks &, uint64_t,
+                                        RankPosition &)> &body) {
+  auto meeting =
+      meetingOf(options, std::nullopt)
+          .prepare(static_cast<unsigned>(ranks), options.timeoutSeconds);
+  if (!meeting)
     return reportAndFail(meeting.message());
   LaunchPlan plan;
   plan.ranks = ranks;
   plan.timeoutSeconds = options.timeoutSeconds;
+  plan.started = [&] { (*meeting)->started(); };
   plan.markDead = [&](uint64_t rank, const std::string &reason) {
-    // Over TCP the others notice by themselves.
-    if (meeting->world)
-      meeting->world->markDead(static_cast<unsigned>(rank), reason);
+    (*meeting)->markDead(static_cast<unsigned>(rank), reason);
   };
   plan.writtenFiles = replacedFiles(options);
-  plan.listener = meeting->gloo ? meeting->gloo->listener : -1;
   plan.recordsFlights = !options.flightRecord.empty();
   plan.body = [&](uint64_t index, RankPosition &position) {
-    return body(*meeting, index, position);
+    return body(**meeting, index, position);
   };
   return launch(plan);
 }
@@ -308,9 +277,10 @@ int calibrateHere(const RunOptions &options) {
     return reportAndFail("--calibrate needs --np N: how many ranks to measure");
   if (Status status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
-  auto live = [&](const Meeting &meeting, uint64_t index,
+  auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
                   RankPosition &position) {
-    Result<Rank> rank = makeRank(meeting.join(index), options.timeoutSeconds);
+    Result<Rank> rank = makeRank(meeting.join(static_cast<unsigned>(index)),
+                                 options.timeoutSeconds);
     if (rank.failed())
       return reportAndFail("rank " + std::to_string(index) + ": " +
                            rank.message());
@@ -322,9 +292,15 @@ int calibrateHere(const RunOptions &options) {
 
 } // namespace
 
+bool mpcomm::run::startsRanks(const RunOptions &options,
+                              const std::optional<LaunchedBy> &launched) {
+  const mprt::Backend &meeting = meetingOf(options, launched);
+  return launched ? !meeting.join : meeting.prepare != nullptr;
+}
+
 int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
-  constexpr uint64_t most = mprt::shm::World::maxRanks;
-  if (options.comm != CommKind::Gloo && options.ranks.value_or(1) > most)
+  uint64_t most = meetingOf(options, std::nullopt).mostLocalRanks;
+  if (options.ranks.value_or(1) > most)
     return reportAndFail("--np " + std::to_string(*options.ranks) +
                          ": shared memory joins at most " +
                          std::to_string(most) +
@@ -347,7 +323,10 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
     return reportAndFail(status.message());
   if (Status status = makeFlightFolder(options.flightRecord); status.failed())
     return reportAndFail(status.message());
-  auto live = [&](const Meeting &meeting, uint64_t index,
+  Result<OutputLock> lock = OutputLock::take(options.checkpoint);
+  if (lock.failed())
+    return reportAndFail("--checkpoint " + lock.message());
+  auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
                   RankPosition &position) {
     return liveAsRank(*job, meeting, fault, index, position);
   };
@@ -365,13 +344,14 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   if (rank.failed())
     return reportAndFail(
         rank.message() +
-        (launched && options.comm == CommKind::Auto
+        (launched && options.comm == "auto"
              ? " (the environment says that " + launched->launcher +
                    " started this process; --comm shm starts the ranks here)"
              : ""));
 
   std::optional<TrainingJob> job;
-  Status mine = prepareLaunched(options, launched, fault, *rank, job);
+  std::optional<OutputLock> lock;
+  Status mine = prepareLaunched(options, launched, fault, *rank, job, lock);
   int result = 1;
   if (Status all = rank->agree(mine); all.failed()) {
     // The same message on every rank says no more than once.
@@ -386,6 +366,7 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   // say say it. Leaving MPI in order would wait for peers that are gone.
   if (result != 0) {
     usleep(300'000);
+    lock.reset();
     rank->abandon();
   }
   return result;

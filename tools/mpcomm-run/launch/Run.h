@@ -20,6 +20,10 @@
 
 namespace mpcomm::run {
 
+/// Whether this process starts the ranks, or is one of them.
+bool startsRanks(const RunOptions &options,
+                 const std::optional<LaunchedBy> &launched);
+
 /// Starts all ranks here and waits for them.
 int runHere(const RunOptions &options, const Fault &fault);
 

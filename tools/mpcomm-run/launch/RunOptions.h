@@ -24,14 +24,12 @@
 
 namespace mpcomm::run {
 
-enum class CommKind : uint8_t { Auto, Shm, Mpi, Gloo, Nccl };
-
 struct RunOptions {
   std::string program;
   std::string compileOptions;
 
   std::optional<uint64_t> ranks;
-  CommKind comm = CommKind::Auto;
+  std::string comm = "auto";
   std::string device = "auto";
   double timeoutSeconds = 120;
 

@@ -147,13 +147,13 @@ Status openWeights(TrainingJob &job) {
   if (!path.empty()) {
     Result<SafeTensors> file = SafeTensors::open(path);
     if (file.failed())
-      return file.status();
+      return file.error();
     job.weights.emplace(file.take());
   }
   for (uint64_t rank : findDifferentRanks(job)) {
     Result<RankState> state = RankState::create(functionsOf(job, rank));
     if (state.failed())
-      return state.status();
+      return state.error();
     if (path.empty() && state->needsWeights())
       return fail("the program has parameters: --weights FILE or --resume "
                   "FILE gives them");
@@ -174,7 +174,7 @@ Status adoptCheckpoint(TrainingJob &job) {
     return {};
   Result<CheckpointInfo> info = readCheckpointInfo(*job.weights);
   if (info.failed())
-    return info.status();
+    return info.error();
   job.resumed = info.take();
   auto adopt = [&](const std::string &name, auto &option, const auto &kept,
                    auto text) {
@@ -235,7 +235,7 @@ Status openData(TrainingJob &job) {
                   " FILE gives the samples");
     Result<Dataset> opened = Dataset::open(path, functions);
     if (opened.failed())
-      return opened.status();
+      return opened.error();
     dataset.emplace(opened.take());
     uint64_t batch = batchSizeOf(functions);
     if (dataset->samples() < batch * job.dataRanks)
@@ -342,7 +342,7 @@ Status TrainingJob::becomeRank(uint64_t rank) {
   evaluate = evaluators.empty() ? nullptr : manifest.find("evaluate", rank);
   Result<RankState> made = RankState::create(functionsOf(*this, rank));
   if (made.failed())
-    return made.status();
+    return made.error();
   state.emplace(made.take());
   state->storeDefaults();
   return {};
@@ -420,7 +420,7 @@ Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', running on '", options.device,
                 "'; compile it for that device, or leave --device out");
-  if (options.comm == CommKind::Nccl && compiledFor != "cuda")
+  if (options.comm == "nccl" && compiledFor != "cuda")
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', and --comm nccl moves memory of GPUs; compile it for cuda, "
                 "or leave --comm out");

@@ -149,10 +149,10 @@ private:
 bool isStorable(DType type, double value) {
   if (isFloat(type))
     return true;
-  if (type == DType::Bool)
+  if (type == MPRT_BOOL)
     return value == 0 || value == 1;
   double bits = 8.0 * static_cast<double>(sizeOf(type));
-  bool isSigned = type != DType::U8;
+  bool isSigned = type != MPRT_U8;
   double low = isSigned ? -std::exp2(bits - 1) : 0;
   double high = std::exp2(isSigned ? bits - 1 : bits);
   return value == std::trunc(value) && value >= low && value < high;
@@ -175,7 +175,7 @@ void parseTensor(const ManifestReader &reader, ManifestTensor &tensor) {
   else
     tensor.role = static_cast<Role>(found - roleNames.begin());
   std::string type = reader.text("dtype");
-  if (std::optional<DType> parsed = parseDType(type))
+  if (std::optional<DType> parsed = mprt::parseDType(type))
     tensor.type = *parsed;
   else
     reader.report("dtype '" + printable(type) + "' is not known");
@@ -520,6 +520,6 @@ Result<Manifest> mpcomm::run::parseManifest(std::string_view text) {
     if (conflict = findConflict(manifest); !conflict.empty())
       reader.report(conflict);
   if (!error.empty())
-    return Status::failure(error);
+    return fail(error);
   return manifest;
 }

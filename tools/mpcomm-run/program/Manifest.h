@@ -49,7 +49,7 @@ inline bool isState(Role role) {
 struct ManifestTensor {
   std::string name;
   Role role = Role::Parameter;
-  DType type = DType::F32;
+  DType type = MPRT_F32;
   Shape shape;
   uint64_t elements = 0;
   uint64_t bytes = 0;

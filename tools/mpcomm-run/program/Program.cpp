@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // All that can be checked is checked in the file's bytes (see ProgramFile.h),
-// before it is opened.
+// before they are opened: not the file, which somebody may write to while it is
+// mapped, but a copy of them in memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -50,17 +51,41 @@ std::string loaderMessage() {
   return printable(message ? message : "unknown error", 400);
 }
 
-/// The open file's name for the loader.
-std::string loaderNameOf(int descriptor) {
-  return "/proc/self/fd/" + std::to_string(descriptor);
+/// A file in memory with these bytes, which nobody can change; -1 and errno.
+int sealedCopyOf(const std::string &name, std::string_view bytes) {
+  int copy = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  while (copy >= 0 && !bytes.empty()) {
+    ssize_t put = write(copy, bytes.data(), bytes.size());
+    if (put > 0)
+      bytes.remove_prefix(static_cast<size_t>(put));
+    else if (put == 0 || errno != EINTR)
+      break;
+  }
+  constexpr int seals =
+      F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+  if (copy < 0 || (bytes.empty() && fcntl(copy, F_ADD_SEALS, seals) == 0))
+    return copy;
+  int error = errno;
+  close(copy);
+  errno = error;
+  return -1;
 }
 
-bool isLoaded(int descriptor) {
-  void *handle =
-      dlopen(loaderNameOf(descriptor).c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (handle)
-    dlclose(handle);
-  return handle != nullptr;
+/// Opens a library of these bytes, and keeps it open.
+Result<void *> openLibrary(const std::string &path, std::string_view bytes) {
+  int copy = sealedCopyOf(path.substr(path.rfind('/') + 1, 200), bytes);
+  if (copy < 0)
+    return fail(path, ": cannot copy it into memory: ", std::strerror(errno));
+  std::string name = "/proc/self/fd/" + std::to_string(copy);
+  if (void *handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL))
+    // The loader knows a library again by its name, which has this number: it
+    // stays open, so that it is nobody else's.
+    return handle;
+  const char *message = dlerror();
+  Status status = fail(path, ": cannot load: ",
+                       printable(message ? message : "unknown error", 400));
+  close(copy);
+  return status;
 }
 
 /// Checks the file's ABI number and processor features; its manifest.
@@ -104,27 +129,16 @@ Result<Program> Program::load(const std::string &path) {
   int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     return fail(path, ": cannot open: ", std::strerror(errno));
-  Result<Program> program = load(path, descriptor);
-  // The loader knows a library again by its name, which has this number: it is
-  // nobody else's as long as one may be loaded under it. What is no regular
-  // file was not loaded, and opening it again might wait for ever.
-  struct stat info;
-  bool isRegular = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
-  if (program.failed() && !(isRegular && isLoaded(descriptor)))
-    close(descriptor);
-  return program;
-}
-
-Result<Program> Program::load(const std::string &path, int descriptor) {
+  Result<ProgramFile> file = ProgramFile::read(path, descriptor);
+  close(descriptor);
+  if (file.failed())
+    return file.error();
   Program program;
   program.file = path;
-  Result<ProgramFile> file = ProgramFile::read(path, descriptor);
-  if (file.failed())
-    return file.status();
   program.hash = file->digest();
   Result<Manifest> manifest = readManifest(path, *file);
   if (manifest.failed())
-    return manifest.status();
+    return manifest.error();
   program.description = manifest.take();
   auto missing = [&](const std::string &symbol) {
     return fail(path, ": symbol '", printable(symbol),
@@ -137,18 +151,17 @@ Result<Program> Program::load(const std::string &path, int descriptor) {
   if (program.description.device == "cuda" && table.empty())
     return missing("mpcomm_images");
 
-  void *handle =
-      dlopen(loaderNameOf(descriptor).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    return fail(path, ": cannot load: ", loaderMessage());
+  Result<void *> handle = openLibrary(path, file->bytes());
+  if (handle.failed())
+    return handle.error();
   for (const ManifestFunction &function : program.description.functions) {
-    void *entry = dlsym(handle, function.entry.c_str());
+    void *entry = dlsym(*handle, function.entry.c_str());
     if (!entry)
       return missing(function.entry);
     program.entries[function.entry] = reinterpret_cast<mprt_entry>(entry);
   }
   if (program.description.device == "cuda") {
-    void *images = dlsym(handle, "mpcomm_images");
+    void *images = dlsym(*handle, "mpcomm_images");
     if (!images)
       return missing("mpcomm_images");
     program.kernels = static_cast<const mprt_image *>(images);

@@ -32,8 +32,8 @@ class StopSignals;
 class Program {
 public:
   /// Checks and loads `path`: checksum, ABI number, manifest, processor
-  /// features, one entry point for each function. What is loaded is the file
-  /// that was checked, also where another one takes its name meanwhile.
+  /// features, one entry point for each function. What is loaded is a copy in
+  /// memory of the bytes that were checked, whatever becomes of the file.
   static Result<Program> load(const std::string &path);
 
   const std::string &path() const { return file; }
@@ -47,8 +47,6 @@ public:
   }
 
 private:
-  static Result<Program> load(const std::string &path, int descriptor);
-
   std::string file;
   Manifest description;
   uint64_t hash = 0;

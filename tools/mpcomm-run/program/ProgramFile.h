@@ -32,7 +32,9 @@ public:
   static Result<ProgramFile> parse(const std::string &path,
                                    std::string contents);
 
-  /// XXH64 of the file but for the seal.
+  /// The file but for the seal.
+  std::string_view bytes() const { return contents; }
+  /// XXH64 of them.
   uint64_t digest() const { return hash; }
   bool exports(const std::string &symbol) const {
     return symbols.count(symbol);

@@ -17,6 +17,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <unistd.h>
@@ -112,6 +114,28 @@ std::string keptText(const MemoryUse &use) {
   return text;
 }
 
+/// Cuts the log behind what steps up to `last` have left in it.
+Status cutLog(const std::string &path, uint64_t last) {
+  std::error_code error;
+  // What is no file keeps nothing.
+  if (!std::filesystem::is_regular_file(path, error))
+    return {};
+  std::ifstream log(path, std::ios::binary);
+  uint64_t kept = 0;
+  for (std::string line; std::getline(log, line) && !log.eof();) {
+    unsigned long long step = 0;
+    if (std::sscanf(line.c_str(), "{\"step\": %llu,", &step) == 1 &&
+        step > last)
+      break;
+    kept += line.size() + 1;
+  }
+  if (!log.is_open() || log.bad() ||
+      truncate(path.c_str(), static_cast<off_t>(kept)) != 0)
+    return fail(path, ": cannot cut what follows step ", last, ": ",
+                std::strerror(errno));
+  return {};
+}
+
 void printHostCost(const HostCost &cost) {
   if (cost.nodes > 0)
     std::printf("host time per step     %.1f us as a graph, %.1f us call by "
@@ -152,7 +176,7 @@ void printMemory(const std::vector<MemoryUse> &memory) {
 } // namespace
 
 Result<Report> Report::create(const RunOptions &options, bool active,
-                              uint64_t lastStep) {
+                              uint64_t firstStep, uint64_t lastStep) {
   Report report;
   if (!active)
     return report;
@@ -163,10 +187,13 @@ Result<Report> Report::create(const RunOptions &options, bool active,
   if (options.log.empty())
     return report;
   report.logPath = options.log;
-  report.log.reset(
-      std::fopen(options.log.c_str(), options.resume.empty() ? "we" : "ae"));
+  bool goesOn = !options.resume.empty();
+  report.log.reset(std::fopen(options.log.c_str(), goesOn ? "ae" : "we"));
   if (!report.log)
     return fail(options.log, ": cannot open: ", std::strerror(errno));
+  if (goesOn && firstStep < lastStep)
+    if (Status status = cutLog(options.log, firstStep); status.failed())
+      return status;
   return report;
 }
 

@@ -78,8 +78,11 @@ class Report {
 public:
   /// Reports nothing at all unless `active`; prints to standard output unless
   /// `options.quiet`.
+  /// Steps from `firstStep` on to `lastStep` will be reported: a log that a
+  /// resumed run goes on with loses its lines of later steps, and a last line
+  /// that is not whole.
   static Result<Report> create(const RunOptions &options, bool active,
-                               uint64_t lastStep);
+                               uint64_t firstStep, uint64_t lastStep);
 
   Report(Report &&) = default;
   Report &operator=(Report &&) = default;

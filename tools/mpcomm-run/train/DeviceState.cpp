@@ -15,10 +15,6 @@ using namespace mpcomm::run;
 /// State is fetched through pinned memory of at least so much.
 static constexpr uint64_t leastFetched = 1 << 20;
 
-static Status toStatus(const mprt::Error &error) {
-  return error ? fail(error.message()) : Status();
-}
-
 Result<DeviceState> DeviceState::create(mprt::Device &device,
                                         mprt::Context &context,
                                         RankState &state) {
@@ -42,7 +38,7 @@ Result<DeviceState> DeviceState::create(mprt::Device &device,
       return status;
     mprt::Expected<uint32_t> event = device.createEvent();
     if (!event)
-      return fail(event.error().message());
+      return event.error();
     made.arrived[k] = *event;
   }
   // Everything that is not state and not small is asked for by evaluation only;
@@ -57,8 +53,8 @@ Result<DeviceState> DeviceState::create(mprt::Device &device,
   made.fetchedBytes = most;
   for (const Slot &slot : state.all())
     if (isState(slot.role))
-      if (Status status = toStatus(
-              device.upload(made.twin + slot.offset, slot.data, slot.bytes));
+      if (Status status =
+              device.upload(made.twin + slot.offset, slot.data, slot.bytes);
           status.failed())
         return status;
   state.useDevice(made.twin);
@@ -79,7 +75,7 @@ Status DeviceState::sendInputs() {
           device->copy(stream, area[current], pinned[current],
                        state->inputBytes(), mprt::CopyKind::ToDevice))
     return fail("batch: ", error.message());
-  return toStatus(device->record(stream, arrived[current]));
+  return device->record(stream, arrived[current]);
 }
 
 Status DeviceState::placeInputs() {
@@ -88,8 +84,8 @@ Status DeviceState::placeInputs() {
   if (mprt::Error error = device->wait(MPRT_COMPUTE_STREAM, arrived[current]))
     return fail("batch: ", error.message());
   // They lie at the begin of the buffers.
-  return toStatus(device->copy(MPRT_COMPUTE_STREAM, twin, area[current],
-                               state->inputBytes(), mprt::CopyKind::OnDevice));
+  return device->copy(MPRT_COMPUTE_STREAM, twin, area[current],
+                      state->inputBytes(), mprt::CopyKind::OnDevice);
 }
 
 Status DeviceState::fetch(const std::vector<size_t> &slots) {
@@ -100,7 +96,7 @@ Status DeviceState::fetch(const std::vector<size_t> &slots) {
     bool ends = i == slots.size();
     uint64_t bytes = ends ? 0 : state->slot(slots[i]).bytes;
     if (ends || at + bytes > fetchedBytes) {
-      if (Status status = toStatus(context->synchronize()); status.failed())
+      if (Status status = context->synchronize(); status.failed())
         return status;
       for (uint64_t from = 0; first < i; ++first) {
         Slot &slot = state->slot(slots[first]);
@@ -114,16 +110,15 @@ Status DeviceState::fetch(const std::vector<size_t> &slots) {
     Slot &slot = state->slot(slots[i]);
     if (bytes > fetchedBytes) {
       // Nothing waits in the pinned area; this one takes the long way.
-      if (Status status =
-              toStatus(device->download(slot.data, slot.device, slot.bytes));
+      if (Status status = device->download(slot.data, slot.device, slot.bytes);
           status.failed())
         return status;
       first = i + 1;
       continue;
     }
     if (Status status =
-            toStatus(device->copy(MPRT_COMPUTE_STREAM, fetched + at,
-                                  slot.device, bytes, mprt::CopyKind::ToHost));
+            device->copy(MPRT_COMPUTE_STREAM, fetched + at, slot.device, bytes,
+                         mprt::CopyKind::ToHost);
         status.failed())
       return status;
     at += bytes;

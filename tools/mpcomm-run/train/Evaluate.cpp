@@ -84,6 +84,8 @@ Status Trainer::evaluate(Report &report) {
     }
   }
 
+  if (Status status = checkData(job.evalData); status.failed())
+    return status;
   std::vector<Tally> all(job.ranks);
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())
@@ -107,7 +109,7 @@ Status Trainer::evaluate(Report &report) {
       job.options.allowNonFinite)
     return {};
   if (rank.index() != 0)
-    return Status::failure("");
+    return fail("");
   return fail("evaluation, rank 0: the loss is ", summary.loss,
               "; --allow-nonfinite accepts it");
 }

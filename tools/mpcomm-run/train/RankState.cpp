@@ -219,9 +219,10 @@ Status RankState::check(const SafeTensors &file, bool complete) const {
       return fail(file.path(), ": no tensor '", printable(slot.name),
                   "', expected ", nameOf(slot.role), " ",
                   describe(slot.type, slot.shape));
-    if (entry->type != slot.type || entry->shape != slot.shape)
+    if (!entry->otherType.empty() || entry->type != slot.type ||
+        entry->shape != slot.shape)
       return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
-                  describe(entry->type, entry->shape), ", expected ",
+                  describe(*entry), ", expected ",
                   describe(slot.type, slot.shape));
   }
   return {};

@@ -76,7 +76,7 @@ Status StateKeeper::checkStart() {
   Result<StateSurvey> survey =
       surveyState(job, rank, /*optimizer=*/true, LookFor::Differences);
   if (survey.failed())
-    return survey.status();
+    return survey.error();
   if (survey->difference.empty())
     return {};
   return tell("ranks start from different state: " + survey->difference +
@@ -87,7 +87,7 @@ Status StateKeeper::checkReplicas(uint64_t step) {
   Result<StateSurvey> survey =
       surveyState(job, rank, /*optimizer=*/true, LookFor::Differences);
   if (survey.failed())
-    return survey.status();
+    return survey.error();
   if (survey->difference.empty())
     return {};
   return tell(atStep(step) + survey->difference + whatIsKept());
@@ -97,7 +97,7 @@ Status StateKeeper::writeCheckpoint(uint64_t step, bool atEnd) {
   Result<StateSurvey> survey =
       surveyState(job, rank, /*optimizer=*/true, LookFor::NonFiniteToo);
   if (survey.failed())
-    return survey.status();
+    return survey.error();
   // Also of what --allow-nonfinite accepts.
   if (std::string difference = differenceOf(*survey); !difference.empty())
     return tell(atStep(step) + difference + whatIsKept());
@@ -128,7 +128,7 @@ Status StateKeeper::writeWeights(uint64_t step) {
   Result<StateSurvey> survey =
       surveyState(job, rank, /*optimizer=*/false, LookFor::NonFiniteToo);
   if (survey.failed())
-    return survey.status();
+    return survey.error();
   const std::string &path = job.options.saveWeights;
   std::string wrong = differenceOf(*survey);
   if (wrong.empty())

@@ -45,7 +45,7 @@ public:
 private:
   /// The failure that rank 0 tells.
   Status tell(const std::string &message) const {
-    return rank.index() == 0 ? fail(message) : Status::failure("");
+    return rank.index() == 0 ? fail(message) : fail("");
   }
   /// Where replicas differ and that is looked for, what the failure says.
   std::string differenceOf(const StateSurvey &survey) const;

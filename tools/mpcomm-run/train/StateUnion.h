@@ -28,7 +28,7 @@ namespace mpcomm::run {
 /// A tensor of the state, and who holds it.
 struct SharedTensor {
   std::string name;
-  DType type = DType::F32;
+  DType type = MPRT_F32;
   Shape shape;
   /// All ranks that hold it, ascending. The first is of the first data rank,
   /// and gives it to a file.

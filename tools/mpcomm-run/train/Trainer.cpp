@@ -40,7 +40,7 @@ Status Trainer::prepare() {
   }
   Result<void *> memory = rank.allocateArena(job.arenaBytes());
   if (memory.failed())
-    return memory.status();
+    return memory.error();
   arena = *memory;
   if (mprt::Device *computes = rank.device()) {
     Result<DeviceState> made =
@@ -110,10 +110,15 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
   if (std::isfinite(loss) || job.options.allowNonFinite)
     return {};
   if (rank.index() != 0)
-    return Status::failure("");
+    return fail("");
   return fail("step ", step, ", rank 0: the loss is ", loss,
               "; --allow-nonfinite goes on, --check-numerics tells which "
               "tensor went bad first");
+}
+
+Status Trainer::checkData(std::optional<Dataset> &data) {
+  return data ? rank.agree(data->checkUnchanged(job.options.allowNonFinite))
+              : Status();
 }
 
 Status Trainer::checkState(uint64_t step) const {
@@ -151,7 +156,7 @@ Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
   Result<std::vector<std::string>> all = rank.gatherText(
       job.dataRank == 0 ? mine : std::string(), "names of parameters");
   if (all.failed())
-    return all.status();
+    return all.error();
   for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)
     for (size_t at = 0; at < (*all)[r].size();) {
       std::string name = (*all)[r].c_str() + at;
@@ -252,11 +257,16 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     if (Status status = report.step(record); status.failed())
       return status;
     uint64_t done = step + 1;
+    bool isKept = falls(done, options.checkpointEvery) && done < job.lastStep;
     Status status;
-    if (falls(done, options.checkpointEvery) && done < job.lastStep)
+    // What was trained on other data is not kept, nor goes on for long.
+    if (isKept || done == job.lastStep ||
+        (sampler && done % sampler->stepsPerEpoch() == 0))
+      status = checkData(job.data);
+    if (status.ok() && isKept)
       status = withState(
           [&] { return keeper.writeCheckpoint(done, /*atEnd=*/false); });
-    else if (falls(done, options.checkReplicas.value_or(0)))
+    else if (status.ok() && falls(done, options.checkReplicas.value_or(0)))
       status = withState([&] { return keeper.checkReplicas(done); });
     if (status.failed()) {
       report.interrupt();
@@ -329,14 +339,14 @@ Status Trainer::writeSteps() {
     Result<std::vector<std::string>> all =
         rank.gatherText(mine, "steps of a rank");
     if (all.failed())
-      return all.status();
+      return all.error();
     return rank.agree(rank.index() == 0 ? writeText(path, merge(*all))
                                         : Status());
   };
   if (job.outputs.timeline) {
     Result<std::pair<StepSpan, StepSpan>> step = chooseStep(medianStep(steps));
     if (step.failed())
-      return step.status();
+      return step.error();
     std::string mine;
     if (shows)
       mine = renderTimeline(step->first, step->second, events, origin);
@@ -387,9 +397,9 @@ Status Trainer::writeTraces() {
 }
 
 Status Trainer::run() {
-  Result<Report> report =
-      Report::create(job.options, rank.index() == 0, job.lastStep);
-  Status mine = report.failed() ? report.status() : prepare();
+  Result<Report> report = Report::create(job.options, rank.index() == 0,
+                                         job.firstStep, job.lastStep);
+  Status mine = report.failed() ? report.error() : prepare();
   if (Status status = rank.agree(mine); status.failed())
     return status;
 

@@ -47,6 +47,8 @@ private:
   /// Of stages, each knows of its own gradients: rank 0 learns of all.
   Status gatherNonFinite(std::vector<std::string> &parameters);
   Status checkLoss(uint64_t step, double loss) const;
+  /// Fails where `data` were changed under the run. All ranks call it.
+  Status checkData(std::optional<Dataset> &data);
   Status checkState(uint64_t step) const;
   Status evaluate(Report &report);
   Status finish(Report &report);

@@ -237,10 +237,10 @@ def run(*arguments, fault=None, prefix=(), limit=120, env={}, stdout=subprocess.
     return Outcome(done.returncode, (done.stdout or b"").decode(), done.stderr.decode(), seconds)
 
 
-def run_with_a_pause(seconds, *arguments):
-    """Runs mpcomm-run without an end; all its processes are stopped for `seconds` once it trains,
-    and have trained on when it is told to stop."""
-    log = path("pause.log")
+def run_through(action, *arguments, goes_on=True):
+    """Runs mpcomm-run without an end; `action` is called with the process once it trains. It has
+    trained on when it is told to stop, or has ended by itself where it does not go on."""
+    log = path("through.log")
     process = subprocess.Popen(
         [RUN, *map(str, arguments), "--steps", "1000000000", "--log", log],
         start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
@@ -256,19 +256,28 @@ def run_with_a_pause(seconds, *arguments):
     start = time.monotonic()
     try:
         wait_for_more(0)
-        os.killpg(process.pid, signal.SIGSTOP)
-        size = os.path.getsize(log)
-        time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGCONT)
-        # More than what was under way when it stopped.
-        wait_for_more(size + 1000)
-        process.terminate()
+        action(process)
+        if goes_on:
+            # More than what was under way meanwhile.
+            wait_for_more(os.path.getsize(log) + 1000)
+            process.terminate()
         out, err = process.communicate(timeout=SLACK)
     finally:
         process.kill()
         process.communicate()
         os.remove(log)
     return Outcome(process.returncode, out.decode(), err.decode(), time.monotonic() - start)
+
+
+def run_with_a_pause(seconds, *arguments):
+    """The same, where all its processes are stopped for `seconds`."""
+
+    def pause(process):
+        os.killpg(process.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGCONT)
+
+    return run_through(pause, *arguments)
 
 
 def log_of(name):

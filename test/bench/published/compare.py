@@ -10,17 +10,19 @@
 # RUN: rm -rf %t && mkdir %t
 # RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --rows=bert-512-v100,gpt2-124m-a100-pcie --markdown=%t/table.md | FileCheck %s
 # RUN: FileCheck %s < %t/table.md
-# CHECK: | gpt2-124m-a100-pcie | {{.*}} | 145000 tokens/s/GPU | {{1?[0-9.]+}} |
-# CHECK: | bert-512-v100 | {{.*}} | 75 samples/s | {{[01][.][0-9]+}} |
-# CHECK: 2 rows: predicted rates are {{[0-9.]+}} of the published ones (geometric mean), the worst {{[0-9.]+}} ({{.*}})
+# CHECK: | gpt2-124m-a100-pcie | {{.*}} | 145000 tokens/s/GPU | {{1[0-9]+ [|] [01]\.[0-9]+ [|] [01]\.[0-9]+ [|] [01]\.[0-9]+}} |
+# CHECK: | bert-512-v100 | {{.*}} | 40.95 samples/s | {{[0-9]+ [|] [01]\.[0-9]+ [|] [01]\.[0-9]+ [|] [01]\.[0-9]+}} |
+# CHECK: | sustained | {{[01]\.[0-9]+ [|] [01]\.[0-9]+}} ({{.*}}) | {{[0-2]}} of 2 |
 """What the cost model and the simulator predict for training throughputs that others have
 measured and published: published.json has the rows with their sources, and the clusters.
 
   compare.py [--rows=NAME,...] [--markdown=FILE] [--folder=DIR] [--by-op]
 
-Each row is imported (Inputs/models.py), compiled for its cluster and simulated. The
-ratio is the predicted rate over the published one, above 1 where the prediction is too
-fast. --folder keeps the imported graphs, --by-op tells what each kind of op takes."""
+Each row is imported (Inputs/models.py), compiled for its cluster and simulated, in three
+ways: as the compiler would run it, at the presets' rates; where what was published runs
+unfused kernels, with them; and so at rates that devices sustain. A ratio is the predicted
+rate over the published one, above 1 where the prediction is too fast. --folder keeps the
+imported graphs, --by-op tells what each kind of op takes in the last way."""
 
 import argparse
 import collections
@@ -37,14 +39,22 @@ sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
 from commands import call  # noqa: E402
 
 
-def cluster_file(a, name, description):
+# Whether kernels are those of what was published, and whether rates are sustained.
+WAYS = {"as compiled": (False, False), "its kernels": (True, False), "sustained": (True, True)}
+
+
+def cluster_file(a, name, description, is_sustained):
     """The preset that a cluster starts from, with its own figures in place of the preset's."""
-    path = os.path.join(a.folder, name + ".json")
+    path = os.path.join(a.folder, name + ("-sustained" if is_sustained else "") + ".json")
     call(os.path.join(a.bin, "mpcomm-sim"), "--cluster=" + description["preset"], "--write-cluster=" + path)
     with open(path) as file:
         cluster = json.load(file)
     cluster["name"] = name
-    cluster["device"].update(description.get("device", {}))
+    device = cluster["device"]
+    device.update(description.get("device", {}))
+    if is_sustained:
+        device["flops"].update(description["sustained"]["flops"])
+        device["memory_bandwidth"] = description["sustained"]["memory_bandwidth"]
     for link, bandwidth in zip(cluster["links"], description.get("bandwidths", [])):
         link["bandwidth"] = bandwidth
     with open(path, "w") as file:
@@ -62,13 +72,55 @@ def import_graph(a, row):
     return path
 
 
-def simulate(a, row, cluster):
+# What a framework without fusion does by a view, or in a product (bias, accumulation).
+VIEWS = "broadcast_in_dim", "reshape", "slice", "transpose", "constant"
+PRODUCTS = "dot_general", "convolution", "convolution_input_grad", "convolution_filter_grad", "attention", "attention_grad"
+
+OTHERS = "mesh", "all_reduce", "async", "await", "yield", "to_bucket", "from_bucket"
+
+
+def count_bytes(types):
+    """Bytes of the tensors in a list of types."""
+    bits = 0
+    for sizes, width in re.findall(r"tensor<((?:\d+x)*)\w*?(\d+)", types):
+        bits += math.prod(map(int, sizes.split("x")[:-1])) * int(width)
+    return bits / 8
+
+
+def write_unfused(a, path, graph, cluster):
+    """A profile in which every op that is no product moves its operands and results through
+    memory in a kernel of its own: the bytes at the cluster's bandwidth, and a launch."""
+    with open(cluster) as file:
+        device = json.load(file)["device"]
+    text = call(os.path.join(a.bin, "mpcomm-opt"), path, "--pass-pipeline=builtin.module(%s)" % graph, "--mlir-print-op-generic")
+    maker, seconds = {}, {}
+    for line in text.splitlines():
+        op = re.match(r'\s+(?:(%\w+)(?::\d+)? = )?"((\w+)\.(\w+))"\(([^)]*)\).* : \((.*?)\) -> (.*)', line)
+        if not op:
+            continue
+        result, name, _, short, operands, inputs, outputs = op.groups()
+        makers = [maker.get(re.match(r"%\w+", operand)[0]) for operand in operands.split(", ") if operand]
+        maker[result] = short
+        if name.startswith("func.") or short in OTHERS + VIEWS + PRODUCTS or short == "addf" and {"broadcast_in_dim", "dot_general"} <= set(makers):
+            continue
+        outputs = outputs.strip("()")
+        shapes = "->".join(",".join(re.sub(r"tensor<(.*?)>", r"\1", types).split(", ")) for types in (inputs, outputs))
+        seconds[name, shapes] = (count_bytes(inputs) + count_bytes(outputs)) / device["memory_bandwidth"] + device["launch"]
+    profile = os.path.join(a.folder, "unfused.json")
+    with open(profile, "w") as file:
+        json.dump({"schema": "mpcomm-profile-1", "entries": [
+            {"op": name, "shapes": shapes, "seconds": t} for (name, shapes), t in seconds.items()]}, file)  # fmt: skip
+    return profile
+
+
+def simulate(a, row, cluster, is_unfused):
     """Seconds of a step, and the timeline."""
     timeline = os.path.join(a.folder, "timeline.json")
     graph = "mpcomm-graph{target=cuda cluster=%s mesh=dp:%d precision=%s attention=%s micro-batches=%d}" % (
         cluster, row["gpus"], row["precision"], row["attention"], row["accumulation"])  # fmt: skip
-    call(os.path.join(a.bin, "mpcomm-sim"), import_graph(a, row), "--pipeline=" + graph, "--cluster=" + cluster,
-         "--json=" + timeline)  # fmt: skip
+    path = import_graph(a, row)
+    profile = ["--profile-file=" + write_unfused(a, path, graph, cluster)] if is_unfused else []
+    call(os.path.join(a.bin, "mpcomm-sim"), path, "--pipeline=" + graph, "--cluster=" + cluster, "--json=" + timeline, *profile)
     with open(timeline) as file:
         timeline = json.load(file)
     return timeline["seconds"], timeline
@@ -99,7 +151,7 @@ def by_op(timeline):
 def configuration(row):
     steps = " x %d" % row["accumulation"] if row["accumulation"] > 1 else ""
     sequence = " x %d" % row["sequence"] if row.get("sequence") else ""
-    return "%s, %d%s%s, %s" % (row["model"], row["batch"], sequence, steps, row["precision"])
+    return "%s, %d%s%s, %s, %s" % (row["model"], row["batch"], sequence, steps, row["precision"], row["kernels"])
 
 
 def main():
@@ -125,26 +177,32 @@ def main():
         lines.append(line)
         print(line, flush=True)
 
+    ratios = {way: {} for way in WAYS}
     with tempfile.TemporaryDirectory() as temporary:
         a.folder = a.folder or temporary
-        clusters = {name: cluster_file(a, name, figures["clusters"][name]) for name in sorted({row["cluster"] for row in rows})}
-        ratios = {}
-        tell("| row | source | hardware | configuration of a GPU | predicted | published | ratio |")
-        tell("|---|---|---|---|---|---|---|")
+        clusters = {(name, is_sustained): cluster_file(a, name, figures["clusters"][name], is_sustained)
+                    for name in sorted({row["cluster"] for row in rows}) for is_sustained in (False, True)}  # fmt: skip
+        tell("| row | source | hardware | a step of a GPU | published | predicted | " + " | ".join(WAYS) + " |")
+        tell("|---|---|---|---|---|---|" + "---|" * len(WAYS))
         for row in rows:
-            seconds, timeline = simulate(a, row, clusters[row["cluster"]])
-            predicted, ratios[row["id"]] = in_unit(row, seconds)
-            tell("| %s | [%s](%s) | %d x %s | %s | %.0f | %g %s | %.2f |" % (
+            for way, (as_published, is_sustained) in WAYS.items():
+                seconds, timeline = simulate(a, row, clusters[row["cluster"], is_sustained],
+                                             as_published and row["kernels"] == "unfused")  # fmt: skip
+                predicted, ratios[way][row["id"]] = in_unit(row, seconds)
+            tell("| %s | [%s](%s) | %d x %s | %s | %g %s | %.0f | %s |" % (
                 row["id"], re.sub(r",.*", "", row["source"]), row["address"], row["gpus"], row["hardware"],
-                configuration(row), predicted, row["published"], row["unit"], ratios[row["id"]]))  # fmt: skip
+                configuration(row), row["published"], row["unit"], predicted,
+                " | ".join("%.2f" % ratios[way][row["id"]] for way in WAYS)))  # fmt: skip
             if a.by_op:
                 print("    " + by_op(timeline), flush=True)
-    mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
-    worst = max(ratios, key=lambda name: abs(math.log(ratios[name])))
-    within = sum(abs(math.log(ratio)) <= math.log(1.25) for ratio in ratios.values())
     tell("")
-    tell("%d rows: predicted rates are %.2f of the published ones (geometric mean), the worst %.2f (%s); "
-         "%d within a factor of 1.25." % (len(rows), mean, ratios[worst], worst, within))  # fmt: skip
+    tell("| | geometric mean | worst | within a factor of 1.25 |")
+    tell("|---|---|---|---|")
+    for way, of_row in ratios.items():
+        worst = max(of_row, key=lambda name: abs(math.log(of_row[name])))
+        tell("| %s | %.2f | %.2f (%s) | %d of %d |" % (
+            way, math.exp(sum(map(math.log, of_row.values())) / len(of_row)), of_row[worst], worst,
+            sum(abs(math.log(ratio)) <= math.log(1.25) for ratio in of_row.values()), len(of_row)))  # fmt: skip
     if a.markdown:
         with open(a.markdown, "w") as file:
             file.write("\n".join(lines) + "\n")

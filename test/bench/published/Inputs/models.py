@@ -60,9 +60,9 @@ def trace_gradients_of_convolutions_by_shape():
     def run(mode, function, args, kwargs, error):
         if function is not torch.ops.aten.convolution_backward.default:
             return compute(mode, function, args, kwargs, error)
-        _, x, weight, biases = args[:4]
-        results = [torch.empty_like(x), torch.empty_like(weight), weight.new_empty(biases or [0])]
-        return tuple(t if wanted else None for t, wanted in zip(results, args[-1]))
+        shapes = [args[1].shape, args[2].shape, args[3] or [0]]
+        return tuple(fake_tensor.FakeTensor(mode, torch.empty(shape, device="meta"), args[1].device) if wanted else None
+                     for shape, wanted in zip(shapes, args[-1]))  # fmt: skip
 
     fake_tensor.run_fallback_kernel = run
 
@@ -142,8 +142,7 @@ class LlamaBlock(nn.Module):
         q = self.rotate(self.q(y).view(b, t, self.heads, self.size))
         k = self.rotate(self.k(y).view(b, t, self.groups, self.size))
         v = self.v(y).view(b, t, self.groups, self.size)
-        k, v = (z.unsqueeze(3).expand(b, t, self.groups, self.heads // self.groups, self.size)
-                .reshape(b, t, self.heads, self.size) for z in (k, v))  # fmt: skip
+        k, v = (torch.cat([z] * (self.heads // self.groups), dim=2) for z in (k, v))
         q, k, v = (z.transpose(1, 2) for z in (q, k, v))
         scores = q @ k.transpose(2, 3) / self.size ** 0.5
         scores = scores.masked_fill(~self.mask[:t, :t], float("-inf"))

@@ -249,10 +249,13 @@ LogicalResult RuntimeProgram::checkOp(Operation &op) {
   FailureOr<SmallVector<Access, 4>> accesses = accessesOf(&op);
   if (failed(accesses))
     return failure();
+  // An await only keeps the input of its collective alive.
+  auto await = dyn_cast<mprt::AwaitOp>(op);
+  for (size_t i = 0, e = await ? await.getInputs().size() : 0; i < e; ++i)
+    (*accesses)[i].writes = false;
   llvm::erase_if(*accesses, [](const Access &access) {
     return access.begin == access.end;
   });
-  auto await = dyn_cast<mprt::AwaitOp>(op);
   if (await && failed(finish(await, *accesses)))
     return failure();
   if (failed(checkInFlight(&op, *accesses)))

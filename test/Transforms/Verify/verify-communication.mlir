@@ -7,7 +7,7 @@
 // RUN: mpcomm-opt --help | FileCheck %s --check-prefix=HELP
 
 // HELP: --mpcomm-verify-communication {{ *}}- Proves that no rank can hang, and that communication matches
-// HELP-NEXT: --buffered {{ *}}- Sends end without their recv, as where each message fits a buffer
+// HELP-NEXT: --buffered {{ *}}- Sends finish without their recv, as if each message fits a buffer
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 3]>
 

@@ -26,6 +26,18 @@ func.func @accepted(%p: memref<4xf32> {mprt.update}, %x: memref<4xf32>, %loss: m
 
 // -----
 
+// What a collective reads may be an argument that is not written.
+func.func @gathered(%x: memref<2xf32>, %arena: memref<16xi8>) attributes {mprt.arena_bytes = 16 : i64} {
+  %c0 = arith.constant 0 : index
+  %a = memref.view %arena[%c0][] : memref<16xi8> to memref<4xf32>
+  mprt.start "all_gather" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32
+      ins(%x : memref<2xf32>) outs(%a : memref<4xf32>)
+  mprt.await event = 0 ins(%x : memref<2xf32>) outs(%a : memref<4xf32>)
+  return
+}
+
+// -----
+
 func.func @flat(%x: memref<4xf32>, %y: memref<4xf32> {mprt.update}, %i: index) {
   // expected-error@+1 {{'memref.copy' op is left in a runtime program, expected ops of mprt on buffers, one after the other}}
   memref.copy %x, %y : memref<4xf32> to memref<4xf32>

@@ -132,7 +132,8 @@ def VerifyRuntimeProgramsPass
       nothing writes what it reads, but collectives of the same communicator;
     - buffers of the arena (`memref.view`s of it) that are needed at the same
       time, from their first use to their last, share no byte;
-    - what is read of the arena was written before, some byte of it at least.
+    - what is read of the arena was written before, some byte of it at least; a
+      copy of what was not writes nothing.
 
     Time: O(n log n) in the ops, times the collectives in flight.
 

@@ -67,8 +67,26 @@ func.func @inside(%x: memref<4xf32>, %arena: memref<24xi8>) attributes {mprt.are
 func.func @written(%y: memref<4xf32> {mprt.update}, %arena: memref<32xi8>) attributes {mprt.arena_bytes = 32 : i64} {
   %c = arith.constant 16 : index
   %a = memref.view %arena[%c][] : memref<32xi8> to memref<4xf32>
-  // expected-error@+1 {{'mprt.copy' op reads bytes 16 to 32 of the arena, which nothing has written}}
-  mprt.copy %a, %y : memref<4xf32>, memref<4xf32>
+  // expected-error@+1 {{'mprt.start' op reads bytes 16 to 32 of the arena, which nothing has written}}
+  mprt.start "send" "" id = 0 communicator = 0 event = 0 peer = 1 accumulate f32
+      ins(%a : memref<4xf32>) outs()
+  mprt.await event = 0 ins(%a : memref<4xf32>) outs()
+  return
+}
+
+// -----
+
+// A copy of nothing is nothing.
+func.func @copied(%arena: memref<32xi8>) attributes {mprt.arena_bytes = 32 : i64} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %a = memref.view %arena[%c0][] : memref<32xi8> to memref<4xf32>
+  %b = memref.view %arena[%c16][] : memref<32xi8> to memref<4xf32>
+  mprt.copy %a, %b : memref<4xf32>, memref<4xf32>
+  // expected-error@+1 {{'mprt.start' op reads bytes 16 to 32 of the arena, which nothing has written}}
+  mprt.start "send" "" id = 0 communicator = 0 event = 0 peer = 1 accumulate f32
+      ins(%b : memref<4xf32>) outs()
+  mprt.await event = 0 ins(%b : memref<4xf32>) outs()
   return
 }
 

@@ -192,9 +192,12 @@ Result<OutputLock> OutputLock::take(const std::string &path) {
     return fail(path, ": cannot lock: ", std::strerror(error));
   lock.file = target + ".mpcomm-lock";
   struct stat info, named;
+  // Open for reading, so that the file system may still become read-only; NFS
+  // locks only what is open for writing, too.
+  int access = O_RDONLY;
   while (true) {
     lock.descriptor = ::open(lock.file.c_str(),
-                             O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+                             access | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (lock.descriptor < 0)
       return fail(path, ": cannot lock it by ", lock.file, ": ",
                   std::strerror(errno));
@@ -204,6 +207,11 @@ Result<OutputLock> OutputLock::take(const std::string &path) {
       (void)!pread(lock.descriptor, holder, sizeof(holder) - 1, 0);
       return fail(path, ": another run writes to it (", printable(holder),
                   "); wait for its end, or choose another name");
+    }
+    if (failed && errno == EBADF && access == O_RDONLY) {
+      access = O_RDWR;
+      close(lock.descriptor);
+      continue;
     }
     // Who had it may have removed it meanwhile.
     if (failed || (fstat(lock.descriptor, &info) == 0 &&
@@ -217,8 +225,11 @@ Result<OutputLock> OutputLock::take(const std::string &path) {
   (void)gethostname(host, sizeof(host) - 1);
   std::string holder = "process " + std::to_string(lock.owner) + " on " + host;
   // On a full disk the lock has no name, and is one.
-  (void)!(ftruncate(lock.descriptor, 0) == 0 &&
-          pwrite(lock.descriptor, holder.data(), holder.size(), 0) > 0);
+  int text =
+      ::open(lock.file.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+  (void)!::write(text, holder.data(), holder.size());
+  if (text >= 0)
+    close(text);
   return lock;
 }
 

@@ -34,8 +34,8 @@ MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose",
 @dataclasses.dataclass
 class Program:
     """What an import makes; `weights` has the tensors of the arguments that
-    are state, `functions` the graphs in memory, `lines` the line of the model for
-    each location that has one."""
+    are state, `functions` the graphs in memory, `lines` the lines of the model
+    for each location."""
 
     name: str
     functions: list

@@ -160,8 +160,7 @@ class Function:
 
 class Builder:
     """Appends ops to a function, one for all that are equal, at the `location` of
-    whoever asks first; `lines` has the line of the model for each location that has
-    one."""
+    whoever asks first; `lines`: {location: lines of the model}."""
 
     def __init__(self, function):
         self.function = function
@@ -179,8 +178,9 @@ class Builder:
             op = Op(name, operands, attributes, types, self.location)
             self.known[key] = op
             self.function.ops.append(op)
-            if self.line:
-                self.lines.setdefault(self.location, self.line)
+            known = self.lines.setdefault(self.location, [])
+            if self.line and self.line not in known:
+                known.append(self.line)
         return op.results
 
     def constant(self, value, type):

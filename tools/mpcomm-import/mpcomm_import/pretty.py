@@ -32,19 +32,19 @@ def find():
 
 
 def mapped(line, lines):
-    """A line of diagnostics, with the line of the model for its location. An operator
-    of the backward pass has that of the operator it is the gradient of."""
+    """A line of diagnostics, with the lines of the model for its location. An operator
+    of the backward pass has those of the operator it is the gradient of."""
     match = DIAGNOSTIC.fullmatch(line)
     if match is None:
         return line
     location, message = match.groups()
-    known = lines.get(location) or lines.get(re.sub(r"\.grad$", "", location))
-    return (f"{known}: " if known else "") + f"{location}: {message}"
+    known = lines.get(location) or lines.get(re.sub(r"\.grad$", "", location)) or []
+    return ": ".join(filter(None, [" or ".join(known), location, message]))
 
 
 def pretty(text, lines):
     """(the program in the dialects' own assembly formats, warnings). ImportFailure
-    where it is not valid. `lines`: {location: line of the model}."""
+    where it is not valid. `lines`: {location: lines of the model}."""
     tool = find()
     if tool is None:
         return text, ["found no mpcomm-opt beside mpcomm-import or in PATH: the program is "

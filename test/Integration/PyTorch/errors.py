@@ -29,6 +29,7 @@ KINDS = {
     "pair": r"expected the model to return one tensor, found tuple",
     "dynamic": r"tracing stopped in 1: ",
     "nonzero": r"aten\.\S+ x\d in 1",
+    "complex": r"aten\._fft_r2c x1 in 1",
     "constant": r"the loss does not depend on any parameter",
     "amsgrad": r"optimizer AdamW: expected amsgrad = False in group 0, found True",
     "maximize": r"optimizer SGD: expected maximize = False in group 0, found True",

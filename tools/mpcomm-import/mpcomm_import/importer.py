@@ -20,8 +20,8 @@ from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
 from .ir import Argument, Builder, Function, Result, Type
 from .optimizers import emit_update, read_optimizer, saved_state
-from .printer import print_module
 from .pretty import pretty
+from .printer import print_module
 from .simplify import simplify
 from .tracing import trace as trace_module
 from .views import View, materialise

@@ -89,7 +89,8 @@ private:
 
   LogicalResult checkOp(Operation &op);
   LogicalResult checkAccess(Operation *op, const Access &access);
-  LogicalResult checkInFlight(Operation *op, ArrayRef<Access> accesses);
+  LogicalResult checkInFlight(Operation *op, mprt::StartOp starting,
+                              ArrayRef<Access> accesses);
   LogicalResult start(mprt::StartOp op, ArrayRef<Access> accesses);
   LogicalResult finish(mprt::AwaitOp op, ArrayRef<Access> accesses);
   void use(Operation *op);
@@ -149,10 +150,11 @@ LogicalResult RuntimeProgram::checkAccess(Operation *op, const Access &access) {
 /// What a collective in flight writes is not touched, and what it reads is not
 /// written. Collectives of one communicator run one after the other.
 LogicalResult RuntimeProgram::checkInFlight(Operation *op,
+                                            mprt::StartOp starting,
                                             ArrayRef<Access> accesses) {
-  auto other = dyn_cast<mprt::StartOp>(op);
   for (auto &[event, flight] : inFlight) {
-    if (other && other.getCommunicator() == flight.start.getCommunicator())
+    if (starting &&
+        starting.getCommunicator() == flight.start.getCommunicator())
       continue;
     for (const Access &access : accesses)
       for (const Access &own : flight.accesses)
@@ -258,7 +260,8 @@ LogicalResult RuntimeProgram::checkOp(Operation &op) {
   });
   if (await && failed(finish(await, *accesses)))
     return failure();
-  if (failed(checkInFlight(&op, *accesses)))
+  auto starting = dyn_cast<mprt::StartOp>(op);
+  if (failed(checkInFlight(&op, starting, *accesses)))
     return failure();
   // A copy of what nothing has written writes nothing, within the arena.
   auto isUndefined = [&](const Access &access) {
@@ -271,9 +274,7 @@ LogicalResult RuntimeProgram::checkOp(Operation &op) {
   for (const Access &access : *accesses)
     if (failed(checkAccess(&op, access)))
       return failure();
-  if (auto collective = dyn_cast<mprt::StartOp>(op))
-    return start(collective, *accesses);
-  return success();
+  return starting ? start(starting, *accesses) : success();
 }
 
 /// In the order of their first uses, each buffer against those that still live.

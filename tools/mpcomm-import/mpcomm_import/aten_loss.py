@@ -19,7 +19,7 @@ from .aten_neural import along_dim
 from .aten_pointwise import formula, reduced
 from .convert import aten
 from .errors import Unsupported
-from .ir import Type
+from .ir import Type, enum
 from .pointwise import along
 from .views import View, coalesce, emit_reshape, materialise
 
@@ -32,15 +32,14 @@ class LogSoftmax:
 
     x: View
     dim: int
-    place: tuple
+    place: str
     result: View = None
 
     def force(self, c):
         if self.result is None:
-            here = c.builder.location, c.builder.module
-            c.builder.location, c.builder.module = self.place
+            here, c.builder.location = c.builder.location, self.place
             self.result = along_dim(c, "log_softmax", [self.x], self.dim)
-            c.builder.location, c.builder.module = here
+            c.builder.location = here
         return self.result
 
 
@@ -60,7 +59,7 @@ class CrossEntropyGrad:
 
 @aten("_log_softmax")
 def log_softmax(c, node, x, dim, half_to_float):
-    return LogSoftmax(c.view(x), dim, (c.builder.location, c.builder.module))
+    return LogSoftmax(c.view(x), dim, c.builder.location)
 
 
 @aten("_log_softmax_backward_data")
@@ -87,12 +86,16 @@ def nll_loss(c, node, x, targets, weight, reduction, ignore):
     targets = coalesce(c.view(targets))
     c.index(targets.base, logits.shape[1], ignore)
     c.builder.location = c.builder.location.rsplit("/", 1)[0] + "/cross_entropy"
-    stem = c.builder.module
-    loss, _ = c.builder.create(
-        "mpcomm.cross_entropy", [logits, materialise(c.builder, targets)],
+    return [View.of(cross_entropy(c, logits, materialise(c.builder, targets),
+                                  REDUCTIONS[reduction], ignore)[0]), None]
+
+
+def cross_entropy(c, logits, targets, reduction, ignore):
+    """The loss, and the log-sum-exp of each row."""
+    return c.builder.create(
+        "mpcomm.cross_entropy", [logits, targets],
         [Type((), logits.dtype), Type(logits.shape[:1], logits.dtype)],
-        [stem, stem + ".lse"], reduction=REDUCTIONS[reduction], ignore_index=ignore)
-    return [View.of(loss), None]
+        reduction=enum("loss_reduction", reduction), ignore_index=ignore)
 
 
 def check(c, x, weight, reduction):
@@ -116,15 +119,13 @@ def cross_entropy_grad(c, deferred):
     targets = materialise(c.builder, deferred.targets)
     where = c.builder.location
     # The forward op again, which the builder knows already.
-    lse = c.builder.create(
-        "mpcomm.cross_entropy", [logits, targets],
-        [Type((), logits.dtype), Type(logits.shape[:1], logits.dtype)],
-        reduction=deferred.reduction, ignore_index=deferred.ignore)[1]
+    lse = cross_entropy(c, logits, targets, deferred.reduction, deferred.ignore)[1]
     c.builder.location = where.rsplit("/", 1)[0] + "/cross_entropy.grad"
     value = c.builder.create(
         "mpcomm.cross_entropy_grad",
         [materialise(c.builder, deferred.grad), logits, targets, lse], [logits.type],
-        reduction=deferred.reduction, ignore_index=deferred.ignore)[0]
+        reduction=enum("loss_reduction", deferred.reduction),
+        ignore_index=deferred.ignore)[0]
     if layout.repeated() or [a for f in layout.factors for a in f] != \
             [a for d in layout.dims for a in d]:
         return View.of(value)

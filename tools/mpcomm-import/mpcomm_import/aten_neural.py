@@ -17,7 +17,7 @@ from .aten_pointwise import arithmetic, compare, select
 from .contraction import contract
 from .convert import aten, is_iota
 from .errors import Unsupported
-from .ir import Type
+from .ir import Type, enum
 from .pointwise import align, along, conform, reduce
 from .views import View, coalesce, materialise
 
@@ -150,10 +150,9 @@ def layer_norm(c, node, x, shape, weight, bias, eps):
     gamma, beta = scale_and_shift(c, shape, x.dtype, weight, bias)
     base = x.base
     rows = Type(base.shape[:-rank], x.dtype)
-    stem = c.builder.module
     y, mean, rstd = c.builder.create(
         "mpcomm.layer_norm", [base, gamma, beta], [base.type, rows, rows],
-        [stem + ".y", stem + ".mean", stem + ".rstd"], eps=float(eps))
+        eps=float(eps))
     units = [[] for _ in shape]
     return [View(y, x.factors, x.dims),
             View(mean, lead.factors, lead.dims + units),
@@ -171,10 +170,8 @@ def layer_norm_backward(c, node, grad, x, shape, mean, rstd, weight, bias, mask)
              [conform(c.builder, v, lead) for v in rows] + [gamma]
     if any(v is None for v in values):
         raise Unsupported("its operands share no layout")
-    stem = c.builder.module
     dx, dgamma, dbeta = c.builder.create(
-        "mpcomm.layer_norm_grad", values, [x.base.type, gamma.type, gamma.type],
-        [stem + ".dx", stem + ".dgamma", stem + ".dbeta"])
+        "mpcomm.layer_norm_grad", values, [x.base.type, gamma.type, gamma.type])
     return [View(dx, x.factors, x.dims), View.of(dgamma), View.of(dbeta)]
 
 
@@ -214,15 +211,17 @@ def softmax_backward(c, node, grad, y, dim, dtype):
 @aten("gelu")
 def gelu(c, node, x, approximate="none"):
     x = c.view(x)
-    return View(c.builder.create("mpcomm.gelu", [x.base], [x.base.type],
-                                 approximate=approximate)[0], x.factors, x.dims)
+    return View(c.builder.create(
+        "mpcomm.gelu", [x.base], [x.base.type],
+        approximate=enum("gelu_approximation", approximate))[0], x.factors, x.dims)
 
 
 @aten("gelu_backward")
 def gelu_backward(c, node, grad, x, approximate="none"):
     values, wrap = align(c.builder, [c.view(grad), c.view(x)])
-    return wrap(c.builder.create("mpcomm.gelu_grad", values, [values[0].type],
-                                 approximate=approximate)[0])
+    return wrap(c.builder.create(
+        "mpcomm.gelu_grad", values, [values[0].type],
+        approximate=enum("gelu_approximation", approximate))[0])
 
 
 # --- embedding ------------------------------------------------------------------------------ #
@@ -270,7 +269,6 @@ def embedding_backward(c, node, grad, ids, rows, padding_idx, scale_by_freq):
     if value is None or value.shape != ids.base.shape + (width,):
         ids = View.of(materialise(c.builder, ids))
         value = materialise(c.builder, grad)
-    attributes = {"padding_idx": padding_idx} if padding_idx >= 0 else {}
     return View.of(c.builder.create(
-        "mpcomm.embedding_grad", [value, ids.base],
-        [Type((rows, width), grad.dtype)], **attributes)[0])
+        "mpcomm.embedding_grad", [value, ids.base], [Type((rows, width), grad.dtype)],
+        padding_idx=padding_idx if padding_idx >= 0 else None)[0])

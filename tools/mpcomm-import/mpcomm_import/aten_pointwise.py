@@ -13,12 +13,13 @@ import torch
 
 from .convert import aten, mlir_dtype
 from .errors import Unsupported
-from .ir import Type
+from .ir import TORCH_DTYPES, Spelled, Type
 from .pointwise import align, reduce
 from .views import View, splat_value
 
-WIDTH = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64,
-         "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+# The cases of arith's predicates, by number.
+CMPF = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
+CMPI = "eq ne slt sle sgt sge ult ule ugt uge".split()
 
 
 def emit_cast(c, value, dtype):
@@ -35,12 +36,12 @@ def emit_cast(c, value, dtype):
         if {old.dtype, dtype} == {"f16", "bf16"}:
             value = emit_cast(c, value, "f32")
             return emit_cast(c, value, dtype)
-        name = "arith.extf" if WIDTH[dtype] > WIDTH[old.dtype] else "arith.truncf"
+        name = "arith.extf" if new.width > old.width else "arith.truncf"
     elif old.is_float:
         name = "arith.fptosi"
     elif new.is_float:
         name = "arith.uitofp" if old.dtype == "i1" else "arith.sitofp"
-    elif WIDTH[dtype] > WIDTH[old.dtype]:
+    elif new.width > old.width:
         name = "arith.extui" if old.dtype == "i1" else "arith.extsi"
     else:
         name = "arith.trunci"
@@ -55,9 +56,10 @@ def cast(c, x, dtype):
 
 
 def compare_values(c, predicate, a, b):
-    name = "arith.cmpf" if a.type.is_float else "arith.cmpi"
-    return c.builder.create(name, [a, b], [Type(a.shape, "i1")],
-                            predicate=predicate)[0]
+    name, cases = ("arith.cmpf", CMPF) if a.type.is_float else ("arith.cmpi", CMPI)
+    return c.builder.create(
+        name, [a, b], [Type(a.shape, "i1")],
+        predicate=Spelled(predicate, f"{cases.index(predicate)} : i64"))[0]
 
 
 def operands(c, args, dtype):
@@ -241,17 +243,11 @@ def masked_fill(c, node, x, mask, value):
 
 def compare(c, predicate, a, b):
     kinds = [a if isinstance(a, (int, float)) else
-             torch.empty(c.view(a).shape, dtype=torch_dtype(c.view(a).dtype),
+             torch.empty(c.view(a).shape, dtype=TORCH_DTYPES[c.view(a).dtype],
                          device="meta") for a in (a, b)]
     dtype = mlir_dtype(torch.result_type(*kinds))
     return elementwise(c, operands(c, [a, b], dtype),
                        lambda x, y: compare_values(c, predicate, x, y))
-
-
-def torch_dtype(dtype):
-    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
-            "f64": torch.float64, "i1": torch.bool, "i8": torch.int8,
-            "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}[dtype]
 
 
 def comparison(name, for_floats, for_integers):

@@ -256,7 +256,6 @@ def batch_norm(c, node, x, weight, bias, mean, variance, training, momentum, eps
     if len(x.shape) < 2:
         raise Unsupported("of a tensor with one dimension")
     gamma, beta = features(c, x, weight, 1.0), features(c, x, bias, 0.0)
-    stem = c.builder.module
     base = whole(c, x)
     if not training:
         y = c.builder.create(
@@ -266,9 +265,7 @@ def batch_norm(c, node, x, weight, bias, mean, variance, training, momentum, eps
         return [View.of(y), Indices(), Indices()]
     y, m, v = c.builder.create(
         "mpcomm.batch_norm_training", [base, gamma, beta],
-        [base.type, gamma.type, gamma.type],
-        [stem + ".y", stem + ".mean", stem + ".variance"],
-        eps=float(eps), feature_dim=1)
+        [base.type, gamma.type, gamma.type], eps=float(eps), feature_dim=1)
     if mean is not None:
         count = base.type.size // x.shape[1]
         unbiased = View.of(v)
@@ -289,11 +286,8 @@ def batch_norm_backward(c, node, grad, x, weight, running_mean, running_var, mea
     x = c.view(x)
     base = whole(c, x)
     gamma = features(c, x, weight, 1.0)
-    stem = c.builder.module
     results = c.builder.create(
         "mpcomm.batch_norm_grad",
         [whole(c, grad), base, gamma, whole(c, mean), whole(c, rstd.variance)],
-        [base.type, gamma.type, gamma.type],
-        [stem + ".dx", stem + ".dgamma", stem + ".dbeta"],
-        eps=float(eps), feature_dim=1)
+        [base.type, gamma.type, gamma.type], eps=float(eps), feature_dim=1)
     return [View.of(v) for v in results]

@@ -131,6 +131,7 @@ def run(arguments):
     if arguments.eval_data and workload.eval_dataset is None:
         raise ImportFailure(f"--eval-data: {arguments.model} has no evaluation dataset")
     program = import_workload(workload)
+    text = "" if arguments.list_ops and not arguments.output else program.text
     for warning in program.warnings:
         print(f"mpcomm-import: warning: {warning}", file=sys.stderr)
     program.write(arguments.output, arguments.weights, arguments.data,
@@ -138,7 +139,7 @@ def run(arguments):
     if arguments.list_ops:
         list_operators(program)
     elif not arguments.output:
-        sys.stdout.write(program.text)
+        sys.stdout.write(text)
     sys.stdout.flush()
 
 

@@ -208,10 +208,10 @@ def emit(builder, left, right, pairs, batch_pairs):
         inner_dims.append([index[run[0][k]] for run in inner])
     batch_axes = [[a for a, _ in run] for run in batch]
     factors = batch_axes + free[0] + free[1]
-    attributes = {"contracting_dims": tuple(inner_dims)}
-    if batch:
-        attributes["batching_dims"] = tuple(batch_dims)
     type = Type([product(f) for f in factors], values[0].dtype)
-    value = builder.create("mpcomm.dot_general", values, [type], **attributes)[0]
+    value = builder.create(
+        "mpcomm.dot_general", values, [type],
+        lhs_batching_dims=batch_dims[0], rhs_batching_dims=batch_dims[1],
+        lhs_contracting_dims=inner_dims[0], rhs_contracting_dims=inner_dims[1])[0]
     dims = [left.view.dims[l] for l, _ in batch_pairs]
     return View(value, factors, dims + left.free_dims + right.free_dims)

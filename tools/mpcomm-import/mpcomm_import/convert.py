@@ -50,10 +50,9 @@ def find_translation(name):
 
 
 def mlir_dtype(dtype):
-    name = str(dtype).split(".")[-1]
-    if name not in DTYPES or name == "uint8":
-        raise Unsupported(f"no tensors of {name}")
-    return DTYPES[name]
+    if dtype not in DTYPES:
+        raise Unsupported(f"no tensors of {str(dtype).split('.')[-1]}")
+    return DTYPES[dtype]
 
 
 class Converter:
@@ -99,7 +98,7 @@ class Converter:
     def random_seed(self):
         """The Value that random numbers of a step are drawn from, an argument."""
         if self.seed is None:
-            self.seed = Value(Type((2,), "i32"), None, "seed")
+            self.seed = Value(Type((2,), "i32"))
         return self.seed
 
     def scalar(self, value, dtype):
@@ -122,9 +121,9 @@ class Converter:
         if is_iota(flat) and tensor.dim() == 1:
             return View.of(self.builder.create("mpcomm.iota", [], [type], dim=0)[0])
         if flat.numel() <= MAX_LITERAL:
-            return View.of(self.builder.literal(flat.tolist(), type))
+            return View.of(self.builder.literal(tensor.tolist(), type))
         name = self.pooled(tensor)
-        value = self.constants.setdefault(name, Value(type, None, name))
+        value = self.constants.setdefault(name, Value(type))
         return View.of(value)
 
     def pooled(self, tensor):
@@ -201,22 +200,11 @@ class Converter:
         if meta is not None and 0 in meta[0]:
             return self.refuse(node, name, "a tensor without elements")
         self.place(node, compat.base_name(name))
-        before = len(self.builder.function.ops)
         try:
             result = translation(self, node, *args, **kwargs)
         except Unsupported as error:
             return self.refuse(node, name, str(error))
-        self.name_result(result, before)
         return self.checked(node, name, result)
-
-    def name_result(self, result, before):
-        """The last op of an operator is called as the operator is."""
-        last = self.builder.function.ops[before:][-1:]
-        if isinstance(result, View) and last and result.base.op is last[0] and \
-                last[0].name != "arith.constant":
-            name = self.builder.location.rsplit("/", 1)[1]
-            name = name[:-len(".grad")] if name.endswith(".grad") else name
-            result.base.hint = ".".join(filter(None, [self.builder.module, name]))
 
     def place(self, node, base):
         """Sets the location of the ops to come, "module/operator"."""
@@ -224,9 +212,7 @@ class Converter:
         module = origin.module if origin else self.root
         what = origin.function + ".grad" if origin and origin.is_backward else base
         self.builder.location = f"{module}/{what.strip('_')}"
-        self.builder.module = ("d." if origin and origin.is_backward else "") + \
-            ("" if module == self.root else module)
-        self.builder.module = self.builder.module.rstrip(".")
+        self.builder.line = origin.line if origin else ""
 
     def checked(self, node, name, result):
         """The translation's shape and type must be those that PyTorch saw."""
@@ -270,7 +256,7 @@ class Converter:
         meta = compat.tensor_meta(node)
         if meta is None:
             return Undefined(self, node)
-        return View.of(Value(Type(meta[0], DTYPES[str(meta[1]).split(".")[-1]])))
+        return View.of(Value(Type(meta[0], DTYPES.get(meta[1], "i8"))))
 
 
 class Undefined(tuple):

@@ -8,6 +8,7 @@
 """Puts the pieces together: trace, translate, add the optimizer, write."""
 
 import dataclasses
+import functools
 
 import torch
 
@@ -19,6 +20,7 @@ from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
 from .ir import Argument, Builder, Function, Result, Type
 from .optimizers import emit_update, read_optimizer, saved_state
+from .pretty import pretty
 from .printer import print_module
 from .simplify import simplify
 from .tracing import trace as trace_module
@@ -32,7 +34,8 @@ MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose",
 @dataclasses.dataclass
 class Program:
     """What an import makes; `weights` has the tensors of the arguments that
-    are state, `functions` the graphs in memory."""
+    are state, `functions` the graphs in memory, `lines` the lines of the model
+    for each location."""
 
     name: str
     functions: list
@@ -40,18 +43,26 @@ class Program:
     dataset: dict
     eval_dataset: dict
     warnings: list
+    lines: dict
 
     @property
-    def text(self):
+    def generic(self):
         return print_module(self.name, self.functions)
+
+    @functools.cached_property
+    def text(self):
+        """The program as mpcomm-opt verifies and prints it, see pretty.py."""
+        text, messages = pretty(self.generic, self.lines)
+        self.warnings += messages
+        return text
 
     def write(self, mlir=None, weights=None, data=None, eval_data=None):
         """Writes the files that have a name, all of them or none."""
-        text = self.text.encode()
         files = [(weights, self.weights), (data, self.dataset),
                  (eval_data, self.eval_dataset)]
         files = [(path, safetensors.writer(t)) for path, t in files if path]
         if mlir:
+            text = self.text.encode()
             files.append((mlir, lambda file: file.write(text)))
         safetensors.write_files(files)
 
@@ -88,7 +99,6 @@ class Graph:
 
     def convert(self):
         outputs = self.converter.run()
-        self.builder.module = ""
         return [None if o is None else self.output(o) for o in outputs]
 
     def output(self, view):
@@ -154,13 +164,12 @@ def train_function(workload, names, rules, rates, warnings, pool):
         for state in rules[name].states:
             key = f"{name}.{state}"
             states[key] = Argument("optimizer_state", key, type)
-    b.location, b.module = "optimizer/step", ""
+    b.location, b.line = "optimizer/step", ""
     step, counted = None, None
     if any(rules[n].kind != "SGD" for n in grad_of):
         step = Argument("optimizer_state", "step", Type((), "f32"))
         one = b.constant(1.0, step.value.type)
-        counted = b.create("arith.addf", [step.value, one], [step.value.type],
-                           ["new.step"])[0]
+        counted = b.create("arith.addf", [step.value, one], [step.value.type])[0]
     function.results = [Result("loss", "loss", loss)]
     updated = []
     for name, gradient in grad_of.items():
@@ -168,7 +177,7 @@ def train_function(workload, names, rules, rates, warnings, pool):
         own = [states[f"{name}.{s}"] for s in rule.states]
         b.location = f"{name}/{rule.kind.lower()}"
         new = emit_update(b, rule, parameter.value, gradient,
-                          [s.value for s in own], counted, name)
+                          [s.value for s in own], counted)
         function.results.append(Result("parameter", name, new[0], parameter))
         updated += [Result("optimizer_state", s.name, v, s)
                     for s, v in zip(own, new[1:])]
@@ -180,17 +189,10 @@ def train_function(workload, names, rules, rates, warnings, pool):
         function.results.append(Result("buffer", key[1], materialise(b, view),
                                        graph.arguments[key]))
     graph.set_ranges()
-    name_gradients(grad_of)
     function.arguments = [graph.arguments["parameter", n] for n in grad_of]
     function.arguments += list(states.values()) + ([step] if step else [])
     function.arguments += graph.buffers() + rates + graph.seeds() + graph.batch()
     return graph
-
-
-def name_gradients(grad_of):
-    for name, value in grad_of.items():
-        if value.op is not None and value.op.name != "arith.constant":
-            value.hint = "grad." + name
 
 
 def evaluate_function(workload, names, buffers, warnings, pool, left):
@@ -270,7 +272,8 @@ def import_workload(workload):
     weights = {n: t for n, t in weights.items() if n in kept}
     weights.update({n: t for n, t in state.items() if n in expected})
     return Program(workload.name, [train.function, evaluate.function], weights,
-                   workload.dataset, workload.eval_dataset, warnings)
+                   workload.dataset, workload.eval_dataset, warnings,
+                   {**evaluate.builder.lines, **train.builder.lines})
 
 
 def keep_used_buffers(train, evaluate):

@@ -7,28 +7,35 @@
 # ===----------------------------------------------------------------------=== #
 """Typed values and pure ops, in the terms of the mpcomm dialect.
 
-The importer builds this graph, cleans it up, and only then prints it. An op
-carries the name it will be printed under ("mpcomm.dot_general"), its operands
-and a dictionary of attributes; what is valid is the dialect's business.
-Because every op is pure, the builder gives equal ops one result.
+The importer builds this graph, cleans it up, and only then prints it. An op is
+data: the name it is printed under ("mpcomm.dot_general"), operands, attributes
+under the names that the dialect gives them, types of results. What is valid is
+the dialect's business. Because every op is pure, the builder gives equal ops
+one result.
+
+Attributes are Python's bool (a unit attribute, there or not), int (i64), float
+(f64), str, lists of int (array<i64>) and dictionaries, and the classes Spelled,
+Single and Dense; None is an attribute that is not there.
 """
 
+import dataclasses
 import math
-import re
 
-# PyTorch's dtype name -> MLIR's. A bool is one byte in memory and i1 in types.
+import torch
+
+# PyTorch's dtype -> MLIR's. A bool is one byte in memory and i1 in types.
 DTYPES = {
-    "float32": "f32",
-    "float64": "f64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "i8",
-    "bool": "i1",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.bool: "i1",
 }
+TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 
 
 class Type:
@@ -43,6 +50,8 @@ class Type:
     def __str__(self):
         return "tensor<" + "".join(f"{n}x" for n in self.shape) + self.dtype + ">"
 
+    __repr__ = __str__
+
     def __eq__(self, other):
         return (self.shape, self.dtype) == (other.shape, other.dtype)
 
@@ -51,20 +60,52 @@ class Type:
 
     @property
     def is_float(self):
-        return self.dtype in ("f16", "bf16", "f32", "f64")
+        return "f" in self.dtype
+
+    @property
+    def width(self):
+        """Bits of an element."""
+        return int(self.dtype.lstrip("bfi"))
 
     @property
     def size(self):
         return math.prod(self.shape)
 
 
+class Spelled(str):
+    """A string that is the attribute `text` in MLIR, such as a case of an
+    enumeration."""
+
+    def __new__(cls, value, text):
+        self = super().__new__(cls, value)
+        self.text = text
+        return self
+
+
+def enum(kind, case):
+    """A case of an enumeration of the dialect."""
+    return Spelled(case, f"#mpcomm<{kind} {case}>")
+
+
+class Single(float):
+    """A number of type f32."""
+
+
+@dataclasses.dataclass
+class Dense:
+    """The value of a constant: nested lists, or one number for all elements."""
+
+    elements: object
+    type: Type
+
+
 class Value:
     """A result of an op, or an argument (then `op` is None)."""
 
-    __slots__ = ("type", "op", "hint", "id")
+    __slots__ = ("type", "op")
 
-    def __init__(self, type, op=None, hint=""):
-        self.type, self.op, self.hint, self.id = type, op, hint, None
+    def __init__(self, type, op=None):
+        self.type, self.op = type, op
 
     @property
     def shape(self):
@@ -76,16 +117,18 @@ class Value:
 
 
 class Op:
-    """`results = name(operands) {attributes} loc(location)`."""
+    """`results = name(operands) <{attributes}> ({regions}) loc(location)`. A region is
+    ([(argument, its location)], ops)."""
 
-    __slots__ = ("name", "operands", "attributes", "results", "location")
+    __slots__ = ("name", "operands", "attributes", "results", "location", "regions")
 
-    def __init__(self, name, operands, attributes, types, location, hints):
+    def __init__(self, name, operands, attributes, types, location, *regions):
         self.name = name
         self.operands = list(operands)
         self.attributes = attributes
         self.location = location
-        self.results = [Value(t, self, h) for t, h in zip(types, hints)]
+        self.results = [Value(t, self) for t in types]
+        self.regions = regions
 
 
 class Argument:
@@ -93,7 +136,7 @@ class Argument:
 
     def __init__(self, role, name, type, **attributes):
         self.role, self.name, self.attributes = role, name, attributes
-        self.value = Value(type, None, name)
+        self.value = Value(type)
         self.ignored = set()  # indices outside of its range that do not count
 
 
@@ -115,58 +158,39 @@ class Function:
         return sum(op.name in (name, "mpcomm." + name) for op in self.ops)
 
 
-# How results are called where no one gives them a better name.
-HINTS = {"dot_general": "dot", "broadcast_in_dim": "bcast", "concatenate": "concat"}
-
-
-def short_name(name):
-    name = name.split(".")[1]
-    return HINTS.get(name, name[:-1] if name.endswith("f") else name)
-
-
 class Builder:
-    """Appends ops to a function, one for all that are equal.
-
-    `location` and `hint` (how results are called in the text) are those of
-    whoever asks first.
-    """
+    """Appends ops to a function, one for all that are equal, at the `location` of
+    whoever asks first; `lines`: {location: lines of the model}."""
 
     def __init__(self, function):
         self.function = function
-        self.location = ""
-        self.module = ""
+        self.location, self.line = "", ""
+        self.lines = {}
         self.known = {}
         self.copies = {}  # Value -> [(View, Value)], see contraction.py
 
-    def create(self, name, operands, types, hint=None, **attributes):
+    def create(self, name, operands, types, **attributes):
         """Returns the list of results."""
         key = (name, tuple(id(v) for v in operands), tuple(types),
                tuple(sorted((k, repr(v)) for k, v in attributes.items())))
         op = self.known.get(key)
         if op is None:
-            stem = (self.module + "." if self.module else "")
-            hints = hint if isinstance(hint, list) else [
-                stem + (hint or short_name(name))] * len(types)
-            op = Op(name, operands, attributes, types, self.location, hints)
+            op = Op(name, operands, attributes, types, self.location)
             self.known[key] = op
             self.function.ops.append(op)
+            known = self.lines.setdefault(self.location, [])
+            if self.line and self.line not in known:
+                known.append(self.line)
         return op.results
 
     def constant(self, value, type):
         """A tensor with `value` in every element."""
-        value = float(value) if type.is_float else int(value)
-        return self.create("arith.constant", [], [type], [constant_hint(value)],
-                           value=value)[0]
+        return self.literal(float(value) if type.is_float else int(value), type)
 
-    def literal(self, values, type):
-        """A tensor of the given elements, a flat list in row-major order."""
-        return self.create("arith.constant", [], [type], ["const"],
-                           values=tuple(values))[0]
-
-
-def constant_hint(value):
-    text = f"{value:g}".replace("-", "neg").replace("+", "")
-    return "c" + re.sub(r"[^A-Za-z0-9_.]", "_", text)
+    def literal(self, elements, type):
+        """A tensor of the given elements, see Dense."""
+        return self.create("arith.constant", [], [type],
+                           value=Dense(elements, type))[0]
 
 
 def eliminate_dead_code(function):

@@ -12,7 +12,7 @@ import math
 import torch
 
 from .errors import ImportFailure
-from .ir import Argument, Type
+from .ir import Argument, Single, Type
 
 # Options of a parameter group that must have this value.
 REQUIRED = {
@@ -89,7 +89,7 @@ def read_optimizer(optimizer, names):
         if rate not in rates:
             rates[rate] = Argument(
                 "hyperparameter", "lr" if not rates else f"lr.{len(rates)}",
-                Type((), "f32"), default=rate)
+                Type((), "f32"), default=Single(rate))
         for p in group["params"]:
             if name_of[id(p)] in names.trained:
                 rules[name_of[id(p)]] = Rule(kind, options, rates[rate])
@@ -111,20 +111,17 @@ def saved_state(optimizer, names):
     return result
 
 
-def emit_update(builder, rule, parameter, gradient, states, step, stem):
+def emit_update(builder, rule, parameter, gradient, states, step):
     """Returns the next parameter and the next states. Values all."""
     o = rule.options
     types = [parameter.type] * (1 + len(states))
-    hints = ["new." + stem] + [f"new.{stem}.{s}" for s in rule.states]
     if rule.kind == "SGD":
-        attributes = {"weight_decay": o["weight_decay"]}
-        if states:
-            attributes.update(momentum=o["momentum"], nesterov=o["nesterov"])
         return builder.create(
-            "mpcomm.sgd_update",
-            [parameter, gradient, rule.rate.value] + states, types, hints, **attributes)
+            "mpcomm.sgd_update", [parameter, gradient, rule.rate.value] + states, types,
+            momentum=o["momentum"] if states else None, weight_decay=o["weight_decay"],
+            nesterov=bool(states) and o["nesterov"])
     return builder.create(
         "mpcomm.adamw_update",
-        [parameter, gradient] + states + [step, rule.rate.value], types, hints,
+        [parameter, gradient] + states + [step, rule.rate.value], types,
         beta1=o["betas"][0], beta2=o["betas"][1], eps=o["eps"],
         weight_decay=o["weight_decay"])

@@ -14,7 +14,7 @@ of a linear layer is added in the layer's natural shape, however its caller look
 at it, and no transpose is computed for the sake of an addition.
 """
 
-from .ir import Type
+from .ir import Type, enum
 from .views import Axis, View, coalesce, match_axes, materialise
 
 
@@ -83,7 +83,7 @@ def reduce(builder, kind, view, dims, keep):
     value = view.base
     if drop:
         value = builder.create("mpcomm.reduce", [value], [Type(shape, view.dtype)],
-                               kind=kind, dims=drop)[0]
+                               reduction=enum("reduction", kind), dims=drop)[0]
     seen = [[] if i in dims else d for i, d in enumerate(view.dims)]
     if not keep:
         seen = [d for i, d in enumerate(seen) if i not in dims]

@@ -35,9 +35,9 @@ def swap_operands(function):
         order, rank = op.attributes["dims"], len(op.attributes["dims"])
         if order[-1] == rank - 1:
             continue
-        batch = len(dot.attributes.get("batching_dims", ((), ()))[0])
+        batch = len(dot.attributes["lhs_batching_dims"])
         left = len(dot.operands[0].shape) - batch - \
-            len(dot.attributes["contracting_dims"][0])
+            len(dot.attributes["lhs_contracting_dims"])
         # Where the dimensions of the product stand once operands are swapped.
         moved = list(range(batch)) + list(range(batch + left, rank)) + \
             list(range(batch, batch + left))
@@ -45,9 +45,8 @@ def swap_operands(function):
         if now[-1] != rank - 1:
             continue
         dot.operands = dot.operands[::-1]
-        for key in ("batching_dims", "contracting_dims"):
-            if key in dot.attributes:
-                dot.attributes[key] = dot.attributes[key][::-1]
+        other = {"l": "r", "r": "l"}
+        dot.attributes = {other[k[0]] + k[1:]: v for k, v in dot.attributes.items()}
         result = dot.results[0]
         result.type = type(result.type)([result.shape[d] for d in moved], result.dtype)
         op.attributes = {"dims": now}

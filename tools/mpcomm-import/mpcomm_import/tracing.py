@@ -18,6 +18,7 @@ depend on and no one has claimed is its own.
 
 import dataclasses
 import re
+import sys
 
 import torch
 from torch.utils._pytree import tree_flatten
@@ -27,11 +28,15 @@ from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
 
+# What runs between a line of the model and the operator that it calls.
+LIBRARIES = {"torch", "functorch", "contextlib", "functools", "mpcomm_import"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
     module: str
     function: str = ""  # of autograd: "addmm"; "" in the forward pass
+    line: str = ""  # of the model, "model.py:12", where forward() has one
 
     @property
     def is_backward(self):
@@ -48,6 +53,17 @@ class Traced:
     constants: torch.nn.Module  # holds what get_attr nodes name
     left: tuple  # what the step leaves in plain attributes, as attributes.for_next
     warnings: list
+
+
+def user_line():
+    """The line of the model that runs now: the innermost one that is not PyTorch's."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code is not run.__code__:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in LIBRARIES:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def tensors(x):
@@ -83,7 +99,7 @@ class Origins:
     def note(self, node):
         if self.backward:
             self.pending.append(node)
-        node.meta["mpcomm"] = Origin(self.stack[-1])
+        node.meta["mpcomm"] = Origin(self.stack[-1], line=user_line())
 
     def start_backward(self, loss):
         self.claim(loss, self.stack[-1])

@@ -263,7 +263,8 @@ def place_units(shape, sizes, where, rank):
 def splat_value(value):
     """The number that every element of a constant is, else None."""
     if value.op is not None and value.op.name == "arith.constant":
-        return value.op.attributes.get("value")
+        elements = value.op.attributes["value"].elements
+        return None if isinstance(elements, list) else elements
     return None
 
 

@@ -96,7 +96,7 @@ def summed(op):
     """How many numbers an element of the result is the sum of, at most."""
     shapes = [value.shape for value in op.operands]
     if op.name == "mpcomm.dot_general":
-        return math.prod(shapes[0][d] for d in op.attributes["contracting_dims"][0])
+        return math.prod(shapes[0][d] for d in op.attributes["lhs_contracting_dims"])
     if op.name == "mpcomm.reduce":
         return math.prod(shapes[0][d] for d in op.attributes["dims"])
     if op.name == "mpcomm.embedding_grad":

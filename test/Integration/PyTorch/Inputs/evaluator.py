@@ -21,14 +21,15 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16,
           "i1": torch.bool}
 
 
-def dot_general(a, b, contracting_dims, batching_dims=((), ())):
+def dot_general(a, b, lhs_batching_dims, rhs_batching_dims, lhs_contracting_dims,
+                rhs_contracting_dims):
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     left, right = [None] * a.dim(), [None] * b.dim()
     batch = []
-    for i, j in zip(*batching_dims):
+    for i, j in zip(lhs_batching_dims, rhs_batching_dims):
         left[i] = right[j] = next(letters)
         batch.append(left[i])
-    for i, j in zip(*contracting_dims):
+    for i, j in zip(lhs_contracting_dims, rhs_contracting_dims):
         left[i] = right[j] = next(letters)
     for side in (left, right):
         for i, letter in enumerate(side):
@@ -45,11 +46,11 @@ def broadcast(x, shape, dims):
     return x.reshape(view).expand(shape)
 
 
-def reduce(x, kind, dims):
-    if kind == "sum":
+def reduce(x, reduction, dims):
+    if reduction == "sum":
         return x.sum(dims) if dims else x
     for d in sorted(dims, reverse=True):
-        x = {"max": torch.amax, "min": torch.amin, "prod": torch.prod}[kind](x, d)
+        x = {"max": torch.amax, "min": torch.amin, "prod": torch.prod}[reduction](x, d)
     return x
 
 
@@ -191,11 +192,8 @@ def compare(a, b, predicate):
     return result
 
 
-def constant(type, value=None, values=None):
-    dtype = DTYPES[type.dtype]
-    if values is not None:
-        return torch.tensor(values, dtype=dtype).reshape(type.shape)
-    return torch.full(type.shape, value, dtype=dtype)
+def constant(type, value):
+    return torch.tensor(value.elements, dtype=DTYPES[type.dtype]).expand(type.shape)
 
 
 def along(function):

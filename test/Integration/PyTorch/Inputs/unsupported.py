@@ -32,6 +32,8 @@ def workload(kind="unsupported"):
         model.append(Function(lambda x: x[: int(x.sum().item()) % 2 + 1]))
     if kind == "nonzero":
         model.append(Function(lambda x: x * x[x > 0].sum()))
+    if kind == "complex":
+        model.append(Function(lambda x: torch.fft.fft(x).real))
     if kind == "constant":
         model.append(Function(lambda x: torch.zeros(4, 10)))
     optimizer = {

@@ -57,8 +57,7 @@ FailureOr<GroupShape> CostModel::getGroupShape(CollectiveOpInterface op) const {
   return mpcomm::getGroupShape(cluster, mesh.getAxisSizes(), spans);
 }
 
-FailureOr<CollectiveCost>
-CostModel::getCollective(CollectiveOpInterface op) const {
+FailureOr<CostCurve> CostModel::getCollective(CollectiveOpInterface op) const {
   FailureOr<GroupShape> shape = getGroupShape(op);
   if (failed(shape))
     return failure();
@@ -161,7 +160,7 @@ double CostModel::getSeconds(Operation *op) const {
         if (inner.hasTrait<OpTrait::IsTerminator>())
           continue;
         if (auto collective = dyn_cast<CollectiveOpInterface>(inner)) {
-          FailureOr<CollectiveCost> cost = getCollective(collective);
+          FailureOr<CostCurve> cost = getCollective(collective);
           if (succeeded(cost))
             seconds += cost->at(getWireBytes(collective));
           continue;

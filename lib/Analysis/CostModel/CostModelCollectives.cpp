@@ -60,14 +60,14 @@ class CostGroup {
 public:
   CostGroup(const Cluster &cluster, const GroupShape &shape);
 
-  SmallVector<AffineCost, 2> get(CollectiveKind kind,
-                                 CollectiveAlgorithm algorithm) const;
+  std::vector<CostLine> get(CollectiveKind kind,
+                            CollectiveAlgorithm algorithm) const;
   unsigned getOutermostLink() const { return stages.back().link; }
   bool isOneLevel() const { return stages.size() == 1; }
   bool isEmpty() const { return stages.empty(); }
 
 private:
-  using Costs = SmallVector<AffineCost, 2>;
+  using Costs = std::vector<CostLine>;
   void addRing(CollectiveKind kind, Costs &costs) const;
   void addTree(CollectiveKind kind, Costs &costs) const;
   void addHalving(CollectiveKind kind, Costs &costs) const;
@@ -131,8 +131,8 @@ static bool isOneMessage(CollectiveKind kind) {
 
 void CostGroup::addRing(CollectiveKind kind, Costs &costs) const {
   auto add = [&](double latency, double bytes) {
-    costs.push_back(
-        {CollectiveAlgorithm::Ring, latency, bytes * flatBeta, flatLink});
+    costs.push_back(makeLine(CollectiveAlgorithm::Ring, latency,
+                             bytes * flatBeta, flatLink));
   };
   switch (kind) {
   case CollectiveKind::AllReduce:
@@ -153,7 +153,7 @@ void CostGroup::addRing(CollectiveKind kind, Costs &costs) const {
   case CollectiveKind::Scatter: {
     // Pairwise exchange: p - 1 steps, a block to another rank in each; the root
     // of a gather or scatter has that many messages.
-    AffineCost cost{CollectiveAlgorithm::Ring, 0, 0, 0};
+    CostLine cost = makeLine(CollectiveAlgorithm::Ring, 0, 0, 0);
     double slowest = 0;
     double block = kind == CollectiveKind::Gather ? 1 : 1 / ranks;
     for (const Stage &stage : stages) {
@@ -190,14 +190,14 @@ void CostGroup::addTree(CollectiveKind kind, Costs &costs) const {
   case CollectiveKind::Reduce:
     for (int64_t chunks : kChunks) {
       double c = static_cast<double>(chunks);
-      costs.push_back({CollectiveAlgorithm::Tree,
-                       ways * (treeLatency + (c - 1) * slowestLatency),
-                       ways * (1 + (d - 1) / c) * flatBeta, flatLink});
+      costs.push_back(makeLine(CollectiveAlgorithm::Tree,
+                               ways * (treeLatency + (c - 1) * slowestLatency),
+                               ways * (1 + (d - 1) / c) * flatBeta, flatLink));
     }
     return;
   case CollectiveKind::Barrier:
     costs.push_back(
-        {CollectiveAlgorithm::Tree, ways * treeLatency, 0, flatLink});
+        makeLine(CollectiveAlgorithm::Tree, ways * treeLatency, 0, flatLink));
     return;
   default:
     return;
@@ -208,7 +208,7 @@ void CostGroup::addHalving(CollectiveKind kind, Costs &costs) const {
   // What goes through a level's links: after the inner levels have halved (or
   // before they double), a rank has 1 / inner of all bytes. Where the fan is no
   // power of two, half of the rest sends its all to a partner first.
-  AffineCost cost{CollectiveAlgorithm::Halving, treeLatency, 0, 0};
+  CostLine cost = makeLine(CollectiveAlgorithm::Halving, treeLatency, 0, 0);
   double slowest = 0;
   for (const Stage &stage : stages) {
     double fan = static_cast<double>(stage.getFan());
@@ -250,8 +250,8 @@ void CostGroup::addHalving(CollectiveKind kind, Costs &costs) const {
 void CostGroup::addDirect(CollectiveKind kind, Costs &costs) const {
   const Stage &stage = stages.back();
   auto add = [&](double steps, double bytes) {
-    costs.push_back({CollectiveAlgorithm::Direct, steps * stage.latency,
-                     bytes * stage.beta, stage.link});
+    costs.push_back(makeLine(CollectiveAlgorithm::Direct, steps * stage.latency,
+                             bytes * stage.beta, stage.link));
   };
   // One message, to whoever it is: the outermost links that there may be
   // between two ranks.
@@ -306,56 +306,8 @@ CostGroup::Costs CostGroup::get(CollectiveKind kind,
 }
 
 //===----------------------------------------------------------------------===//
-// CollectiveCost
+// CostCurve
 //===----------------------------------------------------------------------===//
-
-const AffineCost &CollectiveCost::best(int64_t bytes) const {
-  return *llvm::min_element(pieces,
-                            [&](const AffineCost &a, const AffineCost &b) {
-                              return a.at(bytes) < b.at(bytes);
-                            });
-}
-
-int64_t CollectiveCost::getSaturatingBytes(double fraction) const {
-  // Piece i is there for bytes n with latency_i + n s_i <= n s / fraction, s
-  // being the smallest seconds a byte, that of the last piece.
-  double limit = pieces.back().secondsPerByte / fraction;
-  std::optional<double> fewest;
-  for (const AffineCost &piece : pieces)
-    if (limit > piece.secondsPerByte) {
-      double bytes = piece.latency / (limit - piece.secondsPerByte);
-      fewest = std::min(fewest.value_or(bytes), bytes);
-    }
-  if (!fewest)
-    return 0;
-  // Not a byte more for what a division rounds up.
-  double bytes = std::ceil(*fewest * (1 - 1e-12));
-  return static_cast<int64_t>(
-      std::min(bytes, static_cast<double>(INT64_MAX / 2)));
-}
-
-CollectiveCost
-CollectiveCost::getEnvelope(llvm::SmallVector<AffineCost, 2> ways) {
-  llvm::sort(ways, [](const AffineCost &a, const AffineCost &b) {
-    return std::tie(a.latency, a.secondsPerByte, a.algorithm) <
-           std::tie(b.latency, b.secondsPerByte, b.algorithm);
-  });
-  // Where line b takes over from line a.
-  auto crossing = [](const AffineCost &a, const AffineCost &b) {
-    return (b.latency - a.latency) / (a.secondsPerByte - b.secondsPerByte);
-  };
-  CollectiveCost cost;
-  for (const AffineCost &way : ways) {
-    auto &kept = cost.pieces;
-    if (!kept.empty() && way.secondsPerByte >= kept.back().secondsPerByte)
-      continue;
-    while (kept.size() >= 2 && crossing(kept.back(), way) <=
-                                   crossing(kept[kept.size() - 2], kept.back()))
-      kept.pop_back();
-    kept.push_back(way);
-  }
-  return cost;
-}
 
 //===----------------------------------------------------------------------===//
 // GroupShape
@@ -414,17 +366,17 @@ CostModel::splitGroup(const GroupShape &shape, unsigned level) {
 
 /// One way of each phase after the other: payload n of the whole makes
 /// `factor` * n of a phase.
-static SmallVector<AffineCost, 2>
-chain(ArrayRef<std::pair<CollectiveCost, double>> phases) {
-  SmallVector<AffineCost, 2> ways = {
-      {CollectiveAlgorithm::Hierarchical, 0, 0, 0}};
+static std::vector<CostLine>
+chain(ArrayRef<std::pair<CostCurve, double>> phases) {
+  std::vector<CostLine> ways = {
+      makeLine(CollectiveAlgorithm::Hierarchical, 0, 0, 0)};
   SmallVector<double> slowest = {0};
   for (const auto &[cost, factor] : phases) {
-    SmallVector<AffineCost, 2> longer;
+    std::vector<CostLine> longer;
     SmallVector<double> longerSlowest;
     for (auto [way, bound] : llvm::zip_equal(ways, slowest))
-      for (const AffineCost &piece : cost.pieces) {
-        AffineCost next = way;
+      for (const CostLine &piece : cost.pieces) {
+        CostLine next = way;
         double seconds = factor * piece.secondsPerByte;
         next.latency += piece.latency;
         next.secondsPerByte += seconds;
@@ -439,13 +391,13 @@ chain(ArrayRef<std::pair<CollectiveCost, double>> phases) {
   return ways;
 }
 
-std::optional<CollectiveCost>
+std::optional<CostCurve>
 CostModel::getCollective(CollectiveKind kind, const GroupShape &shape,
                          CollectiveAlgorithm algorithm) const {
   CostGroup group(cluster, shape);
   if (group.isEmpty())
     return std::nullopt;
-  SmallVector<AffineCost, 2> ways;
+  std::vector<CostLine> ways;
   if (algorithm == CollectiveAlgorithm::Hierarchical) {
     for (unsigned level = 0; level + 1 < shape.inside.size(); ++level) {
       auto parts = splitGroup(shape, level);
@@ -459,32 +411,34 @@ CostModel::getCollective(CollectiveKind kind, const GroupShape &shape,
       };
       switch (kind) {
       case CollectiveKind::AllReduce:
-        ways.append(
-            chain({{get(CollectiveKind::ReduceScatter, inside), 1},
-                   {get(CollectiveKind::AllReduce, across), 1 / block},
-                   {get(CollectiveKind::AllGather, inside), 1 / block}}));
+        llvm::append_range(
+            ways, chain({{get(CollectiveKind::ReduceScatter, inside), 1},
+                         {get(CollectiveKind::AllReduce, across), 1 / block},
+                         {get(CollectiveKind::AllGather, inside), 1 / block}}));
         break;
       case CollectiveKind::ReduceScatter:
-        ways.append(
-            chain({{get(kind, inside), 1}, {get(kind, across), 1 / block}}));
+        llvm::append_range(ways, chain({{get(kind, inside), 1},
+                                        {get(kind, across), 1 / block}}));
         break;
       case CollectiveKind::AllGather:
-        ways.append(
-            chain({{get(kind, across), 1}, {get(kind, inside), blocks}}));
+        llvm::append_range(
+            ways, chain({{get(kind, across), 1}, {get(kind, inside), blocks}}));
         break;
       case CollectiveKind::Broadcast:
-        ways.append(chain({{get(kind, across), 1}, {get(kind, inside), 1}}));
+        llvm::append_range(
+            ways, chain({{get(kind, across), 1}, {get(kind, inside), 1}}));
         break;
       case CollectiveKind::Reduce:
-        ways.append(chain({{get(kind, inside), 1}, {get(kind, across), 1}}));
+        llvm::append_range(
+            ways, chain({{get(kind, inside), 1}, {get(kind, across), 1}}));
         break;
       case CollectiveKind::Gather:
-        ways.append(
-            chain({{get(kind, inside), 1}, {get(kind, across), block}}));
+        llvm::append_range(
+            ways, chain({{get(kind, inside), 1}, {get(kind, across), block}}));
         break;
       case CollectiveKind::Scatter:
-        ways.append(
-            chain({{get(kind, across), 1}, {get(kind, inside), 1 / blocks}}));
+        llvm::append_range(ways, chain({{get(kind, across), 1},
+                                        {get(kind, inside), 1 / blocks}}));
         break;
       default:
         break;
@@ -492,28 +446,28 @@ CostModel::getCollective(CollectiveKind kind, const GroupShape &shape,
     }
   } else {
     ways = group.get(kind, algorithm);
-    for (AffineCost &way : ways)
+    for (CostLine &way : ways)
       way.latency += cluster.collectiveLaunch;
   }
   if (ways.empty())
     return std::nullopt;
-  return CollectiveCost::getEnvelope(std::move(ways));
+  return CostCurve::getEnvelope(std::move(ways));
 }
 
-CollectiveCost CostModel::getCollective(CollectiveKind kind,
-                                        const GroupShape &shape) const {
+CostCurve CostModel::getCollective(CollectiveKind kind,
+                                   const GroupShape &shape) const {
   CostGroup group(cluster, shape);
   if (group.isEmpty()) // nobody to talk to
-    return CollectiveCost{{AffineCost()}};
+    return CostCurve{{makeLine(CollectiveAlgorithm::Direct, 0, 0, 0)}};
   StringRef outermost = cluster.links[group.getOutermostLink()].name;
   for (const MeasuredCollective &line : cluster.measured)
     if (line.kind == stringifyCollectiveKind(kind) &&
         line.ranks == shape.ranks &&
         (line.backend.empty() || backend.empty() || line.backend == backend) &&
         (line.link.empty() || line.link == outermost))
-      return CollectiveCost{{{CollectiveAlgorithm::Measured, line.alpha,
-                              line.beta, group.getOutermostLink()}}};
-  SmallVector<AffineCost, 2> ways;
+      return CostCurve{{makeLine(CollectiveAlgorithm::Measured, line.alpha,
+                                 line.beta, group.getOutermostLink())}};
+  std::vector<CostLine> ways;
   auto addAll = [&](bool isAny) {
     for (auto algorithm :
          {CollectiveAlgorithm::Direct, CollectiveAlgorithm::Ring,
@@ -524,12 +478,12 @@ CollectiveCost CostModel::getCollective(CollectiveKind kind,
       bool isKnown = algorithms & (1u << static_cast<unsigned>(algorithm));
       if (isAny ? algorithm != CollectiveAlgorithm::Hierarchical : isKnown)
         if (auto cost = getCollective(kind, shape, algorithm))
-          ways.append(cost->pieces);
+          llvm::append_range(ways, cost->pieces);
     }
   };
   // A message from one rank to another needs no algorithm.
   addAll(isOneMessage(kind));
   if (ways.empty())
     addAll(/*isAny=*/true);
-  return CollectiveCost::getEnvelope(std::move(ways));
+  return CostCurve::getEnvelope(std::move(ways));
 }

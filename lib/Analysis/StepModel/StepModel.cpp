@@ -89,7 +89,7 @@ SimProgram StepModel::buildSimProgram() const {
     simulated.communicator = static_cast<int>(collective.communicator);
     simulated.latency = collective.latency;
     simulated.transfer = collective.transfer;
-    simulated.link = static_cast<int>(collective.link);
+    simulated.link = collective.link;
     simulated.producer = collective.producer;
     simulated.consumer = collective.consumer;
     simulated.belowSaturatingSize =

@@ -169,8 +169,8 @@ LogicalResult StepBuilder::addCollective(CollectiveOpInterface op,
   collective.communicator = *communicator;
   collective.cost = model.getCollective(
       op.getCollectiveKind(), step.communicators[*communicator].shape);
-  const AffineCost &best = collective.cost.best(collective.bytes);
-  collective.algorithm = best.algorithm;
+  const CostLine &best = collective.cost.best(collective.bytes);
+  collective.algorithm = static_cast<CollectiveAlgorithm>(best.algorithm);
   collective.latency = best.latency;
   collective.transfer = best.at(collective.bytes) - best.latency;
   collective.link = best.link;

@@ -22,27 +22,6 @@ using Bucket = BucketingPlan::Bucket;
 using Slice = BucketingPlan::Slice;
 using Tensor = BucketingProblem::Tensor;
 
-unsigned BucketCost::best(int64_t bytes) const {
-  unsigned best = 0;
-  for (unsigned i = 1; i < pieces.size(); ++i)
-    if (pieces[i].at(bytes) < pieces[best].at(bytes))
-      best = i;
-  return best;
-}
-
-int64_t mpcomm::saturatingBytes(const CostPiece &piece, double fraction) {
-  // n / (latency + secondsPerByte n) >= fraction / secondsPerByte.
-  if (piece.latency <= 0 || !(fraction > 0))
-    return 0;
-  double bytes =
-      fraction / (1 - fraction) * piece.latency / piece.secondsPerByte;
-  bytes = std::ceil(bytes - 1e-12 * bytes); // a whole number stays one
-  // Not below 2^63 also where it is infinite or not a number.
-  if (!(bytes < 0x1p63) || fraction >= 1)
-    return std::numeric_limits<int64_t>::max();
-  return static_cast<int64_t>(bytes);
-}
-
 /// A time or duration.
 static bool isSeconds(double seconds) {
   return std::isfinite(seconds) && seconds >= 0;
@@ -90,7 +69,7 @@ std::string BucketingProblem::check() const {
   for (size_t k = 0; k < costs.size(); ++k) {
     if (costs[k].pieces.empty())
       return "key " + std::to_string(k) + " has no cost";
-    for (const CostPiece &piece : costs[k].pieces)
+    for (const CostLine &piece : costs[k].pieces)
       if (!isSeconds(piece.latency) || !isSeconds(piece.secondsPerByte))
         return "key " + std::to_string(k) +
                " expects costs that are finite and not negative";
@@ -161,8 +140,8 @@ void BucketingPlan::evaluate(const BucketingProblem &problem) {
                              : tensor.consumer * double(slices[k].bytes) /
                                    double(tensor.bytes);
     }
-    const BucketCost &cost = problem.costs[bucket.key];
-    bucket.piece = cost.best(bucket.bytes);
+    const CostCurve &cost = problem.costs[bucket.key];
+    bucket.piece = cost.bestIndex(bucket.bytes);
     bucket.start = std::max(free[bucket.stream], bucket.ready);
     bucket.finish = bucket.start + cost.pieces[bucket.piece].at(bucket.bytes);
     free[bucket.stream] = bucket.finish;

@@ -134,7 +134,7 @@ BucketingPlan mpcomm::bucketLikeMGWFBP(const BucketingProblem &problem) {
     double free = stream.free;
     for (int32_t from = 0, k = 0; k < line.size(); ++k) {
       int64_t bytes = line.bytesBefore[k + 1] - line.bytesBefore[from];
-      const CostPiece &piece = line.cost->pieces[line.cost->best(bytes)];
+      const CostLine &piece = line.cost->best(bytes);
       double start = std::max(free, line.ready[k]);
       if (k + 1 < line.size() && line.ready[k + 1] < start + piece.latency &&
           !isFull(problem, line, from, k))

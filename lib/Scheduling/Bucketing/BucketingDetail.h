@@ -26,7 +26,7 @@ namespace mpcomm::bucketing {
 struct Line {
   int stream = 0;
   int key = 0;
-  const BucketCost *cost = nullptr;
+  const CostCurve *cost = nullptr;
   /// By item: when its first tensor is ready, and its last.
   std::vector<double> open, ready;
   /// S: by boundary, the bytes of the items before it.

@@ -28,8 +28,8 @@ namespace {
 
 /// Boundaries j in increasing order, with increasing f[j] - secondsPerByte S_j.
 struct MonotoneQueue {
-  explicit MonotoneQueue(const CostPiece &piece) : piece(piece) {}
-  CostPiece piece;
+  explicit MonotoneQueue(const CostLine &piece) : piece(piece) {}
+  CostLine piece;
   std::vector<int32_t> boundary;
   std::vector<double> key;
   size_t head = 0;
@@ -56,7 +56,7 @@ class Recurrence {
 public:
   Recurrence(const Line &line, int64_t capBytes)
       : line(line), capBytes(capBytes), from(line.size() + 1, 0) {
-    for (const CostPiece &piece : line.cost->pieces)
+    for (const CostLine &piece : line.cost->pieces)
       queues.emplace_back(piece);
   }
 

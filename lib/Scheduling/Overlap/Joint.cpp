@@ -79,17 +79,12 @@ std::string JointProblem::check() const {
            std::to_string(nodes.size());
   if (buckets.streams.size() != step.streams.size())
     return "expects the streams of the step for the buckets";
-  if (links.size() != buckets.costs.size())
-    return "expects links for each key";
-  for (size_t k = 0; k < links.size(); ++k) {
-    if (links[k].size() != buckets.costs[k].pieces.size())
-      return "key " + std::to_string(k) + " expects a link for each piece";
-    for (int link : links[k])
-      if (link < -1 || link >= int(step.links.size()))
+  for (size_t k = 0; k < buckets.costs.size(); ++k)
+    for (const CostLine &piece : buckets.costs[k].pieces)
+      if (piece.link < -1 || piece.link >= int(step.links.size()))
         return "key " + std::to_string(k) + " names link " +
-               std::to_string(link) + " of " +
+               std::to_string(piece.link) + " of " +
                std::to_string(step.links.size());
-  }
   std::vector<char> isNamed(step.nodes.size(), false);
   for (size_t i = 0; i < nodes.size(); ++i) {
     std::string name = "tensor " + std::to_string(i);
@@ -125,12 +120,12 @@ static OverlapProblem shareCosts(const JointProblem &problem, bool isBound) {
   double gain = std::max(0.0, a + b - 1);
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const BucketingProblem::Tensor &tensor = problem.buckets.tensors[i];
-    const BucketCost &cost = problem.buckets.costs[tensor.key];
+    const CostCurve &cost = problem.buckets.costs[tensor.key];
     int64_t sum = sumOf(tensor);
-    const CostPiece &piece = cost.pieces[cost.best(sum)];
+    const CostLine &piece = cost.best(sum);
     double share = sum > 0 ? double(tensor.bytes) / double(sum) : 0;
     OverlapProblem::Node &node = shared.nodes[problem.nodes[i]];
-    node.link = problem.links[tensor.key][cost.best(sum)];
+    node.link = piece.link;
     node.latency = piece.latency * share;
     node.transfer = piece.secondsPerByte * double(tensor.bytes);
     if (!isBound)
@@ -138,9 +133,9 @@ static OverlapProblem shareCosts(const JointProblem &problem, bool isBound) {
     // Another piece may cost more, but more of it latency, which hides better;
     // a link that it does not use does not hold it up.
     double scale = 1;
-    for (const CostPiece &other : cost.pieces) {
+    for (const CostLine &other : cost.pieces) {
       auto compare = [&](double ofLatency, double ofTransfer) {
-        auto weigh = [&](const CostPiece &p) {
+        auto weigh = [&](const CostLine &p) {
           return ofLatency * p.latency +
                  ofTransfer * p.secondsPerByte * double(sum);
         };
@@ -165,14 +160,12 @@ double JointProblem::lowerBound(const std::vector<int> &order) const {
   // Every tensor a key and a bucket of its own; computation in a chain.
   JointProblem single = *this;
   single.buckets.costs.clear();
-  single.links.clear();
   BucketingPlan plan;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const OverlapProblem::Node &node = shared.nodes[nodes[i]];
     int64_t bytes = buckets.tensors[i].bytes;
     double perByte = bytes > 0 ? node.transfer / double(bytes) : 0;
-    single.buckets.costs.push_back({{{node.latency, perByte}}});
-    single.links.push_back({node.link});
+    single.buckets.costs.push_back({{{node.latency, perByte, node.link}}});
     BucketingPlan::Bucket bucket;
     bucket.stream = node.stream;
     bucket.key = int(i);
@@ -231,13 +224,13 @@ OverlapProblem mpcomm::bucketStep(const JointProblem &problem,
   std::vector<int> ofBucket(plan.buckets.size(), -1);
   auto addBucket = [&](int b) {
     const BucketingPlan::Bucket &bucket = plan.buckets[b];
-    const CostPiece &piece =
+    const CostLine &piece =
         problem.buckets.costs[bucket.key].pieces[bucket.piece];
     OverlapProblem::Node node;
     node.stream = bucket.stream;
     node.latency = piece.latency;
     node.transfer = piece.secondsPerByte * double(bucket.bytes);
-    node.link = problem.links[bucket.key][bucket.piece];
+    node.link = piece.link;
     for (int64_t s = bucket.begin; s < bucket.end; ++s) {
       int tensor = problem.nodes[plan.slices[s].tensor];
       for (int before : step.nodes[tensor].after)

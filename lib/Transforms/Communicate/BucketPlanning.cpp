@@ -75,24 +75,23 @@ double BlockTimes::getConsumer(Operation *collective) const {
 /// The ways in two levels too, copies included (without their launches), for
 /// `mpcomm-decompose-collectives` will take them where they are faster.
 static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
-                             BucketCost &cost, std::vector<int> &links) {
+                             CostCurve &cost) {
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   if (failed(shape))
     return;
   double packing = 4 / model.getCluster().device.memoryBandwidth;
   for (unsigned level = 0, e = shape->inside.size(); level < e; ++level)
     if (auto ways = getTwoLevelCost(model, *shape, level))
-      for (const AffineCost &way : ways->pieces) {
-        cost.pieces.push_back({way.latency, way.secondsPerByte + packing});
-        links.push_back(way.link);
+      for (CostLine way : ways->pieces) {
+        way.secondsPerByte += packing;
+        cost.pieces.push_back(way);
       }
 }
 
 /// The compressed ways too: alone where all that is as large as this reduction
 /// will be compressed.
 static void addCompressedCosts(const CostModel &model, AllReduceOp op,
-                               const BucketLimits &limits, BucketCost &cost,
-                               std::vector<int> &links) {
+                               const BucketLimits &limits, CostCurve &cost) {
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   if (!limits.compression || !isCompressible(op) || failed(shape) ||
       shape->ranks < 2)
@@ -101,14 +100,10 @@ static void addCompressedCosts(const CostModel &model, AllReduceOp op,
     if (CostModel::getWireBytes(op) < limits.compressMinBytes)
       return;
     cost.pieces.clear();
-    links.clear();
   }
-  CollectiveCost ways =
-      getCompressedCost(model, *shape, *limits.compression, op);
-  for (const AffineCost &way : ways.pieces) {
-    cost.pieces.push_back({way.latency, way.secondsPerByte});
-    links.push_back(static_cast<int>(way.link));
-  }
+  llvm::append_range(
+      cost.pieces,
+      getCompressedCost(model, *shape, *limits.compression, op).pieces);
 }
 
 BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
@@ -132,30 +127,23 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
       problem.streams.push_back({0, limits.memoryBytes});
     auto [key, isNewKey] = keys.try_emplace(candidate.key, keys.size());
     if (isNewKey) {
-      BucketCost cost;
-      std::vector<int> links;
-      FailureOr<CollectiveCost> ways = failure();
+      CostCurve cost;
+      FailureOr<CostCurve> ways = failure();
       if (model)
         ways = model->getCollective(candidate.op);
       if (succeeded(ways))
-        for (const AffineCost &way : ways->pieces) {
-          cost.pieces.push_back({way.latency, way.secondsPerByte});
-          links.push_back(way.link);
-        }
+        cost = *ways;
       size_t flat = cost.pieces.size();
       if (succeeded(ways) && limits.decomposes)
-        addTwoLevelCosts(*model, candidate.op, cost, links);
+        addTwoLevelCosts(*model, candidate.op, cost);
       twoLevel.push_back({flat, cost.pieces.size()});
       if (succeeded(ways))
-        addCompressedCosts(*model, candidate.op, limits, cost, links);
+        addCompressedCosts(*model, candidate.op, limits, cost);
       if (cost.pieces.size() < twoLevel.back().second)
         twoLevel.back() = {0, 0};
-      if (cost.pieces.empty()) {
-        cost.pieces.push_back({});
-        links.push_back(-1);
-      }
+      if (cost.pieces.empty())
+        cost.pieces.emplace_back();
       problem.costs.push_back(std::move(cost));
-      instance.links.push_back(std::move(links));
     }
     BucketingProblem::Tensor tensor;
     tensor.bytes = candidate.bytes;
@@ -175,7 +163,7 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
   }
   problem.computeEnd = std::max(problem.computeEnd, times.getComputeEnd());
   for (auto [cost, range, sum] : llvm::zip(problem.costs, twoLevel, bytes)) {
-    unsigned best = cost.best(sum);
+    unsigned best = cost.bestIndex(sum);
     instance.isTwoLevel.push_back(best >= range.first && best < range.second);
   }
   return instance;
@@ -207,10 +195,10 @@ static double simulatePlan(const BucketInstance &instance,
     last = ready[i] = std::max(last, bucket.ready);
     SimCollective collective;
     collective.communicator = bucket.stream;
-    const CostPiece &piece = problem.costs[bucket.key].pieces[bucket.piece];
+    const CostLine &piece = problem.costs[bucket.key].pieces[bucket.piece];
     collective.latency = piece.latency;
     collective.transfer = piece.secondsPerByte * bucket.bytes;
-    collective.link = instance.links[bucket.key][bucket.piece];
+    collective.link = piece.link;
     program.collectives.push_back(collective);
     order.push_back(i);
   }

@@ -84,10 +84,9 @@ struct ChosenPlan {
   std::string error; ///< why there is none
 };
 
-/// A problem, and the link of each cost piece by key.
+/// A problem, and what is known of its keys.
 struct BucketInstance {
   BucketingProblem problem;
-  std::vector<std::vector<int>> links;
   /// Of each key: whether all its bytes would travel in two levels.
   std::vector<bool> isTwoLevel;
 };

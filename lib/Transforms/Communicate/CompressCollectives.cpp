@@ -88,7 +88,7 @@ bool CompressCollectives::isWorthwhile(AllReduceOp op, const WireFormat &wire,
   if (!model)
     return bytes >= minBytes;
   FailureOr<GroupShape> shape = model->getGroupShape(op);
-  FailureOr<CollectiveCost> plain = model->getCollective(op);
+  FailureOr<CostCurve> plain = model->getCollective(op);
   if (failed(shape) || failed(plain))
     return true;
   // Each operand is laid in the row, and its result taken out.

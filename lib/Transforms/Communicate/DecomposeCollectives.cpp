@@ -118,7 +118,7 @@ std::optional<Candidate> Decomposer::getCandidate(AllReduceOp op) {
       (numerics == Numerics::Exact && dependsOnOrder(op)))
     return std::nullopt;
   FailureOr<GroupShape> shape = model.getGroupShape(op);
-  FailureOr<CollectiveCost> flat = model.getCollective(op);
+  FailureOr<CostCurve> flat = model.getCollective(op);
   if (failed(shape) || failed(flat))
     return std::nullopt;
   int64_t bytes = CostModel::getWireBytes(op);

@@ -30,7 +30,6 @@ mpcomm::chooseOrder(const StepModel &step, const CostModel &model,
       buildInstance(candidates, BlockTimes(*block, &step), &model, limits);
   JointProblem problem;
   problem.step = graph->problem;
-  problem.links = instance.links;
   problem.buckets = std::move(instance.problem);
   problem.buckets.streams.assign(problem.step.streams.size(),
                                  {0, limits.memoryBytes});
@@ -50,9 +49,8 @@ mpcomm::chooseOrder(const StepModel &step, const CostModel &model,
 
   JointOptions options;
   options.plan = [&](const BucketingProblem &timed) {
-    ChosenPlan chosen =
-        chooseBuckets({timed, problem.links, {}}, &model.getCluster(),
-                      BucketPolicy::Solved, limits);
+    ChosenPlan chosen = chooseBuckets({timed, {}}, &model.getCluster(),
+                                      BucketPolicy::Solved, limits);
     chosen.plan.error = chosen.error;
     return std::move(chosen.plan);
   };

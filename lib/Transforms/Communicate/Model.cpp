@@ -41,9 +41,9 @@ std::optional<ProgramModel> mpcomm::getProgramModel(Operation *symbol,
   return getQuietly<ProgramModel>(symbol, model, why);
 }
 
-std::optional<CollectiveCost> mpcomm::getTwoLevelCost(const CostModel &model,
-                                                      const GroupShape &shape,
-                                                      unsigned level) {
+std::optional<CostCurve> mpcomm::getTwoLevelCost(const CostModel &model,
+                                                 const GroupShape &shape,
+                                                 unsigned level) {
   auto groups = CostModel::splitGroup(shape, level);
   if (!groups)
     return std::nullopt;
@@ -51,22 +51,20 @@ std::optional<CollectiveCost> mpcomm::getTwoLevelCost(const CostModel &model,
   if (inside.ranks * across.ranks != shape.ranks) // shares would not be equal
     return std::nullopt;
   auto share = static_cast<double>(inside.ranks);
-  CollectiveCost scatter =
+  CostCurve scatter =
       model.getCollective(CollectiveKind::ReduceScatter, inside);
-  CollectiveCost reduce =
-      model.getCollective(CollectiveKind::AllReduce, across);
-  CollectiveCost gather =
-      model.getCollective(CollectiveKind::AllGather, inside);
-  llvm::SmallVector<AffineCost, 2> ways;
-  for (const AffineCost &a : scatter.pieces)
-    for (const AffineCost &b : reduce.pieces)
-      for (const AffineCost &c : gather.pieces)
-        ways.push_back(
-            {CollectiveAlgorithm::Hierarchical,
-             a.latency + b.latency + c.latency,
-             a.secondsPerByte + (b.secondsPerByte + c.secondsPerByte) / share,
-             b.link});
-  return CollectiveCost::getEnvelope(std::move(ways));
+  CostCurve reduce = model.getCollective(CollectiveKind::AllReduce, across);
+  CostCurve gather = model.getCollective(CollectiveKind::AllGather, inside);
+  std::vector<CostLine> ways;
+  for (const CostLine &a : scatter.pieces)
+    for (const CostLine &b : reduce.pieces)
+      for (const CostLine &c : gather.pieces)
+        ways.push_back(makeLine(
+            CollectiveAlgorithm::Hierarchical,
+            a.latency + b.latency + c.latency,
+            a.secondsPerByte + (b.secondsPerByte + c.secondsPerByte) / share,
+            b.link));
+  return CostCurve::getEnvelope(std::move(ways));
 }
 
 bool mpcomm::isCompressible(AllReduceOp op) {
@@ -80,10 +78,10 @@ bool mpcomm::isCompressible(AllReduceOp op) {
   return isSum && areFloats && sumsInF32;
 }
 
-CollectiveCost mpcomm::getCompressedCost(const CostModel &model,
-                                         const GroupShape &shape,
-                                         const Compression &compression,
-                                         AllReduceOp op) {
+CostCurve mpcomm::getCompressedCost(const CostModel &model,
+                                    const GroupShape &shape,
+                                    const Compression &compression,
+                                    AllReduceOp op) {
   auto ranks = static_cast<double>(shape.ranks);
   double elements = 0, stored = 0;
   for (Value input : op.getInputs()) {
@@ -93,7 +91,8 @@ CollectiveCost mpcomm::getCompressedCost(const CostModel &model,
   }
   auto plain = static_cast<double>(CostModel::getWireBytes(op));
   if (elements == 0 || plain == 0)
-    return CollectiveCost::getEnvelope({AffineCost()});
+    return CostCurve::getEnvelope(
+        {makeLine(CollectiveAlgorithm::Direct, 0, 0, 0)});
   // Of one byte of the plain payload: elements, and what they are encoded and
   // in memory.
   double share = elements / plain;
@@ -110,18 +109,18 @@ CollectiveCost mpcomm::getCompressedCost(const CostModel &model,
                    (wide + narrow);                        // hand out
   const DeviceModel &device = model.getCluster().device;
   double messages = format.isScaled() ? 2 : 1;
-  llvm::SmallVector<AffineCost, 2> ways;
-  CollectiveCost exchange =
-      model.getCollective(CollectiveKind::AllToAll, shape);
-  CollectiveCost gather = model.getCollective(CollectiveKind::AllGather, shape);
-  for (const AffineCost &a : exchange.pieces)
-    for (const AffineCost &b : gather.pieces)
-      ways.push_back({CollectiveAlgorithm::Direct,
-                      messages * (a.latency + b.latency) + 3 * device.launch,
-                      sent * (a.secondsPerByte + b.secondsPerByte / ranks) +
-                          traffic / device.memoryBandwidth,
-                      a.link});
-  return CollectiveCost::getEnvelope(std::move(ways));
+  std::vector<CostLine> ways;
+  CostCurve exchange = model.getCollective(CollectiveKind::AllToAll, shape);
+  CostCurve gather = model.getCollective(CollectiveKind::AllGather, shape);
+  for (const CostLine &a : exchange.pieces)
+    for (const CostLine &b : gather.pieces)
+      ways.push_back(
+          makeLine(CollectiveAlgorithm::Direct,
+                   messages * (a.latency + b.latency) + 3 * device.launch,
+                   sent * (a.secondsPerByte + b.secondsPerByte / ranks) +
+                       traffic / device.memoryBandwidth,
+                   a.link));
+  return CostCurve::getEnvelope(std::move(ways));
 }
 
 double mpcomm::getPackingSeconds(const CostModel &model, size_t tensors,

@@ -33,9 +33,9 @@ std::optional<ProgramModel> getProgramModel(mlir::Operation *symbol,
 /// the blocks of level `level`, an all_reduce across them and an all_gather
 /// inside, by bytes of payload; nothing where that cuts nothing, or blocks of
 /// the group differ in size.
-std::optional<CollectiveCost> getTwoLevelCost(const CostModel &model,
-                                              const GroupShape &shape,
-                                              unsigned level);
+std::optional<CostCurve> getTwoLevelCost(const CostModel &model,
+                                         const GroupShape &shape,
+                                         unsigned level);
 
 /// A format for the wire, and how many elements share a scale.
 struct Compression {
@@ -53,10 +53,8 @@ bool isCompressible(AllReduceOp op);
 /// over memory that lay operands in a row, encode, sum, decode and hand out;
 /// and a launch for each of the three kernels between. Launches for each
 /// operand are left out.
-CollectiveCost getCompressedCost(const CostModel &model,
-                                 const GroupShape &shape,
-                                 const Compression &compression,
-                                 AllReduceOp op);
+CostCurve getCompressedCost(const CostModel &model, const GroupShape &shape,
+                            const Compression &compression, AllReduceOp op);
 
 /// Seconds that it takes to lay `tensors` tensors of `bytes` in all in one row
 /// and back: every byte is read and written twice, in an op a tensor and one

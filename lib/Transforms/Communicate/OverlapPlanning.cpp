@@ -197,7 +197,7 @@ void OverlapGraphBuilder::addCollectives() {
     node.stream = static_cast<int>(collective.communicator);
     node.latency = collective.latency;
     node.transfer = collective.transfer;
-    node.link = static_cast<int>(collective.link);
+    node.link = collective.link;
     node.belowSaturatingSize =
         collective.bytes < collective.cost.getSaturatingBytes();
     node.userCap = collective.op->hasAttr(kUserCapAttr);

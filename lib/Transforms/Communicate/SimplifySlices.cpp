@@ -26,7 +26,7 @@ bool CollectiveSimplifier::isScatterFaster(AllSliceOp op, AllReduceOp reduced,
                                            ArrayAttr others) {
   auto mesh =
       SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
-  FailureOr<CollectiveCost> whole = model.getCollective(reduced);
+  FailureOr<CostCurve> whole = model.getCollective(reduced);
   if (!mesh || failed(whole))
     return false;
   auto getCost = [&](CollectiveKind kind, ArrayAttr axes, int64_t bytes) {

@@ -153,8 +153,8 @@ void PartitionPipeline::setLink(func::FuncOp step, const CostModel &model,
       spans.push_back(false);
     }
   GroupShape shape = getGroupShape(model.getCluster(), sizes, spans);
-  CollectiveCost cost = model.getCollective(CollectiveKind::Send, shape);
-  const AffineCost &line = cost.pieces.back();
+  CostCurve cost = model.getCollective(CollectiveKind::Send, shape);
+  const CostLine &line = cost.pieces.back();
   problem.linkLatency = line.latency;
   problem.linkSecondsPerByte = line.secondsPerByte;
   problem.boundaryBuffers = 2;

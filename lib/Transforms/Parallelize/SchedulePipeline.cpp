@@ -217,7 +217,7 @@ SchedulePipeline::measure(StageFunctions &stageFunctions,
   };
   SmallVector<int64_t, 1> sizes{std::max<int64_t>(shape.stages, 2)};
   bool spans = true;
-  CollectiveCost cost = model->getCollective(
+  CostCurve cost = model->getCollective(
       CollectiveKind::Send, getGroupShape(model->getCluster(), sizes, spans));
   auto transfer = [&](int edge, bool isBackward) {
     int64_t bytes = 0;

@@ -35,9 +35,8 @@ static GroupShape getShape(const Cluster &cluster, int64_t ranks) {
   return getGroupShape(cluster, {ranks}, {true});
 }
 
-static void expectLine(const std::optional<CollectiveCost> &cost,
-                       double latency, double secondsPerByte, unsigned link,
-                       size_t piece = 0) {
+static void expectLine(const std::optional<CostCurve> &cost, double latency,
+                       double secondsPerByte, int link, size_t piece = 0) {
   ASSERT_TRUE(cost.has_value());
   ASSERT_GT(cost->pieces.size(), piece);
   EXPECT_NEAR(cost->pieces[piece].latency, latency, 1e-12);
@@ -69,7 +68,7 @@ TEST(GroupShapeTest, RowMajorOverTheMesh) {
   EXPECT_EQ(inside({1, 6}, {false, true}), Shape(6, 4, 6));
 }
 
-TEST(CollectiveCostTest, OneLevel) {
+TEST(CostCurveTest, OneLevel) {
   CostModel model(makeCluster());
   GroupShape four = getShape(model.getCluster(), 4);
   auto get = [&](Kind kind, Algorithm algorithm) {
@@ -112,7 +111,7 @@ TEST(CollectiveCostTest, OneLevel) {
   EXPECT_FALSE(get(Kind::AllReduce, Algorithm::Hierarchical).has_value());
 }
 
-TEST(CollectiveCostTest, TwoLevels) {
+TEST(CostCurveTest, TwoLevels) {
   CostModel model(makeCluster());
   GroupShape all = getShape(model.getCluster(), 16);
   auto get = [&](Kind kind, Algorithm algorithm) {
@@ -150,7 +149,7 @@ TEST(CollectiveCostTest, TwoLevels) {
              1.875e-9 / 4, 1);
 }
 
-TEST(CollectiveCostTest, NotAPowerOfTwo) {
+TEST(CostCurveTest, NotAPowerOfTwo) {
   CostModel model(makeCluster());
   GroupShape three = getGroupShape(model.getCluster(), {3}, {true});
   // 2 ceil(log2 3) messages; 2 (2/3 + 1) of the bytes.
@@ -158,24 +157,24 @@ TEST(CollectiveCostTest, NotAPowerOfTwo) {
              4e-6, 2e-10 * (2.0 / 3 + 1), 0);
 }
 
-TEST(CollectiveCostTest, NobodyToTalkTo) {
+TEST(CostCurveTest, NobodyToTalkTo) {
   CostModel model(makeCluster());
-  CollectiveCost cost =
+  CostCurve cost =
       model.getCollective(Kind::AllReduce, getShape(model.getCluster(), 1));
   EXPECT_EQ(cost.at(1 << 20), 0);
   EXPECT_EQ(cost.getSaturatingBytes(), 0);
 }
 
-TEST(CollectiveCostTest, LibrariesAndMeasurements) {
+TEST(CostCurveTest, LibrariesAndMeasurements) {
   Cluster cluster = makeCluster();
   cluster.collectiveLaunch = 5e-6;
   cluster.algorithms = {"ring"};
   GroupShape four = getShape(cluster, 4);
   {
     CostModel model(cluster);
-    CollectiveCost cost = model.getCollective(Kind::AllReduce, four);
+    CostCurve cost = model.getCollective(Kind::AllReduce, four);
     ASSERT_EQ(cost.pieces.size(), 1u);
-    EXPECT_EQ(cost.pieces[0].algorithm, Algorithm::Ring);
+    EXPECT_EQ(Algorithm(cost.pieces[0].algorithm), Algorithm::Ring);
     EXPECT_NEAR(cost.pieces[0].latency, 11e-6, 1e-12);
     // A library of rings still sends from one rank to another.
     EXPECT_NEAR(model.getCollective(Kind::Recv, four).at(1000), 6.1e-6, 1e-12);
@@ -195,24 +194,24 @@ TEST(CollectiveCostTest, LibrariesAndMeasurements) {
   EXPECT_NE(getLatency("", 8), 3e-3); // eight ranks use the far links
 }
 
-TEST(CollectiveCostTest, SaturatingBytes) {
+TEST(CostCurveTest, SaturatingBytes) {
   // 10 us + 1 ns a byte: nine tenths of the rate where the latency is a ninth
   // of the transfer, 90 us.
-  CollectiveCost cost =
-      CollectiveCost::getEnvelope({{Algorithm::Ring, 10e-6, 1e-9, 0}});
+  CostCurve cost =
+      CostCurve::getEnvelope({makeLine(Algorithm::Ring, 10e-6, 1e-9, 0)});
   EXPECT_EQ(cost.getSaturatingBytes(0.9), 90000);
   EXPECT_EQ(cost.getSaturatingBytes(0.5), 10000);
 }
 
 // The envelope is the minimum of all lines, and none of its pieces is idle.
-TEST(CollectiveCostTest, EnvelopeIsTheMinimum) {
+TEST(CostCurveTest, EnvelopeIsTheMinimum) {
   std::mt19937 random(7);
   for (int round = 0; round < 1000; ++round) {
-    llvm::SmallVector<AffineCost, 2> ways;
+    std::vector<CostLine> ways;
     for (size_t i = 0, n = 1 + random() % 8; i < n; ++i)
-      ways.push_back({Algorithm::Ring, 1e-6 * (random() % 6),
-                      1e-9 * (random() % 6), unsigned(i)});
-    CollectiveCost cost = CollectiveCost::getEnvelope(ways);
+      ways.push_back(makeLine(Algorithm::Ring, 1e-6 * (random() % 6),
+                              1e-9 * (random() % 6), unsigned(i)));
+    CostCurve cost = CostCurve::getEnvelope(ways);
     ASSERT_FALSE(cost.pieces.empty());
     for (size_t i = 1; i < cost.pieces.size(); ++i) {
       EXPECT_LT(cost.pieces[i - 1].latency, cost.pieces[i].latency);
@@ -221,7 +220,7 @@ TEST(CollectiveCostTest, EnvelopeIsTheMinimum) {
     }
     for (int64_t bytes = 0; bytes < 20000; bytes += 97) {
       double least = ways[0].at(bytes);
-      for (const AffineCost &way : ways)
+      for (const CostLine &way : ways)
         least = std::min(least, way.at(bytes));
       ASSERT_NEAR(cost.at(bytes), least, 1e-15) << "round " << round;
     }
@@ -238,7 +237,7 @@ TEST(CollectiveCostTest, EnvelopeIsTheMinimum) {
 }
 
 // No way to run a collective beats the volume that has to cross the links.
-TEST(CollectiveCostTest, PresetsAreSane) {
+TEST(CostCurveTest, PresetsAreSane) {
   for (llvm::StringRef name : getPresetNames()) {
     CostModel model(llvm::cantFail(getPreset(name)));
     for (int64_t ranks : {2, 4, 8, 64, 1024}) {
@@ -247,7 +246,7 @@ TEST(CollectiveCostTest, PresetsAreSane) {
                         Kind::AllToAll, Kind::Broadcast, Kind::Send, Kind::Recv,
                         Kind::Barrier, Kind::Permute, Kind::Reduce,
                         Kind::Gather, Kind::Scatter}) {
-        CollectiveCost cost = model.getCollective(kind, shape);
+        CostCurve cost = model.getCollective(kind, shape);
         ASSERT_FALSE(cost.pieces.empty());
         EXPECT_GT(cost.at(0), 0);
         EXPECT_GE(cost.at(1 << 20), cost.at(0));

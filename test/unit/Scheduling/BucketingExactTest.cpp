@@ -49,7 +49,7 @@ static BucketingProblem makeProblem(unsigned seed, const Shape &shape,
   Random random(seed);
   BucketingProblem problem;
   for (int k = 0; k < shape.keys; ++k) {
-    BucketCost &cost = problem.costs.emplace_back();
+    CostCurve &cost = problem.costs.emplace_back();
     for (int64_t p = random.upTo(2); p >= 0; --p)
       cost.pieces.push_back(
           {scale * double(random.upTo(8)), scale * double(random.upTo(3))});

@@ -332,16 +332,6 @@ TEST(Bucketing, VerifyFindsWhatIsWrong) {
             "expects an end of compute that is finite and not negative");
 }
 
-TEST(Bucketing, SaturatingBytes) {
-  // 9 times latency / secondsPerByte: then 9 of 10 seconds move bytes.
-  EXPECT_EQ(saturatingBytes({1e-3, 1e-9}, 0.9), 9000000);
-  EXPECT_EQ(saturatingBytes({3, 2}, 0.5), 2);
-  EXPECT_EQ(saturatingBytes({0, 1}, 0.9), 0);
-  EXPECT_EQ(saturatingBytes({1, 1}, 0), 0);
-  EXPECT_EQ(saturatingBytes({1, 0}, 0.5), INT64_MAX);
-  EXPECT_EQ(saturatingBytes({1, 1}, 1), INT64_MAX);
-}
-
 /// Baselines' rules, in units of a byte.
 TEST(Bucketing, Baselines) {
   BucketingProblem problem = makeSmall();

@@ -35,12 +35,12 @@ static int add(JointProblem &problem, OverlapProblem::Node node,
 /// Makes what `gradient` makes a tensor of `bytes`, with a consumer.
 static void addTensor(JointProblem &problem, int gradient, int64_t bytes,
                       double consumer, int key = 0) {
-  const BucketCost &cost = problem.buckets.costs[key];
+  const CostCurve &cost = problem.buckets.costs[key];
   OverlapProblem::Node node;
   node.stream = 0;
   node.link = 0;
-  node.latency = cost.pieces[cost.best(bytes)].latency;
-  node.transfer = cost.pieces[cost.best(bytes)].secondsPerByte * double(bytes);
+  node.latency = cost.best(bytes).latency;
+  node.transfer = cost.best(bytes).secondsPerByte * double(bytes);
   int reduced = add(problem, node, {gradient});
   BucketingProblem::Tensor tensor;
   tensor.bytes = bytes;
@@ -51,13 +51,13 @@ static void addTensor(JointProblem &problem, int gradient, int64_t bytes,
     add(problem, compute(consumer), {reduced}, /*output=*/true);
 }
 
-static JointProblem emptyStep(BucketCost cost) {
+static JointProblem emptyStep(CostCurve cost) {
   JointProblem problem;
   problem.step.links = {{true}};
   problem.step.streams = {{}};
   problem.buckets.costs = {std::move(cost)};
-  problem.links = {{}};
-  problem.links[0].assign(problem.buckets.costs[0].pieces.size(), 0);
+  for (CostLine &piece : problem.buckets.costs[0].pieces)
+    piece.link = 0;
   return problem;
 }
 
@@ -112,11 +112,7 @@ TEST(Joint, ChecksItsInput) {
             "expects a node for each of 2 tensors, got 1");
   EXPECT_EQ(wrong([](auto &p) { p.buckets.streams.clear(); }),
             "expects the streams of the step for the buckets");
-  EXPECT_EQ(wrong([](auto &p) { p.links.clear(); }),
-            "expects links for each key");
-  EXPECT_EQ(wrong([](auto &p) { p.links[0].clear(); }),
-            "key 0 expects a link for each piece");
-  EXPECT_EQ(wrong([](auto &p) { p.links[0][0] = 1; }),
+  EXPECT_EQ(wrong([](auto &p) { p.buckets.costs[0].pieces[0].link = 1; }),
             "key 0 names link 1 of 1");
   EXPECT_EQ(wrong([](auto &p) { p.nodes[0] = 0; }),
             "tensor 0 names no collective");
@@ -130,7 +126,7 @@ TEST(Joint, ChecksItsInput) {
 
 /// Layers in any of the orders in which programs are written.
 static JointProblem randomStep(std::mt19937 &random, int layers) {
-  BucketCost cost;
+  CostCurve cost;
   int pieces = 1 + below(random, 2);
   for (int i = 0; i < pieces; ++i)
     cost.pieces.push_back({double(1 + 3 * i), i ? 0.5 : 1.0});
@@ -140,10 +136,8 @@ static JointProblem randomStep(std::mt19937 &random, int layers) {
     problem.step.computeRateUnderComm = 0.75;
   if (below(random, 3) == 0)
     problem.step.commRateUnderCompute = 0.5 + 0.25 * below(random, 2);
-  if (below(random, 3) == 0) {
-    problem.buckets.costs.push_back({{{2, 0.5}}});
-    problem.links.push_back({0});
-  }
+  if (below(random, 3) == 0)
+    problem.buckets.costs.push_back({{{2, 0.5, 0}}});
   if (below(random, 4) == 0)
     problem.buckets.capBytes = 4 + below(random, 8);
   if (below(random, 4) == 0)
@@ -252,7 +246,8 @@ TEST(Joint, AgainstAllPartitions) {
         if (bucket.end - bucket.begin > 1 &&
             bucket.bytes > problem.buckets.capBytes)
           return;
-        bucket.piece = problem.buckets.costs[bucket.key].best(bucket.bytes);
+        bucket.piece =
+            problem.buckets.costs[bucket.key].bestIndex(bucket.bytes);
         plan.buckets.push_back(bucket);
       }
       OverlapSchedule exact =

@@ -69,7 +69,7 @@ struct MeasuredCollective {
   /// "shm", "mpi", "gloo", "nccl"; empty: any.
   std::string backend;
   double alpha = 0; ///< seconds
-  double beta = 0;  ///< seconds a byte of payload (see CollectiveCost)
+  double beta = 0;  ///< seconds a byte of payload (see CostCurve)
   /// The name of the outermost level that the group's messages use; empty: any.
   std::string link;
 };

@@ -19,45 +19,10 @@
 #include "mpcomm/Analysis/Cluster/Cluster.h"
 #include "mpcomm/Analysis/CostModel/Profile.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Scheduling/CostCurve.h"
 #include <optional>
 
 namespace mpcomm {
-
-/// One way to run a collective: latency + bytes * secondsPerByte.
-struct AffineCost {
-  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Direct;
-  double latency = 0;
-  double secondsPerByte = 0;
-  /// Index in Cluster::links of the level that bounds it.
-  unsigned link = 0;
-
-  double at(int64_t bytes) const {
-    return latency + secondsPerByte * static_cast<double>(bytes);
-  }
-};
-
-/// The lower envelope of all ways, concave and piecewise linear in the bytes of
-/// payload on the wire, as CollectiveOpInterface::getPayloadBytes counts them:
-/// the operands of this rank (all_gather: its own block), or the results where
-/// there are no operands.
-///
-/// Pieces are sorted by latency, ascending, and so by seconds a byte,
-/// descending; each is the best for some number of bytes. There is at least
-/// one.
-struct CollectiveCost {
-  llvm::SmallVector<AffineCost, 2> pieces;
-
-  double at(int64_t bytes) const { return best(bytes).at(bytes); }
-  const AffineCost &best(int64_t bytes) const;
-  /// The fewest bytes for which bytes / at(bytes) reaches `fraction` (between 0
-  /// and 1, both excluded) of what it tends to for many; 0 where bytes cost
-  /// nothing.
-  int64_t getSaturatingBytes(double fraction = 0.9) const;
-
-  /// Sorts candidates and drops those that are never the best. Time:
-  /// O(n log n).
-  static CollectiveCost getEnvelope(llvm::SmallVector<AffineCost, 2> ways);
-};
 
 /// How the ranks of a group lie among the blocks of a cluster.
 struct GroupShape {
@@ -78,6 +43,13 @@ struct GroupShape {
 GroupShape getGroupShape(const Cluster &cluster, llvm::ArrayRef<int64_t> sizes,
                          llvm::ArrayRef<bool> spans);
 
+/// A way to run a collective, which level `link` of Cluster::links bounds.
+inline CostLine makeLine(CollectiveAlgorithm algorithm, double latency,
+                         double secondsPerByte, unsigned link) {
+  return {latency, secondsPerByte, static_cast<int>(link),
+          static_cast<int>(algorithm)};
+}
+
 class CostModel {
 public:
   /// `cluster` has an empty check(). `backend` selects among measured lines;
@@ -94,16 +66,19 @@ public:
   llvm::FailureOr<GroupShape> getGroupShape(CollectiveOpInterface op) const;
 
   /// What the communication library takes: measured if there is such a line,
-  /// else the envelope of Cluster::algorithms.
-  CollectiveCost getCollective(CollectiveKind kind,
-                               const GroupShape &shape) const;
-  llvm::FailureOr<CollectiveCost> getCollective(CollectiveOpInterface op) const;
+  /// else the envelope of Cluster::algorithms. By the bytes of payload on the
+  /// wire, as CollectiveOpInterface::getPayloadBytes counts them: the operands
+  /// of this rank (all_gather: its own block), or the results where there are
+  /// no operands. A line's `link` is an index into Cluster::links, its
+  /// `algorithm` a CollectiveAlgorithm.
+  CostCurve getCollective(CollectiveKind kind, const GroupShape &shape) const;
+  llvm::FailureOr<CostCurve> getCollective(CollectiveOpInterface op) const;
 
   /// One algorithm alone; nothing where it does not apply to the collective or
   /// to the group.
-  std::optional<CollectiveCost>
-  getCollective(CollectiveKind kind, const GroupShape &shape,
-                CollectiveAlgorithm algorithm) const;
+  std::optional<CostCurve> getCollective(CollectiveKind kind,
+                                         const GroupShape &shape,
+                                         CollectiveAlgorithm algorithm) const;
 
   /// The two groups of a hierarchical collective: ranks inside one block of
   /// level `level`, and one rank of each block. Nothing where that cuts

@@ -40,12 +40,12 @@ struct StepCollective {
   unsigned tensors = 0;
   /// What it takes alone, by bytes; and by the best piece at `bytes`, or the
   /// profile: latency, then transfer, in seconds.
-  CollectiveCost cost;
+  CostCurve cost;
   double latency = 0, transfer = 0;
   /// Index in StepModel::getCommunicators.
   unsigned communicator = 0;
   /// Link level on which it transfers.
-  unsigned link = 0;
+  int link = 0;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Direct;
   /// Its instructions; `await` is -1 where nothing awaits it.
   int start = -1, await = -1;

@@ -22,36 +22,13 @@
 #ifndef MPCOMM_SCHEDULING_BUCKETING_BUCKETING_H
 #define MPCOMM_SCHEDULING_BUCKETING_BUCKETING_H
 
+#include "mpcomm/Scheduling/CostCurve.h"
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 namespace mpcomm {
-
-/// One straight line of a collective's cost: latency + secondsPerByte * bytes.
-struct CostPiece {
-  double latency = 0;
-  double secondsPerByte = 0;
-  double at(int64_t bytes) const {
-    return latency + secondsPerByte * static_cast<double>(bytes);
-  }
-};
-
-/// A collective's cost by size: the least of its pieces (one an algorithm), so
-/// concave, and never larger for one bucket than for its parts together.
-struct BucketCost {
-  std::vector<CostPiece> pieces;
-  /// The index of the cheapest piece; the first of equals.
-  unsigned best(int64_t bytes) const;
-  double at(int64_t bytes) const { return pieces[best(bytes)].at(bytes); }
-};
-
-/// The smallest bucket that uses at least `fraction` (0 up to, not including,
-/// 1) of the bandwidth that `piece` reaches in the limit. 0 for a piece without
-/// latency; INT64_MAX for one without cost per byte (and latency above 0), for
-/// no size saturates it.
-int64_t saturatingBytes(const CostPiece &piece, double fraction);
 
 /// What is to be as early as possible.
 enum class BucketingObjective {
@@ -98,7 +75,7 @@ struct BucketingProblem {
   /// By ready time; those that are ready together in the order to keep.
   std::vector<Tensor> tensors;
   /// By key.
-  std::vector<BucketCost> costs;
+  std::vector<CostCurve> costs;
   std::vector<Stream> streams = {Stream()};
   /// When the compute that makes the tensors (the backward pass) ends.
   double computeEnd = 0;

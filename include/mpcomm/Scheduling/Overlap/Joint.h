@@ -26,15 +26,13 @@ namespace mpcomm {
 struct JointProblem {
   /// The step, with a collective of its own for every tensor.
   OverlapProblem step;
-  /// Tensors, costs, streams and limits. Streams are those of `step`; ready
-  /// times, consumers and the end of computation follow from an order and need
-  /// not be set.
+  /// Tensors, costs, streams and limits. Streams and links are those of `step`;
+  /// ready times, consumers and the end of computation follow from an order and
+  /// need not be set.
   BucketingProblem buckets;
   /// Of each tensor: its collective in `step`. No collective of a tensor comes,
   /// by whatever way, after that of another.
   std::vector<int> nodes;
-  /// Of each key: the links of its cost pieces, as in SimCollective.
-  std::vector<std::vector<int>> links;
 
   /// Empty if the problem is well formed, else what is wrong with it.
   /// Time: O(n + e).

@@ -155,6 +155,12 @@ class Interpreter:
                     new[name] = new[name] if same else mean([end[1][name] for end in ends])
         (loss,) = [x for x in self.graph.results if x.role == "loss"]
         value = mean(losses) if losses and not whole else env[0][id(loss.value)]
+        for (op, i), xs in sums.items():
+            # A gradient that is the loss, too, may be averaged once, as a gradient.
+            if losses and not whole and op.operands[i] is loss.value:
+                other = self.mean_gradient(xs)
+                error = np.maximum(value.e, np.abs(other.v - value.v) + other.e)
+                value = Bounded(value.v, error, value.format)
         return value, {**state, **new}
 
     def mean_gradient(self, ranks):

@@ -86,12 +86,12 @@ struct TestPrintStepModel
   void print(const StepModel &step, const StepInstruction &instruction) {
     InFlightDiagnostic remark = instruction.op->emitRemark();
     switch (instruction.kind) {
-    case StepInstruction::Kind::Compute:
+    case RankInstruction::Compute:
       remark << "computes " << printTime(instruction.seconds);
       if (int kernel = step.getKernel(instruction.op); kernel >= 0)
         remark << " in kernel " << kernel;
       break;
-    case StepInstruction::Kind::Start: {
+    case RankInstruction::Start: {
       const StepCollective &collective =
           step.getCollectives()[instruction.collective];
       remark << "starts " << collective.bytes << " bytes of "
@@ -102,7 +102,7 @@ struct TestPrintStepModel
              << collective.link;
       break;
     }
-    case StepInstruction::Kind::Await:
+    case RankInstruction::Await:
       remark << "awaits " << instruction.collective;
       break;
     }

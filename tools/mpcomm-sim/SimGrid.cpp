@@ -98,14 +98,14 @@ static void runCompute(SimRun &run, std::shared_ptr<Rank> rank) {
       sg4::this_actor::sleep_for(pending);
     pending = 0;
   };
-  for (const SimInstruction &instruction : program.instructions) {
-    if (instruction.kind == SimInstruction::Compute) {
+  for (const RankInstruction &instruction : program.instructions) {
+    if (instruction.kind == RankInstruction::Compute) {
       pending += instruction.seconds;
       continue;
     }
     settle();
     int k = instruction.collective;
-    if (instruction.kind == SimInstruction::Start) {
+    if (instruction.kind == RankInstruction::Start) {
       int stream = program.collectives[k].communicator;
       rank->queues[stream].push_back(k);
       rank->queued[stream]->release();

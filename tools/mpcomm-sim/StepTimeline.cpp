@@ -99,7 +99,7 @@ void ClassWriter::addCompute() {
     if (instruction.collective >= 0)
       event.flow = base + instruction.collective;
     if (auto action = getStageAction(instruction.op);
-        action && instruction.kind == StepInstruction::Kind::Compute) {
+        action && instruction.kind == RankInstruction::Compute) {
       event.action = pipelineActionLetter(action->kind) +
                      std::to_string(action->microbatch);
       event.stage = action->stage;

@@ -259,7 +259,7 @@ PipelineScheduleOr mpcomm::getPipelineSchedule(const ProgramModel &program) {
     for (const StepInstruction &instruction :
          program.getStep(c).getInstructions())
       if (auto action = getStageAction(instruction.op);
-          action && instruction.kind == StepInstruction::Kind::Compute)
+          action && instruction.kind == RankInstruction::Compute)
         order.push_back(*action);
     if (order.empty() || rankOf.count(order.front().stage))
       continue;
@@ -293,7 +293,7 @@ mpcomm::getPipelineFigures(const ProgramModel &program,
     for (auto [i, instruction] :
          llvm::enumerate(program.getStep(c).getInstructions())) {
       auto action = getStageAction(instruction.op);
-      if (!action || instruction.kind != StepInstruction::Kind::Compute)
+      if (!action || instruction.kind != RankInstruction::Compute)
         continue;
       double taken = seen.end[i] - seen.begin[i];
       busy += taken;

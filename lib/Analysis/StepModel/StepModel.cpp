@@ -64,26 +64,7 @@ int StepModel::getLastUse(Value value) const {
 SimProgram StepModel::buildSimProgram() const {
   SimProgram program;
   program.staticBytes = staticBytes;
-  program.instructions.reserve(instructions.size());
-  for (const StepInstruction &instruction : instructions) {
-    SimInstruction simulated;
-    switch (instruction.kind) {
-    case StepInstruction::Kind::Compute:
-      simulated.kind = SimInstruction::Compute;
-      break;
-    case StepInstruction::Kind::Start:
-      simulated.kind = SimInstruction::Start;
-      break;
-    case StepInstruction::Kind::Await:
-      simulated.kind = SimInstruction::Await;
-      break;
-    }
-    simulated.seconds = instruction.seconds;
-    simulated.collective = instruction.collective;
-    simulated.allocates = instruction.allocates;
-    simulated.frees = instruction.frees;
-    program.instructions.push_back(simulated);
-  }
+  program.instructions.assign(instructions.begin(), instructions.end());
   for (const StepCollective &collective : collectives) {
     SimCollective simulated;
     simulated.communicator = static_cast<int>(collective.communicator);

@@ -237,18 +237,18 @@ void StepBuilder::emitInstructions() {
     if (collective >= 0) {
       step.collectives[collective].start = static_cast<int>(first);
       step.instructions.push_back(
-          {StepInstruction::Kind::Start, ops[op], 0, collective, 0, 0});
+          {RankInstruction::start(collective), ops[op]});
     }
     for (; next != end && next->first == op; ++next) {
       step.collectives[next->second].await =
           static_cast<int>(step.instructions.size());
       step.instructions.push_back(
-          {StepInstruction::Kind::Await, ops[op], 0, next->second, 0, 0});
+          {RankInstruction::await(next->second), ops[op]});
     }
     bool isBare = step.instructions.size() == first;
     if (seconds[op] > 0 || (isBare && (allocates[op] != 0 || frees[op] != 0)))
       step.instructions.push_back(
-          {StepInstruction::Kind::Compute, ops[op], seconds[op], -1, 0, 0});
+          {RankInstruction::compute(seconds[op]), ops[op]});
     if (step.instructions.size() == first)
       continue;
     step.instructions[first].allocates = allocates[op];
@@ -262,7 +262,7 @@ void StepBuilder::linkCollectives() {
   int none = static_cast<int>(step.instructions.size());
   std::vector<int> upTo(ops.size() + 1, -1), from(ops.size() + 1, none);
   for (auto [i, instruction] : llvm::enumerate(step.instructions)) {
-    if (instruction.kind != StepInstruction::Kind::Compute)
+    if (instruction.kind != RankInstruction::Compute)
       continue;
     int op = step.positions[instruction.op];
     upTo[op] = static_cast<int>(i);

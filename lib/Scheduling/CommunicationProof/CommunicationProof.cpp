@@ -132,7 +132,8 @@ static std::string describePeer(const ProofProblem &problem,
 
 std::string proof::describeOp(const ProofProblem &problem,
                               const ProofSide &side) {
-  const ProofOp &op = problem.classes[side.classIndex].program.ops[side.op];
+  const ProofOp &op =
+      problem.classes[side.classIndex].program.collectives[side.op];
   std::vector<std::string> parts;
   if (reduces(op.kind))
     parts.push_back(op.reduction);
@@ -217,7 +218,7 @@ public:
 
 private:
   const ProofOp &opOf(const ProofSide &side) const {
-    return problem.classes[side.classIndex].program.ops[side.op];
+    return problem.classes[side.classIndex].program.collectives[side.op];
   }
   void addChannel(const ProofWait &wait);
   static int move(ProofProblem &changed, const ProofSide &side);
@@ -239,7 +240,8 @@ void Adviser::addChannel(const ProofWait &wait) {
 /// Puts the sends to, or the recvs from, the peer of an op on the last
 /// communicator, in the program of its class; returns how many they are.
 int Adviser::move(ProofProblem &changed, const ProofSide &side) {
-  std::vector<ProofOp> &ops = changed.classes[side.classIndex].program.ops;
+  std::vector<ProofOp> &ops =
+      changed.classes[side.classIndex].program.collectives;
   ProofOp like = ops[side.op];
   int moved = 0;
   for (ProofOp &op : ops)

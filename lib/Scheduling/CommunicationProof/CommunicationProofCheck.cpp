@@ -70,8 +70,8 @@ static std::string checkPeer(const ProofProblem &problem, const ProofOp &op) {
 static std::string checkClass(const ProofProblem &problem,
                               const ProofClass &c) {
   const ProofProgram &program = c.program;
-  for (size_t k = 0; k < program.ops.size(); ++k) {
-    const ProofOp &op = program.ops[k];
+  for (size_t k = 0; k < program.collectives.size(); ++k) {
+    const ProofOp &op = program.collectives[k];
     std::string name = "op " + std::to_string(k);
     if (op.communicator < 0 ||
         op.communicator >= int(problem.communicators.size()))
@@ -83,10 +83,14 @@ static std::string checkClass(const ProofProblem &problem,
       return name + ": " + toString(op.kind) + " expects " + expected;
   }
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    int k = program.instructions[i].op;
-    if (k < 0 || k >= int(program.ops.size()))
+    int k = program.instructions[i].collective;
+    if (program.instructions[i].kind == RankInstruction::Compute)
+      return "instruction " + std::to_string(i) +
+             " computes, expected a start or an await";
+    if (k < 0 || k >= int(program.collectives.size()))
       return "instruction " + std::to_string(i) + " names op " +
-             std::to_string(k) + " of " + std::to_string(program.ops.size());
+             std::to_string(k) + " of " +
+             std::to_string(program.collectives.size());
   }
   if (c.boxes.empty())
     return "no rank runs it";

@@ -217,13 +217,10 @@ static std::string describeWait(const ProofModel &model,
   awaited.op = wait.awaited;
   std::string head =
       describeOp(problem, wait.head) + " on " +
-      describeCommunicator(problem, program.ops[wait.head.op].communicator);
+      describeCommunicator(problem,
+                           program.collectives[wait.head.op].communicator);
   if (wait.awaited >= 0) {
-    text += " waits";
-    const std::string &here = program.instructions[wait.instruction].location;
-    if (!here.empty())
-      text += " at " + here;
-    text += " for ";
+    text += " waits for ";
     if (wait.awaited == wait.head.op)
       text += head;
     else

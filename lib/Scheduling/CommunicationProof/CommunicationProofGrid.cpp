@@ -54,7 +54,7 @@ void Grid::cutAtPeers(const ProofProblem &problem, bool rotations) {
   enum Neighbours { None, AllWrap, SomeEnd };
   std::vector<Neighbours> neighbours(axes.size(), None);
   for (const ProofClass &c : problem.classes)
-    for (const ProofOp &op : c.program.ops) {
+    for (const ProofOp &op : c.program.collectives) {
       if (!isMessage(op.kind))
         continue;
       const ProofPeer &peer = op.peer;

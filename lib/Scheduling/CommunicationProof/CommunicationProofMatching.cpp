@@ -105,8 +105,8 @@ Difference::Difference(const ProofModel &model, const Sequence &a,
     }
   }
   const auto &classes = model.problem.classes;
-  kind = compare(classes[model.classOf[a.cell]].program.ops[a.ops[at]],
-                 classes[model.classOf[b.cell]].program.ops[b.ops[at]]);
+  kind = compare(classes[model.classOf[a.cell]].program.collectives[a.ops[at]],
+                 classes[model.classOf[b.cell]].program.collectives[b.ops[at]]);
 }
 
 /// What the difference of two sequences on a communicator means.
@@ -132,8 +132,9 @@ static ProofViolation describeDifference(const ProofModel &model,
                         describeOp(problem, has) + on + ", ";
     std::string other = describeRank(problem, lacks);
     if (messages) {
-      bool sends = problem.classes[has.classIndex].program.ops[has.op].kind ==
-                   ProofKind::Send;
+      bool sends =
+          problem.classes[has.classIndex].program.collectives[has.op].kind ==
+          ProofKind::Send;
       violation.kind = sends ? ProofViolationKind::SendWithoutRecv
                              : ProofViolationKind::RecvWithoutSend;
       violation.message +=

@@ -56,7 +56,7 @@ static int findUse(Numbering<UseKey> &numbers, Compiled &compiled, int stream,
 
 ProgramError proof::compile(const ProofProgram &program, size_t communicators,
                             Signatures &signatures, Compiled &compiled) {
-  size_t size = program.ops.size();
+  size_t size = program.collectives.size();
   compiled.streamOf.assign(communicators, -1);
   compiled.useOf.assign(size, -1);
   compiled.signatureOf.assign(size, -1);
@@ -65,10 +65,10 @@ ProgramError proof::compile(const ProofProgram &program, size_t communicators,
   std::vector<char> awaited(size, false);
   Numbering<UseKey> uses;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const ProofInstruction &instruction = program.instructions[i];
-    int k = instruction.op;
-    const ProofOp &op = program.ops[k];
-    bool awaits = instruction.kind == ProofInstruction::Await;
+    const RankInstruction &instruction = program.instructions[i];
+    int k = instruction.collective;
+    const ProofOp &op = program.collectives[k];
+    bool awaits = instruction.kind == RankInstruction::Await;
     if (awaits && positions[k] < 0)
       return {ProofViolationKind::AwaitBeforeStart, int(i)};
     if (awaits && awaited[k])
@@ -129,10 +129,10 @@ ProofViolation proof::layPrograms(ProofModel &model) {
     int64_t cell =
         std::find(model.classOf.begin(), model.classOf.end(), int(c)) -
         model.classOf.begin();
-    const ProofInstruction &wrong = program.instructions[error.instruction];
+    const RankInstruction &wrong = program.instructions[error.instruction];
     ProofViolation violation;
     violation.kind = error.kind;
-    ProofSide side = sideOf(model, cell, wrong.op);
+    ProofSide side = sideOf(model, cell, wrong.collective);
     side.instruction = error.instruction;
     violation.message = describeRank(problem, side);
     if (error.kind == ProofViolationKind::DoubleStart)
@@ -143,8 +143,6 @@ ProofViolation proof::layPrograms(ProofModel &model) {
     violation.message += error.kind == ProofViolationKind::AwaitBeforeStart
                              ? " before its start"
                              : " a second time";
-    if (!wrong.location.empty())
-      violation.message += ", here: " + wrong.location;
     violation.sides = {side};
     return violation;
   }

@@ -300,14 +300,14 @@ OverlapProblem mpcomm::bucketStep(const JointProblem &problem,
     if (!isInFlight[node])
       return;
     isInFlight[node] = false;
-    input.push_back({SimInstruction::Await, node});
+    input.push_back({RankInstruction::Await, node});
   };
   for (int n = 0; n < int(result.nodes.size()); ++n) {
     for (int before : bucketed.predecessors[n])
       await(before);
     isInFlight[n] = bucketed.isCollective(n);
     input.push_back(
-        {isInFlight[n] ? SimInstruction::Start : SimInstruction::Compute, n});
+        {isInFlight[n] ? RankInstruction::Start : RankInstruction::Compute, n});
   }
   for (int n = 0; n < int(result.nodes.size()); ++n)
     await(n);
@@ -325,7 +325,7 @@ Planner::Planner(const JointProblem &problem, const JointOptions &options)
     : problem(problem), options(options), graph(problem.step),
       tensorOf(findTensors(problem)), consumes(findConsumed(graph, tensorOf)) {
   for (const OverlapStep &step : graph.input)
-    if (step.kind != SimInstruction::Await && tensorOf[step.node] < 0 &&
+    if (step.kind != RankInstruction::Await && tensorOf[step.node] < 0 &&
         consumes[step.node] < 0)
       early.push_back(step.node);
 }
@@ -372,8 +372,8 @@ std::vector<int> Planner::orderOf(const OverlapSchedule &schedule,
   std::vector<int> order;
   for (const OverlapStep &step : schedule.steps) {
     int node = origin.empty() ? step.node : origin[step.node];
-    if (step.kind != SimInstruction::Await && node >= 0 && tensorOf[node] < 0 &&
-        consumes[node] < 0)
+    if (step.kind != RankInstruction::Await && node >= 0 &&
+        tensorOf[node] < 0 && consumes[node] < 0)
       order.push_back(node);
   }
   return order;

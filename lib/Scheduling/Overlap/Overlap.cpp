@@ -25,11 +25,11 @@ static std::string name(const char *what, size_t index) {
 
 static std::string describe(const OverlapStep &step) {
   switch (step.kind) {
-  case SimInstruction::Compute:
+  case RankInstruction::Compute:
     return name("node", step.node);
-  case SimInstruction::Start:
+  case RankInstruction::Start:
     return name("the start of node", step.node);
-  case SimInstruction::Await:
+  case RankInstruction::Await:
     return name("the await of node", step.node);
   }
   return "";
@@ -88,11 +88,11 @@ std::vector<OverlapStep> OverlapProblem::inputSteps() const {
   std::vector<OverlapStep> steps;
   for (int n = 0; n < int(nodes.size()); ++n) {
     if (nodes[n].stream < 0) {
-      steps.push_back({SimInstruction::Compute, n});
+      steps.push_back({RankInstruction::Compute, n});
       continue;
     }
-    steps.push_back({SimInstruction::Start, n});
-    steps.push_back({SimInstruction::Await, n});
+    steps.push_back({RankInstruction::Start, n});
+    steps.push_back({RankInstruction::Await, n});
   }
   return steps;
 }
@@ -100,11 +100,11 @@ std::vector<OverlapStep> OverlapProblem::inputSteps() const {
 std::vector<OverlapStep> OverlapProblem::synchronousSteps() const {
   std::vector<OverlapStep> steps;
   for (const OverlapStep &step : inputSteps()) {
-    if (step.kind == SimInstruction::Await)
+    if (step.kind == RankInstruction::Await)
       continue;
     steps.push_back(step);
-    if (step.kind == SimInstruction::Start)
-      steps.push_back({SimInstruction::Await, step.node});
+    if (step.kind == RankInstruction::Start)
+      steps.push_back({RankInstruction::Await, step.node});
   }
   return steps;
 }
@@ -159,7 +159,7 @@ StepGraph::StepGraph(const OverlapProblem &problem)
   }
   std::vector<int> last(problem.streams.size(), -1);
   for (const OverlapStep &step : input) {
-    if (step.kind != SimInstruction::Start || step.node < 0 ||
+    if (step.kind != RankInstruction::Start || step.node < 0 ||
         step.node >= size || !isCollective(step.node))
       continue;
     int stream = problem.nodes[step.node].stream;
@@ -183,7 +183,8 @@ std::string overlap::checkOrder(const StepGraph &graph,
   for (const OverlapStep &step : steps) {
     if (step.node < 0 || step.node >= int(problem.nodes.size()))
       return name("expects steps of nodes, got node", step.node);
-    if ((step.kind == SimInstruction::Compute) == graph.isCollective(step.node))
+    if ((step.kind == RankInstruction::Compute) ==
+        graph.isCollective(step.node))
       return describe(step) + (graph.isCollective(step.node)
                                    ? " runs a collective as computation"
                                    : " is of no collective");
@@ -191,7 +192,7 @@ std::string overlap::checkOrder(const StepGraph &graph,
     if (done[number])
       return describe(step) + " stands twice";
     done[number] = true;
-    if (step.kind == SimInstruction::Await) {
+    if (step.kind == RankInstruction::Await) {
       if (!done[beginOf(step.node)])
         return describe(step) + " precedes its start";
       continue;
@@ -215,10 +216,10 @@ std::string overlap::checkConflicts(const StepGraph &graph,
                                     const std::vector<OverlapStep> &steps) {
   std::vector<int> inFlight(graph.problem.streams.size(), 0);
   for (const OverlapStep &step : steps) {
-    if (step.kind == SimInstruction::Compute)
+    if (step.kind == RankInstruction::Compute)
       continue;
     int stream = graph.problem.nodes[step.node].stream;
-    if (step.kind == SimInstruction::Await) {
+    if (step.kind == RankInstruction::Await) {
       --inFlight[stream];
       continue;
     }
@@ -292,7 +293,7 @@ static SimProblem simulation(const StepGraph &graph,
   program.instructions.resize(steps.size());
   visitMemory(graph, steps, [&](size_t i, int64_t allocates, int64_t frees) {
     const OverlapStep &step = steps[i];
-    bool isCompute = step.kind == SimInstruction::Compute;
+    bool isCompute = step.kind == RankInstruction::Compute;
     program.instructions[i] = {step.kind,
                                isCompute ? problem.nodes[step.node].seconds : 0,
                                indexOf[step.node], allocates, frees};
@@ -317,7 +318,7 @@ SimProblem OverlapProblem::toSimProblem(const std::vector<OverlapStep> &steps,
     total += program.instructions[i].seconds;
   }
   for (const OverlapStep &step : steps) {
-    if (step.kind != SimInstruction::Start)
+    if (step.kind != RankInstruction::Start)
       continue;
     SimCollective &collective =
         program.collectives[program.instructions[position[beginOf(step.node)]]

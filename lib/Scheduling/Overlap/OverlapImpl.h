@@ -28,12 +28,12 @@ struct StepGraph {
   bool isCollective(int node) const { return problem.nodes[node].stream >= 0; }
   int endOf(int node) const { return 2 * node + isCollective(node); }
   int numberOf(const OverlapStep &step) const {
-    return 2 * step.node + (step.kind == SimInstruction::Await);
+    return 2 * step.node + (step.kind == RankInstruction::Await);
   }
   OverlapStep stepOf(int number) const {
-    return {number % 2                 ? SimInstruction::Await
-            : isCollective(number / 2) ? SimInstruction::Start
-                                       : SimInstruction::Compute,
+    return {number % 2                 ? RankInstruction::Await
+            : isCollective(number / 2) ? RankInstruction::Start
+                                       : RankInstruction::Compute,
             number / 2};
   }
   double secondsOf(int node) const {

@@ -62,10 +62,10 @@ Scheduler::Scheduler(const StepGraph &graph, const OverlapSchedule &input,
     : graph(graph), options(options), bound(bound), base(input.steps),
       path(graph), position(graph.predecessors.size()), best(input) {
   for (size_t i = 0; i < base.size(); ++i) {
-    if (base[i].kind == SimInstruction::Await)
+    if (base[i].kind == RankInstruction::Await)
       continue;
     position[base[i].node] = double(i);
-    (base[i].kind == SimInstruction::Start ? collectives : computation)
+    (base[i].kind == RankInstruction::Start ? collectives : computation)
         .push_back(base[i].node);
   }
 }
@@ -227,12 +227,12 @@ bool Scheduler::shift(std::vector<OverlapStep> &steps) {
     at[graph.numberOf(steps[i])] = int(i);
   int from = int(random() % steps.size());
   auto [kind, node] = steps[from];
-  if (kind == SimInstruction::Compute && !options.reorderCompute)
+  if (kind == RankInstruction::Compute && !options.reorderCompute)
     return false;
   int low = 0, high = int(steps.size()) - 1;
   auto after = [&](int step) { low = std::max(low, at[step] + 1); };
   auto notAfter = [&](int step) { high = std::min(high, at[step] - 1); };
-  if (kind == SimInstruction::Await) {
+  if (kind == RankInstruction::Await) {
     after(beginOf(node));
   } else {
     for (int p : graph.predecessors[node])
@@ -240,7 +240,7 @@ bool Scheduler::shift(std::vector<OverlapStep> &steps) {
     if (graph.startsAfter[node] >= 0)
       after(beginOf(graph.startsAfter[node]));
   }
-  if (kind == SimInstruction::Start) {
+  if (kind == RankInstruction::Start) {
     notAfter(graph.endOf(node));
     if (graph.startsBefore[node] >= 0)
       notAfter(beginOf(graph.startsBefore[node]));
@@ -297,10 +297,10 @@ void Scheduler::search() {
     }
     // Priorities become the order that came of them.
     for (size_t k = 0; k < order.size(); ++k) {
-      if (order[k].kind == SimInstruction::Await)
+      if (order[k].kind == RankInstruction::Await)
         continue;
       int node = order[k].node;
-      if (order[k].kind == SimInstruction::Start)
+      if (order[k].kind == RankInstruction::Start)
         current.start[node] = double(k);
       if (options.reorderCompute)
         current.compute[node] = double(k);

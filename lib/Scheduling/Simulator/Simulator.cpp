@@ -264,10 +264,10 @@ void Engine::advance(int c) {
   SimClassResult *seen = records ? &result.classes[c] : nullptr;
   size_t size = program.instructions.size();
   for (; state.next < size; ++state.next) {
-    const SimInstruction &instruction = program.instructions[state.next];
+    const RankInstruction &instruction = program.instructions[state.next];
     if (seen && seen->begin[state.next] < 0)
       seen->begin[state.next] = now;
-    if (instruction.kind == SimInstruction::Compute) {
+    if (instruction.kind == RankInstruction::Compute) {
       if (instruction.seconds > 0) {
         state.computing = true;
         state.begin = now;
@@ -276,7 +276,7 @@ void Engine::advance(int c) {
         touchTransfers(c);
         return;
       }
-    } else if (instruction.kind == SimInstruction::Start) {
+    } else if (instruction.kind == RankInstruction::Start) {
       int m = matching.matchOf[c][instruction.collective];
       matches[m].arrival = now;
       ++matches[m].arrived;

@@ -59,11 +59,11 @@ struct Positions {
     before.reserve(program.instructions.size() + 1);
     double sum = 0;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      const SimInstruction &instruction = program.instructions[i];
+      const RankInstruction &instruction = program.instructions[i];
       before.push_back(sum);
-      if (instruction.kind == SimInstruction::Compute)
+      if (instruction.kind == RankInstruction::Compute)
         sum += instruction.seconds;
-      else if (instruction.kind == SimInstruction::Start)
+      else if (instruction.kind == RankInstruction::Start)
         start[instruction.collective] = int(i);
       else
         await[instruction.collective] = int(i);

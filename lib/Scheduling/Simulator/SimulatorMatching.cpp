@@ -33,19 +33,19 @@ static std::string checkInstructions(const SimProgram &program, size_t c) {
   enum State : char { Unstarted, Started, Awaited };
   std::vector<State> states(program.collectives.size(), Unstarted);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const SimInstruction &instruction = program.instructions[i];
+    const RankInstruction &instruction = program.instructions[i];
     if (!isTime(instruction.seconds))
       return at(c, "instruction", i) + " has no finite non-negative seconds";
     if (instruction.allocates < 0 || instruction.frees < 0)
       return at(c, "instruction", i) + " has a negative size";
-    if (instruction.kind == SimInstruction::Compute)
+    if (instruction.kind == RankInstruction::Compute)
       continue;
     int collective = instruction.collective;
     if (collective < 0 || collective >= int(states.size()))
       return at(c, "instruction", i) + " names collective " +
              std::to_string(collective) + " of " +
              std::to_string(states.size());
-    bool starts = instruction.kind == SimInstruction::Start;
+    bool starts = instruction.kind == RankInstruction::Start;
     if (states[collective] != (starts ? Unstarted : Started))
       return at(c, "instruction", i) + (starts ? " starts" : " awaits") +
              " collective " + std::to_string(collective) +
@@ -121,10 +121,10 @@ Matching::Matching(const SimProblem &problem)
     matchOf[c].assign(program.collectives.size(), -1);
     std::vector<char> awaited(program.collectives.size(), false);
     std::vector<int> order;
-    for (const SimInstruction &instruction : program.instructions) {
-      if (instruction.kind == SimInstruction::Await)
+    for (const RankInstruction &instruction : program.instructions) {
+      if (instruction.kind == RankInstruction::Await)
         awaited[instruction.collective] = true;
-      if (instruction.kind != SimInstruction::Start)
+      if (instruction.kind != RankInstruction::Start)
         continue;
       int k = instruction.collective;
       const SimCollective &collective = program.collectives[k];
@@ -167,7 +167,7 @@ std::string simulator::describeDeadlock(const SimProblem &problem,
       const Waiting &where = waiting[member.classIndex];
       const auto &program = problem.classes[member.classIndex].instructions;
       for (int i = 0; i < std::min(where.instruction, int(program.size())); ++i)
-        if (program[i].kind == SimInstruction::Start &&
+        if (program[i].kind == RankInstruction::Start &&
             program[i].collective == member.collective)
           return true;
       return false;

@@ -40,7 +40,7 @@ const char *mpcomm::toString(SimReason reason) {
 
 int64_t mpcomm::peakBytes(const SimProgram &program) {
   int64_t live = program.staticBytes, most = live;
-  for (const SimInstruction &instruction : program.instructions) {
+  for (const RankInstruction &instruction : program.instructions) {
     most = std::max(most, live += instruction.allocates);
     live -= instruction.frees;
   }
@@ -79,7 +79,7 @@ static void explain(const SimProgram &program, const Positions &position, int k,
   int consumer = collective.consumer;
   for (int i = position.await[k];
        consumer < 0 && i < int(program.instructions.size()); ++i)
-    if (program.instructions[i].kind == SimInstruction::Compute)
+    if (program.instructions[i].kind == RankInstruction::Compute)
       consumer = i;
   double available =
       collective.independentSeconds >= 0
@@ -135,8 +135,8 @@ void simulator::summarize(const SimProblem &problem, const Matching &matching,
     }
     seen.slowdown = std::max(0.0, seen.slowdown - seen.compute);
     std::fill(before.begin(), before.end(), -1);
-    for (const SimInstruction &instruction : program.instructions) {
-      if (instruction.kind != SimInstruction::Start)
+    for (const RankInstruction &instruction : program.instructions) {
+      if (instruction.kind != RankInstruction::Start)
         continue;
       int k = instruction.collective;
       int communicator = program.collectives[k].communicator;

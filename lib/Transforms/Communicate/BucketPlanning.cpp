@@ -203,17 +203,8 @@ static double simulatePlan(const BucketInstance &instance,
     order.push_back(i);
   }
   auto compute = [&](double seconds) {
-    if (seconds > 0) {
-      SimInstruction instruction;
-      instruction.seconds = seconds;
-      program.instructions.push_back(instruction);
-    }
-  };
-  auto communicate = [&](SimInstruction::Kind kind, int collective) {
-    SimInstruction instruction;
-    instruction.kind = kind;
-    instruction.collective = collective;
-    program.instructions.push_back(instruction);
+    if (seconds > 0)
+      program.instructions.push_back(RankInstruction::compute(seconds));
   };
   llvm::sort(order, [&](int a, int b) {
     return std::pair(ready[a], a) < std::pair(ready[b], b);
@@ -222,11 +213,11 @@ static double simulatePlan(const BucketInstance &instance,
   for (int i : order) {
     compute(ready[i] - now);
     now = std::max(now, ready[i]);
-    communicate(SimInstruction::Start, i);
+    program.instructions.push_back(RankInstruction::start(i));
   }
   compute(problem.computeEnd - now);
   for (int i : order) {
-    communicate(SimInstruction::Await, i);
+    program.instructions.push_back(RankInstruction::await(i));
     compute(plan.buckets[i].consumer);
   }
   return simulateSeconds(sim);

@@ -239,7 +239,7 @@ void OverlapGraphBuilder::addInput() {
   auto await = [&](int node) {
     if (!isAwaited[node]) {
       isAwaited[node] = true;
-      input.push_back({SimInstruction::Await, node});
+      input.push_back({RankInstruction::Await, node});
     }
   };
   for (int node = 0; node < numNodes; ++node) {
@@ -252,7 +252,8 @@ void OverlapGraphBuilder::addInput() {
     bool isCollective = graph.problem.nodes[node].stream >= 0;
     isStarted[node] = isCollective;
     input.push_back(
-        {isCollective ? SimInstruction::Start : SimInstruction::Compute, node});
+        {isCollective ? RankInstruction::Start : RankInstruction::Compute,
+         node});
   }
   for (; next < awaits.size(); ++next)
     await(nodeOf[awaits[next]]);
@@ -304,12 +305,12 @@ void OverlapGraph::apply(const OverlapSchedule &schedule) {
   Operation *end = block->getTerminator();
   for (const OverlapStep &step : schedule.steps) {
     Node &node = nodes[step.node];
-    if (step.kind == SimInstruction::Start) {
+    if (step.kind == RankInstruction::Start) {
       node.async->moveBefore(end);
       if (schedule.memoryBound[step.node])
         node.async->setAttr(kMemoryBoundAttr,
                             UnitAttr::get(node.async.getContext()));
-    } else if (step.kind == SimInstruction::Await) {
+    } else if (step.kind == RankInstruction::Await) {
       node.await->moveBefore(end);
     } else {
       for (Operation *op : node.ops)

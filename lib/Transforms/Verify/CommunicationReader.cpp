@@ -168,15 +168,15 @@ LogicalResult ProgramReader::addOp(Operation *at, ProofOp op,
   }
   op.communicator = communicator;
   program->instructions.push_back(
-      {ProofInstruction::Start, int(program->ops.size()), ""});
-  program->ops.push_back(std::move(op));
+      RankInstruction::start(int(program->collectives.size())));
+  program->collectives.push_back(std::move(op));
   source->instructions.push_back({at, call});
   source->ops.push_back({at, call});
   return success();
 }
 
 void ProgramReader::addAwait(Operation *at, int op) {
-  program->instructions.push_back({ProofInstruction::Await, op, ""});
+  program->instructions.push_back(RankInstruction::await(op));
   source->instructions.push_back({at, call});
 }
 
@@ -189,7 +189,7 @@ FailureOr<SmallVector<int>> ProgramReader::start(CollectiveOpInterface op) {
     return failure();
   SmallVector<int> started;
   for (ProofOp &described : describeCollective(op)) {
-    started.push_back(int(program->ops.size()));
+    started.push_back(int(program->collectives.size()));
     if (failed(addOp(op, std::move(described), *communicator)))
       return failure();
   }
@@ -233,7 +233,7 @@ LogicalResult ProgramReader::start(mprt::StartOp op) {
         << "it marks the end of this one, which was not awaited since";
     return failure();
   }
-  events[event] = {int(program->ops.size()), false};
+  events[event] = {int(program->collectives.size()), false};
   return addOp(op, describeStart(op), *communicator);
 }
 

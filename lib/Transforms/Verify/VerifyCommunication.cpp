@@ -152,7 +152,7 @@ struct VerifyCommunication
       }
       int64_t collectives = 0;
       for (const ProofClass &c : model.problem.classes)
-        collectives += int64_t(c.program.ops.size());
+        collectives += int64_t(c.program.collectives.size());
       remark::analysis(model.symbol->getLoc(),
                        remark::RemarkOpts::name("Proved")
                            .category(DEBUG_TYPE)

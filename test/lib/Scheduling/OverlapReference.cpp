@@ -39,7 +39,7 @@ static void visitOrders(const StepGraph &graph,
     if (done[number])
       continue;
     bool ready = true;
-    if (step.kind == SimInstruction::Await)
+    if (step.kind == RankInstruction::Await)
       ready = done[beginOf(step.node)];
     else
       for (int before : graph.predecessors[step.node])

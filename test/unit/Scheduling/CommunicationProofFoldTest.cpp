@@ -110,14 +110,14 @@ TEST(CommunicationProofFold, ARingThatNothingMarksIsOneCell) {
   EXPECT_TRUE(result.accepted()) << result.violation.message;
   EXPECT_EQ(result.cells, 1);
   // Round the ring the other way by 999 is the same.
-  program.ops[1].peer.number = 999;
+  program.collectives[1].peer.number = 999;
   EXPECT_TRUE(proveCommunication(problem).accepted());
-  program.ops[1].peer.number = -2;
+  program.collectives[1].peer.number = -2;
   EXPECT_EQ(proveCommunication(problem).violation.kind,
             ProofViolationKind::SendWithoutRecv);
   // Where sends end with their recvs nobody can begin, and the cycle has all
   // ranks: they are distinguished to show it.
-  program.ops[1].peer.number = -1;
+  program.collectives[1].peer.number = -1;
   problem.communicators[0].buffered = false;
   result = proveCommunication(problem);
   ASSERT_EQ(result.violation.kind, ProofViolationKind::Deadlock);
@@ -162,7 +162,7 @@ TEST(CommunicationProofFold, AnswersAsIfUnfolded) {
     size_t axis = seed / 6 % problem.mesh.size();
     bool wraps = false, isPeer = false;
     for (const ProofClass &c : problem.classes)
-      for (const ProofOp &o : c.program.ops) {
+      for (const ProofOp &o : c.program.collectives) {
         const auto &axes = problem.communicators[o.communicator].axes;
         bool spans =
             std::find(axes.begin(), axes.end(), int(axis)) != axes.end();

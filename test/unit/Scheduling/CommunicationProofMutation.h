@@ -38,30 +38,30 @@ public:
     if (below(2))
       c = splitRank(problem, c);
     ProofProgram &program = problem.classes[c].program;
-    if (program.ops.empty())
+    if (program.collectives.empty())
       return false;
-    int size = int(program.ops.size()), k = below(size);
+    int size = int(program.collectives.size()), k = below(size);
     auto &instructions = program.instructions;
-    auto place = [&](ProofInstruction::Kind kind) {
+    auto place = [&](RankInstruction::Kind kind) {
       for (size_t i = 0; i < instructions.size(); ++i)
-        if (instructions[i].op == k && instructions[i].kind == kind)
+        if (instructions[i].collective == k && instructions[i].kind == kind)
           return int(i);
       return int(instructions.size());
     };
-    int start = place(ProofInstruction::Start);
-    int await = place(ProofInstruction::Await);
-    ProofOp &changed = program.ops[k];
+    int start = place(RankInstruction::Start);
+    int await = place(RankInstruction::Await);
+    ProofOp &changed = program.collectives[k];
     bool barrier = changed.kind == ProofKind::Barrier;
     switch (mutation) {
     case Drop:
       instructions.erase(
           std::remove_if(instructions.begin(), instructions.end(),
-                         [&](const auto &i) { return i.op == k; }),
+                         [&](const auto &i) { return i.collective == k; }),
           instructions.end());
       return true;
     case Swap: {
       int other = below(size);
-      std::swap(changed, program.ops[other]);
+      std::swap(changed, program.collectives[other]);
       return other != k;
     }
     case Reorder: {
@@ -71,7 +71,7 @@ public:
       int low = starts ? 0 : start + 1;
       int high = starts ? await : int(instructions.size());
       int to = low + below(high - low);
-      ProofInstruction moved = instructions[from];
+      RankInstruction moved = instructions[from];
       instructions.erase(instructions.begin() + from);
       instructions.insert(instructions.begin() + to, moved);
       return to != from;

@@ -43,14 +43,14 @@ public:
       : program(program), file(std::move(file)) {}
 
   int start(ProofOp made) {
-    int k = int(program.ops.size());
+    int k = int(program.collectives.size());
     made.location = here();
-    program.ops.push_back(std::move(made));
-    program.instructions.push_back({ProofInstruction::Start, k, ""});
+    program.collectives.push_back(std::move(made));
+    program.instructions.push_back(RankInstruction::start(k));
     return k;
   }
   void await(int k) {
-    program.instructions.push_back({ProofInstruction::Await, k, here()});
+    program.instructions.push_back(RankInstruction::await(k));
   }
   void run(ProofOp made) { await(start(std::move(made))); }
 

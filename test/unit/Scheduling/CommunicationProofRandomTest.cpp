@@ -71,7 +71,7 @@ TEST(CommunicationProofRandom, RightProgramsAreAccepted) {
 static void expectAdviceHelps(ProofProblem problem,
                               const ProofViolation &violation, uint32_t seed) {
   auto opsOf = [&](const ProofSide &side) -> std::vector<ProofOp> & {
-    return problem.classes[side.classIndex].program.ops;
+    return problem.classes[side.classIndex].program.collectives;
   };
   ASSERT_FALSE(violation.moved.empty());
   const ProofOp send = opsOf(violation.moved[0])[violation.moved[0].op];

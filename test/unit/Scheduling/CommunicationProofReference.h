@@ -173,10 +173,10 @@ private:
   bool step(Rank &rank) {
     if (rank.next == rank.program->instructions.size())
       return false;
-    const ProofInstruction &instruction = rank.program->instructions[rank.next];
-    int k = instruction.op;
-    const ProofOp &op = rank.program->ops[k];
-    if (instruction.kind == ProofInstruction::Start) {
+    const RankInstruction &instruction = rank.program->instructions[rank.next];
+    int k = instruction.collective;
+    const ProofOp &op = rank.program->collectives[k];
+    if (instruction.kind == RankInstruction::Start) {
       if (!rank.started.insert(k).second)
         outcome = Invalid;
       rank.streams[op.communicator].ops.push_back(k);
@@ -198,7 +198,7 @@ private:
       return false;
     int k = stream.ops[stream.begun++];
     rank.begun.insert(k);
-    const ProofOp &op = rank.program->ops[k];
+    const ProofOp &op = rank.program->collectives[k];
     bool sends = op.kind == ProofKind::Send;
     bool message = sends || op.kind == ProofKind::Recv;
     // What is compared, in a form of its own.
@@ -254,7 +254,7 @@ private:
     if (stream.ended == stream.begun)
       return false;
     int k = stream.ops[stream.ended];
-    const ProofOp &op = rank.program->ops[k];
+    const ProofOp &op = rank.program->collectives[k];
     const Meeting &meeting = meetings[rank.meetings[k]];
     bool done = meeting.came == meeting.expected;
     if (op.kind == ProofKind::Send &&

@@ -244,22 +244,22 @@ TEST(CommunicationProof, RefusesPeersThatAreNone) {
 }
 
 TEST(CommunicationProof, ChecksProgramsAlone) {
-  auto refused = [](std::vector<ProofInstruction> instructions) {
+  auto refused = [](std::vector<RankInstruction> instructions) {
     TwoStages t;
-    t.problem.classes[0].program.ops = {allReduce(2, 1)};
+    t.problem.classes[0].program.collectives = {allReduce(2, 1)};
     t.problem.classes[0].program.instructions = std::move(instructions);
     return t.prove();
   };
-  const ProofInstruction start{ProofInstruction::Start, 0, ""};
-  const ProofInstruction await{ProofInstruction::Await, 0, "here:9"};
+  const RankInstruction start = RankInstruction::start(0);
+  const RankInstruction await = RankInstruction::await(0);
   EXPECT_EQ(refused({start, await}).kind, Kind::None);
+  EXPECT_EQ(refused({RankInstruction::compute(1)}).kind, Kind::Malformed);
   // An op that is not started takes no part.
   EXPECT_EQ(refused({}).kind, Kind::None);
   ProofViolation early = refused({await, start});
   EXPECT_EQ(early.kind, Kind::AwaitBeforeStart);
   EXPECT_EQ(early.message, "rank 0 (pp 0, dp 0) awaits all_reduce(mean, 1 x "
-                           "f32, accumulate f32) before its start, here: "
-                           "here:9");
+                           "f32, accumulate f32) before its start");
   EXPECT_EQ(early.sides[0].instruction, 0);
   EXPECT_EQ(refused({await}).kind, Kind::AwaitBeforeStart);
   EXPECT_EQ(refused({start, start}).kind, Kind::DoubleStart);
@@ -278,10 +278,10 @@ TEST(CommunicationProof, ShowsTheCycle) {
   EXPECT_EQ(
       violation.message,
       "deadlock: each of these waits for the next, and the last for the first\n"
-      "  rank 0 (pp 0, dp 0) waits at left:2 for send(8 x f32, to 1) at left:1 "
+      "  rank 0 (pp 0, dp 0) waits for send(8 x f32, to 1) at left:1 "
       "on communicator pp, which needs rank 2 (pp 1, dp 0) to come to recv(8 x "
       "f32, from 0) at right:3\n"
-      "  rank 2 (pp 1, dp 0) waits at right:2 for send(8 x f32, to 0) at "
+      "  rank 2 (pp 1, dp 0) waits for send(8 x f32, to 0) at "
       "right:1 on communicator pp channel 1, which needs rank 0 (pp 0, dp 0) "
       "to "
       "come to recv(8 x f32, from 1) at left:3");
@@ -332,7 +332,9 @@ TEST(CommunicationProof, SaysWhetherAnotherChannelHelps) {
   EXPECT_EQ(violation.moved[0].rank, 0);
   EXPECT_EQ(violation.moved[1].rank, 2);
   for (const ProofSide &side : violation.moved)
-    once.problem.classes[side.classIndex].program.ops[side.op].communicator = 1;
+    once.problem.classes[side.classIndex]
+        .program.collectives[side.op]
+        .communicator = 1;
   EXPECT_EQ(once.prove().kind, Kind::None);
 
   TwoStages thrice;
@@ -389,7 +391,8 @@ TEST(CommunicationProof, MovesOneDirectionOfALine) {
   ASSERT_EQ(violation.moved.size(), 6u) << violation.advice;
   problem.communicators.push_back({{0}, 1, false});
   for (const ProofSide &side : violation.moved)
-    problem.classes[side.classIndex].program.ops[side.op].communicator = 1;
+    problem.classes[side.classIndex].program.collectives[side.op].communicator =
+        1;
   EXPECT_TRUE(proveCommunication(problem).accepted());
 }
 
@@ -420,7 +423,7 @@ TEST(CommunicationProof, ShowsQueuesAndEnds) {
   violation = queued.prove();
   EXPECT_EQ(violation.kind, Kind::Deadlock);
   EXPECT_NE(
-      violation.message.find("waits at left:3 for recv(8 x f32, from 1) "
+      violation.message.find("waits for recv(8 x f32, from 1) "
                              "at left:2, which is queued behind all_reduce"),
       std::string::npos)
       << violation.message;
@@ -476,32 +479,37 @@ TEST(CommunicationProof, ChecksProblems) {
       "communicator 3 spans axis 0, expected axes of the mesh, ascending");
   EXPECT_EQ(refused([](Problem p) { p.communicators[0].axes.clear(); }),
             "communicator 0 spans no axis");
-  EXPECT_EQ(refused([](Problem p) { p.classes[0].program.ops[0].peer = {}; }),
-            "program 'left': op 0: send expects a peer");
+  EXPECT_EQ(
+      refused([](Problem p) { p.classes[0].program.collectives[0].peer = {}; }),
+      "program 'left': op 0: send expects a peer");
   EXPECT_EQ(
       refused([](Problem p) {
-        p.classes[0].program.ops[0].peer = ProofPeer::neighbour(1, 1);
+        p.classes[0].program.collectives[0].peer = ProofPeer::neighbour(1, 1);
       }),
       "program 'left': op 0: send expects a neighbour along an axis of its "
       "communicator");
   EXPECT_EQ(refused([](Problem p) {
-              p.classes[0].program.ops[0].kind = ProofKind::Barrier;
+              p.classes[0].program.collectives[0].kind = ProofKind::Barrier;
             }),
             "program 'left': op 0: barrier expects no peer");
   EXPECT_EQ(refused([](Problem p) {
-              p.classes[0].program.ops[0].kind = ProofKind::Broadcast;
-              p.classes[0].program.ops[0].peer = ProofPeer::member(2);
+              p.classes[0].program.collectives[0].kind = ProofKind::Broadcast;
+              p.classes[0].program.collectives[0].peer = ProofPeer::member(2);
             }),
             "program 'left': op 0: broadcast expects a member of the group as "
             "root, found 2");
-  EXPECT_EQ(
-      refused([](Problem p) { p.classes[0].program.ops[0].communicator = 4; }),
-      "program 'left': op 0 names communicator 4 of 4");
-  EXPECT_EQ(refused([](Problem p) { p.classes[1].program.ops[0].count = -1; }),
+  EXPECT_EQ(refused([](Problem p) {
+              p.classes[0].program.collectives[0].communicator = 4;
+            }),
+            "program 'left': op 0 names communicator 4 of 4");
+  EXPECT_EQ(refused([](Problem p) {
+              p.classes[1].program.collectives[0].count = -1;
+            }),
             "program 'right': op 0 has a negative count");
-  EXPECT_EQ(
-      refused([](Problem p) { p.classes[1].program.instructions[0].op = 1; }),
-      "program 'right': instruction 0 names op 1 of 1");
+  EXPECT_EQ(refused([](Problem p) {
+              p.classes[1].program.instructions[0].collective = 1;
+            }),
+            "program 'right': instruction 0 names op 1 of 1");
   EXPECT_EQ(refused([](Problem p) { p.classes[1].boxes.clear(); }),
             "program 'right': no rank runs it");
   EXPECT_EQ(refused([](Problem p) { p.classes[1].boxes[0].end[1] = 3; }),

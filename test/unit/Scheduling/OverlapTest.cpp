@@ -20,9 +20,9 @@
 using namespace mpcomm;
 using namespace mpcomm::test;
 
-static OverlapStep run(int node) { return {SimInstruction::Compute, node}; }
-static OverlapStep start(int node) { return {SimInstruction::Start, node}; }
-static OverlapStep await(int node) { return {SimInstruction::Await, node}; }
+static OverlapStep run(int node) { return {RankInstruction::Compute, node}; }
+static OverlapStep start(int node) { return {RankInstruction::Start, node}; }
+static OverlapStep await(int node) { return {RankInstruction::Await, node}; }
 
 /// Two gradients of 2 s, each with an all_reduce of 2 s.
 static OverlapProblem twoGradients() {
@@ -238,9 +238,9 @@ TEST(Overlap, VerifyFindsWhatIsWrong) {
             "the await of node 1 precedes its start");
   EXPECT_EQ(wrong([](auto &s) { s.steps[2] = s.steps[0]; }),
             "node 0 stands twice");
-  EXPECT_EQ(wrong([](auto &s) { s.steps[0].kind = SimInstruction::Start; }),
+  EXPECT_EQ(wrong([](auto &s) { s.steps[0].kind = RankInstruction::Start; }),
             "the start of node 0 is of no collective");
-  EXPECT_EQ(wrong([](auto &s) { s.steps[1].kind = SimInstruction::Compute; }),
+  EXPECT_EQ(wrong([](auto &s) { s.steps[1].kind = RankInstruction::Compute; }),
             "node 1 runs a collective as computation");
   EXPECT_EQ(wrong([](auto &s) { std::swap(s.steps[3], s.steps[4]); }),
             "expects at most 20 bytes, takes 30");
@@ -364,7 +364,7 @@ TEST(Overlap, KeepsTheOrderOfComputation) {
     ASSERT_LE(list.seconds, list.inputSeconds + 1e-12);
     int last = -1;
     for (const OverlapStep &step : list.steps)
-      if (step.kind == SimInstruction::Compute) {
+      if (step.kind == RankInstruction::Compute) {
         ASSERT_LT(last, step.node);
         last = step.node;
       }

@@ -61,12 +61,12 @@ static ProofProblem makePrograms(const PipelineSchedule &schedule, int buffers,
       op.tag = std::to_string(message.edge) + (message.backward ? "b" : "f") +
                std::to_string(message.microbatch);
       program.instructions.push_back(
-          {ProofInstruction::Start, int(program.ops.size()), ""});
-      program.ops.push_back(op);
-      return int(program.ops.size()) - 1;
+          RankInstruction::start(int(program.collectives.size())));
+      program.collectives.push_back(op);
+      return int(program.collectives.size()) - 1;
     };
     auto await = [&](int op) {
-      program.instructions.push_back({ProofInstruction::Await, op, ""});
+      program.instructions.push_back(RankInstruction::await(op));
     };
     std::map<int, int> posted;              // recvs by position
     std::map<int, std::vector<int>> onward; // sends by channel
@@ -185,14 +185,14 @@ static double simulatePrograms(const PipelineSchedule &schedule,
   }
   for (int rank = 0; rank < schedule.stages; ++rank) {
     SimProgram &program = problem.classes[rank];
-    auto add = [&](SimInstruction::Kind kind, double seconds, int collective) {
+    auto add = [&](RankInstruction::Kind kind, double seconds, int collective) {
       program.instructions.push_back({kind, seconds, collective});
     };
     auto start = [&](const PipelineMessage &message) {
       SimCollective made;
       made.communicator = communicators.at({message.sender, message.channel});
       made.transfer = costs.transfer(message.edge, message.backward);
-      add(SimInstruction::Start, 0, int(program.collectives.size()));
+      add(RankInstruction::Start, 0, int(program.collectives.size()));
       program.collectives.push_back(made);
       return int(program.collectives.size()) - 1;
     };
@@ -207,18 +207,18 @@ static double simulatePrograms(const PipelineSchedule &schedule,
       const PipelineAction &action = schedule.ranks[rank][i];
       post(i + 1);
       if (posted.count(i))
-        add(SimInstruction::Await, 0, posted[i]);
-      add(SimInstruction::Compute, costs.seconds(action.kind, action.stage),
+        add(RankInstruction::Await, 0, posted[i]);
+      add(RankInstruction::Compute, costs.seconds(action.kind, action.stage),
           -1);
       auto at = sends[rank].find(i);
       if (at == sends[rank].end())
         continue;
       std::vector<int> &before = onward[at->second.channel];
       if (int(before.size()) >= buffers)
-        add(SimInstruction::Await, 0, before[before.size() - buffers]);
+        add(RankInstruction::Await, 0, before[before.size() - buffers]);
       before.push_back(start(at->second));
     }
-    add(SimInstruction::Compute, costs.afterOf(rank), -1);
+    add(RankInstruction::Compute, costs.afterOf(rank), -1);
   }
   EXPECT_EQ(problem.check(), "");
   return simulateSeconds(problem);

@@ -23,15 +23,15 @@
 
 namespace mpcomm::test {
 
-inline SimInstruction compute(double seconds, int64_t allocates = 0,
-                              int64_t frees = 0) {
-  return {SimInstruction::Compute, seconds, -1, allocates, frees};
+inline RankInstruction compute(double seconds, int64_t allocates = 0,
+                               int64_t frees = 0) {
+  return RankInstruction::compute(seconds, allocates, frees);
 }
-inline SimInstruction start(int k, int64_t allocates = 0) {
-  return {SimInstruction::Start, 0, k, allocates, 0};
+inline RankInstruction start(int k, int64_t allocates = 0) {
+  return RankInstruction::start(k, allocates);
 }
-inline SimInstruction await(int k, int64_t frees = 0) {
-  return {SimInstruction::Await, 0, k, 0, frees};
+inline RankInstruction await(int k, int64_t frees = 0) {
+  return RankInstruction::await(k, frees);
 }
 
 /// A problem of up to three classes, communicators and six collectives. Unless
@@ -122,14 +122,14 @@ inline TwinResult simulateTwin(const SimProblem &problem) {
   std::vector<char> computing(classes, false);
   std::vector<std::map<int, std::pair<int, int>>> where(classes);
   std::vector<std::map<int, int>> count(classes);
-  std::vector<std::vector<SimInstruction>> programs(classes);
+  std::vector<std::vector<RankInstruction>> programs(classes);
   TwinResult result;
   result.classSeconds.assign(classes, -1);
   for (size_t c = 0; c < classes; ++c) {
     programs[c] = problem.classes[c].instructions;
     std::set<int> awaited;
-    for (const SimInstruction &instruction : programs[c])
-      if (instruction.kind == SimInstruction::Await)
+    for (const RankInstruction &instruction : programs[c])
+      if (instruction.kind == RankInstruction::Await)
         awaited.insert(instruction.collective);
     for (size_t k = 0; k < problem.classes[c].collectives.size(); ++k)
       if (!awaited.count(int(k)))
@@ -150,12 +150,12 @@ inline TwinResult simulateTwin(const SimProblem &problem) {
             result.classSeconds[c] = now;
           continue;
         }
-        const SimInstruction &instruction = programs[c][pc[c]];
+        const RankInstruction &instruction = programs[c][pc[c]];
         int k = instruction.collective;
-        if (instruction.kind == SimInstruction::Compute) {
+        if (instruction.kind == RankInstruction::Compute) {
           computing[c] = true;
           left[c] = instruction.seconds;
-        } else if (instruction.kind == SimInstruction::Start) {
+        } else if (instruction.kind == RankInstruction::Start) {
           const SimCollective &made = problem.classes[c].collectives[k];
           int number = count[c][made.communicator]++;
           auto &stream = streams[made.communicator];

@@ -433,8 +433,8 @@ TEST(Simulator, Monotone) {
         made.latency += random() % 3;
         made.transfer += random() % 3;
       }
-      for (SimInstruction &instruction : program.instructions)
-        if (instruction.kind == SimInstruction::Compute)
+      for (RankInstruction &instruction : program.instructions)
+        if (instruction.kind == RankInstruction::Compute)
           instruction.seconds += random() % 2;
     }
     EXPECT_GE(simulateSeconds(problem), before - 1e-9);

@@ -62,7 +62,7 @@ public:
   /// Empty where the program names none.
   llvm::StringRef getSchedule() const { return schedule; }
 
-  /// Class i is class i, SimInstruction and SimCollective as in StepModel.
+  /// Class i is class i, RankInstruction and SimCollective as in StepModel.
   /// Collectives along axes of the program join the classes that differ in
   /// them, a send and its recv two of them; others stay within a class. Link l
   /// is level l of the cluster, whose ports send; receives take ports of their

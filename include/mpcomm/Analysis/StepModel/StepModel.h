@@ -17,6 +17,7 @@
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Analysis/CostModel/CostModel.h"
+#include "mpcomm/Scheduling/RankProgram.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
 
@@ -64,16 +65,12 @@ struct StepCommunicator {
   GroupShape shape;
 };
 
-struct StepInstruction {
-  enum class Kind : uint8_t { Compute, Start, Await };
-  Kind kind = Kind::Compute;
-  /// The op. That of Start is the mpcomm.async, or the collective itself where
-  /// it is synchronous: it then has a Start and an Await, one after the other.
-  mlir::Operation *op = nullptr;
-  double seconds = 0;  ///< of Compute
-  int collective = -1; ///< of Start and Await: index in getCollectives
-  /// Bytes allocated before it runs, and freed once it has run.
-  int64_t allocates = 0, frees = 0;
+struct StepInstruction : RankInstruction {
+  StepInstruction(RankInstruction instruction, mlir::Operation *op)
+      : RankInstruction(instruction), op(op) {}
+  /// That of Start is the mpcomm.async, or the collective itself where it is
+  /// synchronous: it then has a Start and an Await, one after the other.
+  mlir::Operation *op;
 };
 
 /// How far a recorded profile and a step speak of the same ops. In seconds, of
@@ -144,8 +141,8 @@ public:
   /// The most bytes at a time in program order, arguments included.
   int64_t getPeakBytes() const { return peakBytes; }
 
-  /// All ranks run this step: one class. SimInstruction i is instruction i, and
-  /// SimCollective i collective i.
+  /// All ranks run this step: one class. RankInstruction i is instruction i,
+  /// and SimCollective i collective i.
   SimProblem buildSimProblem(const CostModel &model) const;
   /// The class alone; communicators are those of getCommunicators, links the
   /// cluster's levels. ProgramModel.h joins the classes of several programs.

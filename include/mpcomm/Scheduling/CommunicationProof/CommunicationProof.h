@@ -17,6 +17,7 @@
 #ifndef MPCOMM_SCHEDULING_COMMUNICATIONPROOF_COMMUNICATIONPROOF_H
 #define MPCOMM_SCHEDULING_COMMUNICATIONPROOF_COMMUNICATIONPROOF_H
 
+#include "mpcomm/Scheduling/RankProgram.h"
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -106,23 +107,10 @@ struct ProofOp {
   std::string location;
 };
 
-/// What a program does next as far as others can tell: starts an op on the
-/// stream of its communicator, which never blocks, or waits until it has ended.
-struct ProofInstruction {
-  enum Kind { Start, Await };
-  Kind kind = Start;
-  /// Index into the program's ops.
-  int op = 0;
-  /// Of an Await; may be empty.
-  std::string location;
-};
-
-/// Each op is started at most once, and awaited at most once after that. Ops
-/// that are not started take no part. The end of the program awaits all.
-struct ProofProgram {
-  std::vector<ProofInstruction> instructions;
-  std::vector<ProofOp> ops;
-};
+/// A program as far as others can tell: a Start, on the stream of its op's
+/// communicator, never blocks, an Await waits until its op has ended, and there
+/// are no Computes. Ops that are not started take no part.
+using ProofProgram = RankProgram<ProofOp>;
 
 /// Ranks whose coordinate on axis a is in [begin[a], end[a]).
 struct ProofBox {

@@ -28,7 +28,7 @@ namespace mpcomm {
 /// What the compute stream does with a node: runs it (computation), or starts
 /// or awaits it (collective).
 struct OverlapStep {
-  SimInstruction::Kind kind = SimInstruction::Compute;
+  RankInstruction::Kind kind = RankInstruction::Compute;
   int node = 0;
   bool operator==(const OverlapStep &) const = default;
 };

@@ -18,6 +18,7 @@
 #ifndef MPCOMM_SCHEDULING_SIMULATOR_SIMULATOR_H
 #define MPCOMM_SCHEDULING_SIMULATOR_SIMULATOR_H
 
+#include "mpcomm/Scheduling/RankProgram.h"
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -69,26 +70,8 @@ struct SimCollective {
   double seconds() const { return latency + transfer; }
 };
 
-/// What a compute stream does next. `allocates` counts from the begin of the
-/// instruction on, `frees` from its end on (of an Await: from when the wait is
-/// over), so the memory of a class depends on the order of its instructions
-/// alone, never on times.
-struct SimInstruction {
-  enum Kind { Compute, Start, Await };
-  Kind kind = Compute;
-  /// Of a Compute: seconds while the rank does not communicate.
-  double seconds = 0;
-  /// Of a Start or an Await: index into the program's collectives.
-  int collective = -1;
-  int64_t allocates = 0;
-  int64_t frees = 0;
-};
-
-/// The program of a class. Each collective is started once and awaited at most
-/// once, after its start; the end of the program awaits the others.
-struct SimProgram {
-  std::vector<SimInstruction> instructions;
-  std::vector<SimCollective> collectives;
+/// The program of a class.
+struct SimProgram : RankProgram<SimCollective> {
   /// Ranks that run it; changes no time.
   int64_t multiplicity = 1;
   /// Bytes that live through the whole step.

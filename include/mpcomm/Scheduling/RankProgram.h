@@ -1,0 +1,59 @@
+//===- RankProgram.h - what a rank does, and when ---------------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The program of a rank, as step model, overlap, simulator and proof share it:
+// computation and the starts and awaits of collectives, in the order of the
+// compute stream. What a collective is, each of them says in its own terms.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_SCHEDULING_RANKPROGRAM_H
+#define MPCOMM_SCHEDULING_RANKPROGRAM_H
+
+#include <cstdint>
+#include <vector>
+
+namespace mpcomm {
+
+/// What a compute stream does next. `allocates` counts from the begin of the
+/// instruction on, `frees` from its end on (of an Await: from when the wait is
+/// over), so the memory of a rank depends on the order of its instructions
+/// alone, never on times.
+struct RankInstruction {
+  enum Kind { Compute, Start, Await };
+  Kind kind = Compute;
+  /// Of a Compute: seconds while the rank does not communicate.
+  double seconds = 0;
+  /// Of a Start or an Await: index into the program's collectives.
+  int collective = -1;
+  /// Bytes.
+  int64_t allocates = 0;
+  int64_t frees = 0;
+
+  static RankInstruction compute(double seconds, int64_t allocates = 0,
+                                 int64_t frees = 0) {
+    return {Compute, seconds, -1, allocates, frees};
+  }
+  static RankInstruction start(int collective, int64_t allocates = 0) {
+    return {Start, 0, collective, allocates, 0};
+  }
+  static RankInstruction await(int collective, int64_t frees = 0) {
+    return {Await, 0, collective, 0, frees};
+  }
+};
+
+/// A collective is started once and awaited at most once, after its start; the
+/// end of the program awaits the others.
+template <typename Collective> struct RankProgram {
+  std::vector<RankInstruction> instructions;
+  std::vector<Collective> collectives;
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_SCHEDULING_RANKPROGRAM_H

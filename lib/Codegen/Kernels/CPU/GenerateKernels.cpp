@@ -16,6 +16,7 @@
 #include "Kernels/Model/LaneOps.h"
 #include "Kernels/Model/Launches.h"
 #include "Kernels/Model/Schedule.h"
+#include "Kernels/Model/Specialise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,8 +26,6 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"
-#include "llvm/ADT/MapVector.h"
-#include <map>
 
 #define DEBUG_TYPE "mpcomm-generate-kernels"
 
@@ -38,7 +37,6 @@ namespace mpcomm {
 
 namespace {
 using namespace kernels;
-using mprt::LaunchOp;
 
 struct GenerateKernelsPass
     : impl::GenerateKernelsPassBase<GenerateKernelsPass> {
@@ -47,26 +45,18 @@ struct GenerateKernelsPass
   void runOnOperation() override;
 
 private:
-  LogicalResult specialise(func::FuncOp kernel, ArrayRef<LaunchOp> launches,
-                           SymbolTable &symbols);
-  /// The function for one list of layouts; null on failure.
-  func::FuncOp generate(func::FuncOp kernel, ArrayRef<MemRefType> layouts);
+  /// The function for one list of layouts.
+  FailureOr<Functions> generate(func::FuncOp kernel,
+                                ArrayRef<MemRefType> layouts);
 };
 } // namespace
 
-func::FuncOp GenerateKernelsPass::generate(func::FuncOp kernel,
-                                           ArrayRef<MemRefType> layouts) {
-  SmallVector<Type> arguments;
-  for (MemRefType layout : layouts)
-    arguments.push_back(MemRefType::get(layout.getShape(),
-                                        memoryType(layout.getElementType()),
-                                        layout.getLayout()));
-  OpBuilder b(kernel);
-  auto function =
-      func::FuncOp::create(b, kernel.getLoc(), kernel.getSymName(),
-                           FunctionType::get(&getContext(), arguments, {}));
-  function.setPrivate();
-  function->setAttr(mprt::kKernelAttr, b.getUnitAttr());
+FailureOr<Functions>
+GenerateKernelsPass::generate(func::FuncOp kernel,
+                              ArrayRef<MemRefType> layouts) {
+  func::FuncOp function =
+      createKernelFunction(kernel.getLoc(), kernel.getSymName(), layouts);
+  OpBuilder b(&getContext());
   // One call a launch: what is inlined would only make the step longer.
   SmallVector<Attribute> attributes = {b.getStringAttr("noinline")};
   if (vectorBits >= 512)
@@ -84,43 +74,9 @@ func::FuncOp GenerateKernelsPass::generate(func::FuncOp kernel,
     status = emitKernel(*model, schedule, function);
   }
   if (succeeded(status))
-    return function;
+    return Functions{function};
   function.erase();
-  return {};
-}
-
-LogicalResult GenerateKernelsPass::specialise(func::FuncOp kernel,
-                                              ArrayRef<LaunchOp> launches,
-                                              SymbolTable &symbols) {
-  std::map<std::vector<const void *>, func::FuncOp> made;
-  SmallVector<func::FuncOp> functions;
-  SmallVector<std::pair<LaunchOp, func::FuncOp>> calls;
-  for (LaunchOp launch : launches) {
-    FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch, kernel);
-    if (failed(layouts))
-      return failure();
-    std::vector<const void *> key;
-    for (MemRefType layout : *layouts)
-      key.push_back(layout.getAsOpaquePointer());
-    func::FuncOp &function = made[key];
-    if (!function) {
-      function = generate(kernel, *layouts);
-      if (!function)
-        return failure();
-      functions.push_back(function);
-    }
-    calls.push_back({launch, function});
-  }
-  // The first takes the kernel's name, the others one of their own.
-  Block::iterator place = std::next(kernel->getIterator());
-  symbols.erase(kernel);
-  for (func::FuncOp function : functions) {
-    function->remove();
-    symbols.insert(function, place);
-  }
-  for (auto [launch, function] : calls)
-    launch.setKernel(function.getSymName());
-  return success();
+  return failure();
 }
 
 LogicalResult GenerateKernelsPass::initialize(MLIRContext *context) {
@@ -137,9 +93,15 @@ void GenerateKernelsPass::runOnOperation() {
       collectLaunches(getOperation(), symbols);
   if (failed(launches))
     return signalPassFailure();
-  for (auto &[kernel, calls] : *launches)
-    if (failed(specialise(cast<func::FuncOp>(kernel), calls, symbols)))
+  Specialiser specialiser(symbols, /*alignments=*/nullptr, [](func::FuncOp) {});
+  for (auto &[kernel, calls] : *launches) {
+    auto tensorForm = cast<func::FuncOp>(kernel);
+    auto emit = [&](size_t, ArrayRef<MemRefType> layouts, ArrayRef<uint64_t>) {
+      return generate(tensorForm, layouts);
+    };
+    if (failed(specialiser.replace(tensorForm, calls, emit)))
       return signalPassFailure();
+  }
 }
 
 } // namespace mpcomm

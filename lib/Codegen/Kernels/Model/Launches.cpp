@@ -70,15 +70,15 @@ FailureOr<SmallVector<MemRefType>> layoutsOf(Operation *launch) {
   return layouts;
 }
 
-FailureOr<SmallVector<MemRefType>> layoutsOf(LaunchOp launch,
+FailureOr<SmallVector<MemRefType>> layoutsOf(Operation *launch,
                                              func::FuncOp kernel) {
-  FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch.getOperation());
+  FailureOr<SmallVector<MemRefType>> layouts = layoutsOf(launch);
   if (failed(layouts))
     return failure();
   for (auto [i, layout, type] :
        llvm::enumerate(*layouts, kernel.getArgumentTypes()))
     if (layout.getElementType() != getElementTypeOrSelf(type))
-      return launch.emitOpError()
+      return launch->emitOpError()
              << "has operand #" << i << " of " << layout.getElementType()
              << ", but the kernel takes " << getElementTypeOrSelf(type);
   return layouts;

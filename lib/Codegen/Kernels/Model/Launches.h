@@ -34,7 +34,7 @@ collectLaunches(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 /// for i1. An error where they are no buffers, or of other types than the
 /// kernel's.
 llvm::FailureOr<llvm::SmallVector<mlir::MemRefType>>
-layoutsOf(mprt::LaunchOp launch, mlir::func::FuncOp kernel);
+layoutsOf(mlir::Operation *launch, mlir::func::FuncOp kernel);
 
 /// The buffers of any op on buffers, likewise.
 llvm::FailureOr<llvm::SmallVector<mlir::MemRefType>>

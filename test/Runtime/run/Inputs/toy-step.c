@@ -11,7 +11,7 @@
 |* Macros, with those of toy.h: FEATURE, MANIFEST (a whole other manifest),   *|
 |* COLLECTIVE_ID, COLLECTIVE_COUNT, UNDEFINED (calls what no runtime has),    *|
 |* NO_ENTRY, CONSTRUCTOR (does not survive being opened), LAG (milliseconds   *|
-|* of computing that one of two ranks needs more in each step; which, its     *|
+|* by which one of two ranks is later than the other in each step; which, its *|
 |* number of process says).                                                   *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
@@ -45,17 +45,13 @@ const uint32_t mpcomm_abi_version = ABI;
 const char mpcomm_manifest[] = MANIFEST;
 
 #ifdef LAG
-static double computed(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
-}
-
-/* Ranks are processes that were started one after the other. */
+/* Ranks are processes that were started one after the other. In short sleeps: a
+ * stop cuts short no more than one, and they need no processor that is busy. */
 static void lag(void) {
-  double end = computed() + getpid() % 2 * LAG;
-  while (computed() < end)
-    ;
+  const struct timespec pause = {0, 10 * 1000 * 1000};
+  if (getpid() % 2)
+    for (int i = 0; i < LAG / 10; ++i)
+      nanosleep(&pause, 0);
 }
 #endif
 

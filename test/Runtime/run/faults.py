@@ -108,8 +108,8 @@ class Faults(ToyTest):
 
     def test_stopped_together_and_continued(self):
         # One rank waits for the other nearly always.
-        build("lags.so", RANKS=2, BATCH=8, LAG=300)
-        outcome = run_with_a_pause(2 * TIMEOUT, path("lags.so"), *self.common, "--timeout", TIMEOUT)
+        build("lags.so", RANKS=2, BATCH=8, LAG=100, LAG_FILE='"%s"' % path("lag"))
+        outcome = run_with_a_pause(path("lags.so"), *self.common)
         self.assertIn("stopped by signal 15", outcome.err, str(outcome))
         self.assertNotIn("timed out", outcome.err, str(outcome))
 

@@ -20,6 +20,7 @@ none of the others is installed.
 A small run, to see that all of it works (its programs are built without
 sanitizers, with which the library's symbols are missing):
 UNSUPPORTED: sanitizer
+REQUIRES: long
 RUN: %python %s --ranks=2 --sizes=4096,1048576 --rounds=1 --seconds=0.02 --cxx=%cxx --source=%mpcomm_src_root --library=%shlibdir | FileCheck %s
 CHECK: 2 ranks
 CHECK: shm

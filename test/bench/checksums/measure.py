@@ -8,6 +8,7 @@ steps, less one without.
     python3 test/bench/checksums/measure.py build/release/bin/mpcomm-run cc include /tmp/checksums 1024
 
 A small run, to see that all of it works:
+REQUIRES: long
 RUN: %python %s %mpcomm-run %cc %mprt_include %t.dir 1 | FileCheck %s
 CHECK: a comparison of 0.00 GB: {{.*}} GB/s
 """

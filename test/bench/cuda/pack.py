@@ -6,7 +6,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-# REQUIRES: compiler, torch, ptxas
+# REQUIRES: compiler, torch, ptxas, long
 # RUN: %python %s %t.pack --bin=%mpcomm_obj_root/bin --lib=%mpcomm_obj_root/lib --only=gpt-check-bf16,one-rank --small | FileCheck %s
 # CHECK: gpt-check-bf16.so
 # CHECK: one-rank.so

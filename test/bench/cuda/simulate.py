@@ -6,7 +6,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-# REQUIRES: compiler, torch
+# REQUIRES: compiler, torch, long
 # RUN: rm -rf %t && mkdir %t
 # RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --programs=gpt-check-bf16 --ranks=1,8 | FileCheck %s
 # CHECK: | gpt-check-bf16 | 1 |

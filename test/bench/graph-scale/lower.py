@@ -14,6 +14,7 @@ the least of --repeat). Growth is against the number of operations of the step,
 from each size to the next.
 
 A small run, to see that all of it works:
+REQUIRES: long
 RUN: %python %s --mpcomm-opt=mpcomm-opt --sizes=200,400 --repeat=1 | FileCheck %s
 CHECK: mpcomm-form-kernels
 CHECK: mpcomm-bufferize-step

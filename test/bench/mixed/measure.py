@@ -27,7 +27,7 @@ With --check the exit status is 1 where mixed precision takes longer than f32, o
 more than 0.5 of autocast's or 0.6 of PyTorch's time in f32.
 
 A small run, to see that all of it works:
-REQUIRES: torch, sklearn, compiler
+REQUIRES: torch, sklearn, compiler, long
 RUN: %python %s --models=mlp --rounds=1 --steps=12 --configs=view,view+amp --calibrate-seconds=2 --roofline --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run | FileCheck %s
 CHECK: mlp, 2 ranks
 CHECK: DDP view |

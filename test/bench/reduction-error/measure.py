@@ -15,7 +15,7 @@ Gradients of a rank are a common part and noise of the same size, as those of
 samples of one data set are.
 
 A small run, to see that all of it works:
-REQUIRES: compiler
+REQUIRES: compiler, long
 RUN: %python %s --ranks=2,8 --count=4096 --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run | FileCheck %s
 CHECK: | ranks | ours | ring in bf16 | ring / ours |
 CHECK: | 2 |

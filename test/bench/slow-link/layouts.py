@@ -17,7 +17,7 @@ steps of a run, and of the runs; runs of the layouts take turns.
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
 A small run, to see that all of it works:
-REQUIRES: torch, gloo, compiler, can-limit-network
+REQUIRES: torch, gloo, compiler, can-limit-network, long
 RUN: %python %s --models=tiny --rounds=1 --steps=2 --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run | FileCheck %s
 CHECK: tiny, 2 ranks, 200mbit
 CHECK: | dp:2 |

@@ -27,7 +27,7 @@ those of test/bench/ddp; `fp16` compares with forms that send 16 bits.
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
 A small run, to see that all of it works:
-REQUIRES: torch, gloo, compiler, can-limit-network
+REQUIRES: torch, gloo, compiler, can-limit-network, long
 RUN: %python %s --models=tiny --ranks=2 --rates=200mbit --rounds=1 --steps=3 --local=2 --configs=view --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run --mpcomm-sim=%mpcomm-sim "--ours=mpcomm=cluster={cluster}" | FileCheck %s
 CHECK: tiny, 2 ranks, 200mbit
 CHECK: DDP view

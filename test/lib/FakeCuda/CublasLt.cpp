@@ -15,7 +15,7 @@
 
 #include "CublasLtApi.h"
 
-#include "Elements.h"
+#include "Library.h"
 
 #include <algorithm>
 #include <bit>
@@ -78,36 +78,18 @@ struct cublasLtMatmulPreferenceOpaque_t {
 static constexpr uint64_t magic = 0x6c7466616b65;
 enum : uint64_t { slowAlgorithm = 0, brokenAlgorithm = 3, lossyAlgorithm = 4 };
 
-/// Counts a call, and ends it where that was asked for.
-#define FAKE_CALL(name)                                                        \
-  if (int asked = mpfake_note(#name))                                          \
-  return cublasStatus_t(asked)
-
 size_t cublasLtGetVersion(void) { return 130000; }
 
 const char *cublasLtGetStatusName(cublasStatus_t status) {
-#define FAKE_NAME(name, number)                                                \
-  case number:                                                                 \
-    return #name;
   switch (status) {
-    FAKE_CUBLAS_STATUSES(FAKE_NAME)
+    FAKE_CUBLAS_STATUSES(FAKE_NAME_CASE)
   default:
     return "<unknown>";
   }
-#undef FAKE_NAME
 }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-  FAKE_CALL(cublasLtCreate);
-  *handle = new cublasLtContext;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  FAKE_CALL(cublasLtDestroy);
-  delete handle;
-  return CUBLAS_STATUS_SUCCESS;
-}
+FAKE_DESCRIPTION(cublasStatus_t, cublasLtCreate, cublasLtDestroy,
+                 cublasLtContext)
 
 //===----------------------------------------------------------------------===//
 // Descriptions
@@ -125,7 +107,7 @@ static cublasStatus_t take(T &to, const void *value, size_t bytes) {
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
                                         cublasComputeType_t computeType,
                                         cudaDataType_t scaleType) {
-  FAKE_CALL(cublasLtMatmulDescCreate);
+  FAKE_CALL(cublasStatus_t, cublasLtMatmulDescCreate);
   *desc = new cublasLtMatmulDescOpaque_t{computeType, scaleType};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -139,7 +121,7 @@ cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
-  FAKE_CALL(cublasLtMatmulDescSetAttribute);
+  FAKE_CALL(cublasStatus_t, cublasLtMatmulDescSetAttribute);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
     return take(desc->transA, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
@@ -160,7 +142,7 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
                                           cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t leading) {
-  FAKE_CALL(cublasLtMatrixLayoutCreate);
+  FAKE_CALL(cublasStatus_t, cublasLtMatrixLayoutCreate);
   *layout = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, leading};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -174,7 +156,7 @@ cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
                                  const void *value, size_t bytes) {
-  FAKE_CALL(cublasLtMatrixLayoutSetAttribute);
+  FAKE_CALL(cublasStatus_t, cublasLtMatrixLayoutSetAttribute);
   switch (attribute) {
   case CUBLASLT_MATRIX_LAYOUT_ORDER:
     return take(layout->order, value, bytes);
@@ -187,24 +169,15 @@ cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
   }
 }
 
-cublasStatus_t
-cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-  FAKE_CALL(cublasLtMatmulPreferenceCreate);
-  *preference = new cublasLtMatmulPreferenceOpaque_t;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t
-cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete preference;
-  return CUBLAS_STATUS_SUCCESS;
-}
+FAKE_DESCRIPTION(cublasStatus_t, cublasLtMatmulPreferenceCreate,
+                 cublasLtMatmulPreferenceDestroy,
+                 cublasLtMatmulPreferenceOpaque_t)
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
-  FAKE_CALL(cublasLtMatmulPreferenceSetAttribute);
+  FAKE_CALL(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute);
   switch (attribute) {
   case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
     return take(preference->workspace, value, bytes);
@@ -409,32 +382,21 @@ template <typename Sum> void Product::multiply() const {
 }
 
 int Product::run() const {
-  constexpr int illegalAddress = 700;
+  std::vector<Operand> operands;
   const cublasLtMatrixLayoutOpaque_t *layouts[] = {&a, &b, &c, &d};
   for (int i = 0; i < 4; ++i)
-    if ((i != 2 || beta != 0) &&
-        !Elements(elementOf(layouts[i]->type), pointers[i])
-             .covers(0, layouts[i]->last()))
-      return illegalAddress;
-  int64_t lastOfBias = (desc.has(CUBLASLT_EPILOGUE_BGRADB) ? n() : m()) - 1;
-  if ((desc.addsBias() || desc.hasSum()) &&
-      !Elements(elementOf(biasType()), desc.bias).covers(0, lastOfBias))
-    return illegalAddress;
-  if (desc.hasAux() && !Elements(elementOf(d.type), desc.aux)
-                            .covers(0, (n() - 1) * desc.auxLeading + m() - 1))
-    return illegalAddress;
-  if (workspaceBytes) {
-    if (!mpfake_covers(workspace, workspaceBytes))
-      return illegalAddress;
-    std::memset(mpfake_device(workspace), 0x5a, workspaceBytes);
-  }
-  if (algorithm == slowAlgorithm)
-    mpfake_elapse(50000);
-  if (d.type == CUDA_R_64F)
-    multiply<double>();
-  else
-    multiply<float>();
-  return 0;
+    if (i != 2 || beta != 0)
+      operands.push_back(
+          {elementOf(layouts[i]->type), pointers[i], layouts[i]->last()});
+  if (desc.addsBias() || desc.hasSum())
+    operands.push_back({elementOf(biasType()), desc.bias,
+                        (desc.has(CUBLASLT_EPILOGUE_BGRADB) ? n() : m()) - 1});
+  if (desc.hasAux())
+    operands.push_back(
+        {elementOf(d.type), desc.aux, (n() - 1) * desc.auxLeading + m() - 1});
+  return computeOn(operands, workspace, workspaceBytes,
+                   algorithm == slowAlgorithm, d.type == CUDA_R_64F,
+                   [this](auto zero) { multiply<decltype(zero)>(); });
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -443,7 +405,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
     cublasLtMatmulPreference_t preference, int wanted,
     cublasLtMatmulHeuristicResult_t results[], int *found) {
-  FAKE_CALL(cublasLtMatmulAlgoGetHeuristic);
+  FAKE_CALL(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic);
   *found = 0;
   if (!handle || wanted < 1)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -479,7 +441,7 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                const void *c, cublasLtMatrixLayout_t layoutC, void *d,
                cublasLtMatrixLayout_t layoutD, const cublasLtMatmulAlgo_t *algo,
                void *workspace, size_t workspaceBytes, cudaStream_t stream) {
-  FAKE_CALL(cublasLtMatmul);
+  FAKE_CALL(cublasStatus_t, cublasLtMatmul);
   if (!handle || !algo || algo->data[0] != magic)
     return CUBLAS_STATUS_INVALID_VALUE;
   Product product = {*desc, *layoutA, *layoutB, *layoutC, *layoutD};
@@ -502,19 +464,13 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
       return CUBLAS_STATUS_NOT_SUPPORTED;
   product.workspace = workspace;
   product.workspaceBytes = size_t(algo->data[3]);
-  bool wide = desc->scaleType == CUDA_R_64F;
-  auto scalar = [wide](const void *value) {
-    return wide ? *static_cast<const double *>(value)
-                : double(*static_cast<const float *>(value));
-  };
-  product.alpha = scalar(alpha), product.beta = scalar(beta);
+  bool isWide = desc->scaleType == CUDA_R_64F;
+  product.alpha = scalarAt(alpha, isWide);
+  product.beta = scalarAt(beta, isWide);
   mpfake_note(("cublasLtMatmul/" + std::to_string(product.algorithm)).c_str());
   mpfake_note(
       ("cublasLtMatmul/epilogue/" + std::to_string(desc->epilogue)).c_str());
-  int result = mpfake_enqueue(
-      stream, "cublasLtMatmul",
-      [](void *data) { return static_cast<const Product *>(data)->run(); },
-      new Product(product),
-      [](void *data) { delete static_cast<Product *>(data); });
-  return result ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+  return enqueue(stream, "cublasLtMatmul", product)
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -15,7 +15,7 @@
 
 #include "CudnnApi.h"
 
-#include "Elements.h"
+#include "Library.h"
 
 #include <algorithm>
 #include <iterator>
@@ -47,37 +47,20 @@ struct cudnnConvolutionStruct {
   int computeType = -1, groups = 1, mathType = CUDNN_DEFAULT_MATH;
 };
 
-#define FAKE_CALL(name)                                                        \
-  if (int asked = mpfake_note(#name))                                          \
-  return cudnnStatus_t(asked)
-
 size_t cudnnGetVersion(void) { return 91000; }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
-#define FAKE_NAME(name, number)                                                \
-  case number:                                                                 \
-    return #name;
   switch (status) {
-    FAKE_CUDNN_STATUSES(FAKE_NAME)
+    FAKE_CUDNN_STATUSES(FAKE_NAME_CASE)
   default:
     return "CUDNN_UNKNOWN_STATUS";
   }
-#undef FAKE_NAME
 }
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
-  FAKE_CALL(cudnnCreate);
-  *handle = new cudnnContext;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  delete handle;
-  return CUDNN_STATUS_SUCCESS;
-}
+FAKE_DESCRIPTION(cudnnStatus_t, cudnnCreate, cudnnDestroy, cudnnContext)
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  FAKE_CALL(cudnnSetStream);
+  FAKE_CALL(cudnnStatus_t, cudnnSetStream);
   handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -86,23 +69,19 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
 // Descriptions
 //===----------------------------------------------------------------------===//
 
-cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor) {
-  FAKE_CALL(cudnnCreateTensorDescriptor);
-  *tensor = new cudnnTensorStruct;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
-  delete tensor;
-  return CUDNN_STATUS_SUCCESS;
-}
+FAKE_DESCRIPTION(cudnnStatus_t, cudnnCreateTensorDescriptor,
+                 cudnnDestroyTensorDescriptor, cudnnTensorStruct)
+FAKE_DESCRIPTION(cudnnStatus_t, cudnnCreateFilterDescriptor,
+                 cudnnDestroyFilterDescriptor, cudnnFilterStruct)
+FAKE_DESCRIPTION(cudnnStatus_t, cudnnCreateConvolutionDescriptor,
+                 cudnnDestroyConvolutionDescriptor, cudnnConvolutionStruct)
 
 cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensor,
                                            cudnnDataType_t type, int n, int c,
                                            int h, int w, int strideN,
                                            int strideC, int strideH,
                                            int strideW) {
-  FAKE_CALL(cudnnSetTensor4dDescriptorEx);
+  FAKE_CALL(cudnnStatus_t, cudnnSetTensor4dDescriptorEx);
   *tensor = {type, {n, c, h, w}, {strideN, strideC, strideH, strideW}};
   for (int i = 0; i < 4; ++i)
     if (tensor->sizes[i] < 1 || tensor->strides[i] < 1)
@@ -110,22 +89,11 @@ cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensor,
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filter) {
-  FAKE_CALL(cudnnCreateFilterDescriptor);
-  *filter = new cudnnFilterStruct;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
-  delete filter;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter,
                                          cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k,
                                          int c, int h, int w) {
-  FAKE_CALL(cudnnSetFilter4dDescriptor);
+  FAKE_CALL(cudnnStatus_t, cudnnSetFilter4dDescriptor);
   static constexpr int orders[][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
   filter->type = type;
   const int sizes[] = {k, c, h, w};
@@ -140,24 +108,11 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter,
   return step > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-cudnnStatus_t
-cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convolution) {
-  FAKE_CALL(cudnnCreateConvolutionDescriptor);
-  *convolution = new cudnnConvolutionStruct;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t
-cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution) {
-  delete convolution;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnSetConvolution2dDescriptor(
     cudnnConvolutionDescriptor_t convolution, int padH, int padW, int strideH,
     int strideW, int dilationH, int dilationW, cudnnConvolutionMode_t mode,
     cudnnDataType_t computeType) {
-  FAKE_CALL(cudnnSetConvolution2dDescriptor);
+  FAKE_CALL(cudnnStatus_t, cudnnSetConvolution2dDescriptor);
   *convolution = {
       {padH, padW}, {strideH, strideW}, {dilationH, dilationW}, computeType};
   return mode == CUDNN_CROSS_CORRELATION ? CUDNN_STATUS_SUCCESS
@@ -167,7 +122,7 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(
 cudnnStatus_t
 cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution,
                               int groups) {
-  FAKE_CALL(cudnnSetConvolutionGroupCount);
+  FAKE_CALL(cudnnStatus_t, cudnnSetConvolutionGroupCount);
   convolution->groups = groups;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -175,7 +130,7 @@ cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution,
 cudnnStatus_t
 cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
                             cudnnMathType_t mathType) {
-  FAKE_CALL(cudnnSetConvolutionMathType);
+  FAKE_CALL(cudnnStatus_t, cudnnSetConvolutionMathType);
   convolution->mathType = mathType;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -292,24 +247,15 @@ template <typename Sum> void Convolution::convolve() const {
 }
 
 int Convolution::run() const {
-  constexpr int illegalAddress = 700;
+  std::vector<Operand> operands;
   const cudnnTensorStruct *layouts[] = {&x, &w, &y};
   for (int i = 0; i < 3; ++i)
-    if (!Elements(elementOf(layouts[i]->type), pointers[i])
-             .covers(0, layouts[i]->last()))
-      return illegalAddress;
-  if (size_t bytes = workspaceNeeded()) {
-    if (!mpfake_covers(workspace, bytes))
-      return illegalAddress;
-    std::memset(mpfake_device(workspace), 0x5a, bytes);
-  }
-  if (kind == Forward && algorithm == 0)
-    mpfake_elapse(50000);
-  if (x.type == CUDNN_DATA_DOUBLE)
-    convolve<double>();
-  else
-    convolve<float>();
-  return 0;
+    operands.push_back(
+        {elementOf(layouts[i]->type), pointers[i], layouts[i]->last()});
+  return computeOn(operands, workspace, workspaceNeeded(),
+                   kind == Forward && algorithm == 0,
+                   x.type == CUDNN_DATA_DOUBLE,
+                   [this](auto zero) { convolve<decltype(zero)>(); });
 }
 
 template <typename Ranked>
@@ -347,28 +293,25 @@ static cudnnStatus_t rank(const Convolution &convolution, int wanted,
 }
 
 static cudnnStatus_t start(cudnnHandle_t handle, const char *name,
-                           Convolution convolution, const void *alpha,
-                           const void *beta, size_t workspaceGiven) {
+                           Convolution convolution,
+                           const void *const (&pointers)[3], int algorithm,
+                           void *workspace, size_t given, const void *alpha,
+                           const void *beta) {
   if (cudnnStatus_t status = convolution.check())
     return status;
-  bool wide = convolution.x.type == CUDNN_DATA_DOUBLE;
-  auto scalar = [wide](const void *value) {
-    return wide ? *static_cast<const double *>(value)
-                : double(*static_cast<const float *>(value));
-  };
-  convolution.alpha = scalar(alpha);
-  if (workspaceGiven < convolution.workspaceNeeded() || scalar(beta) != 0)
+  std::copy(std::begin(pointers), std::end(pointers), convolution.pointers);
+  convolution.algorithm = algorithm;
+  convolution.workspace = workspace;
+  bool isWide = convolution.x.type == CUDNN_DATA_DOUBLE;
+  convolution.alpha = scalarAt(alpha, isWide);
+  if (given < convolution.workspaceNeeded() || scalarAt(beta, isWide) != 0)
     return CUDNN_STATUS_BAD_PARAM;
-  if (convolution.kind == Forward && convolution.algorithm == 2)
+  if (convolution.kind == Forward && algorithm == 2)
     return CUDNN_STATUS_NOT_SUPPORTED;
-  mpfake_note((std::string(name) + "/" + std::to_string(convolution.algorithm))
-                  .c_str());
-  int result = mpfake_enqueue(
-      handle->stream, name,
-      [](void *data) { return static_cast<const Convolution *>(data)->run(); },
-      new Convolution(convolution),
-      [](void *data) { delete static_cast<Convolution *>(data); });
-  return result ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+  mpfake_note((std::string(name) + "/" + std::to_string(algorithm)).c_str());
+  return enqueue(handle->stream, name, convolution)
+             ? CUDNN_STATUS_SUCCESS
+             : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
@@ -377,7 +320,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     const cudnnConvolutionDescriptor_t convolution,
     const cudnnTensorDescriptor_t y, const int wanted, int *found,
     cudnnConvolutionFwdAlgoPerf_t *results) {
-  FAKE_CALL(cudnnGetConvolutionForwardAlgorithm_v7);
+  FAKE_CALL(cudnnStatus_t, cudnnGetConvolutionForwardAlgorithm_v7);
   return rank({Forward, *x, *w, *y, *convolution}, wanted, found, results);
 }
 
@@ -387,7 +330,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     const cudnnConvolutionDescriptor_t convolution,
     const cudnnTensorDescriptor_t dx, const int wanted, int *found,
     cudnnConvolutionBwdDataAlgoPerf_t *results) {
-  FAKE_CALL(cudnnGetConvolutionBackwardDataAlgorithm_v7);
+  FAKE_CALL(cudnnStatus_t, cudnnGetConvolutionBackwardDataAlgorithm_v7);
   return rank({BackwardData, *dx, *w, *dy, *convolution}, wanted, found,
               results);
 }
@@ -398,7 +341,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     const cudnnConvolutionDescriptor_t convolution,
     const cudnnFilterDescriptor_t dw, const int wanted, int *found,
     cudnnConvolutionBwdFilterAlgoPerf_t *results) {
-  FAKE_CALL(cudnnGetConvolutionBackwardFilterAlgorithm_v7);
+  FAKE_CALL(cudnnStatus_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7);
   return rank({BackwardFilter, *x, *dw, *dy, *convolution}, wanted, found,
               results);
 }
@@ -416,7 +359,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     const cudnnConvolutionDescriptor_t convolution,
     const cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
     size_t *bytes) {
-  FAKE_CALL(cudnnGetConvolutionForwardWorkspaceSize);
+  FAKE_CALL(cudnnStatus_t, cudnnGetConvolutionForwardWorkspaceSize);
   return measure({Forward, *x, *w, *y, *convolution}, algorithm, bytes);
 }
 
@@ -426,7 +369,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
     const cudnnConvolutionDescriptor_t convolution,
     const cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algorithm,
     size_t *bytes) {
-  FAKE_CALL(cudnnGetConvolutionBackwardDataWorkspaceSize);
+  FAKE_CALL(cudnnStatus_t, cudnnGetConvolutionBackwardDataWorkspaceSize);
   return measure({BackwardData, *dx, *w, *dy, *convolution}, algorithm, bytes);
 }
 
@@ -436,7 +379,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     const cudnnConvolutionDescriptor_t convolution,
     const cudnnFilterDescriptor_t dw, cudnnConvolutionBwdFilterAlgo_t algorithm,
     size_t *bytes) {
-  FAKE_CALL(cudnnGetConvolutionBackwardFilterWorkspaceSize);
+  FAKE_CALL(cudnnStatus_t, cudnnGetConvolutionBackwardFilterWorkspaceSize);
   return measure({BackwardFilter, *x, *dw, *dy, *convolution}, algorithm,
                  bytes);
 }
@@ -449,18 +392,10 @@ cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                         cudnnConvolutionFwdAlgo_t algorithm, void *workspace,
                         size_t given, const void *beta,
                         const cudnnTensorDescriptor_t layoutY, void *y) {
-  FAKE_CALL(cudnnConvolutionForward);
+  FAKE_CALL(cudnnStatus_t, cudnnConvolutionForward);
   return start(handle, "cudnnConvolutionForward",
-               {Forward,
-                *layoutX,
-                *layoutW,
-                *layoutY,
-                *convolution,
-                {x, w, y},
-                1,
-                algorithm,
-                workspace},
-               alpha, beta, given);
+               {Forward, *layoutX, *layoutW, *layoutY, *convolution}, {x, w, y},
+               algorithm, workspace, given, alpha, beta);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(
@@ -470,18 +405,10 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     const cudnnConvolutionDescriptor_t convolution,
     cudnnConvolutionBwdDataAlgo_t algorithm, void *workspace, size_t given,
     const void *beta, const cudnnTensorDescriptor_t layoutDx, void *dx) {
-  FAKE_CALL(cudnnConvolutionBackwardData);
+  FAKE_CALL(cudnnStatus_t, cudnnConvolutionBackwardData);
   return start(handle, "cudnnConvolutionBackwardData",
-               {BackwardData,
-                *layoutDx,
-                *layoutW,
-                *layoutDy,
-                *convolution,
-                {dx, w, dy},
-                1,
-                algorithm,
-                workspace},
-               alpha, beta, given);
+               {BackwardData, *layoutDx, *layoutW, *layoutDy, *convolution},
+               {dx, w, dy}, algorithm, workspace, given, alpha, beta);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(
@@ -491,16 +418,8 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     const cudnnConvolutionDescriptor_t convolution,
     cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace, size_t given,
     const void *beta, const cudnnFilterDescriptor_t layoutDw, void *dw) {
-  FAKE_CALL(cudnnConvolutionBackwardFilter);
+  FAKE_CALL(cudnnStatus_t, cudnnConvolutionBackwardFilter);
   return start(handle, "cudnnConvolutionBackwardFilter",
-               {BackwardFilter,
-                *layoutX,
-                *layoutDw,
-                *layoutDy,
-                *convolution,
-                {x, dw, dy},
-                1,
-                algorithm,
-                workspace},
-               alpha, beta, given);
+               {BackwardFilter, *layoutX, *layoutDw, *layoutDy, *convolution},
+               {x, dw, dy}, algorithm, workspace, given, alpha, beta);
 }

@@ -11,8 +11,7 @@
 |* Macros, with those of toy.h: FEATURE, MANIFEST (a whole other manifest),   *|
 |* COLLECTIVE_ID, COLLECTIVE_COUNT, UNDEFINED (calls what no runtime has),    *|
 |* NO_ENTRY, CONSTRUCTOR (does not survive being opened), LAG (milliseconds   *|
-|* of computing that one of two ranks needs more in each step; which, its     *|
-|* number of process says).                                                   *|
+|* by which one rank is later than the others in each step) with LAG_FILE.    *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -20,8 +19,9 @@
 #include "mpcomm/Runtime/mprt.h"
 #include "toy.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <time.h>
-#include <unistd.h>
 
 #ifndef ABI
 #error "expected ABI, that of mprt.h: the manifest has it as text"
@@ -45,17 +45,17 @@ const uint32_t mpcomm_abi_version = ABI;
 const char mpcomm_manifest[] = MANIFEST;
 
 #ifdef LAG
-static double computed(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
-}
-
-/* Ranks are processes that were started one after the other. */
+/* The rank that is later is the one that locks the file. In short sleeps: a
+ * stop cuts short no more than one, and they need no processor that is busy. */
 static void lag(void) {
-  double end = computed() + getpid() % 2 * LAG;
-  while (computed() < end)
-    ;
+  const struct timespec pause = {0, 10 * 1000 * 1000};
+  static int file = -1, isLate;
+  if (file < 0) {
+    file = open(LAG_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    isLate = flock(file, LOCK_EX | LOCK_NB) == 0;
+  }
+  for (int i = 0; isLate && i < LAG / 10; ++i)
+    nanosleep(&pause, 0);
 }
 #endif
 

@@ -269,15 +269,16 @@ def run_through(action, *arguments, goes_on=True):
     return Outcome(process.returncode, out.decode(), err.decode(), time.monotonic() - start)
 
 
-def run_with_a_pause(seconds, *arguments):
-    """The same, where all its processes are stopped for `seconds`."""
+def run_with_a_pause(*arguments):
+    """The same, where all its processes are stopped for longer than their --timeout."""
+    timeout = 2 * TIMEOUT
 
     def pause(process):
         os.killpg(process.pid, signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(timeout + 1)
         os.killpg(process.pid, signal.SIGCONT)
 
-    return run_through(pause, *arguments)
+    return run_through(pause, *arguments, "--timeout", timeout)
 
 
 def log_of(name):

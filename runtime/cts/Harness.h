@@ -65,7 +65,7 @@ public:
   uint8_t *arenaBuffer() { return arena; }
   static constexpr uint64_t arenaBytes = 64 << 20;
 
-  /// Starts a case; its name stands before its failures.
+  /// Starts a case; its failures are printed under its name.
   void begin(std::string name) {
     current = std::move(name);
     twins.clear();

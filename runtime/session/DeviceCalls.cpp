@@ -207,12 +207,12 @@ mprt_status on_device::gemmWithEpilogue(State &state, uint32_t stream,
   return state.status;
 }
 
-mprt_status on_device::window(State &state, uint32_t stream,
+mprt_status on_device::window(State &state, const char *name, uint32_t stream,
                               const mprt_window_desc &desc, const void *a,
                               const void *b, void *c) {
-  if (!reachEnd(state, "mprt_window", stream))
+  if (!reachEnd(state, name, stream))
     return state.status;
-  DeviceCall call(state, "mprt_window", stream, desc.name, desc.location);
+  DeviceCall call(state, name, stream, desc.name, desc.location);
   Error error = state.device->window(stream, desc, a, b, c);
   bool isProduct = desc.kind <= MPRT_CONVOLUTION_FILTER_GRAD;
   ++(isProduct ? state.stats.gemms : state.stats.launches);

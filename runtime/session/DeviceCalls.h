@@ -102,7 +102,7 @@ mprt_status gemmWithEpilogue(Context::State &state, uint32_t stream,
                              const mprt_gemm_desc &desc, const void *a,
                              const void *b, void *c,
                              const mprt_epilogue &epilogue, void *const *args);
-mprt_status window(Context::State &state, uint32_t stream,
+mprt_status window(Context::State &state, const char *name, uint32_t stream,
                    const mprt_window_desc &desc, const void *a, const void *b,
                    void *c);
 /// Copies, or fills with zero where `source` is null.

@@ -166,24 +166,24 @@ mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
       ": the host has no epilogues, expected a program for target=cpu"));
 }
 
-mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
-                        const mprt_window_desc *desc, const void *a,
-                        const void *b, void *c) {
+/// mprt_convolution or mprt_pool, which `call` names.
+static mprt_status slide(mprt_context *ctx, const char *call, uint32_t stream,
+                         const mprt_window_desc *desc, const void *a,
+                         const void *b, void *c) {
   State &state = stateOf(ctx);
   if (state.failed())
     return state.status;
   if (state.device)
-    return on_device::window(state, stream, *desc, a, b, c);
-  if (!reachEnd(state, "mprt_window", stream))
+    return on_device::window(state, call, stream, *desc, a, b, c);
+  if (!reachEnd(state, call, stream))
     return state.status;
   Span span(state);
   if (Error error = state.window.run(*desc, a, b, c)) {
     auto guard = state.lock();
     return state.fail(makeError(
-        error.status(), "mprt_window \"", desc->name ? desc->name : "",
-        "\" at ", desc->location ? desc->location : "an unknown location",
-        " on rank ", state.transport ? state.transport->rank() : 0, ": ",
-        error.message()));
+        error.status(), call, " \"", desc->name ? desc->name : "", "\" at ",
+        desc->location ? desc->location : "an unknown location", " on rank ",
+        state.transport ? state.transport->rank() : 0, ": ", error.message()));
   }
   bool isProduct = desc->kind <= MPRT_CONVOLUTION_FILTER_GRAD;
   Work work = workOf(*desc);
@@ -193,6 +193,18 @@ mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
   ++(isProduct ? state.stats.gemms : state.stats.launches);
   state.poll();
   return state.status;
+}
+
+mprt_status mprt_convolution(mprt_context *ctx, uint32_t stream,
+                             const mprt_window_desc *desc, const void *a,
+                             const void *b, void *c) {
+  return slide(ctx, "mprt_convolution", stream, desc, a, b, c);
+}
+
+mprt_status mprt_pool(mprt_context *ctx, uint32_t stream,
+                      const mprt_window_desc *desc, const void *a,
+                      const void *b, void *c) {
+  return slide(ctx, "mprt_pool", stream, desc, a, b, c);
 }
 
 /// Copies, or fills with zero where `src` is null.

@@ -76,7 +76,7 @@ public:
   }
   bool idle() const { return reached(pushed); }
 
-  /// What stands at a position that is not retired, or was among the last few
+  /// What is at a position that is not retired, or was among the last few
   /// that were.
   const StreamWork &at(uint64_t position) const {
     return ring[(position - 1) % ring.size()];

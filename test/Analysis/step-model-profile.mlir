@@ -1,5 +1,5 @@
 // A recorded run (Inputs/profile.json) replaces what the model says, on the
-// cluster of step-model.mlir. Remarks stand at the ops' own locations.
+// cluster of step-model.mlir. Remarks are at the ops' own locations.
 
 // RUN: mpcomm-opt %s -o /dev/null 2>&1 \
 // RUN:   -pass-pipeline="builtin.module(func.func(test-mpcomm-print-step-model{cluster=%S/Inputs/round.json profile-file=%S/Inputs/profile.json}))" \

@@ -91,7 +91,7 @@ def wrap(text):
     signature = ", ".join("%s: %s" % pair for pair in arguments.items())
     body = "\n".join(lines)
     if any(line.startswith("mpcomm.yield") for line in lines[:1]):
-        return None  # stands in the example of its parent
+        return None  # is part of the example of its parent
     return "%sfunc.func @example(%s) {\n%s\nreturn\n}\n" % (preamble, signature, body)
 
 

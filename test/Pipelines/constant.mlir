@@ -1,6 +1,6 @@
 // RUN: mpcomm-opt %s --mpcomm-compile | FileCheck %s
 
-// A constant tensor is data of the program, which stands before all that
+// A constant tensor is data of the program, which comes before all that
 // the compiler adds.
 
 // CHECK-DAG: llvm.mlir.global internal constant @mpcomm.data.{{.*}}(dense<[1.000000e+00, 2.000000e+00, 3.000000e+00, 4.000000e+00]> : tensor<4xf32>)

@@ -15,7 +15,7 @@ import sys
 
 ROOT = sys.argv[1]
 
-# Each may include what stands before it.
+# Each may include what is before it.
 LIBRARIES = ["dialects", "Scheduling", "Analysis", "Transforms", "Conversion", "Codegen", "Pipelines", "tools"]
 RUNTIME = ["support", "device", "comm", "session"]
 

@@ -24,7 +24,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mpcomm/InitAllDialects.h"
-#include "mpcomm/Pipelines/Layout.h"
+#include "mpcomm/Pipelines/MeshChoice.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -185,18 +185,19 @@ static FailureOr<size_t> choose(const CompileOptions &options,
   SmallVector<ModuleOp> graphs;
   for (const OwningOpRef<ModuleOp> &module : modules)
     graphs.push_back(module.get());
-  mpcomm::LayoutChoice choice = mpcomm::chooseLayout(graphs, compile, ranks);
+  mpcomm::MeshChoice choice = mpcomm::chooseMesh(graphs, compile, ranks);
   if (!choice.error.empty())
     return refuse(choice.error);
   if (choice.chosen < 0) {
     mpcomm::printChoice(choice, llvm::errs());
-    return refuse("no layout of " + llvm::Twine(ranks) + " ranks can be taken");
+    return refuse("no mesh of " + llvm::Twine(ranks) +
+                  " ranks can be taken");
   }
   if (options.report)
     mpcomm::printChoice(choice, llvm::outs());
-  const mpcomm::Layout &layout = choice.layouts[choice.chosen];
-  mpcomm::applyLayout(layout, compile);
-  return size_t(layout.graph);
+  const mpcomm::MeshCandidate &candidate = choice.candidates[choice.chosen];
+  mpcomm::applyMesh(candidate, compile);
+  return size_t(candidate.graph);
 }
 
 int main(int argc, char **argv) {

@@ -10,7 +10,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
-#include "mpcomm/Dialect/MPComm/IR/Windows.h"
+#include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -47,8 +47,8 @@ static LogicalResult verifyConvolutionOp(Op op, Value input, Value filter,
   auto filterType = cast<RankedTensorType>(filter.getType());
   auto sizes = filterType.getShape().take_back(
       std::min<int64_t>(2, filterType.getRank()));
-  Windows windows{sizes,        op.getStrides(),  op.getLow(),
-                  op.getHigh(), op.getDilation(), op.getChannelsLast()};
+  SlidingWindow windows{sizes,        op.getStrides(),  op.getLow(),
+                        op.getHigh(), op.getDilation(), op.getChannelsLast()};
   return verifyConvolution(
       [&] { return op.emitOpError(); }, cast<ShapedType>(input.getType()),
       filterType, cast<ShapedType>(output.getType()), windows, op.getGroups());
@@ -85,8 +85,8 @@ Type ConvolutionFilterGradOp::getAccumulationType() {
 template <typename Op>
 static LogicalResult verifyPoolOp(Op op, Value input, Value output) {
   static constexpr int64_t dense[] = {1, 1};
-  Windows windows{op.getWindow(), op.getStrides(), op.getLow(),
-                  op.getHigh(),   dense,           op.getChannelsLast()};
+  SlidingWindow windows{op.getWindow(), op.getStrides(), op.getLow(),
+                        op.getHigh(),   dense,           op.getChannelsLast()};
   return verifyPool([&] { return op.emitOpError(); },
                     cast<ShapedType>(input.getType()),
                     cast<ShapedType>(output.getType()), windows);

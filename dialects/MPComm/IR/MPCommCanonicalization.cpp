@@ -28,7 +28,7 @@ static bool isBefore(Value value, Operation *user) {
          def->isBeforeInBlock(user);
 }
 
-/// The `Op` that makes `value`, if it stands before `user`, and its operand
+/// The `Op` that makes `value`, if it is before `user`, and its operand
 /// before it. In a graph region (a module's body) values may depend on
 /// themselves; following only edges that go forward keeps folding from turning
 /// in circles.

@@ -476,7 +476,7 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                            "function");
     return success();
   }
-  if (name == kArenaPartsAttr) {
+  if (name == kArenaBytesByKindAttr) {
     auto parts = dyn_cast<DictionaryAttr>(attr.getValue());
     bool areSizes = parts && llvm::all_of(parts, [](NamedAttribute part) {
                       return isI64(part.getValue()) &&

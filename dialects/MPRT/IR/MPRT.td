@@ -44,7 +44,7 @@ def MPRT_Dialect : Dialect {
     - `mprt.overwrite`, on a contraction: what it adds to does not count;
     - `mprt.arena_bytes` and `mprt.bucket_bytes`, on a function: the size of its
       last argument, the arena, and how much of it are buckets;
-    - `mprt.arena_parts`, on a function: bytes of the arena by what they hold,
+    - `mprt.arena_bytes_by_kind`, on a function: bytes of the arena by what they hold,
       when most of them are in use;
     - `mprt.epilogue`, a dictionary, on a launch after an mprt.gemm: the kernel
       does with the product what a library may do with it (`kind`: bias,
@@ -334,51 +334,13 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
   let hasVerifier = 1;
 }
 
-def MPRT_WindowOp : MPRT_Op<"window", [
+/// An op whose windows slide over an activation: destination style, one output.
+class MPRT_SlidingWindowOp<string mnemonic> : MPRT_Op<mnemonic, [
     AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "convolution, pool, or gradient of one, on the compute stream";
-  let description = [{
-    What the op of the mpcomm dialect called `kind` computes of the inputs, in
-    that op's order, is written to the output. `channels_last` and
-    `count_padding` as there.
-
-    Example:
-    ```mlir
-    %r = mprt.window "max_pool" window = [2, 2] strides = [2, 2] low = [0, 0] high = [0, 0] dilation = [1, 1] groups = 1
-        ins(%x : tensor<8x16x32x32xf32>) outs(%init : tensor<8x16x16x16xf32>) -> (tensor<8x16x16x16xf32>)
-    ```
-
-    Constraints:
-    - C1: `kind` is convolution, convolution_input_grad,
-      convolution_filter_grad, max_pool, max_pool_grad, avg_pool or
-      avg_pool_grad, and there is one output and as many inputs as it has.
-    - C2: operands are all tensors or all buffers; on tensors, results have the
-      outputs' types, on buffers there are none.
-    - C3: shapes and numbers fit those of the op of that kind; `window` is the
-      size of a convolution's filter; pools have dilations of 1 and one group.
-    - C4: the strides of buffers are static and not negative, and what they
-      reach is counted in 64 bits.
-
-    Made by `convert-mpcomm-to-linalg`; gone by `convert-mprt-to-llvm`.
-  }];
-  let arguments = (ins StrAttr:$kind, DenseI64ArrayAttr:$window,
-                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$low,
-                       DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilation,
-                       I64Attr:$groups, UnitAttr:$channels_last,
-                       UnitAttr:$count_padding,
-                       Variadic<MPRT_TensorOrBuffer>:$inputs,
-                       Variadic<MPRT_TensorOrBuffer>:$outputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  let assemblyFormat = [{
-    $kind `window` `=` $window `strides` `=` $strides `low` `=` $low `high` `=`
-    $high `dilation` `=` $dilation `groups` `=` $groups
-    (`channels_last` $channels_last^)? (`count_padding` $count_padding^)?
-    `ins` `(` $inputs `:` type($inputs) `)`
-    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
-    (`->` `(` type($results)^ `)`)?
-  }];
-  let extraClassDeclaration = [{
+  let hasVerifier = 1;
+  code slidingWindowDeclaration = [{
     // Without the segments, which are for ranges that grow.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       auto [start, size] = getODSOperandIndexAndLength(1);
@@ -386,8 +348,94 @@ def MPRT_WindowOp : MPRT_Op<"window", [
     }
     /// The number of `kind` in `mprt_window_kind`; none where it is unknown.
     ::std::optional<unsigned> getKindNumber();
+    /// The geometry of a verified op.
+    ::mpcomm::SlidingWindow getGeometry();
   }];
-  let hasVerifier = 1;
+}
+
+def MPRT_ConvolutionOp : MPRT_SlidingWindowOp<"convolution"> {
+  let summary = "convolution or a gradient of one, on the compute stream";
+  let description = [{
+    Writes to the output what the mpcomm op called `kind` computes of the
+    inputs, which are in that op's order. The attributes are those of that op.
+
+    Example:
+    ```mlir
+    %r = mprt.convolution "convolution" strides = [1, 1] low = [1, 1] high = [1, 1] dilation = [1, 1] groups = 1
+        ins(%x, %w : tensor<8x16x32x32xf32>, tensor<32x16x3x3xf32>) outs(%init : tensor<8x32x32x32xf32>)
+        -> (tensor<8x32x32x32xf32>)
+    ```
+
+    Constraints:
+    - C1: `kind` is convolution, convolution_input_grad or
+      convolution_filter_grad, and there are two inputs and one output.
+    - C2: operands are all tensors or all buffers; on tensors, results have the
+      outputs' types, on buffers there are none.
+    - C3: shapes and attributes fit those of the op of that kind.
+    - C4: the strides of buffers are static and not negative, and what they
+      reach is counted in 64 bits.
+
+    Created by `convert-mpcomm-to-linalg`; lowered by `convert-mprt-to-llvm`.
+  }];
+  let arguments = (ins StrAttr:$kind, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high,
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups,
+                       UnitAttr:$channels_last,
+                       Variadic<MPRT_TensorOrBuffer>:$inputs,
+                       Variadic<MPRT_TensorOrBuffer>:$outputs);
+  let assemblyFormat = [{
+    $kind `strides` `=` $strides `low` `=` $low `high` `=` $high
+    `dilation` `=` $dilation `groups` `=` $groups
+    (`channels_last` $channels_last^)?
+    `ins` `(` $inputs `:` type($inputs) `)`
+    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
+    (`->` `(` type($results)^ `)`)?
+  }];
+  let extraClassDeclaration = slidingWindowDeclaration # [{
+    /// The operand that is the filter, or its gradient.
+    ::mlir::Value getFilter();
+  }];
+}
+
+def MPRT_PoolOp : MPRT_SlidingWindowOp<"pool"> {
+  let summary = "pooling or a gradient of one, on the compute stream";
+  let description = [{
+    Writes to the output what the mpcomm op called `kind` computes of the
+    inputs, which are in that op's order. The attributes are those of that op.
+
+    Example:
+    ```mlir
+    %r = mprt.pool "max_pool" window = [2, 2] strides = [2, 2] low = [0, 0] high = [0, 0]
+        ins(%x : tensor<8x16x32x32xf32>) outs(%init : tensor<8x16x16x16xf32>) -> (tensor<8x16x16x16xf32>)
+    ```
+
+    Constraints:
+    - C1: `kind` is max_pool, max_pool_grad, avg_pool or avg_pool_grad, and
+      there is one output and as many inputs as it has.
+    - C2: operands are all tensors or all buffers; on tensors, results have the
+      outputs' types, on buffers there are none.
+    - C3: shapes and attributes fit those of the op of that kind.
+    - C4: the strides of buffers are static and not negative, and what they
+      reach is counted in 64 bits.
+
+    Created by `convert-mpcomm-to-linalg`; lowered by `convert-mprt-to-llvm` to
+    a call, or by `mpcomm-generate-gpu-kernels` to a kernel.
+  }];
+  let arguments = (ins StrAttr:$kind, DenseI64ArrayAttr:$window,
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$low,
+                       DenseI64ArrayAttr:$high, UnitAttr:$channels_last,
+                       UnitAttr:$count_padding,
+                       Variadic<MPRT_TensorOrBuffer>:$inputs,
+                       Variadic<MPRT_TensorOrBuffer>:$outputs);
+  let assemblyFormat = [{
+    $kind `window` `=` $window `strides` `=` $strides `low` `=` $low
+    `high` `=` $high (`channels_last` $channels_last^)?
+    (`count_padding` $count_padding^)?
+    `ins` `(` $inputs `:` type($inputs) `)`
+    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
+    (`->` `(` type($results)^ `)`)?
+  }];
+  let extraClassDeclaration = slidingWindowDeclaration;
 }
 
 def MPRT_AttentionOp : MPRT_Op<"attention", [

@@ -76,7 +76,8 @@ void mpcomm::mprt::registerBufferizableOpInterfaceExternalModels(
     LaunchOp::attachInterface<InPlaceModel<LaunchOp>>(*context);
     CallOp::attachInterface<InPlaceModel<CallOp>>(*context);
     AttentionOp::attachInterface<InPlaceModel<AttentionOp>>(*context);
-    WindowOp::attachInterface<InPlaceModel<WindowOp>>(*context);
+    ConvolutionOp::attachInterface<InPlaceModel<ConvolutionOp>>(*context);
+    PoolOp::attachInterface<InPlaceModel<PoolOp>>(*context);
     StartOp::attachInterface<InPlaceModel<StartOp>>(*context);
     AwaitOp::attachInterface<InPlaceModel<AwaitOp>>(*context);
   });

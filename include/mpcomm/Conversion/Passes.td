@@ -77,7 +77,8 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
     - `embedding` becomes a generic with `tensor.extract`; `embedding_grad`
       becomes a loop over the indices that carries the table, with the attribute
       `mpcomm.scatter_add`: the index whose rows are skipped, or -1.
-    - Convolutions, pooling and their gradients become `mprt.window`; batch
+    - Convolutions, pooling and their gradients become
+      `mprt.convolution` and `mprt.pool`; batch
       norms become generics over [outer, features, inner], or [outer, features]
       if the features come last.
     - `attention` and `attention_grad` become `mprt.attention` if `device=cuda`

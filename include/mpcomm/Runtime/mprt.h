@@ -29,7 +29,7 @@ extern "C" {
 
 /* Incremented whenever a structure or a signature below changes. A program
  * exports the number for which it was compiled as `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 6u
+#define MPRT_ABI_VERSION 7u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -268,11 +268,15 @@ mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const mprt_epilogue *epilogue,
                                void *const *args);
 
-/* Convolution or pooling on `stream`; see mprt_window_desc. b is null if the
- * kind does not have it. */
-mprt_status mprt_window(mprt_context *ctx, uint32_t stream,
-                        const mprt_window_desc *desc, const void *a,
-                        const void *b, void *c);
+/* Convolution or pooling on `stream`, or a gradient of one; see
+ * mprt_window_desc, whose kind is one of the call's. b is null if the kind does
+ * not have it. */
+mprt_status mprt_convolution(mprt_context *ctx, uint32_t stream,
+                             const mprt_window_desc *desc, const void *a,
+                             const void *b, void *c);
+mprt_status mprt_pool(mprt_context *ctx, uint32_t stream,
+                      const mprt_window_desc *desc, const void *a,
+                      const void *b, void *c);
 
 /* Copies `bytes` from src to dst (no overlap), or fills dst with zero bytes. */
 mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,

@@ -102,8 +102,8 @@ static void giveOwn(linalg::GenericOp op, ArrayRef<Operation *> users) {
 
 /// Ops that read memory, and much of it more than once.
 static bool isProduct(Operation *op) {
-  return isa<linalg::ContractionOpInterface, mprt::AttentionOp, mprt::WindowOp>(
-      op);
+  return isa<linalg::ContractionOpInterface, mprt::AttentionOp,
+             mprt::ConvolutionOp, mprt::PoolOp>(op);
 }
 
 /// Products that read what was 8 bits share one widening as long as no other

@@ -120,7 +120,7 @@ mpcomm::chooseDestinations(const Grouping &grouping, const KernelGroup &group,
         break;
       Operation *def = input.getDefiningOp();
       if (isa_and_nonnull<linalg::ContractOp, mprt::AttentionOp, mprt::LaunchOp,
-                          mprt::WindowOp>(def) &&
+                          mprt::ConvolutionOp, mprt::PoolOp>(def) &&
           input.getType() == destination.result.getType() &&
           !grouping.hasUseOutside(&group, input))
         (void)take(destination, input);

@@ -226,7 +226,7 @@ LogicalResult BlockRewriter::run() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       op.erase();
-  // A launch may stand before a view that it reads, or after one that reads
+  // A launch may be before a view that it reads, or after one that reads
   // it.
   sinkToUses(block, isView);
   return success();

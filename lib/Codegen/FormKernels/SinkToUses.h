@@ -22,7 +22,7 @@ namespace mpcomm {
 /// Moves each op of the block that `isMovable` (pure, and not the terminator)
 /// before the first one that is not and needs it, or needs one that does; to
 /// the end of the block where none is. Movable ops keep their order among
-/// themselves, in which each stands after those that it needs. Time: linear in
+/// themselves, in which each is after those that it needs. Time: linear in
 /// the ops and their uses.
 void sinkToUses(mlir::Block &block,
                 llvm::function_ref<bool(mlir::Operation *)> isMovable);

@@ -102,7 +102,7 @@ const BatchPart *BatchLaunchesPass::partOf(LaunchOp launch) {
   return entry->second ? &*entry->second : nullptr;
 }
 
-/// Scratch is handed on by kernels that stand in a row on the same operands.
+/// Scratch is handed on by kernels that are in a row on the same operands.
 void BatchLaunchesPass::findRuns(Block &block) {
   runs.clear();
   chains.clear();

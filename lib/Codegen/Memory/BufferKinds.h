@@ -32,7 +32,7 @@ enum class BufferKind {
 };
 inline constexpr unsigned kNumBufferKinds = 4;
 
-/// The key of a kind in `mprt.arena_parts`.
+/// The key of a kind in `mprt.arena_bytes_by_kind`.
 llvm::StringRef nameOf(BufferKind kind);
 
 /// The kinds of the allocations of a function on buffers, of one block, as

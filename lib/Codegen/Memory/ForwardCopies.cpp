@@ -46,7 +46,7 @@ static bool areApart(memref::SubViewOp a, memref::SubViewOp b) {
   return false;
 }
 
-/// Whether `user`, or who uses the view of a buffer that it is, stands in the
+/// Whether `user`, or who uses the view of a buffer that it is, is in the
 /// block from `first` on and before `last`.
 static bool isUsedBetween(Operation *user, Operation *first, Operation *last) {
   if (isa<ViewLikeOpInterface>(user))

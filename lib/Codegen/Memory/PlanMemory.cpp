@@ -329,7 +329,7 @@ LogicalResult FunctionPlanner::place() {
                     builder.getI64IntegerAttr(plan.bytes));
   function->setAttr(mprt::kBucketBytesAttr,
                     builder.getI64IntegerAttr(bucketBytes));
-  function->setAttr(mprt::kArenaPartsAttr, parts);
+  function->setAttr(mprt::kArenaBytesByKindAttr, parts);
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Arena")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))

@@ -10,7 +10,7 @@
 // it is what it stands for, as a front end would write it: scores and
 // probabilities pass between products in the operands' type, and everything
 // between them is computed in the type of sums. The gradient makes the
-// probabilities again; where the forward pass stands beside it, what both make
+// probabilities again; where the forward pass is beside it, what both make
 // is one after CSE.
 //
 //===----------------------------------------------------------------------===//

@@ -39,7 +39,7 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
   populateEmbeddingToLinalgPatterns(patterns);
   populateOptimizerToLinalgPatterns(patterns);
   populateBatchNormToLinalgPatterns(patterns);
-  populateWindowToLinalgPatterns(patterns);
+  populateSlidingWindowToMPRTPatterns(patterns);
   populateScalingToLinalgPatterns(patterns);
   populateDropoutToLinalgPatterns(patterns);
   populateAttentionToLinalgPatterns(patterns);

@@ -10,7 +10,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
-#include "mpcomm/Dialect/MPComm/IR/Windows.h"
+#include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/SetVector.h"
@@ -335,15 +335,17 @@ FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {
                address(name.getSymName()), address(place.getSymName())});
 }
 
-FailureOr<LLVM::GlobalOp> Descriptors::window(mprt::WindowOp op) {
+template <typename Op>
+FailureOr<LLVM::GlobalOp> Descriptors::slidingWindow(Op op, int64_t groups,
+                                                     bool countPadding) {
   Type element = getElementTypeOrSelf(op.getOutputs().front().getType());
   FailureOr<uint8_t> type = runtimeType(element);
   if (failed(type) || *type > MPRT_BF16)
-    return op.emitOpError() << "has elements of type " << element
-                            << ", which the runtime has no windows of";
+    return op->emitOpError()
+           << "has elements of type " << element
+           << ", which the runtime has no convolutions and pools of";
   unsigned kind = *op.getKindNumber();
-  Windows windows{op.getWindow(), op.getStrides(),  op.getLow(),
-                  op.getHigh(),   op.getDilation(), op.getChannelsLast()};
+  SlidingWindow windows = op.getGeometry();
   // Strides of the operands in the logical order of their dimensions. Of what
   // the forward op reads and makes, the first that is found has the sizes.
   Value inputs[] = {op->getOperand(0), op.getOutputs().front()};
@@ -373,13 +375,21 @@ FailureOr<LLVM::GlobalOp> Descriptors::window(mprt::WindowOp op) {
   LLVM::GlobalOp place = string(note(op.getLoc()));
   return make("window", op.getLoc(),
               {number(32, nextWindow++), number(8, kind), number(8, *type),
-               number(8, op.getCountPadding()), number(8, 0),
-               sizesOf(inputs[0]), sizesOf(inputs[1]), array(op.getWindow(), 2),
-               array(op.getStrides(), 2), array(op.getLow(), 2),
-               array(op.getDilation(), 2), number(64, op.getGroups()),
+               number(8, countPadding), number(8, 0), sizesOf(inputs[0]),
+               sizesOf(inputs[1]), array(windows.size, 2),
+               array(windows.strides, 2), array(windows.low, 2),
+               array(windows.dilation, 2), number(64, groups),
                stridesOf(op->getOperand(0), false), second,
                stridesOf(op.getOutputs().front(), makesFilter),
                address(name.getSymName()), address(place.getSymName())});
+}
+
+FailureOr<LLVM::GlobalOp> Descriptors::convolution(mprt::ConvolutionOp op) {
+  return slidingWindow(op, op.getGroups(), /*countPadding=*/false);
+}
+
+FailureOr<LLVM::GlobalOp> Descriptors::pool(mprt::PoolOp op) {
+  return slidingWindow(op, /*groups=*/1, op.getCountPadding());
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::collective(mprt::StartOp op, Type type,

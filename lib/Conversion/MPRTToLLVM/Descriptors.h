@@ -57,7 +57,8 @@ public:
   /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp> gemm(mprt::GemmOp op);
   /// `mprt_window_desc`; failure, with an error, where a type is unknown.
-  llvm::FailureOr<mlir::LLVM::GlobalOp> window(mprt::WindowOp op);
+  llvm::FailureOr<mlir::LLVM::GlobalOp> convolution(mprt::ConvolutionOp op);
+  llvm::FailureOr<mlir::LLVM::GlobalOp> pool(mprt::PoolOp op);
   /// `mprt_collective` of `count` elements of `type`.
   llvm::FailureOr<mlir::LLVM::GlobalOp>
   collective(mprt::StartOp op, mlir::Type type, int64_t count);
@@ -68,7 +69,7 @@ public:
   /// Of the kernels of a GPU, the most scratch that one takes.
   int64_t getScratchBytes() const { return scratchBytes; }
   /// All places of each location of a descriptor that has several or runs more
-  /// than once a step, for the manifest: what a descriptor says of it is for
+  /// than once a step, for the manifest: what a descriptor says about it is for
   /// messages, and short.
   llvm::json::Array takeLocations();
 
@@ -86,11 +87,14 @@ private:
   Field array(llvm::ArrayRef<int64_t> values, size_t size);
   Field address(llvm::StringRef symbol);
   Field null();
+  template <typename Op>
+  llvm::FailureOr<mlir::LLVM::GlobalOp> slidingWindow(Op op, int64_t groups,
+                                                      bool countPadding);
   mlir::LLVM::GlobalOp make(llvm::StringRef base, mlir::Location loc,
                             llvm::ArrayRef<Field> fields);
 
   /// Moves the builder after the last global, or to the start of the module:
-  /// whatever else stands there may have been erased.
+  /// whatever else is there may have been erased.
   void moveToEnd();
   /// Enters what the builder has just made.
   template <typename Op> Op enter(Op op) {
@@ -107,7 +111,7 @@ private:
     PlaceSet places;
     int64_t runs = 1;
   };
-  /// By what describe() says of them.
+  /// By what describe() says about them.
   std::map<std::string, Noted> locations;
   int64_t runs = 1;
   int64_t scratchBytes = 0;

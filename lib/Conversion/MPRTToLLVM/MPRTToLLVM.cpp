@@ -415,7 +415,8 @@ LogicalResult EntryPoint::lower(Operation *op) {
     return constant(i64, mpcomm::detail::countBytes(v.getType()));
   };
   SmallVector<Value> addresses;
-  if (isa<mprt::GemmOp, mprt::WindowOp, mprt::CopyOp, mprt::ZeroOp>(op))
+  if (isa<mprt::GemmOp, mprt::ConvolutionOp, mprt::PoolOp, mprt::CopyOp,
+          mprt::ZeroOp>(op))
     for (Value operand : op->getOperands()) {
       FailureOr<Value> address = pointerTo(operand, op);
       if (failed(address))
@@ -436,15 +437,23 @@ LogicalResult EntryPoint::lower(Operation *op) {
                        addresses[1], addresses[2]});
     return success();
   }
-  if (auto window = dyn_cast<mprt::WindowOp>(op)) {
-    FailureOr<LLVM::GlobalOp> descriptor = descriptors.window(window);
+  if (auto convolution = dyn_cast<mprt::ConvolutionOp>(op)) {
+    FailureOr<LLVM::GlobalOp> descriptor = descriptors.convolution(convolution);
+    if (failed(descriptor))
+      return failure();
+    call("mprt_convolution", {compute, addressOf(*descriptor), addresses[0],
+                              addresses[1], addresses[2]});
+    return success();
+  }
+  if (auto pool = dyn_cast<mprt::PoolOp>(op)) {
+    FailureOr<LLVM::GlobalOp> descriptor = descriptors.pool(pool);
     if (failed(descriptor))
       return failure();
     if (addresses.size() == 2)
       addresses.insert(addresses.begin() + 1,
                        LLVM::ZeroOp::create(builder, op->getLoc(), pointer));
-    call("mprt_window", {compute, addressOf(*descriptor), addresses[0],
-                         addresses[1], addresses[2]});
+    call("mprt_pool", {compute, addressOf(*descriptor), addresses[0],
+                       addresses[1], addresses[2]});
     return success();
   }
   if (auto copy = dyn_cast<mprt::CopyOp>(op)) {
@@ -459,7 +468,7 @@ LogicalResult EntryPoint::lower(Operation *op) {
   if (isa<mprt::AttentionOp>(op))
     return op->emitOpError("has no call in the runtime: expected kernels of a "
                            "GPU in its place (mpcomm-generate-gpu-kernels)");
-  // The waits that an await asks for stand before what comes after it.
+  // The waits that an await asks for are before what comes after it.
   if (isa<func::ReturnOp, mprt::AwaitOp, ViewLikeOpInterface,
           memref::GetGlobalOp>(op) ||
       op->hasTrait<OpTrait::ConstantLike>())
@@ -606,7 +615,7 @@ static llvm::StringMap<int64_t> countRuns(ArrayRef<func::FuncOp> functions) {
     function.walk([&](Operation *op) {
       if (auto call = dyn_cast<mprt::CallOp>(op))
         ++calls[call.getCallee()];
-      hasProducts |= isa<mprt::GemmOp, mprt::WindowOp>(op);
+      hasProducts |= isa<mprt::GemmOp, mprt::ConvolutionOp, mprt::PoolOp>(op);
     });
     for (auto &part : calls) {
       int64_t &most = runs[part.getKey()];

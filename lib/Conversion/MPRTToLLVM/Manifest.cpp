@@ -1,4 +1,4 @@
-//===- Manifest.cpp - what a program says of itself -----------------------===//
+//===- Manifest.cpp - what a program says about itself --------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -200,7 +200,7 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                 {"buckets", buckets ? buckets.getInt() : 0},
                 {"arena", arena.getInt()}};
   if (auto parts =
-          function->getAttrOfType<DictionaryAttr>(mprt::kArenaPartsAttr))
+          function->getAttrOfType<DictionaryAttr>(mprt::kArenaBytesByKindAttr))
     for (NamedAttribute part : parts)
       memory[part.getName().getValue()] =
           cast<IntegerAttr>(part.getValue()).getInt();

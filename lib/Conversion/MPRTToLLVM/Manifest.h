@@ -1,4 +1,4 @@
-//===- Manifest.h - what a program says of itself ---------------*- C++ -*-===//
+//===- Manifest.h - what a program says about itself ------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

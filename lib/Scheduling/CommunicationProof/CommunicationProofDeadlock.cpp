@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where an execution stands still, the head of every stream that has begun
+// Where an execution is blocked, the head of every stream that has begun
 // needs a rank that has not begun its side. That rank's own stream is at
-// another op, or its program stands at an Await, whose stream has a head in
+// another op, or its program is at an Await, whose stream has a head in
 // turn. So from each head an edge leads to another, and there is a cycle; of
 // those near the first that is found, a shortest one is shown.
 //

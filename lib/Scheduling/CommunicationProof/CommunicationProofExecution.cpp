@@ -43,7 +43,7 @@ private:
   void end(int64_t cell, int stream);
 
   struct FlowState {
-    /// The send or the recv stands at the head of its stream.
+    /// The send or the recv is at the head of its stream.
     bool sending = false, receiving = false;
     /// Messages in a channel that buffers.
     int64_t held = 0;

@@ -217,7 +217,7 @@ ProofViolation matchMessages(ProofModel &model);
 /// Runs what matches; counts the instructions run.
 ProofViolation execute(const ProofModel &model, int64_t &instructions);
 
-/// Where an execution stands.
+/// The state of an execution.
 struct Standstill {
   const ProofModel &model;
   /// By cell: the next instruction.

@@ -292,7 +292,7 @@ OverlapProblem mpcomm::bucketStep(const JointProblem &problem,
     value.users = std::move(users);
   }
 
-  // Starts where they stand, awaits where they are needed.
+  // Starts where they are, awaits where they are needed.
   StepGraph bucketed(result);
   std::vector<char> isInFlight(result.nodes.size(), false);
   std::vector<OverlapStep> input;

@@ -190,7 +190,7 @@ std::string overlap::checkOrder(const StepGraph &graph,
                                    : " is of no collective");
     int number = graph.numberOf(step);
     if (done[number])
-      return describe(step) + " stands twice";
+      return describe(step) + " occurs twice";
     done[number] = true;
     if (step.kind == RankInstruction::Await) {
       if (!done[beginOf(step.node)])
@@ -354,7 +354,7 @@ OverlapSchedule overlap::scheduleInput(const StepGraph &graph) {
   if (bytes > problem.memoryBound) {
     schedule.error = "expects at most " + std::to_string(problem.memoryBound) +
                      " bytes, but the program takes " +
-                     std::to_string(schedule.peakBytes) + " as it stands and " +
+                     std::to_string(schedule.peakBytes) + " as it is and " +
                      std::to_string(bytes) + " with no collective in flight";
     return schedule;
   }

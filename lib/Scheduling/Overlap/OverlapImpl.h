@@ -62,7 +62,7 @@ struct StepGraph {
   int64_t staticBytes = 0; // and of the values that are there at first
 };
 
-/// Empty if each step stands once and after what it depends on (and, on the
+/// Empty if each step occurs once and after what it depends on (and, on the
 /// streams that keep their order, as in the input), else what is wrong.
 std::string checkOrder(const StepGraph &graph,
                        const std::vector<OverlapStep> &steps);

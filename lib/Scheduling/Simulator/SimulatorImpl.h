@@ -37,7 +37,7 @@ struct Matching {
   std::vector<std::vector<int>> awaitedAtEnd;   // collectives without an Await
 };
 
-/// Where a class stands: the match it waits for (-1: it ended), and its
+/// Where a class is: the match it waits for (-1: it ended), and its
 /// instruction.
 struct Waiting {
   int match = -1, instruction = 0;

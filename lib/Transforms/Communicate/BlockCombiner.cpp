@@ -242,7 +242,7 @@ void BlockCombiner::run() {
   SmallVector<Block::iterator> places;
   for (const PlacedBucket &bucket : buckets)
     places.push_back(getPlace(bucket));
-  // Buckets that meet at one place stand in the order of their last operands.
+  // Buckets that meet at one place are in the order of their last operands.
   SmallVector<size_t> inOrder =
       llvm::to_vector(llvm::seq<size_t>(0, buckets.size()));
   llvm::sort(inOrder, [&](size_t a, size_t b) {

@@ -8,11 +8,11 @@
 //
 // The plan for a block, and its application.
 //
-// The plan is made in terms of the ops that stand in the block before anything
+// The plan is made in terms of the ops that are in the block before anything
 // changes. For a candidate c: ready(c) is the last op that defines an operand,
 // use(c) the first op that uses a result. A run of candidates is planned
 // together if every ready(c) in it is before every use(c); so a bucket, which
-// stands after the ready(c) of its members and of the buckets before it on
+// is after the ready(c) of its members and of the buckets before it on
 // its stream, is before every use. A candidate with an operand from another
 // one is ready at its own place, which is after that one's bucket, as it is a
 // use of it; so no candidate needs a place that depends on where others go.

@@ -73,7 +73,7 @@ struct BucketLimits {
   int64_t compressMinBytes = -1;
 };
 
-/// A plan with what the simulator says of it.
+/// A plan with what the simulator says about it.
 struct ChosenPlan {
   BucketingProblem problem;
   BucketingPlan plan;

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Collectives start where they stand and are awaited right before the first
+// Collectives start where they are and are awaited right before the first
 // use. In program order: when a collective is wrapped whose operand an earlier
-// one gives, that one's await already stands before it.
+// one gives, that one's await is already before it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,7 +65,7 @@ private:
   Block &block;
   StringRef function;
   SmallVector<Wrapping> wrappings;
-  /// By communicator: those that no barrier stands after so far.
+  /// By communicator: those that no barrier is after so far.
   llvm::DenseMap<Attribute, SmallVector<size_t>> inFlight;
   int64_t wrappedInside = 0;
 };

@@ -204,7 +204,7 @@ void OverlapGraphBuilder::addCollectives() {
   }
 }
 
-/// The block as it stands: computation at its node's place.
+/// The block as it is: computation at its node's place.
 void OverlapGraphBuilder::addInput() {
   struct Placed {
     OverlapStep step;
@@ -214,7 +214,7 @@ void OverlapGraphBuilder::addInput() {
   for (size_t op = 0; op < ops.size(); ++op)
     if (!isa<AwaitOp>(ops[op]))
       lastOp[nodeOf[op]] = static_cast<int>(op);
-  // Nodes in their order; an await before the first node that stands after
+  // Nodes in their order; an await before the first node that is after
   // it in the block.
   std::vector<int> awaits;
   for (size_t op = 0; op < ops.size(); ++op)

@@ -50,7 +50,7 @@ static bool uses(Operation *op, const llvm::DenseSet<Operation *> &late) {
 static int64_t sinkUpdates(Block &block) {
   llvm::DenseSet<Operation *> late;
   SmallVector<Operation *> dependents;
-  size_t after = 0; // dependents that stood before an op of the first part
+  size_t after = 0; // dependents that were before an op of the first part
   int64_t moved = 0;
 
   auto moveBefore = [&](Block::iterator end) {

@@ -92,7 +92,7 @@ FailureOr<int64_t> SyncBatchNorm::countRanks() {
   return *size;
 }
 
-/// The mean over the ranks of a result of the op that `b` stands after: the
+/// The mean over the ranks of a result of the op that `b` is after: the
 /// one that is there already, of a gradient, if it travels as it is.
 Value SyncBatchNorm::average(ImplicitLocOpBuilder &b, Value value) {
   auto axes = b.getStrArrayAttr({StringRef(axis)});
@@ -117,7 +117,7 @@ Value SyncBatchNorm::average(ImplicitLocOpBuilder &b, Value value) {
 }
 
 /// Running variances are of samples: n / (n - 1) times the batch's. The factor
-/// stands in the program as a number, for the n of a rank.
+/// is in the program as a number, for the n of a rank.
 void SyncBatchNorm::correctUnbiased(Value variance, double count) {
   double all = count * static_cast<double>(ranks);
   if (count <= 1)

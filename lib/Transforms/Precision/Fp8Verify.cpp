@@ -32,7 +32,7 @@ static bool isScaled(Value value) {
                       arith::MaxNumFOp, arith::TruncFOp, arith::ExtFOp>(op) ||
       getMoved(op)) {
     Operation *clamped = op->getOperand(0).getDefiningOp();
-    // The bound may stand on the left.
+    // The bound may be on the left.
     if (op->getNumOperands() == 2 &&
         (!clamped || clamped->hasTrait<OpTrait::ConstantLike>()))
       clamped = op->getOperand(1).getDefiningOp();

@@ -55,7 +55,8 @@ public:
       : function(function), body(function.getBody().front()),
         precision(precision) {}
 
-  /// Reads the step. An error stands at the op that cannot do as it is told.
+  /// Reads the step. An error is reported at the op that cannot do as it is
+  /// told.
   mlir::LogicalResult build();
 
   /// Whether `value` is an f32 tensor that the pass may store in another type.

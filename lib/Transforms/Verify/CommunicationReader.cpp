@@ -203,7 +203,7 @@ LogicalResult ProgramReader::start(mprt::StartOp op) {
   int64_t number = op.getCommunicator();
   if (!names || !name)
     return emitError(op.getLoc())
-           << "'mprt.start' stands in a module without '"
+           << "'mprt.start' is in a module without '"
            << (names ? mprt::kMeshAttr : mprt::kCommunicatorsAttr) << "'";
   if (number >= static_cast<int64_t>(names.size()))
     return emitError(op.getLoc()) << "'mprt.start' names communicator "
@@ -352,7 +352,7 @@ LogicalResult ProgramReader::readOp(Operation *op) {
   if (++visited > maxVisited)
     return emitError(op->getLoc())
            << "'" << op->getName()
-           << "' stands under loops and calls that run too often, expected a "
+           << "' is under loops and calls that run too often, expected a "
               "program of at most "
            << maxVisited << " ops, each time that they run";
   if (communicating.roleOf(op) == CommunicatingFunctions::Silent)

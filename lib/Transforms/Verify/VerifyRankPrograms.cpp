@@ -36,7 +36,7 @@ struct VerifyRankPrograms
         collectives.push_back(collective);
       if (!isa<AsyncOp, AwaitOp>(op))
         return;
-      op->emitOpError() << "stands in a rank program, expected synchronous "
+      op->emitOpError() << "is in a rank program, expected synchronous "
                            "collectives";
       ok = false;
     });

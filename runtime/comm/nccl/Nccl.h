@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A transport that stands on another one: that one has brought the ranks
+// A transport built on another one: that one has brought the ranks
 // together and carries the news of failed ranks, NCCL moves the data, on the
 // streams of a CUDA device.
 //

@@ -73,7 +73,7 @@ struct alignas(64) Posting {
   const void *send;
   void *recv;
   bool sendShared, recvShared, inPlace;
-  /// The contribution, if there is any, stands in the Member.
+  /// The contribution, if there is any, is in the Member.
   bool inlined;
   /// Index of the descriptor's words in the Member.
   uint32_t text;

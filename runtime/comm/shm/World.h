@@ -48,7 +48,7 @@ public:
   unsigned size() const;
 
   /// In the launcher: `rank` has died or will never start. Peers that wait for
-  /// it fail with MPRT_PEER_FAILED at once; `reason` stands in their message.
+  /// it fail with MPRT_PEER_FAILED at once; `reason` is in their message.
   void markDead(unsigned rank, const std::string &reason) override;
 
   /// In a child: becomes `rank`. Does not wait for the others. The transport

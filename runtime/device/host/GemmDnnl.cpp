@@ -7,7 +7,7 @@
 //
 // oneDNN offers two routines: sgemm, as of BLAS, and the matmul primitive,
 // which knows batches and 16-bit types and is prepared once for a shape. The
-// rule by which `run` chooses stands in `prefersPrimitive`, with the figures
+// rule by which `run` chooses is in `prefersPrimitive`, with the figures
 // after it. The copy of weights into the library's own layout does not pay: it
 // costs more than it gains at every shape that was measured.
 //

@@ -54,7 +54,7 @@ func.func @expensive_row(%x: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<8x1
 
 // -----
 
-// The gradient and its column sums, though a product stands in between.
+// The gradient and its column sums, though a product is in between.
 // CHECK-LABEL: func.func @gelu_grad
 //       CHECK: %[[K:.+]]:2 = mprt.launch @kernel_gelu_grad_0
 //       CHECK: linalg.contract {{.*}} ins(%[[K]]#0,

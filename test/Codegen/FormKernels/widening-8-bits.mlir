@@ -27,10 +27,10 @@ func.func @forward_and_backward(%x: tensor<8x8xf32>) -> tensor<8x8xbf16> {
 // Convolutions are products.
 // CHECK-LABEL: func.func @convolutions
 //       CHECK: %[[A:.+]]:2 = mprt.launch @kernel_exp{{.*}} outs(%{{.+}}, %{{.+}} : tensor<2x4x4x8xf8E4M3FN>, tensor<2x4x4x8xbf16>)
-//       CHECK: mprt.window "convolution" {{.*}} ins(%[[A]]#1,
-//       CHECK: mprt.window "convolution"
+//       CHECK: mprt.convolution "convolution" {{.*}} ins(%[[A]]#1,
+//       CHECK: mprt.convolution "convolution"
 //       CHECK: %[[B:.+]] = mprt.launch @kernel_extf{{.*}} ins(%[[A]]#0
-//       CHECK: mprt.window "convolution_filter_grad" {{.*}} ins(%{{.+}}, %[[B]] :
+//       CHECK: mprt.convolution "convolution_filter_grad" {{.*}} ins(%{{.+}}, %[[B]] :
 //   CHECK-NOT: mprt.launch
 func.func @convolutions(%x: tensor<2x4x4x8xf32>, %w: tensor<8x8x1x1xbf16>) -> tensor<8x8x1x1xbf16> {
   %a = math.exp %x : tensor<2x4x4x8xf32>

@@ -35,7 +35,7 @@ func.func @product_reads_too(%x: tensor<8x8xbf16>) -> tensor<8x8xf32> {
 
 // -----
 
-// A widening that stands beside what makes its operand, and is read much later,
+// A widening that is beside what makes its operand, and is read much later,
 // runs with its reader, also where a reshape stands between them: what lives from one to the other is in 16 bits.
 // CHECK-LABEL: func.func @far_before_its_reader
 //       CHECK: %[[S:.+]] = mprt.launch @{{.+}} ins(%{{.+}} : tensor<8x8xf32>) outs(%{{.+}} : tensor<8x8xbf16>)

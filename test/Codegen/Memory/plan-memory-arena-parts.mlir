@@ -8,7 +8,7 @@
 // reads. %inner is gone when %flow is there. When the gradient is made, %act, %flow
 // and it are in use.
 // CHECK-LABEL: func.func @kinds
-// CHECK-SAME: mprt.arena_parts = {activations = 64 : i64, communication = 0 : i64, gradients = 512 : i64, temporaries = 256 : i64}
+// CHECK-SAME: mprt.arena_bytes_by_kind = {activations = 64 : i64, communication = 0 : i64, gradients = 512 : i64, temporaries = 256 : i64}
 func.func @kinds(%w: memref<128xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mprt.update},
                  %loss: memref<f32>)
     attributes {mprt.results = [{argument = -1 : i64, mpcomm.role = #mpcomm.role<loss>, type = tensor<f32>},
@@ -38,7 +38,7 @@ func.func private @update(tensor<128xf32>, tensor<128xf32>) -> tensor<128xf32> a
 // %saved (64 bytes) is needed by the loss and by the backward pass, %made (128
 // bytes) is not the loss's, though the kernel that makes it makes the loss too.
 // CHECK-LABEL: func.func @looks_into_kernels
-// CHECK-SAME: mprt.arena_parts = {activations = 64 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 128 : i64}
+// CHECK-SAME: mprt.arena_bytes_by_kind = {activations = 64 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 128 : i64}
 func.func @looks_into_kernels(%x: memref<16xf32>, %out: memref<32xf32>, %loss: memref<f32>)
     attributes {mprt.results = [{argument = -1 : i64, mpcomm.role = #mpcomm.role<output>, type = tensor<32xf32>},
                                 {argument = -1 : i64, mpcomm.role = #mpcomm.role<loss>, type = tensor<f32>}]} {
@@ -62,7 +62,7 @@ func.func private @both(%x: tensor<16xf32>, %made: tensor<32xf32>, %loss: tensor
 // A bucket is communication as a whole, gradients and all: 64 + 64 bytes, and the
 // copy of a buffer that is not the step's own.
 // CHECK-LABEL: func.func @sent
-// CHECK-SAME: mprt.arena_parts = {activations = 0 : i64, communication = 192 : i64, gradients = 0 : i64, temporaries = 0 : i64}
+// CHECK-SAME: mprt.arena_bytes_by_kind = {activations = 0 : i64, communication = 192 : i64, gradients = 0 : i64, temporaries = 0 : i64}
 func.func @sent(%w: memref<10xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mprt.update},
                 %v: memref<4xf32>, %out: memref<2xf32>)
     attributes {mprt.results = [{argument = 0 : i64, mpcomm.role = #mpcomm.role<parameter>, type = tensor<10xf32>}]} {
@@ -83,7 +83,7 @@ func.func private @update(tensor<10xf32>, tensor<10xf32>) -> tensor<10xf32> attr
 // A loss that travels with a gradient does not depend on it: %act is made for the
 // loss, and read for the gradient.
 // CHECK-LABEL: func.func @loss_in_bucket
-// CHECK-SAME: mprt.arena_parts = {activations = 64 : i64, communication = 128 : i64, gradients = 0 : i64, temporaries = 0 : i64}
+// CHECK-SAME: mprt.arena_bytes_by_kind = {activations = 64 : i64, communication = 128 : i64, gradients = 0 : i64, temporaries = 0 : i64}
 func.func @loss_in_bucket(%w: memref<10xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mprt.update},
                           %loss: memref<f32>)
     attributes {mprt.results = [{argument = 0 : i64, mpcomm.role = #mpcomm.role<parameter>, type = tensor<10xf32>},
@@ -108,7 +108,7 @@ func.func private @update(tensor<10xf32>, tensor<10xf32>) -> tensor<10xf32> attr
 // Written by hand: results of their own that no argument stands for, and buffers
 // whose size is not known.
 // CHECK-LABEL: func.func @by_hand
-// CHECK-SAME: mprt.arena_parts = {activations = 0 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 64 : i64}
+// CHECK-SAME: mprt.arena_bytes_by_kind = {activations = 0 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 64 : i64}
 func.func @by_hand(%x: memref<*xf32>)
     attributes {mprt.results = [{argument = -1 : i64, mpcomm.role = #mpcomm.role<loss>, type = tensor<f32>},
                                 {argument = -1 : i64, type = tensor<f32>}]} {

@@ -6,7 +6,7 @@
 // REMARK: BucketBytes=0, Buffers=3, Bytes=128, LowerBound=128
 
 // CHECK-LABEL: func.func @reuse
-// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {mprt.arena_bytes = 128 : i64, mprt.arena_parts = {activations = 0 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 128 : i64}, mprt.bucket_bytes = 0 : i64}
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {mprt.arena_bytes = 128 : i64, mprt.arena_bytes_by_kind = {activations = 0 : i64, communication = 0 : i64, gradients = 0 : i64, temporaries = 128 : i64}, mprt.bucket_bytes = 0 : i64}
 func.func @reuse(%x: memref<16xf32>, %y: memref<16xf32>) {
   // Three buffers of 64 bytes, never more than two at a time: 128 bytes.
   // CHECK-NOT: memref.alloc
@@ -25,7 +25,7 @@ func.func @reuse(%x: memref<16xf32>, %y: memref<16xf32>) {
 // The members of a bucket are next to each other, at multiples of 64 bytes, and
 // what computes them writes them there.
 // CHECK-LABEL: func.func @bucket
-// CHECK-SAME: mprt.arena_bytes = 128 : i64, mprt.arena_parts = {activations = 0 : i64, communication = 128 : i64, gradients = 0 : i64, temporaries = 0 : i64}, mprt.bucket_bytes = 128 : i64
+// CHECK-SAME: mprt.arena_bytes = 128 : i64, mprt.arena_bytes_by_kind = {activations = 0 : i64, communication = 128 : i64, gradients = 0 : i64, temporaries = 0 : i64}, mprt.bucket_bytes = 128 : i64
 // CHECK: %[[B:.*]] = memref.view %{{.*}}[%{{.*}}][] : memref<128xi8> to memref<128xi8>
 // CHECK: %[[C0:.*]] = arith.constant 0 : index
 // CHECK: %[[G0:.*]] = memref.view %[[B]][%[[C0]]][] : memref<128xi8> to memref<10xf32>

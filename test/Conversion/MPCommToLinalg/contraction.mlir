@@ -18,7 +18,7 @@ func.func @linear(%x: tensor<8x16x4xf32>, %w: tensor<6x4xf32>) -> tensor<8x16x6x
 
 // -----
 
-// Heads stand in the middle of the operands, and of the result after its
+// Heads are in the middle of the operands, and of the result after its
 // transpose: nothing is copied.
 // CHECK-DAG: #[[A:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2, d1, d4)>
 // CHECK-DAG: #[[C:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2, d1, d3)>

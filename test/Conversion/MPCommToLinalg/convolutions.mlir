@@ -6,7 +6,7 @@
 // CHECK-LABEL: func.func @convolution(
 // CHECK-SAME: %[[X:.*]]: tensor<2x4x9x8xbf16>, %[[W:.*]]: tensor<4x2x3x3xbf16>)
 // CHECK: %[[INIT:.*]] = tensor.empty() : tensor<2x4x5x8xbf16>
-// CHECK: %[[Y:.*]] = mprt.window "convolution" window = [3, 3] strides = [2, 1] low = [1, 0] high = [1, 2] dilation = [1, 1] groups = 2 ins(%[[X]], %[[W]] : tensor<2x4x9x8xbf16>, tensor<4x2x3x3xbf16>) outs(%[[INIT]] : tensor<2x4x5x8xbf16>) -> (tensor<2x4x5x8xbf16>)
+// CHECK: %[[Y:.*]] = mprt.convolution "convolution" strides = [2, 1] low = [1, 0] high = [1, 2] dilation = [1, 1] groups = 2 ins(%[[X]], %[[W]] : tensor<2x4x9x8xbf16>, tensor<4x2x3x3xbf16>) outs(%[[INIT]] : tensor<2x4x5x8xbf16>) -> (tensor<2x4x5x8xbf16>)
 // CHECK: return %[[Y]]
 func.func @convolution(%x: tensor<2x4x9x8xbf16>, %w: tensor<4x2x3x3xbf16>) -> tensor<2x4x5x8xbf16> {
   %y = mpcomm.convolution %x, %w, strides = [2, 1], low = [1, 0], high = [1, 2], dilation = [1, 1], groups = 2 : (tensor<2x4x9x8xbf16>, tensor<4x2x3x3xbf16>) -> tensor<2x4x5x8xbf16>
@@ -17,8 +17,8 @@ func.func @convolution(%x: tensor<2x4x9x8xbf16>, %w: tensor<4x2x3x3xbf16>) -> te
 
 // The window of a filter's gradient is that of the result.
 // CHECK-LABEL: func.func @gradients(
-// CHECK: mprt.window "convolution_input_grad" window = [3, 2] {{.*}} channels_last ins(%{{.*}} : tensor<2x6x7x4xf32>, tensor<4x3x3x2xf32>) outs(%{{.*}} : tensor<2x8x8x3xf32>)
-// CHECK: mprt.window "convolution_filter_grad" window = [3, 2] {{.*}} channels_last ins(%{{.*}} : tensor<2x6x7x4xf32>, tensor<2x8x8x3xf32>) outs(%{{.*}} : tensor<4x3x3x2xf32>)
+// CHECK: mprt.convolution "convolution_input_grad" {{.*}} channels_last ins(%{{.*}} : tensor<2x6x7x4xf32>, tensor<4x3x3x2xf32>) outs(%{{.*}} : tensor<2x8x8x3xf32>)
+// CHECK: mprt.convolution "convolution_filter_grad" {{.*}} channels_last ins(%{{.*}} : tensor<2x6x7x4xf32>, tensor<2x8x8x3xf32>) outs(%{{.*}} : tensor<4x3x3x2xf32>)
 func.func @gradients(%dy: tensor<2x6x7x4xf32>, %x: tensor<2x8x8x3xf32>, %w: tensor<4x3x3x2xf32>) -> (tensor<2x8x8x3xf32>, tensor<4x3x3x2xf32>) {
   %dx = mpcomm.convolution_input_grad %dy, %w, strides = [1, 1], low = [0, 0], high = [0, 0], dilation = [1, 1], groups = 1 {channels_last} : (tensor<2x6x7x4xf32>, tensor<4x3x3x2xf32>) -> tensor<2x8x8x3xf32>
   %dw = mpcomm.convolution_filter_grad %dy, %x, strides = [1, 1], low = [0, 0], high = [0, 0], dilation = [1, 1], groups = 1 {channels_last} : (tensor<2x6x7x4xf32>, tensor<2x8x8x3xf32>) -> tensor<4x3x3x2xf32>
@@ -28,10 +28,10 @@ func.func @gradients(%dy: tensor<2x6x7x4xf32>, %x: tensor<2x8x8x3xf32>, %w: tens
 // -----
 
 // CHECK-LABEL: func.func @pools(
-// CHECK: mprt.window "max_pool" window = [3, 3] strides = [2, 2] low = [1, 1] high = [1, 1] dilation = [1, 1] groups = 1 ins(
-// CHECK: mprt.window "avg_pool" window = [2, 2] {{.*}} groups = 1 count_padding ins(
-// CHECK: mprt.window "max_pool_grad" window = [3, 3] {{.*}} ins(%{{.*}}, %{{.*}} : tensor<2x3x4x4xf32>, tensor<2x3x8x8xf32>)
-// CHECK: mprt.window "avg_pool_grad" window = [2, 2] {{.*}} groups = 1 ins(%{{.*}} : tensor<2x3x4x4xf32>) outs(%{{.*}} : tensor<2x3x8x8xf32>)
+// CHECK: mprt.pool "max_pool" window = [3, 3] strides = [2, 2] low = [1, 1] high = [1, 1] ins(
+// CHECK: mprt.pool "avg_pool" window = [2, 2] {{.*}} count_padding ins(
+// CHECK: mprt.pool "max_pool_grad" window = [3, 3] {{.*}} ins(%{{.*}}, %{{.*}} : tensor<2x3x4x4xf32>, tensor<2x3x8x8xf32>)
+// CHECK: mprt.pool "avg_pool_grad" window = [2, 2] {{.*}} ins(%{{.*}} : tensor<2x3x4x4xf32>) outs(%{{.*}} : tensor<2x3x8x8xf32>)
 func.func @pools(%x: tensor<2x3x8x8xf32>) -> (tensor<2x3x8x8xf32>, tensor<2x3x8x8xf32>) {
   %0 = mpcomm.max_pool %x, window = [3, 3], strides = [2, 2], low = [1, 1], high = [1, 1] : (tensor<2x3x8x8xf32>) -> tensor<2x3x4x4xf32>
   %1 = mpcomm.avg_pool %x, window = [2, 2], strides = [2, 2], low = [0, 0], high = [0, 0] {count_padding} : (tensor<2x3x8x8xf32>) -> tensor<2x3x4x4xf32>

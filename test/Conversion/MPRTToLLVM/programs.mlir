@@ -1,7 +1,7 @@
 // RUN: mpcomm-opt %s --convert-mprt-to-llvm | FileCheck %s
 // RUN: mpcomm-opt %s --convert-mprt-to-llvm | grep mpcomm_manifest | sed 's/\\22/"/g; s/\\0A//g; s/  *//g' | FileCheck %s --check-prefix=MANIFEST
 
-// Functions that a program runs stand in the manifest under its name, with the
+// Functions that a program runs are in the manifest under its name, with the
 // coordinates of the ranks that run them; communicators with their channels;
 // collectives with their tags for names.
 

@@ -67,8 +67,8 @@ func.func private @buckets(memref<8xf32>) attributes {mprt.bucket_bytes = 1 : i3
 
 // -----
 
-// expected-error @below {{expects 'mprt.arena_parts' to be a dictionary of i64 that are not negative, on a function, got {gradients = -1 : i64}}}
-func.func private @parts(memref<8xf32>) attributes {mprt.arena_parts = {gradients = -1 : i64}}
+// expected-error @below {{expects 'mprt.arena_bytes_by_kind' to be a dictionary of i64 that are not negative, on a function, got {gradients = -1 : i64}}}
+func.func private @parts(memref<8xf32>) attributes {mprt.arena_bytes_by_kind = {gradients = -1 : i64}}
 
 // -----
 

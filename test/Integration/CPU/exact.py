@@ -3,7 +3,7 @@
 #
 # With numerics=exact the communication optimiser changes no bit: weights after
 # ten steps are those of the program with one all_reduce for each gradient, each
-# awaited where it stands. On four ranks, where the order of a sum matters, and
+# awaited where it is. On four ranks, where the order of a sum matters, and
 # on two, where buckets are exact and so must have been made.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.

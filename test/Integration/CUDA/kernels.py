@@ -502,8 +502,8 @@ class Pool:
         types = ["memref<%s>" % "x".join([str(n) for n in s] + [self.dtype]) for s in shapes]
         names = ["%%a%d" % i for i in range(len(types))]
         self.tensor_form, self.launch = "", (
-            "func.func @call_%s(%s) {\n  mprt.window \"%s\" window = %s strides = %s low = %s high = %s dilation = [1, 1]"
-            " groups = 1 %s%sins(%s : %s) outs(%s : %s)\n  return\n}\n" % (
+            "func.func @call_%s(%s) {\n  mprt.pool \"%s\" window = %s strides = %s low = %s high = %s"
+            " %s%sins(%s : %s) outs(%s : %s)\n  return\n}\n" % (
                 name, ", ".join("%s: %s" % pair for pair in zip(names, types)), self.kind, self.window, self.strides,
                 self.low, self.high, "channels_last " if self.last else "", "count_padding " if self.counts else "",
                 ", ".join(names[:-1]), ", ".join(types[:-1]), names[-1], types[-1]))

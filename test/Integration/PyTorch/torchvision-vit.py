@@ -1,4 +1,4 @@
-# torchvision's vision transformer as it stands, against PyTorch in f64.
+# torchvision's vision transformer as it is, against PyTorch in f64.
 #
 # REQUIRES: torch, torchvision
 # RUN: %python %s

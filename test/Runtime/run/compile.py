@@ -2,7 +2,7 @@
 #
 # Given a .mlir, the runner calls the compiler that lies beside it with the
 # number of ranks and the further options, and leaves no temporary file and no
-# compiler, also when it is stopped. A script stands in for the compiler here.
+# compiler, also when it is stopped. A script takes the place of the compiler here.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

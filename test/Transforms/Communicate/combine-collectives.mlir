@@ -1,4 +1,4 @@
-// With a policy of caps, buckets are filled in ready order, stand after their last
+// With a policy of caps, buckets are filled in ready order, are after their last
 // operand, and never after a use of what they give.
 
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=ddp max-bucket-bytes=32 first-bucket-bytes=16" \
@@ -54,7 +54,7 @@ func.func @larger_than_cap(%x: tensor<16xf32>, %s: tensor<2xf32>) -> (tensor<16x
   return %a, %b : tensor<16xf32>, tensor<2xf32>
 }
 
-// What stands at the end is started when its operand is ready.
+// What is at the end is started when its operand is ready.
 // CHECK-LABEL: func.func @hoisted
 func.func @hoisted(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   // CHECK-NEXT: arith.addf

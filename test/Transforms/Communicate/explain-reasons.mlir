@@ -20,7 +20,7 @@ func.func @none(%g: tensor<256x256xf32>, %x: tensor<64x64xf32>) -> (tensor<256x2
   return %r, %a : tensor<256x256xf32>, tensor<64x64xf32>
 }
 
-// There would be enough to do, but the update stands before it.
+// There would be enough to do, but the update is before it.
 // expected-remark @below {{Step}}
 func.func @dependency(%g: tensor<256x256xf32>, %x: tensor<64x64xf32>) -> (tensor<256x256xf32>, tensor<64x64xf32>) {
   // expected-remark @below {{detail="'math.sqrt' at update", exposed_us=282.1, hidden_us=0.0, kind=all_reduce, predicted_us=282.1, reason=dependency, tensors=1}}

@@ -95,7 +95,7 @@ func.func @barriers(%x: tensor<4xf32>, %c: i1) -> (tensor<4xf32>, tensor<4xf32>)
   return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
 
-// A use in a region: the await stands before the op around it. Collectives in
+// A use in a region: the await is before the op around it. Collectives in
 // a region are awaited there.
 // CHECK-LABEL: func.func @regions
 func.func @regions(%x: tensor<4xf32>, %c: i1) -> tensor<4xf32> {

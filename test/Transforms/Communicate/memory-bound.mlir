@@ -48,7 +48,7 @@
 
 // What no order keeps is refused, and the order stays.
 // RUN: %{schedule} memory-bytes=73727" -o %t.less 2>&1 | FileCheck %s --check-prefix=LESS
-// LESS: LeftAlone | {{.*}}expects at most 73727 bytes, but the program takes 73728 as it stands
+// LESS: LeftAlone | {{.*}}expects at most 73727 bytes, but the program takes 73728 as it is
 // RUN: mpcomm-opt %s -o %t.input && diff %t.input %t.less
 
 mpcomm.mesh @mesh <["dp" = 16]>

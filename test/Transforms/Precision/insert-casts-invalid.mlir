@@ -82,7 +82,7 @@ func.func @train_step(%w: tensor<4x4xf8E5M2> {mpcomm.role = #mpcomm.role<buffer>
 
 // -----
 
-// Scaled and clamped by hand, whichever side the bound stands on.
+// Scaled and clamped by hand, whichever side the bound is on.
 func.func @train_step(%x: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
   %s = arith.constant dense<8.0> : tensor<4x4xf32>

@@ -54,7 +54,7 @@ func.func @train_step(
   // The count of steps takes the 1 as before.
   // CHECK: %[[NEXT:.*]] = arith.addf %[[STEP]], %cst : tensor<f32>
   %next = arith.addf %step, %one : tensor<f32>
-  // An update that stood before a gradient now comes after it.
+  // An update that was before a gradient now comes after it.
   %b1 = mpcomm.sgd_update %b, %gb, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   // CHECK: %[[GW:.*]] = mpcomm.dot_general
   %gw = mpcomm.dot_general %x, %d, contracting_dims = [0] x [0] : (tensor<8x4xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>

@@ -184,7 +184,7 @@ func.func @idle(%x: tensor<4xf32>) {
   %c1 = arith.constant 1 : index
   %n = arith.constant 4000000000 : index
   %never = arith.constant false
-  // expected-error@+1 {{stands under loops and calls that run too often, expected a program of at most 16777216 ops, each time that they run}}
+  // expected-error@+1 {{is under loops and calls that run too often, expected a program of at most 16777216 ops, each time that they run}}
   scf.for %i = %c0 to %n step %c1 {
     scf.if %never {
       mpcomm.barrier on @mesh axes ["dp"]

@@ -175,7 +175,7 @@ module attributes {mprt.communicators = [["dp"]], mprt.mesh = @none} {
 
 module {
   func.func @step() {
-    // expected-error@+1 {{'mprt.start' stands in a module without 'mprt.communicators'}}
+    // expected-error@+1 {{'mprt.start' is in a module without 'mprt.communicators'}}
     mprt.start "barrier" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs()
     return
   }

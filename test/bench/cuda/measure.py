@@ -24,7 +24,7 @@
   nccl       a program whose one rank packs, reduces through NCCL and unpacks; a time-out
   calibrate  the cluster file of this GPU
 
-Each section stands alone: one that fails says so, and the others run. Figures are
+Each section is alone: one that fails says so, and the others run. Figures are
 written to OUT/results.json as well."""
 
 import argparse

@@ -8,7 +8,7 @@
 # ===------------------------------------------------------------------------===#
 """Prints the training step of a GPT (forward, backward, AdamW) as a training
 graph of about --ops operations: tiny tensors, as many blocks as it takes. The
-updates stand at the end, as a PyTorch step has them, or (--updates=inline)
+updates are at the end, as a PyTorch step has them, or (--updates=inline)
 right after their gradients. With --layers it has so many blocks, each head of the
 attention apart from the others; --gpt3 gives it the sizes of the 175-billion one.
 

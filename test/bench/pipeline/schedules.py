@@ -13,7 +13,7 @@ alone take time, and messages none. So F, I and W take one second each. (The fir
 stage has an I as well: both a and b wait for it.)
 
 Bubble: what share of a step the ranks do nothing. `programs` is found by running the
-ranks' functions as they stand in the IR, calls, sends, receives and awaits, in a clock
+ranks' functions as they are in the IR, calls, sends, receives and awaits, in a clock
 that is written here and shares nothing with the compiler's; `mpcomm-sim` is what that
 says of the same model compiled for the mesh; `compiler` is what mpcomm-schedule-pipeline
 says of the schedule. Peak: the most forward passes under way on a rank whose

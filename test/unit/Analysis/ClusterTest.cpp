@@ -114,7 +114,7 @@ TEST(ClusterTest, DepthIsBounded) {
     EXPECT_EQ(llvm::toString(cluster.takeError()),
               "c.json: expected at most 32 objects and arrays in each other");
   }
-  // What stands in a string does not count.
+  // What is in a string does not count.
   EXPECT_EQ(getError("\"small\"", "\"" + std::string(99, '[') + "\\\"[\""), "");
 }
 

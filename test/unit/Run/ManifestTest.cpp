@@ -1,4 +1,5 @@
-//===- ManifestTest.cpp - what a program file says of itself --------------===//
+//===- ManifestTest.cpp - what a program file says about itself
+//--------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -186,7 +187,7 @@ TEST(Manifest, ResultsThatDoNotFitTheirArgument) {
   EXPECT_EQ(errorWith("\"argument\": 0", "\"argument\": 9"),
             "functions[0].results[1]: argument 9 of 3");
   EXPECT_EQ(errorWith("\"argument\": 0", "\"argument\": 1"),
-            "functions[0].results[1]: stands in argument 'lr', which is not an "
+            "functions[0].results[1]: is in argument 'lr', which is not an "
             "updated f32 [2, 3]");
   EXPECT_EQ(errorWith("\"targets\": \"y\"", "\"targets\": \"w\""),
             "functions[0]: targets 'w' of 'out' is not an integer batch "
@@ -204,10 +205,10 @@ TEST(Manifest, StateThatNobodyTakes) {
                      changed.replace(changed.find(from), strlen(from), to));
   };
   EXPECT_EQ(with("\"w\"", "\"v\""),
-            "functions[0].results[1]: parameter 'v' stands in no argument, and "
+            "functions[0].results[1]: parameter 'v' is in no argument, and "
             "no argument of that name is a parameter of f32 [2, 3]");
   EXPECT_EQ(with("parameter", "buffer"),
-            "functions[0].results[1]: buffer 'w' stands in no argument, and no "
+            "functions[0].results[1]: buffer 'w' is in no argument, and no "
             "argument of that name is a buffer of f32 [2, 3]");
   EXPECT_NE(with("f32", "f16"), "");
   EXPECT_NE(with("[2, 3]", "[3, 2]"), "");

@@ -211,18 +211,18 @@ TEST(ContextTest, NamesTheProductThatFails) {
                "negative");
 }
 
-TEST(ContextTest, NamesTheWindowThatFails) {
+TEST(ContextTest, NamesThePoolThatFails) {
   Alone alone;
   mprt_window_desc window = {};
   window.kind = MPRT_MAX_POOL;
   window.type = MPRT_I64;
   window.name = "max_pool";
   window.location = "model.py:7";
-  EXPECT_EQ(mprt_window(alone.context->handle(), MPRT_COMPUTE_STREAM, &window,
-                        nullptr, nullptr, nullptr),
+  EXPECT_EQ(mprt_pool(alone.context->handle(), MPRT_COMPUTE_STREAM, &window,
+                      nullptr, nullptr, nullptr),
             MPRT_UNSUPPORTED);
   EXPECT_STREQ(mprt_message_of(alone.context->handle()),
-               "mprt_window \"max_pool\" at model.py:7 on rank 0: no "
+               "mprt_pool \"max_pool\" at model.py:7 on rank 0: no "
                "convolution or pool of i64");
 }
 

@@ -35,7 +35,7 @@ static void expectRuns(const ProofProblem &problem, uint32_t seed,
         << "seed " << seed << ", run " << i;
 }
 
-/// Each wait of the cycle is real where the slow twin stands still, and leads
+/// Each wait of the cycle is real where the slow twin is blocked, and leads
 /// to the next.
 static void expectRealCycle(const ProofProblem &problem,
                             const ProofViolation &violation, uint32_t seed) {

@@ -77,7 +77,7 @@ TEST(Overlap, KeepsAMemoryBound) {
   EXPECT_EQ(schedule.peakBytes, 15);
   problem.memoryBound = 14;
   EXPECT_EQ(scheduleList(problem).error,
-            "expects at most 14 bytes, but the program takes 15 as it stands "
+            "expects at most 14 bytes, but the program takes 15 as it is "
             "and 15 with no collective in flight");
   EXPECT_EQ(scheduleExact(problem).error,
             "no order keeps the bound of 14 bytes");
@@ -236,8 +236,7 @@ TEST(Overlap, VerifyFindsWhatIsWrong) {
             "depends");
   EXPECT_EQ(wrong([](auto &s) { std::swap(s.steps[1], s.steps[3]); }),
             "the await of node 1 precedes its start");
-  EXPECT_EQ(wrong([](auto &s) { s.steps[2] = s.steps[0]; }),
-            "node 0 stands twice");
+  EXPECT_EQ(wrong([](auto &s) { s.steps[2] = s.steps[0]; }), "node 0 is twice");
   EXPECT_EQ(wrong([](auto &s) { s.steps[0].kind = RankInstruction::Start; }),
             "the start of node 0 is of no collective");
   EXPECT_EQ(wrong([](auto &s) { s.steps[1].kind = RankInstruction::Compute; }),

@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Every use of PyTorch that is not the same in 1.13 and in 2.x stands here."""
+"""Every use of PyTorch that is not the same in 1.13 and in 2.x is here."""
 
 import contextlib
 

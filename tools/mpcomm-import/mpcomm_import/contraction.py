@@ -10,7 +10,7 @@
 A product of two views becomes one mpcomm.dot_general on their bases: a
 transposed weight is a contraction over its other dimension, merged batch and
 sequence dimensions stay apart as free dimensions, heads split off a model
-dimension are batching dimensions wherever they stand. What the program sees as
+dimension are batching dimensions wherever they are. What the program sees as
 the product is again a view.
 
 An operand is brought into the seen order first only where no strided matrix

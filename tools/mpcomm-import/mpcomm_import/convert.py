@@ -7,7 +7,7 @@
 # ===----------------------------------------------------------------------=== #
 """Walks a traced graph and calls the translation of each operator.
 
-Translations stand in the aten_*.py files under @aten("name", …) and get the
+Translations are in the aten_*.py files under @aten("name", …) and get the
 converter, the node and the operator's arguments, where a tensor is
 
 - a View (views.py), for what depends on the inputs,

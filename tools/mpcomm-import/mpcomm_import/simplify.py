@@ -38,7 +38,7 @@ def swap_operands(function):
         batch = len(dot.attributes["lhs_batching_dims"])
         left = len(dot.operands[0].shape) - batch - \
             len(dot.attributes["lhs_contracting_dims"])
-        # Where the dimensions of the product stand once operands are swapped.
+        # Where the dimensions of the product are once operands are swapped.
         moved = list(range(batch)) + list(range(batch + left, rank)) + \
             list(range(batch, batch + left))
         now = [moved.index(d) for d in order]

@@ -107,7 +107,7 @@ class Workload:
 class StateNames:
     """The tensors of a model under the names PyTorch gives them.
 
-    A tensor that stands in two places (tied weights) has the first of its
+    A tensor that is in two places (tied weights) has the first of its
     names. `trained` are the names that the optimizer updates; those parameters
     that it does not are treated as buffers.
     """

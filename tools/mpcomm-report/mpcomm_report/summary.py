@@ -112,7 +112,7 @@ def micro(seconds):
 
 
 def table(timelines):
-    """All of the report as text. Collectives of the second timeline stand beside those
+    """All of the report as text. Collectives of the second timeline are beside those
     of the first that come as early on their rank."""
     lines = []
     for t in timelines:

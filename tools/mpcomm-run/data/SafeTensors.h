@@ -149,7 +149,7 @@ struct TensorToWrite {
 };
 
 /// Brings tensors, of whatever description has a `type`, into the order in
-/// which they stand in a file: by falling element size, so that each lies
+/// which they are in a file: by falling element size, so that each lies
 /// aligned, else as they were.
 template <typename Tensor> void sortForFile(std::vector<Tensor> &tensors) {
   std::vector<Tensor> sorted;

@@ -76,7 +76,7 @@ Status Rank::openNccl() {
   options.meeting = transport.get();
   options.device = computes.get();
   options.timeoutSeconds = timeout;
-  // A rank may be moved, what it stands on is not.
+  // A rank may be moved, what it is on is not.
   gatherAll = [all = meeting.get()](const void *mine, void *theirs,
                                     uint64_t bytes) {
     return all->gather(mine, theirs, bytes);

@@ -127,7 +127,7 @@ public:
 private:
   Rank() = default;
 
-  // In this order: contexts go before what they stand on.
+  // In this order: contexts go before what they are on.
   std::unique_ptr<mprt::Device> computes;
   std::unique_ptr<mprt::Transport> transport;
   std::unique_ptr<mprt::Meeting> meeting;

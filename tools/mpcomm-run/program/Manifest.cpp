@@ -264,7 +264,7 @@ ManifestResult parseResult(const ManifestReader &reader,
           next->shape == result.shape))
       reader.report(std::string(nameOf(result.role)) + " '" +
                     printable(result.name) +
-                    "' stands in no argument, and no argument of that name is "
+                    "' is in no argument, and no argument of that name is "
                     "a " +
                     std::string(nameOf(result.role)) + " of " +
                     describe(result.type, result.shape));
@@ -279,7 +279,7 @@ ManifestResult parseResult(const ManifestReader &reader,
   const ManifestArgument &argument = function.arguments[index];
   if (argument.type != result.type || argument.shape != result.shape ||
       !argument.updated)
-    reader.report("stands in argument '" + printable(argument.name) +
+    reader.report("is in argument '" + printable(argument.name) +
                   "', which is not an updated " +
                   describe(result.type, result.shape));
   result.argument = index;

@@ -1,4 +1,5 @@
-//===- Manifest.h - what a program file says of itself --------------------===//
+//===- Manifest.h - what a program file says about itself
+//--------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -122,7 +122,7 @@ void fill(Block &block, const std::vector<std::string> &lines, size_t &next) {
   }
 }
 
-/// The file, and whether an event stands in it already.
+/// The file, and whether an event is in it already.
 class TraceFile {
 public:
   explicit TraceFile(const std::string &path) : file(path) {}

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Every argument, and every result that does not stand in an argument, has a
+// Every argument, and every result that is not in an argument, has a
 // slot: a buffer with a name. Functions of one program share the slots of their
 // arguments by name, so that `evaluate` sees the parameters that `train_step`
 // has just updated. All slots lie in one mapping, made once; those that each

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Every rank knows from the manifest which tensors there are, in which order
-// they stand in the file, and who owns them. Before each tensor that travels
+// they are in the file, and who owns them. Before each tensor that travels
 // all ranks agree that the file still grows, which also shows those that have
 // nothing to send that something moves. A tensor travels in blocks, so that no
 // rank holds more of it than one.

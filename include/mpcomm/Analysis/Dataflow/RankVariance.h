@@ -41,7 +41,7 @@ public:
   /// greatest magnitude.
   enum class Gradients {
     AsTheyAre,
-    Reduced, ///< one value for all ranks, whatever varies() says of it
+    Reduced, ///< one value for all ranks, whatever varies() says about it
   };
 
   /// `function` may be a declaration.

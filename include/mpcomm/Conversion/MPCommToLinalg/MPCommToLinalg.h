@@ -48,8 +48,9 @@ void populateDropoutToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateBatchNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// attention, attention_grad, to the ops that they stand for.
 void populateAttentionToLinalgPatterns(mlir::RewritePatternSet &patterns);
-/// convolution, max_pool, avg_pool and their gradients, to mprt.window.
-void populateWindowToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// convolution, max_pool, avg_pool and their gradients, to mprt.convolution
+/// and mprt.pool.
+void populateSlidingWindowToMPRTPatterns(mlir::RewritePatternSet &patterns);
 
 /// All of the above, which know no device.
 void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns,

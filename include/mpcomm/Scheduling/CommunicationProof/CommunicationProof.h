@@ -177,13 +177,13 @@ struct ProofSide {
   int instruction = -1;
 };
 
-/// A rank that stands still, round the cycle of a deadlock.
+/// A rank that is blocked, round the cycle of a deadlock.
 struct ProofWait {
   /// The op that keeps its stream: the first on it that has not ended.
   ProofSide head;
   /// The Await at which the rank stands, and its op; `instruction` is the
   /// number of instructions at the program's end. -1 where it does not matter
-  /// where the rank stands: it was started, but its stream is kept.
+  /// where the rank is: it was started, but its stream is kept.
   int instruction = -1;
   int awaited = -1;
   /// The op of the next rank of the cycle that `head` needs, not begun yet.

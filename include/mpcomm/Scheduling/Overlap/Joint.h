@@ -87,8 +87,8 @@ JointPlan planJointly(const JointProblem &problem,
                       const JointOptions &options = {});
 
 /// `problem.step` with the buckets of `plan` in the place of single tensors.
-/// Nodes stand in `order`, a bucket after the last node that it needs, then
-/// all nodes that `order` does not name; collectives start where they stand and
+/// Nodes are in `order`, a bucket after the last node that it needs, then
+/// all nodes that `order` does not name; collectives start where they are and
 /// are awaited where they are needed. `origin`, where given, gets the node of
 /// `step` of each node, -1 for buckets. Time: O(n + e).
 OverlapProblem bucketStep(const JointProblem &problem,

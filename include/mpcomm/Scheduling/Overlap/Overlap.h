@@ -81,7 +81,7 @@ struct OverlapProblem {
   /// two collectives are in flight at a time, that is, one is started only
   /// when those of the other are awaited.
   std::vector<std::pair<int, int>> conflicts;
-  /// The program as it stands; empty: the nodes in order, each collective
+  /// The program as it is; empty: the nodes in order, each collective
   /// awaited directly after its start.
   std::vector<OverlapStep> input;
   double computeRateUnderComm = 1, commRateUnderCompute = 1;

@@ -148,7 +148,7 @@ struct PipelineSchedule {
   std::string checkShape() const;
   /// Empty if this can run and keeps to the limits of `memory`, else what is
   /// wrong, with rank, action, and what was expected: each micro-batch has one
-  /// F and either B or I and W on each virtual stage; no action stands before
+  /// F and either B or I and W on each virtual stage; no action is before
   /// one that it needs, on its rank or by a cycle through others; on each
   /// channel messages are received in the order in which they are sent.
   /// Time: O(actions log actions).

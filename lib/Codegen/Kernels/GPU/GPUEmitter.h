@@ -57,8 +57,7 @@ emitGPUScatterAdd(mlir::func::FuncOp tensorForm, int64_t skipped,
                   llvm::SmallVectorImpl<GPUKernel> &kernels);
 
 /// The kernel of a pool, or of the gradient of one, on buffers of `layouts`.
-GPUKernel emitGPUPool(mprt::WindowOp op,
-                      llvm::ArrayRef<mlir::MemRefType> layouts,
+GPUKernel emitGPUPool(mprt::PoolOp op, llvm::ArrayRef<mlir::MemRefType> layouts,
                       mlir::OpBuilder &b, llvm::StringRef name);
 
 /// The kernels of attention or its gradient, which run one after the other,

@@ -12,7 +12,7 @@
 // Invariants: what a thread stores of a chunk it has computed before, so that a
 // result may replace an operand. Threads without work compute what some other
 // thread does too, at the first column or row, and store nothing: no branch
-// surrounds loads or shuffles. A barrier stands in a loop only where all
+// surrounds loads or shuffles. A barrier is in a loop only where all
 // threads of the block take as many turns.
 //
 //===----------------------------------------------------------------------===//

@@ -21,7 +21,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mpcomm/Dialect/MPComm/IR/Windows.h"
+#include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/Support/MathExtras.h"
@@ -43,12 +43,10 @@ struct Image {
 
 class PoolEmitter {
 public:
-  PoolEmitter(mprt::WindowOp op, gpu::GPUFuncOp function)
+  PoolEmitter(mprt::PoolOp op, gpu::GPUFuncOp function)
       : op(op), function(function),
         b(function.getBody().front().getTerminator()), loc(function.getLoc()),
-        kind(*op.getKindNumber()),
-        windows{op.getWindow(), op.getStrides(),  op.getLow(),
-                op.getHigh(),   op.getDilation(), op.getChannelsLast()} {}
+        kind(*op.getKindNumber()), windows(op.getGeometry()) {}
   void run();
 
 private:
@@ -76,12 +74,12 @@ private:
                   Value own);
   Value valueAt(ArrayRef<Value> place);
 
-  mprt::WindowOp op;
+  mprt::PoolOp op;
   gpu::GPUFuncOp function;
   OpBuilder b;
   Location loc;
   unsigned kind;
-  Windows windows;
+  SlidingWindow windows;
   Type compute;
   SmallVector<Image> images;
   /// Sizes of what windows slide over, and of what they make.
@@ -317,7 +315,7 @@ void PoolEmitter::run() {
   memref::StoreOp::create(b, loc, value, output.flat, at);
 }
 
-GPUKernel emitGPUPool(mprt::WindowOp op, ArrayRef<MemRefType> layouts,
+GPUKernel emitGPUPool(mprt::PoolOp op, ArrayRef<MemRefType> layouts,
                       OpBuilder &b, StringRef name) {
   GPUKernel kernel =
       createGPUKernel(b, op.getLoc(), name, layouts, kThreads, 0);

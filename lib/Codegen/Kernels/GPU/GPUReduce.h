@@ -41,7 +41,7 @@ mlir::Value both(mlir::OpBuilder &b, mlir::Location loc, mlir::Value lhs,
 mlir::Value selectValid(mlir::OpBuilder &b, mlir::Location loc,
                         mlir::Value valid, mlir::Value value,
                         mlir::Value otherwise);
-/// Emits under a condition; a null one is true. `b` stands after it
+/// Emits under a condition; a null one is true. `b` is after it
 /// afterwards.
 void emitIf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value condition,
             llvm::function_ref<void()> emit);

@@ -202,7 +202,7 @@ void GPUSums::emit(GPUKernel &kernel) {
     Value &buffer = buffers[sum.type];
     if (!buffer)
       buffer = addShared(function, sum.type, kSumThreads);
-    // All threads of a block are at one sum: barriers may stand inside.
+    // All threads of a block are at one sum: barriers may be inside.
     Value isHere;
     if (blocksOfSum != kernel.blocks) {
       Value before =

@@ -127,10 +127,9 @@ void GenerateGPUKernelsPass::runOnOperation() {
       collectLaunches(getOperation(), symbols);
   if (failed(launches))
     return signalPassFailure();
-  SmallVector<mprt::WindowOp> pools;
-  getOperation().walk([&](mprt::WindowOp op) {
-    if (*op.getKindNumber() > MPRT_CONVOLUTION_FILTER_GRAD &&
-        isa<MemRefType>(op->getOperandTypes().front()))
+  SmallVector<mprt::PoolOp> pools;
+  getOperation().walk([&](mprt::PoolOp op) {
+    if (isa<MemRefType>(op->getOperandTypes().front()))
       pools.push_back(op);
   });
   SmallVector<mprt::AttentionOp> attention;

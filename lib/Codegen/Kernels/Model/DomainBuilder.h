@@ -27,7 +27,7 @@ public:
 
   explicit DomainBuilder(KernelModel &model) : model(model) {}
 
-  /// Places the loops of all ops, which stand in order of definition.
+  /// Places the loops of all ops, which are in order of definition.
   llvm::LogicalResult place(llvm::ArrayRef<mlir::linalg::LinalgOp> ops,
                             EmitError emitError);
 

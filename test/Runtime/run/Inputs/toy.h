@@ -61,7 +61,7 @@
 #define WHERE ""
 #endif
 
-/* Arguments of train_step, in order; then the results that stand alone. */
+/* Arguments of train_step, in order; then the results that are alone. */
 enum { W, B, MOMENTUM, STEP, SCALE, LR, X, Y, LABEL, LOSS, LOOSE_B };
 /* Arguments of evaluate. */
 enum { E_W, E_B, E_SCALE, E_X, E_Y, E_LABEL, E_LOSS, E_OUTPUT };

@@ -22,6 +22,7 @@
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
 
 #include "mpcomm/Dialect/MPRT/IR/MPRTDialect.h.inc"
 
@@ -42,7 +43,8 @@ inline constexpr llvm::StringLiteral kUpdateAttr = "mprt.update";
 inline constexpr llvm::StringLiteral kOverwriteAttr = "mprt.overwrite";
 inline constexpr llvm::StringLiteral kArenaBytesAttr = "mprt.arena_bytes";
 inline constexpr llvm::StringLiteral kBucketBytesAttr = "mprt.bucket_bytes";
-inline constexpr llvm::StringLiteral kArenaPartsAttr = "mprt.arena_parts";
+inline constexpr llvm::StringLiteral kArenaBytesByKindAttr =
+    "mprt.arena_bytes_by_kind";
 inline constexpr llvm::StringLiteral kGridAttr = "mprt.grid";
 inline constexpr llvm::StringLiteral kMovedBytesAttr = "mprt.moved_bytes";
 /// The gpu.module that has the code of kernels with that attribute.

@@ -1,4 +1,4 @@
-//===- Window.cpp - convolutions and pools to runtime calls ---------------===//
+//===- SlidingWindow.cpp - convolutions and pools to runtime calls --------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Windows overlap, which the kernel generator's row spaces do not: they become
-// mprt.window, in destination style on an empty tensor.
+// mprt.convolution and mprt.pool, in destination style on an empty tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,20 +19,11 @@
 using namespace mlir;
 using namespace mpcomm;
 
-static constexpr int64_t kDense[] = {1, 1};
-
-/// Replaces `op` by a call; `window` are the sizes of its windows.
-template <typename Op>
-static void replaceByCall(Op op, ArrayRef<int64_t> window,
-                          ArrayRef<int64_t> dilation, int64_t groups,
-                          bool countPadding, PatternRewriter &rewriter) {
+/// The tensor that a call on `op`'s operands overwrites.
+template <typename Op> static Value makeInit(Op op, OpBuilder &builder) {
   auto type = cast<RankedTensorType>(op.getResult().getType());
-  Value init = tensor::EmptyOp::create(rewriter, op.getLoc(), type.getShape(),
-                                       type.getElementType());
-  rewriter.replaceOpWithNewOp<mprt::WindowOp>(
-      op, TypeRange(type), op->getName().stripDialect(), window,
-      op.getStrides(), op.getLow(), op.getHigh(), dilation, groups,
-      op.getChannelsLast(), countPadding, op->getOperands(), ValueRange(init));
+  return tensor::EmptyOp::create(builder, op.getLoc(), type.getShape(),
+                                 type.getElementType());
 }
 
 namespace {
@@ -41,14 +32,10 @@ template <typename Op> struct LowerConvolution : public OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op,
                                 PatternRewriter &rewriter) const override {
-    Value filter;
-    if constexpr (std::is_same_v<Op, ConvolutionFilterGradOp>)
-      filter = op.getResult();
-    else
-      filter = op.getFilter();
-    auto shape = cast<RankedTensorType>(filter.getType()).getShape();
-    replaceByCall(op, shape.take_back(2), op.getDilation(), op.getGroups(),
-                  /*countPadding=*/false, rewriter);
+    rewriter.replaceOpWithNewOp<mprt::ConvolutionOp>(
+        op, op->getResultTypes(), op->getName().stripDialect(), op.getStrides(),
+        op.getLow(), op.getHigh(), op.getDilation(), op.getGroups(),
+        op.getChannelsLast(), op->getOperands(), makeInit(op, rewriter));
     return success();
   }
 };
@@ -61,15 +48,17 @@ template <typename Op> struct LowerPool : public OpRewritePattern<Op> {
     if constexpr (std::is_same_v<Op, AvgPoolOp> ||
                   std::is_same_v<Op, AvgPoolGradOp>)
       countPadding = op.getCountPadding();
-    replaceByCall(op, op.getWindow(), kDense, /*groups=*/1, countPadding,
-                  rewriter);
+    rewriter.replaceOpWithNewOp<mprt::PoolOp>(
+        op, op->getResultTypes(), op->getName().stripDialect(), op.getWindow(),
+        op.getStrides(), op.getLow(), op.getHigh(), op.getChannelsLast(),
+        countPadding, op->getOperands(), makeInit(op, rewriter));
     return success();
   }
 };
 
 } // namespace
 
-void mpcomm::populateWindowToLinalgPatterns(RewritePatternSet &patterns) {
+void mpcomm::populateSlidingWindowToMPRTPatterns(RewritePatternSet &patterns) {
   patterns.add<
       LowerConvolution<ConvolutionOp>, LowerConvolution<ConvolutionInputGradOp>,
       LowerConvolution<ConvolutionFilterGradOp>, LowerPool<MaxPoolOp>,

@@ -1,4 +1,4 @@
-//===- Windows.cpp - windows that slide over a tensor ---------------------===//
+//===- SlidingWindow.cpp - geometry of convolutions and pools -------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,20 +6,20 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Dialect/MPComm/IR/Windows.h"
+#include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 using namespace mpcomm;
 
-SmallVector<int64_t, 4> Windows::sizesOf(ShapedType activation) const {
+SmallVector<int64_t, 4> SlidingWindow::sizesOf(ShapedType activation) const {
   SmallVector<int64_t, 4> sizes;
   for (unsigned d = 0; d < 4; ++d)
     sizes.push_back(activation.getDimSize(position(d)));
   return sizes;
 }
 
-int64_t Windows::count(unsigned axis, int64_t extent) const {
+int64_t SlidingWindow::count(unsigned axis, int64_t extent) const {
   // Below 2^48 + 2 * 2^31, and below 2^62: none of them overflows.
   int64_t padded = extent + low[axis] + high[axis];
   int64_t span = (size[axis] - 1) * dilation[axis] + 1;
@@ -27,7 +27,8 @@ int64_t Windows::count(unsigned axis, int64_t extent) const {
 }
 
 /// Two entries a list, and numbers in range.
-static LogicalResult verifyLists(EmitError emitError, const Windows &windows) {
+static LogicalResult verifyLists(EmitError emitError,
+                                 const SlidingWindow &windows) {
   for (auto [list, name, least] : {std::tuple(windows.size, "window", 1),
                                    {windows.strides, "strides", 1},
                                    {windows.low, "low", 0},
@@ -48,7 +49,7 @@ static LogicalResult verifyLists(EmitError emitError, const Windows &windows) {
 /// The output has a position for each window, and there is one.
 static LogicalResult verifyPositions(EmitError emitError, ShapedType input,
                                      ShapedType output,
-                                     const Windows &windows) {
+                                     const SlidingWindow &windows) {
   SmallVector<int64_t, 4> from = windows.sizesOf(input),
                           to = windows.sizesOf(output);
   for (unsigned axis : {0, 1}) {
@@ -64,7 +65,7 @@ static LogicalResult verifyPositions(EmitError emitError, ShapedType input,
 
 LogicalResult mpcomm::verifyConvolution(EmitError emitError, ShapedType input,
                                         ShapedType filter, ShapedType output,
-                                        const Windows &windows,
+                                        const SlidingWindow &windows,
                                         int64_t groups) {
   for (ShapedType type : {input, filter, output})
     if (!type.hasRank() || type.getRank() != 4 ||
@@ -94,7 +95,8 @@ LogicalResult mpcomm::verifyConvolution(EmitError emitError, ShapedType input,
 }
 
 LogicalResult mpcomm::verifyPool(EmitError emitError, ShapedType input,
-                                 ShapedType output, const Windows &windows) {
+                                 ShapedType output,
+                                 const SlidingWindow &windows) {
   if (!input.hasRank() || !output.hasRank() || input.getRank() != 4 ||
       output.getRank() != 4 ||
       input.getElementType() != output.getElementType()) // C1

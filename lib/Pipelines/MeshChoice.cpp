@@ -1,4 +1,4 @@
-//===- Layout.cpp - how to distribute a step over ranks -------------------===//
+//===- MeshChoice.cpp - how to distribute a step over ranks ---------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Nothing is estimated apart: a layout's figures are those of the programs that
-// it would run.
+// Nothing is estimated apart: a candidate's figures are those of the programs
+// that it would run.
 //
 //===----------------------------------------------------------------------===//
 
-#include "mpcomm/Pipelines/Layout.h"
+#include "mpcomm/Pipelines/MeshChoice.h"
 #include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator/Simulator.h"
@@ -30,20 +30,21 @@ bool mpcomm::isAutoMesh(StringRef mesh, int64_t &ranks) {
   return true;
 }
 
-std::string Layout::getMesh() const {
+std::string MeshCandidate::getMesh() const {
   std::string data = "dp:" + std::to_string(dataRanks);
   return pipelineRanks == 1
              ? data
              : "pp:" + std::to_string(pipelineRanks) + "," + data;
 }
 
-void mpcomm::applyLayout(const Layout &layout, CompileOptions &options) {
-  options.mesh = layout.getMesh();
-  options.microBatches = layout.microBatches;
-  if (layout.pipelineRanks == 1)
+void mpcomm::applyMesh(const MeshCandidate &candidate,
+                       CompileOptions &options) {
+  options.mesh = candidate.getMesh();
+  options.microBatches = candidate.microBatches;
+  if (candidate.pipelineRanks == 1)
     return;
   if (options.scheduleFile.empty() && options.placement.empty())
-    options.chunks = layout.chunks;
+    options.chunks = candidate.chunks;
   if (!options.schedule.hasValue())
     options.schedule = "auto";
 }
@@ -121,9 +122,9 @@ static std::string compareSteps(ModuleOp first, ModuleOp second) {
   return "";
 }
 
-/// Compiles and simulates one layout.
+/// Compiles and simulates one candidate.
 static void evaluate(ModuleOp graph, const CompileOptions &given,
-                     Layout &layout) {
+                     MeshCandidate &candidate) {
   std::string firstError;
   ScopedDiagnosticHandler handler(
       graph.getContext(), [&](Diagnostic &diagnostic) {
@@ -133,11 +134,11 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
         return success();
       });
   auto fail = [&](const Twine &why) {
-    layout.error = firstError.empty() ? why.str() : firstError;
+    candidate.error = firstError.empty() ? why.str() : firstError;
   };
   CompileOptions options;
   options.copyOptionValuesFrom(given);
-  applyLayout(layout, options);
+  applyMesh(candidate, options);
   std::string reason;
   FailureOr<int64_t> dataRanks = options.check(reason);
   if (failed(dataRanks))
@@ -158,28 +159,28 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
   SimResult result = simulate(program->buildSimProblem(*costs));
   if (!result.error.empty())
     return fail(result.error);
-  layout.seconds = result.seconds;
-  layout.schedule = program->getSchedule().str();
+  candidate.seconds = result.seconds;
+  candidate.schedule = program->getSchedule().str();
   for (auto [c, seen] : llvm::enumerate(result.classes)) {
-    layout.compute += (seen.compute + seen.slowdown) /
-                      static_cast<double>(result.classes.size());
-    layout.peakBytes = std::max(layout.peakBytes, seen.peakBytes);
-    layout.sentBytes = std::max(
-        layout.sentBytes, static_cast<int64_t>(countSent(program->getStep(c))));
+    candidate.compute += (seen.compute + seen.slowdown) /
+                         static_cast<double>(result.classes.size());
+    candidate.peakBytes = std::max(candidate.peakBytes, seen.peakBytes);
+    candidate.sentBytes =
+        std::max(candidate.sentBytes,
+                 static_cast<int64_t>(countSent(program->getStep(c))));
   }
   int64_t limit = costs->getCluster().device.memoryBytes;
   if (options.memoryBytes > 0)
     limit = std::min<int64_t>(limit, options.memoryBytes);
-  if (layout.peakBytes > limit)
-    fail("needs " + Twine(layout.peakBytes) + " bytes on a rank, which has " +
-         Twine(limit));
+  if (candidate.peakBytes > limit)
+    fail("needs " + Twine(candidate.peakBytes) +
+         " bytes on a rank, which has " + Twine(limit));
 }
 
-LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
-                                  const CompileOptions &options,
-                                  int64_t ranks) {
-  LayoutChoice choice;
-  // What no layout could be compiled with is an error of all.
+MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
+                              const CompileOptions &options, int64_t ranks) {
+  MeshChoice choice;
+  // What no candidate could be compiled with is an error of all.
   CompileOptions alone;
   alone.copyOptionValuesFrom(options);
   alone.mesh = "dp:1";
@@ -222,29 +223,29 @@ LayoutChoice mpcomm::chooseLayout(ArrayRef<ModuleOp> graphs,
                                   : options.chunks;
       int64_t most = pipeline == 1 || given > 0 ? 1 : 2;
       for (int64_t chunks = 1; chunks <= most; ++chunks) {
-        Layout &layout = choice.layouts.emplace_back();
-        layout.graph = static_cast<unsigned>(g);
-        layout.pipelineRanks = pipeline;
-        layout.dataRanks = ranks / pipeline;
-        layout.chunks = chunks;
+        MeshCandidate &candidate = choice.candidates.emplace_back();
+        candidate.graph = static_cast<unsigned>(g);
+        candidate.pipelineRanks = pipeline;
+        candidate.dataRanks = ranks / pipeline;
+        candidate.chunks = chunks;
         if (pipeline > 1 && given > 0)
-          layout.chunks = given;
-        int64_t whole = layout.dataRanks * samples[g];
-        layout.microBatches = choice.samples / whole;
-        if (layout.microBatches * whole != choice.samples)
-          layout.error = "its micro-batches have " + std::to_string(whole) +
-                         " samples together, of which the step's " +
-                         std::to_string(choice.samples) + " are no multiple";
-        else if (layout.microBatches < pipeline)
-          layout.error = "has " + std::to_string(layout.microBatches) +
-                         " micro-batches for " + std::to_string(pipeline) +
-                         " ranks of a pipeline";
+          candidate.chunks = given;
+        int64_t whole = candidate.dataRanks * samples[g];
+        candidate.microBatches = choice.samples / whole;
+        if (candidate.microBatches * whole != choice.samples)
+          candidate.error = "its micro-batches have " + std::to_string(whole) +
+                            " samples together, of which the step's " +
+                            std::to_string(choice.samples) + " are no multiple";
+        else if (candidate.microBatches < pipeline)
+          candidate.error = "has " + std::to_string(candidate.microBatches) +
+                            " micro-batches for " + std::to_string(pipeline) +
+                            " ranks of a pipeline";
         else
-          evaluate(graph, options, layout);
-        if (layout.error.empty() &&
+          evaluate(graph, options, candidate);
+        if (candidate.error.empty() &&
             (choice.chosen < 0 ||
-             layout.seconds < choice.layouts[choice.chosen].seconds))
-          choice.chosen = static_cast<int>(choice.layouts.size()) - 1;
+             candidate.seconds < choice.candidates[choice.chosen].seconds))
+          choice.chosen = static_cast<int>(choice.candidates.size()) - 1;
       }
     }
   return choice;
@@ -258,22 +259,22 @@ static double milli(double seconds) { return seconds * 1e3; }
 
 static double mega(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-/// The fastest of the layouts with another mesh than the chosen one's; null if
-/// there is none.
-static const Layout *findNext(const LayoutChoice &choice) {
-  const Layout *next = nullptr;
-  std::string mesh = choice.layouts[choice.chosen].getMesh();
-  for (const Layout &layout : choice.layouts)
-    if (layout.error.empty() && layout.getMesh() != mesh &&
-        (!next || layout.seconds < next->seconds))
-      next = &layout;
+/// The fastest of the candidates with another mesh than the chosen one's; null
+/// if there is none.
+static const MeshCandidate *findNext(const MeshChoice &choice) {
+  const MeshCandidate *next = nullptr;
+  std::string mesh = choice.candidates[choice.chosen].getMesh();
+  for (const MeshCandidate &candidate : choice.candidates)
+    if (candidate.error.empty() && candidate.getMesh() != mesh &&
+        (!next || candidate.seconds < next->seconds))
+      next = &candidate;
   return next;
 }
 
-static void explain(const LayoutChoice &choice, llvm::raw_ostream &os) {
-  const Layout &best = choice.layouts[choice.chosen];
+static void explain(const MeshChoice &choice, llvm::raw_ostream &os) {
+  const MeshCandidate &best = choice.candidates[choice.chosen];
   os << "mesh=" << best.getMesh() << " is chosen";
-  const Layout *next = findNext(choice);
+  const MeshCandidate *next = findNext(choice);
   if (!next) {
     os << ": no other mesh can be taken\n";
     return;
@@ -288,24 +289,24 @@ static void explain(const LayoutChoice &choice, llvm::raw_ostream &os) {
                      mega(next->sentBytes));
 }
 
-void mpcomm::printChoice(const LayoutChoice &choice, llvm::raw_ostream &os) {
-  os << "layouts for " << choice.samples << " samples a step\n"
+void mpcomm::printChoice(const MeshChoice &choice, llvm::raw_ostream &os) {
+  os << "meshes for " << choice.samples << " samples a step\n"
      << "  graph  mesh          chunks  micro-batches  schedule         step "
         "ms   compute ms      wait ms      sent MB      peak MB\n";
-  for (auto [i, layout] : llvm::enumerate(choice.layouts)) {
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
     os << (static_cast<int>(i) == choice.chosen ? "* " : "  ")
-       << llvm::format("%5u  %-12s %7lld %14lld  %-12s", layout.graph,
-                       layout.getMesh().c_str(),
-                       static_cast<long long>(layout.chunks),
-                       static_cast<long long>(layout.microBatches),
-                       layout.schedule.c_str());
-    if (layout.error.empty() || layout.seconds > 0)
+       << llvm::format("%5u  %-12s %7lld %14lld  %-12s", candidate.graph,
+                       candidate.getMesh().c_str(),
+                       static_cast<long long>(candidate.chunks),
+                       static_cast<long long>(candidate.microBatches),
+                       candidate.schedule.c_str());
+    if (candidate.error.empty() || candidate.seconds > 0)
       os << llvm::format(" %12.3f %12.3f %12.3f %12.3f %12.3f",
-                         milli(layout.seconds), milli(layout.compute),
-                         milli(layout.seconds - layout.compute),
-                         mega(layout.sentBytes), mega(layout.peakBytes));
-    if (!layout.error.empty())
-      os << "  cannot be taken: " << layout.error;
+                         milli(candidate.seconds), milli(candidate.compute),
+                         milli(candidate.seconds - candidate.compute),
+                         mega(candidate.sentBytes), mega(candidate.peakBytes));
+    if (!candidate.error.empty())
+      os << "  cannot be taken: " << candidate.error;
     os << "\n";
   }
   if (choice.chosen >= 0)

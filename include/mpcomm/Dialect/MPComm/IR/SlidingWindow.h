@@ -1,4 +1,4 @@
-//===- Windows.h - windows that slide over a tensor -------------*- C++ -*-===//
+//===- SlidingWindow.h - geometry of convolutions and pools -----*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_DIALECT_MPCOMM_IR_WINDOWS_H
-#define MPCOMM_DIALECT_MPCOMM_IR_WINDOWS_H
+#ifndef MPCOMM_DIALECT_MPCOMM_IR_SLIDINGWINDOW_H
+#define MPCOMM_DIALECT_MPCOMM_IR_SLIDINGWINDOW_H
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Diagnostics.h"
@@ -19,11 +19,11 @@
 namespace mpcomm {
 
 /// Lists have an entry for the height and one for the width.
-struct Windows {
+struct SlidingWindow {
   llvm::ArrayRef<int64_t> size, strides, low, high, dilation;
   bool channelsLast = false;
 
-  /// Where dimension `d` of [N, C, H, W] stands in an activation.
+  /// Position in an activation of dimension `d` of [N, C, H, W].
   unsigned position(unsigned d) const {
     return !channelsLast || d == 0 ? d : d == 1 ? 3 : d - 1;
   }
@@ -37,16 +37,16 @@ struct Windows {
 using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 
 /// Checks C1 to C5 of mpcomm.convolution. Sizes of `windows` are the filter's.
-llvm::LogicalResult verifyConvolution(EmitError emitError,
-                                      mlir::ShapedType input,
-                                      mlir::ShapedType filter,
-                                      mlir::ShapedType output,
-                                      const Windows &windows, int64_t groups);
+llvm::LogicalResult
+verifyConvolution(EmitError emitError, mlir::ShapedType input,
+                  mlir::ShapedType filter, mlir::ShapedType output,
+                  const SlidingWindow &windows, int64_t groups);
 
 /// Checks C1 to C3 of mpcomm.max_pool.
 llvm::LogicalResult verifyPool(EmitError emitError, mlir::ShapedType input,
-                               mlir::ShapedType output, const Windows &windows);
+                               mlir::ShapedType output,
+                               const SlidingWindow &windows);
 
 } // namespace mpcomm
 
-#endif // MPCOMM_DIALECT_MPCOMM_IR_WINDOWS_H
+#endif // MPCOMM_DIALECT_MPCOMM_IR_SLIDINGWINDOW_H

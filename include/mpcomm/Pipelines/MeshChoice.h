@@ -1,4 +1,4 @@
-//===- Layout.h - how to distribute a step over ranks -----------*- C++ -*-===//
+//===- MeshChoice.h - how to distribute a step over ranks -------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -12,17 +12,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_PIPELINES_LAYOUT_H
-#define MPCOMM_PIPELINES_LAYOUT_H
+#ifndef MPCOMM_PIPELINES_MESHCHOICE_H
+#define MPCOMM_PIPELINES_MESHCHOICE_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mpcomm/Pipelines/Pipelines.h"
 
 namespace mpcomm {
 
-/// A way to distribute a step over ranks, and what the simulation says of it.
-/// Times are seconds of a step, sizes bytes.
-struct Layout {
+/// A way to distribute a step over ranks, and what the simulation says about
+/// it. Times are seconds of a step, sizes bytes.
+struct MeshCandidate {
   unsigned graph = 0; ///< which of the graphs
   int64_t pipelineRanks = 1, dataRanks = 1;
   /// Stages on a rank of a pipeline; micro-batches of each pipeline.
@@ -40,9 +40,9 @@ struct Layout {
   std::string getMesh() const;
 };
 
-struct LayoutChoice {
+struct MeshChoice {
   /// In the order in which they were tried.
-  std::vector<Layout> layouts;
+  std::vector<MeshCandidate> candidates;
   /// Index of the fastest that fits, the first of equals; -1: none does.
   int chosen = -1;
   /// Samples of a step.
@@ -63,15 +63,15 @@ bool isAutoMesh(llvm::StringRef mesh, int64_t &ranks);
 /// follow the `schedule` of the options, `auto` where they give none. What
 /// needs more than `memoryBytes`, or than the cluster's device has, is not
 /// taken. Time: the graph phase of the compilation, for each.
-LayoutChoice chooseLayout(llvm::ArrayRef<mlir::ModuleOp> graphs,
-                          const CompileOptions &options, int64_t ranks);
+MeshChoice chooseMesh(llvm::ArrayRef<mlir::ModuleOp> graphs,
+                      const CompileOptions &options, int64_t ranks);
 
 /// Sets what `options` leaves to the choice.
-void applyLayout(const Layout &layout, CompileOptions &options);
+void applyMesh(const MeshCandidate &candidate, CompileOptions &options);
 
-/// A table of the layouts, and why the chosen one is chosen.
-void printChoice(const LayoutChoice &choice, llvm::raw_ostream &os);
+/// A table of the candidates, and why one is chosen.
+void printChoice(const MeshChoice &choice, llvm::raw_ostream &os);
 
 } // namespace mpcomm
 
-#endif // MPCOMM_PIPELINES_LAYOUT_H
+#endif // MPCOMM_PIPELINES_MESHCHOICE_H

@@ -1,15 +1,15 @@
 // Layouts that cannot be chosen among are errors that say what was expected.
 //
 // RUN: split-file %s %t
-// RUN: sed s/BATCH/4/g %S/Inputs/layout-step.mlir > %t/four.mlir
-// RUN: sed s/BATCH/8/g %S/Inputs/layout-step.mlir > %t/eight.mlir
-// RUN: sed s/RATE/25e6/ %S/Inputs/layout-cluster.json > %t/slow.json
+// RUN: sed s/BATCH/4/g %S/Inputs/mesh-choice-step.mlir > %t/four.mlir
+// RUN: sed s/BATCH/8/g %S/Inputs/mesh-choice-step.mlir > %t/eight.mlir
+// RUN: sed s/RATE/25e6/ %S/Inputs/mesh-choice-cluster.json > %t/slow.json
 
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/two.so --report --options "mesh=auto:2 global-batch=4 cluster=%t/slow.json" 2>&1 | FileCheck %s --check-prefix=SMALL
 
 // SMALL: 0 dp:2 1 0 cannot be taken: its micro-batches have 8 samples together, of which the step's 4 are no multiple
 // SMALL: 0 pp:2,dp:1 1 1 cannot be taken: has 1 micro-batches for 2 ranks of a pipeline
-// SMALL: error: no layout of 2 ranks can be taken
+// SMALL: error: no mesh of 2 ranks can be taken
 
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:0" 2>&1 | FileCheck %s --check-prefix=ZERO
 // ZERO: mpcomm-compile: error: mesh 'auto:0': expected 1 to 32767 ranks

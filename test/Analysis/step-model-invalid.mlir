@@ -5,7 +5,7 @@
 // RUN: not mpcomm-opt %s -pass-pipeline="builtin.module(func.func(test-mpcomm-print-step-model{cluster=nowhere}))" 2>&1 \
 // RUN:   | FileCheck %s
 
-// CHECK: error: cannot read 'nowhere': {{.*}}; neither is it a preset: expected dgx-h100,
+// CHECK: error: cannot read 'nowhere': {{.*}}; neither is it a preset: expected dgx-a100,
 
 // expected-error@+1 {{expected a body of one block, to model the step of 'declaration'}}
 func.func private @declaration()

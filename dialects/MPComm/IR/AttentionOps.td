@@ -32,6 +32,10 @@ class MPComm_AttentionBase<string mnemonic, string products, string others,
     ::mlir::Type getProductType() {
       return getQuery().getType().getElementType();
     }
+    ::mpcomm::ProductKind getProductKind() {
+      return getMask() ? ::mpcomm::ProductKind::MaskedAttention
+                       : ::mpcomm::ProductKind::Attention;
+    }
   }];
 }
 

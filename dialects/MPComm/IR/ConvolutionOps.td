@@ -49,6 +49,9 @@ class MPComm_ConvolutionBase<string mnemonic, string filter, string output,
   let extraClassDeclaration = computeDeclarations #
       MPComm_FeatureLayout<images, imageResults>.declarations # [{
     ::mlir::Type getAccumulationType();
+    ::mpcomm::ProductKind getProductKind() {
+      return ::mpcomm::ProductKind::Convolution;
+    }
   }];
   let hasVerifier = 1;
 }

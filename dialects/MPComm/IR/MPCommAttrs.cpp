@@ -51,7 +51,8 @@ ArrayRef<StringLiteral> DeviceAttr::getFlopKeys() {
 
 LogicalResult DeviceAttr::verify(EmitError emitError, StringRef,
                                  DictionaryAttr flops, APFloat memoryBandwidth,
-                                 int64_t memoryBytes, APFloat launch) {
+                                 int64_t memoryBytes, APFloat launch,
+                                 DictionaryAttr efficiency) {
   if (failed(verifyPositive(emitError, "memory_bandwidth",
                             memoryBandwidth)) || // device C1
       failed(verifyNotNegative(emitError, "launch", launch)))
@@ -59,18 +60,35 @@ LogicalResult DeviceAttr::verify(EmitError emitError, StringRef,
   if (memoryBytes <= 0)
     return emitError() << "expects 'memory_bytes' to be positive, got "
                        << memoryBytes;
+  auto verifyValue = [&](NamedAttribute entry, StringRef list) {
+    auto value = dyn_cast<FloatAttr>(entry.getValue());
+    if (!value || !value.getType().isF64())
+      return LogicalResult(
+          emitError() << "expects an f64 for '" << entry.getName().strref()
+                      << "' of '" << list << "', got " << entry.getValue());
+    return verifyPositive(emitError, entry.getName(), value.getValue());
+  };
   for (NamedAttribute entry : flops) { // device C2
     if (!llvm::is_contained(getFlopKeys(), entry.getName().getValue()))
       return emitError() << "expects keys of 'flops' to be element types or "
                             "'vector', got '"
                          << entry.getName().getValue() << "'";
-    auto value = dyn_cast<FloatAttr>(entry.getValue());
-    if (!value || !value.getType().isF64())
-      return emitError() << "expects an f64 for '" << entry.getName().getValue()
-                         << "' of 'flops', got " << entry.getValue();
-    if (failed(verifyPositive(emitError, entry.getName().getValue(),
-                              value.getValue())))
+    if (failed(verifyValue(entry, "flops")))
       return failure();
+  }
+  for (NamedAttribute entry :
+       efficiency ? efficiency.getValue() : ArrayRef<NamedAttribute>()) {
+    if (!symbolizeProductKind(entry.getName().strref())) // device C3
+      return emitError() << "expects keys of 'efficiency' to be kinds of "
+                            "products, got '"
+                         << entry.getName().strref() << "'";
+    if (failed(verifyValue(entry, "efficiency")))
+      return failure();
+    double share = cast<FloatAttr>(entry.getValue()).getValueAsDouble();
+    if (share > kMaxEfficiency)
+      return emitError() << "expects '" << entry.getName().strref()
+                         << "' of 'efficiency' to be at most " << kMaxEfficiency
+                         << ", got " << share;
   }
   if (!flops.contains("f32"))
     return emitError() << "expects 'flops' to have 'f32'";
@@ -189,9 +207,9 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
   if (attr.getName() == kTagAttr) {
     auto tag = dyn_cast<StringAttr>(attr.getValue());
     if (!tag || tag.empty())
-      return op->emitOpError() << "expects '" << kTagAttr
-                               << "' to be a non-empty string, got "
-                               << attr.getValue();
+      return op->emitOpError()
+             << "expects '" << kTagAttr << "' to be a non-empty string, got "
+             << attr.getValue();
     return success();
   }
   if (attr.getName() != getClusterAttrName())

@@ -50,22 +50,28 @@ class MPComm_ClusterPart<string name, string attrMnemonic>
 def MPComm_DeviceAttr : MPComm_ClusterPart<"Device", "device"> {
   let summary = "rates of the device that a rank computes on";
   let description = [{
-    `flops` maps element types to the flop/s that large matrix products reach;
+    `flops` maps element types to the flop/s that large matrix products sustain;
     `vector` is for all other ops. Bytes/s, bytes, and the seconds that an op
-    takes at least.
+    takes at least. `efficiency` maps kinds of products to the share of that
+    rate that they sustain; 1 where a kind is missing.
 
     Constraints:
     - C1: `memory_bandwidth` and `memory_bytes` are positive, `launch` is not
       negative; all are finite.
     - C2: `flops` has positive f64 values for some of f64, f32, f16, bf16, f8,
       i8 and vector, and for f32.
+    - C3: `efficiency` has positive f64 values of at most 4 for some of product,
+      convolution, attention and masked_attention.
   }];
   let parameters = (ins StringRefParameter<"">:$name,
                         "::mlir::DictionaryAttr":$flops,
                         MPComm_F64Parameter<"bytes/s">:$memory_bandwidth,
                         "int64_t":$memory_bytes,
-                        MPComm_F64Parameter<"seconds">:$launch);
+                        MPComm_F64Parameter<"seconds">:$launch,
+                        OptionalParameter<"::mlir::DictionaryAttr">:$efficiency);
   let extraClassDeclaration = [{
+    /// The greatest value in `efficiency`.
+    static constexpr double kMaxEfficiency = 4;
     /// The keys that `flops` may have.
     static ::llvm::ArrayRef<::llvm::StringLiteral> getFlopKeys();
   }];

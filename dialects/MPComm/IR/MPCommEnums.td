@@ -52,6 +52,16 @@ def MPComm_GeluApproximation
   let genSpecializedAttr = 0;
 }
 
+def MPComm_ProductKind
+    : I32EnumAttr<"ProductKind", "which kernels compute an op's products", [
+    I32EnumAttrCase<"MatrixProduct", 0, "product">,
+    I32EnumAttrCase<"Convolution", 1, "convolution">,
+    I32EnumAttrCase<"Attention", 2, "attention">,
+    I32EnumAttrCase<"MaskedAttention", 3, "masked_attention">]> {
+  let cppNamespace = "::mpcomm";
+  let genSpecializedAttr = 0;
+}
+
 def MPComm_PrecisionClass
     : I32EnumAttr<"PrecisionClass", "in which precision an op may run", [
     I32EnumAttrCase<"LowerPrecision", 0, "lower_precision">,

@@ -73,7 +73,11 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
             widest = element;
         }
         return widest;
-      }]>
+      }]>,
+    InterfaceMethod<[{Which kernels compute its products, which says what share
+      of that rate they reach.}],
+      "::mpcomm::ProductKind", "getProductKind", (ins), [{}],
+      [{ return ::mpcomm::ProductKind::MatrixProduct; }]>
   ];
 }
 

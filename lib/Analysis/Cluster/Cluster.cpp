@@ -82,6 +82,14 @@ std::string Cluster::check() const {
                  "'" + type + "'");
     check.rate("device.flops." + type, rate);
   }
+  for (const auto &[kind, share] : device.efficiency) {
+    std::string path = "device.efficiency." + kind;
+    check.expect(symbolizeProductKind(kind).has_value(), path,
+                 "product, convolution, attention or masked_attention",
+                 "'" + kind + "'");
+    check.expect(share >= 1e-6 && share <= DeviceAttr::kMaxEfficiency, path,
+                 "a share from 1e-6 to 4", Checker::print(share));
+  }
   check.rate("device.memory_bandwidth", device.memoryBandwidth);
   check.positive("device.memory_bytes", device.memoryBytes);
   check.seconds("device.launch", device.launch);
@@ -139,17 +147,22 @@ static void readDevice(const json::Value &value, std::string path,
                        std::string &error, DeviceModel &device) {
   ObjectReader reader(value, std::move(path), error);
   reader.read("name", device.name);
-  reader.readValue(
-      "flops", false, [&](const json::Value &flops, std::string where) {
-        ObjectReader(flops, std::move(where), error)
-            .forEach([&](StringRef type, const json::Value &rate,
-                         const std::string &place) {
-              if (std::optional<double> number = rate.getAsNumber())
-                device.flops[type.str()] = *number;
-              else
-                ObjectReader::fail(error, place, "a number", rate);
-            });
-      });
+  auto readNumbers = [&](StringRef name, bool isOptional,
+                         std::map<std::string, double> &into) {
+    reader.readValue(
+        name, isOptional, [&](const json::Value &numbers, std::string where) {
+          ObjectReader(numbers, std::move(where), error)
+              .forEach([&](StringRef key, const json::Value &value,
+                           const std::string &place) {
+                if (std::optional<double> number = value.getAsNumber())
+                  into[key.str()] = *number;
+                else
+                  ObjectReader::fail(error, place, "a number", value);
+              });
+        });
+  };
+  readNumbers("flops", false, device.flops);
+  readNumbers("efficiency", true, device.efficiency);
   reader.read("memory_bandwidth", device.memoryBandwidth);
   reader.read("memory_bytes", device.memoryBytes);
   reader.read("launch", device.launch);
@@ -234,6 +247,11 @@ std::string mpcomm::toJson(const Cluster &cluster) {
         for (const auto &[type, rate] : device.flops)
           json.attribute(type, rate);
       });
+      if (!device.efficiency.empty())
+        json.attributeObject("efficiency", [&] {
+          for (const auto &[kind, share] : device.efficiency)
+            json.attribute(kind, share);
+        });
       json.attribute("memory_bandwidth", device.memoryBandwidth);
       json.attribute("memory_bytes", device.memoryBytes);
       json.attribute("launch", device.launch);

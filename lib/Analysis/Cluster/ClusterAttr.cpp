@@ -18,12 +18,18 @@ ClusterAttr mpcomm::toAttribute(MLIRContext *context, const Cluster &cluster) {
   auto f64 = [](double value) { return APFloat(value); };
 
   const DeviceModel &device = cluster.device;
-  SmallVector<NamedAttribute> flops;
-  for (const auto &[type, rate] : device.flops)
-    flops.push_back(builder.getNamedAttr(type, builder.getF64FloatAttr(rate)));
+  auto dictionary = [&](const std::map<std::string, double> &values) {
+    SmallVector<NamedAttribute> entries;
+    for (const auto &[key, value] : values)
+      entries.push_back(
+          builder.getNamedAttr(key, builder.getF64FloatAttr(value)));
+    return builder.getDictionaryAttr(entries);
+  };
   auto deviceAttr = DeviceAttr::get(
-      context, device.name, builder.getDictionaryAttr(flops),
-      f64(device.memoryBandwidth), device.memoryBytes, f64(device.launch));
+      context, device.name, dictionary(device.flops),
+      f64(device.memoryBandwidth), device.memoryBytes, f64(device.launch),
+      device.efficiency.empty() ? DictionaryAttr()
+                                : dictionary(device.efficiency));
 
   SmallVector<Attribute> links, measured, algorithms;
   for (const LinkLevel &link : cluster.links)
@@ -51,9 +57,14 @@ Cluster mpcomm::fromAttribute(ClusterAttr attribute) {
   cluster.source = attribute.getSource().str();
   DeviceAttr device = attribute.getDevice();
   cluster.device.name = device.getName().str();
-  for (NamedAttribute entry : device.getFlops())
-    cluster.device.flops[entry.getName().str()] =
-        cast<FloatAttr>(entry.getValue()).getValueAsDouble();
+  auto read = [](DictionaryAttr entries, std::map<std::string, double> &into) {
+    for (NamedAttribute entry : entries)
+      into[entry.getName().str()] =
+          cast<FloatAttr>(entry.getValue()).getValueAsDouble();
+  };
+  read(device.getFlops(), cluster.device.flops);
+  if (device.getEfficiency())
+    read(device.getEfficiency(), cluster.device.efficiency);
   cluster.device.memoryBandwidth =
       device.getMemoryBandwidth().convertToDouble();
   cluster.device.memoryBytes = device.getMemoryBytes();

@@ -18,9 +18,15 @@
 using namespace llvm;
 using namespace mpcomm;
 
-/// Data sheets give what memory could do at best. STREAM-like kernels reach
-/// about nine tenths of it on these devices: assumed, not measured here.
-static constexpr double kMemoryEfficiency = 0.9;
+/// Microsoft, "Azure AI benchmarking guide" (github.com/Azure/AI-benchmarking-
+/// guide, Azure_Results), with random values after 10,000 warm-up iterations:
+/// cuBLASLt on an A100 253.7 Tflop/s in f16, on an H100 1290.1 of 1979 in f8;
+/// BabelStream Triad 1.70 of 2.039 and 2.97 of 3.35 TB/s; attention by
+/// FlashAttention-2 on an A100 179.5 Tflop/s.
+static constexpr double kAmpereProduct = 253.7e12;
+static constexpr double kHopperShare = 1290.1 / 1979;
+static constexpr double kAmpereTriad = 1.70 / 2.039;
+static constexpr double kHopperTriad = 2.97 / 3.35;
 
 /// What a kernel adds to its own time in a full stream: 3.8 us a kernel that
 /// runs 2.9 us (NVIDIA, "Getting Started with CUDA Graphs", 2019).
@@ -32,17 +38,42 @@ static constexpr double kNcclBase = 6.6e-6;
 static constexpr double kNcclHopNvlink = 1.9e-6;
 static constexpr double kNcclHopNet = 4.0e-6;
 
+/// Shares of the rate of products. Kernels skip the half of the scores that a
+/// causal mask drops, while the op counts all of them.
+static void setAttention(DeviceModel &device, double share) {
+  device.efficiency["attention"] = share;
+  device.efficiency["masked_attention"] = 2 * share;
+}
+
 /// GH100 in its SXM form; H100 and H200 differ in memory only.
 static DeviceModel makeHopper() {
   DeviceModel device;
-  // Reached by matrix products: Bekman, "Machine Learning Engineering", table
-  // of maximum achievable matmul flops: 794.5 of 989 (80.3 %), f8 1402.6.
-  device.flops["bf16"] = device.flops["f16"] = 794.5e12;
-  device.flops["f8"] = 1402.6e12;
+  // 16-bit products at the share that f8 sustains. (The best that they reach
+  // for a short time is 80.3 %: Bekman, "Machine Learning Engineering".)
+  device.flops["bf16"] = device.flops["f16"] = kHopperShare * 989e12;
+  device.flops["f8"] = 1290.1e12;
   // Data sheet: 67 for f32 without tensor cores, and for f64 with them; the
-  // share that is reached is taken to be that of bf16.
-  device.flops["f32"] = device.flops["f64"] = 0.803 * 67e12;
+  // share is taken to be the same.
+  device.flops["f32"] = device.flops["f64"] = kHopperShare * 67e12;
   device.flops["vector"] = 67e12;
+  // FlashAttention-2 as in PyTorch, forward, 128 wide, 4096 rows: 298 Tflop/s
+  // (github.com/pytorch/benchmark, pull request 2296).
+  setAttention(device, 298e12 / device.flops["bf16"]);
+  device.launch = kKernelLaunch;
+  return device;
+}
+
+static DeviceModel makeAmpere() {
+  DeviceModel device;
+  device.name = "A100 SXM4 80GB";
+  device.flops["bf16"] = device.flops["f16"] = kAmpereProduct;
+  // Data sheet: 312 in 16 bits, 19.5 in f32 and, with tensor cores, in f64; the
+  // share is taken to be the same.
+  device.flops["f32"] = device.flops["f64"] = kAmpereProduct / 312 * 19.5;
+  device.flops["vector"] = 19.5e12;
+  setAttention(device, 179.5e12 / kAmpereProduct);
+  device.memoryBandwidth = kAmpereTriad * 2.039e12;
+  device.memoryBytes = 80'000'000'000;
   device.launch = kKernelLaunch;
   return device;
 }
@@ -58,7 +89,7 @@ static Cluster makeDgxH100() {
   Cluster cluster;
   cluster.device = makeHopper();
   cluster.device.name = "H100 SXM5 80GB";
-  cluster.device.memoryBandwidth = kMemoryEfficiency * 3.35e12; // data sheet
+  cluster.device.memoryBandwidth = kHopperTriad * 3.35e12;
   cluster.device.memoryBytes = 80'000'000'000;
   cluster.links.push_back(makeNvlink4(8));
   // A 400 Gb/s NDR card a device: 46 to 48 GB/s (NCCL's maintainers, nccl-tests
@@ -76,10 +107,23 @@ static Cluster makeDgxH100() {
   return cluster;
 }
 
+/// Eight A100 on NVSwitch, as in a DGX A100.
+static Cluster makeDgxA100() {
+  Cluster cluster = makeDgxH100();
+  cluster.device = makeAmpere();
+  // NVLink 3 through NVSwitch: all_reduce on 8 devices at 232.54 GB/s
+  // (nccl-tests issue 175). A 200 Gb/s card a device: 24 GB/s (nccl issue 412).
+  cluster.links[0].bandwidth = 232.5e9;
+  cluster.links[1].bandwidth = 24e9;
+  // No NVLink SHARP before the third generation of NVSwitch.
+  cluster.algorithms = {"ring", "tree"};
+  return cluster;
+}
+
 static Cluster makeH200() {
   Cluster cluster = makeDgxH100();
   cluster.device.name = "H200 SXM 141GB";
-  cluster.device.memoryBandwidth = kMemoryEfficiency * 4.8e12; // data sheet
+  cluster.device.memoryBandwidth = kHopperTriad * 4.8e12; // data sheet
   cluster.device.memoryBytes = 141'000'000'000;
   cluster.links = {makeNvlink4(0)};
   return cluster;
@@ -92,16 +136,17 @@ static Cluster makeEthernet(int64_t ranks, int64_t memoryBytes,
   Cluster cluster;
   DeviceModel &device = cluster.device;
   device.name = "V100 SXM2";
-  // cuBLAS reaches 83 with tensor cores (Markidis et al., "NVIDIA Tensor Core
-  // Programmability, Performance & Precision", IPDPSW 2018); f32 at nine tenths
-  // of the data sheet's 15.7. There is no bf16: it runs at f32's rate.
-  device.flops["f16"] = 83e12;
+  // Products with tensor cores sustain 95 (github.com/mli/transformers-
+  // benchmarks); f32 at nine tenths of the data sheet's 15.7. There is no bf16:
+  // it runs at f32's rate.
+  device.flops["f16"] = 95e12;
   device.flops["f32"] = 0.9 * 15.7e12;
   device.flops["f64"] = 0.9 * 7.8e12;
   device.flops["vector"] = 15.7e12;
-  // Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
-  // Microbenchmarking", 2018: 750 GiB/s of 900 GB/s nominal.
-  device.memoryBandwidth = 750.0 * (1 << 30);
+  // The same: vector multiplication, 0.098 Tflop/s of 8 bytes each. (Jia et
+  // al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking",
+  // 2018, reach 805 GB/s of 900 nominal.)
+  device.memoryBandwidth = 784e9;
   device.memoryBytes = memoryBytes;
   device.launch = kKernelLaunch;
   cluster.links.push_back({"nvlink", ranks, kNcclHopNvlink, nvlinkBandwidth,
@@ -147,14 +192,17 @@ static Cluster makeLocal() {
 }
 
 ArrayRef<StringLiteral> mpcomm::getPresetNames() {
-  static constexpr StringLiteral names[] = {
-      "dgx-h100", "h200-nvlink-8", "ethernet-10g", "ethernet-100g", "local"};
+  static constexpr StringLiteral names[] = {"dgx-a100",      "dgx-h100",
+                                            "h200-nvlink-8", "ethernet-10g",
+                                            "ethernet-100g", "local"};
   return names;
 }
 
 Expected<Cluster> mpcomm::getPreset(StringRef name) {
   Cluster cluster;
-  if (name == "dgx-h100")
+  if (name == "dgx-a100")
+    cluster = makeDgxA100();
+  else if (name == "dgx-h100")
     cluster = makeDgxH100();
   else if (name == "h200-nvlink-8")
     cluster = makeH200();

@@ -109,12 +109,20 @@ double CostModel::getFlopRate(Operation *op) const {
   auto cost = dyn_cast<CostOpInterface>(op);
   Type type = cost ? cost.getProductType() : Type();
   StringRef key = type ? getFlopKey(type) : "f32";
+  double share = 1;
+  if (cost) {
+    const auto &efficiency = cluster.device.efficiency;
+    auto found =
+        efficiency.find(stringifyProductKind(cost.getProductKind()).str());
+    if (found != efficiency.end())
+      share = found->second;
+  }
   // What a device has no units for, it does in the next wider type.
   if (key == "f64")
-    return lookup(key, f32 / 2);
+    return share * lookup(key, f32 / 2);
   if (key == "f8")
-    return lookup(key, lookup("bf16", lookup("f16", f32)));
-  return lookup(key, f32);
+    return share * lookup(key, lookup("bf16", lookup("f16", f32)));
+  return share * lookup(key, f32);
 }
 
 double CostModel::getSeconds(Operation *op, int64_t bytes,

@@ -160,3 +160,18 @@ func.func private @place() attributes {mpcomm.cluster = #mpcomm.cluster<name = "
 // expected-error@+1 {{'builtin.module' op expects 'mpcomm.cluster' to be #mpcomm.cluster<...>, got "local"}}
 module attributes {mpcomm.cluster = "local"} {
 }
+
+// -----
+
+// expected-error @below {{expects keys of 'efficiency' to be kinds of products, got 'loop'}}
+func.func private @device_c3() attributes {a = #mpcomm.device<name = "", flops = {f32 = 1.0}, memory_bandwidth = 1.0, memory_bytes = 1, launch = 0.0, efficiency = {loop = 1.0}>}
+
+// -----
+
+// expected-error @below {{expects an f64 for 'product' of 'efficiency', got 1 : i32}}
+func.func private @device_c3_type() attributes {a = #mpcomm.device<name = "", flops = {f32 = 1.0}, memory_bandwidth = 1.0, memory_bytes = 1, launch = 0.0, efficiency = {product = 1 : i32}>}
+
+// -----
+
+// expected-error @below {{expects 'product' of 'efficiency' to be at most 4.0}}
+func.func private @device_c3_share() attributes {a = #mpcomm.device<name = "", flops = {f32 = 1.0}, memory_bandwidth = 1.0, memory_bytes = 1, launch = 0.0, efficiency = {product = 4.5}>}

@@ -11,15 +11,15 @@
 # RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --rows=bert-512-v100,gpt2-124m-a100 | FileCheck %s
 # CHECK: | gpt2-124m-a100 | llm.c | {{.*}} | 300 ms/step |
 # CHECK: | bert-512-v100 | NVIDIA DeepLearningExamples | {{.*}} | 40.95 samples/s |
-# CHECK: | sustained | {{0\.9[0-9]|1\.0[0-9]}} | {{.*}} | 2 of 2 |
+# CHECK: | its kernels | {{0\.9[0-9]|1\.0[0-9]}} | {{.*}} | 2 of 2 |
 """What the cost model and the simulator predict for training throughputs that others have
 measured and published: published.json has the rows with their sources, and the clusters.
 
   compare.py [--rows=NAME,...] [--folder=DIR] [--by-op]
 
-Each row is imported (Inputs/models.py), compiled for its cluster and simulated, in three
-ways: as the compiler would run it, at the presets' rates; where what was published runs
-unfused kernels, with them; and so at rates that devices sustain. A ratio is the predicted
+Each row is imported (Inputs/models.py), compiled for its cluster and simulated, in two
+ways: as the compiler would run it; and with unfused kernels, where what was published runs
+them. A ratio is the predicted
 rate over the published one, above 1 where the prediction is too fast. --folder keeps the
 imported graphs, --by-op tells what each kind of op takes in the last way."""
 
@@ -37,24 +37,20 @@ ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
 from commands import call  # noqa: E402
 
-# Whether kernels are those of what was published, and whether rates are sustained.
-WAYS = {"as compiled": (False, False), "its kernels": (True, False), "sustained": (True, True)}
+# Whether kernels are those of what was published.
+WAYS = {"as compiled": False, "its kernels": True}
 
 
-def cluster_file(a, name, description, is_sustained):
+def cluster_file(a, name, description):
     """The preset that a cluster starts from, with its own figures in place of the preset's."""
-    path = os.path.join(a.folder, name + ("-sustained" if is_sustained else "") + ".json")
+    path = os.path.join(a.folder, name + ".json")
     call(os.path.join(a.bin, "mpcomm-sim"), "--cluster=" + description["preset"], "--write-cluster=" + path)
     with open(path) as file:
         cluster = json.load(file)
     cluster["name"] = name
     device = cluster["device"]
     device.update(description.get("device", {}))
-    if is_sustained:
-        device["flops"].update(description["sustained"]["flops"])
-        device["memory_bandwidth"] = description["sustained"]["memory_bandwidth"]
-    for link, bandwidth in zip(cluster["links"], description.get("bandwidths", [])):
-        link["bandwidth"] = bandwidth
+    device["flops"].update(description.get("flops", {}))
     with open(path, "w") as file:
         json.dump(cluster, file)
     return path
@@ -172,14 +168,12 @@ def main():
     ratios = {way: {} for way in WAYS}
     with tempfile.TemporaryDirectory() as temporary:
         a.folder = a.folder or temporary
-        clusters = {(name, is_sustained): cluster_file(a, name, figures["clusters"][name], is_sustained)
-                    for name in sorted({row["cluster"] for row in rows}) for is_sustained in (False, True)}  # fmt: skip
+        clusters = {name: cluster_file(a, name, figures["clusters"][name]) for name in sorted({row["cluster"] for row in rows})}
         print("| row | source | hardware | a step of a GPU | published | predicted | " + " | ".join(WAYS) + " |")
         print("|---|---|---|---|---|---|" + "---|" * len(WAYS))
         for row in rows:
-            for way, (as_published, is_sustained) in WAYS.items():
-                seconds, timeline = simulate(a, row, clusters[row["cluster"], is_sustained],
-                                             as_published and row["kernels"] == "unfused")  # fmt: skip
+            for way, as_published in WAYS.items():
+                seconds, timeline = simulate(a, row, clusters[row["cluster"]], as_published and row["kernels"] == "unfused")
                 predicted, ratios[way][row["id"]] = in_unit(row, seconds)
             print("| %s | %s | %d x %s | %s | %g %s | %.0f | %s |" % (
                 row["id"], re.sub(r",.*", "", row["source"]), row["gpus"], row["hardware"],

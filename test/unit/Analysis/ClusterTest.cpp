@@ -55,6 +55,14 @@ TEST(ClusterTest, ErrorsNamePathAndExpectation) {
             "c.json: schema: expected \"mpcomm-cluster-1\", got \"v0\"");
   EXPECT_EQ(getError("\"bandwidth\": 1e9", "\"bandwidth\": \"fast\""),
             "c.json: links[1].bandwidth: expected a number, got \"fast\"");
+  EXPECT_EQ(getError("\"memory_bytes\"",
+                     "\"efficiency\": {\"loop\": 1}, \"memory_bytes\""),
+            "c.json: device.efficiency.loop: expected product, convolution, "
+            "attention or masked_attention, got 'loop'");
+  EXPECT_EQ(getError("\"memory_bytes\"", "\"efficiency\": {\"product\": 4.5}, "
+                                         "\"memory_bytes\""),
+            "c.json: device.efficiency.product: expected a share from 1e-6 to "
+            "4, got 4.5");
   EXPECT_EQ(getError("\"bandwidth\": 1e9", "\"bandwidth\": 0"),
             "c.json: links[1].bandwidth: expected a positive number, got 0");
   EXPECT_EQ(getError("\"rails\": 2", "\"rail\": 2"),
@@ -137,10 +145,10 @@ TEST(ClusterTest, RoundTripsThroughJsonAndAttribute) {
 
 TEST(ClusterTest, UnknownPresetsAndFiles) {
   EXPECT_EQ(llvm::toString(getPreset("x").takeError()),
-            "unknown cluster 'x': expected dgx-h100, h200-nvlink-8, "
+            "unknown cluster 'x': expected dgx-a100, dgx-h100, h200-nvlink-8, "
             "ethernet-10g, ethernet-100g, local");
   EXPECT_EQ(llvm::toString(loadCluster("/no/such").takeError()),
             "cannot read '/no/such': No such file or directory; neither is it "
-            "a preset: expected dgx-h100, h200-nvlink-8, ethernet-10g, "
-            "ethernet-100g, local");
+            "a preset: expected dgx-a100, dgx-h100, h200-nvlink-8, "
+            "ethernet-10g, ethernet-100g, local");
 }

@@ -49,10 +49,14 @@ struct LinkLevel {
 
 struct DeviceModel {
   std::string name;
-  /// Flop/s that large matrix products reach, by element type: "f64", "f32",
+  /// Flop/s that large matrix products sustain, by element type: "f64", "f32",
   /// "f16", "bf16", "f8", "i8"; and "vector" for all ops that are no
   /// contractions. "f32" is always there.
   std::map<std::string, double> flops;
+  /// The share of `flops` that products of a kind (ProductKind) sustain, by the
+  /// flops that their ops count: kernels that leave out what a mask drops may
+  /// have more than 1, at most 4. 1 for kinds that are missing.
+  std::map<std::string, double> efficiency;
   /// Bytes/s, reads and writes together.
   double memoryBandwidth = 0;
   int64_t memoryBytes = 0;

@@ -343,10 +343,10 @@ std::optional<EpilogueKernel> mpcomm::matchEpilogueKernel(func::FuncOp kernel,
 
 /// A kernel with what `results` of `kernel` are made of, except that `given`
 /// is argument `from`, an input.
-static KernelPart clonePart(func::FuncOp kernel, unsigned inputs,
-                            ArrayRef<unsigned> results, Value given,
-                            unsigned from, StringRef suffix,
-                            SymbolTable &symbols) {
+static SplitKernel cloneSplit(func::FuncOp kernel, unsigned inputs,
+                              ArrayRef<unsigned> results, Value given,
+                              unsigned from, StringRef suffix,
+                              SymbolTable &symbols) {
   Block &body = kernel.getBody().front();
   func::ReturnOp end = endOf(kernel);
   llvm::SetVector<Operation *> needed;
@@ -368,10 +368,10 @@ static KernelPart clonePart(func::FuncOp kernel, unsigned inputs,
     });
   }
 
-  KernelPart part;
+  SplitKernel split;
   SmallVector<Type> arguments, types;
   auto take = [&](unsigned argument) {
-    part.operands.push_back(argument);
+    split.operands.push_back(argument);
     arguments.push_back(kernel.getArgumentTypes()[argument]);
   };
   for (unsigned i = 0; i < inputs; ++i)
@@ -379,25 +379,25 @@ static KernelPart clonePart(func::FuncOp kernel, unsigned inputs,
       take(i);
   if (given)
     take(from);
-  part.inputs = static_cast<unsigned>(arguments.size());
+  split.inputs = static_cast<unsigned>(arguments.size());
   for (unsigned result : results) {
     take(inputs + result);
     types.push_back(end.getOperand(result).getType());
   }
   OpBuilder b(kernel.getContext());
-  part.kernel = func::FuncOp::create(b, kernel.getLoc(),
-                                     (kernel.getSymName() + suffix).str(),
-                                     b.getFunctionType(arguments, types));
-  part.kernel.setPrivate();
-  part.kernel->setDiscardableAttrs(kernel->getDiscardableAttrDictionary());
-  symbols.insert(part.kernel, std::next(kernel->getIterator()));
-  Block *block = part.kernel.addEntryBlock();
+  split.kernel = func::FuncOp::create(b, kernel.getLoc(),
+                                      (kernel.getSymName() + suffix).str(),
+                                      b.getFunctionType(arguments, types));
+  split.kernel.setPrivate();
+  split.kernel->setDiscardableAttrs(kernel->getDiscardableAttrDictionary());
+  symbols.insert(split.kernel, std::next(kernel->getIterator()));
+  Block *block = split.kernel.addEntryBlock();
   b.setInsertionPointToStart(block);
   IRMapping mapping;
-  for (auto [argument, old] : llvm::zip(block->getArguments(), part.operands))
+  for (auto [argument, old] : llvm::zip(block->getArguments(), split.operands))
     mapping.map(body.getArgument(old), argument);
   if (given)
-    mapping.map(given, block->getArgument(part.inputs - 1));
+    mapping.map(given, block->getArgument(split.inputs - 1));
   for (Operation &op : body.without_terminator())
     if (needed.contains(&op))
       b.clone(op, mapping);
@@ -405,10 +405,10 @@ static KernelPart clonePart(func::FuncOp kernel, unsigned inputs,
   for (unsigned result : results)
     values.push_back(mapping.lookup(end.getOperand(result)));
   func::ReturnOp::create(b, end.getLoc(), values);
-  return part;
+  return split;
 }
 
-std::pair<KernelPart, KernelPart>
+std::pair<SplitKernel, SplitKernel>
 mpcomm::splitGeluGrad(func::FuncOp kernel, const EpilogueKernel &found,
                       unsigned inputs, SymbolTable &symbols) {
   unsigned gradient = found.matrix - inputs;
@@ -417,8 +417,8 @@ mpcomm::splitGeluGrad(func::FuncOp kernel, const EpilogueKernel &found,
     if (i != gradient)
       others.push_back(i);
   linalg::GenericOp op = found.goesOn;
-  KernelPart rest = clonePart(kernel, inputs, others, op.getResult(0),
-                              found.matrix, "_rest", symbols);
-  return {clonePart(kernel, inputs, gradient, {}, 0, "_product", symbols),
+  SplitKernel rest = cloneSplit(kernel, inputs, others, op.getResult(0),
+                                found.matrix, "_rest", symbols);
+  return {cloneSplit(kernel, inputs, gradient, {}, 0, "_product", symbols),
           rest};
 }

@@ -37,7 +37,7 @@ std::optional<EpilogueKernel> matchEpilogueKernel(mlir::func::FuncOp kernel,
 
 /// A kernel, and by argument the operand of a launch of the one that it was
 /// made of.
-struct KernelPart {
+struct SplitKernel {
   mlir::func::FuncOp kernel;
   llvm::SmallVector<unsigned> operands;
   unsigned inputs = 0;
@@ -45,10 +45,10 @@ struct KernelPart {
 
 /// Two kernels, made after `kernel`, of one that goes on with gelu's gradient:
 /// that alone, and the rest, which reads it where it was written.
-std::pair<KernelPart, KernelPart> splitGeluGrad(mlir::func::FuncOp kernel,
-                                                const EpilogueKernel &found,
-                                                unsigned inputs,
-                                                mlir::SymbolTable &symbols);
+std::pair<SplitKernel, SplitKernel> splitGeluGrad(mlir::func::FuncOp kernel,
+                                                  const EpilogueKernel &found,
+                                                  unsigned inputs,
+                                                  mlir::SymbolTable &symbols);
 
 } // namespace mpcomm
 

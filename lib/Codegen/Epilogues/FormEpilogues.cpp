@@ -44,7 +44,8 @@ private:
 
   struct Kernel {
     std::optional<EpilogueKernel> found;
-    std::optional<std::pair<KernelPart, KernelPart>> parts; // once it was split
+    std::optional<std::pair<SplitKernel, SplitKernel>>
+        splits; // once it was split
   };
   SymbolTable *symbols = nullptr;
   llvm::StringMap<Kernel> kernels;
@@ -200,15 +201,15 @@ const std::optional<EpilogueKernel> &FormEpiloguesPass::find(LaunchOp launch) {
   return entry->second.found;
 }
 
-/// `launch` as one of a part of its kernel.
-static LaunchOp launchPart(OpBuilder &b, LaunchOp launch, KernelPart &part) {
+/// `launch` as a launch of one of the kernels that its kernel is split into.
+static LaunchOp launchSplit(OpBuilder &b, LaunchOp launch, SplitKernel &split) {
   SmallVector<Value> operands;
-  for (unsigned operand : part.operands)
+  for (unsigned operand : split.operands)
     operands.push_back(launch->getOperand(operand));
   ArrayRef<Value> all = operands;
-  return LaunchOp::create(b, launch.getLoc(), TypeRange(),
-                          part.kernel.getSymName(), all.take_front(part.inputs),
-                          all.drop_front(part.inputs));
+  return LaunchOp::create(
+      b, launch.getLoc(), TypeRange(), split.kernel.getSymName(),
+      all.take_front(split.inputs), all.drop_front(split.inputs));
 }
 
 bool FormEpiloguesPass::form(LaunchOp launch) {
@@ -221,16 +222,16 @@ bool FormEpiloguesPass::form(LaunchOp launch) {
   Epilogue epilogue = *match(product, launch, *found);
   if (found->goesOn) {
     Kernel &kernel = kernels[launch.getKernel()];
-    if (!kernel.parts)
-      kernel.parts = splitGeluGrad(
+    if (!kernel.splits)
+      kernel.splits = splitGeluGrad(
           symbols->lookup<func::FuncOp>(launch.getKernel()), *found,
           static_cast<unsigned>(launch.getInputs().size()), *symbols);
     OpBuilder b(launch);
-    auto &[own, rest] = *kernel.parts;
-    LaunchOp part = launchPart(b, launch, own);
-    launchPart(b, launch, rest);
+    auto &[own, rest] = *kernel.splits;
+    LaunchOp split = launchSplit(b, launch, own);
+    launchSplit(b, launch, rest);
     launch.erase();
-    launch = part;
+    launch = split;
     epilogue = find(launch)->epilogue;
   }
   join(product, launch);
@@ -264,7 +265,7 @@ void FormEpiloguesPass::runOnOperation() {
   // What was split is launched no more, unless it was launched elsewhere.
   for (auto &[name, kernel] : kernels) {
     auto function = symbols->lookup<func::FuncOp>(name);
-    if (kernel.parts &&
+    if (kernel.splits &&
         SymbolTable::symbolKnownUseEmpty(function, getOperation()))
       symbols->erase(function);
   }

@@ -45,20 +45,20 @@ Signature Signature::of(ArrayRef<Launch> run, const Batch &batch,
   }
   Signature signature;
   signature.pointers = static_cast<int64_t>(pointers.size());
-  llvm::MapVector<const BatchPart *, Body> bodies;
+  llvm::MapVector<const BatchMember *, Body> bodies;
   for (unsigned number : batch) {
     const Launch &launch = run[number];
-    Body &body = bodies[launch.part];
-    body.part = launch.part;
+    Body &body = bodies[launch.member];
+    body.member = launch.member;
     SmallVector<int64_t> &list = body.launches.emplace_back();
     for (const Pointers::Key &pointer : Pointers::of(launch))
       list.push_back(numbers[pointer]);
     list.push_back(launch.scratchOffset);
-    if (int64_t bytes = launch.part->grid.getScratch())
+    if (int64_t bytes = launch.member->grid.getScratch())
       signature.scratchBytes =
           std::max(signature.scratchBytes, launch.scratchOffset + bytes);
   }
-  for (auto &[part, body] : bodies)
+  for (auto &[member, body] : bodies)
     signature.bodies.push_back(std::move(body));
   return signature;
 }
@@ -66,7 +66,8 @@ Signature Signature::of(ArrayRef<Launch> run, const Batch &batch,
 std::vector<int64_t> Signature::key() const {
   std::vector<int64_t> key{pointers};
   for (const Body &body : bodies) {
-    key.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(body.part)));
+    key.push_back(
+        static_cast<int64_t>(reinterpret_cast<intptr_t>(body.member)));
     key.push_back(static_cast<int64_t>(body.launches.size()));
     for (ArrayRef<int64_t> launch : body.launches)
       key.insert(key.end(), launch.begin(), launch.end());
@@ -110,16 +111,16 @@ Emitter::Emitter(gpu::GPUModuleOp device, StringRef name, Location loc,
                  const Signature &signature, ArrayRef<Pointers::Key> pointers,
                  const BatchLimits &limits)
     : loc(loc), signature(signature) {
-  const BatchPart &first = *signature.bodies.front().part;
+  const BatchMember &first = *signature.bodies.front().member;
   threads = first.grid.getThreads();
   for (const Signature::Body &body : signature.bodies)
-    allBlocks += body.part->grid.getBlocks() *
+    allBlocks += body.member->grid.getBlocks() *
                  static_cast<int64_t>(body.launches.size());
   int64_t pieces = std::clamp<int64_t>(
       allBlocks / (limits.processors * kBlocksOfProcessor), 1, kMaxPieces);
   allBlocks = 0;
   for (const Signature::Body &body : signature.bodies) {
-    mprt::GridAttr grid = body.part->grid;
+    mprt::GridAttr grid = body.member->grid;
     blocks.push_back(grid.getGridStride()
                          ? llvm::divideCeil(grid.getBlocks(), pieces)
                          : grid.getBlocks());
@@ -135,7 +136,7 @@ Emitter::Emitter(gpu::GPUModuleOp device, StringRef name, Location loc,
         MemRefType::get({signature.scratchBytes}, b.getI8Type()));
   function = gpu::GPUFuncOp::create(
       b, loc, name, FunctionType::get(b.getContext(), arguments, {}));
-  // As its parts are compiled, see createGPUKernel.
+  // As its members are compiled, see createGPUKernel.
   StringRef minimum = NVVM::NVVMDialect::getMinctasmAttrName();
   if (Attribute blocks = first.code->getAttr(minimum))
     function->setAttr(minimum, blocks);
@@ -181,7 +182,7 @@ SmallVector<Value> Emitter::select(OpBuilder &b, const Signature::Body &body,
 
 void Emitter::emitBody(OpBuilder &b, Value block, size_t which) {
   const Signature::Body &body = signature.bodies[which];
-  gpu::GPUFuncOp code = body.part->code;
+  gpu::GPUFuncOp code = body.member->code;
   block = arith::SubIOp::create(b, loc, block, number(b, starts[which]));
   Value size = number(b, blocks[which]);
   Value launch = arith::DivUIOp::create(b, loc, block, size);
@@ -203,7 +204,7 @@ void Emitter::emitBody(OpBuilder &b, Value block, size_t which) {
   IRMapping mapping;
   for (size_t i = 0; i + 1 < values.size(); ++i)
     mapping.map(code.getArgument(i), values[i]);
-  if (body.part->grid.getScratch()) {
+  if (body.member->grid.getScratch()) {
     BlockArgument own = code.getArgument(values.size() - 1);
     mapping.map(own,
                 memref::ViewOp::create(b, loc, cast<MemRefType>(own.getType()),

@@ -25,7 +25,7 @@ namespace mpcomm::batches {
 /// the same kernel.
 struct Signature {
   struct Body {
-    const BatchPart *part;
+    const BatchMember *member;
     /// Of each launch, the numbers of its pointers, then where its scratch is.
     llvm::SmallVector<llvm::SmallVector<int64_t>> launches;
   };

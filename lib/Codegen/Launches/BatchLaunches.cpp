@@ -50,7 +50,7 @@ private:
   void findRuns(Block &block);
   LogicalResult batchRun(ArrayRef<LaunchOp> ops);
   void replace(ArrayRef<Launch> run, const Batch &batch, OpBuilder &b);
-  const BatchPart *partOf(LaunchOp launch);
+  const BatchMember *memberOf(LaunchOp launch);
   LogicalResult readStarts(Block &block);
   int64_t nextStart(const Launch &launch);
   int64_t movedBytes(LaunchOp launch);
@@ -59,7 +59,7 @@ private:
   gpu::GPUModuleOp device;
   SymbolTable *symbols = nullptr;
   BatchLimits limits;
-  llvm::StringMap<std::optional<BatchPart>> parts;
+  llvm::StringMap<std::optional<BatchMember>> members;
   std::map<std::vector<int64_t>, func::FuncOp> made;
 
   // Of the present block.
@@ -89,15 +89,15 @@ LogicalResult BatchLaunchesPass::initialize(MLIRContext *context) {
   return success();
 }
 
-const BatchPart *BatchLaunchesPass::partOf(LaunchOp launch) {
-  auto [entry, isNew] = parts.try_emplace(launch.getKernel());
+const BatchMember *BatchLaunchesPass::memberOf(LaunchOp launch) {
+  auto [entry, isNew] = members.try_emplace(launch.getKernel());
   if (isNew) {
     auto kernel = symbols->lookup<func::FuncOp>(launch.getKernel());
     auto code = device.lookupSymbol<gpu::GPUFuncOp>(launch.getKernel());
     auto grid = kernel ? kernel->getAttrOfType<mprt::GridAttr>(mprt::kGridAttr)
                        : mprt::GridAttr();
     if (code && grid)
-      entry->second = describePart(code, grid, limits);
+      entry->second = describeMember(code, grid, limits);
   }
   return entry->second ? &*entry->second : nullptr;
 }
@@ -247,7 +247,7 @@ LogicalResult BatchLaunchesPass::batchRun(ArrayRef<LaunchOp> ops) {
   for (LaunchOp op : ops) {
     Launch launch;
     launch.op = op;
-    launch.part = partOf(op);
+    launch.member = memberOf(op);
     FailureOr<SmallVector<Access, 4>> accesses = accessesOf(op);
     if (failed(accesses))
       return failure();
@@ -296,9 +296,9 @@ void BatchLaunchesPass::eraseUnused() {
   llvm::StringSet<> used;
   getOperation().walk(
       [&](LaunchOp launch) { used.insert(launch.getKernel()); });
-  for (auto &[name, part] : parts)
-    if (part && !used.contains(name)) {
-      part->code.erase();
+  for (auto &[name, member] : members)
+    if (member && !used.contains(name)) {
+      member->code.erase();
       symbols->erase(symbols->lookup(name));
     }
 }
@@ -309,7 +309,7 @@ void BatchLaunchesPass::runOnOperation() {
     return;
   SymbolTable table(getOperation());
   symbols = &table;
-  parts.clear();
+  members.clear();
   made.clear();
   for (auto function :
        llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))

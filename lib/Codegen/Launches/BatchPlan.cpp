@@ -43,20 +43,21 @@ static int64_t bytesOf(MemRefType type) {
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }
 
-std::optional<BatchPart> describePart(gpu::GPUFuncOp code, mprt::GridAttr grid,
-                                      const BatchLimits &limits) {
+std::optional<BatchMember> describeMember(gpu::GPUFuncOp code,
+                                          mprt::GridAttr grid,
+                                          const BatchLimits &limits) {
   if (!code.getBody().hasOneBlock())
     return std::nullopt;
-  BatchPart part{code, grid};
-  part.isElementwise =
+  BatchMember member{code, grid};
+  member.isElementwise =
       grid.getGridStride() && code.getNumWorkgroupAttributions() == 0;
-  part.isSmall = grid.getBlocks() * grid.getThreads() <=
-                 limits.processors * kThreadsAtATime;
+  member.isSmall = grid.getBlocks() * grid.getThreads() <=
+                   limits.processors * kThreadsAtATime;
   WalkResult known = code.getBody().walk([&](Operation *op) {
-    ++part.ops;
+    ++member.ops;
     if (isa<gpu::BarrierOp, gpu::ShuffleOp>(op) ||
         isa<NVVM::NVVMDialect>(op->getDialect()))
-      part.isElementwise = false;
+      member.isElementwise = false;
     if (isa<gpu::GPUDialect>(op->getDialect()))
       return isa<gpu::BarrierOp, gpu::ShuffleOp, gpu::ThreadIdOp,
                  gpu::BlockIdOp, gpu::GridDimOp, gpu::BlockDimOp,
@@ -69,9 +70,9 @@ std::optional<BatchPart> describePart(gpu::GPUFuncOp code, mprt::GridAttr grid,
                ? WalkResult::advance()
                : WalkResult::interrupt();
   });
-  if (known.wasInterrupted() || part.ops > kMaxOps)
+  if (known.wasInterrupted() || member.ops > kMaxOps)
     return std::nullopt;
-  return part;
+  return member;
 }
 
 //===----------------------------------------------------------------------===//
@@ -80,7 +81,7 @@ std::optional<BatchPart> describePart(gpu::GPUFuncOp code, mprt::GridAttr grid,
 
 SmallVector<Pointers::Key> Pointers::of(const Launch &launch) {
   SmallVector<Key> keys;
-  gpu::GPUFuncOp code = launch.part->code;
+  gpu::GPUFuncOp code = launch.member->code;
   for (auto [i, operand] : llvm::enumerate(launch.op->getOperands()))
     keys.push_back({operand, code.getArgument(i).getType()});
   return keys;
@@ -109,7 +110,7 @@ namespace {
 struct Open {
   Batch launches;
   Pointers pointers;
-  llvm::SmallSetVector<const BatchPart *, 4> bodies;
+  llvm::SmallSetVector<const BatchMember *, 4> bodies;
   llvm::SmallDenseSet<Type> shared;
   int64_t ops = 0, sharedBytes = 0, blocks = 0;
   bool areElementwise = true, areSmall = true;
@@ -122,42 +123,43 @@ struct Open {
 
 bool Open::takes(const Launch &launch, const Launch &first,
                  const BatchLimits &limits) const {
-  const BatchPart *part = launch.part;
-  if (!part || !first.part || launch.nextStart != first.nextStart ||
-      part->grid.getThreads() != first.part->grid.getThreads() ||
-      blocks + part->grid.getBlocks() > kMaxBlocks)
+  const BatchMember *member = launch.member;
+  if (!member || !first.member || launch.nextStart != first.nextStart ||
+      member->grid.getThreads() != first.member->grid.getThreads() ||
+      blocks + member->grid.getBlocks() > kMaxBlocks)
     return false;
   // One more pointer leads to scratch.
   if (static_cast<int64_t>(8 * (pointers.size() + pointers.countNew(launch) +
                                 1)) > limits.parameterBytes)
     return false;
-  if (bodies.contains(part))
+  if (bodies.contains(member))
     return true;
   // Registers are those of the body with the most: what fills the device runs
   // beside its like alone.
-  if (!(areElementwise && part->isElementwise) && !(areSmall && part->isSmall))
+  if (!(areElementwise && member->isElementwise) &&
+      !(areSmall && member->isSmall))
     return false;
   int64_t bytes = sharedBytes;
-  for (BlockArgument buffer : part->code.getWorkgroupAttributions())
+  for (BlockArgument buffer : member->code.getWorkgroupAttributions())
     if (!shared.contains(buffer.getType()))
       bytes += bytesOf(cast<MemRefType>(buffer.getType()));
-  return bodies.size() < kMaxBodies && ops + part->ops <= kMaxOps &&
+  return bodies.size() < kMaxBodies && ops + member->ops <= kMaxOps &&
          bytes <= kSharedBytes;
 }
 
 void Open::add(unsigned number, const Launch &launch) {
   launches.push_back(number);
-  const BatchPart *part = launch.part;
-  if (!part)
+  const BatchMember *member = launch.member;
+  if (!member)
     return;
   pointers.add(launch);
-  blocks += part->grid.getBlocks();
-  if (!bodies.insert(part))
+  blocks += member->grid.getBlocks();
+  if (!bodies.insert(member))
     return;
-  ops += part->ops;
-  areElementwise &= part->isElementwise;
-  areSmall &= part->isSmall;
-  for (BlockArgument buffer : part->code.getWorkgroupAttributions())
+  ops += member->ops;
+  areElementwise &= member->isElementwise;
+  areSmall &= member->isSmall;
+  for (BlockArgument buffer : member->code.getWorkgroupAttributions())
     if (shared.insert(buffer.getType()).second)
       sharedBytes += bytesOf(cast<MemRefType>(buffer.getType()));
 }
@@ -188,12 +190,12 @@ static void bindChains(MutableArrayRef<Launch> run) {
   for (const Launch &launch : run) {
     if (launch.chain < 0)
       continue;
-    if (!launch.part) {
+    if (!launch.member) {
       bound.insert(launch.chain);
       continue;
     }
     int64_t &size = sizes[launch.chain];
-    size = std::max(size, launch.part->grid.getScratch());
+    size = std::max(size, launch.member->grid.getScratch());
   }
   int64_t all = 0;
   for (const Launch &launch : run) {
@@ -226,7 +228,7 @@ static void placeScratch(MutableArrayRef<Launch> run, ArrayRef<Batch> batches) {
       // What is not to be moved uses scratch from its begin on.
       int64_t key =
           launch.chain == -2 ? -2 - static_cast<int64_t>(number) : launch.chain;
-      int64_t size = launch.part ? launch.part->grid.getScratch() : 0;
+      int64_t size = launch.member ? launch.member->grid.getScratch() : 0;
       auto [entry, isNew] = chains.insert(
           {key, Chain{position, position, size, key <= -2 ? 0 : -1}});
       entry->second.last = position;

@@ -29,8 +29,8 @@ struct BatchLimits {
   int64_t parameterBytes = 4096;
 };
 
-/// A kernel that may be part of another.
-struct BatchPart {
+/// A kernel that may be a member of a batch.
+struct BatchMember {
   mutable mlir::gpu::GPUFuncOp code; // whose queries are not const
   mprt::GridAttr grid;
   int64_t ops = 0;
@@ -43,7 +43,7 @@ struct BatchPart {
 /// One launch of a run.
 struct Launch {
   mutable mprt::LaunchOp op;
-  const BatchPart *part = nullptr; ///< null: it is no part of anything
+  const BatchMember *member = nullptr; ///< null: it is no member
   llvm::SmallVector<Access, 4> accesses;
   /// The first collective after it that touches its buffers, counted in the
   /// block; -1: none. What is joined waits for no other.
@@ -63,10 +63,10 @@ using Batch = llvm::SmallVector<unsigned>;
 llvm::SmallVector<Batch> planBatches(llvm::MutableArrayRef<Launch> run,
                                      const BatchLimits &limits);
 
-/// Whether the function can be a part, and what it is like; none where not.
-std::optional<BatchPart> describePart(mlir::gpu::GPUFuncOp code,
-                                      mprt::GridAttr grid,
-                                      const BatchLimits &limits);
+/// Whether the function can be a member, and what it is like; none where not.
+std::optional<BatchMember> describeMember(mlir::gpu::GPUFuncOp code,
+                                          mprt::GridAttr grid,
+                                          const BatchLimits &limits);
 
 /// The pointers that a list of launches takes, each once.
 class Pointers {

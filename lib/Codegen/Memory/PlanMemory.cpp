@@ -66,7 +66,7 @@ private:
   LogicalResult addScratch();
   LogicalResult place();
   DictionaryAttr
-  getParts(const llvm::MapVector<Value, ArenaProblem::Buffer> &lives);
+  countBytesByKind(const llvm::MapVector<Value, ArenaProblem::Buffer> &lives);
 
   func::FuncOp function;
   IRRewriter builder;
@@ -204,7 +204,7 @@ void FunctionPlanner::formBuckets() {
 
 /// Bytes by kind when most are in use, each buffer rounded up to the alignment:
 /// their sum is the problem's lower bound.
-DictionaryAttr FunctionPlanner::getParts(
+DictionaryAttr FunctionPlanner::countBytesByKind(
     const llvm::MapVector<Value, ArenaProblem::Buffer> &lives) {
   // What comes (first) and goes at a time; buckets and copies for collectives
   // are made by this pass.
@@ -306,7 +306,7 @@ LogicalResult FunctionPlanner::place() {
   if (std::string wrong = plan.verify(problem); !wrong.empty())
     return function.emitOpError() << "has no valid memory plan: " << wrong;
 
-  DictionaryAttr parts = getParts(lives);
+  DictionaryAttr bytesByKind = countBytesByKind(lives);
   auto arenaType = MemRefType::get({plan.bytes}, builder.getI8Type());
   unsigned index = function.getNumArguments();
   if (failed(function.insertArgument(index, arenaType, {}, function.getLoc())))
@@ -329,7 +329,7 @@ LogicalResult FunctionPlanner::place() {
                     builder.getI64IntegerAttr(plan.bytes));
   function->setAttr(mprt::kBucketBytesAttr,
                     builder.getI64IntegerAttr(bucketBytes));
-  function->setAttr(mprt::kArenaBytesByKindAttr, parts);
+  function->setAttr(mprt::kArenaBytesByKindAttr, bytesByKind);
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Arena")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))

@@ -90,7 +90,7 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
         << remark::reason("{0}", chosen.error);
     for (const BucketCandidate &candidate : kept) {
       PlacedBucket &bucket = buckets.emplace_back();
-      bucket.parts.push_back({&candidate});
+      bucket.members.push_back({&candidate});
       bucket.ready = candidate.ready;
       bucket.bytes = candidate.bytes;
     }
@@ -114,14 +114,14 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
       const BucketingPlan::Slice &slice = chosen.plan.slices[i];
       const BucketCandidate &candidate = kept[slice.tensor];
       int64_t element = chosen.problem.tensors[slice.tensor].elementBytes;
-      PlacedBucket::Part part{&candidate};
-      part.isWhole = slice.bytes == candidate.bytes;
-      if (!part.isWhole) {
-        part.begin = slice.offset / element;
-        part.count = slice.bytes / element;
+      PlacedBucket::Member member{&candidate};
+      member.isWhole = slice.bytes == candidate.bytes;
+      if (!member.isWhole) {
+        member.begin = slice.offset / element;
+        member.count = slice.bytes / element;
         ++pieces[candidate.op].missing;
       }
-      bucket.parts.push_back(part);
+      bucket.members.push_back(member);
       ready = getLater(ready, candidate.ready);
     }
     bucket.ready = ready;
@@ -226,10 +226,10 @@ void BlockCombiner::report() {
   for (Operation &op : block)
     numbers[&op] = numbers.size();
   for (PlacedBucket &bucket : buckets)
-    remark::passed(bucket.parts.front().candidate->getOp().getLoc(),
+    remark::passed(bucket.members.front().candidate->getOp().getLoc(),
                    options.remarkNamed("Bucket"))
         << remark::metric("bytes", bucket.bytes)
-        << remark::metric("tensors", bucket.parts.size())
+        << remark::metric("tensors", bucket.members.size())
         << remark::metric("position",
                           bucket.ready ? numbers[bucket.ready] + 1 : 0)
         << remark::metric("of", numbers.size());

@@ -32,13 +32,13 @@ namespace mpcomm {
 /// A bucket in terms of the IR: parts of candidates, and the op after which it
 /// stands.
 struct PlacedBucket {
-  struct Part {
+  struct Member {
     const BucketCandidate *candidate;
     /// Of one that is split: elements [begin, begin + count) in memory order.
     int64_t begin = 0, count = 0;
     bool isWhole = true;
   };
-  llvm::SmallVector<Part> parts;
+  llvm::SmallVector<Member> members;
   mlir::Operation *ready = nullptr;
   int64_t bytes = 0;
   /// The user's cap kept the next tensor out.
@@ -88,8 +88,8 @@ private:
                                               mlir::Operation *segmentStart);
   mlir::Block::iterator getPlace(const PlacedBucket &bucket);
   void emit(PlacedBucket &bucket, mlir::Block::iterator at);
-  mlir::Value slicePart(mlir::OpBuilder &builder,
-                        const PlacedBucket::Part &part);
+  mlir::Value sliceMember(mlir::OpBuilder &builder,
+                          const PlacedBucket::Member &member);
   void joinParts(AllReduceOp op, mlir::Block::iterator at);
   void report();
 

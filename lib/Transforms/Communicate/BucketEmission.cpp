@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where buckets stand, and tensors that travel in parts.
+// Where buckets are, and tensors that travel in parts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,18 +36,18 @@ Block::iterator BlockCombiner::getPlace(const PlacedBucket &bucket) {
   return at;
 }
 
-/// The elements of a part, in a row.
-Value BlockCombiner::slicePart(OpBuilder &builder,
-                               const PlacedBucket::Part &part) {
-  AllReduceOp op = part.candidate->op;
+/// The elements of a member, in a row.
+Value BlockCombiner::sliceMember(OpBuilder &builder,
+                                 const PlacedBucket::Member &member) {
+  AllReduceOp op = member.candidate->op;
   Value value = op.getInputs().front();
   auto type = cast<RankedTensorType>(value.getType());
   value = reshapeTo(builder, op.getLoc(), value, type.getNumElements());
   return SliceOp::create(
       builder, op.getLoc(),
-      RankedTensorType::get(part.count, type.getElementType()), value,
-      ArrayRef<int64_t>(part.begin), ArrayRef<int64_t>(part.begin + part.count),
-      ArrayRef<int64_t>(1));
+      RankedTensorType::get(member.count, type.getElementType()), value,
+      ArrayRef<int64_t>(member.begin),
+      ArrayRef<int64_t>(member.begin + member.count), ArrayRef<int64_t>(1));
 }
 
 /// Puts the reduced parts of `op` together, before `at`.
@@ -65,8 +65,8 @@ void BlockCombiner::joinParts(AllReduceOp op, Block::iterator at) {
 }
 
 void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
-  AllReduceOp first = bucket.parts.front().candidate->op;
-  if (bucket.parts.size() == 1 && bucket.parts.front().isWhole) {
+  AllReduceOp first = bucket.members.front().candidate->op;
+  if (bucket.members.size() == 1 && bucket.members.front().isWhole) {
     first->moveBefore(&block, at);
     if (bucket.isCapped)
       first->setAttr(kUserCapAttr, UnitAttr::get(first.getContext()));
@@ -76,12 +76,12 @@ void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
   builder.setInsertionPoint(&block, at);
   SmallVector<Value> inputs;
   SmallVector<Location> locations;
-  for (PlacedBucket::Part &part : bucket.parts) {
-    if (part.isWhole)
-      llvm::append_range(inputs, part.candidate->getOp().getInputs());
+  for (PlacedBucket::Member &member : bucket.members) {
+    if (member.isWhole)
+      llvm::append_range(inputs, member.candidate->getOp().getInputs());
     else
-      inputs.push_back(slicePart(builder, part));
-    locations.push_back(part.candidate->getOp().getLoc());
+      inputs.push_back(sliceMember(builder, member));
+    locations.push_back(member.candidate->getOp().getLoc());
   }
   auto combined = AllReduceOp::create(
       builder, builder.getFusedLoc(locations), inputs, first.getMeshAttr(),
@@ -91,10 +91,10 @@ void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
   if (bucket.isCapped)
     combined->setAttr(kUserCapAttr, builder.getUnitAttr());
   ResultRange results = combined.getOutputs();
-  for (PlacedBucket::Part &part : bucket.parts) {
-    AllReduceOp op = part.candidate->op;
-    size_t count = part.isWhole ? op->getNumResults() : 1;
-    if (part.isWhole) {
+  for (PlacedBucket::Member &member : bucket.members) {
+    AllReduceOp op = member.candidate->op;
+    size_t count = member.isWhole ? op->getNumResults() : 1;
+    if (member.isWhole) {
       op->replaceAllUsesWith(results.take_front(count));
       op->erase();
     } else {

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The parts of OverlapGraph::get: OverlapNodes.cpp says what is a node,
+// The phases of OverlapGraph::get: OverlapNodes.cpp says what is a node,
 // OverlapPlanning.cpp the rest.
 //
 //===----------------------------------------------------------------------===//
@@ -33,8 +33,8 @@ public:
 private:
   bool assign(llvm::function_ref<int(int first, int last)> slotOfKernel);
   bool isOrder();
-  enum class Part : char { Leaf, Main, Update, Communication };
-  std::vector<Part> findParts();
+  enum class StepPhase : char { Leaf, Main, Update, Communication };
+  std::vector<StepPhase> findPhases();
   void coarsen();
   void joinRuns(size_t length);
   void joinNodes(llvm::function_ref<bool(int)> joins);

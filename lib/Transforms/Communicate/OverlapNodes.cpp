@@ -65,33 +65,34 @@ bool OverlapGraphBuilder::isOrder() {
 /// What a run of nodes may consist of: ops on which other computation depends,
 /// or updates. Leaves stay apart, for they are worth moving: what feeds nothing
 /// but collectives, updates and the function's results, at most three ops on.
-std::vector<OverlapGraphBuilder::Part> OverlapGraphBuilder::findParts() {
+std::vector<OverlapGraphBuilder::StepPhase> OverlapGraphBuilder::findPhases() {
   int count = static_cast<int>(ops.size());
-  std::vector<Part> parts(count, Part::Leaf);
+  std::vector<StepPhase> phases(count, StepPhase::Leaf);
   for (int op = 0; op < count; ++op) {
     if (collectiveOf[op] >= 0) {
-      parts[op] = Part::Communication;
+      phases[op] = StepPhase::Communication;
       continue;
     }
     forEachOperand(op, [&](Value value) {
       int def = getOp(value);
-      if (def >= 0 && (isa<AwaitOp>(ops[def]) || parts[def] == Part::Update))
-        parts[op] = Part::Update;
+      if (def >= 0 &&
+          (isa<AwaitOp>(ops[def]) || phases[def] == StepPhase::Update))
+        phases[op] = StepPhase::Update;
     });
   }
   constexpr int longestLeaf = 3;
   std::vector<int> level(count, 0); // ops from here to the end of the leaf
   for (int op = count - 1; op >= 0; --op) {
-    if (parts[op] != Part::Leaf)
+    if (phases[op] != StepPhase::Leaf)
       continue;
     if (level[op] >= longestLeaf)
-      parts[op] = Part::Main;
+      phases[op] = StepPhase::Main;
     forEachOperand(op, [&](Value value) {
       if (int def = getOp(value); def >= 0)
         level[def] = std::max(level[def], level[op] + 1);
     });
   }
-  return parts;
+  return phases;
 }
 
 /// Visits all ops but awaits with their nodes. `isBroken`: it is the first of
@@ -113,20 +114,20 @@ void OverlapGraphBuilder::visitNodes(
 
 /// Joins runs of consecutive nodes, of updates only up to the next await.
 void OverlapGraphBuilder::coarsen() {
-  std::vector<Part> parts = findParts();
-  std::vector<std::optional<Part>> partOf(numNodes);
+  std::vector<StepPhase> phases = findPhases();
+  std::vector<std::optional<StepPhase>> phaseOf(numNodes);
   std::vector<char> hasBreak(numNodes, false);
   visitNodes([&](int op, int node, bool isBroken) {
-    if (!partOf[node])
-      partOf[node] = parts[op];
-    else if (*partOf[node] != parts[op])
-      partOf[node] = Part::Leaf;
+    if (!phaseOf[node])
+      phaseOf[node] = phases[op];
+    else if (*phaseOf[node] != phases[op])
+      phaseOf[node] = StepPhase::Leaf;
     hasBreak[node] |= isBroken;
   });
   joinNodes([&](int node) {
-    return partOf[node] == partOf[node - 1] &&
-           (partOf[node] == Part::Main ||
-            (partOf[node] == Part::Update && !hasBreak[node]));
+    return phaseOf[node] == phaseOf[node - 1] &&
+           (phaseOf[node] == StepPhase::Main ||
+            (phaseOf[node] == StepPhase::Update && !hasBreak[node]));
   });
 }
 

@@ -104,24 +104,24 @@ static bool verifyMeshes(ArrayRef<CollectiveOpInterface> collectives) {
   return ok;
 }
 
-/// The axes of the module's meshes that are `axis`, or parts of it as
+/// The axes of the module's meshes that are `axis`, or sub-axes of it as
 /// `mpcomm-decompose-collectives` makes them, and have more than one rank.
-static SmallVector<StringRef> getParts(ModuleOp module, StringRef axis) {
-  SmallVector<StringRef> parts;
+static SmallVector<StringRef> findSubAxes(ModuleOp module, StringRef axis) {
+  SmallVector<StringRef> subAxes;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto mesh = dyn_cast<MeshOp>(op))
       for (auto [name, size] :
            llvm::zip(mesh.getAxisNames(), mesh.getAxisSizes())) {
-        StringRef part = cast<StringAttr>(name).getValue();
-        StringRef rest = part;
+        StringRef subAxis = cast<StringAttr>(name).getValue();
+        StringRef rest = subAxis;
         if (size > 1 && rest.consume_front(axis) &&
             (rest.empty() || rest.starts_with(".")) &&
-            !llvm::is_contained(parts, part))
-          parts.push_back(part);
+            !llvm::is_contained(subAxes, subAxis))
+          subAxes.push_back(subAxis);
       }
     return isa<ModuleOp>(op) ? WalkResult::advance() : WalkResult::skip();
   });
-  return parts;
+  return subAxes;
 }
 
 LogicalResult
@@ -134,15 +134,15 @@ mpcomm::verifyReplication(ModuleOp module,
   for (CollectiveOpInterface op : collectives)
     byFunction[op->getParentOfType<FunctionOpInterface>()].push_back(op);
   bool ok = true;
-  for (StringRef part : getParts(module, axis))
+  for (StringRef subAxis : findSubAxes(module, axis))
     forEachFunction(module, [&](FunctionOpInterface function) {
       if (function.isExternal())
         return;
-      RankVariance variance(function, part);
-      ok &= verifyGradients(variance, part);
+      RankVariance variance(function, subAxis);
+      ok &= verifyGradients(variance, subAxis);
       for (CollectiveOpInterface op : byFunction[function])
-        ok &= verifyControl(op, variance, part);
-      ok &= succeeded(verifyResultsReplicated(function, variance, part));
+        ok &= verifyControl(op, variance, subAxis);
+      ok &= succeeded(verifyResultsReplicated(function, variance, subAxis));
     });
   return success(ok);
 }

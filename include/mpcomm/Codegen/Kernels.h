@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// From kernels of linalg ops to the LLVM dialect: what other passes and
-// pipelines use of it.
+// Functions of the lowering of kernels, from linalg ops to the LLVM dialect,
+// that other passes and pipelines use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,25 +30,25 @@ void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns);
 /// arithmetic on their bits, exact and rounding to nearest even.
 void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns);
 
-/// Roundings to bf16 become arithmetic on the bits, to nearest even: for
-/// processors that have no instruction for it.
+/// Roundings to bf16, to nearest even, become arithmetic on the bits, for
+/// processors without an instruction for it.
 void populateBFloatPatterns(mlir::RewritePatternSet &patterns);
 
-/// Whether `mpcomm-generate-kernels` and its twin for GPUs can generate code
-/// for a kernel in tensor form, which need not be in a module, on row-major
-/// buffers. Time: linear in its ops.
+/// Whether `mpcomm-generate-kernels` and `mpcomm-generate-gpu-kernels` can
+/// generate code for a kernel in tensor form on row-major buffers. The kernel
+/// need not be in a module. Time: linear in its ops.
 bool canGenerateKernel(mlir::func::FuncOp kernel);
 /// The same for the buffers of a launch.
 bool canGenerateKernel(mlir::func::FuncOp kernel, mprt::LaunchOp launch);
 
-/// From what `mpcomm-generate-kernels` makes to the LLVM dialect. Functions
-/// take bare pointers, one a buffer. `passes` runs on the module; functions
-/// that are not kernels must be free of tensors by then. `hasBFloat`: the
-/// processor rounds to bf16.
+/// Lowers the output of `mpcomm-generate-kernels` to the LLVM dialect.
+/// Functions take one bare pointer per buffer. `passes` runs on the module, in
+/// which functions that are not kernels must not contain tensors. `hasBFloat`:
+/// the processor has an instruction that rounds to bf16.
 void addKernelLoweringPipeline(mlir::OpPassManager &passes, bool hasBFloat);
 
-/// From what `mpcomm-generate-gpu-kernels` makes to the NVVM and LLVM dialects,
-/// in the gpu.module that has the kernels. `passes` runs on the module.
+/// Lowers the output of `mpcomm-generate-gpu-kernels` to the NVVM and LLVM
+/// dialects, in the gpu.module with the kernels. `passes` runs on the module.
 void addGPULoweringPipeline(mlir::OpPassManager &passes);
 
 /// Registers these pipelines as `mpcomm-kernels-to-llvm` and

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Data parallelism, pipelines, or pipelines beside one another: every way is
+// Chooses between data parallelism, pipelines, and both together: every mesh is
 // compiled to rank programs and simulated, and the fastest is taken. A step has
-// the same samples in each.
+// the same samples on each mesh.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,56 +20,58 @@
 
 namespace mpcomm {
 
-/// A way to distribute a step over ranks, and what the simulation says about
-/// it. Times are seconds of a step, sizes bytes.
+/// A mesh for a step, and the result of its simulation. Times are seconds per
+/// step, sizes bytes.
 struct MeshCandidate {
-  unsigned graph = 0; ///< which of the graphs
+  unsigned graph = 0; ///< index of the graph
   int64_t pipelineRanks = 1, dataRanks = 1;
-  /// Stages on a rank of a pipeline; micro-batches of each pipeline.
+  /// Stages per rank of a pipeline; micro-batches of each pipeline.
   int64_t chunks = 1, microBatches = 1;
-  /// Why it cannot be taken; empty where it can.
+  /// The reason why it does not qualify; else empty.
   std::string error;
-  /// Of a pipeline, its schedule.
+  /// The schedule, for a pipeline.
   std::string schedule;
-  /// `compute` is the mean over the ranks, and `seconds` - `compute` what they
-  /// wait; the most bytes that a rank sends, and holds at a time.
+  /// Time of the step, and the mean computation of a rank. Ranks wait for the
+  /// difference.
   double seconds = 0, compute = 0;
+  /// The largest number of bytes that a rank sends, and the largest peak of
+  /// live bytes.
   int64_t sentBytes = 0, peakBytes = 0;
 
-  /// As option `mesh` has it.
+  /// The mesh in the syntax of the option `mesh`.
   std::string getMesh() const;
 };
 
 struct MeshChoice {
   /// In the order in which they were tried.
   std::vector<MeshCandidate> candidates;
-  /// Index of the fastest that fits, the first of equals; -1: none does.
+  /// Index of the fastest candidate that fits, the first of equals; -1: none.
   int chosen = -1;
   /// Samples of a step.
   int64_t samples = 0;
-  /// What is wrong with the request itself; empty where nothing is.
+  /// An error in the request itself; else empty.
   std::string error;
 };
 
-/// Whether `mesh` asks for a choice, `auto:N`; N goes to `ranks`, 0 where it is
-/// no number from 1 to 2^15.
+/// Whether `mesh` is `auto:N`. Sets `ranks` to N, or to 0 if N is not a number
+/// from 1 to 2^15.
 bool isAutoMesh(llvm::StringRef mesh, int64_t &ranks);
 
-/// Tries every pp:P,dp:D with P * D = `ranks`, with one and two stages on each
-/// rank of a pipeline unless `options` gives `chunks`, for every graph: the
-/// same step, imported with batches of several sizes, which makes micro-batches
-/// of as many sizes. `options.globalBatch` is the samples of a step; 0: what
-/// `microBatches` batches of the first graph have on each rank. Pipelines
-/// follow the `schedule` of the options, `auto` where they give none. What
-/// needs more than `memoryBytes`, or than the cluster's device has, is not
-/// taken. Time: the graph phase of the compilation, for each.
+/// Tries every pp:P,dp:D with P * D = `ranks` for every graph, with one and two
+/// stages per rank of a pipeline unless `options` gives `chunks`. The graphs
+/// are one step imported with several batch sizes, which are the sizes of
+/// micro-batches. `options.globalBatch` is the number of samples of a step; 0:
+/// that of `microBatches` batches of the first graph on each rank. Pipelines
+/// use the `schedule` of the options, or `auto` if it is not given. Candidates
+/// that need more memory than `memoryBytes`, or than the cluster's device has,
+/// do not qualify. Time: the graph phase of the compilation, per candidate.
 MeshChoice chooseMesh(llvm::ArrayRef<mlir::ModuleOp> graphs,
                       const CompileOptions &options, int64_t ranks);
 
-/// Sets what `options` leaves to the choice.
+/// Sets the options that the choice determines.
 void applyMesh(const MeshCandidate &candidate, CompileOptions &options);
 
-/// A table of the candidates, and why one is chosen.
+/// Prints a table of the candidates, and the reason for the choice.
 void printChoice(const MeshChoice &choice, llvm::raw_ostream &os);
 
 } // namespace mpcomm

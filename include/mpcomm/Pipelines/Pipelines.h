@@ -1,4 +1,4 @@
-//===- Pipelines.h - the way of a training step -----------------*- C++ -*-===//
+//===- Pipelines.h - pass pipelines and their options -----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -15,13 +15,13 @@
 
 namespace mpcomm {
 
-/// Whose samples a batch norm normalises over.
+/// Whether batch norms normalise over the samples of a rank or of all ranks.
 enum class BatchNormStatistics { Local, Sync };
 
-/// Whether attention that a step writes out becomes one op.
+/// Whether attention that is written as separate ops becomes one op.
 enum class AttentionForm { Auto, Fused, Separate };
 
-/// What a user decides of a compilation; option texts are in the help.
+/// The options of a compilation; see their descriptions.
 struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> mesh{
       *this, "mesh",
@@ -254,23 +254,22 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::desc("Processor features that the program needs"),
       llvm::cl::init("")};
 
-  /// `cluster`, or what stands for an empty one.
+  /// `cluster`, or its default if it is empty.
   std::string getCluster() const;
 
-  /// Ranks of each pipeline, by `mesh`, which check() has approved.
+  /// Ranks of each pipeline, by `mesh`, which must have passed check().
   int64_t getPipelineRanks() const;
 
-  /// Stages that `schedule-file` or `placement` put on ranks, 0 where neither
-  /// is given; failure, with a reason, where the file cannot be read.
+  /// Number of stages in `schedule-file` or `placement`; 0 if neither is given.
+  /// Failure, with a reason, if the file cannot be read.
   llvm::FailureOr<int64_t> countPlacedStages(std::string &reason) const;
 
-  /// The size of axis dp; failure, with a reason, where `mesh` or `target`
-  /// cannot be compiled for.
+  /// The size of axis dp. Failure, with a reason, if the options are invalid.
   llvm::FailureOr<int64_t> check(std::string &reason) const;
 };
 
-/// Form 1 to Form 4: data parallelism, buckets, asynchronous collectives in an
-/// order that hides them.
+/// Form 1 to Form 4: data or pipeline parallelism, buckets, and asynchronous
+/// collectives in an order that hides them.
 void buildGraphPipeline(mlir::OpPassManager &passes,
                         const CompileOptions &options, int64_t ranks);
 /// Form 4 to Form 5: linalg, kernels, buffers, memory, runtime calls.
@@ -279,10 +278,10 @@ void buildLowerPipeline(mlir::OpPassManager &passes,
 /// Form 5 to the LLVM dialect: code of kernels, entry points, manifest.
 void buildProgramPipeline(mlir::OpPassManager &passes,
                           const CompileOptions &options);
-/// The same for NVIDIA's GPUs, which it does for target cuda.
+/// The same for NVIDIA GPUs; buildProgramPipeline uses it for target cuda.
 void buildCUDAPipeline(mlir::OpPassManager &passes,
                        const CompileOptions &options);
-/// All of it.
+/// Form 1 to the LLVM dialect: the graph, lower and program pipelines.
 llvm::LogicalResult buildCompilePipeline(mlir::OpPassManager &passes,
                                          const CompileOptions &options,
                                          std::string &reason);

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The last bytes of a program file, after all that the loader looks at: by them
-// mpcomm-run knows that the file is what mpcomm-compile wrote before it opens
-// it. See docs/Design/Manifest.md.
+// The last bytes of a program file, after everything that the loader reads.
+// mpcomm-run checks them before it loads the file, to detect damage. See
+// docs/Design/Manifest.md.
 //
 //===----------------------------------------------------------------------===//
 

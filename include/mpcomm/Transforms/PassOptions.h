@@ -16,18 +16,18 @@
 namespace mpcomm {
 
 /// The class of numerics that a pass declares, and that its option `numerics`
-/// allows. Ordered: each class allows all that those before it allow.
+/// allows. Each class includes the previous ones.
 enum class Numerics {
-  /// Every value that the program gives stays the same, bit for bit.
+  /// Results are unchanged, bit for bit.
   Exact,
-  /// Sums may be taken in another order: values change by rounding of the
-  /// accumulation type.
+  /// Sums may be computed in another order, so results may change by roundings
+  /// of the accumulation type.
   Reassociating,
-  /// Values may also lose bits, as by a narrower type on the wire.
+  /// Values may also be rounded to fewer bits, such as a narrower wire type.
   Lossy,
 };
 
-/// Who decides which reductions share a bucket.
+/// The rule that assigns reductions to buckets.
 enum class BucketPolicy {
   Solved,
   DDP,
@@ -41,33 +41,33 @@ enum class BucketPolicy {
 
 /// When the sum of gradients over ranks is divided by their number.
 enum class Averaging {
-  /// After the sum, in the type in which sums are taken.
+  /// After the sum, in the accumulation type.
   After,
-  /// Each rank's part before it is sent: the sum of 16-bit floats that a
-  /// network
-  /// takes itself cannot overflow then, but small gradients lose bits.
+  /// On each rank, before the gradients are sent. A sum of 16-bit floats in the
+  /// network then cannot overflow, but small gradients lose bits.
   Before
 };
 
-/// What a stage's backward pass recomputes of its forward pass.
+/// The values of the forward pass that the backward pass of a stage recomputes.
 enum class Recomputation {
   None,
-  /// All but products, which cost most for what they keep.
+  /// All except the results of products and convolutions, whose recomputation
+  /// is the most expensive for the memory it saves.
   Selective,
-  /// All: only what the stage receives is kept.
+  /// All values that the stage does not receive.
   Stage
 };
 
-/// Which attention that is written out becomes one op.
+/// The shapes of attention that become one op.
 enum class AttentionShapes {
-  /// What kernels of GPUs take.
+  /// Shapes that GPU kernels support.
   Kernels,
   All
 };
 
 /// How the gradient of the loss is scaled.
 enum class LossScaling {
-  /// Dynamic where the precision is f16, else none.
+  /// Dynamic if the precision is f16, else none.
   Auto,
   None,
   /// By a constant, unchecked.

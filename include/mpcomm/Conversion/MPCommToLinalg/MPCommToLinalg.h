@@ -25,8 +25,7 @@ void populateElementwiseToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateMovementToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// dot_general.
 void populateContractionToLinalgPatterns(mlir::RewritePatternSet &patterns);
-/// reduce, for kernels that add so many rows side by side, at least, where all
-/// of them are summed up.
+/// reduce, for kernels that sum at least `rowsAtATime` rows in parallel.
 void populateReductionToLinalgPatterns(mlir::RewritePatternSet &patterns,
                                        int64_t rowsAtATime = 1);
 /// softmax, log_softmax and layer_norm with their gradients.
@@ -46,24 +45,24 @@ void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateDropoutToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// batch_norm_training, batch_norm_inference, batch_norm_grad.
 void populateBatchNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
-/// attention, attention_grad, to the ops that they stand for.
+/// attention, attention_grad, to products, a softmax and row sums.
 void populateAttentionToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// convolution, max_pool, avg_pool and their gradients, to mprt.convolution
 /// and mprt.pool.
 void populateSlidingWindowToMPRTPatterns(mlir::RewritePatternSet &patterns);
 
-/// All of the above, which know no device.
+/// All of the above; they do not depend on the device.
 void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns,
                                     int64_t rowsAtATime = 1);
 
-/// attention, attention_grad, to mprt.attention where kernels of GPUs take
-/// them; preferred to the others.
+/// attention, attention_grad, to mprt.attention if GPU kernels support the
+/// shapes; with a higher benefit than the other patterns.
 void populateAttentionToMPRTPatterns(mlir::RewritePatternSet &patterns);
 
-/// Rewrites on linalg that leave less to move, for after the conversion:
-/// transposes of operands and results become maps of the contraction where a
-/// strided matrix product can still do it, broadcasts and splats become maps
-/// and scalars of the generics that read them, reshapes move out of
+/// Rewrites on linalg after the conversion that remove data movement.
+/// Transposes of operands and results become maps of the contraction if a
+/// strided matrix product can still compute it. Broadcasts and splats become
+/// maps and scalars of the generics that read them. Reshapes move out of
 /// concatenations.
 void populateFoldMovementPatterns(mlir::RewritePatternSet &patterns);
 

@@ -1,4 +1,4 @@
-//===- Linearity.h - what a factor does to an op ----------------*- C++ -*-===//
+//===- Linearity.h - operands in which an op is linear ----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Gradients are linear in the gradient of the loss. This says through which
-// operands of an op, so that a pass that multiplies one value knows which
-// others it multiplies with it.
+// Gradients are linear in the gradient of the loss. Linearity gives the
+// operands in which an op is linear, so that a pass that multiplies one value
+// by a factor can determine which other values it multiplies.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,16 +19,16 @@
 
 namespace mpcomm {
 
-/// How the results of an op depend on a positive factor of its operands. In
-/// operands that are not listed, nothing is known.
+/// The effect of a positive factor on operands on the results of an op. Nothing
+/// is known about operands that are not listed.
 struct Linearity {
   enum Kind {
     Unknown,
-    /// Multiplying all listed operands multiplies the results: sums, choices,
-    /// maxima, and all that only moves elements.
+    /// Multiplying all listed operands multiplies the results: sums,
+    /// selections, maxima, and ops that only move elements.
     Joint,
-    /// Multiplying any one of the listed operands does: products, and gradients
-    /// in the gradient that they are given.
+    /// Multiplying any one of the listed operands multiplies the results:
+    /// products, and gradient ops with respect to their incoming gradient.
     Each
   };
   Kind kind = Unknown;

@@ -29,14 +29,14 @@
 
 namespace mpcomm {
 
-/// What collectives write: their order among themselves is part of a program.
+/// The resource that collectives write, because their order is part of a
+/// program.
 struct CommunicatorResource
     : public mlir::SideEffects::Resource::Base<CommunicatorResource> {
   llvm::StringRef getName() final { return "mpcomm.communicator"; }
 };
 
-/// Names of the attributes that the dialect gives a meaning on the arguments
-/// and results of functions.
+/// Names of the dialect's attributes of function arguments, results and ops.
 inline constexpr llvm::StringLiteral kRoleAttr = "mpcomm.role";
 inline constexpr llvm::StringLiteral kNameAttr = "mpcomm.name";
 inline constexpr llvm::StringLiteral kDonatedAttr = "mpcomm.donated";
@@ -47,56 +47,56 @@ inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 
-/// Marks a loop that adds rows of one tensor to rows of another, and the kernel
-/// made of it: the index whose rows are left out, or -1.
+/// Marks a loop that adds rows of one tensor to rows of another, and its
+/// kernel. The value is the index whose rows are skipped, or -1.
 inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
 
 namespace detail {
 
-/// The most elements that a tensor may have: their bytes, and those of a few
-/// tensors together, fit 64 bits.
+/// The largest number of elements of a tensor: the bytes of a few such tensors
+/// together fit 64 bits.
 inline constexpr int64_t kMaxElements = int64_t(1) << 48;
-/// Whether a tensor of static shape has at most kMaxElements elements, empty
-/// dimensions counting as one.
+/// Whether a tensor of static shape has at most kMaxElements elements, where
+/// empty dimensions count as one.
 bool isCountable(mlir::Type type);
-/// The product of numbers that are not negative; the greatest number where it
-/// is greater.
+/// The product of two non-negative numbers, or the largest int64_t if it is
+/// larger.
 int64_t multiplySaturated(int64_t a, int64_t b);
-/// The type in which elements are summed up: f32 for floats narrower than that,
-/// else their own.
+/// The type of sums of elements: f32 for narrower floats, else `element`.
 mlir::Type getSumType(mlir::Type element);
-/// Elements of a shaped type with static shape; 1 for anything else.
+/// Elements of a shaped type with static shape; 1 for any other type.
 int64_t countElements(mlir::Type type);
 /// Elements of all results of `op`.
 int64_t countResultElements(mlir::Operation *op);
-/// Bytes of the shaped types among `types`, an element taking whole bytes.
+/// Bytes of the shaped types among `types`; an element takes whole bytes.
 int64_t countBytes(mlir::TypeRange types);
-/// Two for each product that a convolution with that filter and output takes.
+/// Two per product in a convolution with that filter and output.
 int64_t countConvolutionFlops(mlir::Type filter, mlir::Type output);
-/// One for each element of a window, for each element of `windowed`.
+/// One per element of a window and element of `windowed`.
 int64_t countWindowFlops(llvm::ArrayRef<int64_t> window, mlir::Type windowed);
-/// Operations of `products` products of scores, B * H * Sq * Sk of them, with
-/// rows of D elements, and `others` operations a score; the greatest number
-/// where there are more.
+/// Operations of `products` products of B * H * Sq * Sk scores with rows of D
+/// elements, and `others` further operations per score. Saturated.
 int64_t countAttentionFlops(mlir::Type query, mlir::Type key, int64_t products,
                             int64_t others);
-/// Bytes that a collective moves for this rank: its operands, or its results
-/// where it has none.
+/// Bytes that a collective moves for this rank: those of its operands, or of
+/// its results if it has no operands.
 int64_t countPayloadBytes(mlir::Operation *op);
-/// Whether collectives of `kind` combine elements.
+/// Whether collectives of `kind` reduce elements.
 bool reduces(CollectiveKind kind);
-/// Whether they are one end of a message between two ranks.
+/// Whether collectives of `kind` are a send or a recv.
 bool isMessage(CollectiveKind kind);
-/// Whether they are rooted at a rank.
+/// Whether collectives of `kind` have a root.
 bool hasRoot(CollectiveKind kind);
-/// Product of the sizes of `axes` in the mesh that `mesh` names.
+/// Product of the sizes of `axes` in the mesh with symbol `mesh`.
 llvm::FailureOr<int64_t> lookupGroupSize(mlir::Operation *op,
                                          mlir::FlatSymbolRefAttr mesh,
                                          mlir::ArrayAttr axes);
-/// What all collectives have in common: axes, wire and accumulation types.
+/// Verifies the constraints of all collectives: axes, wire and accumulation
+/// types.
 llvm::LogicalResult verifyAxes(mlir::Operation *op, mlir::ArrayAttr axes);
 llvm::LogicalResult verifyCollective(mlir::Operation *op);
-/// The mesh exists, has the axes, and shapes and ranks fit the group's size.
+/// Verifies that the mesh exists and has the axes, and that shapes and ranks
+/// fit the size of the group.
 llvm::LogicalResult verifyMeshUse(mlir::Operation *op,
                                   mlir::SymbolTableCollection &symbols);
 
@@ -115,8 +115,8 @@ llvm::LogicalResult verifyMeshUse(mlir::Operation *op,
 
 namespace mpcomm {
 
-/// The collective that `op` is, or that it starts as an `mpcomm.async`; null
-/// where it is neither.
+/// `op` as a collective, or the collective in `op` if it is an `mpcomm.async`;
+/// null otherwise.
 CollectiveOpInterface getCollective(mlir::Operation *op);
 
 /// The `mpcomm.async` that `op` runs in, or null.

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What passes that write collectives anew, and those that lower them, build
-// around them. Nothing is built where nothing changes.
+// Casts and reshapes around collectives that passes rewrite or lower. No op is
+// created if the type does not change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@
 
 namespace mpcomm {
 
-/// `value`, a scalar or a tensor, with floats of type `element` for its
-/// elements; itself where they are, or are no floats.
+/// Casts the elements of `value`, a scalar or a tensor, to the float type
+/// `element`. Returns `value` if they have that type or are not floats.
 inline mlir::Value castFloat(mlir::OpBuilder &builder, mlir::Location loc,
                              mlir::Value value, mlir::Type element) {
   auto from =
@@ -42,8 +42,8 @@ inline mlir::Value castFloat(mlir::OpBuilder &builder, mlir::Location loc,
   return mlir::arith::TruncFOp::create(builder, loc, typeOf(to), value);
 }
 
-/// The elements of `value`, a ranked tensor, in memory order as a tensor of
-/// `shape`; itself where it has that shape.
+/// Reshapes `value`, a ranked tensor, to `shape` in row-major order. Returns
+/// `value` if it has that shape.
 inline mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
                              mlir::Value value, llvm::ArrayRef<int64_t> shape) {
   auto type = mlir::RankedTensorType::get(

@@ -29,7 +29,7 @@ struct Address {
 /// Bytes that the runtime gives to an element of `type`, or of its elements.
 int64_t elementBytes(mlir::Type type);
 
-/// Where `buffer` is; failure, with an error at `user`, where that is not
+/// The address of `buffer`. Failure, with an error at `user`, if it is not
 /// known.
 llvm::FailureOr<Address> resolveAddress(mlir::Value buffer,
                                         mlir::Operation *user);
@@ -47,8 +47,8 @@ struct Access {
   }
 };
 
-/// What `op`, an operation on buffers, uses, operand by operand; failure, with
-/// an error, where offsets or strides are not static.
+/// The bytes that `op`, an op on buffers, accesses, operand by operand.
+/// Failure, with an error, if offsets or strides are not static.
 llvm::FailureOr<llvm::SmallVector<Access, 4>> accessesOf(mlir::Operation *op);
 
 } // namespace mpcomm

@@ -1,4 +1,4 @@
-//===- Epilogue.h - launches that a product may take over -------*- C++ -*-===//
+//===- Epilogue.h - launches that fuse into a product -----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,10 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The attribute `mprt.epilogue` of mprt.launch: what its kernel does after the
-// mprt.gemm before it is something that a library may do with the product.
-// Kernels of several launches in a row that have it, on the same operands, do
-// it together.
+// The attribute `mprt.epilogue` marks an mprt.launch after an mprt.gemm whose
+// computation a library may fuse into the product. Consecutive launches with
+// the same attribute and operands are one epilogue.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,27 +21,27 @@ namespace mpcomm::mprt {
 
 /// A dictionary: `kind`, the name of an mprt_epilogue_kind ("bias",
 /// "bias_gelu", "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b"),
-/// and what that has of `bias` and `matrix`: numbers of the launch's operands.
+/// and `bias` and `matrix` if the kind has them: operand numbers of the launch.
 inline constexpr llvm::StringLiteral kEpilogueAttr = "mprt.epilogue";
 
 struct Epilogue {
   int32_t kind = 0; ///< mprt_epilogue_kind
   int64_t bias = 0, matrix = 0;
 
-  /// What the kind has beside the product.
+  /// Whether the kind has a bias, or a second matrix.
   bool hasBias() const;
   bool hasMatrix() const;
 
-  /// That of `launch`; none where it has none, or a wrong one.
+  /// The epilogue of `launch`; nothing if it has none or a malformed one.
   static std::optional<Epilogue> of(LaunchOp launch);
   void set(LaunchOp launch) const;
 };
 
-/// The launches after `product` that are its epilogue, which all have the same
-/// attribute and operands; none where it has none.
+/// The launches after `product` that are its epilogue, with equal attributes
+/// and operands; empty if it has none.
 llvm::SmallVector<LaunchOp, 2> epilogueOf(GemmOp product);
 
-/// What a stream does next after `op` in its block; null: nothing.
+/// The next op of a stream after `op` in its block, or null.
 mlir::Operation *nextOnStream(mlir::Operation *op);
 
 } // namespace mpcomm::mprt

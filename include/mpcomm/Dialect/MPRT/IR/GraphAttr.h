@@ -1,4 +1,4 @@
-//===- GraphAttr.h - by what a training graph is known again *- C++ -*-===//
+//===- GraphAttr.h - identification of a training graph ----*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The attribute of a module that says which training graph it was made of, for
-// the manifest. docs/Design/Manifest.md explains its entries.
+// The module attribute that identifies the training graph of a program, for the
+// manifest. docs/Design/Manifest.md explains its entries.
 //
 //===----------------------------------------------------------------------===//
 

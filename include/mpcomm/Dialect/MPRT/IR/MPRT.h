@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a step does in terms of the runtime (see mpcomm/Runtime/mprt.h).
+// Ops for the calls of the runtime (see mpcomm/Runtime/mprt.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,34 +47,34 @@ inline constexpr llvm::StringLiteral kArenaBytesByKindAttr =
     "mprt.arena_bytes_by_kind";
 inline constexpr llvm::StringLiteral kGridAttr = "mprt.grid";
 inline constexpr llvm::StringLiteral kMovedBytesAttr = "mprt.moved_bytes";
-/// The gpu.module that has the code of kernels with that attribute.
+/// The gpu.module with the code of kernels that have this attribute.
 inline constexpr llvm::StringLiteral kGPUModule = "mpcomm_kernels";
 /// Entries of the dictionaries of kResultsAttr.
 inline constexpr llvm::StringLiteral kResultType = "type";
 inline constexpr llvm::StringLiteral kResultArgument = "argument";
 
-/// True where the elements of `type` lie next to each other in row-major
-/// order, whatever its offset.
+/// Whether the elements of `type` are contiguous in row-major order, with any
+/// offset.
 bool isContiguous(mlir::MemRefType type);
 
-/// Elements from the first to the last of a buffer, those between them that are
-/// not its own included; 0 for an empty one. None where strides are unknown or
-/// negative, or the number exceeds 64 bits.
+/// The distance in elements from the first to the last element of a buffer,
+/// both included; 0 for an empty buffer. Nothing if strides are unknown or
+/// negative, or if the number exceeds 64 bits.
 std::optional<int64_t> spanOf(mlir::MemRefType type);
 
 /// The buffer that `buffer` is a view of, or itself.
 mlir::Value getViewRoot(mlir::Value buffer);
 
-/// Whether kernels of a GPU take attention on q of [batch, rows, heads, size]
-/// and k of [batch, columns, heads, size]: bf16 or f16, sizes of heads that are
-/// multiples of 16 up to 128, and numbers of elements (none of them 0) that
-/// grids and 32-bit positions in rows allow.
+/// Whether GPU kernels support attention on q of [batch, rows, heads, size] and
+/// k of [batch, columns, heads, size]: the type is bf16 or f16, the head size a
+/// multiple of 16 up to 128, and the numbers of elements are not 0 and fit
+/// grids and 32-bit positions in rows.
 bool isAttentionSupported(mlir::ShapedType q, mlir::ShapedType k);
 
-/// What a call of a part, a function that mprt.call runs, consists of.
+/// The operands of calls of a micro-batch body or stage function (mprt.call).
 struct CalleeSignature {
   enum Kind { Input, Output, Scratch };
-  /// What an argument of the part is to its calls.
+  /// The operand of a call that corresponds to an argument of the callee.
   struct Operand {
     Kind kind;
     unsigned index = 0; // of the call's inputs or outputs
@@ -83,9 +83,9 @@ struct CalleeSignature {
   llvm::SmallVector<Operand> arguments;
 };
 
-/// Reads the signature of a part on tensors, or on buffers: then from its
-/// kResultsAttr, and it fails where that is malformed. Time: arguments times
-/// results.
+/// Reads the signature of a callee on tensors, or on buffers. On buffers it
+/// reads the callee's kResultsAttr, and fails if that is malformed. Time:
+/// arguments times results.
 mlir::FailureOr<CalleeSignature>
 getCalleeSignature(mlir::FunctionOpInterface part);
 

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // CostOpInterface, PrecisionOpInterface and LinearOpInterface for the ops of
-// arith, math, tensor and linalg, so that passes treat them as they treat the
-// mpcomm dialect's own.
+// arith, math, tensor and linalg, so that passes treat them like the ops of the
+// mpcomm dialect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,17 +21,17 @@ class DialectRegistry;
 
 namespace mpcomm {
 
-/// Attaches CostOpInterface to arith, math, tensor and linalg ops where these
+/// Attaches CostOpInterface to arith, math, tensor and linalg ops when these
 /// dialects are loaded. A dynamic size counts as 1.
 void registerCostModels(mlir::DialectRegistry &registry);
 
-/// Attaches PrecisionOpInterface likewise.
+/// Attaches PrecisionOpInterface to the same ops.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
 
-/// Attaches LinearOpInterface to arith and math ops likewise.
+/// Attaches LinearOpInterface to arith and math ops.
 void registerLinearityModels(mlir::DialectRegistry &registry);
 
-/// All of them.
+/// Attaches all of these interfaces.
 inline void registerExternalModels(mlir::DialectRegistry &registry) {
   registerCostModels(registry);
   registerPrecisionModels(registry);

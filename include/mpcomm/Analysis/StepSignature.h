@@ -7,9 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Reads `mpcomm.role`, `mpcomm.name` and `mpcomm.donated` off the arguments and
-// results of a function. All of it works on any function, with attributes or
-// without.
+// Reads the attributes `mpcomm.role`, `mpcomm.name` and `mpcomm.donated` of the
+// arguments and results of any function.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,38 +28,38 @@ namespace mpcomm {
 inline constexpr llvm::StringLiteral kTrainStep = "train_step";
 inline constexpr llvm::StringLiteral kEvaluate = "evaluate";
 
-/// The module's `@train_step`; null, with an error, where it has none with a
+/// The module's `@train_step`; null, with an error, if it is missing or has no
 /// body.
 mlir::func::FuncOp getTrainStep(mlir::ModuleOp module);
 
-/// Calls `callback` on each function of the module, and of modules in it,
-/// without a walk through their bodies.
+/// Calls `callback` on each function of the module and of nested modules,
+/// without walking their bodies.
 void forEachFunction(
     mlir::ModuleOp module,
     llvm::function_ref<void(mlir::FunctionOpInterface)> callback);
 
-/// The role, or nothing where the attribute is missing.
+/// The role, or nothing if the attribute is missing.
 std::optional<Role> getArgumentRole(mlir::FunctionOpInterface function,
                                     unsigned index);
 std::optional<Role> getResultRole(mlir::FunctionOpInterface function,
                                   unsigned index);
 
-/// The name, empty where the attribute is missing.
+/// The name, or empty if the attribute is missing.
 llvm::StringRef getArgumentName(mlir::FunctionOpInterface function,
                                 unsigned index);
 llvm::StringRef getResultName(mlir::FunctionOpInterface function,
                               unsigned index);
 
-/// The result for which an argument's buffer may be reused, or nothing.
+/// The result that may reuse the argument's buffer, or nothing.
 std::optional<int64_t> getDonation(mlir::FunctionOpInterface function,
                                    unsigned index);
 
-/// State that one step gives to the next: parameter, optimizer_state, buffer,
-/// loss_scale, rng.
+/// Whether the role is state that passes from one step to the next: parameter,
+/// optimizer_state, buffer, loss_scale, rng.
 bool isStateRole(Role role);
 
-/// State that is replicated over all ranks that run the same functions, along
-/// any axis: isStateRole but rng. A rank's own shard has no such role.
+/// Whether the role is state that is replicated over all ranks that run the
+/// same functions, along any axis: isStateRole except rng.
 bool isReplicatedRole(Role role);
 
 /// For messages: `argument #3 'wte.weight'`, without the name if there is none.

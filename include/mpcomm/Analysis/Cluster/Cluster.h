@@ -6,12 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a cluster can do, as plain data: the rates of a device and a hierarchy
-// of links. The JSON form is described in docs/Design/ClusterFile.md; the
-// attribute
-// `#mpcomm.cluster` is in ClusterAttr.h.
+// A cluster as plain data: the rates of a device and a hierarchy of links.
+// docs/Design/ClusterFile.md describes the JSON form; ClusterAttr.h converts to
+// and from the attribute `#mpcomm.cluster`.
 //
-// Seconds, bytes, flop/s and bytes/s everywhere.
+// Units are seconds, bytes, flop/s and bytes/s.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,50 +30,52 @@ namespace mpcomm {
 /// Links that join blocks of consecutive ranks.
 struct LinkLevel {
   std::string name;
-  /// Ranks of one block: 8 for the GPUs of a node. Levels go from the inside
-  /// out, each block made of whole blocks of the level before; the last level
-  /// joins all ranks and has 0 here.
+  /// Ranks of one block, for example 8 for the GPUs of a node. Levels are
+  /// ordered from the innermost to the outermost. A block consists of whole
+  /// blocks of the previous level. The last level joins all ranks; its value is
+  /// 0.
   int64_t ranks = 0;
   /// Seconds from the start of a message to the arrival of its first byte.
   double latency = 0;
-  /// Bytes/s of one rank in one direction while all ranks of the block use
-  /// theirs: a card that four ranks share counts a quarter to each.
+  /// Bytes/s of one rank in one direction while all ranks of the block
+  /// communicate. If four ranks share a card, each has a quarter of its
+  /// bandwidth.
   double bandwidth = 0;
-  /// Whether two collectives at a time share the bandwidth.
+  /// Whether simultaneous collectives share the bandwidth.
   bool contends = true;
-  /// How many ranks of an inner block a flat ring or tree leaves the block
-  /// through at once (NCCL: one ring per network card); 0: all of them.
+  /// Number of ranks through which a flat ring or tree leaves an inner block at
+  /// once (NCCL: one ring per network card); 0: all of them.
   int64_t rails = 1;
 };
 
 struct DeviceModel {
   std::string name;
   /// Flop/s that large matrix products sustain, by element type: "f64", "f32",
-  /// "f16", "bf16", "f8", "i8"; and "vector" for all ops that are no
-  /// contractions. "f32" is always there.
+  /// "f16", "bf16", "f8", "i8"; and "vector" for ops that are not contractions.
+  /// "f32" is required.
   std::map<std::string, double> flops;
   /// The share of `flops` that products of a kind (ProductKind) sustain, by the
-  /// flops that their ops count: kernels that leave out what a mask drops may
-  /// have more than 1, at most 4. 1 for kinds that are missing.
+  /// flops of CostOpInterface; 1 for missing kinds. It may be up to 4 for
+  /// kernels that skip elements which a mask excludes.
   std::map<std::string, double> efficiency;
   /// Bytes/s, reads and writes together.
   double memoryBandwidth = 0;
   int64_t memoryBytes = 0;
-  /// Seconds that an op takes at least.
+  /// Seconds that a kernel takes in addition to its work.
   double launch = 0;
 };
 
-/// The straight line alpha + beta * bytes that a collective was measured to
-/// take on groups of `ranks`; it replaces the formulas.
+/// The measured time alpha + beta * bytes of a collective on groups of `ranks`.
+/// It replaces the formulas.
 struct MeasuredCollective {
-  /// As CollectiveKind prints: "all_reduce", ...
+  /// The text of a CollectiveKind: "all_reduce", ...
   std::string kind;
   int64_t ranks = 0;
   /// "shm", "mpi", "gloo", "nccl"; empty: any.
   std::string backend;
   double alpha = 0; ///< seconds
-  double beta = 0;  ///< seconds a byte of payload (see CostCurve)
-  /// The name of the outermost level that the group's messages use; empty: any.
+  double beta = 0;  ///< seconds per byte of payload (see CostCurve)
+  /// Name of the outermost level that messages of the group use; empty: any.
   std::string link;
 };
 
@@ -91,34 +92,34 @@ struct Cluster {
   double commRateUnderCompute = 1;
   /// Seconds that each collective takes before its first message.
   double collectiveLaunch = 0;
-  /// What the communication library can do, by the names that
-  /// CollectiveAlgorithm prints; empty: everything.
+  /// Algorithms of the communication library, by the text of
+  /// CollectiveAlgorithm; empty: all.
   std::vector<std::string> algorithms;
 
-  /// What figures may be, for nothing that is made of them (of 2^48 elements a
-  /// tensor) to leave the range of a double: bytes/s and flop/s, seconds, and
-  /// what is left of a rate under contention.
+  /// Limits on bytes/s and flop/s, on seconds, and on the rates under
+  /// contention. Within them, no derived figure (for tensors of up to 2^48
+  /// elements) leaves the range of a double.
   static constexpr double leastRate = 1, mostRate = 1e30, mostSeconds = 1e9,
                           leastShare = 1e-6;
 
-  /// Empty if well formed, else the JSON path of what is wrong and what was
-  /// expected: `links[1].bandwidth: expected a positive number, got 0`.
+  /// Empty if well formed; else the JSON path of the error and the expected
+  /// value: `links[1].bandwidth: expected a positive number, got 0`.
   std::string check() const;
 };
 
-/// Reads the JSON form. `file` names it in errors, which give the path of what
-/// is wrong and what was expected there; an unknown key is an error.
+/// Reads the JSON form. Errors start with `file` and give the JSON path and the
+/// expected value. An unknown key is an error.
 llvm::Expected<Cluster> parseCluster(llvm::StringRef json,
                                      llvm::StringRef file = "cluster");
 
 /// The JSON form, which parseCluster reads back to equal figures.
 std::string toJson(const Cluster &cluster);
 
-/// The clusters known by name (see docs/Design/ClusterFile.md for sources).
+/// The presets (see docs/Design/ClusterFile.md for their sources).
 llvm::ArrayRef<llvm::StringLiteral> getPresetNames();
 llvm::Expected<Cluster> getPreset(llvm::StringRef name);
 
-/// The preset of that name, or else the JSON file at that path.
+/// The preset of that name; if there is none, the JSON file at that path.
 llvm::Expected<Cluster> loadCluster(llvm::StringRef nameOrPath);
 
 } // namespace mpcomm

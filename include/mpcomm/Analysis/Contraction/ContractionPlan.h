@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Knows sizes and strides only, no IR.
+// Works on sizes and strides, without IR.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,15 +21,15 @@
 
 namespace mpcomm {
 
-/// One dimension of a contraction: its size and the strides, in elements, with
-/// which the operands step along it (0 where an operand does not have it).
+/// One dimension of a contraction: its size, and its stride in each operand in
+/// elements (0 if the operand does not have the dimension).
 struct ContractionDim {
   int64_t size = 1;
   int64_t a = 0, b = 0, c = 0;
 };
 
-/// A matrix product with strided batch dimensions, as mprt_gemm_desc has it,
-/// at offsets (in elements) into its operands.
+/// A matrix product with strided batch dimensions (see mprt_gemm_desc), at
+/// offsets (in elements) into its operands.
 struct StridedGemm {
   bool swapped = false; // A and B, and M and N, changed places
   bool accumulate = false;
@@ -39,19 +39,19 @@ struct StridedGemm {
 };
 
 /// Writes a contraction as matrix products. Dimensions that are contiguous in
-/// both operands that have them are merged; of what is left, the largest of M,
-/// N and K stay matrix dimensions, others become batch dimensions, and what
-/// four of these cannot hold (or sums over several strided K) is unrolled into
-/// several products. `accumulate`: add to C. Fails, with a reason, where no
-/// choice leaves a unit stride in A, in B, and in the rows of C. Time: linear
-/// in the number of products, which is the product of the unrolled sizes. No
-/// size is 0.
+/// both operands that have them are merged. Of the remaining dimensions, the
+/// largest of M, N and K stay matrix dimensions, and up to four others become
+/// batch dimensions. All others (and sums over several strided K) are unrolled
+/// into several products. `accumulate`: add to C. Fails, with a reason, if no
+/// choice leaves a unit stride in A, in B, and in the rows of C. No size may be
+/// 0. Time: linear in the number of products, which is the product of the
+/// unrolled sizes.
 bool planContraction(llvm::ArrayRef<ContractionDim> dims, bool accumulate,
                      llvm::SmallVectorImpl<StridedGemm> &products,
                      std::string &reason);
 
-/// How many products planContraction() takes: 0 for an empty contraction,
-/// nothing where it fails.
+/// The number of products of planContraction(): 0 for an empty contraction,
+/// nothing if it fails.
 std::optional<int64_t> countProducts(llvm::ArrayRef<ContractionDim> dims);
 
 } // namespace mpcomm

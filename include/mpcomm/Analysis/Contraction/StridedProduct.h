@@ -1,4 +1,4 @@
-//===- StridedProduct.h - what a strided matrix product can do  -*- C++ -*-===//
+//===- StridedProduct.h - contractions as strided products ------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -15,8 +15,8 @@
 
 namespace mpcomm {
 
-/// The loops of a dot_general: batching, free ones of either side, contracted
-/// ones.
+/// The loops of a dot_general: batching loops, free loops of lhs and of rhs,
+/// contracted loops.
 struct ProductLoops {
   explicit ProductLoops(DotGeneralOp op);
 
@@ -25,17 +25,17 @@ struct ProductLoops {
   unsigned numParallel = 0;
 };
 
-/// Whether the contraction C = A * B can run as one matrix product with strided
-/// batch dimensions (see planContraction) on row-major tensors as they lie.
-/// `a`, `b` and `c` give the loop of each dimension of the three; `sizes` those
-/// of the loops. A loop is a batch (in all three), in A and C, in B and C, or
-/// summed (in A and B).
+/// Whether the contraction C = A * B is one matrix product with strided batch
+/// dimensions (see planContraction) on row-major tensors, without copies. `a`,
+/// `b` and `c` give the loop of each dimension of the three tensors, `sizes`
+/// the sizes of the loops. A loop is a batch loop (in all three), or in A and
+/// C, or in B and C, or summed (in A and B).
 bool isStridedProduct(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> a,
                       llvm::ArrayRef<int64_t> b, llvm::ArrayRef<int64_t> c);
 
-/// The dimensions of a contraction whose operands A, B and C are buffers of
-/// `types`, one for each of its loops. Fails, with a reason, where a size or a
-/// stride is not static or a map is not one of plain dimensions.
+/// The dimensions of a contraction, one per loop, whose operands A, B and C are
+/// buffers of `types`. Fails, with a reason, if a size or a stride is not
+/// static, or if a map has results other than dimensions.
 llvm::LogicalResult
 getContractionDims(mlir::linalg::LinalgOp op, llvm::ArrayRef<mlir::Type> types,
                    llvm::SmallVectorImpl<ContractionDim> &dims,

@@ -6,10 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What an op takes on a cluster, alone: roofline for compute, latency plus
-// bytes over bandwidth for each algorithm of a collective. Formulas, papers and
-// limits are in docs/Design/CostModel.md. What ops take together, with fusion,
-// is in StepModel.h.
+// The time of a single op on a cluster: a roofline for compute ops, and latency
+// plus bytes over bandwidth for each algorithm of a collective. Formulas,
+// papers and limits: docs/Design/CostModel.md. StepModel.h accounts for fusion.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,11 +23,11 @@
 
 namespace mpcomm {
 
-/// How the ranks of a group lie among the blocks of a cluster.
+/// The distribution of the ranks of a group over the blocks of a cluster.
 struct GroupShape {
   int64_t ranks = 1;
-  /// For each link level, how many ranks of the group lie in one block. The
-  /// last is all of them.
+  /// For each link level, the number of ranks of the group in one block. The
+  /// last number is that of all ranks.
   llvm::SmallVector<int64_t, 4> inside;
 
   bool operator==(const GroupShape &other) const {
@@ -37,13 +36,13 @@ struct GroupShape {
 };
 
 /// The shape of the groups that span some axes of a mesh, whose ranks are
-/// numbered row-major. Where blocks cut groups unevenly, blocks are taken to
-/// hold fewer ranks than some do. `sizes` are those of all axes, `spans` tells
-/// which belong to the group. Time: linear in axes and levels.
+/// numbered row-major. `sizes` are the sizes of all axes; `spans` tells which
+/// axes belong to the group. If blocks cut groups unevenly, the smallest number
+/// of ranks per block counts. Time: linear in axes and levels.
 GroupShape getGroupShape(const Cluster &cluster, llvm::ArrayRef<int64_t> sizes,
                          llvm::ArrayRef<bool> spans);
 
-/// A way to run a collective, which level `link` of Cluster::links bounds.
+/// The cost of an algorithm that is bounded by level `link` of Cluster::links.
 inline CostLine makeLine(CollectiveAlgorithm algorithm, double latency,
                          double secondsPerByte, unsigned link) {
   return {latency, secondsPerByte, static_cast<int>(link),
@@ -61,43 +60,45 @@ public:
   const Cluster &getCluster() const { return cluster; }
   const std::optional<Profile> &getProfile() const { return profile; }
 
-  /// The shape of an op's group; failure, without a diagnostic, where its mesh
-  /// or an axis is not found.
+  /// The shape of an op's group; failure, without a diagnostic, if its mesh or
+  /// an axis is not found.
   llvm::FailureOr<GroupShape> getGroupShape(CollectiveOpInterface op) const;
 
-  /// What the communication library takes: measured if there is such a line,
-  /// else the envelope of Cluster::algorithms. By the bytes of payload on the
-  /// wire, as CollectiveOpInterface::getPayloadBytes counts them: the operands
-  /// of this rank (all_gather: its own block), or the results where there are
-  /// no operands. A line's `link` is an index into Cluster::links, its
-  /// `algorithm` a CollectiveAlgorithm.
+  /// The time of the communication library: the measured line if there is one,
+  /// else the envelope of Cluster::algorithms. It is a function of the bytes of
+  /// payload on the wire (see CollectiveOpInterface::getPayloadBytes): those of
+  /// the operands of this rank (all_gather: its own block), or of the results
+  /// if there are no operands. `link` of a line is an index into
+  /// Cluster::links, `algorithm` a CollectiveAlgorithm.
   CostCurve getCollective(CollectiveKind kind, const GroupShape &shape) const;
   llvm::FailureOr<CostCurve> getCollective(CollectiveOpInterface op) const;
 
-  /// One algorithm alone; nothing where it does not apply to the collective or
-  /// to the group.
+  /// The time of one algorithm; nothing if it does not apply to the collective
+  /// or to the group.
   std::optional<CostCurve> getCollective(CollectiveKind kind,
                                          const GroupShape &shape,
                                          CollectiveAlgorithm algorithm) const;
 
-  /// The two groups of a hierarchical collective: ranks inside one block of
-  /// level `level`, and one rank of each block. Nothing where that cuts
-  /// nothing.
+  /// The two groups of a hierarchical collective: the ranks inside one block of
+  /// level `level`, and one rank of each block. Nothing if one of them is the
+  /// whole group.
   static std::optional<std::pair<GroupShape, GroupShape>>
   splitGroup(const GroupShape &shape, unsigned level);
 
   /// Bytes of payload on the wire: getPayloadBytes in the wire type.
   static int64_t getWireBytes(CollectiveOpInterface op);
 
-  /// Seconds of an op that is no collective, alone: nothing fused, all operands
-  /// read and all results written, launched once. The profile is not asked.
-  /// An op without CostOpInterface reads its tensors and writes its results.
+  /// Seconds of an op that is not a collective, without fusion: all operands
+  /// are read, all results are written, and there is one launch. The profile is
+  /// ignored. An op without CostOpInterface reads its tensors and writes its
+  /// results.
   double getSeconds(mlir::Operation *op) const;
-  /// With `bytes` of traffic, and a launch or none.
+  /// The same with `bytes` of memory traffic, and with or without a launch.
   double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched) const;
 
-  /// Flop/s of an op: by the widest element type of its operands if it is a
-  /// contraction (PrecisionClass::LowerPrecision), else of the vector units.
+  /// Flop/s of an op: for a contraction (PrecisionClass::LowerPrecision), the
+  /// rate of its product type times the efficiency of its product kind;
+  /// otherwise the rate of the vector units.
   double getFlopRate(mlir::Operation *op) const;
 
 private:
@@ -107,9 +108,9 @@ private:
   unsigned algorithms; ///< set of 1 << CollectiveAlgorithm
 };
 
-/// The model of `cluster`, a preset's name or a file; of the module's
-/// `mpcomm.cluster` where that is empty; of the preset `local` without either.
-/// `profileFile` may be empty. Failure after an error at the module.
+/// The cost model of `cluster`, the name of a preset or a file. If it is empty,
+/// the module's `mpcomm.cluster`, else the preset `local`. `profileFile` may be
+/// empty. Emits an error at the module on failure.
 llvm::FailureOr<CostModel> getCostModel(mlir::ModuleOp module,
                                         llvm::StringRef cluster,
                                         llvm::StringRef profileFile);

@@ -26,16 +26,16 @@ class Operation;
 
 namespace mpcomm {
 
-/// A measured call. With `locations`, it is one call of a step (a kernel, a
-/// product, a collective), which may stand for several ops: its seconds are
-/// shared among the ops that it matches in proportion to what the model takes
-/// them for, so that nothing measured is lost or counted twice. Without, they
-/// are those of each op that it matches.
+/// A measured time. With `locations`, it is the time of one call of a step (a
+/// kernel, a product, a collective). If the call matches several ops, its time
+/// is shared among them in proportion to their predicted times, so the sum is
+/// the measured time. Without `locations`, it is the time of each op that
+/// matches.
 struct ProfileEntry {
-  /// Where the call comes from, as forEachPlace gives it.
+  /// The locations of the call, in the form of forEachPlace.
   std::vector<std::string> locations;
-  /// Op name (`mpcomm.dot_general`). Empty: the ops at these locations that no
-  /// entry with a name matches.
+  /// Op name (`mpcomm.dot_general`). Empty: all ops at these locations that do
+  /// not match an entry with a name.
   std::string op;
   /// Types as getShapes() prints them; empty: any.
   std::string shapes;
@@ -57,12 +57,12 @@ llvm::Expected<Profile> parseProfile(llvm::StringRef json,
 llvm::Expected<Profile> loadProfile(llvm::StringRef path);
 std::string toJson(const Profile &profile);
 
-/// Calls `visit` with the text of each place that a location names: the name of
-/// a named location, or else `file:line` and `file:line:col`.
+/// Calls `visit` with the text of each place in a location: the name of a named
+/// location, else `file:line` and `file:line:col`.
 void forEachPlace(mlir::Location location,
                   llvm::function_ref<void(llvm::StringRef)> visit);
 
-/// Operand types and result types of an op, as profiles name them:
+/// Operand types and result types of an op, in the form of profiles:
 /// `4x8xf32,8x16xf32->4x16xf32`.
 std::string getShapes(mlir::Operation *op);
 

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Which power of a factor each value of a step carries, by LinearOpInterface.
+// Computes the power of a factor that each value of a step carries, by
+// LinearOpInterface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,17 +19,17 @@
 
 namespace mpcomm {
 
-/// That of an op that says nothing of it is unknown.
+/// The linearity of an op; unknown if it does not implement LinearOpInterface.
 Linearity getLinearity(mlir::Operation *op);
 
-/// The power of a factor that values carry, as far as it is known.
+/// The known powers of a factor that values carry.
 class Degrees {
 public:
-  /// Every power at once: the value is zero.
+  /// The value is zero, so it carries every power.
   static constexpr int kAny = -1;
   static constexpr int kUnknown = -2;
 
-  /// Values that carry nothing that was set carry the power 0.
+  /// The power of a value; 0 if none was set.
   int get(mlir::Value value) const;
   void set(mlir::Value value, int degree) { known[value] = degree; }
   /// Sets the results of an op without regions from its operands.

@@ -7,9 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A forward dataflow analysis over the two-point lattice "the same on all ranks
-// that differ only along one mesh axis" < "may differ". It errs towards "may
-// differ".
+// A forward dataflow analysis over the two-point lattice "replicated along a
+// mesh axis" < "may differ". The result is conservative: "may differ" if in
+// doubt.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,24 +24,25 @@
 
 namespace mpcomm {
 
-/// What may differ along `axis` in a function that all ranks run:
+/// The values that may differ along `axis` in a function that all ranks run:
 /// - arguments of role `batch` and `rng`, and futures from outside;
-/// - what recv and collectives over the axis give, but for all_reduce,
-///   all_gather and broadcast, which give one value to all of the group;
+/// - results of recv and of collectives over the axis, except all_reduce,
+///   all_gather and broadcast, whose results are replicated on the group;
 /// - results of ops that depend on the rank's coordinate on the axis;
-/// - results of any other op with an operand, or a value used in one of its
-///   regions, that may differ, or with effects that are not known.
+/// - results of any other op with unknown effects, or with an operand, or a
+///   value used in one of its regions, that may differ.
 ///
-/// A function of one block that is called is followed, for all of its calls
-/// together. An op with regions is iterated to a fixed point. Linear in the
-/// number of ops for straight-line code; each level of loops may double it.
+/// Calls of functions of one block are followed; the results hold for all calls
+/// of a function together. An op with regions is iterated to a fixed point.
+/// Linear in the number of ops for straight-line code; each level of loops may
+/// double the time.
 class RankVariance {
 public:
-  /// What optimizer ops are taken to get, and mpcomm.update_fp8_scale for its
-  /// greatest magnitude.
+  /// The assumption about the gradients of optimizer ops, and about the
+  /// magnitude of mpcomm.update_fp8_scale.
   enum class Gradients {
     AsTheyAre,
-    Reduced, ///< one value for all ranks, whatever varies() says about it
+    Reduced, ///< replicated, whatever varies() returns
   };
 
   /// `function` may be a declaration.
@@ -51,14 +52,14 @@ public:
   /// Whether the value may differ between ranks.
   bool varies(mlir::Value value) const { return varying.contains(value); }
 
-  /// Has `value` vary, and what depends on it. Linear in the number of ops.
+  /// Marks `value`, and everything that depends on it, as varying. Linear in
+  /// the number of ops.
   void vary(mlir::Value value);
 
-  /// Takes in `op`, which was made since and replaces what is replicated only
-  /// by what is.
+  /// Adds a new `op`. It must not make a replicated value vary.
   void add(mlir::Operation *op) { visit(op); }
 
-  /// To be called before `op`, which has no regions, is erased.
+  /// Must be called before `op`, which has no regions, is erased.
   void forget(mlir::Operation *op) {
     for (mlir::Value result : op->getResults())
       varying.erase(result);
@@ -69,15 +70,15 @@ public:
     return optimizers.getArrayRef();
   }
 
-  /// Whether ranks may disagree on executing `op`, which is in the function:
-  /// the innermost reason (an op with regions, or a branch), or null.
+  /// The innermost op with regions, or branch, because of which only some ranks
+  /// may execute `op`; null if all ranks execute it.
   mlir::Operation *getDivergence(mlir::Operation *op) const;
 
-  /// A value that varies by itself, such as a batch argument, and from which
-  /// `value` gets it. `value` must vary.
+  /// A value that varies by itself, such as a batch argument, on which `value`
+  /// depends. `value` must vary.
   mlir::Value getOrigin(mlir::Value value) const;
 
-  /// For a note: where `value` gets it from.
+  /// A description of getOrigin(), for a note.
   std::string describeOrigin(mlir::Value value) const;
 
 private:

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The decisions of a user about mixed precision: a type, and exceptions by kind
-// of op and by name of parameter. The JSON form `mpcomm-precision-1` is
-// described in docs/Design/Precision.md.
+// The user's choices for mixed precision: a type, and exceptions by op and by
+// parameter. docs/Design/Precision.md describes the JSON form
+// `mpcomm-precision-1`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,54 +26,52 @@
 namespace mpcomm {
 
 struct PrecisionPolicy {
-  /// A pattern over names of parameters, and whether those are kept in f32.
+  /// A pattern of parameter names, and whether these parameters stay in f32.
   struct ParameterRule {
     std::string pattern;
     llvm::GlobPattern glob;
     bool isFP32;
   };
-  /// How operands of 8 bits get their scales: `delayed` or `current` (empty:
-  /// not said); of how many steps the greatest magnitudes are kept; by how many
-  /// powers of two the scale stays below what would fit.
+  /// Scaling of 8-bit operands: `delayed` or `current` (empty: not given); the
+  /// number of steps of the amax history; and the margin: scales are 2^margin
+  /// below the largest that fit.
   struct Fp8Rule {
     std::string scaling;
     std::optional<int64_t> history, margin;
   };
 
-  /// `none`, `bf16`, `f16` or `fp8`; empty: not said.
+  /// `none`, `bf16`, `f16` or `fp8`; empty: not given.
   std::string type;
-  /// `auto`, `lower_precision` or `fp32`: whether products run in the narrow
-  /// type; `lower_precision` or `fp32`: what activations that wait for the
-  /// backward pass, and gradients that wait for the update, are stored in.
-  /// Empty: not said.
+  /// The type of products (`auto`, `lower_precision` or `fp32`), of activations
+  /// that are stored for the backward pass, and of gradients that are stored
+  /// for the update (`lower_precision` or `fp32`). Empty: not given.
   std::string compute, activations, gradients;
-  /// Read where the type is `fp8`.
+  /// Used if the type is `fp8`.
   Fp8Rule fp8;
-  /// Classes that replace those of an op's interface, by op name.
+  /// Classes by op name, which replace those of PrecisionOpInterface.
   std::map<std::string, PrecisionClass> ops;
-  /// In the order of the alphabet. Of rules that match one name, any that says
-  /// `fp32` wins.
+  /// In alphabetical order. If several rules match a name, `fp32` wins.
   std::vector<ParameterRule> parameters;
 
   /// The first rule that decides on a parameter, or null.
   const ParameterRule *lookup(llvm::StringRef parameter) const;
 };
 
-/// Whether `value` is one that `PrecisionPolicy::<key>` takes, where `policy`
-/// stands for `type` and `scaling` for `fp8.scaling`; else `expected` says
-/// which ones are.
+/// Whether `value` is valid for `PrecisionPolicy::<key>`; the key `policy` is
+/// the member `type`, and `scaling` is `fp8.scaling`. Otherwise sets `expected`
+/// to a description of the valid values.
 bool isPolicyValue(llvm::StringRef key, llvm::StringRef value,
                    std::string &expected);
 
 /// The same for numbers: `history` and `margin` of `Fp8Rule`.
 bool isPolicyNumber(llvm::StringRef key, int64_t value, std::string &expected);
-/// Reads one of them from a text.
+/// Parses one of these numbers.
 std::optional<int64_t> parsePolicyNumber(llvm::StringRef key,
                                          llvm::StringRef text,
                                          std::string &expected);
 
-/// Reads the JSON form. An error names file, path and what was expected.
-/// Names of ops are checked against what `context` knows.
+/// Reads the JSON form. An error names the file, the JSON path and what was
+/// expected. Op names must be registered in `context`.
 llvm::Expected<PrecisionPolicy>
 parsePrecisionPolicy(llvm::StringRef json, llvm::StringRef file,
                      mlir::MLIRContext *context);

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the ranks of a step do, each class of ranks by its own StepModel, and
-// which of them meet in a communicator. Of a pipeline also which of the calls
-// are passes of micro-batches, for its diagram and its bubble.
+// The steps of all ranks: a StepModel for each class of ranks, and the classes
+// that meet in each communicator. For a pipeline also the calls that are passes
+// of micro-batches, for its diagram and its bubble.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,15 +22,15 @@ namespace mpcomm {
 
 struct SimResult;
 
-/// A string on an `mpcomm.program`: the schedule that it follows, by the names
-/// of PipelineKind, or another name.
+/// A string attribute of an `mpcomm.program`: the name of its schedule, a
+/// PipelineKind or another name.
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpcomm.schedule";
 
-/// Says of a call that it is a pass of a micro-batch on a virtual stage:
-/// `mpcomm.tag`, kind and micro-batch as in F0, and `mpcomm.stage`.
+/// Marks a call as a pass of a micro-batch on a virtual stage, by `mpcomm.tag`
+/// (kind and micro-batch, as in F0) and `mpcomm.stage`.
 void setStageAction(mlir::Operation *call, const PipelineAction &action);
 
-/// Nothing where an op is no such call.
+/// The action of a marked call; nothing for other ops.
 std::optional<PipelineAction> getStageAction(mlir::Operation *op);
 
 class ProgramModel {
@@ -38,7 +38,7 @@ public:
   /// Ranks that run one function at one place of the program.
   struct Class {
     mlir::FunctionOpInterface function;
-    /// The least of its ranks in the mesh, and how many there are.
+    /// The lowest of its ranks in the mesh, and their number.
     int64_t firstRank = 0, ranks = 1;
     /// Coordinates along the program's axes.
     llvm::SmallVector<int64_t, 2> place;
@@ -46,12 +46,12 @@ public:
     unsigned step = 0;
   };
 
-  /// Reads an `mpcomm.program`, a class for each of its places, or a function
-  /// that all ranks run, which is one class. Fails, with an error at the op, on
-  /// what StepModel::get fails on, on symbols that are neither, on collectives
-  /// over another mesh, and on peers outside their group. Time: linear in the
-  /// ops of the functions; for each place a lookup for each of its collectives,
-  /// and for those along the program's axes as many as there are places.
+  /// Reads an `mpcomm.program`, with one class per place, or a function that
+  /// all ranks run, with one class. Fails, with an error at the op, if
+  /// StepModel::get fails, if the symbol is neither of these, if a collective
+  /// is over another mesh, or if a peer is outside its group. Time: linear in
+  /// the ops of the functions, plus one lookup per place and collective, and
+  /// one per pair of places for collectives along the program's axes.
   static llvm::FailureOr<ProgramModel> get(mlir::Operation *symbol,
                                            const CostModel &model);
 
@@ -59,14 +59,14 @@ public:
   const StepModel &getStep(size_t index) const {
     return steps[classes[index].step];
   }
-  /// Empty where the program names none.
+  /// The name of the schedule; empty if the program has none.
   llvm::StringRef getSchedule() const { return schedule; }
 
-  /// Class i is class i, RankInstruction and SimCollective as in StepModel.
-  /// Collectives along axes of the program join the classes that differ in
-  /// them, a send and its recv two of them; others stay within a class. Link l
-  /// is level l of the cluster, whose ports send; receives take ports of their
-  /// own, after all levels.
+  /// The problem with one class per Class, and with instructions and
+  /// collectives as in StepModel. Collectives along axes of the program join
+  /// the classes that differ in them; a send and its recv join two classes.
+  /// Other collectives stay within a class. Link l is level l of the cluster,
+  /// for sends and collectives; receives have separate links after all levels.
   SimProblem buildSimProblem(const CostModel &model) const;
 
 private:
@@ -90,28 +90,29 @@ private:
   std::vector<std::vector<int>> communicators;
 };
 
-/// How a pipeline spent its step.
+/// Figures of a pipeline's step.
 struct PipelineFigures {
-  /// Ranks of one pipeline: places that run the same stages are pipelines
-  /// beside one another.
+  /// Ranks of one pipeline. Places that run the same stages belong to different
+  /// pipelines.
   int ranks = 1;
   int stages = 1, microbatches = 1;
-  /// Idle share of the ranks from the begin of the step to the end of the last
-  /// pass of a micro-batch.
+  /// Idle share of the ranks from the beginning of the step to the end of the
+  /// last pass of a micro-batch.
   double bubble = 0;
-  /// idleFormula's share for stages that all take the mean of theirs, where the
-  /// schedule is one of the literature's.
+  /// The share by idleFormula, if all stages took the mean time; only for
+  /// schedules of the literature.
   std::optional<double> formula;
 };
 
-/// Nothing where no class runs passes of micro-batches. `result` simulates the
-/// program's problem without an error. Time: linear in the instructions.
+/// The figures of a pipeline; nothing if no class runs passes of micro-batches.
+/// `result` is the result of the program's problem, without an error. Time:
+/// linear in the instructions.
 std::optional<PipelineFigures> getPipelineFigures(const ProgramModel &program,
                                                   const SimResult &result);
 
-/// The schedule that a pipeline's programs follow: of pipelines beside one
-/// another, that of the first. Where a stage has nothing to do in I or in W,
-/// the other one is B. The error says what the program is not.
+/// The schedule of a pipeline's programs; of several pipelines, that of the
+/// first. If a stage has nothing to compute in I or in W, the other one is B.
+/// Otherwise an error that tells why the program is not a pipeline.
 PipelineScheduleOr getPipelineSchedule(const ProgramModel &program);
 
 } // namespace mpcomm

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What one rank does in a step, in program order: compute of so many seconds,
-// starts of collectives and waits for them, and the memory that each allocates
-// and frees. Rules, with their reasons, are in docs/Design/CostModel.md.
+// The step of one rank in program order: computation with its seconds, starts
+// and awaits of collectives, and the memory that each allocates and frees.
+// Rules and reasons: docs/Design/CostModel.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,21 +26,20 @@ namespace mpcomm {
 struct SimProblem; // mpcomm/Scheduling/Simulator.h
 struct SimProgram;
 
-/// Unit attributes that a pass leaves on what it has moved or formed, for the
-/// explanation: a memory bound delayed the start of this mpcomm.async, or
-/// hastened its await; a limit of the user's kept this collective from taking
-/// in more.
+/// Unit attributes of collectives, for mpcomm-explain-communication: a memory
+/// bound delayed the start of this mpcomm.async or advanced its await; a limit
+/// of the user kept this bucket from including the next tensor.
 inline constexpr llvm::StringLiteral kMemoryBoundAttr = "mpcomm.memory_bound";
 inline constexpr llvm::StringLiteral kUserCapAttr = "mpcomm.user_cap";
 
 /// A collective of the step.
 struct StepCollective {
   CollectiveOpInterface op;
-  /// Payload on the wire and tensors of the bucket.
+  /// Payload on the wire, and number of tensors of the bucket.
   int64_t bytes = 0;
   unsigned tensors = 0;
-  /// What it takes alone, by bytes; and by the best piece at `bytes`, or the
-  /// profile: latency, then transfer, in seconds.
+  /// Its cost by bytes; and the seconds of latency and transfer at `bytes`, by
+  /// the best piece or the profile.
   CostCurve cost;
   double latency = 0, transfer = 0;
   /// Index in StepModel::getCommunicators.
@@ -48,16 +47,16 @@ struct StepCollective {
   /// Link level on which it transfers.
   int link = 0;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Direct;
-  /// Its instructions; `await` is -1 where nothing awaits it.
+  /// Its instructions; `await` is -1 if nothing awaits it.
   int start = -1, await = -1;
-  /// The Compute that makes the last of its operands, and the first one that
-  /// needs its results; -1 where there is none.
+  /// The Compute that produces the last of its operands, and the first Compute
+  /// that needs its results; -1 if there is none.
   int producer = -1, consumer = -1;
 
   double getSeconds() const { return latency + transfer; }
 };
 
-/// Ranks that differ along some axes of a mesh, and one of their channels.
+/// The axes of a mesh along which the ranks of a group differ, and a channel.
 struct StepCommunicator {
   mlir::FlatSymbolRefAttr mesh;
   mlir::ArrayAttr axes;
@@ -68,34 +67,34 @@ struct StepCommunicator {
 struct StepInstruction : RankInstruction {
   StepInstruction(RankInstruction instruction, mlir::Operation *op)
       : RankInstruction(instruction), op(op) {}
-  /// That of Start is the mpcomm.async, or the collective itself where it is
-  /// synchronous: it then has a Start and an Await, one after the other.
+  /// For a Start, the mpcomm.async or the synchronous collective. A synchronous
+  /// collective has a Start directly followed by an Await.
   mlir::Operation *op;
 };
 
-/// How far a recorded profile and a step speak of the same ops. In seconds, of
-/// compute and collectives.
+/// How well a profile covers a step, in seconds of compute and collectives.
 struct ProfileCoverage {
-  /// Of all entries with locations, and of those that found an op.
+  /// Measured seconds of all entries with locations, and of those that match an
+  /// op.
   double recorded = 0, matched = 0;
-  /// By the model, of all ops, and of those that the profile replaced.
+  /// Predicted seconds of all ops, and of those that have a measured time.
   double modeled = 0, replaced = 0;
 };
 
 class StepModel {
 public:
-  /// Reads a function with a body of one block. Fails, with an error at the op,
-  /// on another number of blocks, on tensors of dynamic shape, and where a mesh
-  /// or an axis is not found. Time: linear in ops, operands and uses.
+  /// Reads a function with one block. Fails, with an error at the op, if there
+  /// are several blocks, if a tensor has a dynamic shape, or if a mesh or an
+  /// axis is not found. Time: linear in ops, operands and uses.
   static llvm::FailureOr<StepModel> get(mlir::FunctionOpInterface function,
                                         const CostModel &model);
 
   mlir::FunctionOpInterface getFunction() const { return function; }
 
-  /// One per op of the body but the terminator and ops that take no time and no
-  /// memory, in program order. A kernel is one Compute, at the last of its ops
-  /// (or the one before which something else needs it): getSeconds gives the
-  /// share of each op in it.
+  /// The instructions in program order: one for each op of the body, except the
+  /// terminator and ops that take neither time nor memory. A kernel is one
+  /// Compute, at the last of its ops, or at the last one before another op
+  /// needs a result. getSeconds gives the share of each op.
   llvm::ArrayRef<StepInstruction> getInstructions() const {
     return instructions;
   }
@@ -105,47 +104,47 @@ public:
     return communicators;
   }
 
-  /// Seconds of an op of the body, fused as in this program; 0 for collectives
-  /// and for ops that it does not know.
+  /// Seconds of an op of the body, with fusion; 0 for collectives and unknown
+  /// ops.
   double getSeconds(mlir::Operation *op) const;
   /// Position of an op of the body, from 0; -1 for others.
   int getPosition(mlir::Operation *op) const;
-  /// The kernel that an op runs in: ops of one number are one pass over memory.
-  /// -1: none.
+  /// The number of the kernel of an op. Ops of one kernel are one pass over
+  /// memory. -1: none.
   int getKernel(mlir::Operation *op) const;
-  /// Bytes that a value of the body holds from its op on: 0 for intermediates
-  /// of a kernel, views, and results that take a donated or an operand's
-  /// buffer.
+  /// Bytes that a value of the body allocates: 0 for intermediates of a kernel,
+  /// views, and results that reuse a donated buffer or that of an operand.
   int64_t getBytes(mlir::Value value) const;
-  /// The memory that a value is in, which it may share with others; -1 for
-  /// arguments, intermediates of a kernel and what is there before the step.
+  /// The buffer of a value, which other values may share; -1 for arguments,
+  /// intermediates of a kernel, and memory that exists before the step.
   int getBuffer(mlir::Value value) const;
-  /// Bytes of a buffer: 0 where it is a donated argument's.
+  /// Bytes of a buffer; 0 if it belongs to a donated argument.
   int64_t getBufferBytes(int buffer) const { return bufferBytes[buffer]; }
-  /// The last position at which a buffer is needed, through views and futures;
-  /// the number of ops where the function returns it.
+  /// The last position at which the buffer of a value is needed, through views
+  /// and futures; the number of ops if the function returns it.
   int getLastUse(mlir::Value value) const;
 
-  /// Nothing where the cost model has no profile.
+  /// Nothing if the cost model has no profile.
   const std::optional<ProfileCoverage> &getProfileCoverage() const {
     return coverage;
   }
 
-  /// Ranks of the mesh that it communicates on, 1 where it does not.
+  /// Ranks of the mesh on which it communicates; 1 if it does not.
   int64_t getNumRanks() const { return ranks; }
 
   /// Seconds of all compute.
   double getComputeSeconds() const { return computeSeconds; }
-  /// Bytes of the arguments, which stay through the step.
+  /// Bytes of the arguments, which live through the whole step.
   int64_t getStaticBytes() const { return staticBytes; }
-  /// The most bytes at a time in program order, arguments included.
+  /// Peak of live bytes in program order, including arguments.
   int64_t getPeakBytes() const { return peakBytes; }
 
-  /// All ranks run this step: one class. RankInstruction i is instruction i,
-  /// and SimCollective i collective i.
+  /// The problem with one class, for a step that all ranks run. RankInstruction
+  /// i is instruction i, and SimCollective i is collective i.
   SimProblem buildSimProblem(const CostModel &model) const;
-  /// The class alone; communicators are those of getCommunicators, links the
-  /// cluster's levels. ProgramModel.h joins the classes of several programs.
+  /// The program of the class. Communicators are those of getCommunicators,
+  /// links are the levels of the cluster. ProgramModel.h joins the classes of
+  /// several programs.
   SimProgram buildSimProgram() const;
 
 private:
@@ -173,9 +172,9 @@ private:
   int64_t staticBytes = 0, peakBytes = 0;
 };
 
-/// A problem of no classes on the links and at the rates of a cluster. With
-/// `duplex`, every level has a port for each direction: those that receive are
-/// after all that send.
+/// A problem without classes, with the links and rates of a cluster. With
+/// `duplex`, every level has a port for each direction; receiving ports follow
+/// all sending ports.
 SimProblem makeSimProblem(const Cluster &cluster, bool duplex);
 
 } // namespace mpcomm

@@ -10,11 +10,12 @@
 using namespace mprt;
 
 namespace mprt {
-extern const Backend shmBackend, mpiBackend, glooBackend, ncclBackend;
+extern const Backend shmBackend, mpiBackend, glooBackend, ncclBackend,
+    loopbackBackend;
 }
 
 static const Backend *const all[] = {&shmBackend, &mpiBackend, &glooBackend,
-                                     &ncclBackend};
+                                     &ncclBackend, &loopbackBackend};
 
 std::span<const Backend *const> mprt::backends() { return all; }
 

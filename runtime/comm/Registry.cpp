@@ -10,12 +10,11 @@
 using namespace mprt;
 
 namespace mprt {
-extern const Backend shmBackend, mpiBackend, glooBackend, ncclBackend,
-    loopbackBackend;
+extern const Backend shmBackend, mpiBackend, glooBackend, ncclBackend;
 }
 
 static const Backend *const all[] = {&shmBackend, &mpiBackend, &glooBackend,
-                                     &ncclBackend, &loopbackBackend};
+                                     &ncclBackend};
 
 std::span<const Backend *const> mprt::backends() { return all; }
 

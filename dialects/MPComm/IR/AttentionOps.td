@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Attention as one op, which a kernel computes block by block without keeping
-// scores or probabilities, whose number grows with the square of the rows.
+// Attention as one op. A kernel computes it block by block and stores neither
+// scores nor probabilities, whose number is quadratic in the number of rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@
 
 include "ComputeOps.td"
 
-/// Attention or its gradient, which takes `products` products of the scores'
-/// shape and `others` more operations a score.
+/// Attention or its gradient: `products` products of the shape of the scores,
+/// and `others` further operations per score.
 class MPComm_AttentionBase<string mnemonic, string products, string others,
                            list<Trait> traits = []>
     : MPComm_InferredOp<mnemonic, "LowerPrecision",
@@ -42,7 +42,7 @@ class MPComm_AttentionBase<string mnemonic, string products, string others,
 def MPComm_MaskTensor : MPComm_TensorOf<[I1]>;
 
 def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
-  let summary = "weighted means of values, by queries and keys";
+  let summary = "scaled dot-product attention";
   let description = [{
     For each sample b and head h, with queries q[b, i, h, :] and keys and values
     k[b, j, h, :] and v[b, j, h, :]:
@@ -52,14 +52,14 @@ def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
         lse[i]    = log(sum over j of exp(s[i, j]))
         out[i, :] = sum over j of exp(s[i, j] - lse[i]) * v[b, j, h, :]
 
-    The results are `out`, [B, Sq, H, D] as the query, and `lse`, [B, H, Sq],
-    which `attention_grad` reads. A row of which the mask keeps no column, or
-    one with no columns at all, is what a `softmax` of it gives: NaN, or 0.
+    The results are `out`, [B, Sq, H, D] like the query, and `lse`, [B, H, Sq],
+    which `attention_grad` reads. If the mask keeps no column of a row, the row
+    is NaN; if there are no columns at all, it is 0. `softmax` gives the same.
 
-    Sums are taken in f32 for 16-bit operands, and in the operands' type
-    otherwise; `lse` has that type. Scores and probabilities are rounded to the
-    operands' type at most once each. `mpcomm-insert-casts` leaves the op in the
-    type in which it is written.
+    Sums are in f32 for 16-bit operands, and in the operands' type otherwise;
+    `lse` has that type. Scores and probabilities are rounded to the operands'
+    type at most once each. `mpcomm-insert-casts` does not change the type of
+    the op.
 
     Example:
     ```mlir
@@ -69,15 +69,15 @@ def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
     ```
 
     Constraints:
-    - C1: query, key and value have rank 4 and the same sizes but along
-      dimension 1, and key and value there too; scores, B * H * Sq * Sk, are
-      at most 2^48.
+    - C1: query, key and value have rank 4 and the same sizes, except that
+      dimension 1 of the query may differ; there are at most 2^48 scores,
+      B * H * Sq * Sk.
     - C2: they have one element type, of at least 16 bits.
-    - C3: the mask has one row for each row of the query, one column for each
-      row of the key.
+    - C3: the mask has one row for each row of the query, and one column for
+      each row of the key.
     - C4: `scale` is finite.
 
-    Made by `mpcomm-fuse-attention`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-fuse-attention`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$query, MPComm_FloatTensor:$key,
                        MPComm_FloatTensor:$value,
@@ -94,8 +94,9 @@ def MPComm_AttentionGradOp
                            [MPComm_LinearInGradient]> {
   let summary = "gradient of attention";
   let description = [{
-    From the gradient of `out` and from what `attention` read and made, with
-    p[i, j] = exp(s[i, j] - lse[i]), for each sample b and head h:
+    The operands are the gradient dout of `out`, and the operands and results of
+    `attention`. With p[i, j] = exp(s[i, j] - lse[i]), for each sample b and
+    head h:
 
         dp[i, j] = sum over d of dout[b, i, h, d] * v[b, j, h, d]
         ds[i, j] = p[i, j] * (dp[i, j] - sum over d of dout[b, i, h, d] * out[b, i, h, d])
@@ -103,10 +104,10 @@ def MPComm_AttentionGradOp
         dk[j, :] = scale * sum over i of ds[i, j] * q[b, i, h, :]
         dv[j, :] = sum over i of p[i, j] * dout[b, i, h, :]
 
-    `out` and `lse` are those of `attention` of the same operands: a lowering
-    may read them or make them again, and with others gives any values. What
-    rows give to gradients of which the mask keeps no column is not fixed: NaN,
-    or nothing. Sums and roundings are as there.
+    `out` and `lse` must be the results of `attention` of the same operands: a
+    lowering may read or recompute them; with other values the results are
+    undefined. A row of which the mask keeps no column contributes either NaN or
+    nothing to the gradients. Sums and roundings are those of `attention`.
 
     Example:
     ```mlir
@@ -118,9 +119,9 @@ def MPComm_AttentionGradOp
     Constraints:
     - C1: C1 to C4 of `attention`.
     - C2: the gradient and the output have the query's type.
-    - C3: `lse` has the type that `attention` gives it.
+    - C3: `lse` has the type of that result of `attention`.
 
-    Made by `mpcomm-fuse-attention`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-fuse-attention`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$query,
                        MPComm_FloatTensor:$key, MPComm_FloatTensor:$value,

@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // A collective runs over a group of ranks: those whose mesh coordinates differ
-// only along the named axes. Group rank is the row-major index of a rank's
-// coordinates along these axes, in the order in which the mesh declares them.
+// only along the named axes. The group rank of a member is the row-major index
+// of its coordinates along these axes, in the order of the mesh's axes.
 //
-// Collectives write a communicator resource: generic passes never drop, merge
-// or reorder them.
+// Collectives write a communicator resource, so generic passes never remove,
+// merge or reorder them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ include "MPCommTypes.td"
 def MPComm_CommunicatorResource : Resource<"::mpcomm::CommunicatorResource">;
 
 def MPComm_MeshOp : MPComm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
-  let summary = "named axes along which ranks are laid out";
+  let summary = "named axes that arrange the ranks";
   let description = [{
     Ranks are numbered row-major over the axes: the last one varies fastest.
 
@@ -42,7 +42,8 @@ def MPComm_MeshOp : MPComm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
     - C1: there is at least one axis, names are not empty and differ.
     - C2: sizes are positive and their product fits 32 bits.
 
-    Made by hand or by `mpcomm-data-parallel`; stays to the end.
+    Written by hand or created by `mpcomm-data-parallel`; present in all later
+    forms.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axis_names,
                        DenseI64ArrayAttr:$axis_sizes);
@@ -61,12 +62,12 @@ def MPComm_MeshOp : MPComm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
 def MPComm_ProgramOp : MPComm_Op<"program", [
     Symbol, HasParent<"::mlir::ModuleOp">,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "which function each rank runs";
+  let summary = "assigns a function to each rank";
   let description = [{
-    Ranks with coordinate i on the axes, counted row-major over them in the
-    order given, run function i. Ranks that differ in other axes only run the
-    same one. The program's name is what users ask for: `train_step`,
-    `evaluate`.
+    The ranks with index i run function i. The index of a rank is the row-major
+    index of its coordinates along the axes, in the order given. Ranks that
+    differ only in other axes run the same function. Users run a program by its
+    name: `train_step`, `evaluate`.
 
     Example: two stages of a pipeline
     ```mlir
@@ -84,7 +85,8 @@ def MPComm_ProgramOp : MPComm_Op<"program", [
     - C3: each symbol is a public function of the module, and no function is
       run by two programs.
 
-    Made by hand or by `mpcomm-schedule-pipeline`; stays to the end.
+    Written by hand or created by `mpcomm-schedule-pipeline`; present in all
+    later forms.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes,
@@ -136,10 +138,10 @@ class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
 
 def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
                                              [InferTypeOpAdaptor]> {
-  let summary = "element-wise reduction over a group, given to all of it";
+  let summary = "element-wise reduction over a group; all ranks get the result";
   let description = [{
-    Variadic: one op is one bucket. Result i on every rank is the reduction of
-    operand i over the ranks of the group:
+    Result i on every rank is the reduction of operand i over the ranks of the
+    group. An op with several operands is a bucket:
 
     ```
         before           after (sum over "dp")
@@ -148,9 +150,9 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
       [c]    [d]         [c+d]    [c+d]
     ```
 
-    `wire` is the element type that travels (default: the operands' own);
-    `accumulate` the type in which partial results are kept (default: the wire
-    type for one link, f32 for 16-bit floats in the runtimes here).
+    `wire` is the element type that travels; by default it is that of the
+    operands. `accumulate` is the type of partial results; by default it is f32
+    for 16-bit floats, else the wire type.
 
     Example:
     ```mlir
@@ -165,8 +167,8 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
       `accumulate` is at least as wide as what travels.
     - C4: `mean` has float operands.
 
-    Made by `mpcomm-data-parallel`, merged by `mpcomm-combine-collectives`; gone
-    by `convert-mpcomm-to-mprt`.
+    Created by `mpcomm-data-parallel`; merged by `mpcomm-combine-collectives`;
+    lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins Variadic<MPComm_Tensor>:$inputs,
                        FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
@@ -183,10 +185,10 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
 
 def MPComm_ReduceScatterOp : MPComm_CollectiveOp<"reduce_scatter",
                                              "ReduceScatter"> {
-  let summary = "reduction over a group, each rank keeping one block";
+  let summary = "reduction over a group; each rank gets one block of it";
   let description = [{
-    Reduces as all_reduce does and leaves group rank r the r-th of equal blocks
-    along `dim`:
+    Reduces like all_reduce and splits the result into equal blocks along `dim`;
+    group rank r gets block r:
 
     ```
         before           after (sum over "dp", dim = 0)
@@ -211,7 +213,7 @@ def MPComm_ReduceScatterOp : MPComm_CollectiveOp<"reduce_scatter",
     - C5: the result has the operand's shape, divided along `dim` by the size
       of the group, and its element type.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, MPComm_ReductionAttr:$reduction,
@@ -227,8 +229,10 @@ def MPComm_ReduceScatterOp : MPComm_CollectiveOp<"reduce_scatter",
 }
 
 def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather"> {
-  let summary = "the blocks of a group, one after the other, on all of it";
+  let summary = "concatenation of the blocks of a group, on all of its ranks";
   let description = [{
+    Concatenates the operands along `dim`, in the order of group ranks:
+
     ```
         before           after (over "dp", dim = 0)
       dp 0   dp 1        dp 0   dp 1
@@ -247,7 +251,7 @@ def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather"> {
     - C3: the result has the operand's shape, times the size of the group along
       `dim`, and its element type.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$dim);
@@ -261,9 +265,9 @@ def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather"> {
 def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
     Pure, MPComm_RankDependentOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "the rank's own block of a value that all of its group have";
+  let summary = "a rank's own block of a replicated value";
   let description = [{
-    The reverse of all_gather; nothing travels.
+    The inverse of all_gather. It does not communicate.
 
     ```
         before           after (over "dp", dim = 0)
@@ -272,8 +276,8 @@ def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
       [b]    [b]
     ```
 
-    The operand must be the same on all ranks of the group; where it is not, the
-    block may be any rank's.
+    The operand must be replicated on the group. If it is not, the block may be
+    that of any rank.
 
     Example:
     ```mlir
@@ -286,8 +290,8 @@ def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
     - C3: the result has the operand's shape, divided along `dim` by the size
       of the group, and its element type.
 
-    Made by hand; merged into collectives by `mpcomm-simplify-collectives`; gone
-    by `convert-mpcomm-to-mprt`.
+    Written by hand; merged into collectives by `mpcomm-simplify-collectives`;
+    lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$dim);
@@ -305,10 +309,11 @@ def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
 }
 
 def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll"> {
-  let summary = "each rank gives each other one a block";
+  let summary = "each rank sends one block to every rank of its group";
   let description = [{
-    Cuts the operand into equal blocks along `split_dim`, gives block r to group
-    rank r, and joins what arrives, in rank order, along `concat_dim`:
+    Splits the operand into equal blocks along `split_dim`, sends block r to
+    group rank r, and concatenates the received blocks along `concat_dim`, in
+    the order of group ranks:
 
     ```
         before           after (over "dp", both dims 0)
@@ -330,7 +335,7 @@ def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll"> {
       multiplied along `concat_dim` by the size of the group, and its element
       type.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$split_dim,
@@ -345,7 +350,7 @@ def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll"> {
 
 def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
     "Broadcast", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "the root's value on all of its group";
+  let summary = "copies the value of the root to all ranks of its group";
   let description = [{
     ```
         before           after (over "dp", root 0)
@@ -362,7 +367,7 @@ def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
     - C1: `root` is a rank of the group.
     - C2: the axes are not empty, differ, and belong to the mesh.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$root);
@@ -376,10 +381,10 @@ def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",
 
 def MPComm_CollectivePermuteOp : MPComm_CollectiveOp<"collective_permute",
     "Permute", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "ranks give their value to one other rank each";
+  let summary = "sends values between pairs of ranks of a group";
   let description = [{
-    Each pair is a source and a target, ranks of the group: the target gets the
-    source's value. A rank that is no target gets zeros.
+    Each pair consists of a source and a target, both group ranks. The target
+    gets the value of the source. A rank that is not a target gets zeros.
 
     ```
            before               after (over "dp", 0 to 1 and 1 to 2)
@@ -396,10 +401,10 @@ def MPComm_CollectivePermuteOp : MPComm_CollectiveOp<"collective_permute",
     Constraints:
     - C1: sources and targets are ranks of the group.
     - C2: the axes are not empty, differ, and belong to the mesh.
-    - C3: no rank is the source of two pairs, none the target of two.
-    - C4: the list of numbers has two for each pair.
+    - C3: no rank is the source of two pairs or the target of two pairs.
+    - C4: the list has two numbers for each pair.
 
-    Made by hand; composed by `mpcomm-simplify-collectives`; gone by
+    Written by hand; composed by `mpcomm-simplify-collectives`; lowered by
     `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
@@ -411,17 +416,16 @@ def MPComm_CollectivePermuteOp : MPComm_CollectiveOp<"collective_permute",
     custom<RankPairs>($source_target_pairs) attr-dict `:` type($input)
   }];
   let extraClassDeclaration = collectiveDeclarations # [{
-    /// Of each of the `ranks` of a group, the one that it gives its value to,
-    /// or -1.
+    /// For each of the `ranks` group ranks, the target of its value, or -1.
     ::llvm::SmallVector<int64_t> getTargets(int64_t ranks);
   }];
 }
 
 def MPComm_CollectiveReduceOp : MPComm_CollectiveOp<"collective_reduce",
     "Reduce", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "element-wise reduction over a group, given to its root";
+  let summary = "element-wise reduction over a group; the root gets the result";
   let description = [{
-    The other ranks get zeros:
+    Ranks other than the root get zeros:
 
     ```
         before           after (sum over "dp", root 0)
@@ -442,7 +446,7 @@ def MPComm_CollectiveReduceOp : MPComm_CollectiveOp<"collective_reduce",
     - C3: `wire` and `accumulate` as all_reduce C3.
     - C4: `mean` has float operands.
 
-    Made by hand; gone by `convert-mpcomm-to-mprt`.
+    Written by hand; lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, MPComm_ReductionAttr:$reduction,
@@ -458,9 +462,10 @@ def MPComm_CollectiveReduceOp : MPComm_CollectiveOp<"collective_reduce",
 
 def MPComm_CollectiveGatherOp : MPComm_CollectiveOp<"collective_gather",
                                                  "Gather"> {
-  let summary = "the blocks of a group, one after the other, on its root";
+  let summary = "concatenation of the blocks of a group, on its root";
   let description = [{
-    The other ranks get zeros:
+    Concatenates the operands along `dim`, in the order of group ranks. Ranks
+    other than the root get zeros:
 
     ```
         before           after (over "dp", root 0, dim = 0)
@@ -482,7 +487,7 @@ def MPComm_CollectiveGatherOp : MPComm_CollectiveOp<"collective_gather",
       `dim`, and its element type.
     - C4: `dim` is in range.
 
-    Made by hand; gone by `convert-mpcomm-to-mprt`.
+    Written by hand; lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$root, I64Attr:$dim);
@@ -496,10 +501,10 @@ def MPComm_CollectiveGatherOp : MPComm_CollectiveOp<"collective_gather",
 
 def MPComm_CollectiveScatterOp : MPComm_CollectiveOp<"collective_scatter",
                                                   "Scatter"> {
-  let summary = "each rank of a group gets its block of the root's value";
+  let summary = "each rank of a group gets one block of the root's value";
   let description = [{
-    Cuts the root's operand into equal blocks along `dim` and gives block r to
-    group rank r. The operands of other ranks are not looked at.
+    Splits the operand of the root into equal blocks along `dim` and sends block
+    r to group rank r. The operands of other ranks are not read.
 
     ```
         before           after (over "dp", root 0, dim = 0)
@@ -521,7 +526,7 @@ def MPComm_CollectiveScatterOp : MPComm_CollectiveOp<"collective_scatter",
       of the group, and its element type.
     - C4: `dim` is in range.
 
-    Made by hand; gone by `convert-mpcomm-to-mprt`.
+    Written by hand; lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$root, I64Attr:$dim);
@@ -534,11 +539,11 @@ def MPComm_CollectiveScatterOp : MPComm_CollectiveOp<"collective_scatter",
 }
 
 def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
-  let summary = "gives a value to one rank of the group";
+  let summary = "sends a value to one rank of the group";
   let description = [{
     Pairs with the `mpcomm.recv` of that rank: the n-th send to a rank on a
-    channel meets the n-th receive from it. Ops on different channels of a group
-    do not wait for one another.
+    channel meets that rank's n-th receive from this one. Ops on different
+    channels of a group do not wait for one another.
 
     Example:
     ```mlir
@@ -551,7 +556,7 @@ def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
     - C2: the axes are not empty, differ, and belong to the mesh.
     - C3: the channel is not negative and fits 16 bits.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$to,
@@ -566,7 +571,7 @@ def MPComm_SendOp : MPComm_CollectiveOp<"send", "Send"> {
 }
 
 def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
-  let summary = "takes a value from one rank of the group";
+  let summary = "receives a value from one rank of the group";
   let description = [{
     Pairs with the `mpcomm.send` of that rank on the same channel.
 
@@ -581,7 +586,7 @@ def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
     - C2: the axes are not empty, differ, and belong to the mesh.
     - C3: the channel is not negative and fits 16 bits.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
                        I64Attr:$from,
@@ -597,7 +602,7 @@ def MPComm_RecvOp : MPComm_CollectiveOp<"recv", "Recv"> {
 }
 
 def MPComm_BarrierOp : MPComm_CollectiveOp<"barrier", "Barrier"> {
-  let summary = "no rank of the group goes on before all have come";
+  let summary = "blocks until all ranks of the group have reached it";
   let description = [{
     Example:
     ```mlir
@@ -607,7 +612,7 @@ def MPComm_BarrierOp : MPComm_CollectiveOp<"barrier", "Barrier"> {
     Constraints:
     - C2: the axes are not empty, differ, and belong to the mesh.
 
-    Gone by `convert-mpcomm-to-mprt`.
+    Lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes);
   let assemblyFormat = "`on` $mesh `axes` $axes attr-dict";
@@ -615,11 +620,11 @@ def MPComm_BarrierOp : MPComm_CollectiveOp<"barrier", "Barrier"> {
 
 def MPComm_AsyncOp : MPComm_Op<"async", [
     RecursiveMemoryEffects, SingleBlock, NoRegionArguments]> {
-  let summary = "starts a collective and goes on";
+  let summary = "starts a collective without waiting for it";
   let description = [{
-    Runs the collective of its region on the communication stream of its
-    group; the future gives the values that the region yields. One region op
-    serves every collective, instead of a start and a done twin of each.
+    Runs the collective in its region on the communication stream of its group.
+    The future holds the values that the region yields. One region op serves
+    every collective; there are no start and done variants.
 
     Example:
     ```mlir
@@ -635,13 +640,13 @@ def MPComm_AsyncOp : MPComm_Op<"async", [
     - C2: the region yields the collective's results, in order.
     - C3: the future's types are those of the yielded values.
 
-    Made by `mpcomm-make-async`; gone by `convert-mpcomm-to-mprt`.
+    Created by `mpcomm-make-async`; lowered by `convert-mpcomm-to-mprt`.
   }];
   let results = (outs MPComm_FutureType:$future);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$body attr-dict `:` qualified(type($future))";
   let extraClassDeclaration = [{
-    /// The collective inside; null where the op is malformed.
+    /// The collective inside; null if the op is malformed.
     ::mlir::Operation *getCollective();
   }];
   let hasVerifier = 1;
@@ -664,7 +669,7 @@ def MPComm_YieldOp : MPComm_Op<"yield", [
 def MPComm_AwaitOp : MPComm_Op<"await", [
     MemoryEffects<[MemWrite<MPComm_CommunicatorResource>]>,
     InferTypeOpAdaptor]> {
-  let summary = "the values of a future, once they are there";
+  let summary = "waits for a future and returns its values";
   let description = [{
     Example:
     ```mlir
@@ -674,7 +679,7 @@ def MPComm_AwaitOp : MPComm_Op<"await", [
     Constraints:
     - C1: a future is awaited at most once.
 
-    Made by `mpcomm-make-async`; gone by `convert-mpcomm-to-mprt`.
+    Created by `mpcomm-make-async`; lowered by `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_FutureType:$future);
   let results = (outs Variadic<MPComm_Tensor>:$results);

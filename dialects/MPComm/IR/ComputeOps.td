@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Ops that StableHLO has too carry its names and its meaning, restricted to
+// An op that StableHLO has too has its name and its meaning, restricted to
 // static shapes and attributes.
 //
 //===----------------------------------------------------------------------===//
@@ -35,14 +35,14 @@ class MPComm_ComputeOp<string mnemonic, string precision, string flops,
   let extraClassDeclaration = computeDeclarations;
 }
 
-/// The same for an op whose result types follow from its operands and
-/// attributes; constraints are checked where the types are inferred.
+/// A compute op whose result types follow from its operands and attributes. Its
+/// constraints are checked when the types are inferred.
 class MPComm_InferredOp<string mnemonic, string precision, string flops,
                         list<Trait> traits = []>
     : MPComm_ComputeOp<mnemonic, precision, flops,
                        !listconcat(traits, [InferTypeOpAdaptor])>;
 
-/// Moves elements and computes nothing.
+/// A compute op that only moves elements.
 class MPComm_MovementOp<string mnemonic, list<Trait> traits = []>
     : MPComm_ComputeOp<mnemonic, "Any", "return 0;",
                        !listconcat(traits, [MPComm_LinearJointly])>;
@@ -58,11 +58,12 @@ def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "LowerPrecision", [{
   let summary = "contraction of two tensors";
   let description = [{
     Sums products over the contracting dimensions, for each index of the
-    batching dimensions. The result has the batching dimensions, then lhs' free
-    ones, then rhs' free ones, each in operand order. As StableHLO's op.
+    batching dimensions. The result has the batching dimensions, then the free
+    dimensions of lhs, then those of rhs, each in operand order. As StableHLO's
+    op.
 
-    The element type of the result is that of the operands; sums are taken in
-    f32 for 16-bit operands and in the operands' type otherwise.
+    The element type of the result is that of the operands. Sums are in f32 for
+    16-bit operands, and in the operands' type otherwise.
 
     Example:
     ```mlir
@@ -71,12 +72,13 @@ def MPComm_DotGeneralOp : MPComm_InferredOp<"dot_general", "LowerPrecision", [{
     ```
 
     Constraints:
-    - C1: batching lists have one length, contracting lists have one length.
+    - C1: the two batching lists have equal length, and so do the two
+      contracting lists.
     - C2: dimensions are in range and named once.
     - C3: paired dimensions have the same size.
     - C4: operands have one element type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$lhs, MPComm_FloatTensor:$rhs,
       DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$lhs_batching_dims,
@@ -113,7 +115,7 @@ def MPComm_TransposeOp : MPComm_MovementOp<"transpose", [
     Constraints:
     - C1: `dims` is a permutation of the operand's dimensions.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs MPComm_Tensor:$result);
@@ -142,7 +144,7 @@ def MPComm_ReshapeOp
     - C1: operand and result have the same number of elements.
     - C2: operand and result have one element type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_Tensor:$input);
   let results = (outs MPComm_Tensor:$result);
@@ -163,9 +165,9 @@ def MPComm_BroadcastInDimOp
     : MPComm_MovementOp<"broadcast_in_dim", [MPComm_MovementOpInterface]> {
   let summary = "repetition along new or unit dimensions";
   let description = [{
-    Operand dimension i becomes result dimension `dims[i]`; every other result
-    dimension repeats the operand, and so does a dimension of size 1 that
-    becomes larger. As StableHLO's op, with increasing `dims`.
+    Operand dimension i becomes result dimension `dims[i]`. The operand is
+    repeated along all other result dimensions, and along dimensions of size 1
+    that become larger. As StableHLO's op, with increasing `dims`.
 
     Example:
     ```mlir
@@ -177,7 +179,7 @@ def MPComm_BroadcastInDimOp
     - C2: a named dimension has the operand's size, or the operand's size is 1.
     - C3: operand and result have one element type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs MPComm_Tensor:$result);
@@ -193,11 +195,10 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
     [MPComm_LinearOpInterface]> {
   let summary = "sum, product, minimum or maximum over dimensions";
   let description = [{
-    The reduced dimensions are dropped. Sums of 16-bit values are taken in f32.
-    A sum of i1 is their disjunction, as in StableHLO; a product their
-    conjunction.
-    A NaN among the elements makes a minimum or maximum NaN. The order of a sum
-    is not fixed by the op (a pass that changes it is of class reassociating).
+    The reduced dimensions are removed. Sums of 16-bit values are in f32. A sum
+    of i1 is a disjunction, as in StableHLO, and a product is a conjunction. If
+    an element is NaN, a minimum or maximum is NaN. The op does not fix the
+    order of a sum (a pass that changes it is of class reassociating).
 
     Example:
     ```mlir
@@ -208,7 +209,7 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
     - C1: `dims` is increasing and in range.
     - C2: the reduction is not `mean` (divide by a constant instead).
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_ReductionAttr:$reduction, MPComm_Tensor:$input,
                        DenseI64ArrayAttr:$dims);
@@ -219,7 +220,7 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
   }];
   let hasFolder = 1;
   let extraClassDeclaration = computeDeclarations # [{
-    /// A product of elements is no factor's.
+    /// A product of elements is not linear in the operand.
     ::mpcomm::Linearity getLinearity() {
       return getReduction() == ::mpcomm::Reduction::Prod
                  ? ::mpcomm::Linearity()
@@ -230,7 +231,7 @@ def MPComm_ReduceOp : MPComm_InferredOp<"reduce", "FP32", [{
 
 def MPComm_SliceOp : MPComm_MovementOp<"slice", [
     InferTypeOpAdaptor, MPComm_MovementOpInterface]> {
-  let summary = "a strided window";
+  let summary = "a strided range of each dimension";
   let description = [{
     Takes elements `starts[d], starts[d] + strides[d], …` below `limits[d]` of
     each dimension d. As StableHLO's op.
@@ -245,7 +246,7 @@ def MPComm_SliceOp : MPComm_MovementOp<"slice", [
     - C1: each list has one entry per dimension.
     - C2: 0 <= start <= limit <= size, stride >= 1.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$starts,
                        DenseI64ArrayAttr:$limits, DenseI64ArrayAttr:$strides);
@@ -255,7 +256,7 @@ def MPComm_SliceOp : MPComm_MovementOp<"slice", [
     `strides` `=` $strides attr-dict `:` functional-type(operands, results)
   }];
   let hasFolder = 1;
-  // It reads what it takes.
+  // Only the elements of the result are read.
   let extraClassDeclaration = computeDeclarations # [{
     int64_t getBytesRead() {
       return ::mpcomm::detail::countBytes((*this)->getResultTypes());
@@ -265,9 +266,9 @@ def MPComm_SliceOp : MPComm_MovementOp<"slice", [
 
 def MPComm_ConcatenateOp
     : MPComm_MovementOp<"concatenate", [InferTypeOpAdaptor]> {
-  let summary = "tensors one after the other along a dimension";
+  let summary = "concatenation along a dimension";
   let description = [{
-    As StableHLO's op.
+    Concatenates the operands along `dim`, in order. As StableHLO's op.
 
     Example:
     ```mlir
@@ -277,10 +278,10 @@ def MPComm_ConcatenateOp
 
     Constraints:
     - C1: there is at least one operand, and `dim` is in range.
-    - C2: operands have one element type, one rank, and the same sizes but
+    - C2: operands have one element type, one rank, and the same sizes except
       along `dim`.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins Variadic<MPComm_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs MPComm_Tensor:$result);
@@ -292,11 +293,11 @@ def MPComm_ConcatenateOp
 }
 
 def MPComm_PadOp : MPComm_MovementOp<"pad", [InferTypeOpAdaptor]> {
-  let summary = "a border, and gaps between elements";
+  let summary = "padding around and between elements";
   let description = [{
-    Puts `low[d]` elements before, `high[d]` after, and `interior[d]` between
-    neighbours of dimension d, all of them `value`. As StableHLO's op, without
-    negative amounts.
+    Inserts copies of `value` along each dimension d: `low[d]` before the first
+    element, `high[d]` after the last, and `interior[d]` between neighbours. As
+    StableHLO's op, without negative amounts.
 
     Example:
     ```mlir
@@ -309,7 +310,7 @@ def MPComm_PadOp : MPComm_MovementOp<"pad", [InferTypeOpAdaptor]> {
     - C2: no amount is negative.
     - C3: `value` is 0-d, of the operand's element type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_Tensor:$input, MPComm_Tensor:$value,
                        DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high,
@@ -335,7 +336,7 @@ def MPComm_IotaOp : MPComm_MovementOp<"iota"> {
     Constraints:
     - C1: `dim` is in range.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins I64Attr:$dim);
   let results = (outs MPComm_Tensor:$result);

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What convolutional networks are made of. Activations are [N, C, H, W], or
-// [N, H, W, C] where an op has `channels_last`; filters are always
-// [out, in / groups, height, width].
+// Ops of convolutional networks. Activations are [N, C, H, W], or [N, H, W, C]
+// if an op has `channels_last`; filters are always [out, in / groups, height,
+// width].
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,9 +21,7 @@ include "ComputeOps.td"
 // Convolutions
 //===----------------------------------------------------------------------===//
 
-/// One of the three products of a convolution. `filter` and `output` are the
-/// values, operands or result, with those types.
-/// What FeatureLayoutOpInterface asks of an op with the flag `channels_last`.
+/// Implements FeatureLayoutOpInterface for an op with the flag `channels_last`.
 class MPComm_FeatureLayout<string images, string results> {
   code declarations = [{
     bool hasFeaturesSecond() { return !getChannelsLast(); }
@@ -33,6 +31,8 @@ class MPComm_FeatureLayout<string images, string results> {
   }];
 }
 
+/// One of the three products of a convolution. `filter` and `output` are the
+/// getters of the values, operands or result, with those types.
 class MPComm_ConvolutionBase<string mnemonic, string filter, string output,
                              string images, string imageResults, Trait linear,
                              dag operands>
@@ -62,13 +62,13 @@ def MPComm_ConvolutionOp : MPComm_ConvolutionBase<"convolution",
   let summary = "two-dimensional convolution";
   let description = [{
     y[n, o, i, j] = sum over c, p, q of
-    x[n, g + c, i * stride + p * dilation - low, …] * w[o, c, p, q], x being 0
-    outside of its bounds, g the first input channel of the group of o. Of
-    StableHLO's op the two-dimensional case in two layouts, without dilation of
-    the input.
+    x[n, g + c, i * stride + p * dilation - low, …] * w[o, c, p, q], where x is
+    0 outside of its bounds and g is the first input channel of the group of o.
+    This is StableHLO's op in two dimensions, in two layouts, without dilation
+    of the input.
 
-    The element type of the result is that of the operands; sums are taken in
-    f32 for 16-bit operands and in the operands' type otherwise.
+    The element type of the result is that of the operands. Sums are in f32 for
+    16-bit operands, and in the operands' type otherwise.
 
     Example:
     ```mlir
@@ -78,15 +78,15 @@ def MPComm_ConvolutionOp : MPComm_ConvolutionBase<"convolution",
 
     Constraints:
     - C1: input, filter and output have rank 4 and one element type.
-    - C2: each list has two entries; strides and dilations are at least 1,
-      paddings at least 0, all of them and the filter's sizes below 2^31.
+    - C2: each list has two entries; strides and dilations are at least 1, and
+      paddings at least 0; these and the filter's sizes are below 2^31.
     - C3: channels, sizes and `groups` are positive, and `groups` divides the
       channels of the filter.
     - C4: the input has `groups` times the filter's input channels.
     - C5: the output has the input's batch, the filter's output channels, and
       as many positions as the filter has in the padded input, at least one.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $input `,` $filter `,` `strides` `=` $strides `,` `low` `=` $low `,`
@@ -101,9 +101,9 @@ def MPComm_ConvolutionInputGradOp
     (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$filter)> {
   let summary = "gradient of convolution by its input";
   let description = [{
-    dx[n, g + c, h, w] = sum over o, p, q of dy[n, o, i, j] * w[o, c, p, q], for
-    the i, j at which the convolution reads (h, w) by (p, q), from the gradient
-    dy of the output.
+    dx[n, g + c, h, w] = sum over o, p, q of dy[n, o, i, j] * w[o, c, p, q],
+    where dy is the gradient of the output, and i, j is the output position at
+    which the convolution multiplies element (h, w) by (p, q) of the filter.
 
     Example:
     ```mlir
@@ -115,7 +115,7 @@ def MPComm_ConvolutionInputGradOp
     - C1: a convolution of the result's type with the filter has the type of
       dy: C1 to C5 of `convolution`.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $grad `,` $filter `,` `strides` `=` $strides `,` `low` `=` $low `,`
@@ -131,7 +131,7 @@ def MPComm_ConvolutionFilterGradOp
   let summary = "gradient of convolution by its filter";
   let description = [{
     dw[o, c, p, q] = sum over n, i, j of dy[n, o, i, j] times the element of x
-    that the convolution multiplies w[o, c, p, q] with.
+    that the convolution multiplies by w[o, c, p, q] there.
 
     Example:
     ```mlir
@@ -143,7 +143,7 @@ def MPComm_ConvolutionFilterGradOp
     - C1: a convolution of x with a filter of the result's type has the type of
       dy: C1 to C5 of `convolution`.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $grad `,` $input `,` `strides` `=` $strides `,` `low` `=` $low `,`
@@ -178,8 +178,9 @@ def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Any", "getResult()",
                                        (ins MPComm_FloatTensor:$input)> {
   let summary = "maximum of each window";
   let description = [{
-    Windows of `window` elements, `strides` apart, over the input padded by
-    elements that are never the maximum. A NaN in a window is its maximum.
+    Each result element is the maximum of a window of `window` elements of the
+    input; windows are `strides` apart. Padding is never the maximum. If a
+    window contains a NaN, its maximum is NaN.
 
     Example:
     ```mlir
@@ -191,10 +192,10 @@ def MPComm_MaxPoolOp : MPComm_PoolBase<"max_pool", "Any", "getResult()",
     - C1: input and result have rank 4 and one element type, batch and channels.
     - C2: each list has two entries; windows and strides are at least 1,
       paddings at least 0 and below the window's size, all below 2^31.
-    - C3: channels and sizes are positive, and there are as many positions as
-      the result has, at least one.
+    - C3: channels and sizes are positive, and the result has one element for
+      each position of the window, at least one.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $input `,` `window` `=` $window `,` `strides` `=` $strides `,` `low` `=`
@@ -208,9 +209,9 @@ def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Promote",
     (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input)> {
   let summary = "gradient of max_pool";
   let description = [{
-    An element of x gets the sum of dy of the windows whose maximum it is: the
-    first of the greatest in row-major order of the window or, where there are
-    NaNs, the last of these.
+    The gradient of an element of x is the sum of dy over the windows of which
+    it is the maximum. If several elements are equal, the first in row-major
+    order of the window is the maximum; if there are NaNs, the last of them is.
 
     Example:
     ```mlir
@@ -221,7 +222,7 @@ def MPComm_MaxPoolGradOp : MPComm_PoolBase<"max_pool_grad", "Promote",
     Constraints:
     - C1: `max_pool` of x, and of the result, has the type of dy: its C1 to C3.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $grad `,` $input `,` `window` `=` $window `,` `strides` `=` $strides `,`
@@ -235,9 +236,9 @@ def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Promote", "getResult()",
     (ins MPComm_FloatTensor:$input), (ins UnitAttr:$count_padding)> {
   let summary = "mean of each window";
   let description = [{
-    The sum of the elements of the input in a window, divided by their number
-    or, with `count_padding`, by the window's size. Sums of 16-bit elements are
-    taken in f32.
+    Each result element is the sum of the elements of the input in a window,
+    divided by their number or, with `count_padding`, by the size of the window.
+    Sums of 16-bit elements are in f32.
 
     Example:
     ```mlir
@@ -248,7 +249,7 @@ def MPComm_AvgPoolOp : MPComm_PoolBase<"avg_pool", "Promote", "getResult()",
     Constraints:
     - C1: C1 to C3 of `max_pool`.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $input `,` `window` `=` $window `,` `strides` `=` $strides `,` `low` `=`
@@ -261,8 +262,8 @@ def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Promote",
     "{0}", MPComm_LinearInGradient, (ins MPComm_FloatTensor:$grad), (ins UnitAttr:$count_padding)> {
   let summary = "gradient of avg_pool";
   let description = [{
-    An element of the input gets, of each window that it is in, dy divided by
-    what `avg_pool` divides by.
+    The gradient of an element of the input is the sum, over the windows that
+    contain it, of dy divided by the divisor of `avg_pool`.
 
     Example:
     ```mlir
@@ -273,7 +274,7 @@ def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Promote",
     Constraints:
     - C1: `avg_pool` of the result has the type of dy: C1 to C3 of `max_pool`.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $grad `,` `window` `=` $window `,` `strides` `=` $strides `,` `low` `=`
@@ -285,7 +286,7 @@ def MPComm_AvgPoolGradOp : MPComm_PoolBase<"avg_pool_grad", "Promote",
 // Batch norm
 //===----------------------------------------------------------------------===//
 
-/// What FeatureLayoutOpInterface asks of an op with a `feature_dim`.
+/// Implements FeatureLayoutOpInterface for an op with a `feature_dim`.
 class MPComm_NormLayout<string images> {
   code declarations = [{
     bool hasFeaturesSecond() {
@@ -304,10 +305,10 @@ def MPComm_BatchNormTrainingOp
   let summary = "normalisation of each feature over the batch";
   let description = [{
     y = (x - mean) / sqrt(variance + eps) * gamma + beta for each index of
-    `feature_dim`, with mean and (biased) variance over the other dimensions,
-    which are results too. As StableHLO's op.
+    `feature_dim`. Mean and (biased) variance are over the other dimensions, and
+    are results too. As StableHLO's op.
 
-    Statistics are those of the batch of one rank.
+    Statistics are over the batch of one rank.
 
     Example:
     ```mlir
@@ -321,7 +322,7 @@ def MPComm_BatchNormTrainingOp
     - C2: gamma and beta have rank 1, the feature dimension's size, and one
       element type, which has at least as many bits as the operand's.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
                        MPComm_FloatTensor:$beta, F64Attr:$eps,
@@ -361,7 +362,7 @@ def MPComm_BatchNormInferenceOp
       size, and one element type, which has at least as many bits as the
       operand's.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
                        MPComm_FloatTensor:$beta, MPComm_FloatTensor:$mean,
@@ -400,7 +401,7 @@ def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "FP32", [{
       and one element type, which has at least as many bits as the operand's.
     - C3: dy has x's type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input,
                        MPComm_FloatTensor:$gamma, MPComm_FloatTensor:$mean,

@@ -48,12 +48,13 @@ class MPComm_ClusterPart<string name, string attrMnemonic>
 }
 
 def MPComm_DeviceAttr : MPComm_ClusterPart<"Device", "device"> {
-  let summary = "rates of the device that a rank computes on";
+  let summary = "rates of the device of a rank";
   let description = [{
     `flops` maps element types to the flop/s that large matrix products sustain;
-    `vector` is for all other ops. Bytes/s, bytes, and the seconds that an op
-    takes at least. `efficiency` maps kinds of products to the share of that
-    rate that they sustain; 1 where a kind is missing.
+    `vector` is the rate of all other ops. `efficiency` maps kinds of products
+    to the share of that rate that they sustain; the default is 1.
+    `memory_bandwidth` is in bytes/s, `memory_bytes` in bytes. `launch` is the
+    seconds that each op takes in addition to its work.
 
     Constraints:
     - C1: `memory_bandwidth` and `memory_bytes` are positive, `launch` is not
@@ -80,9 +81,10 @@ def MPComm_DeviceAttr : MPComm_ClusterPart<"Device", "device"> {
 def MPComm_LinkAttr : MPComm_ClusterPart<"Link", "link"> {
   let summary = "links that join blocks of consecutive ranks";
   let description = [{
-    Seconds a message, and bytes/s a rank and direction. `ranks` is the size of
-    a block, 0 for all; `rails` the number of ranks of an inner block through
-    which a flat ring or tree leaves it at once, 0 for all.
+    `latency` is in seconds per message, `bandwidth` in bytes/s per rank and
+    direction. `ranks` is the size of a block; 0 means all ranks. `rails` is the
+    number of ranks through which a flat ring or tree leaves an inner block at
+    once; 0 means all.
 
     Constraints:
     - C1: `latency` is not negative, `bandwidth` is positive; both are finite.
@@ -95,11 +97,11 @@ def MPComm_LinkAttr : MPComm_ClusterPart<"Link", "link"> {
 }
 
 def MPComm_MeasuredAttr : MPComm_ClusterPart<"Measured", "measured"> {
-  let summary = "seconds that a collective was measured to take";
+  let summary = "measured cost of a collective";
   let description = [{
-    alpha + beta * bytes of payload on groups of `ranks`, which replaces the
-    formulas for this backend (empty: any) where the outermost links that the
-    group uses are `link` (empty: any).
+    The collective takes alpha + beta * bytes of payload seconds on groups of
+    `ranks`. This replaces the formulas of the cost model for this backend
+    (empty: any), if the outermost links of the group are `link` (empty: any).
 
     Constraints:
     - C1: `kind` is a collective (`all_reduce`, …).
@@ -113,10 +115,10 @@ def MPComm_MeasuredAttr : MPComm_ClusterPart<"Measured", "measured"> {
 }
 
 def MPComm_ClusterAttr : MPComm_ClusterPart<"Cluster", "cluster"> {
-  let summary = "what a program is compiled for";
+  let summary = "the cluster for which a program is compiled";
   let description = [{
-    The same as a cluster file (docs/Design/ClusterFile.md) in the IR: the
-    attribute `mpcomm.cluster` of a module.
+    The attribute `mpcomm.cluster` of a module. It has the content of a cluster
+    file (docs/Design/ClusterFile.md).
 
     Example:
     ```mlir
@@ -134,11 +136,10 @@ def MPComm_ClusterAttr : MPComm_ClusterPart<"Cluster", "cluster"> {
     - C1: `links` holds at least one #mpcomm.link; their names differ.
     - C2: the last level has `ranks` 0; each other has a multiple of the ranks
       of the level before, and more.
-    - C3: `measured` holds #mpcomm.measured, each with a `link` that exists or
-      none.
+    - C3: `measured` holds #mpcomm.measured; each `link` exists or is empty.
     - C4: the rates are in (0, 1]; `collective_launch` is finite and not
       negative.
-    - C5: `algorithms` holds names of algorithms, `measured` not among them.
+    - C5: `algorithms` holds names of algorithms other than `measured`.
   }];
   let parameters = (ins StringRefParameter<"">:$name,
                         StringRefParameter<"">:$source, "DeviceAttr":$device,

@@ -15,37 +15,38 @@ def MPComm_Dialect : Dialect {
   let name = "mpcomm";
   let summary = "Training steps and the communication of the ranks that run them";
   let description = [{
-    A training step (forward, backward, optimizer update) as one pure function
-    on tensors, and the collectives that make of it the programs of N ranks.
+    A training step (forward pass, backward pass, optimizer update) is one pure
+    function on tensors. Collectives turn it into the program of N ranks.
 
-    Elementwise work is `arith` and `math` on tensors. This dialect adds what
-    has no value-semantics op upstream (contractions, normalisation, softmax,
-    embedding, losses, their gradients) under StableHLO's names where StableHLO
-    has the op, what only training has (optimizer updates), and communication:
-    variadic collectives over the axes of a mesh, and `async`/`await`.
+    Elementwise operations are `arith` and `math` on tensors. This dialect adds
+    - operations without a value-semantics op upstream (contractions,
+      normalisation, softmax, embedding, losses, their gradients), with
+      StableHLO's names if StableHLO has the op;
+    - optimizer updates;
+    - communication: variadic collectives over the axes of a mesh, and
+      `async`/`await`.
 
-    Attributes that the dialect gives a meaning on function arguments and
-    results:
-    - `mpcomm.role`: what the value is for (`#mpcomm.role<parameter>`, …);
+    Attributes of function arguments and results:
+    - `mpcomm.role`: the purpose of the value (`#mpcomm.role<parameter>`, …);
     - `mpcomm.name`: its key in checkpoints and datasets;
-    - `mpcomm.donated = N`: the argument's buffer may be reused for result N;
-    - `mpcomm.default`: the value of a hyperparameter unless the user sets one,
-      or of all elements of other state that no weights file holds;
-    - `mpcomm.copy_of = "wte.weight"`: the state starts as that parameter,
-      converted to its own element type;
+    - `mpcomm.donated = N`: result N may reuse the argument's buffer;
+    - `mpcomm.default`: the value of a hyperparameter that the user does not
+      set, or of all elements of other state that no weights file holds;
+    - `mpcomm.copy_of = "wte.weight"`: the initial value of the state is that
+      parameter, converted to the element type of the state;
     - `mpcomm.range = array<i64: lo, hi>`: values of an integer batch argument
       lie in [lo, hi);
-    - `mpcomm.targets`: the batch argument that holds this output's labels.
+    - `mpcomm.targets`: the batch argument that holds the labels of this output.
 
-    On an op:
-    - `mpcomm.stage = N`: the stage of a pipeline that it is in, or has to be
-      in, counted along the data;
-    - `mpcomm.tag = "F0.1"`, of a collective: what it carries, the same for all
-      ranks that take part. Of one group and channel, collectives that meet have
-      the same tag or none.
+    Attributes of ops:
+    - `mpcomm.stage = N`: the pipeline stage of the op, or the stage required by
+      the user. Stages are numbered along the forward pass;
+    - `mpcomm.tag = "F0.1"`, on a collective: identifies the data that it
+      carries. Collectives of one group and channel that meet have the same tag,
+      or none.
 
-    On a module, `mpcomm.cluster` says what it is compiled for
-    (`#mpcomm.cluster<…>`).
+    Attribute of modules: `mpcomm.cluster` is the cluster for which the module
+    is compiled (`#mpcomm.cluster<…>`).
   }];
   let cppNamespace = "::mpcomm";
   let useDefaultAttributePrinterParser = 1;
@@ -56,7 +57,7 @@ def MPComm_Dialect : Dialect {
   let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let extraClassDeclaration = [{
-    /// The attribute of a module that says what it is compiled for.
+    /// The attribute of a module with the cluster it is compiled for.
     static constexpr ::llvm::StringLiteral getClusterAttrName() {
       return "mpcomm.cluster";
     }

@@ -90,10 +90,10 @@ def MPComm_CollectiveKind
   let genSpecializedAttr = 0;
 }
 
-/// `direct`: every rank to every other, in one step; `ring`: around a ring, or
-/// along a chain; `tree`: a double binary tree, pipelined; `halving`: recursive
-/// halving and doubling; `hierarchical`: inside blocks, across them, inside
-/// again; `measured`: a line of the cluster, or a profile.
+/// `direct`: each rank sends to every other rank in one step; `ring`: around a
+/// ring or along a chain; `tree`: a pipelined double binary tree; `halving`:
+/// recursive halving and doubling; `hierarchical`: inside blocks, across them,
+/// and inside again; `measured`: a measured line of the cluster, or a profile.
 def MPComm_CollectiveAlgorithm
     : I32EnumAttr<"CollectiveAlgorithm", "how a collective is run", [
     I32EnumAttrCase<"Direct", 0, "direct">,

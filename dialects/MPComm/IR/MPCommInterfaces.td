@@ -1,4 +1,4 @@
-//===- MPCommInterfaces.td - what passes ask of an op -*- tablegen -*-===//
+//===- MPCommInterfaces.td - interfaces of ops -*- tablegen -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Passes know ops through these interfaces, never by name. External models
-// give them to arith, math, tensor and linalg (lib/Analysis).
+// Passes query ops through these interfaces instead of by name. External models
+// implement them for arith, math, tensor and linalg (lib/Analysis).
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,20 +19,19 @@ include "mlir/IR/OpBase.td"
 def MPComm_PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    In which precision an op may run.
-    - `lower_precision`: gains from 16-bit (or 8-bit) operands and keeps its
-      accuracy, as long as sums are taken in the accumulation type
-      (contractions);
-    - `fp32`: needs f32 (losses, statistics, optimizer updates);
-    - `promote`: follows the widest of its inputs (elementwise with several);
-    - `any`: moves or copies elements, any type is right.
+    The precision in which an op may run:
+    - `lower_precision`: the op gains from 16-bit (or 8-bit) operands and stays
+      accurate if sums are in the accumulation type (contractions);
+    - `fp32`: the op needs f32 (losses, statistics, optimizer updates);
+    - `promote`: the op follows the widest of its inputs (elementwise ops);
+    - `any`: the op only moves or copies elements, so any type is correct.
   }];
   let methods = [
     InterfaceMethod<"The precision class of this op.",
       "::mpcomm::PrecisionClass", "getPrecisionClass", (ins), [{}],
       [{ return ::mpcomm::PrecisionClass::Promote; }]>,
-    InterfaceMethod<[{The type in which this op's sums must be taken, or null
-      where it sums nothing.}],
+    InterfaceMethod<[{The type in which the op must compute sums, or null if it
+      computes none.}],
       "::mlir::Type", "getAccumulationType", (ins), [{}],
       [{ return ::mlir::Type(); }]>
   ];
@@ -41,9 +40,9 @@ def MPComm_PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
 def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    The work of one execution: floating-point operations (a multiply-add counts
-    two; exp, tanh, erf, log, sqrt and a division count one each) and the bytes
-    it has to read and write once, from and to memory, if nothing is fused.
+    The work of one execution without fusion: the number of floating-point
+    operations (a multiply-add counts as two; exp, tanh, erf, log, sqrt and a
+    division count as one each), and the bytes read from and written to memory.
   }];
   let methods = [
     InterfaceMethod<"Floating-point operations of one execution.",
@@ -55,13 +54,13 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
     InterfaceMethod<"Bytes of all results.",
       "int64_t", "getBytesWritten", (ins), [{}],
       [{ return ::mpcomm::detail::countBytes($_op->getResultTypes()); }]>,
-    InterfaceMethod<[{How often it goes over its operands: more than once, where
-      sums over all of them are needed before any element of another result. The
-      bytes are those of one pass.}],
+    InterfaceMethod<[{The number of passes over the operands: more than one if
+      sums over all elements are needed before any element of another result.
+      getBytesRead and getBytesWritten count one pass.}],
       "int64_t", "getPasses", (ins), [{}], [{ return 1; }]>,
-    InterfaceMethod<[{The element type of what its products multiply, which says
-      at what rate a device takes them: the widest of the operands, unless an op
-      has operands besides those of its products.}],
+    InterfaceMethod<[{The element type of the factors of its products, which
+      determines the rate of the device. The default is the widest type of the
+      operands; ops that have other operands too override it.}],
       "::mlir::Type", "getProductType", (ins), [{}], [{
         ::mlir::Type widest;
         for (::mlir::Type type : $_op->getOperandTypes()) {
@@ -74,8 +73,8 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
         }
         return widest;
       }]>,
-    InterfaceMethod<[{Which kernels compute its products, which says what share
-      of that rate they reach.}],
+    InterfaceMethod<[{The kind of kernels that compute its products, which
+      determines the share of that rate that they reach.}],
       "::mpcomm::ProductKind", "getProductKind", (ins), [{}],
       [{ return ::mpcomm::ProductKind::MatrixProduct; }]>
   ];
@@ -84,17 +83,17 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
 def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    An op in which the ranks of a group take part: those whose coordinates on
-    the mesh differ only along the named axes.
+    An op in which all ranks of a group take part: the ranks whose mesh
+    coordinates differ only along the named axes.
   }];
   let methods = [
-    InterfaceMethod<"Which collective.",
+    InterfaceMethod<"The kind of collective.",
       "::mpcomm::CollectiveKind", "getCollectiveKind">,
     InterfaceMethod<"The symbol of the mesh.",
       "::mlir::FlatSymbolRefAttr", "getMeshAttr">,
     InterfaceMethod<"The names of the mesh axes that the group spans.",
       "::mlir::ArrayAttr", "getAxesAttr">,
-    InterfaceMethod<[{How elements are combined; empty where nothing is.}],
+    InterfaceMethod<[{The reduction; nothing if the op does not reduce.}],
       "::std::optional<::mpcomm::Reduction>", "getCollectiveReduction", (ins),
       [{}], [{ return std::nullopt; }]>,
     InterfaceMethod<[{The element type on the wire; null: the operands' own.}],
@@ -104,23 +103,23 @@ def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       operands' own.}],
       "::mlir::Type", "getAccumulateType", (ins), [{}],
       [{ return ::mlir::Type(); }]>,
-    InterfaceMethod<[{Which of the group's communicators: collectives of one
-      meet in the order in which they start, those of several do not wait for
-      one another.}],
+    InterfaceMethod<[{The channel: each channel of a group is a communicator.
+      Collectives on one channel meet in the order in which they start;
+      collectives on different channels do not wait for one another.}],
       "int64_t", "getChannel", (ins), [{}], [{ return 0; }]>,
     InterfaceMethod<"Bytes of payload that this rank contributes or receives.",
       "int64_t", "getPayloadBytes", (ins), [{}],
       [{ return ::mpcomm::detail::countPayloadBytes($_op); }]>,
-    InterfaceMethod<[{The group rank that it is rooted at, sends to or receives
-      from; nothing where all ranks do the same.}],
+    InterfaceMethod<[{The group rank that is the root, the destination or the
+      source; nothing if all ranks have the same part.}],
       "::std::optional<int64_t>", "getPeer", (ins), [{}],
       [{ return ::std::nullopt; }]>,
-    InterfaceMethod<[{For each of `ranks` group ranks the one that it sends to,
-      or -1; empty where elements are not permuted.}],
+    InterfaceMethod<[{For each of `ranks` group ranks, the group rank that it
+      sends to, or -1; empty if the op is not a permute.}],
       "::llvm::SmallVector<int64_t>", "getTargets", (ins "int64_t":$ranks),
       [{}], [{ return {}; }]>,
-    InterfaceMethod<[{The number of ranks in the group, or failure where the
-      mesh or an axis is not found.}],
+    InterfaceMethod<[{The number of ranks in the group, or failure if the mesh
+      or an axis is not found.}],
       "::llvm::FailureOr<int64_t>", "getGroupSize", (ins), [{}],
       [{ return ::mpcomm::detail::lookupGroupSize($_op, $_op.getMeshAttr(),
                                                  $_op.getAxesAttr()); }]>
@@ -131,12 +130,12 @@ def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
 def MPComm_RankDependentOpInterface : OpInterface<"RankDependentOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    An op that depends on which rank runs it, and needs no other rank.
+    An op whose result depends on the rank that runs it, without communication.
   }];
   let methods = [
     InterfaceMethod<"The symbol of the mesh.",
       "::mlir::FlatSymbolRefAttr", "getMeshAttr">,
-    InterfaceMethod<"The mesh axes on whose coordinates it depends.",
+    InterfaceMethod<"The mesh axes whose coordinates the result depends on.",
       "::mlir::ArrayAttr", "getAxesAttr">
   ];
   let verify = [{
@@ -149,15 +148,15 @@ def MPComm_RankDependentOpInterface : OpInterface<"RankDependentOpInterface"> {
 def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    An op that consumes gradients of the whole batch: where the batch is split
-    over ranks, its gradients have to be combined first.
+    An op that consumes gradients of the whole batch. If the batch is split over
+    ranks, the gradients must be reduced before the op.
   }];
   let methods = [
     InterfaceMethod<"The operands that are gradients.",
       "::llvm::SmallVector<::mlir::OpOperand *>", "getGradientOperands">,
-    InterfaceMethod<[{The result that is this gradient, scaled, and depends on
-      the other gradients at most by what they all have in common; null where
-      the op does not hand it on.}],
+    InterfaceMethod<[{The result that is this gradient times a factor. The
+      factor may depend on all gradients (a norm, a scale). Null if there is no
+      such result.}],
       "::mlir::OpResult", "getHandedOn", (ins "::mlir::OpOperand &":$gradient),
       [{}], [{ return ::mlir::OpResult(); }]>
   ];
@@ -166,11 +165,12 @@ def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
 def MPComm_LinearOpInterface : OpInterface<"LinearOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    An op whose results are multiplied by a positive factor where some of its
-    operands are: which ones, and whether all of them together or any one.
+    An op that is linear in some of its operands: if these are multiplied by a
+    positive factor, so are the results. getLinearity tells which operands, and
+    whether all of them or any one must be multiplied.
   }];
   let methods = [
-    InterfaceMethod<"How a factor on operands becomes one on the results.",
+    InterfaceMethod<"The operands in which the op is linear, and how.",
       "::mpcomm::Linearity", "getLinearity">
   ];
 }
@@ -178,21 +178,21 @@ def MPComm_LinearOpInterface : OpInterface<"LinearOpInterface"> {
 class MPComm_LinearTrait<string name> : NativeOpTrait<name> {
   let cppNamespace = "::mpcomm::linear";
 }
-/// Multiplying all float operands multiplies the results: sums, choices, and
-/// all that only moves elements.
+/// Linear in all float operands together: sums, selections, and ops that only
+/// move elements.
 def MPComm_LinearJointly : TraitList<[
     MPComm_LinearTrait<"LinearJointly">,
     MPComm_LinearOpInterface]>;
-/// Multiplying any one of the operands does: products.
+/// Linear in each operand: products.
 def MPComm_LinearInEach : TraitList<[
     MPComm_LinearTrait<"LinearInEach">,
     MPComm_LinearOpInterface]>;
-/// The first operand is the gradient of the result of another op, and
-/// multiplying it does.
+/// Linear in the first operand, which is the gradient of another op's result.
 def MPComm_LinearInGradient : TraitList<[
     MPComm_LinearTrait<"LinearInGradient">,
     MPComm_LinearOpInterface]>;
-/// The same, of a product of the gradient with the other operands.
+/// Linear in each operand; the first one is the gradient of another op's
+/// result.
 def MPComm_GradientProduct : TraitList<[
     MPComm_LinearTrait<"GradientProduct">,
     MPComm_LinearOpInterface]>;
@@ -200,11 +200,12 @@ def MPComm_GradientProduct : TraitList<[
 def MPComm_MovementOpInterface : OpInterface<"MovementOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    An op whose one result has elements of its first operand in other places,
-    and nothing else: it commutes with casts and with factors.
+    An op with one result that consists of elements of its first operand in
+    other places. So the op commutes with casts and with factors.
   }];
   let methods = [
-    InterfaceMethod<"Whether every element of the operand has one place.",
+    InterfaceMethod<[{Whether each element of the operand occurs exactly once in
+      the result.}],
       "bool", "isOneToOne", (ins), [{}], [{ return false; }]>
   ];
 }
@@ -212,14 +213,14 @@ def MPComm_MovementOpInterface : OpInterface<"MovementOpInterface"> {
 def MPComm_FeatureLayoutOpInterface : OpInterface<"FeatureLayoutOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{
-    An op on images, tensors of rank 4, that works with their features
-    (channels) as dimension 1 or as the last one.
+    An op on images (tensors of rank 4) that supports features (channels) as
+    dimension 1 or as the last dimension.
   }];
   let methods = [
-    InterfaceMethod<"Whether it has images, with features as dimension 1.",
+    InterfaceMethod<"Whether it has images with features as dimension 1.",
       "bool", "hasFeaturesSecond">,
-    InterfaceMethod<[{Says that features are last; the caller gives it such
-      images, and its results such types.}],
+    InterfaceMethod<[{Sets features to be last. The caller replaces the image
+      operands, and changes the types of the image results.}],
       "void", "setFeaturesLast">,
     InterfaceMethod<"The operands that are images.",
       "::llvm::SmallVector<unsigned>", "getImageOperands">,

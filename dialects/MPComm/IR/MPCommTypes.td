@@ -14,10 +14,10 @@ include "MPCommDialect.td"
 
 def MPComm_FutureType : TypeDef<MPComm_Dialect, "Future"> {
   let mnemonic = "future";
-  let summary = "the values that work in flight will give";
+  let summary = "the future results of an asynchronous collective";
   let description = [{
-    Made by `mpcomm.async`, turned into its values by `mpcomm.await`. Gone by
-    the runtime form, where streams and events take its place.
+    The result of `mpcomm.async`; `mpcomm.await` returns the values. In the
+    runtime form, streams and events replace it.
 
     Example: `!mpcomm.future<tensor<64x10xf32>, tensor<10xf32>>`
   }];
@@ -25,8 +25,8 @@ def MPComm_FutureType : TypeDef<MPComm_Dialect, "Future"> {
   let assemblyFormat = "`<` (`>`) : ($types^ `>`)?";
 }
 
-/// Tensors so large that counting their bytes overflows 64 bits are refused
-/// here, once, so that nothing else has to think of them.
+/// Rejects tensors whose size in bytes could overflow 64 bits, so that no pass
+/// needs to check for overflow.
 class MPComm_TensorOf<list<Type> types>
     : ConfinedType<StaticShapeTensorOf<types>,
                    [CPred<"::mpcomm::detail::isCountable($_self)">],

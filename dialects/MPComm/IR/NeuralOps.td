@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Composite ops that training graphs are made of. Keeping them whole until the
-// lowering lets one kernel compute each of them in one pass over memory.
+// Composite ops of training graphs. Each is one op until the lowering, so that
+// one kernel can compute it in one pass over memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +43,7 @@ def MPComm_SoftmaxOp : MPComm_AlongDimOp<"softmax", "5",
     Constraints:
     - C1: `dim` is in range.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = "$input `,` `dim` `=` $dim attr-dict `:` type($result)";
 }
@@ -64,7 +64,7 @@ def MPComm_SoftmaxGradOp : MPComm_AlongDimOp<"softmax_grad", "4",
     Constraints:
     - C1: `dim` is in range.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat =
       "$grad `,` $output `,` `dim` `=` $dim attr-dict `:` type($result)";
@@ -84,7 +84,7 @@ def MPComm_LogSoftmaxOp : MPComm_AlongDimOp<"log_softmax", "5",
     Constraints:
     - C1: `dim` is in range.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = "$input `,` `dim` `=` $dim attr-dict `:` type($result)";
 }
@@ -105,7 +105,7 @@ def MPComm_LogSoftmaxGradOp : MPComm_AlongDimOp<"log_softmax_grad", "4",
     Constraints:
     - C1: `dim` is in range.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat =
       "$grad `,` $output `,` `dim` `=` $dim attr-dict `:` type($result)";
@@ -115,9 +115,9 @@ def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "FP32", [{
     return 8 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "normalisation over the trailing dimensions";
   let description = [{
-    y = (x - mean) * rstd * gamma + beta with rstd = 1 / sqrt(var + eps), mean
-    and (biased) variance over the trailing dimensions, as many as gamma has.
-    `mean` and `rstd` have the leading dimensions; the gradient uses them.
+    y = (x - mean) * rstd * gamma + beta with rstd = 1 / sqrt(var + eps). Mean
+    and (biased) variance are over as many trailing dimensions as gamma has.
+    `mean` and `rstd` have the leading dimensions; the gradient reads them.
 
     Example:
     ```mlir
@@ -131,7 +131,7 @@ def MPComm_LayerNormOp : MPComm_InferredOp<"layer_norm", "FP32", [{
       at least one of them.
     - C2: operands have one element type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
                        MPComm_FloatTensor:$beta, F64Attr:$eps);
@@ -165,7 +165,7 @@ def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "FP32", [{
     - C2: grad has the input's type.
     - C3: mean and rstd have the input's leading dimensions.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input,
                        MPComm_FloatTensor:$mean, MPComm_FloatTensor:$rstd,
@@ -267,7 +267,7 @@ def MPComm_GeluOp : MPComm_GeluBase<"gelu", "5",
     %y = mpcomm.gelu %x approximate tanh : tensor<8x64xf32>
     ```
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat =
       "$input (`approximate` `` $approximate^)? attr-dict `:` type($result)";
@@ -285,7 +285,7 @@ def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
     %dx = mpcomm.gelu_grad %dy, %x : tensor<8x64xf32>
     ```
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let assemblyFormat = [{
     $grad `,` $input (`approximate` `` $approximate^)? attr-dict `:` type($result)
@@ -294,11 +294,11 @@ def MPComm_GeluGradOp : MPComm_GeluBase<"gelu_grad", "10",
 
 def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Any",
                                            "return 0;", [MPComm_LinearJointly]> {
-  let summary = "rows of a table";
+  let summary = "table lookup of rows";
   let description = [{
     Row `ids[i…]` of the table for each index. An index outside of the table is
-    clamped to it, as StableHLO's gather does; `mpcomm.range` on the argument
-    lets the runner refuse such data.
+    clamped, as in StableHLO's gather. With `mpcomm.range` on the argument, the
+    runner rejects such data.
 
     Example:
     ```mlir
@@ -309,7 +309,7 @@ def MPComm_EmbeddingOp : MPComm_InferredOp<"embedding", "Any",
     Constraints:
     - C1: the table has rank 2 and at least one row.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$table, MPComm_IndexTensor:$ids);
   let results = (outs MPComm_FloatTensor:$result);
@@ -330,9 +330,9 @@ def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "FP32", [{
     [MPComm_LinearInGradient]> {
   let summary = "gradient of embedding: rows summed by index";
   let description = [{
-    Row r of the result is the sum of the rows of dy whose index (clamped to
-    the table) is r, in the order of the indices; rows of index `padding_idx`
-    give nothing.
+    Row r of the result is the sum of the rows of dy whose index (clamped to the
+    table) is r, in the order of the indices. Rows with index `padding_idx` do
+    not contribute.
 
     Example:
     ```mlir
@@ -346,7 +346,7 @@ def MPComm_EmbeddingGradOp : MPComm_ComputeOp<"embedding_grad", "FP32", [{
     - C3: dy and the result have one element type.
     - C4: `padding_idx` is one of the result's rows.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$grad, MPComm_IndexTensor:$ids,
                        OptionalAttr<I64Attr>:$padding_idx);
@@ -362,12 +362,12 @@ def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "FP32", [{
     return 5 * ::mpcomm::detail::countElements(getLogits().getType());}]> {
   let summary = "softmax cross-entropy with integer targets";
   let description = [{
-    Row i costs lse_i - logits[i, target_i], lse being the logarithm of the sum
-    of the row's exponentials. The loss is the sum over rows whose target is
-    not `ignore_index`, for `mean` divided by their number (none: NaN, as in
-    PyTorch). Any other target that is no column picks nothing: its row costs
-    lse_i, and counts; `mpcomm.range` on the argument lets the runner refuse
-    such data.
+    The cost of row i is lse_i - logits[i, target_i], where lse is the logarithm
+    of the sum of the row's exponentials. The loss is the sum over the rows
+    whose target is not `ignore_index`; `mean` divides it by the number of these
+    rows (NaN if there are none, as in PyTorch). If any other target is not a
+    column, the cost of its row is lse_i. With `mpcomm.range` on the argument,
+    the runner rejects such data.
 
     Example:
     ```mlir
@@ -379,7 +379,7 @@ def MPComm_CrossEntropyOp : MPComm_InferredOp<"cross_entropy", "FP32", [{
     - C1: logits have rank 2.
     - C2: there is one target per row.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$logits, MPComm_IndexTensor:$targets,
                        MPComm_LossReductionAttr:$reduction,
@@ -397,9 +397,9 @@ def MPComm_CrossEntropyGradOp
     [MPComm_LinearInGradient]> {
   let summary = "gradient of cross_entropy";
   let description = [{
-    dlogits[i, j] = dloss * (exp(logits[i, j] - lse_i) - [j = target_i]), for
-    `mean` divided by the number of rows that count; 0 in rows that do not. A
-    target that is no column equals no j.
+    dlogits[i, j] = dloss * (exp(logits[i, j] - lse_i) - [j = target_i]), or 0
+    if the target of row i is `ignore_index`; `mean` divides by the number of
+    other rows. A target that is not a column is not equal to any j.
 
     Example:
     ```mlir
@@ -412,7 +412,7 @@ def MPComm_CrossEntropyGradOp
     - C2: there is one target, and one lse, per row.
     - C3: dloss is 0-d.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$logits,
                        MPComm_IndexTensor:$targets, MPComm_FloatTensor:$lse,

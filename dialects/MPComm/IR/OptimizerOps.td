@@ -22,7 +22,7 @@ def MPComm_SgdUpdateOp : MPComm_OptimizerOp<"sgd_update", "6"> {
   let description = [{
     As torch.optim.SGD: d = grad + weight_decay * param; with a momentum buffer
     b' = momentum * b + d (zero at first), d = nesterov ? d + momentum * b' : b';
-    param' = param - lr * d. Returns param' and, where there is one, b'.
+    param' = param - lr * d. Returns param', and b' if there is a buffer.
 
     Example:
     ```mlir
@@ -33,9 +33,10 @@ def MPComm_SgdUpdateOp : MPComm_OptimizerOp<"sgd_update", "6"> {
 
     Constraints:
     - C1: grad and the momentum buffer have the parameter's type.
-    - C2: `momentum` is there exactly with the buffer; `nesterov` needs it.
+    - C2: `momentum` is given if and only if there is a buffer; `nesterov`
+      requires it.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$param, MPComm_FloatTensor:$grad,
                        MPComm_ScalarTensor:$lr,
@@ -72,7 +73,7 @@ def MPComm_AdamwUpdateOp : MPComm_OptimizerOp<"adamw_update", "15"> {
     Constraints:
     - C1: grad and the two moments have the parameter's type.
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$param, MPComm_FloatTensor:$grad,
                        MPComm_FloatTensor:$exp_avg,

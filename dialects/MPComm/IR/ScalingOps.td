@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a step in mixed precision does to gradients between the backward pass
-// and the update, as values: no flag is read back by a host. Dropout is here
-// too: like a scale, it is a factor that is recomputed where it is needed.
+// Ops on gradients between the backward pass and the update in mixed precision.
+// All decisions are values of the step; the host reads no flags. Dropout is
+// here too: like a scale, it is a factor that is recomputed when needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,17 +24,17 @@ def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "FP32", [{
     return ::mpcomm::detail::multiplySaturated(2, elements);}],
     [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface,
                                ["getHandedOn"]>]> {
-  let summary = "gradients of a scaled loss, divided by the scale and checked";
+  let summary = "divides gradients by the loss scale and checks them";
   let description = [{
-    u = grad * (1 / scale) for each gradient, in f32 where the gradient is
-    narrower. `found` is 1 where some element of some gradient is infinite or
-    NaN, else 0; with `each`, it has one element per gradient. The check is of
-    what comes in: an element that is finite but no longer after the division
-    (by a scale below 1) does not count. As torch.cuda.amp.GradScaler.unscale_.
+    u = grad * (1 / scale) for each gradient, in f32 if the gradient is
+    narrower. `found` is 1 if any element of any gradient is infinite or NaN,
+    else 0; with `each`, it has one element per gradient. The operands are
+    checked, not the results: an element that overflows in the division (by a
+    scale below 1) does not count. As torch.cuda.amp.GradScaler.unscale_.
 
-    The op takes gradients of the whole batch: where the batch is split over
-    ranks they are reduced before it, so that `found` is replicated over all ranks that
-    share the update, without a collective of its own.
+    The op takes gradients of the whole batch. If the batch is split over ranks,
+    the gradients are reduced before the op, so `found` is the same on all ranks
+    that share the update, without another collective.
 
     Example:
     ```mlir
@@ -50,7 +50,7 @@ def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "FP32", [{
     - C1: there is at least one gradient.
     - C2: the scale is of type f32.
 
-    Made by `mpcomm-scale-loss`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-scale-loss`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins Variadic<MPComm_FloatTensor>:$grads,
                        MPComm_ScalarTensor:$scale, UnitAttr:$each);
@@ -71,9 +71,9 @@ def MPComm_SquaredNormOp
     [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
   let summary = "sum of squares of gradients";
   let description = [{
-    The sum of squares of all elements of all gradients, in f32, as
-    `mpcomm.clip_by_global_norm` takes it: what a rank adds to the norm where
-    gradients are distributed over ranks.
+    The sum of squares of all elements of all gradients, in f32, as in
+    `mpcomm.clip_by_global_norm`. If gradients are distributed over ranks, each
+    rank contributes this sum to the norm.
 
     Example:
     ```mlir
@@ -84,7 +84,7 @@ def MPComm_SquaredNormOp
     Constraints:
     - C1: there is at least one gradient.
 
-    Made by `mpcomm-schedule-pipeline`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-schedule-pipeline`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins Variadic<MPComm_FloatTensor>:$grads);
   let results = (outs MPComm_ScalarTensor:$squares);
@@ -102,13 +102,13 @@ def MPComm_ClipByGlobalNormOp
     [AttrSizedOperandSegments,
      DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface,
                                ["getHandedOn"]>]> {
-  let summary = "gradients scaled down to a greatest norm over all of them";
+  let summary = "scales gradients down to a maximum norm over all of them";
   let description = [{
     norm = sqrt(sum of squares of all elements of all gradients);
     c = grad * min(1, max_norm / (norm + 1e-6)) for each gradient. As
-    torch.nn.utils.clip_grad_norm_ with the 2-norm. A norm that is not a number
-    makes every result NaN. Where other ranks have gradients as well, the norm
-    is given: that of all of them.
+    torch.nn.utils.clip_grad_norm_ with the 2-norm. If the norm is NaN, every
+    result is NaN. If other ranks have gradients as well, the norm over all of
+    them is an operand.
 
     The op takes gradients of the whole batch, as `mpcomm.unscale` does.
 
@@ -124,9 +124,9 @@ def MPComm_ClipByGlobalNormOp
     Constraints:
     - C1: there is at least one gradient.
     - C2: `max_norm` is positive and finite.
-    - C3: a norm that is given is of type f32.
+    - C3: if the norm is an operand, it is of type f32.
 
-    Made by `mpcomm-scale-loss`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-scale-loss`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins Variadic<MPComm_FloatTensor>:$grads,
                        Optional<MPComm_ScalarTensor>:$given_norm,
@@ -144,14 +144,16 @@ def MPComm_UpdateLossScaleOp
     : MPComm_InferredOp<"update_loss_scale", "FP32", "return 4;"> {
   let summary = "the loss scale of the next step";
   let description = [{
-    Where `found` is above 0: good' = 0; hyst' = max(hyst - 1, 0); and if hyst'
-    is 0, scale' = max(scale * backoff, min). Else good' = good + 1, and if that
-    is `interval`: scale' = min(scale * growth, max), or scale where that product
-    is infinite; good' = 0, hyst' = `hysteresis`. Products are taken in f64 and
-    rounded to f32. With a hysteresis of 1, a minimum of 0 and a maximum of f32's
-    greatest number this is torch.cuda.amp.GradScaler's rule; the hysteresis is
-    Megatron-LM's: so many steps have to overflow before the scale backs off,
-    counted from the last growth.
+    If `found` > 0: good' = 0; hyst' = max(hyst - 1, 0); and if hyst' is 0,
+    scale' = max(scale * backoff, min). Otherwise good' = good + 1, and if that
+    equals `interval`: scale' = min(scale * growth, max), or scale if the
+    product is infinite; good' = 0; hyst' = `hysteresis`. Products are computed
+    in f64 and rounded to f32.
+
+    With a hysteresis of 1, a minimum of 0, and the largest f32 as maximum, this
+    is the rule of torch.cuda.amp.GradScaler. The hysteresis is Megatron-LM's:
+    the number of steps, counted from the last growth, that must overflow before
+    the scale backs off.
 
     Example:
     ```mlir
@@ -167,7 +169,7 @@ def MPComm_UpdateLossScaleOp
       finite.
     - C3: interval and hysteresis are positive, and fit 31 bits.
 
-    Made by `mpcomm-scale-loss`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-scale-loss`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_ScalarTensor:$scale, MPComm_CounterTensor:$good,
                        MPComm_CounterTensor:$hyst, MPComm_ScalarTensor:$found,
@@ -193,11 +195,10 @@ def MPComm_UpdateFp8ScaleOp
   let description = [{
     Delayed scaling (Micikevicius et al., "FP8 Formats for Deep Learning",
     2022): history' = [amax, history[0], …, history[n - 2]], where amax is the
-    greatest magnitude that the tensor had in this step; scale' = greatest
-    number of `format` / max(history') / 2^margin, by which the tensor is
-    multiplied before it is cast. Where max(history') is 0 or not finite, or the
-    quotient is not finite, scale' = scale. An amax that is not finite enters
-    the history as 0.
+    largest magnitude of the tensor in this step, and scale' = largest number of
+    `format` / max(history') / 2^margin. The tensor is multiplied by the scale
+    before it is cast. If max(history') is 0 or not finite, or the quotient is
+    not finite, scale' = scale. An amax that is not finite is stored as 0.
 
     Example:
     ```mlir
@@ -211,7 +212,7 @@ def MPComm_UpdateFp8ScaleOp
     - C3: `format` is a float type of 8 bits.
     - C4: the margin is at least -64 and at most 64.
 
-    Made by `mpcomm-insert-casts`; gone by `convert-mpcomm-to-linalg`.
+    Created by `mpcomm-insert-casts`; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$history, MPComm_ScalarTensor:$scale,
                        MPComm_ScalarTensor:$amax, TypeAttr:$format,
@@ -224,8 +225,8 @@ def MPComm_UpdateFp8ScaleOp
   }];
 }
 
-/// An element costs the ten rounds of Philox: two products of 64 bits and four
-/// exclusive ors each.
+/// The cost of an element is ten rounds of Philox, each of two 64-bit products
+/// and four exclusive ors.
 class MPComm_MaskedOp<string mnemonic, Trait linear>
     : MPComm_InferredOp<mnemonic, "Promote", [{
     return ::mpcomm::detail::multiplySaturated(
@@ -234,15 +235,15 @@ class MPComm_MaskedOp<string mnemonic, Trait linear>
 }
 
 def MPComm_DropoutOp : MPComm_MaskedOp<"dropout", MPComm_LinearJointly> {
-  let summary = "elements zeroed at random, the others scaled up";
+  let summary = "zeroes random elements and scales up the others";
   let description = [{
-    Element e, counted in row-major order, is x / (1 - p) where a random word is
-    at least floor(p 2^32), else 0. The word is the first of
-    Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-    3", SC 2011) with the key `seed` and the counter (e mod 2^32, e / 2^32, id,
-    0): it depends on nothing else, and is not stored. Whoever feeds `seed`
-    (role `rng`) gives each rank and each step its own; `id` tells the ops of a
-    step apart. An element that is dropped is 0 even if it was NaN.
+    Element e, in row-major order, is x / (1 - p) if a random word is at least
+    floor(p 2^32), else 0. The word is the first word of Philox-4x32-10 (Salmon
+    et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with the key
+    `seed` and the counter (e mod 2^32, e / 2^32, id, 0). It depends on nothing
+    else and is not stored. `seed` (role `rng`) differs between ranks and steps;
+    `id` distinguishes the ops of a step. A dropped element is 0 even if it was
+    NaN.
 
     Example:
     ```mlir
@@ -254,7 +255,7 @@ def MPComm_DropoutOp : MPComm_MaskedOp<"dropout", MPComm_LinearJointly> {
     - C1: `p` is in [0, 1].
     - C2: `id` is in [0, 2^32).
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$input, MPComm_SeedTensor:$seed,
                        F64Attr:$p, I64Attr:$id);
@@ -280,7 +281,7 @@ def MPComm_DropoutGradOp : MPComm_MaskedOp<"dropout_grad", MPComm_LinearInGradie
     - C1: `p` is in [0, 1].
     - C2: `id` is in [0, 2^32).
 
-    Made by front ends; gone by `convert-mpcomm-to-linalg`.
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
   }];
   let arguments = (ins MPComm_FloatTensor:$grad, MPComm_SeedTensor:$seed,
                        F64Attr:$p, I64Attr:$id);

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Form 5: what a step does on buffers, in terms of the runtime's C ABI
+// Form 5: a step on buffers, as calls of the runtime's C ABI
 // (include/mpcomm/Runtime/mprt.h).
 //
 //===----------------------------------------------------------------------===//
@@ -25,34 +25,36 @@ def MPRT_Dialect : Dialect {
   let name = "mprt";
   let summary = "Calls of the mpcomm runtime";
   let description = [{
-    What a compiled program does: kernel launches, matrix products and copies
-    on the compute stream, and collectives, each between a start on its
-    communicator's stream and an await on the compute stream.
+    The operations of a compiled program: kernel launches, matrix products and
+    copies on the compute stream, and collectives. A collective has a start on
+    the stream of its communicator and an await on the compute stream.
 
-    Attributes that the dialect gives a meaning on other ops:
+    Attributes of other ops:
     - `mprt.communicators`, on a module: for each communicator, the list of mesh
       axes that it spans;
-    - `mprt.channels`, on a module: the channel of each of these communicators,
-      which tells those of the same axes apart (all 0 where it is missing);
+    - `mprt.channels`, on a module: the channel of each communicator, which
+      distinguishes communicators with the same axes (default: all 0);
     - `mprt.mesh`, on a module: the mesh of those axes;
-    - `mprt.graph`, a dictionary, on a module: by what the training graph is
-      known again, for the manifest (docs/Design/Manifest.md has its entries);
+    - `mprt.graph`, a dictionary, on a module: identifies the training graph,
+      for the manifest (docs/Design/Manifest.md lists its entries);
     - `mprt.results`, on a function on buffers: a dictionary for each result of
-      the step, with its `type`, its `argument` (-1: a further argument that
-      nothing donates), and the attributes of results of the mpcomm dialect;
+      the step, with its `type`, its `argument` (-1: a further argument that is
+      not donated), and the mpcomm attributes of the result;
     - `mprt.update`, on an argument: the function writes it;
-    - `mprt.overwrite`, on a contraction: what it adds to does not count;
+    - `mprt.overwrite`, on a contraction: the previous contents of the
+      destination are ignored;
     - `mprt.arena_bytes` and `mprt.bucket_bytes`, on a function: the size of its
-      last argument, the arena, and how much of it are buckets;
-    - `mprt.arena_bytes_by_kind`, on a function: bytes of the arena by what they hold,
-      when most of them are in use;
-    - `mprt.epilogue`, a dictionary, on a launch after an mprt.gemm: the kernel
-      does with the product what a library may do with it (`kind`: bias,
-      bias_gelu or bias_gelu_aux), given operands `bias` and `result`;
-    - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: it is code for a
-      GPU, which the `gpu.module` named `mpcomm_kernels` has under its name;
-    - `mprt.moved_bytes`, on a kernel: what a launch reads and writes, each
-      element once; where it is missing, as much as the operands have.
+      last argument, the arena, and of the buckets in it;
+    - `mprt.arena_bytes_by_kind`, on a function: bytes of the arena by content,
+      at the moment when most of them are in use;
+    - `mprt.epilogue`, a dictionary, on a launch after an mprt.gemm: a library
+      may fuse the kernel into the product. `kind` is the mprt_epilogue_kind;
+      `bias` and `matrix` are operand numbers of the launch;
+    - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: the code of the
+      kernel, for a GPU, is the function of that name in the `gpu.module`
+      `mpcomm_kernels`;
+    - `mprt.moved_bytes`, on a kernel: the bytes that a launch reads and writes,
+      each element once (default: the bytes of the operands).
   }];
   let cppNamespace = "::mpcomm::mprt";
   let hasOperationAttrVerify = 1;
@@ -62,13 +64,14 @@ def MPRT_Dialect : Dialect {
 
 def MPRT_GridAttr : AttrDef<MPRT_Dialect, "Grid"> {
   let mnemonic = "grid";
-  let summary = "How a kernel of a GPU is launched";
+  let summary = "launch grid of a GPU kernel";
   let description = [{
-    Blocks of `threads` threads (a multiple of 32, at most 1024). With
-    `grid_stride` each block goes on with the next piece of work, a grid
-    further, so that any grid does and `blocks` is the most that have work;
-    without it there are exactly `blocks`. `scratch` is the number of bytes that one more pointer,
-    the last, leads to; what a launch leaves there is there for the next.
+    A block has `threads` threads (a multiple of 32, at most 1024). With
+    `grid_stride`, each block continues with the piece of work one grid further:
+    any grid is correct, and at most `blocks` blocks have work. Without it, the
+    grid has exactly `blocks` blocks. If `scratch` is not 0, the kernel takes
+    one more pointer, the last, to that many bytes, whose contents persist from
+    one launch to the next.
 
     Example: `#mprt.grid<threads = 256, blocks = 96, grid_stride = true, scratch = 0>`
   }];
@@ -91,9 +94,10 @@ def MPRT_LaunchOp : MPRT_Op<"launch", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "runs a kernel on the compute stream";
   let description = [{
-    The kernel, a `func.func` with the attribute `mpcomm.kernel`, takes the
-    inputs, then the outputs. On tensors the op is in destination style: result
-    i is what the kernel leaves in output i. On buffers it has no results.
+    The kernel is a `func.func` with the attribute `mpcomm.kernel`. Its
+    arguments are the inputs, then the outputs. On tensors the op is in
+    destination style: result i is the value that the kernel writes to output i.
+    On buffers it has no results.
 
     Example:
     ```mlir
@@ -107,7 +111,7 @@ def MPRT_LaunchOp : MPRT_Op<"launch", [
     - C3: the symbol is a function with the attribute `mpcomm.kernel` and as
       many arguments as the op has operands, of the same shapes.
 
-    Made by `mpcomm-form-kernels`; gone by `convert-mprt-to-llvm`.
+    Created by `mpcomm-form-kernels`; lowered by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,
@@ -119,8 +123,8 @@ def MPRT_LaunchOp : MPRT_Op<"launch", [
     (`->` `(` type($results)^ `)`)?
   }];
   let extraClassDeclaration = [{
-    // Without the segments, which are for ranges that grow: making those takes
-    // an attribute each time, and analyses ask for every operand.
+    // Without the segments, which only ranges that grow need: creating them
+    // takes an attribute each time, and analyses query every operand.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       auto [start, size] = getODSOperandIndexAndLength(1);
       return ::mlir::MutableOperandRange(getOperation(), start, size);
@@ -133,20 +137,19 @@ def MPRT_CallOp : MPRT_Op<"call", [
     AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "runs a part of the step";
+  let summary = "calls a micro-batch body or a stage function";
   let description = [{
-    A part is a private function of the module, which is compiled once however
-    often it is called: the forward or the backward pass of a stage for each of
-    its micro-batches. It takes the inputs as its arguments that donate no
-    buffer, in their order, and makes output i its result i, in place where an
-    argument donates its buffer to that result: the output is then that
-    argument.
+    The callee is a private function of the module, which is compiled once and
+    called for each micro-batch. The inputs are its arguments that donate no
+    buffer, in order. Output i becomes result i of the callee. If an argument
+    donates its buffer to result i, output i is also that argument, and is
+    updated in place.
 
-    On buffers, `scratch` is where the part keeps what lives no longer than the
-    call: as many bytes as its `mprt.arena_bytes` say.
+    On buffers, `scratch` holds the values of the callee that live no longer
+    than the call. Its size is the `mprt.arena_bytes` of the callee.
 
     Example: with `func.func private @part(%x, %sum {mpcomm.donated = 0}) -> (sum, y)`,
-    and `@planned`, the same on buffers
+    and `@planned`, the same function on buffers
     ```mlir
     %r:2 = mprt.call @part ins(%x : tensor<4xf32>) outs(%sum, %init : tensor<4xf32>, tensor<f32>)
         -> (tensor<4xf32>, tensor<f32>)
@@ -157,11 +160,11 @@ def MPRT_CallOp : MPRT_Op<"call", [
     Constraints:
     - C1: operands are all tensors or all buffers; with `scratch`, buffers.
     - C2: on tensors, results have the outputs' types; on buffers there are none.
-    - C3: the symbol is a private function that is no kernel; its arguments and
-      results are those that the inputs and outputs stand for, of the same
-      shapes and elements.
+    - C3: the symbol is a private function that is not a kernel; its arguments
+      and results match the inputs and outputs in number, shape and element
+      type.
 
-    Made by `convert-mpcomm-to-mprt` of `func.call`; gone by
+    Created by `convert-mpcomm-to-mprt` of `func.call`; lowered by
     `convert-mprt-to-llvm`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee,
@@ -184,14 +187,15 @@ def MPRT_CallOp : MPRT_Op<"call", [
       auto [start, size] = getODSOperandIndexAndLength(1);
       return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
-    /// Its operands in the order of the arguments of `part`, the function that
-    /// it calls; null for scratch that it lacks.
+    /// The operands in the order of the arguments of `part`, the callee; null
+    /// for missing scratch.
     ::llvm::SmallVector<::mlir::Value> getArguments(const CalleeSignature &part);
   }];
   let hasVerifier = 1;
 }
 
-/// A collective, or its end, in destination style on tensors or buffers.
+/// The start or the await of a collective, in destination style on tensors or
+/// buffers.
 class MPRT_CommunicationOp<string mnemonic>
     : MPRT_Op<mnemonic, [
           AttrSizedOperandSegments, DestinationStyleOpInterface,
@@ -211,15 +215,16 @@ class MPRT_CommunicationOp<string mnemonic>
 def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
   let summary = "starts a collective on its communicator's stream";
   let description = [{
-    `kind`, `reduction`, `id`, `communicator` and `peer` as in
-    `mprt_collective`, `targets` of a permute too. all_reduce and broadcast work
-    in place on their outputs, of which there may be several: one bucket. The
-    other kinds read one input and write one output. The end of the collective is marked by `event`;
-    nothing may touch the outputs before the `mprt.await` of that event.
+    `kind`, `reduction`, `id`, `communicator`, `peer` and, for a permute,
+    `targets` are those of `mprt_collective`. all_reduce and broadcast work in
+    place on their outputs; several outputs of an all_reduce are one bucket. The
+    other kinds read one input and write one output. `event` marks the end of
+    the collective; nothing may access the outputs before the `mprt.await` of
+    that event.
 
-    It runs after what was started before it on its communicator, and after what
-    touches its buffers: what was computed before it, and the collectives that
-    were awaited before it.
+    The collective runs after the collectives that were started before it on its
+    communicator. It also runs after all earlier work that accesses its buffers:
+    computation, and collectives that were awaited.
 
     Example:
     ```mlir
@@ -230,8 +235,8 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
     Constraints:
     - C1: `kind` is all_reduce, reduce_scatter, all_gather, all_to_all,
       broadcast, send, recv, barrier, permute, reduce, gather or scatter;
-      `reduction` is sum, prod, min, max, mean or empty, and empty exactly where
-      the kind does not reduce.
+      `reduction` is sum, prod, min, max or mean if the kind reduces, else
+      empty.
     - C2: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
     - C3: outputs have one element type; all_reduce has at least one output and
@@ -240,9 +245,9 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
     - C4: the numbers are not negative (`peer`: at least -1), and fit the fields
       of mprt.h: 32 bits, with two events for each collective.
     - C5: a permute, and no other kind, has `targets`: for each rank of its
-      group another number of it, or -1.
+      group a different group rank, or -1.
 
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Created by `convert-mpcomm-to-mprt`; lowered by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins StrAttr:$kind, StrAttr:$reduction, I64Attr:$id,
                        I64Attr:$communicator, I64Attr:$event, I64Attr:$peer,
@@ -262,9 +267,9 @@ def MPRT_StartOp : MPRT_CommunicationOp<"start"> {
 def MPRT_AwaitOp : MPRT_CommunicationOp<"await"> {
   let summary = "makes the compute stream wait for a collective";
   let description = [{
-    The outputs are those of the collective whose end `event` marks; the
-    results are their values after it. What is computed after the op comes
-    after the collective.
+    The outputs are those of the collective whose end `event` marks. The results
+    are their values after the collective. Computation after this op runs after
+    the collective.
 
     Example:
     ```mlir
@@ -274,10 +279,11 @@ def MPRT_AwaitOp : MPRT_CommunicationOp<"await"> {
     Constraints:
     - C1: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
-    - C2: there is at most one input: the collective's, which it keeps alive.
-    - C3: `event` is one that a start can have.
+    - C2: there is at most one input: that of the collective, which the await
+      keeps alive.
+    - C3: `event` is in the range that C4 of `mprt.start` allows.
 
-    Made by `convert-mpcomm-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Created by `convert-mpcomm-to-mprt`; lowered by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins I64Attr:$event,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,
@@ -293,10 +299,11 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "matrix product on the compute stream";
   let description = [{
-    C[batch, i, j] = sum_k A[batch, i, k] * B[batch, k, j], plus C where
+    C[batch, i, j] = sum_k A[batch, i, k] * B[batch, k, j], plus C if
     `accumulate` is set. Sizes and strides are those of `mprt_gemm_desc`, in
-    elements: `a_strides` steps (i, k), `b_strides` (k, j), `c_strides` (i, j);
-    each batch dimension has a size and a stride per operand.
+    elements: `a_strides` are the strides of (i, k), `b_strides` of (k, j),
+    `c_strides` of (i, j). Each batch dimension has a size, and a stride per
+    operand.
 
     Example:
     ```mlir
@@ -309,10 +316,10 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
     - C1: sizes are positive; each list of strides has two entries, each batch
       list one entry per batch dimension, of which there are at most 4.
     - C2: one of the two strides of A and of B is 1; the second of C is 1.
-    - C3: no stride is negative, and what the sizes and strides reach lies in
-      the buffers.
+    - C3: no stride is negative, and all elements that the sizes and strides
+      reach are in the buffers.
 
-    Made by `convert-linalg-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Created by `convert-linalg-to-mprt`; lowered by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins MPRT_Buffer:$a, MPRT_Buffer:$b, MPRT_Buffer:$c,
                        I64Attr:$m, I64Attr:$n, I64Attr:$k,
@@ -334,19 +341,20 @@ def MPRT_GemmOp : MPRT_Op<"gemm", [
   let hasVerifier = 1;
 }
 
-/// An op whose windows slide over an activation: destination style, one output.
+/// A convolution, pooling, or a gradient of one, in destination style with one
+/// output.
 class MPRT_SlidingWindowOp<string mnemonic> : MPRT_Op<mnemonic, [
     AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasVerifier = 1;
   code slidingWindowDeclaration = [{
-    // Without the segments, which are for ranges that grow.
+    // Without the segments, which only ranges that grow need.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       auto [start, size] = getODSOperandIndexAndLength(1);
       return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
-    /// The number of `kind` in `mprt_window_kind`; none where it is unknown.
+    /// The number of `kind` in `mprt_window_kind`; nothing if it is unknown.
     ::std::optional<unsigned> getKindNumber();
     /// The geometry of a verified op.
     ::mpcomm::SlidingWindow getGeometry();
@@ -356,8 +364,8 @@ class MPRT_SlidingWindowOp<string mnemonic> : MPRT_Op<mnemonic, [
 def MPRT_ConvolutionOp : MPRT_SlidingWindowOp<"convolution"> {
   let summary = "convolution or a gradient of one, on the compute stream";
   let description = [{
-    Writes to the output what the mpcomm op called `kind` computes of the
-    inputs, which are in that op's order. The attributes are those of that op.
+    Computes the mpcomm op named by `kind`. The inputs are the operands of that
+    op, in its order; the attributes are also its own.
 
     Example:
     ```mlir
@@ -400,8 +408,8 @@ def MPRT_ConvolutionOp : MPRT_SlidingWindowOp<"convolution"> {
 def MPRT_PoolOp : MPRT_SlidingWindowOp<"pool"> {
   let summary = "pooling or a gradient of one, on the compute stream";
   let description = [{
-    Writes to the output what the mpcomm op called `kind` computes of the
-    inputs, which are in that op's order. The attributes are those of that op.
+    Computes the mpcomm op named by `kind`. The inputs are the operands of that
+    op, in its order; the attributes are also its own.
 
     Example:
     ```mlir
@@ -410,8 +418,8 @@ def MPRT_PoolOp : MPRT_SlidingWindowOp<"pool"> {
     ```
 
     Constraints:
-    - C1: `kind` is max_pool, max_pool_grad, avg_pool or avg_pool_grad, and
-      there is one output and as many inputs as it has.
+    - C1: `kind` is max_pool, max_pool_grad, avg_pool or avg_pool_grad; there is
+      one output, and as many inputs as the op of that kind has.
     - C2: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
     - C3: shapes and attributes fit those of the op of that kind.
@@ -443,21 +451,22 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "attention, or its gradient, on the compute stream";
   let description = [{
-    With q of [batch, rows, heads, size], k and v of [batch, columns, heads,
-    size], and all in each batch and head:
+    q is [batch, rows, heads, size]; k and v are [batch, columns, heads, size].
+    For each batch and head:
     ```
     s[i, j] = scale * sum_d q[i, d] k[j, d], -infinity where mask[i, j] is 0
     lse[i]  = log sum_j exp s[i, j]
     out[i]  = sum_j exp(s[i, j] - lse[i]) v[j]
     ```
-    `kind` attention has the inputs q, k, v and maybe a mask of [rows, columns],
-    the same for all batches and heads, and the outputs out, like q, and lse of
-    [batch, heads, rows]; attention_grad has the inputs dout, q, k, v, out, lse
-    and maybe the mask, and the outputs dq, dk and dv. A row of which nothing is
-    kept is NaN in out and -infinity in lse, and takes no part in gradients.
+    With `kind` attention, the inputs are q, k, v and optionally a mask of
+    [rows, columns] for all batches and heads; the outputs are out, like q, and
+    lse of [batch, heads, rows]. With `kind` attention_grad, the inputs are
+    dout, q, k, v, out, lse and optionally the mask; the outputs are dq, dk and
+    dv. If the mask keeps no column of a row, the row is NaN in out and
+    -infinity in lse, and does not contribute to gradients.
 
-    Sums are in f32; what a product takes is rounded to the operands' type, p
-    relative to the largest of its row so far.
+    Sums are in f32. The operands of products are rounded to the operands' type;
+    probabilities are rounded relative to the largest of their row so far.
 
     Example:
     ```mlir
@@ -468,18 +477,18 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     ```
 
     Constraints:
-    - C1: `kind` is attention or attention_grad, and there are as many inputs
-      and outputs as it has.
+    - C1: `kind` is attention or attention_grad, and the numbers of inputs and
+      outputs are those above.
     - C2: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
     - C3: shapes are as above; lse is f32, the mask i1, and all others have one
       element type.
-    - C4: the kernels of a GPU take it: `isAttentionSupported`; `scale` is
+    - C4: GPU kernels support the shapes (`isAttentionSupported`); `scale` is
       finite.
     - C5: the strides of buffers are static and not negative, and what they
       reach is counted in 64 bits.
 
-    Made by `convert-mpcomm-to-linalg` for GPUs; gone by
+    Created by `convert-mpcomm-to-linalg` for GPUs; lowered by
     `mpcomm-generate-gpu-kernels`.
   }];
   let arguments = (ins StrAttr:$kind, F64Attr:$scale,
@@ -492,13 +501,13 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     (`->` `(` type($results)^ `)`)?
   }];
   let extraClassDeclaration = [{
-    // Without the segments, which are for ranges that grow.
+    // Without the segments, which only ranges that grow need.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       auto [start, size] = getODSOperandIndexAndLength(1);
       return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
     bool isGradient() { return getKind() == "attention_grad"; }
-    /// Null where there is none.
+    /// Null if there is none.
     ::mlir::Value getMask() {
       unsigned others = isGradient() ? 6 : 3;
       return getInputs().size() > others ? getInputs()[others]
@@ -520,7 +529,7 @@ def MPRT_CopyOp : MPRT_Op<"copy", [
     Constraints:
     - C1: both buffers are contiguous and of one shape and element type.
 
-    Made by `convert-linalg-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Created by `convert-linalg-to-mprt`; lowered by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins MPRT_Buffer:$source, MPRT_Buffer:$target);
   let assemblyFormat = [{
@@ -541,7 +550,7 @@ def MPRT_ZeroOp : MPRT_Op<"zero", [
     Constraints:
     - C1: the buffer is contiguous.
 
-    Made by `convert-linalg-to-mprt`; gone by `convert-mprt-to-llvm`.
+    Created by `convert-linalg-to-mprt`; lowered by `convert-mprt-to-llvm`.
   }];
   let arguments = (ins MPRT_Buffer:$target);
   let assemblyFormat = "$target attr-dict `:` type($target)";

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The cost of a collective as a function of its bytes, as cost model, bucketing
-// and joint choice share it: the least of some lines latency + secondsPerByte *
-// bytes, one for each way to run it. Times are seconds.
+// The cost of a collective as a function of its bytes, shared by the cost
+// model, bucketing and the joint planner: the minimum of lines latency +
+// secondsPerByte * bytes, one per algorithm. Times are seconds.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,13 +20,13 @@
 
 namespace mpcomm {
 
-/// One way to run a collective: latency + secondsPerByte * bytes.
+/// The cost of one algorithm: latency + secondsPerByte * bytes.
 struct CostLine {
   double latency = 0;
   double secondsPerByte = 0;
   /// Index of the link that bounds it; -1: a link that never contends.
   int link = -1;
-  /// What the caller knows the way by.
+  /// The caller's number of the algorithm.
   int algorithm = 0;
 
   double at(int64_t bytes) const {
@@ -34,8 +34,9 @@ struct CostLine {
   }
 };
 
-/// The least of its pieces, so concave, and never larger for one collective
-/// than for its parts together. There is at least one piece.
+/// The minimum of its pieces, of which there is at least one. So the curve is
+/// concave, and one collective never costs more than several that carry the
+/// same bytes.
 struct CostCurve {
   std::vector<CostLine> pieces;
 
@@ -44,13 +45,13 @@ struct CostCurve {
   const CostLine &best(int64_t bytes) const { return pieces[bestIndex(bytes)]; }
   double at(int64_t bytes) const { return best(bytes).at(bytes); }
   /// The fewest bytes for which bytes / at(bytes) reaches `fraction` (between 0
-  /// and 1, both excluded) of what it tends to for many; 0 where bytes cost
+  /// and 1, both excluded) of its limit for large sizes; 0 if bytes cost
   /// nothing.
   int64_t getSaturatingBytes(double fraction = 0.9) const;
 
-  /// The curve of these lines without those that are never the least: pieces by
-  /// latency, ascending, and so by seconds a byte, descending. Time:
-  /// O(n log n).
+  /// The curve of these lines without those that are never the minimum. Pieces
+  /// are in the order of increasing latency, so of decreasing seconds per byte.
+  /// Time: O(n log n).
   static CostCurve getEnvelope(std::vector<CostLine> lines);
 };
 

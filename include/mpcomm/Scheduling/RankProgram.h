@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The program of a rank, as step model, overlap, simulator and proof share it:
-// computation and the starts and awaits of collectives, in the order of the
-// compute stream. What a collective is, each of them says in its own terms.
+// The program of a rank, shared by the step model, the overlap scheduler, the
+// simulator and the proof: computation, and starts and awaits of collectives,
+// in the order of the compute stream. Each of them has its own description of a
+// collective.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,16 +21,16 @@
 
 namespace mpcomm {
 
-/// What a compute stream does next. `allocates` counts from the begin of the
-/// instruction on, `frees` from its end on (of an Await: from when the wait is
-/// over), so the memory of a rank depends on the order of its instructions
-/// alone, never on times.
+/// An instruction of a compute stream. `allocates` takes effect at the
+/// beginning of the instruction, `frees` at its end (for an Await: when the
+/// wait is over). So the memory of a rank depends on the order of its
+/// instructions alone, not on times.
 struct RankInstruction {
   enum Kind { Compute, Start, Await };
   Kind kind = Compute;
-  /// Of a Compute: seconds while the rank does not communicate.
+  /// For a Compute, its seconds while the rank does not communicate.
   double seconds = 0;
-  /// Of a Start or an Await: index into the program's collectives.
+  /// For a Start or an Await, the index into the program's collectives.
   int collective = -1;
   /// Bytes.
   int64_t allocates = 0;
@@ -47,8 +48,8 @@ struct RankInstruction {
   }
 };
 
-/// A collective is started once and awaited at most once, after its start; the
-/// end of the program awaits the others.
+/// A collective is started once and awaited at most once, after its start. The
+/// end of the program awaits all others.
 template <typename Collective> struct RankProgram {
   std::vector<RankInstruction> instructions;
   std::vector<Collective> collectives;

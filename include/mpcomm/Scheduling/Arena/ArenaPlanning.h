@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Dynamic storage allocation: buffers of known size and lifetime get offsets
-// into one arena so that no two that live at the same time overlap, in an
-// arena as small as possible. Deciding the smallest is NP-complete (Garey and
-// Johnson, "Computers and Intractability", 1979, problem SR2).
+// Dynamic storage allocation: assigns to buffers of known size and lifetime
+// offsets in one arena, such that no two buffers that live at the same time
+// overlap and the arena is small. Finding the smallest arena is NP-hard (Garey
+// and Johnson, "Computers and Intractability", 1979, problem SR2).
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,13 +31,13 @@ struct ArenaProblem {
     int64_t end = 0;
   };
   std::vector<Buffer> buffers;
-  /// Every offset is a multiple of it; a power of two.
+  /// Offsets are multiples of this power of two.
   int64_t alignment = 64;
 
   /// Empty if the problem is well formed, else what is wrong with it.
   std::string check() const;
-  /// The most bytes (each buffer rounded up to the alignment) that live at one
-  /// time: no plan needs less. Time: O(n log n).
+  /// The largest number of live bytes, with each buffer rounded up to the
+  /// alignment. No arena is smaller. Time: O(n log n).
   int64_t lowerBound() const;
 };
 
@@ -51,10 +51,10 @@ struct ArenaPlan {
   std::string verify(const ArenaProblem &problem) const;
 };
 
-/// Places the buffers, the largest first, each at the lowest gap that holds it
-/// among those placed before that live with it; repeats that with the longest
-/// lived first and with the largest area (bytes times life) first, and returns
-/// the smallest arena of the three. Time: O(n^2) at worst.
+/// Places the buffers one by one, each in the lowest sufficient gap between
+/// already placed buffers that live at the same time. Tries three orders
+/// (largest first, longest lifetime first, largest product of bytes and
+/// lifetime first) and returns the smallest arena. Time: O(n^2) at worst.
 ArenaPlan planArena(const ArenaProblem &problem);
 
 } // namespace mpcomm

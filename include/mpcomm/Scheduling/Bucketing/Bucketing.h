@@ -6,16 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Tensors become ready one after the other while a rank computes; those that
-// travel in one collective pay its latency once, but wait for the last of
-// them. This decides the buckets, exactly: by the recurrence
+// Tensors become ready one after the other while a rank computes. Tensors in
+// one collective pay its latency once, but wait for the last of them.
+// solveBuckets finds the best buckets by the recurrence
 //
 //   f[i] = min over j < i of max(f[j], ready_i) + latency + secondsPerByte
 //          (S_i - S_j)
 //
-// in linear time, for the end of communication and for the end of the step.
-// The model, the proofs, the complexity and the limits are in
-// docs/Design/Bucketing.md. Times are seconds, sizes bytes.
+// exactly and in linear time, for the end of communication and for the end of
+// the step. Model, proofs, complexity and limits: docs/Design/Bucketing.md.
+// Times are seconds, sizes bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,10 +30,10 @@
 
 namespace mpcomm {
 
-/// What is to be as early as possible.
+/// The time to minimise.
 enum class BucketingObjective {
   CommunicationEnd, ///< the finish of the last collective
-  StepEnd,          ///< the last consumer's end: what the step waits for
+  StepEnd,          ///< the end of the last consumer
 };
 
 /// Tensors to bucket. A bucket holds a run of the tensors of one stream and
@@ -50,52 +50,52 @@ struct BucketingProblem {
     int64_t bytes = 0;
     double ready = 0;
     int stream = 0;
-    /// Tensors share a bucket only within a key (communicator, kind, wire and
-    /// accumulation type, …). Indexes `costs`.
+    /// Only tensors of equal key (communicator, kind, wire and accumulation
+    /// type, …) share a bucket. Indexes `costs`.
     int key = 0;
-    /// Seconds of its consumer. Of a tensor that is split, each part's consumer
-    /// takes its share by bytes and can run when that part has arrived.
+    /// Seconds of its consumer. If the tensor is split, the consumer of a slice
+    /// takes its share by bytes and can run when the slice has arrived.
     double consumer = 0;
-    /// Its bucket must have finished by then: a hard limit.
+    /// The latest finish of its bucket: a hard limit.
     double deadline = never;
-    /// No element is cut in two.
+    /// Slices are multiples of this.
     int64_t elementBytes = 1;
-    /// False for a tensor that has to travel in one piece.
+    /// Whether the tensor may be split.
     bool splittable = true;
   };
   struct Stream {
-    /// When it is free for its first bucket.
+    /// The earliest start of its first bucket.
     double free = 0;
-    /// The most bytes of its buckets alive at one time. A bucket is alive, in
-    /// all its bytes, from the time when its first tensor is ready (gradients
-    /// are written straight into it) to the finish of its collective.
+    /// Bound on the live bytes of its buckets. All bytes of a bucket are live
+    /// from the time when its first tensor is ready (gradients are written
+    /// directly into it) to the finish of its collective.
     int64_t memoryBytes = unlimited;
   };
 
-  /// By ready time; those that are ready together in the order to keep.
+  /// By ready time; equal ready times keep their order.
   std::vector<Tensor> tensors;
   /// By key.
   std::vector<CostCurve> costs;
   std::vector<Stream> streams = {Stream()};
-  /// When the compute that makes the tensors (the backward pass) ends.
+  /// The end of the computation that produces the tensors (the backward pass).
   double computeEnd = 0;
-  /// Buckets of more than one tensor, or part of one, hold at most these bytes;
-  /// a larger tensor that is not split travels alone.
+  /// Largest size of a bucket that holds several tensors or a slice of one. A
+  /// larger tensor that is not split travels alone.
   int64_t capBytes = unlimited;
-  /// Tensors may be cut at multiples of it; 0 for never. A multiple of every
-  /// splittable tensor's `elementBytes`.
+  /// Tensors may be split at multiples of this; 0: never. A multiple of the
+  /// `elementBytes` of every splittable tensor.
   int64_t splitBytes = 0;
 
   /// Empty if the problem is well formed, else what is wrong with it.
   /// Time: O(n).
   std::string check() const;
-  /// No plan ends before it. With one key to a stream and neither memory bound
-  /// nor deadlines, equals the optimum for the end of communication.
+  /// A lower bound on all plans. With one key per stream and without memory
+  /// bound and deadlines, it equals the optimum for the end of communication.
   /// Time: O(n) times the pieces and keys of a stream.
   double lowerBound(BucketingObjective objective) const;
 };
 
-/// Buckets, those of a stream in the order in which it runs them.
+/// Buckets. Those of one stream are in the order of execution.
 struct BucketingPlan {
   /// Bytes [offset, offset + bytes) of a tensor.
   struct Slice {
@@ -110,10 +110,10 @@ struct BucketingPlan {
     int64_t begin = 0;
     int64_t end = 0;
     int64_t bytes = 0;
-    /// The cost piece that it uses: index into costs[key].pieces.
+    /// Its cost piece: index into costs[key].pieces.
     unsigned piece = 0;
-    /// When its first tensor is ready, and its last; when its collective starts
-    /// and finishes; seconds of its consumers.
+    /// Ready times of its first and last tensor, start and finish of its
+    /// collective, and seconds of its consumers.
     double open = 0;
     double ready = 0;
     double start = 0;
@@ -126,9 +126,10 @@ struct BucketingPlan {
   double stepEnd = 0;
   /// Most bytes alive at one time, by stream (see Stream::memoryBytes).
   std::vector<int64_t> peakBytes;
-  /// The objective's value is proven to be the least (up to rounding).
+  /// Whether the value of the objective is proven to be optimal, up to
+  /// rounding.
   bool proven = false;
-  /// Why there is no plan; empty if there is one.
+  /// The reason why there is no plan; else empty.
   std::string error;
 
   /// The objective's value of this plan.
@@ -136,14 +137,13 @@ struct BucketingPlan {
     return objective == BucketingObjective::StepEnd ? stepEnd
                                                     : communicationEnd;
   }
-  /// Computes all that follows from `slices` and, of `buckets`, `begin` and
-  /// `end`: everything up to `peakBytes`. Nothing else of the plan has to be
-  /// set; it has to be a partition into runs, as verify() checks.
+  /// Computes all members up to `peakBytes` from `slices` and from `begin` and
+  /// `end` of `buckets`, which must be a partition into runs (see verify()).
   /// Time: O(n + b log b) for b buckets.
   void evaluate(const BucketingProblem &problem);
-  /// Empty if this is a plan for `problem` that keeps to its caps, bounds,
-  /// deadlines and types, with the times that follow from its buckets, else
-  /// what is wrong with it. Time: as evaluate().
+  /// Empty if this is a plan for `problem` that respects its caps, bounds,
+  /// deadlines and types, with the times that evaluate() computes; else what is
+  /// wrong with it. Time: as evaluate().
   std::string verify(const BucketingProblem &problem) const;
   /// The bucket of each tensor's first byte, in the problem's order.
   std::vector<int64_t> bucketOfTensor(const BucketingProblem &problem) const;
@@ -151,39 +151,40 @@ struct BucketingPlan {
 
 struct BucketingOptions {
   BucketingObjective objective = BucketingObjective::StepEnd;
-  /// Values that differ by less, relative to the value, count as equal (at
-  /// least 1e-12 and 2^-51 a tensor are taken for the rounding of sums); among
-  /// equals the plan with the fewest collectives wins. A larger figure trades
-  /// that much of the objective for fewer collectives.
+  /// Values with a smaller relative difference count as equal (at least 1e-12
+  /// and 2^-51 per tensor, for the rounding of sums). Among equal plans, the
+  /// one with the fewest collectives is chosen, so a larger tolerance gives up
+  /// that share of the objective for fewer collectives.
   double tolerance = 1e-12;
-  /// Steps to spend where no linear method is exact: on several keys on one
-  /// stream, under a memory bound, and on finding the fewest collectives. When
-  /// they do not suffice, the plan is not `proven` (or of its equals perhaps
-  /// not the one with the fewest collectives).
+  /// Limit on steps where no linear method is exact: for several keys on one
+  /// stream, under a memory bound, and for the fewest collectives. If it does
+  /// not suffice, the plan is not `proven`, or may have more collectives than
+  /// necessary.
   int64_t stepLimit = int64_t(1) << 24;
 };
 
-/// The best plan. Which cases are exact:
-/// - one key to a stream, no memory bound that binds: exact for the end of
-///   communication, in O(n p) for p cost pieces; exact for the end of the step
-///   with one stream, in O(n p) for each end that is tried (at most some 80).
-/// - several keys on a stream, or a memory bound: exact while the product of
-///   tensors by key stays in `stepLimit`; beyond, tensors are tied together
-///   until it does, and the plan is the better of that and the baselines below.
-/// - several streams: exact for the end of communication; for the end of the
-///   step streams are improved in turn, each exactly with the others as they
-///   are: at most twice the optimum.
-/// The fewest collectives among equals: exact for the first two cases within
-/// `stepLimit`, else no two neighbours can be merged.
-/// On failure `error` says why and there are no buckets.
+/// The best plan.
+/// - One key per stream, and no memory bound that binds: exact. For the end of
+///   communication O(n p) for p cost pieces; for the end of the step, with one
+///   stream, O(n p) for each end that is tried (at most about 80).
+/// - Several keys on a stream, or a memory bound: exact if the product of the
+///   numbers of tensors per key is within `stepLimit`. Otherwise tensors are
+///   merged until it is, and the plan is the better of the result and the
+///   baselines below.
+/// - Several streams: exact for the end of communication. For the end of the
+///   step, streams are improved in turn, each exactly for fixed others; the
+///   result is at most twice the optimum.
+/// The number of collectives is the least among equal plans in the first two
+/// cases within `stepLimit`; otherwise no two neighbours can be merged. If
+/// there is no plan, `error` gives the reason and there are no buckets.
 BucketingPlan solveBuckets(const BucketingProblem &problem,
                            const BucketingOptions &options = {});
 
-/// What others do, on the same problem. None knows of memory bounds and
-/// deadlines: verify() may refuse these plans. Rules without `capBytes` of
-/// their own keep to the cap of the problem. Tensors are bucketed within their
-/// stream and key; a stream runs its buckets in the order in which they become
-/// ready.
+/// Baselines: the rules of other systems for the same problem. They ignore
+/// memory bounds and deadlines, so verify() may reject their plans. Rules
+/// without a parameter `capBytes` respect the cap of the problem. Buckets hold
+/// tensors of one stream and key; a stream runs its buckets in the order in
+/// which they become ready.
 /// @{
 
 /// PyTorch DistributedDataParallel: a bucket closes once it holds `capBytes` or
@@ -196,9 +197,10 @@ BucketingPlan bucketLikeDDP(const BucketingProblem &problem,
 /// `capBytes`. (xla/service/collective_combiner_utils.h.)
 BucketingPlan bucketLikeXLA(const BucketingProblem &problem,
                             int64_t capBytes = int64_t(30) << 20);
-/// Horovod: each time its stream is free, and at most once a cycle, all that is
-/// ready is fused, up to `capBytes` a bucket. (HOROVOD_FUSION_THRESHOLD and
-/// HOROVOD_CYCLE_TIME.) Times are then evaluated without the wait for a cycle.
+/// Horovod: whenever the stream is free, at most once per cycle, all tensors
+/// that are ready are fused, up to `capBytes` per bucket
+/// (HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME). The times of the plan do
+/// not include waiting for a cycle.
 BucketingPlan bucketLikeHorovod(const BucketingProblem &problem,
                                 int64_t capBytes = int64_t(128) << 20,
                                 double cycle = 1e-3);
@@ -206,12 +208,12 @@ BucketingPlan bucketLikeHorovod(const BucketingProblem &problem,
 /// (DistributedDataParallelConfig::bucket_size.)
 BucketingPlan bucketLikeMegatron(const BucketingProblem &problem,
                                  int64_t elements = 40000000);
-/// MG-WFBP's greedy: a bucket takes in the next tensor when that is ready less
-/// than one latency after the bucket could start. (Shi, Chu and Li, "MG-WFBP:
+/// MG-WFBP's greedy rule: a bucket takes the next tensor if that is ready less
+/// than one latency after the bucket could start (Shi, Chu and Li, "MG-WFBP:
 /// Efficient data communication for distributed synchronous SGD algorithms",
-/// INFOCOM 2019, algorithm 1.)
+/// INFOCOM 2019, algorithm 1).
 BucketingPlan bucketLikeMGWFBP(const BucketingProblem &problem);
-/// Wait-free backpropagation: every tensor alone.
+/// Wait-free backpropagation: one bucket per tensor.
 BucketingPlan bucketOnePerTensor(const BucketingProblem &problem);
 /// One bucket for each stream and key.
 BucketingPlan bucketAllInOne(const BucketingProblem &problem);

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Some ops of a graph must run in a narrow type, some in a wide one, and the
-// rest in either. Where a value is made in one type and read in the other it is
-// cast, once for all who read it so. This decides the type of each op so that
-// the fewest bytes are cast: an exact minimum cut. The model and the proof are
-// in CastPlacement.cpp and docs/Design/Precision.md.
+// Some ops of a graph must run in a narrow type, some in a wide type, and the
+// rest may run in either. A value that is produced in one type and read in the
+// other is cast, once for all such readers. placeCasts chooses the type of each
+// op such that the fewest bytes are cast, by an exact minimum cut. The model
+// and the proof are in CastPlacement.cpp and docs/Design/Precision.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,23 +23,24 @@
 
 namespace mpcomm {
 
-/// What an op computes in.
+/// The type that an op may run in.
 enum class CastClass : uint8_t {
   Narrow,  ///< the narrow type
   Wide,    ///< the wide type
-  Promote, ///< either, but computes: in the narrow type only from narrow values
-  Moves,   ///< either: moves elements and rounds none of its own
+  Promote, ///< either; the narrow type only if the inputs are narrow values
+  Moves,   ///< either, since the op moves elements without rounding
 };
 
-/// What narrowing a value would cost in accuracy.
+/// The effect of narrowing a value on accuracy.
 enum class ValueKind : uint8_t {
-  /// Has bits that the wide type alone holds: narrowed for those who ask for
-  /// the narrow type, and for nobody else.
+  /// Has bits that only the wide type holds. It is narrowed only for readers
+  /// that must run in the narrow type.
   Exact,
-  /// Narrow on its own account, but no reason for others to be so: constants
-  /// that the narrow type holds, the biases that are added to narrow values.
+  /// May be narrow, but does not make its readers narrow: constants that the
+  /// narrow type represents exactly, and biases that are added to narrow
+  /// values.
   Neutral,
-  /// Comes from narrow values.
+  /// Computed from narrow values.
   Narrow,
 };
 
@@ -47,12 +48,11 @@ enum class ValueKind : uint8_t {
 /// before consumers.
 struct CastProblem {
   struct Value {
-    /// What a cast of it costs, at least 0.
+    /// The cost of a cast, at least 0.
     int64_t bytes = 0;
-    /// The op that makes it; -1: it comes in from outside.
+    /// The op that produces it; -1: it is an input.
     int producer = -1;
-    /// Of a value from outside: its kind, and its type. Of one that an op makes
-    /// they follow from the op.
+    /// Kind and type of an input. For other values they follow from the op.
     ValueKind kind = ValueKind::Exact;
     bool isNarrow = false;
     /// Ops that read it, in any order, each once or more often.
@@ -61,9 +61,9 @@ struct CastProblem {
   std::vector<CastClass> ops;
   std::vector<Value> values;
 
-  /// The first thing that is wrong, or nothing: indices in range, producers
-  /// before consumers, all bytes times the number of values below 2^58. Time:
-  /// linear.
+  /// Empty if indices are in range, producers precede consumers, and the sum of
+  /// bytes times the number of values is below 2^58; else the first violation.
+  /// Time: linear.
   std::string check() const;
 };
 
@@ -74,21 +74,23 @@ struct CastPlan {
   int64_t casts = 0, bytes = 0;
 };
 
-/// The kinds of all values: a Narrow op makes Narrow ones, a Wide op Exact
-/// ones. A Promote op makes Narrow values if one of its operands is Narrow and
-/// none Exact, else Exact ones, and then runs in the wide type. One that Moves
-/// makes Exact values if any operand is Exact, else Narrow if any is Narrow,
-/// else Neutral ones. Time: linear.
+/// The kinds of all values. The results of a Narrow op are Narrow, those of a
+/// Wide op Exact. The results of a Promote op are Narrow if one of its operands
+/// is Narrow and none is Exact; else they are Exact and the op runs in the wide
+/// type. The results of a Moves op are Exact if any operand is Exact, else
+/// Narrow if any is Narrow, else Neutral. Time: linear.
 std::vector<ValueKind> getValueKinds(const CastProblem &problem);
 
-/// Whether `plan` obeys classes and kinds, and counts right; else what is
-/// wrong. Obeys: Narrow and Wide ops as they are; Promote ones as getValueKinds
-/// says; an Exact value of an op that runs narrow is read by narrow ops alone.
+/// Empty if `plan` respects classes and kinds and its counts are correct; else
+/// what is wrong. Narrow and Wide ops have their type, Promote ops that of
+/// getValueKinds, and an Exact value of an op that runs narrow is read only by
+/// narrow ops.
 std::string verify(const CastProblem &problem, const CastPlan &plan);
 
-/// The plan of the fewest bytes; of those the one of the fewest casts; of those
-/// the one with the most narrow ops, which is unique. `problem` has an empty
-/// check(). Time: a maximum flow on a graph that is linear in the problem.
+/// The plan with the fewest bytes; among these the one with the fewest casts;
+/// among these the one with the most narrow ops, which is unique. `problem`
+/// must have an empty check(). Time: a maximum flow on a graph that is linear
+/// in the problem.
 CastPlan placeCasts(const CastProblem &problem);
 
 } // namespace mpcomm

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Proves of the programs of all ranks, before any of them runs, that their
-// communication matches and comes to an end, or says which ranks and ops are at
-// odds. Ranks that nothing distinguishes are proved once.
+// Proves, before any rank runs, that the communication of the programs of all
+// ranks matches and terminates, or reports the ranks and ops that conflict.
+// Ranks that nothing distinguishes are proved once.
 //
 // The model, theorem and proof: docs/Design/CommunicationProof.md
 //
@@ -33,13 +33,13 @@ struct ProofAxis {
 
 /// The ranks that differ only in `axes` (indices into the mesh, ascending) are
 /// a group, whose members are numbered row-major over those axes. Each rank has
-/// one stream for each communicator. Communicators of the same axes are told
-/// apart by their channel.
+/// one stream for each communicator. The channel distinguishes communicators
+/// with the same axes.
 struct ProofCommunicator {
   std::vector<int> axes;
   int channel = 0;
-  /// Sends end without their recv: the channel holds any number of messages.
-  /// Where it is false, a send ends together with its recv.
+  /// Whether sends end without their recv, because the channel holds any number
+  /// of messages. Otherwise a send ends together with its recv.
   bool buffered = false;
 };
 
@@ -61,16 +61,17 @@ enum class ProofKind {
 /// "all_reduce", "send", ...
 const char *toString(ProofKind kind);
 
-/// The root of a collective that has one, the destination of a send, the source
-/// of a recv.
+/// The root of a collective, the destination of a send, or the source of a
+/// recv.
 struct ProofPeer {
   enum Kind {
     None,
     /// Member number `number` of the group.
     Member,
-    /// The rank that is `number` farther along axis `axis` of the mesh, one of
-    /// the communicator's. Not for roots. Round the axis' end if `wraps`;
-    /// otherwise a rank that has no such neighbour must not send to it.
+    /// The rank at offset `number` along axis `axis` of the mesh, which is one
+    /// of the communicator's axes. Not for roots. With `wraps` the offset is
+    /// modulo the size of the axis; otherwise a rank without such a neighbour
+    /// must not send to it.
     Neighbour
   };
   Kind kind = None;
@@ -85,31 +86,31 @@ struct ProofPeer {
   }
 };
 
-/// A collective, send or recv of a program. What is compared among those that
-/// meet is, where the kind has it, all but `location`.
+/// A collective, send or recv of a program. Ops that meet must agree in all
+/// members that their kind uses, except `location`.
 struct ProofOp {
   ProofKind kind = ProofKind::Barrier;
   /// Index into the problem's communicators.
   int communicator = 0;
   /// Elements, counted as in mprt_collective.
   int64_t count = 0;
-  /// Element type, and the one that travels.
+  /// Element type, and wire type.
   std::string type, wire;
-  /// Of all_reduce, reduce_scatter and reduce: the type in which partial sums
-  /// are kept, and sum, mean, ...
+  /// For all_reduce, reduce_scatter and reduce: the type of partial sums, and
+  /// the reduction (sum, mean, ...).
   std::string accumulate, reduction;
   ProofPeer peer;
-  /// What it carries, as the caller names it: equal where data are meant for
-  /// each other. Without it, two messages of one size that change places on one
-  /// side alone are not seen.
+  /// The caller's name of the data, equal on ranks that exchange them. Without
+  /// tags, two messages of equal size that are swapped on one side only are not
+  /// detected.
   std::string tag;
-  /// Opaque; for messages.
+  /// Opaque; for error messages.
   std::string location;
 };
 
-/// A program as far as others can tell: a Start, on the stream of its op's
-/// communicator, never blocks, an Await waits until its op has ended, and there
-/// are no Computes. Ops that are not started take no part.
+/// The communication of a program, without Computes. A Start enqueues its op on
+/// the stream of its communicator and never blocks; an Await waits until its op
+/// has ended. Ops that are not started are ignored.
 using ProofProgram = RankProgram<ProofOp>;
 
 /// Ranks whose coordinate on axis a is in [begin[a], end[a]).
@@ -130,8 +131,9 @@ struct ProofProblem {
   /// Each rank of the mesh is in one box of one class.
   std::vector<ProofClass> classes;
 
-  /// Empty, or what is wrong with the problem, as opposed to its programs.
-  /// Time: linear, and quadratic in the number of communicators.
+  /// Empty if the problem is well formed, whatever its programs do; else what
+  /// is wrong with it. Time: linear, and quadratic in the number of
+  /// communicators.
   std::string check() const;
 };
 
@@ -143,9 +145,9 @@ enum class ProofViolationKind {
   AwaitBeforeStart,
   DoubleStart,
   DoubleAwait,
-  /// A peer that is no other rank of the group.
+  /// A peer that is not another rank of the group.
   InvalidPeer,
-  // Of those that meet. The ops of both sides are the same in another order:
+  // Of ops that meet. Both sides have the same ops in different orders:
   MismatchedOrder,
   MismatchedKind,
   MismatchedCount,
@@ -166,7 +168,7 @@ enum class ProofViolationKind {
 /// "missing-participant", "deadlock", ...
 const char *toString(ProofViolationKind kind);
 
-/// A rank, and an op of its program. The first one of ranks that run the same.
+/// A rank and an op of its program. Of equal ranks, the first one.
 struct ProofSide {
   int64_t rank = -1;
   std::vector<int64_t> coordinates;
@@ -179,36 +181,36 @@ struct ProofSide {
 
 /// A rank that is blocked, round the cycle of a deadlock.
 struct ProofWait {
-  /// The op that keeps its stream: the first on it that has not ended.
+  /// The op at the head of its stream: the first one that has not ended.
   ProofSide head;
-  /// The Await at which the rank stands, and its op; `instruction` is the
-  /// number of instructions at the program's end. -1 where it does not matter
-  /// where the rank is: it was started, but its stream is kept.
+  /// The Await at which the rank is blocked, and its op. At the end of the
+  /// program, `instruction` is the number of instructions. -1 if the position
+  /// of the rank does not matter: the needed op was started, but another op is
+  /// at the head of its stream.
   int instruction = -1;
   int awaited = -1;
-  /// The op of the next rank of the cycle that `head` needs, not begun yet.
+  /// The op of the next rank of the cycle that `head` needs; not begun yet.
   ProofSide needed;
 };
 
 struct ProofViolation {
   ProofViolationKind kind = ProofViolationKind::None;
-  /// One line, and for a deadlock one more for each of its first 16 ranks: no
+  /// One line; for a deadlock, also one line for each of its first 16 ranks. No
   /// capital, no full stop.
   std::string message;
-  /// The ranks at odds, at most two; empty for a deadlock.
+  /// The ranks that conflict, at most two; empty for a deadlock.
   std::vector<ProofSide> sides;
   /// Each waits for the next, the last for the first.
   std::vector<ProofWait> cycle;
-  /// Of a deadlock that messages on another channel would resolve (the proof
-  /// has been done with them there): which, in words; else empty.
+  /// If moving messages to another channel resolves a deadlock, which was
+  /// proved: these messages, in words; else empty.
   std::string advice;
-  /// Of each sender and receiver the first of these sends, and its recv.
+  /// For each sender and receiver, the first of these sends, and its recv.
   std::vector<ProofSide> moved;
 };
 
 struct ProofOptions {
-  /// Whether ranks that run the same are proved together. The answer is the
-  /// same.
+  /// Whether equal ranks are proved together. The result does not depend on it.
   bool fold = true;
 };
 
@@ -223,9 +225,9 @@ struct ProofResult {
   int64_t instructions = 0;
 };
 
-/// Accepts if and only if, in the model, every execution ends and all that
-/// meet match. Time: O(n log n) for n instructions over the classes, and linear
-/// in the cells with their instructions.
+/// Accepts if and only if, in the model, every execution terminates and all ops
+/// that meet match. Time: O(n log n) for n instructions in all classes, plus
+/// linear in the instructions of all cells.
 ProofResult proveCommunication(const ProofProblem &problem,
                                ProofOptions options = {});
 

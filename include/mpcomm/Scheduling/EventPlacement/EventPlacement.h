@@ -6,17 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Operations that a program gives to streams run in their order within a
-// stream; between streams only events order: one is recorded after an
-// operation, and a stream waits for it before another. Here the waits are
-// chosen: those that give each operation the order that it needs, and no more.
+// The operations of one stream run in the order in which the program enqueues
+// them. Operations of different streams are ordered only by events: an event is
+// recorded after an operation, and a stream waits for it before another one.
+// placeEvents chooses waits that enforce exactly the required order.
 //
-// No more matters. With a wait that asks for too much there may be fewer of
-// them: where b1 needs a1, and b2 after it needs a2, b1 that waits for a2
-// needs no second wait. But it starts later than it could. So a plan has to
-// order exactly what the streams and the dependences order; of such plans the
-// one with the fewest waits is unique (EventPlacement.cpp), and with it the
-// records.
+// A wait for a later operation than necessary could replace several waits: if
+// b1 needs a1, and b2 after it needs a2, then one wait of b1 for a2 suffices.
+// But b1 would start later than it could. So a plan must enforce exactly the
+// order that the streams and the dependences imply. Of these plans, the one
+// with the fewest waits is unique (EventPlacement.cpp), and so are its records.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,13 +28,13 @@
 
 namespace mpcomm {
 
-/// Operations in the order in which a program gives them to their streams.
+/// Operations in the order in which a program enqueues them.
 struct EventProblem {
   struct Operation {
     /// Not negative.
     int64_t stream = 0;
-    /// Operations before it, in any order, that must have ended when it starts.
-    /// Those of its own stream need not be here.
+    /// Earlier operations, in any order, that must have ended when it starts.
+    /// Those of its own stream may be omitted.
     std::vector<int64_t> after;
   };
   std::vector<Operation> operations;
@@ -45,17 +44,17 @@ struct EventProblem {
   std::string check() const;
 };
 
-/// What is recorded, and what waits for it. Event numbers are used again: by a
-/// record after or after the last operation that waits for the record before.
+/// Records and waits. An event number may be recorded again after, or at, the
+/// last operation that waits for its previous record.
 struct EventPlan {
   struct Record {
-    /// It is recorded as soon as this one is in its stream.
+    /// The event is recorded directly after this operation is enqueued.
     int64_t operation = 0;
     /// From 0.
     int64_t event = 0;
   };
   struct Wait {
-    /// Before it is given to its stream, the stream waits.
+    /// Its stream waits directly before this operation is enqueued.
     int64_t operation = 0;
     /// Index into `records`.
     int64_t record = 0;
@@ -64,13 +63,13 @@ struct EventPlan {
   std::vector<Record> records;
   /// By increasing operation.
   std::vector<Wait> waits;
-  /// How many numbers there are.
+  /// Number of events.
   int64_t events = 0;
 
-  /// Empty if this plan orders what `problem` orders and nothing else, and each
-  /// wait finds the record that it means; else what is wrong with it. Whether
-  /// there is a plan with less is not asked. Time: O(n s + d + w) for n
-  /// operations on s streams, d dependences and w waits.
+  /// Empty if this plan enforces exactly the order of `problem` and each wait
+  /// refers to a record in effect; else what is wrong with it. Does not check
+  /// that the plan is minimal. Time: O(n s + d + w) for n operations on s
+  /// streams, d dependences and w waits.
   std::string verify(const EventProblem &problem) const;
 };
 

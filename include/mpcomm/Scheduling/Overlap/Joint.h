@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Buckets are solved for the times at which gradients are ready; a schedule of
-// the buckets moves computation, and with it those times. This goes back and
-// forth between the two (Bucketing.h, Overlap.h) and keeps what the simulator
-// finds best. Model, proofs and limits: docs/Design/Overlap.md, "Buckets and
-// order together".
+// Buckets are solved for the times at which gradients are ready. The schedule
+// of the buckets then moves computation, which changes these times. planJointly
+// alternates between the two solvers (Bucketing.h, Overlap.h) and keeps the
+// best result by the simulator. Model, proofs and limits:
+// docs/Design/Overlap.md, "Buckets and order together".
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,73 +24,71 @@
 namespace mpcomm {
 
 struct JointProblem {
-  /// The step, with a collective of its own for every tensor.
+  /// The step, with a separate collective for each tensor.
   OverlapProblem step;
   /// Tensors, costs, streams and limits. Streams and links are those of `step`;
   /// ready times, consumers and the end of computation follow from an order and
   /// need not be set.
   BucketingProblem buckets;
-  /// Of each tensor: its collective in `step`. No collective of a tensor comes,
-  /// by whatever way, after that of another.
+  /// For each tensor, its collective in `step`. No collective of a tensor
+  /// depends on that of another, directly or indirectly.
   std::vector<int> nodes;
 
   /// Empty if the problem is well formed, else what is wrong with it.
   /// Time: O(n + e).
   std::string check() const;
-  /// No buckets take less, in whatever order; or, given one of the early nodes
-  /// (JointPlan::order), in that order. Of a key's bytes N on a stream, those
-  /// of a tensor, n, take at least n / N of what one collective for all takes,
-  /// since costs are concave: each tensor with that for itself, and the bound
-  /// of OverlapProblem. Time: as that.
+  /// A lower bound on the step for all buckets in any order or, given an order
+  /// of early nodes (JointPlan::order), in that order. Costs are concave: of
+  /// the N bytes of a key on a stream, n bytes take at least n / N of the time
+  /// of one collective for all. The bound is that of OverlapProblem with this
+  /// cost for each tensor. Time: as OverlapProblem::lowerBound.
   double lowerBound(const std::vector<int> &order = {}) const;
 };
 
 struct JointOptions {
-  /// Who solves buckets; the solver where it is empty. A plan with an error
-  /// is none.
+  /// Solves buckets; by default solveBuckets. A plan with an error is ignored.
   std::function<BucketingPlan(const BucketingProblem &)> plan;
   OverlapOptions schedule = {true, 0};
-  /// Orders that come of a schedule of buckets and are planned against, beside
-  /// the input's and that of single tensors.
+  /// Maximum number of orders that are taken from a schedule of buckets, in
+  /// addition to that of the input and that of single tensors.
   int rounds = 3;
-  /// Nothing is tried any more where the step is within this of the lower
-  /// bound, relatively.
+  /// The search ends when the relative distance of the step from the lower
+  /// bound is at most this.
   double tolerance = 1e-3;
 };
 
 struct JointPlan {
-  /// Why there is none.
+  /// The reason why there is no plan; else empty.
   std::string error;
-  /// An order of the nodes of `step` that do not depend on a tensor's
-  /// collective; the others follow.
+  /// An order of the early nodes of `step`, which do not depend on a tensor's
+  /// collective. The other nodes follow.
   std::vector<int> order;
-  /// Whether `order` is another than the input's.
+  /// Whether `order` differs from that of the input.
   bool isReordered = false;
-  /// The buckets for the times of this order; slices name tensors of `buckets`.
+  /// The buckets for this order; slices are of tensors of `buckets`.
   BucketingPlan plan;
-  /// Simulated step of these buckets, scheduled; the same of the buckets for
-  /// the input's order: what one pass over buckets and then over the order
-  /// reaches.
+  /// Simulated step with these buckets, scheduled; and with the buckets for the
+  /// order of the input (one pass over buckets, then one over the order).
   double seconds = 0, firstSeconds = 0;
-  /// Of all buckets in all orders, and of all in this one.
+  /// Lower bounds for all buckets in all orders, and in this order.
   double lowerBound = 0, orderBound = 0;
-  /// Orders that were planned against.
+  /// Number of orders for which buckets were planned.
   int tried = 0;
 };
 
-/// The best of the input's order, the order in which single tensors without
-/// latency are scheduled best, and up to `rounds` orders each of which comes of
-/// the schedule of the buckets for the one before it, while that gains. Never
-/// worse than the first. Time: 3 + rounds schedules (scheduleList) and 2 +
-/// rounds bucket plans at most.
+/// Plans buckets for the order of the input, for the best order of single
+/// tensors without latency, and for up to `rounds` orders that are each taken
+/// from the schedule of the previous buckets, as long as the step improves.
+/// Returns the best plan, which is never worse than the first. Time: at most 3
+/// + rounds schedules (scheduleList) and 2 + rounds bucket plans.
 JointPlan planJointly(const JointProblem &problem,
                       const JointOptions &options = {});
 
-/// `problem.step` with the buckets of `plan` in the place of single tensors.
-/// Nodes are in `order`, a bucket after the last node that it needs, then
-/// all nodes that `order` does not name; collectives start where they are and
-/// are awaited where they are needed. `origin`, where given, gets the node of
-/// `step` of each node, -1 for buckets. Time: O(n + e).
+/// `problem.step` with the buckets of `plan` instead of single tensors. Nodes
+/// follow `order`, with each bucket after the last node that it needs; then all
+/// other nodes follow. Collectives start at their place and are awaited before
+/// their first use. If `origin` is given, it gets for each node its node in
+/// `step`, or -1 for buckets. Time: O(n + e).
 OverlapProblem bucketStep(const JointProblem &problem,
                           const std::vector<int> &order,
                           const BucketingPlan &plan,

@@ -6,12 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Computation and collectives with their dependencies; wanted is an order of
+// Given computation and collectives with their dependencies, finds an order of
 // the computation and of the starts and awaits of the collectives with the
-// least simulated step time, under a hard bound on memory. It is NP-hard even
-// where computation is one chain and memory is plenty: heads from the chain and
-// tails on streams of their own make it sequencing with release times and
-// deadlines (Garey and Johnson, "Computers and Intractability", 1979, SS1).
+// least simulated step time, under a hard bound on memory. The problem is
+// NP-hard even if computation is one chain and memory is unlimited: with heads
+// from the chain and tails on separate streams it expresses sequencing with
+// release times and deadlines (Garey and Johnson, "Computers and
+// Intractability", 1979, SS1).
 //
 // Model, algorithm and proofs: docs/Design/Overlap.md
 //
@@ -25,8 +26,8 @@
 
 namespace mpcomm {
 
-/// What the compute stream does with a node: runs it (computation), or starts
-/// or awaits it (collective).
+/// A step of the compute stream: it runs a node (computation), or starts or
+/// awaits it (collective).
 struct OverlapStep {
   RankInstruction::Kind kind = RankInstruction::Compute;
   int node = 0;
@@ -38,54 +39,54 @@ struct OverlapProblem {
   struct Node {
     /// Index of the stream (communicator) of a collective; -1: computation.
     int stream = -1;
-    /// Of computation: its seconds.
+    /// Seconds, for computation.
     double seconds = 0;
-    /// Of a collective: as in SimCollective.
+    /// For a collective, as in SimCollective.
     double latency = 0, transfer = 0;
     int link = -1;
-    /// Of a collective: bytes from its start until its await beyond those of
-    /// its operands and results (staging, packed bucket).
+    /// For a collective, bytes that live from its start to its await, in
+    /// addition to operands and results (staging, packed bucket).
     int64_t stagingBytes = 0;
-    /// Nodes that come before it though no value says so (side effects).
+    /// Further nodes that must precede it, without a value (side effects).
     std::vector<int> after;
-    /// Facts that pass through to SimCollective.
+    /// Passed on to SimCollective.
     bool belowSaturatingSize = false, userCap = false;
   };
 
-  /// Memory. A value comes to life when its producer begins (a collective: at
-  /// its start) and dies when the last of its users has ended (a collective:
-  /// at its await). Users depend on the producer.
+  /// A value lives from the beginning of its producer (a collective: its start)
+  /// to the end of its last user (a collective: its await). Users depend on the
+  /// producer.
   struct Value {
     int64_t bytes = 0;
-    /// -1: it is there from the beginning.
+    /// -1: it exists from the beginning.
     int producer = -1;
     std::vector<int> users;
-    /// Lives to the end of the step, whoever uses it.
+    /// Lives to the end of the step in any case.
     bool output = false;
   };
 
   struct Stream {
-    /// Its collectives keep the order of the input: wanted where ranks with
-    /// different programs meet in the communicator. Otherwise the order is
-    /// chosen, as a function of this problem alone, so that ranks with the
-    /// same program have the same order.
+    /// Whether its collectives keep the order of the input, as they must if
+    /// ranks with different programs meet in the communicator. Otherwise the
+    /// order is a function of this problem alone, so ranks with the same
+    /// program get the same order.
     bool keepOrder = false;
   };
 
-  /// In the order of the program: a node comes after what it depends on.
+  /// In the order of the program: a node follows the nodes it depends on.
   std::vector<Node> nodes;
   std::vector<Value> values;
   std::vector<Stream> streams;
   std::vector<SimLink> links;
-  /// Streams of communicators that share two ranks or more: of such a pair no
-  /// two collectives are in flight at a time, that is, one is started only
-  /// when those of the other are awaited.
+  /// Pairs of streams whose communicators share two ranks or more. Collectives
+  /// of such a pair are never in flight at the same time: one is started only
+  /// after those of the other have been awaited.
   std::vector<std::pair<int, int>> conflicts;
-  /// The program as it is; empty: the nodes in order, each collective
-  /// awaited directly after its start.
+  /// The order of the program. If empty: the nodes in order, with each
+  /// collective awaited directly after its start.
   std::vector<OverlapStep> input;
   double computeRateUnderComm = 1, commRateUnderCompute = 1;
-  /// Bytes beside the values, and the most bytes that may live at a time.
+  /// Bytes in addition to the values, and the largest number of live bytes.
   int64_t staticBytes = 0;
   int64_t memoryBound = std::numeric_limits<int64_t>::max();
 
@@ -94,23 +95,22 @@ struct OverlapProblem {
   /// well formed. Time: O(n + e + conflicts) for e uses of values.
   std::string check() const;
 
-  /// The input, spelled out where it is empty.
+  /// The input; if it is empty, the default order.
   std::vector<OverlapStep> inputSteps() const;
   /// The input with every await directly after its start.
   std::vector<OverlapStep> synchronousSteps() const;
-  /// The most bytes that live at a time in this order. Time: O(n + e).
+  /// The largest number of live bytes in this order. Time: O(n + e).
   int64_t peakBytes(const std::vector<OverlapStep> &steps) const;
-  /// The one class of ranks that runs `steps`: one instruction a step; the
-  /// i-th of its collectives is the i-th collective among the nodes. With
-  /// `facts`, independentSeconds too is filled in (O(c (n + e)) for c
-  /// collectives).
+  /// The problem of one class of ranks that runs `steps`, with one instruction
+  /// per step. Collective i is the i-th collective among the nodes. With
+  /// `facts`, independentSeconds is set too (O(c (n + e)) for c collectives).
   SimProblem toSimProblem(const std::vector<OverlapStep> &steps,
                           bool facts = false) const;
-  /// No order takes less: the largest of all computation, the one-machine
-  /// bound of computation, of each stream and of each contending link, with
-  /// the longest path and all computation before (after) a node as its head
-  /// (tail; left out where c n > 10^8), and slowedBound of each. Time: O(n log
-  /// n + c (n + e)) for c collectives.
+  /// A lower bound on all orders: the largest of the sum of computation, the
+  /// one-machine bounds of computation, of each stream and of each contending
+  /// link, and slowedBound of each. The head (tail) of a node is the longest
+  /// path to (from) it, or all computation that precedes (follows) it, which is
+  /// left out if c n > 10^8. Time: O(n log n + c (n + e)) for c collectives.
   double lowerBound() const;
 };
 
@@ -124,13 +124,13 @@ struct OverlapSchedule {
   /// Simulated step time of the input, and its bytes.
   double inputSeconds = 0;
   int64_t inputPeakBytes = 0;
-  /// What the same algorithm reaches without a memory bound: seconds minus
-  /// this is what the bound costs. Equal to `seconds` where it does not bind.
+  /// The result of the same algorithm without a memory bound. `seconds` minus
+  /// this is the cost of the bound; the two are equal if it does not bind.
   double unboundedSeconds = 0;
-  /// The bytes that it takes there.
+  /// The peak bytes of that result.
   int64_t unboundedPeakBytes = 0;
-  /// Of each node: whether the bound made a collective start later or be
-  /// awaited earlier than the algorithm wanted.
+  /// For each node, whether the bound delayed the start of a collective or
+  /// advanced its await.
   std::vector<bool> memoryBound;
 
   /// Empty if the steps solve the problem (each node once, dependencies,
@@ -140,18 +140,19 @@ struct OverlapSchedule {
 };
 
 struct OverlapOptions {
-  /// Orders computation too; else only starts and awaits move.
+  /// Whether computation moves too, or only starts and awaits.
   bool reorderCompute = true;
-  /// Simulations that the local search of scheduleList may use; it stops at
-  /// the lower bound. 0: no search.
+  /// Maximum number of simulations in the local search of scheduleList, which
+  /// stops at the lower bound. 0: no search.
   int searchSteps = 200;
 };
 
-/// Priority list scheduling by several rules, then a local search; the best of
-/// them and the input in the simulator, so never worse than an input that
-/// keeps the memory bound and the conflicts. The bound is kept exactly: a step
-/// is taken early only if the rest, in the order of the input, still fits.
-/// Time: O((n + e) log n) for each rule and O(n log n) a search step.
+/// Priority list scheduling by several rules, then a local search. Returns the
+/// best of these and the input by the simulator, so the result is never worse
+/// than an input that respects the memory bound and the conflicts. The bound
+/// holds exactly: a step is taken early only if the remaining steps, in the
+/// order of the input, still fit. Time: O((n + e) log n) per rule, O(n log n)
+/// per step of the search.
 OverlapSchedule scheduleList(const OverlapProblem &problem,
                              const OverlapOptions &options = {});
 

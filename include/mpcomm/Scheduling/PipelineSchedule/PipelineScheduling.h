@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// From seconds and bytes of the pipeline's stages to the schedule and the
-// number of micro-batches with the least step time within a rank's memory: the
-// schedules of the literature, and orders searched for these very costs. To
-// find the best orders is NP-hard, as a job shop is; small problems are solved
-// exactly, for others the distance to a lower bound is given. Method and proofs
-// are in docs/Design/PipelineSchedules.md.
+// Chooses the schedule and the number of micro-batches with the least step time
+// within the memory of the ranks, given the seconds and bytes of the pipeline's
+// stages. Candidates are the schedules of the literature, and orders that are
+// searched for the given costs. Finding the best orders is NP-hard (job shop).
+// Small problems are solved exactly; for others a lower bound is given. Method
+// and proofs: docs/Design/PipelineSchedules.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@
 
 namespace mpcomm {
 
-/// One way to cut the step: micro-batches and virtual stages, with what they
-/// cost. The micro-batches of each candidate are the same batch together.
+/// A number of micro-batches and virtual stages, with their costs. The
+/// micro-batches of every candidate together are the same batch.
 struct PipelineCandidate {
   int microbatches = 1;
   PipelinePlacement placement;
@@ -41,56 +41,56 @@ struct PipelineProblem {
 
   /// Empty if the problem is well formed, else what is wrong with it.
   std::string check() const;
-  /// No schedule of the candidate takes less. Time: O(virtual stages).
+  /// A lower bound on all schedules of the candidate. Time: O(virtual stages).
   double lowerBound(const PipelineCandidate &candidate) const;
 };
 
 struct PipelineOptions {
-  /// Look for orders beyond those of the literature.
+  /// Whether to search for orders other than those of the literature.
   bool search = true;
-  /// Steps of the search for each candidate: actions that it appends to orders.
-  /// Problems of which it can see all within them are solved exactly.
+  /// Limit on the actions that the search appends to orders, per candidate. If
+  /// the search finishes within the limit, the solution is exact.
   int64_t stepLimit = int64_t(1) << 18;
-  /// Orders timed in local improvement, for each candidate: as many as take
-  /// this number of actions together.
+  /// Limit on the actions of all orders that local improvement times, per
+  /// candidate.
   int64_t improveLimit = int64_t(1) << 24;
 };
 
-/// The schedule that was chosen, and what it was chosen from.
+/// The chosen schedule, and the schedules it was compared with.
 struct PipelineChoice {
-  /// A schedule that was looked at.
+  /// A schedule that was considered.
   struct Baseline {
     int candidate = 0;
     /// gpipe, 1f1b, interleaved, zb-h1, zb-v, or searched.
     std::string name;
     double seconds = 0;
     std::vector<int64_t> peaks;
-    /// Why it cannot be taken (memory); empty if it can.
+    /// The reason why it does not qualify (memory); else empty.
     std::string error;
   };
-  /// Index of the chosen one's candidate.
+  /// Index of the candidate of the chosen schedule.
   int candidate = -1;
   std::string name;
   PipelineSchedule schedule;
   PipelineTiming timing;
-  /// No schedule of any candidate takes less.
+  /// A lower bound on all schedules of all candidates.
   double lowerBound = 0;
-  /// That the chosen one takes no more than any other is proven (up to
-  /// rounding): it meets the bound, or the search has seen all.
+  /// Whether the choice is proven to be optimal, up to rounding: it meets the
+  /// bound, or the search was exhaustive.
   bool proven = false;
   std::vector<Baseline> baselines;
-  /// Why there is none; empty if there is one.
+  /// The reason why there is no schedule; else empty.
   std::string error;
 };
 
-/// The schedule with the least seconds. Of equals (up to 1e-9, relatively) one
-/// of the literature before a searched one, then the one with the least memory
-/// on the rank that needs most, then the first in the order of candidates and
-/// of PipelineKind. Never slower than a schedule of the literature that fits a
-/// candidate and its memory. There is one if and only if one micro-batch of a
-/// candidate fits every rank. Time for each candidate: 24 lists of O(actions
-/// p), O(improveLimit), and stepLimit steps of O(p v) and a comparison with
-/// each state of the same counts.
+/// The schedule with the least seconds. Among equals (relative difference up to
+/// 1e-9), one of the literature is preferred to a searched one, then the one
+/// with the smallest memory peak, then the first in the order of candidates and
+/// of PipelineKind. The result is never slower than a schedule of the
+/// literature that fits a candidate and its memory. There is a result if and
+/// only if one micro-batch of a candidate fits every rank. Time per candidate:
+/// 24 lists of O(actions p), O(improveLimit), and stepLimit steps of O(p v)
+/// plus a comparison with each state of equal counts.
 PipelineChoice choosePipelineSchedule(const PipelineProblem &problem,
                                       const PipelineOptions &options = {});
 

@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // An event-driven fluid simulation of one training step. Ranks that run the
-// same program are one class. A class has a compute stream, which takes its
-// instructions in order, and every communicator has one stream, which takes
-// its collectives first in, first out. Times are seconds, sizes bytes.
+// same program are one class. A class has a compute stream, which executes its
+// instructions in order. Every communicator has one stream, which executes its
+// collectives first in, first out. Times are seconds, sizes bytes.
 //
-// The model, with the proofs of what is claimed here: docs/Design/Simulation.md
+// Model and proofs: docs/Design/Simulation.md
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,22 +26,22 @@
 
 namespace mpcomm {
 
-/// A level of the network, of which every rank has its own port. Where it
-/// contends, the transfers that a class has on it at one time share the port
-/// evenly; else each has the rate that it has alone.
+/// A level of the network, on which every rank has its own port. If it
+/// contends, simultaneous transfers of a class share the port evenly; otherwise
+/// they do not slow one another down.
 struct SimLink {
   bool contends = true;
 };
 
 /// The classes of ranks that meet in a communicator: one for the data-parallel
-/// group of an SPMD program (folded: the class stands for all of the group's
-/// ranks), two for the send and recv of neighbouring pipeline stages. The k-th
-/// Start of each member class match.
+/// group of an SPMD program (the class represents all ranks of the group), two
+/// for the send and recv of neighbouring pipeline stages. The k-th Starts of
+/// the member classes match.
 struct SimCommunicator {
   std::vector<int> classes;
 };
 
-/// A collective of a program. Of the costs that the members of a match give,
+/// A collective of a program. If the members of a match give different costs,
 /// the largest counts.
 struct SimCollective {
   int communicator = 0;
@@ -52,19 +52,19 @@ struct SimCollective {
   /// Index of a link; -1: a link that never contends.
   int link = -1;
 
-  // Facts for the lower bound and for the reason; all of them optional.
+  // Optional facts, for the lower bound and the reason.
 
-  /// The instruction that makes the last of its operands, and the first one
-  /// that needs its results; -1 where not known: then its Start and its Await.
+  /// The instruction that produces the last of its operands, and the first one
+  /// that needs its results; -1 (unknown): its Start and its Await.
   int producer = -1, consumer = -1;
-  /// Seconds of computation that neither feeds the collective nor needs it:
-  /// the most that any schedule could hide it under. Negative: not known.
+  /// Seconds of computation that neither feeds the collective nor needs it,
+  /// which bounds the time that any schedule can hide. Negative: unknown.
   double independentSeconds = -1;
-  /// The memory bound made it start later or be awaited earlier.
+  /// Whether the memory bound delayed its start or advanced its await.
   bool memoryBound = false;
-  /// Its payload is below what saturates the link.
+  /// Whether its payload is too small to saturate the link.
   bool belowSaturatingSize = false;
-  /// A limit of the user's (bucket bytes, collectives in flight) formed it.
+  /// Whether a limit of the user determined its size.
   bool userCap = false;
 
   double seconds() const { return latency + transfer; }
@@ -72,7 +72,7 @@ struct SimCollective {
 
 /// The program of a class.
 struct SimProgram : RankProgram<SimCollective> {
-  /// Ranks that run it; changes no time.
+  /// Number of ranks that run it; does not affect times.
   int64_t multiplicity = 1;
   /// Bytes that live through the whole step.
   int64_t staticBytes = 0;
@@ -82,8 +82,8 @@ struct SimProblem {
   std::vector<SimProgram> classes;
   std::vector<SimCommunicator> communicators;
   std::vector<SimLink> links;
-  /// Rate of a class's computation while it has a collective in flight, and of
-  /// a transfer while one of its classes computes; both in (0, 1].
+  /// Rate of the computation of a class while it has a collective in flight,
+  /// and of a transfer while one of its classes computes; both in (0, 1].
   double computeRateUnderComm = 1;
   double commRateUnderCompute = 1;
 
@@ -92,9 +92,9 @@ struct SimProblem {
   std::string check() const;
 };
 
-/// What keeps a collective from being hidden.
+/// The reason why a collective is exposed.
 enum class SimReason {
-  None, // all of it is hidden
+  None, // nothing is exposed
   Dependency,
   NothingToHideUnder,
   MemoryBound,
@@ -108,95 +108,95 @@ enum class SimReason {
 /// "late-peer", "stream-order", "below-saturating-size" or "user-cap".
 const char *toString(SimReason reason);
 
-/// A collective as one class saw it.
+/// A collective, from the point of view of one class.
 struct SimCollectiveResult {
-  /// This class reached the Start; it began to transfer or to count its
-  /// latency; it ended; this class reached the Await.
+  /// The times at which this class reached the Start, the collective started
+  /// (its latency began) and ended, and this class reached the Await.
   double ready = 0, start = 0, end = 0, awaited = 0;
   /// Seconds between start and end in which this class computed.
   double hidden = 0;
-  /// Seconds for which this class stood still at the Await.
+  /// Seconds for which this class waited at the Await.
   double exposed = 0;
   SimReason reason = SimReason::None;
-  /// What the reason speaks of: the instruction that depends on it
-  /// (Dependency), the collective before it on the stream (StreamOrder, an
-  /// index into the program's collectives); else -1.
+  /// For Dependency, the instruction that needs the result; for StreamOrder,
+  /// the previous collective on the stream (an index into the program's
+  /// collectives); else -1.
   int reasonIndex = -1;
 };
 
 struct SimClassResult {
-  /// When the program and all that it started had ended.
+  /// The end of the program and of all its collectives.
   double seconds = 0;
-  /// Sum of the seconds of its Computes, and what communication added to it.
+  /// Sum of the seconds of its Computes, and the time that communication adds.
   double compute = 0, slowdown = 0;
-  /// Seconds for which the compute stream stood still:
+  /// Seconds for which the compute stream waited:
   /// seconds = compute + slowdown + exposed.
   double exposed = 0;
   int64_t peakBytes = 0;
   /// Begin and end of each instruction.
   std::vector<double> begin, end;
-  /// Bytes from each time on, by increasing time.
+  /// Live bytes from each time on, by increasing time.
   std::vector<std::pair<double, int64_t>> memory;
   /// In the order of the program's collectives.
   std::vector<SimCollectiveResult> collectives;
 };
 
 struct SimResult {
-  /// Empty, or that the programs deadlock: which class waits at which
-  /// instruction for which collective, round the cycle. Times are then those
-  /// up to the standstill.
+  /// Empty, or a description of a deadlock: for each element of the cycle the
+  /// class, the instruction and the collective. Times are then those up to the
+  /// deadlock.
   std::string error;
   double seconds = 0;
-  /// No placement of starts and awaits in these orders of computation is
-  /// faster (see lowerBound).
+  /// A lower bound for all placements of starts and awaits in these orders of
+  /// computation (see lowerBound).
   double lowerBound = 0;
   std::vector<SimClassResult> classes;
 };
 
-/// Runs a problem that checks. Deterministic; copies of a class and one class
-/// that stands for them give the same times. Time: O(n log n) for n
-/// instructions, while collectives in flight of one class are few.
+/// Simulates a problem whose check() is empty. Deterministic. Copies of a class
+/// give the same times as one class that represents them. Time: O(n log n) for
+/// n instructions, if a class has few collectives in flight.
 SimResult simulate(const SimProblem &problem);
 
 /// simulate(problem).seconds without the records, for search; negative on
 /// deadlock.
 double simulateSeconds(const SimProblem &problem);
 
-/// The largest over the classes of: all of its computation; and for each
-/// communicator and each contending link, the one-machine bound of its
-/// collectives with the computation before their producer as head and that
-/// from their consumer on as tail; and where overlap slows either, what that
-/// must cost (slowedBound). Time: O(n log n).
+/// A lower bound on the step for all placements of starts and awaits: the
+/// largest, over the classes, of the sum of computation; of the one-machine
+/// bound of the collectives of each communicator and each contending link, with
+/// the computation before their producer as head and the computation from their
+/// consumer on as tail; and of slowedBound, if rates are below 1. Time: O(n log
+/// n).
 double lowerBound(const SimProblem &problem);
 
-/// A job of one machine: not before `head`, `seconds` on the machine, then
-/// `tail` elsewhere.
+/// A job of one machine. It starts at `head` or later, takes `seconds` on the
+/// machine, and then `tail` elsewhere.
 struct OneMachineJob {
   double head = 0, seconds = 0, tail = 0;
 };
 
-/// The largest over all sets of jobs of min head + sum of seconds + min tail:
-/// what no order of the jobs can beat, attained if jobs may be interrupted
-/// (Jackson's preemptive schedule; Carlier, "The one-machine sequencing
-/// problem", EJOR 11, 1982). Time: O(n log n).
+/// The maximum over all sets of jobs of min head + sum of seconds + min tail: a
+/// lower bound for all orders of the jobs, which is attained if jobs may be
+/// interrupted (Jackson's preemptive schedule; Carlier, "The one-machine
+/// sequencing problem", EJOR 11, 1982). Time: O(n log n).
 double oneMachineBound(std::vector<OneMachineJob> jobs);
 
-/// A collective beside the computation of a class: the class computes at least
-/// `head` seconds before it and `tail` seconds after it.
+/// A collective of a class that computes at least `head` seconds before it and
+/// at least `tail` seconds after it.
 struct SlowedJob {
   double head = 0, latency = 0, transfer = 0, tail = 0;
 };
 
-/// What a step takes at the least that has `compute` seconds of computation and
-/// these collectives on one stream, where computation has the rate
-/// `computeRate` while one is in flight, and transfers `commRate` while there
-/// is computation. At full rates the larger of `compute` and the one-machine
+/// A lower bound on a step with `compute` seconds of computation and these
+/// collectives on one stream, if computation has the rate `computeRate` while a
+/// collective is in flight, and transfers the rate `commRate` during
+/// computation. At full rates it is the larger of `compute` and the one-machine
 /// bound. Time: O(n log n).
 double slowedBound(double compute, const std::vector<SlowedJob> &jobs,
                    double computeRate, double commRate);
 
-/// Bytes that live while each instruction runs, and the most of them.
-/// Time: linear.
+/// The largest number of live bytes while an instruction runs. Time: linear.
 int64_t peakBytes(const SimProgram &program);
 
 } // namespace mpcomm

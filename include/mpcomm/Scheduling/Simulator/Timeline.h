@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The record of one step, simulated or measured, that reports read, and its
-// JSON form, schema "mpcomm-timeline-1" (docs/Design/Simulation.md).
+// The record of one step, simulated or measured, for reports, and its JSON
+// form, "mpcomm-timeline-1" (docs/Guides/Explaining.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,15 +19,15 @@
 
 namespace mpcomm {
 
-/// Times are seconds since the begin of the step, sizes bytes a rank.
+/// Times are seconds since the beginning of the step, sizes bytes per rank.
 struct Timeline {
   struct Event {
     std::string name, location;
     double begin = 0, end = 0;
     /// Collective that it starts, carries or awaits; -1: none.
     int64_t flow = -1;
-    /// Of a pass of a micro-batch on a virtual stage of a pipeline: F, B, I or
-    /// W and the micro-batch's number, as F0, and the stage.
+    /// For a pass of a micro-batch on a virtual stage of a pipeline: F, B, I or
+    /// W and the number of the micro-batch, as in F0; and the stage.
     std::string action = "";
     int64_t stage = -1;
   };
@@ -38,7 +38,7 @@ struct Timeline {
   };
   struct Collective {
     int64_t id = 0;
-    /// The rank that saw it so.
+    /// The rank on which these times were observed.
     int64_t rank = 0;
     std::string name, location;
     int64_t bytes = 0, tensors = 0;
@@ -47,10 +47,10 @@ struct Timeline {
     std::string reason, detail;
   };
 
-  /// What ranks do that run one program, where there are several.
+  /// The ranks that run one of several programs.
   struct Program {
     std::string name;
-    /// The first of these ranks, and how many they are.
+    /// The first of these ranks, and their number.
     int64_t rank = 0, ranks = 1;
     double seconds = 0, compute = 0, exposed = 0;
     int64_t peakBytes = 0;
@@ -59,8 +59,8 @@ struct Timeline {
     /// gpipe, 1f1b, interleaved, zb-h1, zb-v or another name.
     std::string schedule;
     int64_t ranks = 1, stages = 1, microbatches = 1;
-    /// Idle share of the ranks up to the end of the last pass of a micro-batch,
-    /// and the closed form's for equal stages; negative: there is none.
+    /// Idle share of the ranks until the end of the last pass of a micro-batch;
+    /// and the closed form for equal stages, negative if there is none.
     double bubble = 0, formula = -1;
   };
 
@@ -70,15 +70,15 @@ struct Timeline {
   std::string cluster;
   int64_t ranks = 1;
   double seconds = 0, lowerBound = 0;
-  /// Of several programs the mean over their ranks of the computation, and what
-  /// of the step is left; the most bytes of a rank.
+  /// For several programs: the mean computation of a rank, the rest of the
+  /// step, and the largest number of bytes of a rank.
   double compute = 0, exposed = 0;
   int64_t peakBytes = 0;
   std::vector<Program> programs;
   std::optional<Pipeline> pipeline;
   std::vector<Stream> streams;
   std::vector<Collective> collectives;
-  /// Of the rank with the peak.
+  /// Live bytes over time of the rank with the peak.
   std::vector<std::pair<double, int64_t>> memory;
 };
 

@@ -24,7 +24,6 @@
 #include "comm/Registry.h"
 #include "comm/gloo/Gloo.h"
 #include "comm/mpi/Mpi.h"
-#include "device/cuda/Cuda.h"
 #include "session/Meeting.h"
 
 #include <cstdio>
@@ -54,10 +53,10 @@ static int runRank(Transport &transport, bool quick) {
   options.timeoutSeconds = 120;
   std::unique_ptr<Device> device;
   if (onCuda) {
-    CudaOptions cuda;
+    DeviceOptions cuda;
     cuda.localRank = transport.rank() % transport.localRanks();
     cuda.communicators = 3;
-    Expected<std::unique_ptr<Device>> made = createCudaDevice(cuda);
+    Expected<std::unique_ptr<Device>> made = createDevice("cuda", cuda);
     if (!made)
       return complain(made.error());
     device = made.take();

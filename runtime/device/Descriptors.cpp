@@ -54,6 +54,19 @@ bool mprt::isEmpty(const mprt_gemm_desc &d) {
   return empty;
 }
 
+Error mprt::check(const mprt_epilogue &epilogue) {
+  int32_t kind = epilogue.kind;
+  uint32_t operands = epilogue.count ? epilogue.kernels[0]->operands : 0;
+  if (kind >= MPRT_BIAS && kind <= MPRT_BIAS_GRAD_B &&
+      (!GemmEpilogue::hasBias(kind) || epilogue.bias < operands) &&
+      (!GemmEpilogue::hasMatrix(kind) || epilogue.matrix < operands))
+    return {};
+  return makeError(MPRT_INVALID_ARGUMENT, "an epilogue of kind ", kind,
+                   " beside ", epilogue.count,
+                   " kernels, expected 1 to 6, and kernels that have its bias "
+                   "and its matrix");
+}
+
 //===----------------------------------------------------------------------===//
 // Windows
 //===----------------------------------------------------------------------===//

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Checks and readings of mprt_gemm_desc and mprt_window_desc that devices
-// share.
+// Checks and readings of mprt_gemm_desc, mprt_epilogue and mprt_window_desc
+// that devices share.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +29,22 @@ Error check(const mprt_gemm_desc &desc);
 
 /// Whether C has no element.
 bool isEmpty(const mprt_gemm_desc &desc);
+
+/// What a library is to do with a product, see mprt_epilogue; null where the
+/// kind has none.
+struct GemmEpilogue {
+  mprt_epilogue_kind kind;
+  mprt_dtype biasType;
+  void *bias, *matrix;
+
+  static bool hasBias(int32_t kind) { return kind != MPRT_GELU_GRAD; }
+  static bool hasMatrix(int32_t kind) {
+    return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
+  }
+};
+
+/// MPRT_INVALID_ARGUMENT where the kind is none, or no kernel has its operands.
+Error check(const mprt_epilogue &epilogue);
 
 /// As for products, for mprt_window_desc.
 Error check(const mprt_window_desc &desc);

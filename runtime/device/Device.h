@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A device with memory and streams of its own. Calls enqueue and return; what
-// goes wrong later is told by a later call, or by `finished`. The host is no
-// such device: there the compute stream is the calling thread, and session/
-// does the work itself.
+// A device computes, and has memory and streams. Calls of an asynchronous one
+// enqueue and return; what goes wrong later is told by a later call, or by
+// `finished`. Calls of the host do their work before they return. What a device
+// cannot do it refuses with MPRT_UNSUPPORTED.
 //
 // Streams are numbered as programs do: 0 computes, 1 + c belongs to
 // communicator c; one more, `copyStream`, is the runner's, for batches. Any
@@ -24,24 +24,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace mprt {
 
 /// From where to where bytes go.
 enum class CopyKind : uint8_t { OnDevice, ToDevice, ToHost };
-
-/// What a library is to do with a product, see mprt_epilogue; null where the
-/// kind has none.
-struct GemmEpilogue {
-  mprt_epilogue_kind kind;
-  mprt_dtype biasType;
-  void *bias, *matrix;
-
-  static bool hasBias(int32_t kind) { return kind != MPRT_GELU_GRAD; }
-  static bool hasMatrix(int32_t kind) {
-    return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
-  }
-};
 
 /// Work of a device that is launched as a whole.
 class DeviceGraph {
@@ -55,10 +43,14 @@ class Device {
 public:
   virtual ~Device() = default;
 
-  /// "cuda".
+  /// "host", "cuda".
   virtual const char *kind() const = 0;
   /// "NVIDIA H200, sm_90, 150 GB".
   virtual std::string describe() const = 0;
+  /// Whether work goes on after the call that enqueued it, in memory of the
+  /// device's own. Else all streams are the calling threads, memory is the
+  /// host's, and events and `finished` have nothing to wait for.
+  virtual bool isAsynchronous() const = 0;
 
   //===--------------------------------------------------------------------===//
   // Memory; given back with the device
@@ -70,8 +62,8 @@ public:
   virtual Expected<void *> allocate(uint64_t bytes) = 0;
   /// Of the host, such that copies need not wait for the processor; zeroed.
   virtual Expected<void *> allocatePinned(uint64_t bytes) = 0;
-  /// Of the device, all that was allocated, and what libraries took for
-  /// scratch.
+  /// Of the device's own memory, all that was allocated, and what libraries
+  /// took for scratch.
   virtual uint64_t allocatedBytes() const = 0;
 
   /// Copy at once, and wait for it; whatever host memory that is.
@@ -90,12 +82,13 @@ public:
                        void *const *args) = 0;
   virtual Error gemm(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
                      const void *b, void *c) = 0;
-  /// The product with its epilogue; false where the device cannot, and has
-  /// done nothing.
-  virtual Expected<bool> gemmWithEpilogue(uint32_t stream,
-                                          const mprt_gemm_desc &desc,
-                                          const void *a, const void *b, void *c,
-                                          const GemmEpilogue &epilogue) = 0;
+  /// The product with its epilogue: in one, where the device can do that, and
+  /// else one after the other. How many of the epilogue's kernels have run for
+  /// it, which take `args`; 0 where it was one.
+  virtual Expected<uint32_t>
+  gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
+                   const void *b, void *c, const mprt_epilogue &epilogue,
+                   void *const *args);
   virtual Error window(uint32_t stream, const mprt_window_desc &desc,
                        const void *a, const void *b, void *c) = 0;
   /// Host memory is of `allocatePinned`.
@@ -139,16 +132,35 @@ public:
   // Times
   //===--------------------------------------------------------------------===//
 
-  /// Puts a mark on `stream` whose time can be asked for; its number counts
-  /// from 0 since the last `clearMarks`.
-  virtual Expected<uint32_t> mark(uint32_t stream) = 0;
+  /// Puts a mark on `stream` whose time can be asked for, until the next
+  /// `clearMarks`.
+  virtual Expected<uint64_t> mark(uint32_t stream) = 0;
   /// When a mark was reached, ns of CLOCK_MONOTONIC; to be asked for when all
   /// is finished.
-  virtual Expected<uint64_t> timeOf(uint32_t mark) = 0;
+  virtual Expected<uint64_t> timeOf(uint64_t mark) = 0;
   /// To be called when all is finished, before the first mark of a step:
   /// forgets all marks, and compares the clocks.
   virtual Error clearMarks() = 0;
 };
+
+struct DeviceOptions {
+  /// Of CUDA: which of the ranks of this machine this is; the device is that
+  /// one, modulo the devices that the driver shows. Several ranks may share a
+  /// device.
+  unsigned localRank = 0;
+  /// Communicators of the program, each with a stream.
+  uint32_t communicators = 0;
+  /// The program's `mpcomm_images`, or null where it has none.
+  const mprt_image *images = nullptr;
+  /// The greatest scratch_bytes of its kernels.
+  uint64_t scratchBytes = 0;
+};
+
+/// Takes a device of a kind, "host" or "cuda", and loads the program's kernels.
+/// Not before a fork. Fails with MPRT_UNSUPPORTED where there is no such
+/// device, no driver, or no image for the device.
+Expected<std::unique_ptr<Device>> createDevice(std::string_view kind,
+                                               const DeviceOptions &options);
 
 } // namespace mprt
 

@@ -9,7 +9,8 @@
 
 #include "comm/Staged.h"
 #include "comm/Validate.h"
-#include "session/DeviceCalls.h"
+#include "device/host/HostDevice.h"
+#include "session/OnDevice.h"
 #include "support/Backoff.h"
 #include "support/DType.h"
 
@@ -35,15 +36,14 @@ mprt_status Context::State::fail(const Error &error) {
     return status;
   std::string text = error.message();
   // A step that cannot be captured is run again.
-  if (!device || !device->isCapturing()) {
+  if (!device->isCapturing()) {
     // First, since an abort may take its time. What a peer told us it has told
     // the others as well.
     if (transport && error.status() != MPRT_PEER_FAILED)
       transport->reportFailure(error);
     // A communicator has no end while a graph is there that it was captured
     // into. What runs of a graph runs on without it.
-    if (onDevice)
-      onDevice->steps.clear();
+    onDevice->steps.clear();
     for (auto &stream : streams)
       if (Error late = stream->communicator().abort())
         text += "; " + late.message();
@@ -100,7 +100,7 @@ bool Context::State::progressLocked() {
 
 void Context::State::pollStreams() {
   // What is captured does not run, and asking for it would end the capture.
-  if (device && device->isCapturing())
+  if (device->isCapturing())
     return;
   uint64_t begin = nowNanoseconds();
   if (progressLocked())
@@ -252,35 +252,6 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
     }
   }
   stats.waitedNanoseconds += nowNanoseconds() - begin;
-  traceWait(stream, position, begin);
-}
-
-void Context::State::traceWait(uint32_t stream, uint64_t position,
-                               uint64_t begin) {
-  // Of a device, when its stream waited is what counts.
-  if (!trace.enabled() || device)
-    return;
-  auto guard = lock();
-  StreamWork waited{};
-  if (position != 0 && comm(stream).remembers(position))
-    waited = comm(stream).at(position);
-  TraceEvent event{};
-  event.kind = TraceEvent::Wait;
-  event.stream = MPRT_COMPUTE_STREAM;
-  event.waitedStream = stream;
-  event.position = position;
-  event.name = "wait";
-  event.location = "";
-  event.begin = begin;
-  event.end = nowNanoseconds();
-  if (const mprt_collective *collective = waited.collective) {
-    event.collective = collective;
-    if (collective->name)
-      event.name = collective->name;
-    if (collective->location)
-      event.location = collective->location;
-  }
-  trace.record(event);
 }
 
 //===----------------------------------------------------------------------===//
@@ -321,27 +292,32 @@ static Expected<ProgressMode> progressMode(ProgressMode wanted) {
                    text, "'");
 }
 
-/// Gives the context a device's streams and events, and each communicator a way
-/// to its memory.
+/// Gives the context a device with its streams and events, and each
+/// communicator a way to its memory.
 static Error
-attachDevice(Context::State &state, Device &device,
+attachDevice(Context::State &state,
              std::vector<std::unique_ptr<Communicator>> &communicators) {
+  if (!state.options.device)
+    state.host = std::make_unique<HostDevice>(uint32_t(communicators.size()));
+  state.device = state.host ? state.host.get() : state.options.device;
+  Device &device = *state.device;
   if (device.programStreams() < communicators.size() + 1)
     return makeError(MPRT_INVALID_ARGUMENT, "the device has ",
                      device.programStreams(), " streams, expected one and ",
                      communicators.size(), " for communicators");
-  state.device = &device;
-  state.onDevice = std::make_unique<OnDevice>(device);
+  state.onDevice = std::make_unique<OnDevice>();
   OnDevice &on = *state.onDevice;
   for (size_t i = 0; i < communicators.size(); ++i) {
     auto stream = MPRT_COMM_STREAM(uint32_t(i));
     std::unique_ptr<Communicator> &communicator = communicators[i];
     on.ordered.push_back(communicator->isStreamOrdered());
-    if (!on.ordered.back())
+    if (on.ordered.back()) {
+      if (Error error = communicator->bind(device, stream))
+        return error;
+    } else if (device.isAsynchronous()) {
       communicator = std::make_unique<StagedCommunicator>(
           std::move(communicator), device, stream);
-    else if (Error error = communicator->bind(device, stream))
-      return error;
+    }
   }
   for (uint32_t i = 0; i < state.options.events; ++i) {
     Expected<uint32_t> event = device.createEvent();
@@ -356,8 +332,8 @@ attachDevice(Context::State &state, Device &device,
     return text && !strcmp(text, value);
   };
   on.waitsForEach = isSet("MPRT_CUDA_SYNC", "1");
-  on.wantsGraphs =
-      !isSet("MPRT_GRAPH", "0") && !on.waitsForEach && !state.trace.enabled();
+  on.wantsGraphs = device.isAsynchronous() && !isSet("MPRT_GRAPH", "0") &&
+                   !on.waitsForEach && !state.trace.enabled();
   if (std::count(on.ordered.begin(), on.ordered.end(), false))
     on.note = "its collectives go through the host";
   return state.trace.enabled() ? device.clearMarks() : Error();
@@ -382,15 +358,14 @@ Context::create(const ContextOptions &options, Transport *transport,
   if (options.traceCapacity)
     state->trace.enable(options.traceCapacity);
   state->flight = std::make_unique<FlightRecorder>(options.flightCapacity);
-  if (options.device)
-    if (Error error = attachDevice(*state, *options.device, communicators))
-      return error;
+  if (Error error = attachDevice(*state, communicators))
+    return error;
   for (std::unique_ptr<Communicator> &communicator : communicators)
     state->streams.push_back(std::make_unique<Stream>(
-        std::move(communicator), *state->flight, options.device));
+        std::move(communicator), *state->flight, *state->device));
   State *raw = state.get();
   state->reachedOther = [raw](uint32_t stream, uint64_t position) {
-    return (raw->onDevice && raw->onDevice->isOrdered(stream)) ||
+    return raw->onDevice->isOrdered(stream) ||
            raw->comm(stream).reached(position);
   };
   bool spareCore = availableCores() > state->ranks;
@@ -431,40 +406,27 @@ void Context::fail(const Error &error) {
 
 mprt_status Context::call(mprt_entry entry, void *const *buffers, size_t count,
                           void *arena) {
-  if (!state->device)
+  if (!state->device->isAsynchronous())
     return mprt_status(entry(handle(), buffers, arena));
-  return on_device::step(*state, entry, buffers, count, arena);
+  return runStep(*state, entry, buffers, count, arena);
 }
 
 const std::string &Context::graphNote() const {
   static const std::string none;
-  return state->onDevice && state->onDevice->wantsGraphs ? state->onDevice->note
-                                                         : none;
+  return state->onDevice->wantsGraphs ? state->onDevice->note : none;
 }
 
 Error Context::synchronize() {
-  if (state->device) {
-    on_device::synchronize(*state);
-    return error();
-  }
-  for (uint32_t i = 0; i < state->streams.size(); ++i)
-    state->wait(MPRT_COMM_STREAM(i), state->streams[i]->end());
+  mprt::synchronize(*state);
   return error();
 }
 
 Error Context::run(const mprt_collective &collective, const void *send,
                    void *recv) {
-  if (state->failed())
-    return error();
   uint32_t stream = MPRT_COMM_STREAM(collective.communicator);
-  if (state->device)
-    return mprt_collective_run(handle(), stream, &collective, send, recv)
-               ? error()
-               : synchronize();
-  if (uint64_t position =
-          state->enqueueCollective(stream, collective, send, recv))
-    state->wait(stream, position);
-  return error();
+  if (mprt_collective_run(handle(), stream, &collective, send, recv))
+    return error();
+  return synchronize();
 }
 
 Stats Context::stats() const { return state->stats; }

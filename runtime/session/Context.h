@@ -6,12 +6,11 @@
 //===----------------------------------------------------------------------===//
 //
 // What an mprt_context points to: streams, events, the sticky error, trace
-// and totals. The compute stream is the calling thread. Each communicator has a
-// stream of its own, a queue that is moved on by polls from the compute
-// stream's calls and in its waits, or by a progress thread.
-//
-// With a device (device/Device.h) the calls enqueue on its streams instead, and
-// synchronize() tells what went wrong there.
+// and totals. A device (device/Device.h) computes: the host on the calling
+// thread, others on streams of their own, of which synchronize() tells what
+// went wrong there. Each communicator has a stream, and where the device does
+// not order it, a queue that is moved on by polls from the compute stream's
+// calls and in its waits, or by a progress thread.
 //
 // A context is used by one thread; its flight record may be read by any.
 //
@@ -52,9 +51,10 @@ struct ContextOptions {
   uint32_t traceCapacity = 0;
   /// Collectives that the flight record keeps; 0: none.
   uint32_t flightCapacity = 64;
-  /// What computes; null: the host. It outlives the context, and has a stream
-  /// for each communicator. Those that are not ordered by its streams are
-  /// staged through the host.
+  /// What computes; null: a HostDevice of the context's own. It outlives the
+  /// context, and has a stream for each communicator. Those that are not
+  /// ordered by the streams of an asynchronous device are staged through the
+  /// host.
   Device *device = nullptr;
   /// As MoverOptions::gather; null where there is no need. With it all ranks
   /// run their steps as graphs or none, as NCCL wants it: all have it then,
@@ -77,10 +77,11 @@ public:
   /// What an entry point takes.
   mprt_context *handle();
 
-  /// Calls an entry point with `count` buffers. On a device the step is run as
-  /// a graph, once it was run call by call twice and where all of it can be:
-  /// one graph for each set of buffers. MPRT_GRAPH=0 in the environment keeps
-  /// it from that. What is enqueued may run on when this returns.
+  /// Calls an entry point with `count` buffers. On a device that is
+  /// asynchronous the step is run as a graph, once it was run call by call
+  /// twice and where all of it can be: one graph for each set of buffers.
+  /// MPRT_GRAPH=0 in the environment keeps it from that. What is enqueued may
+  /// run on when this returns.
   mprt_status call(mprt_entry entry, void *const *buffers, size_t count,
                    void *arena);
 

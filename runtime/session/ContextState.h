@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Private to session/: Context.cpp waits and makes progress, Entry.cpp is the C
-// ABI, DeviceCalls.cpp and DeviceSteps.cpp are what they come to on a device.
+// Private to session/: Context.cpp waits and makes progress, Entry.cpp and
+// Events.cpp are the C ABI, Steps.cpp runs entry points.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +14,6 @@
 #define MPCOMM_RUNTIME_SESSION_CONTEXTSTATE_H
 
 #include "device/Device.h"
-#include "device/host/Gemm.h"
-#include "device/host/Window.h"
 #include "session/Context.h"
 #include "session/Stream.h"
 
@@ -37,6 +35,9 @@ struct Context::State {
   };
 
   ContextOptions options;
+  /// What computes, where the options name no device.
+  std::unique_ptr<Device> host;
+  Device *device = nullptr;
   Transport *transport = nullptr;
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<Event> events;
@@ -49,11 +50,7 @@ struct Context::State {
   Trace trace;
   std::unique_ptr<FlightRecorder> flight;
   Stats stats;
-  host::Gemm gemm;
-  host::Window window;
-
-  /// What computes, and what belongs to it; null: the host.
-  Device *device = nullptr;
+  /// What belongs to the device.
   std::unique_ptr<OnDevice> onDevice;
 
   /// Work pushed and not yet retired, on all streams.
@@ -102,9 +99,6 @@ struct Context::State {
 
   /// Blocks until `stream` has retired `position`.
   void wait(uint32_t stream, uint64_t position);
-  /// Traces that the compute stream waited from `begin` to now; nothing where
-  /// no trace is taken.
-  void traceWait(uint32_t stream, uint64_t position, uint64_t begin);
   /// The work that `stream` waits for, for messages.
   std::string describeOldest(uint32_t stream) const;
   Error timeoutError(uint32_t stream, double seconds) const;

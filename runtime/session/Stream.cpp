@@ -11,8 +11,6 @@
 #include "device/Device.h"
 #include "support/DType.h"
 
-#include <cstring>
-
 using namespace mprt;
 
 uint64_t Stream::push(const StreamWork &work) {
@@ -87,16 +85,16 @@ Error Stream::issueOnDevice(const StreamWork &work, uint32_t number) {
   case StreamWork::Collective:
     break;
   case StreamWork::Copy:
-    return device->copy(number, work.target, work.source, work.bytes,
-                        CopyKind::OnDevice);
+    return device.copy(number, work.target, work.source, work.bytes,
+                       CopyKind::OnDevice);
   case StreamWork::Zero:
-    return device->zero(number, work.target, work.bytes);
+    return device.zero(number, work.target, work.bytes);
   case StreamWork::Wait:
     --*work.eventUses;
-    return device->wait(number, work.event);
+    return device.wait(number, work.event);
   case StreamWork::Record:
     --*work.eventUses;
-    return device->record(number, work.event);
+    return device.record(number, work.event);
   }
   return {};
 }
@@ -113,32 +111,19 @@ Error Stream::issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
     }
     if (trace.enabled() && work.begin == 0)
       work.begin = nowNanoseconds();
-    switch (work.kind) {
-    case StreamWork::Collective:
+    if (work.kind == StreamWork::Collective) {
       ++issued;
       moved = true;
       flight.start(work.flight);
       if (Error error = comm->start(*work.collective, work.source, work.target))
         return error;
       continue;
-    case StreamWork::Wait:
-      if (!reachedOther(work.otherStream, work.otherPosition))
-        return {};
-      break;
-    case StreamWork::Copy:
-      if (!device)
-        memcpy(work.target, work.source, work.bytes);
-      break;
-    case StreamWork::Zero:
-      if (!device)
-        memset(work.target, 0, work.bytes);
-      break;
-    case StreamWork::Record:
-      break;
     }
-    if (device)
-      if (Error error = issueOnDevice(work, number))
-        return error;
+    if (work.kind == StreamWork::Wait &&
+        !reachedOther(work.otherStream, work.otherPosition))
+      return {};
+    if (Error error = issueOnDevice(work, number))
+      return error;
     ++issued;
     moved = true;
     retire(trace, number);

@@ -11,8 +11,8 @@
 //   retired <= issued <= pushed
 //
 // Collectives are issued to the communicator as long as it accepts more; other
-// work is issued when all before it is retired, and retires at once. Of a
-// device, that work is enqueued there when it is issued.
+// work is issued when all before it is retired, goes to the device, and retires
+// at once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,8 +43,8 @@ struct StreamWork {
   /// Wait: until this stream has retired this position.
   uint32_t otherStream = 0;
   uint64_t otherPosition = 0;
-  /// Record, and Wait of a device: its event, and how many that are pushed and
-  /// not issued use it.
+  /// Wait and Record: the device's event, and how many that are pushed and not
+  /// issued use it.
   uint32_t event = 0;
   uint32_t *eventUses = nullptr;
   /// ns, when it was pushed and when it was issued; 0 without a trace.
@@ -56,9 +56,9 @@ struct StreamWork {
 
 class Stream {
 public:
-  /// `flight` outlives the stream, and `device`, which may be null.
+  /// `flight` and `device` outlive the stream.
   Stream(std::unique_ptr<Communicator> communicator, FlightRecorder &flight,
-         Device *device = nullptr)
+         Device &device)
       : comm(std::move(communicator)), flight(flight), device(device),
         ring(64) {}
 
@@ -96,7 +96,7 @@ public:
                  Trace &trace, uint32_t number, bool &moved);
 
 private:
-  /// Enqueues work that is no collective on stream `number` of the device.
+  /// Gives work that is no collective to stream `number` of the device.
   Error issueOnDevice(const StreamWork &work, uint32_t number);
   Error issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
               Trace &trace, uint32_t number, bool &moved);
@@ -104,7 +104,7 @@ private:
 
   std::unique_ptr<Communicator> comm;
   FlightRecorder &flight;
-  Device *device;
+  Device &device;
   std::vector<StreamWork> ring;
   uint64_t pushed = 0, issued = 0;
   std::atomic<uint64_t> retired{0};

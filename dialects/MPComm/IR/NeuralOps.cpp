@@ -103,6 +103,55 @@ LogicalResult LayerNormGradOp::inferReturnTypes(
 }
 
 //===----------------------------------------------------------------------===//
+// RMS norm
+//===----------------------------------------------------------------------===//
+
+LogicalResult RMSNormOp::inferReturnTypes(MLIRContext *,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  auto input = dyn_cast<RankedTensorType>(adaptor.getInput().getType());
+  auto gamma = dyn_cast<RankedTensorType>(adaptor.getGamma().getType());
+  if (!input || !gamma)
+    return inferError(location, "rms_norm", "expects ranked tensors");
+  if (!isTrailing(input, gamma)) // rms_norm C1
+    return inferError(location, "rms_norm",
+                      "expects gamma of the trailing dimensions of ", input,
+                      ", got ", gamma);
+  if (gamma.getElementType() != input.getElementType()) // rms_norm C2
+    return inferError(location, "rms_norm", "expects one element type, got ",
+                      input, " and ", gamma);
+  types.assign({input, leadingType(input, gamma)});
+  return success();
+}
+
+LogicalResult RMSNormGradOp::inferReturnTypes(MLIRContext *,
+                                              std::optional<Location> location,
+                                              Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  auto grad = dyn_cast<RankedTensorType>(adaptor.getGrad().getType());
+  auto input = dyn_cast<RankedTensorType>(adaptor.getInput().getType());
+  auto rstd = dyn_cast<RankedTensorType>(adaptor.getRstd().getType());
+  auto gamma = dyn_cast<RankedTensorType>(adaptor.getGamma().getType());
+  if (!grad || !input || !rstd || !gamma)
+    return inferError(location, "rms_norm_grad", "expects ranked tensors");
+  if (!isTrailing(input, gamma) ||
+      gamma.getElementType() != input.getElementType()) // rms_norm_grad C1
+    return inferError(location, "rms_norm_grad",
+                      "expects gamma of the trailing dimensions of ", input,
+                      ", got ", gamma);
+  if (grad != input) // rms_norm_grad C2
+    return inferError(location, "rms_norm_grad", "expects a gradient of type ",
+                      input, ", got ", grad);
+  RankedTensorType leading = leadingType(input, gamma);
+  if (rstd != leading) // rms_norm_grad C3
+    return inferError(location, "rms_norm_grad", "expects rstd of type ",
+                      leading, ", got ", rstd);
+  types.assign({input, gamma});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Embedding
 //===----------------------------------------------------------------------===//
 

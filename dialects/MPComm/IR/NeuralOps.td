@@ -179,6 +179,70 @@ def MPComm_LayerNormGradOp : MPComm_InferredOp<"layer_norm_grad", "FP32", [{
   }];
 }
 
+def MPComm_RMSNormOp : MPComm_InferredOp<"rms_norm", "FP32", [{
+    return 5 * ::mpcomm::detail::countElements(getInput().getType());}]> {
+  let summary = "division by the root mean square over the trailing dimensions";
+  let description = [{
+    y = x * rstd * gamma with rstd = 1 / sqrt(mean(x * x) + eps), the mean over
+    the trailing dimensions, as many as gamma has. `rstd` has the leading
+    dimensions; the gradient uses it. (Zhang and Sennrich, "Root Mean Square
+    Layer Normalization", 2019.)
+
+    Example:
+    ```mlir
+    %y, %rstd = mpcomm.rms_norm %x, %gamma, eps = 1.0e-05
+        : (tensor<8x64xf32>, tensor<64xf32>) -> (tensor<8x64xf32>, tensor<8xf32>)
+    ```
+
+    Constraints:
+    - C1: gamma has the shape of the operand's trailing dimensions, at least one
+      of them.
+    - C2: operands have one element type.
+
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$input, MPComm_FloatTensor:$gamma,
+                       F64Attr:$eps);
+  let results = (outs MPComm_FloatTensor:$result, MPComm_FloatTensor:$rstd);
+  let assemblyFormat = [{
+    $input `,` $gamma `,` `eps` `=` custom<PlainF64>($eps) attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def MPComm_RMSNormGradOp : MPComm_InferredOp<"rms_norm_grad", "FP32", [{
+    return 9 * ::mpcomm::detail::countElements(getInput().getType());}],
+    [MPComm_LinearInGradient]> {
+  let summary = "gradient of rms_norm";
+  let description = [{
+    With xhat = x * rstd and g = dy * gamma, over the normalised dimensions:
+    dx = rstd * (g - xhat * mean(g * xhat)); dgamma is the sum of dy * xhat over
+    the leading dimensions.
+
+    Example:
+    ```mlir
+    %dx, %dgamma = mpcomm.rms_norm_grad %dy, %x, %rstd, %gamma
+        : (tensor<8x64xf32>, tensor<8x64xf32>, tensor<8xf32>, tensor<64xf32>)
+        -> (tensor<8x64xf32>, tensor<64xf32>)
+    ```
+
+    Constraints:
+    - C1: gamma has the shape of the input's trailing dimensions, at least one.
+    - C2: grad has the input's type.
+    - C3: rstd has the input's leading dimensions.
+
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad, MPComm_FloatTensor:$input,
+                       MPComm_FloatTensor:$rstd, MPComm_FloatTensor:$gamma);
+  let results = (outs MPComm_FloatTensor:$input_grad,
+                      MPComm_FloatTensor:$gamma_grad);
+  let assemblyFormat = [{
+    $grad `,` $input `,` $rstd `,` $gamma attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
 class MPComm_GeluBase<string mnemonic, string flopsPerElement, dag operands,
                       list<Trait> traits = []>
     : MPComm_ComputeOp<mnemonic, "Promote",

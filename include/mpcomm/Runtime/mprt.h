@@ -176,7 +176,7 @@ typedef struct {
                           * a bias that is added */
   uint32_t count;        /* of kernels, at least 1 */
   uint32_t reserved;     /* 0 */
-  const mprt_kernel *const *kernels; /* run in order if the library does not
+  const mprt_kernel *const *kernels; /* run in order if the device does not
                                       * support the operation */
 } mprt_epilogue;
 
@@ -260,8 +260,7 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
                       const mprt_gemm_desc *desc, const void *a, const void *b,
                       void *c);
 
-/* A product and the kernels after it, which take `args`; see mprt_epilogue. In
- * programs for a GPU only. */
+/* A product and the kernels after it, which take `args`; see mprt_epilogue. */
 mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const mprt_gemm_desc *desc, const void *a,
                                const void *b, void *c,

@@ -16,29 +16,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "FormKernels/CloneWidenings.h"
-#include "FormKernels/Grouping.h"
 #include "FormKernels/SinkToUses.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 using namespace mlir;
 using namespace mpcomm;
 using linalg::LinalgOp;
-
-bool mpcomm::isWidening(Operation *candidate) {
-  auto op = dyn_cast<linalg::GenericOp>(candidate);
-  if (!op || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
-      op.getNumReductionLoops() != 0 || !op.hasPureTensorSemantics())
-    return false;
-  Block *body = op.getBlock();
-  auto widen = dyn_cast<arith::ExtFOp>(body->front());
-  return widen && body->getOperations().size() == 2 &&
-         widen.getIn() == body->getArgument(0) &&
-         body->getTerminator()->getOperand(0) == widen.getOut();
-}
 
 /// A widening of the tensor `narrow`, all of it.
 static linalg::GenericOp createWidening(OpBuilder &builder, Location loc,
@@ -84,11 +72,6 @@ static void widenAfterReshapes(linalg::GenericOp op,
     user->erase();
     widenings.push_back(own);
   }
-}
-
-bool mpcomm::isWideningOf8Bits(Operation *op) {
-  return isWidening(op) &&
-         getElementTypeOrSelf(op->getOperand(0)).getIntOrFloatBitWidth() == 8;
 }
 
 /// Gives `users` a copy of `op` of their own, before the first of them.

@@ -11,7 +11,6 @@
 
 namespace mlir {
 class Block;
-class Operation;
 } // namespace mlir
 
 namespace mpcomm {

@@ -7,21 +7,22 @@
 //===----------------------------------------------------------------------===//
 
 #include "FormKernels/Outline.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 using namespace mlir;
 using namespace mpcomm;
-using linalg::LinalgOp;
 
-Donations::Donations(Block &block) {
+Donations mpcomm::findDonations(Block &block, const BlockNests &nests) {
+  Donations donations;
   auto function = dyn_cast<FunctionOpInterface>(block.getParentOp());
   if (!function || !block.isEntryBlock())
-    return;
+    return donations;
   Operation *terminator = block.getTerminator();
   if (!terminator->hasTrait<OpTrait::ReturnLike>())
-    return;
+    return donations;
   for (BlockArgument argument : block.getArguments()) {
     auto result = function.getArgAttrOfType<IntegerAttr>(
         argument.getArgNumber(), kDonatedAttr);
@@ -30,100 +31,134 @@ Donations::Donations(Block &block) {
     int64_t number = result.getInt();
     if (number >= 0 && number < terminator->getNumOperands() &&
         terminator->getOperand(number).getType() == argument.getType())
-      ofResult.try_emplace(terminator->getOperand(number), argument);
+      donations.try_emplace(nests.getNumber(terminator->getOperand(number)),
+                            nests.getNumber(argument));
   }
+  return donations;
 }
+
+namespace {
+
+/// Chooses for one group.
+class Chooser {
+public:
+  Chooser(const BlockNests &nests, const KernelGroups &groups, int number,
+          const KernelGroup &group)
+      : nests(nests), problem(nests.getProblem()), groups(groups),
+        number(number), group(group) {}
+
+  /// What a result has to start from.
+  Destination getInitial(int result) const;
+  /// Gives `tensor` to a destination if its memory can take the result.
+  bool take(Destination &destination, int tensor);
+
+private:
+  bool readsWhereWritten(int result, int tensor, bool &isRead) const;
+  bool canHold(int result, int tensor, bool &isRead) const;
+  const LoopNest::Write &getWrite(int value) const {
+    const LoopNest &nest = problem.getNest(problem.values[value].maker);
+    return *llvm::find_if(nest.writes, [&](const LoopNest::Write &write) {
+      return write.value == value;
+    });
+  }
+
+  const BlockNests &nests;
+  const KernelProblem &problem;
+  const KernelGroups &groups;
+  int number;
+  const KernelGroup &group;
+  llvm::DenseSet<int> taken;
+};
+
+} // namespace
 
 /// Whether the inputs of the group allow `tensor` to be replaced by `result`:
 /// each is read by the index that the result is written by. `isRead` tells
 /// whether one is `tensor` at all.
-static bool readsWhereWritten(const KernelGroup &group, OpResult result,
-                              Value tensor, bool &isRead) {
+bool Chooser::readsWhereWritten(int result, int tensor, bool &isRead) const {
   const KernelMember *maker =
-      llvm::find_if(group.members, [&](const KernelMember &m) {
-        return m.op == result.getOwner();
+      llvm::find_if(group.members, [&](const KernelMember &member) {
+        return member.op == problem.values[result].maker;
       });
-  Index written = getIndex(*maker, result);
+  LoopIndex written = maker->map(getWrite(result).index);
   isRead = false;
   for (const KernelMember &member : group.members) {
-    auto op = cast<LinalgOp>(member.op);
-    for (OpOperand *operand : op.getDpsInputOperands()) {
-      if (operand->get() != tensor)
+    const LoopNest &nest = problem.getNest(member.op);
+    for (const LoopNest::Read &read : nest.reads) {
+      if (read.value != tensor)
         continue;
       isRead = true;
-      if (getIndex(member, *operand) != written)
+      if (member.map(read.index) != written)
         return false;
     }
-    if (llvm::is_contained(getCapturedTensors(op), tensor)) {
+    if (llvm::is_contained(nest.captured, tensor)) {
       isRead = true;
       return false;
     }
   }
-  return !isRead || !isAccumulated(group, *maker);
+  return !isRead || !isAccumulated(problem, group, *maker);
 }
 
 /// Whether the memory of `tensor` can take `result`: nothing but the group
 /// reads `tensor` from now on, and the group reads it by the index that it
 /// writes the result by. `isRead` tells whether it reads it at all.
-static bool canHold(const Grouping &grouping, const KernelGroup &group,
-                    OpResult result, Value tensor, bool &isRead) {
-  if (tensor.getType() != result.getType() ||
-      !readsWhereWritten(group, result, tensor, isRead))
+bool Chooser::canHold(int result, int tensor, bool &isRead) const {
+  if (nests.getValue(tensor).getType() != nests.getValue(result).getType() ||
+      !readsWhereWritten(result, tensor, isRead))
     return false;
-  for (const KernelMember &member : group.members) {
-    auto op = cast<LinalgOp>(member.op);
-    for (auto [i, init] : llvm::enumerate(op.getDpsInits()))
-      if (init == tensor && readsInit(op, i))
+  for (const KernelMember &member : group.members)
+    for (const LoopNest::Write &write : problem.getNest(member.op).writes)
+      if (write.init == tensor && write.readsInit)
         return false;
-  }
-  return grouping.getLastUse(&group, tensor) <= group.slot;
+  return groups.getLastUse(number, tensor) <= group.slot;
+}
+
+Destination Chooser::getInitial(int result) const {
+  Destination destination{result};
+  const LoopNest::Write &write = getWrite(result);
+  if (!write.readsInit)
+    return destination;
+  destination.tensor = write.init;
+  bool isRead;
+  bool inPlace = readsWhereWritten(result, write.init, isRead);
+  destination.isUpdated = isRead && inPlace;
+  destination.isInput = isRead && !inPlace;
+  return destination;
+}
+
+bool Chooser::take(Destination &destination, int tensor) {
+  bool isRead;
+  if (taken.contains(tensor) || !canHold(destination.result, tensor, isRead))
+    return false;
+  destination.tensor = tensor;
+  destination.isUpdated = isRead;
+  return taken.insert(tensor).second;
 }
 
 SmallVector<Destination>
-mpcomm::chooseDestinations(const Grouping &grouping, const KernelGroup &group,
+mpcomm::chooseDestinations(const BlockNests &nests, const KernelGroups &groups,
+                           int number, const KernelGroup &group,
                            const KernelOperands &operands,
                            const Donations &donations, bool reuseOperands) {
-  llvm::DenseSet<Value> taken;
+  Chooser chooser(nests, groups, number, group);
   SmallVector<Destination> chosen;
-  for (OpResult result : operands.outputs) {
-    Destination destination{result, nullptr};
-    auto op = cast<LinalgOp>(result.getOwner());
-    if (readsInit(op, result.getResultNumber())) {
-      destination.tensor =
-          op.getDpsInitOperand(result.getResultNumber())->get();
-      bool isRead;
-      bool inPlace =
-          readsWhereWritten(group, result, destination.tensor, isRead);
-      destination.isUpdated = isRead && inPlace;
-      destination.isInput = isRead && !inPlace;
-    }
-    chosen.push_back(destination);
-  }
-  auto take = [&](Destination &destination, Value tensor) {
-    bool isRead;
-    if (taken.contains(tensor) ||
-        !canHold(grouping, group, destination.result, tensor, isRead))
-      return false;
-    destination.tensor = tensor;
-    destination.isUpdated = isRead;
-    return taken.insert(tensor).second;
-  };
+  for (int result : operands.outputs)
+    chosen.push_back(chooser.getInitial(result));
   for (Destination &destination : chosen)
-    if (BlockArgument donor = donations.ofResult.lookup(destination.result);
-        donor && !destination.tensor)
-      (void)take(destination, donor);
+    if (auto donor = donations.find(destination.result);
+        donor != donations.end() && destination.tensor < 0)
+      (void)chooser.take(destination, donor->second);
   if (!reuseOperands)
     return chosen;
   for (Destination &destination : chosen)
-    for (Value input : operands.inputs) {
-      if (destination.tensor)
+    for (int input : operands.inputs) {
+      if (destination.tensor >= 0)
         break;
-      Operation *def = input.getDefiningOp();
+      Operation *def = nests.getValue(input).getDefiningOp();
       if (isa_and_nonnull<linalg::ContractOp, mprt::AttentionOp, mprt::LaunchOp,
                           mprt::ConvolutionOp, mprt::PoolOp>(def) &&
-          input.getType() == destination.result.getType() &&
-          !grouping.hasUseOutside(&group, input))
-        (void)take(destination, input);
+          !groups.hasUseOutside(number, input))
+        (void)chooser.take(destination, input);
     }
   return chosen;
 }

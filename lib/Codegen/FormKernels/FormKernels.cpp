@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// See Grouping.h for what runs in one kernel, Outline.h for what becomes of it.
+// See KernelGroups.h for what runs in one kernel, Outline.h for what becomes of
+// it.
 //
 //===----------------------------------------------------------------------===//
 
 #include "FormKernels/CloneWidenings.h"
-#include "FormKernels/Grouping.h"
 #include "FormKernels/KernelLibrary.h"
 #include "FormKernels/KernelName.h"
 #include "FormKernels/Outline.h"
@@ -20,6 +20,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"
 
@@ -49,27 +50,29 @@ enum class Attempt { Reuse, Fresh, Last };
 /// Replaces the groups of one block by launches.
 class BlockRewriter {
 public:
-  BlockRewriter(Block &block, KernelLibrary &library, Counts &counts,
-                unsigned maxOperands, bool reuseOperands)
-      : block(block), library(library), counts(counts),
-        grouping(block, maxOperands), donations(block),
+  BlockRewriter(Block &block, BlockNests nests, KernelLibrary &library,
+                Counts &counts, unsigned maxOperands, bool reuseOperands)
+      : block(block), nests(std::move(nests)), library(library), counts(counts),
+        groups(this->nests.getProblem(), maxOperands),
+        donations(findDonations(block, this->nests)),
         reuseOperands(reuseOperands) {}
 
   LogicalResult run();
 
 private:
-  LogicalResult rewrite(KernelGroup &group);
-  LogicalResult rewriteScatter(KernelGroup &group);
-  FailureOr<bool> rewriteGroup(KernelGroup &group, Operation *slot,
+  LogicalResult rewrite(int number);
+  LogicalResult rewriteScatter(int number);
+  FailureOr<bool> rewriteGroup(int number, const KernelGroup &group,
                                Attempt attempt);
-  LogicalResult rewriteMembers(KernelGroup &group, Operation *slot);
-  void launch(KernelGroup &group, Operation *slot, func::FuncOp kernel,
+  void launch(int number, const KernelGroup &group, func::FuncOp kernel,
               ArrayRef<Value> inputs, ArrayRef<Destination> destinations);
+  SmallVector<Operation *> getOps(const KernelGroup &group) const;
 
   Block &block;
+  BlockNests nests;
   KernelLibrary &library;
   Counts &counts;
-  Grouping grouping;
+  KernelGroups groups;
   Donations donations;
   bool reuseOperands;
 };
@@ -81,142 +84,146 @@ struct FormKernels : public mpcomm::impl::FormKernelsPassBase<FormKernels> {
 
 } // namespace
 
-/// Where the ops of the group come from, all of it.
-static Location fuseLocations(const KernelGroup &group) {
+SmallVector<Operation *> BlockRewriter::getOps(const KernelGroup &group) const {
+  return llvm::map_to_vector(
+      group.members, [&](const KernelMember &m) { return nests.getOp(m.op); });
+}
+
+/// Where the ops come from, all of them.
+static Location fuseLocations(ArrayRef<Operation *> ops) {
   SmallVector<Location> locations;
-  for (const KernelMember &member : group.members)
-    locations.push_back(member.op->getLoc());
+  for (Operation *op : ops)
+    locations.push_back(op->getLoc());
   return FusedLoc::get(locations.front().getContext(), locations);
 }
 
-/// Launches the kernel of a group before `slot`.
-void BlockRewriter::launch(KernelGroup &group, Operation *slot,
+/// Launches the kernel of a group at its slot. Group `number`, if it is one,
+/// still sees the results of its own ops.
+void BlockRewriter::launch(int number, const KernelGroup &group,
                            func::FuncOp kernel, ArrayRef<Value> inputs,
                            ArrayRef<Destination> destinations) {
-  Location loc = fuseLocations(group);
-  OpBuilder builder(slot);
+  Location loc = fuseLocations(getOps(group));
+  OpBuilder builder(nests.getOp(group.slot));
   SmallVector<Value> outputs;
   SmallVector<Type> types;
   for (const Destination &destination : destinations) {
-    auto type = cast<RankedTensorType>(destination.result.getType());
+    auto type =
+        cast<RankedTensorType>(nests.getValue(destination.result).getType());
     types.push_back(type);
-    Value output = destination.tensor;
-    if (!output)
-      output = tensor::EmptyOp::create(builder, loc, type.getShape(),
-                                       type.getElementType());
-    outputs.push_back(output);
+    if (destination.tensor >= 0)
+      outputs.push_back(nests.getValue(destination.tensor));
+    else
+      outputs.push_back(tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                                type.getElementType()));
   }
   auto op = mprt::LaunchOp::create(
       builder, loc, types, FlatSymbolRefAttr::get(kernel), inputs, outputs);
   for (auto [destination, result] :
        llvm::zip_equal(destinations, op.getResults())) {
-    if (BlockArgument donor = donations.ofResult.lookup(destination.result))
-      donations.ofResult[result] = donor;
-    Value(destination.result).replaceUsesWithIf(result, [&](OpOperand &use) {
-      return grouping.lookup(use.getOwner()) != &group;
-    });
+    nests.getValue(destination.result)
+        .replaceUsesWithIf(result, [&](OpOperand &use) {
+          int user = groups.lookup(nests.getNumber(use.getOwner()));
+          return user < 0 || user != number;
+        });
+    nests.replace(destination.result, result);
   }
 }
 
-LogicalResult BlockRewriter::rewriteScatter(KernelGroup &group) {
-  Operation *loop = group.members.front().op;
-  Value donor = donations.ofResult.lookup(loop->getResult(0));
-  if (donor && grouping.getLastUse(nullptr, donor) >= group.slot)
-    donor = nullptr;
+LogicalResult BlockRewriter::rewriteScatter(int number) {
+  const KernelGroup &group = groups.get(number);
+  Operation *loop = nests.getOp(group.slot);
+  Destination destination{nests.getNumber(loop->getResult(0))};
+  auto donor = donations.find(destination.result);
+  if (donor != donations.end() &&
+      groups.getLastUse(-1, donor->second) < group.slot)
+    destination.tensor = donor->second;
   SmallVector<Value> inputs;
-  SmallVector<Destination> destinations{{loop->getOpResult(0), donor}};
   FailureOr<func::FuncOp> kernel = outlineScatter(loop, inputs);
   if (failed(kernel))
     return failure();
   counts.bytesBefore += mpcomm::detail::countBytes(loop->getResultTypes());
   counts.bytesAfter += mpcomm::detail::countBytes(loop->getResultTypes());
   ++counts.launches;
-  launch(group, loop, library.add(*kernel, "scatter_add"), inputs,
-         destinations);
+  launch(number, group, library.add(*kernel, "scatter_add"), inputs,
+         destination);
   return success();
 }
 
-/// Launches a kernel for the group before `slot`, unless its code cannot be
-/// generated: then false.
-FailureOr<bool> BlockRewriter::rewriteGroup(KernelGroup &group, Operation *slot,
+/// Launches a kernel for the group, unless its code cannot be generated: then
+/// false. `number` is -1 where it is only part of one.
+FailureOr<bool> BlockRewriter::rewriteGroup(int number,
+                                            const KernelGroup &group,
                                             Attempt attempt) {
-  KernelOperands operands = getOperands(group, [&](OpResult result) {
-    return grouping.isUsedOutside(&group, result);
-  });
+  KernelOperands operands =
+      getOperands(nests.getProblem(), group, [&](int value) {
+        return groups.isUsedOutside(number, value);
+      });
   // What a result starts from stays its destination in any case.
   bool reuses = attempt == Attempt::Reuse;
   SmallVector<Destination> destinations = chooseDestinations(
-      grouping, group, operands, reuses ? donations : Donations(),
+      nests, groups, number, group, operands, reuses ? donations : Donations(),
       reuses && reuseOperands);
-  llvm::DenseSet<Value> updated;
+  llvm::DenseSet<int> updated;
   for (const Destination &destination : destinations)
-    if (destination.tensor && !destination.isInput)
+    if (destination.tensor >= 0 && !destination.isInput)
       updated.insert(destination.tensor);
-  SmallVector<Value> inputs;
-  for (Value input : operands.inputs)
-    if (!updated.contains(input))
+  SmallVector<int> inputs;
+  SmallVector<Value> values;
+  for (int input : operands.inputs)
+    if (!updated.contains(input)) {
       inputs.push_back(input);
-  FailureOr<func::FuncOp> kernel = outlineGroup(group, inputs, destinations);
+      values.push_back(nests.getValue(input));
+    }
+  FailureOr<func::FuncOp> kernel =
+      outlineGroup(nests, group, inputs, destinations);
   if (failed(kernel))
     return failure();
   if (attempt != Attempt::Last && !canGenerateKernel(*kernel)) {
     kernel->erase();
     return false;
   }
-  counts.bytesAfter += operands.countBytes();
+  counts.bytesAfter += operands.countBytes(nests.getProblem());
   ++counts.launches;
-  launch(group, slot, library.add(*kernel, nameGroup(group)), inputs,
+  launch(number, group, library.add(*kernel, nameKernel(getOps(group))), values,
          destinations);
   return true;
 }
 
-/// Each member as a kernel of its own, at the place of the group.
-LogicalResult BlockRewriter::rewriteMembers(KernelGroup &group,
-                                            Operation *slot) {
+LogicalResult BlockRewriter::rewrite(int number) {
+  const KernelGroup &group = groups.get(number);
+  counts.ops += group.members.size();
+  if (nests.getProblem().getNest(group.slot).isScatter)
+    return rewriteScatter(number);
+  for (const KernelMember &member : group.members)
+    counts.bytesBefore +=
+        getOperands(nests.getProblem(),
+                    KernelGroup::get(nests.getProblem(), member.op),
+                    [](int) { return true; })
+            .countBytes(nests.getProblem());
+  for (Attempt attempt : {Attempt::Reuse, Attempt::Fresh}) {
+    FailureOr<bool> isDone = rewriteGroup(number, group, attempt);
+    if (failed(isDone) || *isDone)
+      return isDone;
+  }
+  // Each member as a kernel of its own, at the place of the group.
   for (const KernelMember &member : group.members) {
-    auto op = cast<linalg::LinalgOp>(member.op);
-    KernelGroup alone;
-    alone.space = op.getStaticLoopRanges();
+    KernelGroup alone = KernelGroup::get(nests.getProblem(), member.op);
     alone.slot = group.slot;
-    alone.members.push_back(
-        {op, member.position,
-         llvm::to_vector(llvm::seq<int64_t>(0, alone.space.size()))});
-    if (failed(rewriteGroup(alone, slot, Attempt::Last)))
+    if (failed(rewriteGroup(-1, alone, Attempt::Last)))
       return failure();
   }
   return success();
 }
 
-LogicalResult BlockRewriter::rewrite(KernelGroup &group) {
-  counts.ops += group.members.size();
-  if (group.isScatter)
-    return rewriteScatter(group);
-  for (const KernelMember &member : group.members) {
-    KernelGroup alone{{member}, group.space, 0};
-    counts.bytesBefore +=
-        getOperands(alone, [](OpResult) { return true; }).countBytes();
-  }
-  const KernelMember *last =
-      llvm::find_if(group.members, [&](const KernelMember &m) {
-        return m.position == group.slot;
-      });
-  for (Attempt attempt : {Attempt::Reuse, Attempt::Fresh}) {
-    FailureOr<bool> isDone = rewriteGroup(group, last->op, attempt);
-    if (failed(isDone) || *isDone)
-      return isDone;
-  }
-  return rewriteMembers(group, last->op);
-}
-
 LogicalResult BlockRewriter::run() {
-  if (failed(grouping.run()))
-    return failure();
+  if (auto error = groups.run())
+    return nests.getOp(error->op)->emitOpError("makes no kernel: ")
+           << error->why;
   SmallVector<Operation *> dead;
-  for (KernelGroup *group : grouping.getGroups()) {
-    if (failed(rewrite(*group)))
+  for (int number : groups.getGroups()) {
+    if (failed(rewrite(number)))
       return failure();
-    for (const KernelMember &member : llvm::reverse(group->members))
-      dead.push_back(member.op);
+    llvm::append_range(dead, llvm::reverse(getOps(groups.get(number))));
   }
   for (Operation *op : dead)
     op->dropAllReferences();
@@ -254,9 +261,11 @@ void FormKernels::runOnOperation() {
     });
     for (Block *block : blocks) {
       cloneWidenings(*block);
-      if (failed(
-              BlockRewriter(*block, library, counts, maxOperands, reuseOperands)
-                  .run()))
+      FailureOr<BlockNests> nests = BlockNests::read(*block);
+      if (failed(nests) ||
+          failed(BlockRewriter(*block, std::move(*nests), library, counts,
+                               maxOperands, reuseOperands)
+                     .run()))
         return signalPassFailure();
     }
     remark::analysis(function.getLoc(), opts.function(function.getName()))

@@ -29,11 +29,11 @@ static StringRef getOrigin(Location loc) {
 }
 
 /// The ops of the bodies, the first two kinds in order of occurrence.
-static std::string nameByBodies(const KernelGroup &group) {
+static std::string nameByBodies(ArrayRef<Operation *> members) {
   SmallVector<StringRef> names;
-  for (const KernelMember &member : group.members)
-    member.op->walk([&](Operation *op) {
-      if (op == member.op ||
+  for (Operation *member : members)
+    member->walk([&](Operation *op) {
+      if (op == member ||
           isa<linalg::YieldOp, linalg::IndexOp, arith::ConstantOp>(op) ||
           names.size() == 2)
         return;
@@ -42,9 +42,9 @@ static std::string nameByBodies(const KernelGroup &group) {
         names.push_back(name);
     });
   if (names.empty())
-    names.push_back(isa<linalg::GenericOp>(group.members.front().op)
+    names.push_back(isa<linalg::GenericOp>(members.front())
                         ? "copy"
-                        : group.members.front().op->getName().stripDialect());
+                        : members.front()->getName().stripDialect());
   return llvm::join(names, "_");
 }
 
@@ -54,12 +54,12 @@ static bool isPlain(StringRef origin) {
       {"sum", "prod", "min", "max", "transpose", "broadcast", "iota"}, origin);
 }
 
-std::string mpcomm::nameGroup(const KernelGroup &group) {
+std::string mpcomm::nameKernel(ArrayRef<Operation *> members) {
   llvm::MapVector<StringRef, unsigned> counts;
   StringRef plain;
   bool hasUnmarked = false;
-  for (const KernelMember &member : group.members) {
-    StringRef origin = getOrigin(member.op->getLoc());
+  for (Operation *member : members) {
+    StringRef origin = getOrigin(member->getLoc());
     if (origin.empty())
       hasUnmarked = true;
     else if (isPlain(origin))
@@ -76,5 +76,5 @@ std::string mpcomm::nameGroup(const KernelGroup &group) {
     }
   if (!best.empty())
     return best.str();
-  return plain.empty() || hasUnmarked ? nameByBodies(group) : plain.str();
+  return plain.empty() || hasUnmarked ? nameByBodies(members) : plain.str();
 }

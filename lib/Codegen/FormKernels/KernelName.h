@@ -9,15 +9,15 @@
 #ifndef MPCOMM_LIB_CODEGEN_FORMKERNELS_KERNELNAME_H
 #define MPCOMM_LIB_CODEGEN_FORMKERNELS_KERNELNAME_H
 
-#include "FormKernels/Group.h"
+#include "mlir/IR/Operation.h"
 #include <string>
 
 namespace mpcomm {
 
-/// The name of the op that most of the group stems from, by the origins that
+/// The name of the op that most of the members stem from, by the origins that
 /// `convert-mpcomm-to-linalg` leaves in locations; else up to two of the ops in
 /// the bodies (`mulf_addf`).
-std::string nameGroup(const KernelGroup &group);
+std::string nameKernel(llvm::ArrayRef<mlir::Operation *> members);
 
 } // namespace mpcomm
 

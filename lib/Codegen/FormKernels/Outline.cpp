@@ -97,21 +97,24 @@ Value KernelBuilder::cloneInit(Value init, Value destination) {
 }
 
 FailureOr<func::FuncOp>
-mpcomm::outlineGroup(const KernelGroup &group, ArrayRef<Value> inputs,
-                     ArrayRef<Destination> destinations) {
-  SmallVector<Value> results;
+mpcomm::outlineGroup(const BlockNests &nests, const KernelGroup &group,
+                     ArrayRef<int> inputs, ArrayRef<Destination> destinations) {
+  SmallVector<Value> read, written;
+  for (int input : inputs)
+    read.push_back(nests.getValue(input));
   for (const Destination &destination : destinations)
-    results.push_back(destination.result);
-  KernelBuilder kernel(group.members.front().op->getLoc(), inputs, results);
+    written.push_back(nests.getValue(destination.result));
+  KernelBuilder kernel(nests.getOp(group.members.front().op)->getLoc(), read,
+                       written);
   llvm::DenseMap<Value, Value> destinationOf;
-  for (auto [destination, argument] :
-       llvm::zip_equal(destinations, kernel.destinations)) {
-    destinationOf[destination.result] = argument;
+  for (auto [destination, result, argument] :
+       llvm::zip_equal(destinations, written, kernel.destinations)) {
+    destinationOf[result] = argument;
     if (destination.isUpdated)
-      kernel.mapping.map(destination.tensor, argument);
+      kernel.mapping.map(nests.getValue(destination.tensor), argument);
   }
   for (const KernelMember &member : group.members) {
-    auto op = cast<LinalgOp>(member.op);
+    auto op = cast<LinalgOp>(nests.getOp(member.op));
     if (failed(kernel.cloneConstants(op))) {
       kernel.kernel.erase();
       return failure();
@@ -125,7 +128,7 @@ mpcomm::outlineGroup(const KernelGroup &group, ArrayRef<Value> inputs,
     cast<LinalgOp>(clone).getDpsInitsMutable().assign(inits);
   }
   SmallVector<Value> returned;
-  for (Value result : results)
+  for (Value result : written)
     returned.push_back(kernel.mapping.lookup(result));
   func::ReturnOp::create(kernel.builder, kernel.kernel.getLoc(), returned);
   return kernel.kernel;

@@ -9,23 +9,21 @@
 #ifndef MPCOMM_LIB_CODEGEN_FORMKERNELS_OUTLINE_H
 #define MPCOMM_LIB_CODEGEN_FORMKERNELS_OUTLINE_H
 
-#include "FormKernels/Grouping.h"
 #include "FormKernels/KernelLibrary.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 
 namespace mpcomm {
 
-/// The tensors whose memory the results of a function may take.
-struct Donations {
-  /// By value that is returned: the argument that donates its buffer.
-  llvm::DenseMap<mlir::Value, mlir::BlockArgument> ofResult;
-  Donations() = default; // none
-  explicit Donations(mlir::Block &block);
-};
+/// The results of a function that may take the memory of an argument: value
+/// numbers that are returned, to those of the arguments that donate their
+/// buffers.
+using Donations = llvm::DenseMap<int, int>;
+Donations findDonations(mlir::Block &block, const BlockNests &nests);
 
-/// One result of a launch, and where it goes.
+/// One result of a launch, and where it goes; values by their numbers.
 struct Destination {
-  mlir::OpResult result;
-  mlir::Value tensor;     // null: a new one
+  int result;
+  int tensor = -1;        // -1: a new one
   bool isUpdated = false; // the kernel reads the destination as its input
   bool isInput = false;   // the kernel reads the tensor apart from that
 };
@@ -33,9 +31,11 @@ struct Destination {
 /// Chooses destinations, in the order of `operands.outputs`: the tensor that
 /// the result starts from; an argument that donates its buffer; with
 /// `reuseOperands`, a product or kernel result that only this group reads, and
-/// by the index that the result is written by.
+/// by the index that the result is written by. `number` is that of the group in
+/// `groups`, -1 of one that is not there.
 llvm::SmallVector<Destination>
-chooseDestinations(const Grouping &grouping, const KernelGroup &group,
+chooseDestinations(const BlockNests &nests, const KernelGroups &groups,
+                   int number, const KernelGroup &group,
                    const KernelOperands &operands, const Donations &donations,
                    bool reuseOperands);
 
@@ -43,7 +43,8 @@ chooseDestinations(const Grouping &grouping, const KernelGroup &group,
 /// destinations. Fails, with an error at the op, where a body uses a value that
 /// is neither tensor nor constant.
 mlir::FailureOr<mlir::func::FuncOp>
-outlineGroup(const KernelGroup &group, llvm::ArrayRef<mlir::Value> inputs,
+outlineGroup(const BlockNests &nests, const KernelGroup &group,
+             llvm::ArrayRef<int> inputs,
              llvm::ArrayRef<Destination> destinations);
 
 /// The same for a loop marked `mpcomm.scatter_add`; `inputs` are set to the

@@ -1,4 +1,4 @@
-//===- LayerNorm.cpp - layer_norm to linalg -------------------------------===//
+//===- LayerNorm.cpp - layer_norm and rms_norm to linalg ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -38,6 +38,28 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
+/// The means of rows of `columns` elements, from their sums.
+static Value average(LinalgBuilder &rows, Value sums, Type type,
+                     double columns) {
+  return rows.map({rows.full(sums)}, type, [&](B &b, Values v) -> Value {
+    Value n = makeConstant(b, b.getLoc(), type, columns);
+    return arith::DivFOp::create(b, v[0], n);
+  });
+}
+
+/// 1 / sqrt(sum / columns + eps) for each of the sums.
+static Value invertRoot(LinalgBuilder &rows, Value sums, Type type,
+                        double columns, const APFloat &eps) {
+  return rows.map({rows.full(sums)}, type, [&](B &b, Values v) -> Value {
+    Value n = makeConstant(b, b.getLoc(), type, columns);
+    Value mean = arith::DivFOp::create(b, v[0], n);
+    Value e = makeConstant(b, b.getLoc(), type, eps.convertToDouble());
+    Value root = math::SqrtOp::create(b, arith::AddFOp::create(b, mean, e));
+    Value one = makeConstant(b, b.getLoc(), type, 1.0);
+    return arith::DivFOp::create(b, one, root);
+  });
+}
+
 namespace {
 
 struct LowerLayerNorm : public OpRewritePattern<LayerNormOp> {
@@ -49,6 +71,18 @@ struct LowerLayerNorm : public OpRewritePattern<LayerNormOp> {
 struct LowerLayerNormGrad : public OpRewritePattern<LayerNormGradOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(LayerNormGradOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
+struct LowerRMSNorm : public OpRewritePattern<RMSNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(RMSNormOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
+struct LowerRMSNormGrad : public OpRewritePattern<RMSNormGradOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(RMSNormGradOp op,
                                 PatternRewriter &rewriter) const override;
 };
 
@@ -74,10 +108,7 @@ LogicalResult LowerLayerNorm::matchAndRewrite(LayerNormOp op,
 
   Value sum = linalg.reduceColumns(Reduction::Sum, {x}, type,
                                    [](B &, Values v) { return v[0]; });
-  Value mean = rows.map({rows.full(sum)}, type, [&](B &b, Values v) -> Value {
-    Value n = makeConstant(b, b.getLoc(), type, columns);
-    return arith::DivFOp::create(b, v[0], n);
-  });
+  Value mean = average(rows, sum, type, columns);
   Value centred =
       linalg.map({x, linalg.row(mean)}, type, [](B &b, Values v) -> Value {
         return arith::SubFOp::create(b, v[0], v[1]);
@@ -87,17 +118,7 @@ LogicalResult LowerLayerNorm::matchAndRewrite(LayerNormOp op,
                            [](B &b, Values v) -> Value {
                              return arith::MulFOp::create(b, v[0], v[0]);
                            });
-  Value rstd =
-      rows.map({rows.full(squares)}, type, [&](B &b, Values v) -> Value {
-        Value n = makeConstant(b, b.getLoc(), type, columns);
-        Value eps =
-            makeConstant(b, b.getLoc(), type, op.getEps().convertToDouble());
-        Value variance = arith::DivFOp::create(b, v[0], n);
-        Value root =
-            math::SqrtOp::create(b, arith::AddFOp::create(b, variance, eps));
-        Value one = makeConstant(b, b.getLoc(), type, 1.0);
-        return arith::DivFOp::create(b, one, root);
-      });
+  Value rstd = invertRoot(rows, squares, type, columns, op.getEps());
   Value y =
       linalg.map({linalg.full(centred), linalg.row(rstd), gamma, beta}, element,
                  [](B &b, Values v) -> Value {
@@ -140,16 +161,13 @@ LowerLayerNormGrad::matchAndRewrite(LayerNormGradOp op,
     return arith::MulFOp::create(b, v[0], v[1]);
   };
   auto g = linalg.full(linalg.map({dy, gamma}, type, multiply));
-  auto average = [&](Value sum) {
-    return rows.map({rows.full(sum)}, type, [&](B &b, Values v) -> Value {
-      Value n = makeConstant(b, b.getLoc(), type, columns);
-      return arith::DivFOp::create(b, v[0], n);
-    });
+  auto averageColumns = [&](Value sums) {
+    return average(rows, sums, type, columns);
   };
-  Value meanG = average(linalg.reduceColumns(
+  Value meanG = averageColumns(linalg.reduceColumns(
       Reduction::Sum, {g}, type, [](B &, Values v) { return v[0]; }));
-  Value meanGX =
-      average(linalg.reduceColumns(Reduction::Sum, {g, xhat}, type, multiply));
+  Value meanGX = averageColumns(
+      linalg.reduceColumns(Reduction::Sum, {g, xhat}, type, multiply));
   Value dx = linalg.map({g, xhat, linalg.row(meanG), linalg.row(meanGX), rstd},
                         element, [](B &b, Values v) -> Value {
                           Value centred = arith::SubFOp::create(b, v[0], v[2]);
@@ -170,6 +188,77 @@ LowerLayerNormGrad::matchAndRewrite(LayerNormGradOp op,
   return success();
 }
 
+LogicalResult LowerRMSNorm::matchAndRewrite(RMSNormOp op,
+                                            PatternRewriter &rewriter) const {
+  auto inputType = cast<RankedTensorType>(op.getInput().getType());
+  Location loc = markOrigin(op);
+  Type element = inputType.getElementType();
+  Type type = getComputeType(element);
+  SmallVector<int64_t> shape =
+      joinTrailing(inputType, shapeOf(op.getGamma()).size());
+  double columns = shape.back();
+
+  LinalgBuilder linalg(rewriter, loc, shape);
+  LinalgBuilder rows = linalg.rows();
+  auto x = linalg.full(reshapeTensor(rewriter, loc, op.getInput(), shape));
+  auto gamma = linalg.column(
+      reshapeTensor(rewriter, loc, op.getGamma(), {shape.back()}));
+  Value squares = linalg.reduceColumns(
+      Reduction::Sum, {x}, type, [](B &b, Values v) -> Value {
+        return arith::MulFOp::create(b, v[0], v[0]);
+      });
+  Value rstd = invertRoot(rows, squares, type, columns, op.getEps());
+  Value y = linalg.map(
+      {x, linalg.row(rstd), gamma}, element, [](B &b, Values v) -> Value {
+        Value normalised = arith::MulFOp::create(b, v[0], v[1]);
+        return arith::MulFOp::create(b, normalised, v[2]);
+      });
+  rewriter.replaceOp(op, {reshapeTensor(rewriter, loc, y, inputType.getShape()),
+                          castTensor(rewriter, loc, rstd, element)});
+  return success();
+}
+
+LogicalResult
+LowerRMSNormGrad::matchAndRewrite(RMSNormGradOp op,
+                                  PatternRewriter &rewriter) const {
+  auto inputType = cast<RankedTensorType>(op.getInput().getType());
+  ArrayRef<int64_t> gammaShape = shapeOf(op.getGamma());
+  Location loc = markOrigin(op);
+  Type element = inputType.getElementType();
+  Type type = getComputeType(element);
+  SmallVector<int64_t> shape = joinTrailing(inputType, gammaShape.size());
+
+  LinalgBuilder linalg(rewriter, loc, shape);
+  auto dy = linalg.full(reshapeTensor(rewriter, loc, op.getGrad(), shape));
+  auto x = linalg.full(reshapeTensor(rewriter, loc, op.getInput(), shape));
+  auto gamma = linalg.column(
+      reshapeTensor(rewriter, loc, op.getGamma(), {shape.back()}));
+  auto rstd = linalg.row(op.getRstd());
+  auto multiply = [](B &b, Values v) -> Value {
+    return arith::MulFOp::create(b, v[0], v[1]);
+  };
+  auto xhat = linalg.full(linalg.map({x, rstd}, type, multiply));
+  auto g = linalg.full(linalg.map({dy, gamma}, type, multiply));
+  LinalgBuilder rows = linalg.rows();
+  Value sums = linalg.reduceColumns(Reduction::Sum, {g, xhat}, type, multiply);
+  Value meanGX = average(rows, sums, type, shape.back());
+  Value dx = linalg.map({g, xhat, linalg.row(meanGX), rstd}, element,
+                        [](B &b, Values v) -> Value {
+                          Value along = arith::MulFOp::create(b, v[1], v[2]);
+                          Value d = arith::SubFOp::create(b, v[0], along);
+                          return arith::MulFOp::create(b, d, v[3]);
+                        });
+  Value dgamma = linalg.reduceRows(Reduction::Sum, {dy, xhat}, type, multiply);
+  rewriter.replaceOp(
+      op,
+      {reshapeTensor(rewriter, loc, dx, inputType.getShape()),
+       reshapeTensor(rewriter, loc, castTensor(rewriter, loc, dgamma, element),
+                     gammaShape)});
+  return success();
+}
+
 void mpcomm::populateLayerNormToLinalgPatterns(RewritePatternSet &patterns) {
-  patterns.add<LowerLayerNorm, LowerLayerNormGrad>(patterns.getContext());
+  patterns
+      .add<LowerLayerNorm, LowerLayerNormGrad, LowerRMSNorm, LowerRMSNormGrad>(
+          patterns.getContext());
 }

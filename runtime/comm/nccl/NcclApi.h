@@ -83,6 +83,9 @@ struct ncclConfig_t {
   X(ncclResult_t, ncclCommInitRankConfig,                                      \
     (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank,                  \
      ncclConfig_t *config))                                                    \
+  X(ncclResult_t, ncclCommSplit,                                               \
+    (ncclComm_t comm, int color, int key, ncclComm_t *made,                    \
+     ncclConfig_t *config))                                                    \
   X(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))                         \
   X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                          \
   X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                            \
@@ -116,9 +119,6 @@ struct ncclConfig_t {
 
 /// The same for those that are null where the library lacks them.
 #define MPRT_NCCL_OPTIONAL_SYMBOLS(X)                                          \
-  X(ncclResult_t, ncclCommSplit,                                               \
-    (ncclComm_t comm, int color, int key, ncclComm_t *made,                    \
-     ncclConfig_t *config))                                                    \
   X(ncclResult_t, ncclMemAlloc, (void **pointer, size_t bytes))                \
   X(ncclResult_t, ncclMemFree, (void *pointer))                                \
   X(ncclResult_t, ncclCommRegister,                                            \

@@ -69,7 +69,6 @@ private:
   };
 
   Expected<std::vector<Endpoint>> exchange(Endpoint mine);
-  Error connect(Handle &handle, unsigned rank, const ncclUniqueId &id);
   Error clear(void *pointer, uint64_t bytes);
   bool becomesIdle();
 
@@ -157,25 +156,6 @@ Expected<std::vector<Endpoint>> NcclTransport::exchange(Endpoint mine) {
   return all;
 }
 
-static void setReason(Endpoint &endpoint, const Error &error) {
-  endpoint.failed = 1;
-  strncpy(endpoint.reason, error.message().c_str(),
-          sizeof(endpoint.reason) - 1);
-}
-
-/// Makes a communicator of the handle's group, in which this rank is `rank`.
-Error NcclTransport::connect(Handle &handle, unsigned rank,
-                             const ncclUniqueId &id) {
-  ncclConfig_t config = makeConfig();
-  return handle.run(
-      "cannot connect rank " + std::to_string(this->rank()) +
-          " with the others by NCCL " + describeVersion(world.api->version),
-      [&](ncclComm_t &comm) {
-        return world.api->ncclCommInitRankConfig(
-            &comm, int(handle.group.size()), id, int(rank), &config);
-      });
-}
-
 Error NcclTransport::join() {
   Endpoint mine;
   Error failure;
@@ -192,8 +172,10 @@ Error NcclTransport::join() {
       if (ncclResult_t result = world.api->ncclGetUniqueId(&mine.id))
         failure = world.api->failure(result, "ncclGetUniqueId", nullptr);
   }
-  if (failure)
-    setReason(mine, failure);
+  if (failure) {
+    mine.failed = 1;
+    strncpy(mine.reason, failure.message().c_str(), sizeof(mine.reason) - 1);
+  }
   Expected<std::vector<Endpoint>> endpoints = exchange(mine);
   if (failure)
     return failure; // in full
@@ -208,7 +190,14 @@ Error NcclTransport::join() {
   std::vector<unsigned> all(size());
   std::iota(all.begin(), all.end(), 0u);
   everyone = std::make_shared<Handle>(world, all);
-  if (Error error = connect(*everyone, rank(), (*endpoints)[0].id))
+  ncclConfig_t config = makeConfig();
+  if (Error error = everyone->run(
+          "cannot connect rank " + std::to_string(rank()) +
+              " with the others by NCCL " + describeVersion(world.api->version),
+          [&](ncclComm_t &comm) {
+            return world.api->ncclCommInitRankConfig(
+                &comm, int(size()), (*endpoints)[0].id, int(rank()), &config);
+          }))
     return error;
   Expected<void *> memory =
       options.device->allocate(uint64_t(maxBarriers) * barrierBytes);
@@ -232,7 +221,7 @@ NcclTransport::createCommunicator(std::vector<unsigned> group) {
   if (group.size() == size() && !isLent) {
     isLent = true;
     handle = everyone;
-  } else if (world.api->ncclCommSplit) {
+  } else {
     splits.push_back(std::make_unique<Split>());
     Split &split = *splits.back();
     const std::string what = "cannot split a communicator of NCCL";
@@ -246,14 +235,6 @@ NcclTransport::createCommunicator(std::vector<unsigned> group) {
         comm = split.made;
         return comm ? ncclInProgress : ncclInternalError;
       });
-  } else {
-    Endpoint mine;
-    if (place == 0)
-      if (ncclResult_t result = world.api->ncclGetUniqueId(&mine.id))
-        setReason(mine, world.api->failure(result, "ncclGetUniqueId", nullptr));
-    Expected<std::vector<Endpoint>> endpoints = exchange(mine);
-    error = endpoints ? connect(*handle, place, (*endpoints)[group.front()].id)
-                      : endpoints.error();
   }
   if (error)
     return error;

@@ -7,8 +7,6 @@
 
 #include "device/cuda/CudaDevice.h"
 
-#include "device/cuda/Cuda.h"
-
 #include <cstdio>
 #include <cstring>
 
@@ -30,7 +28,7 @@ static std::string gigabytes(uint64_t bytes) {
 //===----------------------------------------------------------------------===//
 
 Expected<std::unique_ptr<Device>>
-mprt::createCudaDevice(const CudaOptions &options) {
+CudaDevice::create(const DeviceOptions &options) {
   Expected<const Driver *> loaded = Driver::load();
   if (!loaded)
     return loaded.error();
@@ -251,14 +249,26 @@ Error CudaDevice::gemm(uint32_t stream, const mprt_gemm_desc &desc,
   return products->run(desc, streams[stream], a, b, c);
 }
 
-Expected<bool> CudaDevice::gemmWithEpilogue(uint32_t stream,
-                                            const mprt_gemm_desc &desc,
-                                            const void *a, const void *b,
-                                            void *c,
-                                            const GemmEpilogue &epilogue) {
+Expected<uint32_t>
+CudaDevice::gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
+                             const void *a, const void *b, void *c,
+                             const mprt_epilogue &epilogue, void *const *args) {
+  if (Error error = mprt::check(epilogue))
+    return error;
   if (Error error = enter())
     return error;
-  return products->runWithEpilogue(desc, streams[stream], a, b, c, epilogue);
+  auto kind = mprt_epilogue_kind(epilogue.kind);
+  auto biasType = mprt_dtype(epilogue.bias_type);
+  void *bias = GemmEpilogue::hasBias(kind) ? args[epilogue.bias] : nullptr;
+  void *matrix =
+      GemmEpilogue::hasMatrix(kind) ? args[epilogue.matrix] : nullptr;
+  Expected<bool> taken = products->runWithEpilogue(
+      desc, streams[stream], a, b, c, {kind, biasType, bias, matrix});
+  if (!taken)
+    return taken.error();
+  if (*taken)
+    return 0u;
+  return Device::gemmWithEpilogue(stream, desc, a, b, c, epilogue, args);
 }
 
 Error CudaDevice::window(uint32_t stream, const mprt_window_desc &desc,

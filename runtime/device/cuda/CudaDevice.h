@@ -29,6 +29,7 @@ namespace mprt::cuda {
 
 class CudaDevice : public Device {
 public:
+  static Expected<std::unique_ptr<Device>> create(const DeviceOptions &options);
   CudaDevice(const Driver &driver, CUdevice device, CUcontext context,
              std::string name, const Chip &chip)
       : driver(driver), device(device), context(context), name(std::move(name)),
@@ -42,6 +43,7 @@ public:
 
   const char *kind() const override { return "cuda"; }
   std::string describe() const override { return name; }
+  bool isAsynchronous() const override { return true; }
 
   uint64_t memoryBytes() const override;
   Expected<void *> allocate(uint64_t bytes) override;
@@ -57,9 +59,11 @@ public:
                void *const *args) override;
   Error gemm(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
              const void *b, void *c) override;
-  Expected<bool> gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
-                                  const void *a, const void *b, void *c,
-                                  const GemmEpilogue &epilogue) override;
+  Expected<uint32_t> gemmWithEpilogue(uint32_t stream,
+                                      const mprt_gemm_desc &desc, const void *a,
+                                      const void *b, void *c,
+                                      const mprt_epilogue &epilogue,
+                                      void *const *args) override;
   Error window(uint32_t stream, const mprt_window_desc &desc, const void *a,
                const void *b, void *c) override;
   Error copy(uint32_t stream, void *target, const void *source, uint64_t bytes,
@@ -79,8 +83,8 @@ public:
   }
   Error launchGraph(DeviceGraph &graph) override;
 
-  Expected<uint32_t> mark(uint32_t stream) override;
-  Expected<uint64_t> timeOf(uint32_t mark) override;
+  Expected<uint64_t> mark(uint32_t stream) override;
+  Expected<uint64_t> timeOf(uint64_t mark) override;
   Error clearMarks() override;
 
 private:
@@ -119,7 +123,7 @@ private:
 
   std::mutex markMutex;
   std::vector<CUevent> marks;
-  uint32_t marked = 0;
+  uint64_t marked = 0;
   CUevent base = nullptr;
   uint64_t baseTime = 0;
 };

@@ -98,7 +98,7 @@ Error CudaDevice::launchGraph(DeviceGraph &graph) {
 // Marks
 //===----------------------------------------------------------------------===//
 
-Expected<uint32_t> CudaDevice::mark(uint32_t stream) {
+Expected<uint64_t> CudaDevice::mark(uint32_t stream) {
   if (Error error = enter())
     return error;
   std::lock_guard<std::mutex> guard(markMutex);
@@ -115,7 +115,7 @@ Expected<uint32_t> CudaDevice::mark(uint32_t stream) {
   return marked++;
 }
 
-Expected<uint64_t> CudaDevice::timeOf(uint32_t mark) {
+Expected<uint64_t> CudaDevice::timeOf(uint64_t mark) {
   if (Error error = enter())
     return error;
   std::lock_guard<std::mutex> guard(markMutex);

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_GEMM_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GEMM_H
 
-#include "device/Device.h"
+#include "device/Descriptors.h"
 #include "device/cuda/Driver.h"
 
 #include <memory>

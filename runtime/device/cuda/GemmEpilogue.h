@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_CUDA_GEMMEPILOGUE_H
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GEMMEPILOGUE_H
 
-#include "device/Device.h"
+#include "device/Descriptors.h"
 #include "device/cuda/CublasLt.h"
 
 namespace mprt::cuda {

@@ -112,6 +112,43 @@ def layer_norm():
                list(grads), length=64)
 
 
+def rms_norm():
+    for dtype in FLOATS:
+        for lead, trail in [((3,), (7,)), ((2, 3), (5,)), ((), (6,)), ((2,), (3, 4)), ((0,), (3,)), ((5,), (1,))]:
+            x, dy = (rand(*lead, *trail, dtype=dtype) for _ in range(2))
+            gamma = rand(*trail, dtype=dtype)
+            tag = "%s_%s_%s" % (NAMES[dtype], "x".join(map(str, lead)) or "0d", "x".join(map(str, trail)))
+            rows, dims = tuple(range(len(lead))), tuple(range(len(lead), x.dim()))
+            xd, gd = x.double().requires_grad_(), gamma.double().requires_grad_()
+            rstd = 1 / ((xd * xd).mean(dims, keepdim=True) + 1e-5).sqrt()
+            y = xd * rstd * gd
+            r = rstd.detach().reshape(lead).to(dtype)
+            length = 4 * (gamma.numel() + 1) + 64
+            yield Case("rms_norm_" + tag, [x, gamma],
+                       "%%y, %%r = mpcomm.rms_norm %%0, %%1, eps = 1.0e-05 : (%s) -> (%s)\nreturn %%y, %%r" % (
+                           types(x, gamma), types(x, r)),
+                       [y.detach(), rstd.detach().reshape(lead)], length=length)
+            xhat = x.double() * r.double().reshape(lead + (1,) * len(trail))
+            g = dy.double() * gamma.double()
+            dx = r.double().reshape(lead + (1,) * len(trail)) * (g - xhat * (g * xhat).mean(dims, keepdim=True))
+            dgamma = (dy.double() * xhat).sum(rows) if rows else dy.double() * xhat
+            yield Case("rms_norm_grad_" + tag, [dy, x, r, gamma],
+                       "%%a, %%b = mpcomm.rms_norm_grad %%0, %%1, %%2, %%3 : (%s) -> (%s)\nreturn %%a, %%b" % (
+                           types(dy, x, r, gamma), types(x, gamma)),
+                       [dx, dgamma], length=length)
+    # The formula above against autograd, once.
+    x = rand(4, 6, dtype=torch.float64).requires_grad_()
+    gamma = rand(6, dtype=torch.float64).requires_grad_()
+    dy = rand(4, 6, dtype=torch.float64)
+    rstd = 1 / ((x * x).mean(1, keepdim=True) + 1e-5).sqrt()
+    grads = torch.autograd.grad(x * rstd * gamma, [x, gamma], dy)
+    x, gamma, r = x.detach(), gamma.detach(), rstd.detach().reshape(4)
+    yield Case("rms_norm_grad_autograd", [dy, x, r, gamma],
+               "%%a, %%b = mpcomm.rms_norm_grad %%0, %%1, %%2, %%3 : (%s) -> (%s)\nreturn %%a, %%b" % (
+                   types(dy, x, r, gamma), types(x, gamma)),
+               list(grads), length=64)
+
+
 def activations():
     for dtype in FLOATS:
         for mode in ["none", "tanh"]:
@@ -273,5 +310,5 @@ def adamw(dtype, shape, decay, step):
 
 def all_cases():
     torch.manual_seed(0)
-    for family in [along_dim, layer_norm, activations, losses, embeddings, optimizers]:
+    for family in [along_dim, layer_norm, rms_norm, activations, losses, embeddings, optimizers]:
         yield from family()

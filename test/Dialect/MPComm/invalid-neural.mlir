@@ -260,3 +260,48 @@ func.func @adamw_update_c1(%p: tensor<8x4xf32>, %m: tensor<32xf32>, %s: tensor<f
   %0:3 = mpcomm.adamw_update %p, %p, %p, %m, %s, %s, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-08, weight_decay = 0.0 : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<32xf32>, tensor<f32>, tensor<f32>) -> (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>)
   return
 }
+
+// -----
+
+func.func @rms_norm_c1(%x: tensor<8x4xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expects gamma of the trailing dimensions of}}
+  // expected-error @below {{failed to infer returned types}}
+  %y, %r = mpcomm.rms_norm %x, %g, eps = 1.0e-05 : (tensor<8x4xf32>, tensor<8xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @rms_norm_c2(%x: tensor<8x4xf32>, %g: tensor<4xf64>) {
+  // expected-error @below {{expects one element type, got}}
+  // expected-error @below {{failed to infer returned types}}
+  %y, %r = mpcomm.rms_norm %x, %g, eps = 1.0e-05 : (tensor<8x4xf32>, tensor<4xf64>) -> (tensor<8x4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @rms_norm_grad_c1(%x: tensor<8x4xf32>, %r: tensor<8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expects gamma of the trailing dimensions of}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:2 = mpcomm.rms_norm_grad %x, %x, %r, %g : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @rms_norm_grad_c2(%x: tensor<8x4xf32>, %dy: tensor<4x8xf32>, %r: tensor<8xf32>, %g: tensor<4xf32>) {
+  // expected-error @below {{expects a gradient of type}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:2 = mpcomm.rms_norm_grad %dy, %x, %r, %g : (tensor<4x8xf32>, tensor<8x4xf32>, tensor<8xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @rms_norm_grad_c3(%x: tensor<8x4xf32>, %r: tensor<4xf32>, %g: tensor<4xf32>) {
+  // expected-error @below {{expects rstd of type}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:2 = mpcomm.rms_norm_grad %x, %x, %r, %g : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>)
+  return
+}

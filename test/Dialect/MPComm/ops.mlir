@@ -109,6 +109,15 @@ func.func @softmax(%x: tensor<64x10xf32>, %dy: tensor<64x10xf32>) {
   return
 }
 
+// CHECK-LABEL: func.func @rms_norm
+func.func @rms_norm(%x: tensor<8x128x64xf32>, %gamma: tensor<64xf32>) {
+  // CHECK: mpcomm.rms_norm %{{.*}}, %{{.*}}, eps = 1.000000e-05 : (tensor<8x128x64xf32>, tensor<64xf32>) -> (tensor<8x128x64xf32>, tensor<8x128xf32>)
+  %y, %rstd = mpcomm.rms_norm %x, %gamma, eps = 1.0e-05 : (tensor<8x128x64xf32>, tensor<64xf32>) -> (tensor<8x128x64xf32>, tensor<8x128xf32>)
+  // CHECK: mpcomm.rms_norm_grad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : (tensor<8x128x64xf32>, tensor<8x128x64xf32>, tensor<8x128xf32>, tensor<64xf32>) -> (tensor<8x128x64xf32>, tensor<64xf32>)
+  %dx, %dgamma = mpcomm.rms_norm_grad %y, %x, %rstd, %gamma : (tensor<8x128x64xf32>, tensor<8x128x64xf32>, tensor<8x128xf32>, tensor<64xf32>) -> (tensor<8x128x64xf32>, tensor<64xf32>)
+  return
+}
+
 // CHECK-LABEL: func.func @layer_norm
 func.func @layer_norm(%x: tensor<8x128x64xf32>, %gamma: tensor<64xf32>, %beta: tensor<64xf32>) {
   // CHECK: mpcomm.layer_norm %{{.*}}, %{{.*}}, %{{.*}}, eps = 1.000000e-05 : (tensor<8x128x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<8x128x64xf32>, tensor<8x128xf32>, tensor<8x128xf32>)

@@ -241,9 +241,10 @@ def read_trace(runner, name, options=(), steps=10):
     events = events["traceEvents"] if isinstance(events, dict) else events
     places = {}
     for event in events:
-        if event.get("ph") == "X" and event.get("cat") in ("kernel", "gemm", "window", "copy", "zero"):
+        if event.get("ph") == "X" and event.get("cat") in ("kernel", "gemm", "copy", "zero"):
             numbers = event.get("args", {})
-            kernel = event["name"] if event["cat"] == "kernel" else event["cat"]
+            is_named = event["cat"] == "kernel" or event["name"].startswith("convolution")
+            kernel = event["name"] if is_named else event["cat"]
             key = event["cat"], kernel, numbers.get("location"), numbers.get("bytes", 0), numbers.get("flops", 0)
             places.setdefault(key, []).append(event["dur"] * 1e-6)
     calls = {}
@@ -262,8 +263,10 @@ def shares(runner, name, ms):
     kernels; the rest are gaps."""
     groups = {"products": 0.0, "attention": 0.0, "convolutions": 0.0, "kernels": 0.0}
     for (category, kernel), call in read_trace(runner, name).items():
-        group = {"gemm": "products", "window": "convolutions"}.get(category, "kernels")
-        if "attention" in kernel:
+        group = "products" if category == "gemm" else "kernels"
+        if kernel.startswith("convolution"):
+            group = "convolutions"
+        elif "attention" in kernel:
             group = "attention"
         groups[group] += call["seconds"] * 1e3
     groups["gaps"] = ms - sum(groups.values())

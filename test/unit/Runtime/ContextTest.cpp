@@ -211,6 +211,20 @@ TEST(ContextTest, NamesTheProductThatFails) {
                "negative");
 }
 
+TEST(ContextTest, TakesConvolutionsAndPoolsByTheirOwnCalls) {
+  Alone alone;
+  mprt_window_desc window = {};
+  window.kind = MPRT_MAX_POOL;
+  window.name = "max_pool";
+  window.location = "model.py:8";
+  EXPECT_EQ(mprt_convolution(alone.context->handle(), MPRT_COMPUTE_STREAM,
+                             &window, nullptr, nullptr, nullptr),
+            MPRT_INVALID_ARGUMENT);
+  EXPECT_STREQ(mprt_message_of(alone.context->handle()),
+               "mprt_convolution \"max_pool\" at model.py:8 on rank 0: its "
+               "descriptor has the kind 3");
+}
+
 TEST(ContextTest, NamesThePoolThatFails) {
   Alone alone;
   mprt_window_desc window = {};
@@ -226,20 +240,48 @@ TEST(ContextTest, NamesThePoolThatFails) {
                "convolution or pool of i64");
 }
 
-TEST(ContextTest, HasNoEpiloguesOnTheHost) {
-  Alone alone;
-  mprt_gemm_desc product = {};
-  product.name = "gemm";
-  product.location = "model.py:9";
+TEST(ContextTest, RunsTheKernelsOfAnEpilogue) {
+  ContextOptions options;
+  options.traceCapacity = 8;
+  Alone alone(options);
+  mprt_kernel kernel{};
+  kernel.fn = [](void *const *args) { *static_cast<float *>(args[1]) += 1; };
+  kernel.operands = 2;
+  kernel.bytes = 8;
+  kernel.flops = 1;
+  const mprt_kernel *kernels[] = {&kernel, &kernel};
   mprt_epilogue epilogue = {};
   epilogue.kind = MPRT_BIAS;
-  EXPECT_EQ(mprt_gemm_epilogue(alone.context->handle(), MPRT_COMPUTE_STREAM,
-                               &product, nullptr, nullptr, nullptr, &epilogue,
-                               nullptr),
-            MPRT_UNSUPPORTED);
-  EXPECT_STREQ(mprt_message_of(alone.context->handle()),
-               "mprt_gemm_epilogue \"gemm\" at model.py:9 on rank 0: the host "
-               "has no epilogues, expected a program for target=cpu");
+  epilogue.count = 2;
+  epilogue.kernels = kernels;
+  mprt_gemm_desc product = {};
+  product.m = product.n = product.k = 1;
+  product.strides_a[1] = product.strides_b[1] = product.strides_c[1] = 1;
+  product.name = "gemm";
+  product.location = "model.py:9";
+  float a = 3, b = 5, c = 0, bias = 0;
+  void *args[] = {&bias, &c};
+  mprt_context *context = alone.context->handle();
+  EXPECT_EQ(mprt_gemm_epilogue(context, MPRT_COMPUTE_STREAM, &product, &a, &b,
+                               &c, &epilogue, args),
+            MPRT_OK);
+  EXPECT_EQ(c, 3 * 5 + 2);
+  EXPECT_EQ(alone.context->stats().gemms, 1u);
+  EXPECT_EQ(alone.context->stats().launches, 2u);
+  std::vector<TraceEvent> events = alone.context->trace().events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, TraceEvent::Gemm);
+  EXPECT_EQ(events[0].bytes, 3 * sizeof(float) + 2 * 8);
+  EXPECT_EQ(events[0].flops, 2u + 2);
+
+  epilogue.bias = 2;
+  EXPECT_EQ(mprt_gemm_epilogue(context, MPRT_COMPUTE_STREAM, &product, &a, &b,
+                               &c, &epilogue, args),
+            MPRT_INVALID_ARGUMENT);
+  EXPECT_STREQ(mprt_message_of(context),
+               "mprt_gemm_epilogue \"gemm\" at model.py:9 on rank 0: an "
+               "epilogue of kind 1 beside 2 kernels, expected 1 to 6, and "
+               "kernels that have its bias and its matrix");
 }
 
 TEST(ContextTest, StreamsKeepTheirOrder) {

@@ -1,13 +1,14 @@
-//===- DeviceTest.cpp - a context on the CUDA device ----------------------===//
+//===- DeviceTest.cpp - devices, and contexts on them ---------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// On the fake driver, which runs everything as late as streams and events
-// allow, in another order under each seed: programs whose events order what has
-// to be ordered come to what they come to one call after the other.
+// What every device does is tested on the host and on the CUDA device. The
+// latter is on the fake driver, which runs everything as late as streams and
+// events allow, in another order under each seed: programs whose events order
+// what has to be ordered come to what they come to one call after the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +18,12 @@
 
 #include "comm/shm/World.h"
 #include "device/Device.h"
-#include "device/cuda/Cuda.h"
 #include "device/cuda/Kernels.h"
 #include "session/Context.h"
 
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -47,13 +48,16 @@ const std::string &image() {
   return bytes;
 }
 
-std::unique_ptr<Device> makeDevice(uint32_t communicators) {
+const std::string onCuda = "cuda", onHost = "host";
+
+std::unique_ptr<Device> makeDevice(uint32_t communicators,
+                                   const std::string &kind = onCuda) {
   static const mprt_image images[] = {{90, 0, image().data(), image().size()},
                                       {}};
-  CudaOptions options;
+  DeviceOptions options;
   options.communicators = communicators;
   options.images = images;
-  auto device = createCudaDevice(options);
+  auto device = createDevice(kind, options);
   EXPECT_TRUE(device) << device.error().message();
   return device ? device.take() : nullptr;
 }
@@ -95,9 +99,19 @@ public:
   bool counts;
 };
 
+constexpr uint32_t elements = 32;
+
+/// c = a + b, for the host.
+void add(void *const *args) {
+  for (uint32_t i = 0; i < elements; ++i)
+    static_cast<float *>(args[2])[i] =
+        static_cast<float *>(args[0])[i] + static_cast<float *>(args[1])[i];
+}
+
 mprt_kernel kernelOf(const char *symbol, uint32_t operands, uint32_t threads,
                      uint64_t blocks) {
   mprt_kernel kernel{};
+  kernel.fn = add;
   kernel.name = kernel.symbol = symbol;
   kernel.location = "test.mlir:1";
   kernel.operands = operands;
@@ -106,7 +120,6 @@ mprt_kernel kernelOf(const char *symbol, uint32_t operands, uint32_t threads,
   return kernel;
 }
 
-constexpr uint32_t elements = 32;
 const mprt_kernel addKernel = kernelOf("add", 3, elements, 1);
 
 const mprt_collective collectives[2] = {sumOf(0, elements), sumOf(1, elements)};
@@ -242,8 +255,9 @@ struct OneRank {
   std::unique_ptr<Context> context;
   std::vector<void *> buffers;
 
-  explicit OneRank(int orderedFrom, ContextOptions options = {}) {
-    device = makeDevice(2);
+  explicit OneRank(int orderedFrom, ContextOptions options = {},
+                   const std::string &kind = onCuda) {
+    device = makeDevice(2, kind);
     world = shm::World::create(1, {}).take();
     transport = world->join(0).take();
     std::vector<std::unique_ptr<Communicator>> communicators;
@@ -282,14 +296,15 @@ struct OneRank {
 };
 
 /// Runs random programs `times` times each; 0: once.
-void checkRandomPrograms(int orderedFrom, ProgressMode progress, bool graphs) {
+void checkRandomPrograms(int orderedFrom, ProgressMode progress, bool graphs,
+                         const std::string &kind = onCuda) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     mpfake_seed(seed);
     std::mt19937 random(seed);
     ContextOptions options;
     options.progress = progress;
-    OneRank setup(orderedFrom, options);
+    OneRank setup(orderedFrom, options, kind);
     Values values = {1, 2, 3, 4, 5, 6};
     setup.store(values);
     std::vector<Op> ops = makeProgram(random, 10 + seed % 30,
@@ -306,20 +321,26 @@ void checkRandomPrograms(int orderedFrom, ProgressMode progress, bool graphs) {
       ASSERT_EQ(setup.load(), values) << "step " << step;
     }
     EXPECT_EQ(setup.context->stats().graphSteps, graphs ? 3u : 0u);
-    EXPECT_EQ(setup.context->graphNote().empty(), graphs);
+    EXPECT_EQ(setup.context->graphNote().empty(), graphs || kind == onHost);
   }
 }
 
-TEST(DeviceTest, StagedProgramsAreOrdered) {
-  checkRandomPrograms(2, ProgressMode::Poll, false);
+/// What every device does.
+class EachDevice : public testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, EachDevice, testing::Values(onHost, onCuda),
+                         [](const auto &info) { return info.param; });
+
+TEST_P(EachDevice, ProgramsAreOrdered) {
+  checkRandomPrograms(2, ProgressMode::Poll, false, GetParam());
 }
 
-TEST(DeviceTest, StagedProgramsAreOrderedWithAThread) {
-  checkRandomPrograms(2, ProgressMode::Thread, false);
+TEST_P(EachDevice, ProgramsAreOrderedWithAThread) {
+  checkRandomPrograms(2, ProgressMode::Thread, false, GetParam());
 }
 
-TEST(DeviceTest, ProgramsWithBothKindsAreOrdered) {
-  checkRandomPrograms(1, ProgressMode::Auto, false);
+TEST_P(EachDevice, ProgramsWithBothKindsAreOrdered) {
+  checkRandomPrograms(1, ProgressMode::Auto, false, GetParam());
 }
 
 TEST(DeviceTest, GraphsDoWhatTheCallsDo) {
@@ -479,6 +500,257 @@ TEST(DeviceTest, GraphsFollowCalls) {
 }
 
 //===----------------------------------------------------------------------===//
+// The calls of a device
+//===----------------------------------------------------------------------===//
+
+/// A device with one communicator's stream, and what goes to it and comes back.
+class DeviceCalls : public EachDevice {
+protected:
+  void SetUp() override {
+    setenv("MPRT_CUBLASLT_LIBRARY", MPCOMM_FAKE_CUBLASLT, 1);
+    setenv("MPRT_CUDNN_LIBRARY", MPCOMM_FAKE_CUDNN, 1);
+    mpfake_seed(1);
+    device = makeDevice(1, GetParam());
+  }
+
+  void *toDevice(const Values &values) {
+    void *pointer = device->allocate(values.size() * 4).take();
+    EXPECT_FALSE(device->upload(pointer, values.data(), values.size() * 4));
+    return pointer;
+  }
+
+  /// All that `stream` was given is done.
+  void finish(uint32_t stream) {
+    Expected<bool> done = false;
+    while (done && !*done)
+      done = device->finished(stream);
+    EXPECT_TRUE(done) << done.error().message();
+  }
+
+  Values toHost(const void *pointer, size_t count, uint32_t stream = 0) {
+    finish(stream);
+    Values values(count);
+    EXPECT_FALSE(device->download(values.data(), pointer, count * 4));
+    return values;
+  }
+
+  std::unique_ptr<Device> device;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceCalls, testing::Values(onHost, onCuda),
+                         [](const auto &info) { return info.param; });
+
+TEST_P(DeviceCalls, DescribesItself) {
+  EXPECT_EQ(device->kind(), GetParam());
+  EXPECT_FALSE(device->describe().empty());
+  EXPECT_EQ(device->programStreams(), 2u);
+  EXPECT_GT(device->memoryBytes(), uint64_t(1) << 20);
+  EXPECT_EQ(device->isAsynchronous(), GetParam() == onCuda);
+  EXPECT_FALSE(device->enter());
+}
+
+TEST_P(DeviceCalls, MemoryIsZeroedAndAligned) {
+  uint64_t before = device->allocatedBytes();
+  for (uint64_t bytes : {0, 4, 4000}) {
+    Expected<void *> made = device->allocate(bytes);
+    ASSERT_TRUE(made) << made.error().message();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*made) % 256, 0u);
+    EXPECT_EQ(toHost(*made, bytes / 4), Values(bytes / 4));
+    auto *pinned = static_cast<char *>(device->allocatePinned(bytes).take());
+    EXPECT_EQ(std::count(pinned, pinned + bytes, 0), ptrdiff_t(bytes));
+  }
+  // Of its own memory.
+  EXPECT_EQ(device->allocatedBytes() > before, GetParam() == onCuda);
+  Expected<void *> tooMuch = device->allocate(uint64_t(1) << 60);
+  ASSERT_FALSE(tooMuch);
+  EXPECT_EQ(tooMuch.error().status(), MPRT_OUT_OF_MEMORY);
+}
+
+TEST_P(DeviceCalls, StreamsCopyAndZeroInOrder) {
+  Values values = {1, 2, 3, 4};
+  auto *pinned = static_cast<float *>(device->allocatePinned(32).take());
+  std::copy(values.begin(), values.end(), pinned);
+  void *a = device->allocate(16).take(), *b = device->allocate(16).take();
+  uint32_t stream = device->copyStream();
+  EXPECT_FALSE(device->copy(stream, a, pinned, 16, CopyKind::ToDevice));
+  EXPECT_FALSE(device->copy(stream, b, a, 16, CopyKind::OnDevice));
+  EXPECT_FALSE(device->zero(stream, a, 8));
+  EXPECT_FALSE(device->copy(stream, pinned + 4, b, 16, CopyKind::ToHost));
+  EXPECT_FALSE(device->copy(stream, nullptr, nullptr, 0, CopyKind::OnDevice));
+  EXPECT_FALSE(device->zero(stream, nullptr, 0));
+  EXPECT_EQ(toHost(a, 4, stream), Values({0, 0, 3, 4}));
+  EXPECT_EQ(Values(pinned + 4, pinned + 8), values);
+}
+
+TEST_P(DeviceCalls, EventsOrderStreams) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    mpfake_seed(seed);
+    void *a = toDevice(Values(elements, 1)), *b = toDevice(Values(elements, 2)),
+         *c = toDevice(Values(elements)), *d = toDevice(Values(elements));
+    Expected<uint32_t> event = device->createEvent();
+    ASSERT_TRUE(event) << event.error().message();
+    void *operands[] = {a, b, c};
+    EXPECT_FALSE(device->launch(1, addKernel, operands));
+    EXPECT_FALSE(device->record(1, *event));
+    EXPECT_FALSE(device->wait(0, *event));
+    EXPECT_FALSE(device->copy(0, d, c, elements * 4, CopyKind::OnDevice));
+    EXPECT_EQ(toHost(d, elements), Values(elements, 3)) << "seed " << seed;
+  }
+}
+
+TEST_P(DeviceCalls, RefusesKernelsOfOthers) {
+  mprt_kernel kernel = addKernel;
+  (GetParam() == onHost ? (void)(kernel.fn = nullptr)
+                        : (void)(kernel.symbol = nullptr));
+  void *a = toDevice(Values(elements));
+  void *operands[] = {a, a, a};
+  Error error = device->launch(0, kernel, operands);
+  EXPECT_EQ(error.status(), MPRT_INVALID_ARGUMENT);
+  EXPECT_EQ(error.message(), GetParam() == onHost
+                                 ? "it is no kernel for the host"
+                                 : "it is no kernel for a GPU");
+}
+
+/// C[4, 8] of A[4, 2] and B[2, 8].
+mprt_gemm_desc smallProduct() {
+  mprt_gemm_desc desc{};
+  desc.m = 4, desc.n = 8, desc.k = 2;
+  desc.strides_a[0] = 2, desc.strides_b[0] = desc.strides_c[0] = 8;
+  desc.strides_a[1] = desc.strides_b[1] = desc.strides_c[1] = 1;
+  desc.name = "product";
+  return desc;
+}
+
+/// Of factors that are all 1 and 3, a bias that is 1, 2, ..., and what C was.
+Values smallResult(float was, bool hasBias) {
+  Values values(elements, was + 2 * 3);
+  for (uint32_t i = 0; hasBias && i < elements; ++i)
+    values[i] += float(1 + i % 8);
+  return values;
+}
+
+TEST_P(DeviceCalls, Multiplies) {
+  mprt_gemm_desc desc = smallProduct();
+  desc.accumulate = 1;
+  void *a = toDevice(Values(8, 1)), *b = toDevice(Values(16, 3)),
+       *c = toDevice(Values(elements, 5));
+  EXPECT_FALSE(device->gemm(0, desc, a, b, c));
+  EXPECT_EQ(toHost(c, elements), smallResult(5, false));
+  desc.m = -1;
+  EXPECT_EQ(device->gemm(0, desc, a, b, c).status(), MPRT_INVALID_ARGUMENT);
+}
+
+// The kernel adds a whole matrix: that of the bias, once a row.
+TEST_P(DeviceCalls, DoesEpiloguesWithTheProductOrAfterIt) {
+  const mprt_kernel *kernels[] = {&addKernel};
+  mprt_epilogue epilogue{};
+  epilogue.kind = MPRT_BIAS;
+  epilogue.bias_type = MPRT_F32;
+  epilogue.count = 1;
+  epilogue.kernels = kernels;
+  // No library adds to C as well.
+  for (uint8_t accumulate : {0, 1}) {
+    mprt_gemm_desc desc = smallProduct();
+    desc.accumulate = accumulate;
+    Values rows;
+    for (uint32_t i = 0; i < elements; ++i)
+      rows.push_back(float(1 + i % 8));
+    void *a = toDevice(Values(8, 1)), *b = toDevice(Values(16, 3)),
+         *c = toDevice(Values(elements, 5)), *bias = toDevice(rows);
+    void *args[] = {bias, c, c};
+    Expected<uint32_t> kernelsRun =
+        device->gemmWithEpilogue(0, desc, a, b, c, epilogue, args);
+    ASSERT_TRUE(kernelsRun) << kernelsRun.error().message();
+    EXPECT_EQ(*kernelsRun, GetParam() == onCuda && !accumulate ? 0u : 1u);
+    EXPECT_EQ(toHost(c, elements), smallResult(accumulate ? 5 : 0, true));
+
+    mprt_kernel wrong = addKernel;
+    wrong.fn = nullptr;
+    wrong.threads = 33;
+    const mprt_kernel *wrongs[] = {&wrong};
+    mprt_epilogue broken = epilogue;
+    broken.kernels = wrongs;
+    Expected<uint32_t> failed =
+        device->gemmWithEpilogue(0, desc, a, b, c, broken, args);
+    EXPECT_EQ(bool(failed), *kernelsRun == 0);
+    if (!failed) {
+      EXPECT_EQ(failed.error().message().rfind("its kernel \"add\": ", 0), 0u)
+          << failed.error().message();
+    }
+  }
+  epilogue.bias = 3;
+  EXPECT_EQ(device
+                ->gemmWithEpilogue(0, smallProduct(), nullptr, nullptr, nullptr,
+                                   epilogue, nullptr)
+                .error()
+                .message(),
+            "an epilogue of kind 1 beside 1 kernels, expected 1 to 6, and "
+            "kernels that have its bias and its matrix");
+}
+
+TEST_P(DeviceCalls, Convolves) {
+  // Sums of 2 x 2 of an image of 3 x 3.
+  mprt_window_desc desc{};
+  desc.kind = MPRT_CONVOLUTION;
+  desc.type = MPRT_F32;
+  auto fill = [](int64_t (&to)[4], int64_t rows, int64_t columns) {
+    to[0] = to[1] = 1, to[2] = rows, to[3] = columns;
+  };
+  auto stride = [](int64_t (&to)[4], int64_t rows, int64_t columns) {
+    to[0] = to[1] = rows * columns, to[2] = columns, to[3] = 1;
+  };
+  fill(desc.input, 3, 3), fill(desc.output, 2, 2);
+  stride(desc.strides_a, 3, 3), stride(desc.strides_b, 2, 2),
+      stride(desc.strides_c, 2, 2);
+  for (int i = 0; i < 2; ++i)
+    desc.window[i] = 2, desc.strides[i] = desc.dilation[i] = 1;
+  desc.groups = 1;
+  void *x = toDevice({1, 2, 3, 4, 5, 6, 7, 8, 9}), *w = toDevice(Values(4, 1)),
+       *y = toDevice(Values(4));
+  Error error = device->window(0, desc, x, w, y);
+  ASSERT_FALSE(error) << error.message();
+  EXPECT_EQ(toHost(y, 4), Values({12, 16, 24, 28}));
+}
+
+TEST_P(DeviceCalls, MarksHaveTimes) {
+  ASSERT_FALSE(device->clearMarks());
+  uint64_t begin = nowNanoseconds();
+  uint64_t first = device->mark(0).take();
+  void *a = toDevice(Values(elements));
+  void *operands[] = {a, a, a};
+  EXPECT_FALSE(device->launch(0, addKernel, operands));
+  uint64_t second = device->mark(0).take();
+  finish(0);
+  uint64_t from = device->timeOf(first).take(),
+           to = device->timeOf(second).take(), end = nowNanoseconds();
+  EXPECT_LE(from, to);
+  // The clocks are compared by two looks around an event.
+  EXPECT_GE(from + (end - begin), begin);
+  EXPECT_LE(to, end + (end - begin));
+}
+
+TEST_P(DeviceCalls, KeepsGraphsOrSaysThatItCannot) {
+  void *a = toDevice(Values(elements, 1)), *b = toDevice(Values(elements));
+  void *operands[] = {a, a, b};
+  if (GetParam() == onHost) {
+    for (const Error &error :
+         {device->beginCapture(), device->endCapture().error()}) {
+      EXPECT_EQ(error.status(), MPRT_UNSUPPORTED);
+      EXPECT_EQ(error.message(), "the host has no graphs");
+    }
+    return;
+  }
+  ASSERT_FALSE(device->beginCapture());
+  EXPECT_TRUE(device->isCapturing());
+  EXPECT_FALSE(device->launch(0, addKernel, operands));
+  Expected<std::unique_ptr<DeviceGraph>> graph = device->endCapture();
+  ASSERT_TRUE(graph) << graph.error().message();
+  EXPECT_EQ((*graph)->nodes(), 1u);
+  EXPECT_FALSE(device->launchGraph(**graph));
+  EXPECT_EQ(toHost(b, elements), Values(elements, 2));
+}
+
+//===----------------------------------------------------------------------===//
 // Images
 //===----------------------------------------------------------------------===//
 
@@ -537,9 +809,9 @@ TEST(DeviceTest, WrongKernelsAreRefused) {
             0u);
 }
 
-TEST(DeviceTest, WrongStreamsAndEventsAreRefused) {
+TEST_P(EachDevice, WrongStreamsAndEventsAreRefused) {
   auto messageOf = [](auto call) {
-    OneRank setup(2);
+    OneRank setup(2, {}, GetParam());
     EXPECT_EQ(call(setup), MPRT_INVALID_ARGUMENT);
     return std::string(mprt_message_of(setup.context->handle()));
   };
@@ -661,11 +933,11 @@ TEST(DeviceTest, AFailedPeerEndsTheWait) {
 // Traces and totals
 //===----------------------------------------------------------------------===//
 
-TEST(DeviceTest, TracesLieBetweenTheCallAndItsEnd) {
+TEST_P(EachDevice, TracesLieBetweenTheCallAndItsEnd) {
   for (int orderedFrom : {0, 2}) {
     ContextOptions options;
     options.traceCapacity = 1000;
-    OneRank setup(orderedFrom, options);
+    OneRank setup(orderedFrom, options, GetParam());
     mprt_context *context = setup.context->handle();
     uint64_t begin = nowNanoseconds();
     for (int step = 0; step < 3; ++step) {

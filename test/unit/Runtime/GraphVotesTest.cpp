@@ -11,7 +11,7 @@
 
 #include "session/GraphVotes.h"
 #include "TwoRanks.h"
-#include "device/cuda/Cuda.h"
+#include "device/Device.h"
 #include "session/Context.h"
 
 #include "mpcomm/Runtime/mprt.h"
@@ -42,7 +42,7 @@ struct RankZero {
 
   explicit RankZero(Other other) {
     setenv("MPRT_CUDA_LIBRARY", MPCOMM_FAKE_CUDA, 1);
-    device = createCudaDevice({}).take();
+    device = createDevice("cuda", {}).take();
     for (void *&set : sets)
       set = device->allocate(64).take();
     ContextOptions options;

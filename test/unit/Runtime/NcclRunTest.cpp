@@ -14,7 +14,7 @@
 #include "TwoRanks.h"
 #include "comm/nccl/Nccl.h"
 #include "comm/shm/World.h"
-#include "device/cuda/Cuda.h"
+#include "device/Device.h"
 #include "session/Context.h"
 #include "support/Trace.h"
 
@@ -52,9 +52,9 @@ struct OneRank {
   OneRank() {
     setenv("MPRT_CUDA_LIBRARY", MPCOMM_FAKE_CUDA, 1);
     setenv("MPRT_NCCL_LIBRARY", MPCOMM_FAKE_NCCL, 1);
-    CudaOptions cuda;
+    DeviceOptions cuda;
     cuda.communicators = 2;
-    device = createCudaDevice(cuda).take();
+    device = createDevice("cuda", cuda).take();
     world = shm::World::create(1, {}).take();
     meeting = world->join(0).take();
     MoverOptions nccl;

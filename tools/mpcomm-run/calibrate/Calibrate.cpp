@@ -58,23 +58,24 @@ Status Bench::prepare(const RunOptions &options) {
     manifest.axes = {{"ranks", static_cast<int64_t>(ranks)}};
     manifest.communicators = {{{0}}};
   }
-  if (options.device == "cuda") {
+  if (options.device == "cuda")
     manifest.device = options.device;
-    if (options.comm == "nccl")
-      Rank::prepareNccl(manifest);
-    if (Status status =
-            rank.agree(rank.openDevice(manifest, calibrationImages));
-        status.failed())
+  bool isOnNccl = options.comm == "nccl";
+  if (isOnNccl)
+    Rank::prepareNccl(manifest);
+  if (Status status = rank.agree(rank.openDevice(manifest, calibrationImages));
+      status.failed())
+    return status;
+  if (isOnNccl)
+    if (Status status = rank.openNccl(); status.failed())
       return status;
-    if (options.comm == "nccl")
-      if (Status status = rank.openNccl(); status.failed())
-        return status;
-    mostBytes = std::clamp(std::bit_floor(rank.device()->memoryBytes() / 16),
+  if (rank.device().isAsynchronous())
+    mostBytes = std::clamp(std::bit_floor(rank.device().memoryBytes() / 16),
                            uint64_t(1) << 20, mostDeviceBytes);
-  }
   // A step is a graph of the device where it is not traced.
-  if (Status status = rank.createContext(manifest, /*events=*/1,
-                                         /*traces=*/!rank.device());
+  if (Status status =
+          rank.createContext(manifest, /*events=*/1,
+                             /*traces=*/!rank.device().isAsynchronous());
       status.failed())
     return status;
   Result<void *> memory = rank.allocateArena(2 * mostBytes);
@@ -82,14 +83,12 @@ Status Bench::prepare(const RunOptions &options) {
     return memory.error();
   source = static_cast<char *>(*memory);
   target = source + mostBytes;
-  if (!rank.device())
-    std::memset(source, 0, 2 * mostBytes);
-  return {};
+  // Touches all pages.
+  mprt_zero(rank.context(), MPRT_COMPUTE_STREAM, source, 2 * mostBytes);
+  return finish();
 }
 
 Status Bench::finish() {
-  if (!rank.device())
-    return {};
   (void)rank.runtime().synchronize();
   return healthy("the device");
 }
@@ -276,7 +275,8 @@ Status mpcomm::run::calibrate(Rank &rank, const RunOptions &options) {
     return status;
   double seconds = options.calibrateSeconds;
   Calibration result;
-  auto measureRates = rank.device() ? measureCuda : measureDevice;
+  bool isAsynchronous = rank.device().isAsynchronous();
+  auto measureRates = isAsynchronous ? measureCuda : measureDevice;
   if (Status status = measureRates(bench, 0.25 * seconds, result.device);
       status.failed())
     return status;
@@ -288,7 +288,7 @@ Status mpcomm::run::calibrate(Rank &rank, const RunOptions &options) {
           status.failed())
         return status;
     auto measureRemains =
-        rank.device() ? measureCudaContention : measureContention;
+        isAsynchronous ? measureCudaContention : measureContention;
     if (Status status =
             measureRemains(bench, 0.15 * seconds, result.contention);
         status.failed())

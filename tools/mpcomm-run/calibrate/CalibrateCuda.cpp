@@ -97,8 +97,8 @@ static Status fill(Bench &bench, mprt_dtype type) {
   }
   for (uint64_t at = 0; at < total; at += bytes) {
     uint64_t count = std::min(bytes, total - at);
-    if (mprt::Error error = bench.rank.device()->upload(bench.source + at,
-                                                        pattern.data(), count))
+    if (mprt::Error error = bench.rank.device().upload(bench.source + at,
+                                                       pattern.data(), count))
       return fail("the device: ", error.message());
   }
   return {};
@@ -220,8 +220,8 @@ static int32_t launchMany(mprt_context *context, void *const *, void *) {
 
 Status mpcomm::run::measureCuda(Bench &bench, double seconds,
                                 DeviceRates &rates) {
-  rates.name = bench.rank.device()->describe();
-  rates.memoryBytes = bench.rank.device()->memoryBytes();
+  rates.name = bench.rank.device().describe();
+  rates.memoryBytes = bench.rank.device().memoryBytes();
   double part = seconds / 8;
   if (Status status = measureProducts(bench, part, rates); status.failed())
     return status;
@@ -272,14 +272,14 @@ public:
   explicit Marks(mprt::Device &device) : device(device) {}
 
   void clear() { keep(device.clearMarks()); }
-  uint32_t put(uint32_t stream) {
-    mprt::Expected<uint32_t> made = device.mark(stream);
+  uint64_t put(uint32_t stream) {
+    mprt::Expected<uint64_t> made = device.mark(stream);
     if (made)
       return *made;
     keep(made.error());
     return 0;
   }
-  double timeOf(uint32_t mark) {
+  double timeOf(uint64_t mark) {
     if (failure)
       return 0;
     mprt::Expected<uint64_t> time = device.timeOf(mark);
@@ -328,8 +328,8 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
   call.count = bench.mostBytes / 2 / 2;
   char *payload = bench.target + bench.mostBytes / 2;
   uint32_t commStream = MPRT_COMM_STREAM(call.communicator);
-  Marks marks(*bench.rank.device());
-  auto reduce = [&](uint32_t &from, uint32_t &to) {
+  Marks marks(bench.rank.device());
+  auto reduce = [&](uint64_t &from, uint64_t &to) {
     from = marks.put(commStream);
     Status status = bench.start(call, payload, payload);
     to = marks.put(commStream);
@@ -339,7 +339,7 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
   constexpr double mostProducts = 2000;
   std::vector<double> computeRates, commRates;
   for (unsigned round = 0; round <= rounds; ++round) {
-    uint32_t from = 0, to = 0;
+    uint64_t from = 0, to = 0;
     marks.clear();
     if (Status status = bench.meet(); status.failed())
       return status;
@@ -361,7 +361,7 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
       return status;
     if (Status status = reduce(from, to); status.failed())
       return status;
-    std::vector<uint32_t> between = {marks.put(MPRT_COMPUTE_STREAM)};
+    std::vector<uint64_t> between = {marks.put(MPRT_COMPUTE_STREAM)};
     for (unsigned i = 0; i < count; ++i) {
       multiply();
       between.push_back(marks.put(MPRT_COMPUTE_STREAM));

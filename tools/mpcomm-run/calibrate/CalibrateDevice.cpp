@@ -15,9 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <unistd.h>
 
 using namespace mpcomm::run;
 
@@ -57,14 +55,6 @@ MPCOMM_CLONES void triad(float *a, const float *b, const float *c,
     a[i] = b[i] + 3.0f * c[i];
 }
 
-std::string processorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != line.npos)
-      return line.substr(line.find(": ") + 2);
-  return "unknown processor";
-}
-
 void nothing(void *const *) {}
 
 } // namespace
@@ -102,10 +92,9 @@ mprt_gemm_desc mpcomm::run::describeProduct(int64_t size, int layout,
 
 Status mpcomm::run::measureDevice(Bench &bench, double seconds,
                                   DeviceRates &rates) {
-  rates.name = processorName();
-  rates.memoryBytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                      static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) /
-                      bench.rank.localRanks();
+  rates.name = bench.rank.device().describe();
+  rates.memoryBytes =
+      bench.rank.device().memoryBytes() / bench.rank.localRanks();
   mprt_context *context = bench.rank.context();
   double part = seconds / 8;
 

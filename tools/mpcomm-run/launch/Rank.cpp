@@ -14,7 +14,6 @@
 #include "launch/Environment.h"
 
 #include "comm/Registry.h"
-#include "device/cuda/Cuda.h"
 #include "session/Mesh.h"
 
 #include <algorithm>
@@ -46,17 +45,15 @@ Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
 }
 
 Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
-  if (manifest.device != "cuda")
-    return {};
-  mprt::CudaOptions options;
+  mprt::DeviceOptions options;
   options.localRank = static_cast<unsigned>(
       localRankFromEnvironment().value_or(index() % localRanks()));
   options.communicators = static_cast<uint32_t>(manifest.communicators.size());
   options.images = images;
   options.scratchBytes = manifest.scratchBytes;
-  auto made = mprt::createCudaDevice(options);
+  auto made = mprt::createDevice(manifest.device, options);
   if (!made)
-    return fail("--device cuda: ", made.error().message());
+    return fail("--device ", manifest.device, ": ", made.error().message());
   computes = made.take();
   return {};
 }
@@ -124,9 +121,9 @@ Status Rank::createContext(const Manifest &manifest, uint32_t events,
 
 Result<void *> Rank::allocateArena(uint64_t bytes) {
   uint64_t wanted = std::max<uint64_t>(bytes, 64);
-  auto memory = mover      ? mover->allocate(wanted)
-                : computes ? computes->allocate(wanted)
-                           : transport->allocate(wanted);
+  auto memory = mover                        ? mover->allocate(wanted)
+                : computes->isAsynchronous() ? computes->allocate(wanted)
+                                             : transport->allocate(wanted);
   if (!memory)
     return fail("rank ", index(), ": arena of ", bytes,
                 " bytes: ", memory.error().message());

@@ -37,15 +37,13 @@ public:
   uint64_t index() const { return transport->rank(); }
   uint64_t size() const { return transport->size(); }
 
-  /// Takes the device that programs of `manifest` compute on, where that is not
-  /// the host; `images` are the program's kernels.
+  /// Takes the device that programs of `manifest` compute on; `images` are the
+  /// program's kernels. To be called before anything that needs it.
   Status openDevice(const Manifest &manifest, const mprt_image *images);
-  /// That device; null: the host.
-  mprt::Device *device() const { return computes.get(); }
-  /// Of the device's memory, all that this process has taken; 0: the host.
+  mprt::Device &device() const { return *computes; }
+  /// Of the device's own memory, all that this process has taken.
   uint64_t deviceBytes() const {
-    return (computes ? computes->allocatedBytes() : 0) +
-           (mover ? mover->deviceBytes() : 0);
+    return computes->allocatedBytes() + (mover ? mover->deviceBytes() : 0);
   }
 
   /// Has NCCL move what programs send between the ranks' devices, instead of
@@ -67,8 +65,8 @@ public:
   /// The same, as the runtime has it.
   mprt::Context &runtime() const { return *program; }
 
-  /// Zeroed scratch that the communicators can reach, aligned to 64 bytes; the
-  /// device's where there is one.
+  /// Zeroed scratch of the device that the communicators can reach, aligned to
+  /// 64 bytes.
   Result<void *> allocateArena(uint64_t bytes);
 
   /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.

@@ -87,7 +87,7 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
   bool isOnNccl = job.options.comm == "nccl";
   if (isOnNccl)
     Rank::prepareNccl(manifest);
-  if (status.ok() && manifest.device == "cuda")
+  if (status.ok())
     status = rank.agree(rank.openDevice(manifest, job.program->images()));
   if (status.ok() && isOnNccl)
     status = rank.openNccl();

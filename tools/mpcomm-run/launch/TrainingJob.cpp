@@ -414,8 +414,7 @@ Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
   if (static_cast<uint64_t>(manifest.ranks()) != ranks)
     return fail(job.program->path(), ": compiled for ", manifest.ranks(),
                 " ranks (", manifest.describeMesh(), "), started with ", ranks);
-  const std::string compiledFor =
-      manifest.device.empty() ? "host" : manifest.device;
+  const std::string &compiledFor = manifest.device;
   if (options.device != "auto" && options.device != compiledFor)
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', running on '", options.device,

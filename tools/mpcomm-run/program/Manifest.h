@@ -139,7 +139,7 @@ struct ManifestGraph {
 
 struct Manifest {
   uint64_t abi = 0;
-  std::string producer, program, device, cpu;
+  std::string producer, program, cpu, device = "host";
   std::vector<std::string> features;
   std::optional<ManifestGraph> graph;
   /// The greatest scratch that a kernel of a program for a GPU wants.

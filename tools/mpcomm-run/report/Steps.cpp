@@ -229,7 +229,7 @@ mpcomm::run::mergeTimelines(const std::vector<std::string> &timelines) {
 /// The op that a call of the runtime's is; empty for a kernel that the compiler
 /// has made of several.
 static std::string opOf(const TraceEvent &event) {
-  static const std::set<std::string_view> windows = {
+  static const std::set<std::string_view> ops = {
       "convolution",   "convolution_input_grad",
       "max_pool",      "convolution_filter_grad",
       "max_pool_grad", "avg_pool",
@@ -237,7 +237,7 @@ static std::string opOf(const TraceEvent &event) {
   if (event.collective)
     return std::string("mpcomm.") +
            mprt::nameOf(mprt_collective_kind(event.collective->kind));
-  if (windows.count(event.name))
+  if (ops.count(event.name))
     return std::string("mpcomm.") + event.name;
   return isA(event, "gemm") ? "mpcomm.dot_general" : "";
 }

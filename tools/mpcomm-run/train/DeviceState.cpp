@@ -19,6 +19,8 @@ Result<DeviceState> DeviceState::create(mprt::Device &device,
                                         mprt::Context &context,
                                         RankState &state) {
   DeviceState made(device, context, state);
+  if (!device.isAsynchronous())
+    return made;
   auto allocate = [](mprt::Expected<void *> memory, char *&pointer) -> Status {
     if (!memory)
       return fail("buffers of the program: ", memory.error().message());
@@ -89,6 +91,8 @@ Status DeviceState::placeInputs() {
 }
 
 Status DeviceState::fetch(const std::vector<size_t> &slots) {
+  if (!twin)
+    return {};
   uint64_t at = 0;
   size_t first = 0;
   for (size_t i = 0; i <= slots.size(); ++i) {

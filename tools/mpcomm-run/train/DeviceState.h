@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The state (RankState.h) keeps its buffers on the host; here they have a twin
-// on the device, with the same layout, and programs work on that. What each
-// step gives anew (batch, hyperparameters, random bits) goes through one of two
-// staging areas, so that a batch is gathered and copied while the step before
-// it runs:
+// The state (RankState.h) keeps its buffers on the host, where the host
+// computes on them. On an asynchronous device they have a twin with the same
+// layout, and programs work on that. What each step gives anew (batch,
+// hyperparameters, random bits) goes through one of two staging areas, so that
+// a batch is gathered and copied while the step before it runs:
 //
 //   pinned[k] --copy stream--> area[k] --compute stream--> the buffers
 //
@@ -30,8 +30,8 @@ namespace mpcomm::run {
 
 class DeviceState {
 public:
-  /// Makes the twins of `state`'s buffers and copies their values; `state` then
-  /// gives programs those. All three outlive this.
+  /// Makes the twins of `state`'s buffers, where there are any, and copies
+  /// their values; `state` then gives programs those. All three outlive this.
   static Result<DeviceState> create(mprt::Device &device,
                                     mprt::Context &context, RankState &state);
 

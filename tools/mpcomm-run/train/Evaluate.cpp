@@ -67,7 +67,7 @@ Status Trainer::evaluate(Report &report) {
       return status;
     if (Status status = call(binding); status.failed())
       return status;
-    if (Status status = fetch(binding.results); status.failed())
+    if (Status status = device->fetch(binding.results); status.failed())
       return status;
     mine.batches += loss != nullptr;
     for (size_t i = 0; i < function.results.size(); ++i) {

@@ -42,13 +42,11 @@ Status Trainer::prepare() {
   if (memory.failed())
     return memory.error();
   arena = *memory;
-  if (mprt::Device *computes = rank.device()) {
-    Result<DeviceState> made =
-        DeviceState::create(*computes, rank.runtime(), *job.state);
-    if (made.failed())
-      return fail("rank ", rank.index(), ": ", made.message());
-    device.emplace(made.take());
-  }
+  Result<DeviceState> made =
+      DeviceState::create(rank.device(), rank.runtime(), *job.state);
+  if (made.failed())
+    return fail("rank ", rank.index(), ": ", made.message());
+  device.emplace(made.take());
   if (job.data)
     sampler.emplace(job.data->samples(), batchSizeOf(job.trainers),
                     job.dataRanks, job.seed, job.options.shuffle);
@@ -77,26 +75,16 @@ void Trainer::setScalars(Binding &binding, uint64_t step) {
 
 Status Trainer::feed(Binding &binding, Dataset *data, Sampler *order,
                      uint64_t step) {
-  if (device)
-    device->beginInputs();
+  device->beginInputs();
   if (data && order)
     data->gather(order->indices(step, job.dataRank), *job.state, binding);
   setScalars(binding, step);
-  return device ? device->sendInputs() : Status();
-}
-
-Status Trainer::fetch(const std::vector<size_t> &slots) {
-  return device ? device->fetch(slots) : Status();
-}
-
-Status Trainer::fetchState() {
-  return device ? device->fetchState() : Status();
+  return device->sendInputs();
 }
 
 Status Trainer::call(Binding &binding) {
-  if (device)
-    if (Status status = device->placeInputs(); status.failed())
-      return status;
+  if (Status status = device->placeInputs(); status.failed())
+    return status;
   mprt_entry entry = job.program->entryOf(*binding.function);
   int32_t status = rank.runtime().call(entry, binding.pointers.data(),
                                        binding.pointers.size(), arena);
@@ -197,12 +185,13 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (Status status = call(binding); status.failed())
     return status;
   // The next batch is gathered while the device is busy with this one.
-  if (device && step + 1 < job.lastStep) {
+  bool runsAhead = rank.device().isAsynchronous();
+  if (runsAhead && step + 1 < job.lastStep) {
     if (Status status = feed(binding, data, order, step + 1); status.failed())
       return status;
     fed = step + 1;
   }
-  if (Status status = fetch(watched); status.failed())
+  if (Status status = device->fetch(watched); status.failed())
     return status;
   if (job.outputs.any())
     spans.push_back({begin, mprt::nowNanoseconds()});
@@ -211,7 +200,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
     flipBit();
   record.step = step + 1;
   record.milliseconds = millisecondsSince(start);
-  if (!device)
+  if (!runsAhead)
     record.exposedMilliseconds = 1e3 * (rank.exposedSeconds() - exposedBefore);
   const Slot &loss = job.state->slot(lossSlot);
   record.loss = loadFloat(loss.type, loss.data, 0);
@@ -222,7 +211,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
       status.failed())
     return status;
   if (job.options.checkNumerics) {
-    if (Status status = fetchState(); status.failed())
+    if (Status status = device->fetchState(); status.failed())
       return status;
     if (Status status = checkState(step + 1); status.failed())
       return status;
@@ -240,7 +229,7 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
   watched.push_back(lossSlot);
   // Of state as the host has it.
   auto withState = [&](auto action) -> Status {
-    if (Status status = fetchState(); status.failed())
+    if (Status status = device->fetchState(); status.failed())
       return status;
     return action();
   };
@@ -286,7 +275,7 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
 }
 
 std::optional<HostCost> Trainer::hostCost() const {
-  if (!device)
+  if (!rank.device().isAsynchronous())
     return std::nullopt;
   mprt::Stats stats = rank.runtime().stats();
   auto average = [](uint64_t sum, uint64_t count) {
@@ -408,8 +397,8 @@ Status Trainer::run() {
   if (Status status = keeper.checkStart(); status.failed())
     return status;
   report->begin(job.describe());
-  if (rank.device())
-    report->note("rank 0 computes on " + rank.device()->describe());
+  if (rank.device().isAsynchronous())
+    report->note("rank 0 computes on " + rank.device().describe());
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {

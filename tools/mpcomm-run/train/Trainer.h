@@ -63,13 +63,9 @@ private:
   /// Gives `function` what `step` has of its own: samples of `data` (may be
   /// null) in the order of `order`, hyperparameters and random bits.
   Status feed(Binding &binding, Dataset *data, Sampler *order, uint64_t step);
-  /// Calls `function` with its current buffers. On a device it may still run
-  /// when this returns, until `fetch`.
+  /// Calls `function` with its current buffers. It may still run when this
+  /// returns, until `device` fetches something.
   Status call(Binding &binding);
-  /// Makes what a step has left in `slots` readable.
-  Status fetch(const std::vector<size_t> &slots);
-  /// The same for all state.
-  Status fetchState();
   /// Stores hyperparameters and random seeds for `step`.
   void setScalars(Binding &binding, uint64_t step);
   std::optional<HostCost> hostCost() const;
@@ -80,7 +76,6 @@ private:
   std::atomic<uint64_t> *position;
   void *arena = nullptr;
   std::optional<Sampler> sampler;
-  /// Where a device computes.
   std::optional<DeviceState> device;
   /// The step that was fed already, while the one before it ran.
   std::optional<uint64_t> fed;

@@ -28,7 +28,7 @@ void populateContractionToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// reduce, for kernels that sum at least `rowsAtATime` rows in parallel.
 void populateReductionToLinalgPatterns(mlir::RewritePatternSet &patterns,
                                        int64_t rowsAtATime = 1);
-/// softmax, log_softmax and layer_norm with their gradients.
+/// softmax, log_softmax, layer_norm and rms_norm with their gradients.
 void populateSoftmaxToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateLayerNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// gelu, gelu_grad.

@@ -124,6 +124,27 @@ def layer_norm_grad(op, dy, x, m, rstd, gamma):
     return narrow(op, dx), narrow(op, summed(dy * hat), 1), narrow(op, summed(dy), 2)
 
 
+@meaning("mpcomm.rms_norm")
+def rms_norm(op, x, gamma):
+    x, gamma = widen(x), widen(gamma)
+    axes = tuple(range(len(x.shape) - len(gamma.shape), len(x.shape)))
+    rstd = inverse_root(mean(x * x, axes) + text(op.attributes["eps"], x), op.attributes["eps"])
+    y = x * rstd.move(lambda a: np.expand_dims(a, axes)) * gamma
+    return narrow(op, y), narrow(op, rstd, 1)
+
+
+@meaning("mpcomm.rms_norm_grad")
+def rms_norm_grad(op, dy, x, rstd, gamma):
+    dy, x, rstd, gamma = (widen(v) for v in (dy, x, rstd, gamma))
+    axes = tuple(range(len(x.shape) - len(gamma.shape), len(x.shape)))
+    lead = tuple(range(axes[0]))
+    keep = lambda v: v.move(lambda a: np.expand_dims(a, axes))
+    rstd = keep(rstd)
+    hat, g = x * rstd, dy * gamma
+    dgamma = dy * hat
+    return narrow(op, rstd * (g - hat * keep(mean(g * hat, axes)))), narrow(op, dgamma.sum(lead) if lead else dgamma, 1)
+
+
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
 

@@ -51,6 +51,21 @@ def layer_norm(b, dtype, shape, depth):
 
 
 @way(1, is_float)
+def rms_norm(b, dtype, shape, depth):
+    if not shape or not often(b):
+        return None
+    r = b.random
+    inner = r.randrange(1, len(shape) + 1) if r.random() < 0.4 else 1
+    lead, trail = shape[:-inner], shape[-inner:]
+    x, gamma = b.make(dtype, shape, depth), b.make(dtype, trail, depth)
+    made = b.add("mpcomm.rms_norm", [x, gamma], {"eps": r.choice((1e-5, 0.5, 1.0))}, (dtype, shape), (dtype, lead))
+    if r.random() < 0.5:
+        return made[0]
+    dy = b.make(dtype, shape, depth)
+    return b.add("mpcomm.rms_norm_grad", [dy, x, made[1], gamma], {}, (dtype, shape), (dtype, trail))[0]
+
+
+@way(1, is_float)
 def batch_norm(b, dtype, shape, depth):
     if not shape or not often(b):
         return None

@@ -1,21 +1,21 @@
-//===- DeviceCalls.h - the C ABI on a device ------------------------------===//
+//===- OnDevice.h - what of a context belongs to its device ---------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Private to session/. What the calls of mprt.h come to where a device
-// computes. Streams of communicators that the device orders (NCCL) are streams
-// of the device alone. Those of staged communicators have a queue besides
-// (Stream.h): while a collective is in it, what follows it on that stream waits
-// in the queue too, and a wait of the compute stream for any of that blocks the
-// calling thread until it is enqueued on the device.
+// Private to session/. Streams of communicators that the device orders (NCCL)
+// are streams of the device alone. All others have a queue besides (Stream.h),
+// and those of an asynchronous device are staged: while a collective is in the
+// queue, what follows it on that stream waits there too, and a wait of the
+// compute stream for any of that blocks the calling thread until it has come to
+// the device.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_DEVICECALLS_H
-#define MPCOMM_RUNTIME_SESSION_DEVICECALLS_H
+#ifndef MPCOMM_RUNTIME_SESSION_ONDEVICE_H
+#define MPCOMM_RUNTIME_SESSION_ONDEVICE_H
 
 #include "session/ContextState.h"
 
@@ -26,9 +26,6 @@ namespace mprt {
 
 /// What of a context belongs to its device.
 struct OnDevice {
-  explicit OnDevice(Device &device) : device(device) {}
-
-  Device &device;
   /// By communicator: whether the device orders its collectives.
   std::vector<bool> ordered;
 
@@ -58,7 +55,7 @@ struct OnDevice {
   /// Work between two marks, to be traced when their times are known.
   struct Timed {
     TraceEvent event;
-    uint32_t begin, end;
+    uint64_t begin, end;
   };
   std::vector<Timed> timed;
 
@@ -91,47 +88,14 @@ struct OnDevice {
   }
 };
 
-namespace on_device {
+/// One call of an entry point of an asynchronous device, as a graph where that
+/// can be.
+mprt_status runStep(Context::State &state, mprt_entry entry,
+                    void *const *buffers, size_t count, void *arena);
 
-mprt_status launch(Context::State &state, uint32_t stream,
-                   const mprt_kernel &kernel, void *const *args);
-mprt_status gemm(Context::State &state, uint32_t stream,
-                 const mprt_gemm_desc &desc, const void *a, const void *b,
-                 void *c);
-mprt_status gemmWithEpilogue(Context::State &state, uint32_t stream,
-                             const mprt_gemm_desc &desc, const void *a,
-                             const void *b, void *c,
-                             const mprt_epilogue &epilogue, void *const *args);
-mprt_status window(Context::State &state, const char *name, uint32_t stream,
-                   const mprt_window_desc &desc, const void *a, const void *b,
-                   void *c);
-/// Copies, or fills with zero where `source` is null.
-mprt_status move(Context::State &state, const char *call, uint32_t stream,
-                 void *target, const void *source, uint64_t bytes);
-/// Null after an error.
-const void *constant(Context::State &state, const void *host, uint64_t bytes);
-mprt_status collective(Context::State &state, uint32_t stream,
-                       const mprt_collective &collective, const void *send,
-                       void *recv);
-mprt_status record(Context::State &state, uint32_t stream, uint32_t event);
-mprt_status wait(Context::State &state, uint32_t stream, uint32_t event);
-
-/// One call of an entry point, as a graph where that can be.
-mprt_status step(Context::State &state, mprt_entry entry, void *const *buffers,
-                 size_t count, void *arena);
-
-/// Waits until all streams of the device are done; traces what was timed.
+/// Waits until all streams are done; traces what was timed.
 void synchronize(Context::State &state);
-
-} // namespace on_device
-
-/// What a product or a window reads, writes and computes, for traces.
-struct Work {
-  uint64_t bytes, flops;
-};
-Work workOf(const mprt_gemm_desc &desc);
-Work workOf(const mprt_window_desc &desc);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_DEVICECALLS_H
+#endif // MPCOMM_RUNTIME_SESSION_ONDEVICE_H

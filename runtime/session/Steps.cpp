@@ -1,4 +1,4 @@
-//===- DeviceSteps.cpp - steps of a device as graphs, and their end -------===//
+//===- Steps.cpp - steps as graphs, and their end -------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "comm/Validate.h"
-#include "session/DeviceCalls.h"
 #include "session/GraphVotes.h"
+#include "session/OnDevice.h"
 #include "support/Backoff.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ static mprt_status runEagerly(State &state, mprt_entry entry,
                               void *const *buffers, void *arena) {
   OnDevice &on = *state.onDevice;
   if (on.graphMayRun)
-    on_device::synchronize(state);
+    synchronize(state);
   uint64_t calls = on.calls, begin = threadNanoseconds();
   uint64_t waited = state.stats.waitedNanoseconds;
   auto status = mprt_status(
@@ -70,7 +70,7 @@ static mprt_status runEagerly(State &state, mprt_entry entry,
 static mprt_status runGraph(State &state, OnDevice::Step &step) {
   OnDevice &on = *state.onDevice;
   if (on.calls != on.callsFinished)
-    on_device::synchronize(state);
+    synchronize(state);
   if (state.failed())
     return state.status;
   uint64_t begin = threadNanoseconds();
@@ -80,7 +80,7 @@ static mprt_status runGraph(State &state, OnDevice::Step &step) {
     state.flight->start(number);
     on.flights.push_back(number);
   }
-  if (Error error = on.device.launchGraph(*step.graph)) {
+  if (Error error = state.device->launchGraph(*step.graph)) {
     auto guard = state.lock();
     return state.fail(error);
   }
@@ -104,12 +104,12 @@ static Expected<bool> capture(State &state, mprt_entry entry,
   Stats before = state.stats;
   uint64_t calls = on.calls;
   on.captured.clear();
-  if (Error error = on.device.beginCapture()) {
+  if (Error error = state.device->beginCapture()) {
     on.note = error.message();
     return false;
   }
   (void)entry(reinterpret_cast<mprt_context *>(&state), buffers, arena);
-  Expected<std::unique_ptr<DeviceGraph>> graph = on.device.endCapture();
+  Expected<std::unique_ptr<DeviceGraph>> graph = state.device->endCapture();
   step.stats = state.stats - before;
   state.stats = before;
   on.calls = calls;
@@ -199,8 +199,8 @@ static Expected<OnDevice::Step *> findGraph(State &state, mprt_entry entry,
   return &on.steps.back();
 }
 
-mprt_status on_device::step(State &state, mprt_entry entry,
-                            void *const *buffers, size_t count, void *arena) {
+mprt_status mprt::runStep(State &state, mprt_entry entry, void *const *buffers,
+                          size_t count, void *arena) {
   OnDevice &on = *state.onDevice;
   if (state.failed())
     return state.status;
@@ -284,13 +284,12 @@ static std::optional<Error> findFailedPeer(State &state) {
 }
 
 static void waitForStream(State &state, uint32_t stream) {
-  OnDevice &on = *state.onDevice;
   Backoff backoff(state.ranks);
   uint64_t begin = nowNanoseconds();
   uint64_t seenMoves = state.moves.load(std::memory_order_relaxed);
   auto timeout = uint64_t(state.options.timeoutSeconds * 1e9);
   while (!state.failed()) {
-    Expected<bool> done = on.device.finished(stream);
+    Expected<bool> done = state.device->finished(stream);
     if (!done) {
       auto guard = state.lock();
       state.fail(describeLoss(state, stream, done.error()));
@@ -310,7 +309,7 @@ static void waitForStream(State &state, uint32_t stream) {
       }
     if (std::optional<Error> failure = findFailedPeer(state)) {
       // What is done by now is not lost to it.
-      if (done = on.device.finished(stream); done && *done)
+      if (done = state.device->finished(stream); done && *done)
         return;
       auto guard = state.lock();
       state.fail(*failure);
@@ -335,9 +334,9 @@ static Error traceTimed(State &state) {
   OnDevice &on = *state.onDevice;
   std::vector<TraceEvent> events;
   for (OnDevice::Timed &timed : on.timed) {
-    Expected<uint64_t> begin = on.device.timeOf(timed.begin);
-    Expected<uint64_t> end =
-        begin ? on.device.timeOf(timed.end) : Expected<uint64_t>(begin.error());
+    Expected<uint64_t> begin = state.device->timeOf(timed.begin);
+    Expected<uint64_t> end = begin ? state.device->timeOf(timed.end)
+                                   : Expected<uint64_t>(begin.error());
     if (!end)
       return end.error();
     timed.event.begin = *begin;
@@ -354,10 +353,10 @@ static Error traceTimed(State &state) {
     for (const TraceEvent &event : events)
       state.trace.record(event);
   }
-  return on.device.clearMarks();
+  return state.device->clearMarks();
 }
 
-void on_device::synchronize(State &state) {
+void mprt::synchronize(State &state) {
   OnDevice &on = *state.onDevice;
   // All that is queued comes to the device; of what the device orders, the
   // queue learns when it is done there.
@@ -367,7 +366,7 @@ void on_device::synchronize(State &state) {
         state.wait(MPRT_COMM_STREAM(i), state.streams[i]->end());
   };
   waitForQueues(false);
-  for (uint32_t stream = 0; stream <= on.device.programStreams(); ++stream)
+  for (uint32_t stream = 0; stream <= state.device->programStreams(); ++stream)
     waitForStream(state, stream);
   waitForQueues(true);
   if (state.failed())

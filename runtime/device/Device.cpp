@@ -1,0 +1,40 @@
+//===- Device.cpp - what computes for a context ---------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "device/Device.h"
+
+#include "device/Descriptors.h"
+#include "device/cuda/CudaDevice.h"
+#include "device/host/HostDevice.h"
+
+using namespace mprt;
+
+Expected<std::unique_ptr<Device>>
+mprt::createDevice(std::string_view kind, const DeviceOptions &options) {
+  if (kind == "host")
+    return std::unique_ptr<Device>(new HostDevice(options.communicators));
+  if (kind == "cuda")
+    return cuda::CudaDevice::create(options);
+  return makeError(MPRT_UNSUPPORTED, "no device is called '", kind, "'");
+}
+
+Expected<uint32_t>
+Device::gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
+                         const void *a, const void *b, void *c,
+                         const mprt_epilogue &epilogue, void *const *args) {
+  if (Error error = check(epilogue))
+    return error;
+  if (Error error = gemm(stream, desc, a, b, c))
+    return error;
+  for (uint32_t i = 0; i < epilogue.count; ++i) {
+    const mprt_kernel &kernel = *epilogue.kernels[i];
+    if (Error error = launch(stream, kernel, args))
+      return makeError(error.status(), "its kernel \"",
+                       kernel.name ? kernel.name : "", "\": ", error.message());
+  }
+  return epilogue.count;
+}

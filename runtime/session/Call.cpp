@@ -1,0 +1,76 @@
+//===- Call.cpp - one call of the C ABI -----------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/Call.h"
+
+using namespace mprt;
+
+using State = Context::State;
+
+static unsigned rankOf(const State &state) {
+  return state.transport ? state.transport->rank() : 0;
+}
+
+uint64_t Call::mark() {
+  Expected<uint64_t> made = state.device->mark(stream);
+  if (made)
+    return *made;
+  fail(made.error());
+  return 0;
+}
+
+void Call::note(TraceEvent event) {
+  uint64_t end = mark();
+  event.stream = stream;
+  event.name = name ? name : nameOf(event.kind);
+  event.location = location ? location : "";
+  if (state.device->isAsynchronous()) {
+    state.onDevice->timed.push_back({event, begin, end});
+    return;
+  }
+  event.begin = *state.device->timeOf(begin);
+  event.end = *state.device->timeOf(end);
+  auto guard = state.lock();
+  state.trace.record(event);
+}
+
+void Call::waitHere() {
+  while (!state.device->isCapturing()) {
+    Expected<bool> done = state.device->finished(stream);
+    if (!done)
+      fail(done.error());
+    if (!done || *done)
+      return;
+  }
+}
+
+void Call::fail(const Error &error) {
+  auto guard = state.lock();
+  state.fail(makeError(error.status(), call, " \"", name ? name : "", "\" at ",
+                       location && *location ? location : "an unknown location",
+                       " on rank ", rankOf(state), ": ", error.message()));
+}
+
+mprt_status mprt::refuse(State &state, const char *call, const Error &error) {
+  auto guard = state.lock();
+  return state.fail(makeError(error.status(), call, " on rank ", rankOf(state),
+                              ": ", error.message()));
+}
+
+bool mprt::checkStream(State &state, const char *call, uint32_t stream) {
+  if (state.isStream(stream))
+    return true;
+  refuse(state, call,
+         makeError(MPRT_INVALID_ARGUMENT, "there is no stream ", stream,
+                   ", only 0 to ", state.streams.size()));
+  return false;
+}
+
+bool mprt::isDirect(State &state, uint32_t stream) {
+  return state.onDevice->isOrdered(stream) ||
+         (state.device->isAsynchronous() && state.comm(stream).idle());
+}

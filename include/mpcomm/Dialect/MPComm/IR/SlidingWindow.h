@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The geometry that convolutions and pools share, on tensors and on buffers.
+// The geometry of convolutions and pooling, on tensors and on buffers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,8 +29,8 @@ struct SlidingWindow {
   }
   /// The sizes N, C, H, W of an activation.
   llvm::SmallVector<int64_t, 4> sizesOf(mlir::ShapedType activation) const;
-  /// How many windows there are along height (0) or width (1) in `extent`
-  /// elements; 0 where none fits. The windows are valid.
+  /// Number of windows along height (0) or width (1) in `extent` elements; 0 if
+  /// none fits. The windows must be valid.
   int64_t count(unsigned axis, int64_t extent) const;
 };
 

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Reads a block of linalg ops on tensors as a KernelProblem. Products are no
-// nests, as the runtime calls libraries for them; loops marked
-// mpcomm.scatter_add are.
+// Reads a block of linalg ops on tensors as a KernelProblem. Products are not
+// nests, because the runtime calls libraries for them. Loops marked
+// mpcomm.scatter_add are nests.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,22 +22,22 @@
 
 namespace mpcomm {
 
-/// A block as a problem, and the ops and values that its numbers stand for.
-/// Positions of ops are their numbers.
+/// A block as a problem, and the ops and values of its numbers. The number of
+/// an op is its position.
 class BlockNests {
 public:
-  /// Fails, with an error at the op, on a linalg op that no kernel can hold.
+  /// Fails, with an error at the op, if no kernel can contain a linalg op.
   /// Time: linear in ops, operands and uses.
   static llvm::FailureOr<BlockNests> read(mlir::Block &block);
 
   const KernelProblem &getProblem() const { return problem; }
   mlir::Operation *getOp(int op) const { return ops[op]; }
   mlir::Value getValue(int value) const { return values[value]; }
-  /// The number of an op or value; -1 of what is not in the block, or no
+  /// The number of an op or value; -1 if it is not in the block, or not a
   /// tensor.
   int getNumber(mlir::Operation *op) const;
   int getNumber(mlir::Value value) const;
-  /// From now on `value` stands for `by`, which computes the same.
+  /// Replaces the value with number `value` by the equal value `by`.
   void replace(int value, mlir::Value by) { values[value] = by; }
 
 private:
@@ -53,10 +53,10 @@ private:
   llvm::DenseMap<mlir::Value, int> valueNumbers;
 };
 
-/// Whether an op is a window on the memory of its operand, or an allocation.
+/// Whether an op is a view of its operand, or an allocation.
 bool isView(mlir::Operation *op);
 
-/// Whether an op widens the floats of a tensor, and does nothing else.
+/// Whether an op only widens the floats of a tensor.
 bool isWidening(mlir::Operation *op);
 bool isWideningOf8Bits(mlir::Operation *op);
 

@@ -6,18 +6,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Groups the loop nests of one block. There is no IR in here: ops, nests and
-// values are numbers in a KernelProblem.
+// Groups the loop nests of one block. The algorithm does not depend on IR: ops,
+// nests and values are numbers in a KernelProblem.
 //
-// A group is a set of nests over one row space: the loops of the nest with the
-// most of them. Every op has a slot: the position at which it runs; that of a
-// member is its group's slot, which is the position of one of the members, so
-// that slots differ. Invariant: each op's slot is greater than the slots of
-// what makes its operands. Views and allocations have no slot, they run where
-// they are needed. Two groups can merge at a slot greater than those of what
-// both need from outside and less than those of what needs either from outside.
-// So no merge closes a cycle, and to know it takes time linear in the operands
-// and uses of the two groups, not in the size of the graph.
+// A group is a set of nests over one row space, the loops of the nest with the
+// most loops. The slot of an op is the position at which it runs. All members
+// of a group have the slot of the group, which is the position of one of the
+// members, so slots are unique. Invariant: the slot of an op is greater than
+// those of the producers of its operands. Views and allocations have no slot;
+// they run where they are needed. Two groups can merge at a slot that is
+// greater than those of their producers outside and less than those of their
+// users outside. So no merge closes a cycle, and the check is linear in the
+// operands and uses of the two groups, not in the size of the graph.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,11 +34,11 @@
 
 namespace mpcomm {
 
-/// Which element of a tensor a point of a row space touches, per dimension: the
-/// number of a loop, or -1 - c for the constant c.
+/// The element of a tensor that a point of a row space accesses: for each
+/// dimension the number of a loop, or -1 - c for the constant c.
 using LoopIndex = llvm::SmallVector<int64_t>;
 
-/// Loops that compute tensors from tensors, element by element or row by row.
+/// A loop nest that computes tensors from tensors, by elements or by rows.
 struct LoopNest {
   struct Read {
     int value;
@@ -47,15 +47,15 @@ struct LoopNest {
   struct Write {
     int value;
     LoopIndex index;
-    int init = -1;          // what the result starts from; -1: nothing
-    bool readsInit = false; // and it is a value that the caller sees
+    int init = -1;          // initial value of the result; -1: none
+    bool readsInit = false; // whether it is a value that the caller sees
   };
   llvm::SmallVector<int64_t> sizes; // of the loops
   llvm::SmallVector<bool> isReduction;
   llvm::SmallVector<Read, 2> reads;
   llvm::SmallVector<Write, 1> writes;
-  llvm::SmallVector<int, 0> captured; // tensors that are read anywhere
-  bool isScatter = false;             // adds rows anywhere: a kernel of its own
+  llvm::SmallVector<int, 0> captured; // tensors that are read at any element
+  bool isScatter = false;             // adds rows anywhere: a separate kernel
   bool isCheap = false;               // may be repeated for every row
   bool isWideningOf8Bits = false;
 };
@@ -64,8 +64,8 @@ struct LoopNest {
 struct KernelProblem {
   enum class OpKind {
     Nest,
-    View, // a window on the memory of its source, or an allocation
-    Init, // a fill that goes with what starts from it
+    View, // a view of the memory of its source, or an allocation
+    Init, // a fill that belongs to the ops whose initial value it is
     Other
   };
   struct Op {
@@ -76,9 +76,9 @@ struct KernelProblem {
   };
   struct Value {
     int64_t bytes = 0;
-    int maker = -1;                  // op; -1: made before the block
+    int maker = -1;                  // the op that defines it; -1: none here
     llvm::SmallVector<int, 2> users; // ops; -1 for one in another block
-    bool isUniform = false;          // a constant of one value: in the code
+    bool isUniform = false;          // a splat constant: in the code
     bool isFilled = false;           // an allocation or a fill
     bool isScalar = false;           // of rank 0
   };
@@ -86,18 +86,18 @@ struct KernelProblem {
   std::vector<LoopNest> nests;
   std::vector<Value> values;
 
-  /// Whether an op is one of Nest.
+  /// Whether an op has the kind Nest.
   bool isNest(int op) const { return ops[op].kind == OpKind::Nest; }
   const LoopNest &getNest(int op) const { return nests[ops[op].nest]; }
-  /// The value whose memory `value` is a window on.
+  /// The value that `value` is a view of, through all views; or itself.
   int stripViews(int value) const;
 };
 
 struct KernelMember {
-  int op;                           // one of Nest
+  int op;                           // of kind Nest
   llvm::SmallVector<int64_t> loops; // loop of the space for each own loop
 
-  /// An index of the member's nest, in the loops of the group.
+  /// Converts an index of the member's nest to the loops of the group.
   LoopIndex map(const LoopIndex &index) const;
 };
 
@@ -106,30 +106,31 @@ struct KernelGroup {
   llvm::SmallVector<int64_t> space;           // sizes of the loops
   int slot = -1; // the member at which the kernel will run
 
-  /// The group of one op.
+  /// The group that consists of one op.
   static KernelGroup get(const KernelProblem &problem, int op);
 };
 
-/// Whether the results of a member are summed up over loops other than the last
-/// one alone: they are complete only at the end of the kernel.
+/// Whether a member reduces over loops other than the last one, so that its
+/// results are complete only at the end of the kernel.
 bool isAccumulated(const KernelProblem &problem, const KernelGroup &group,
                    const KernelMember &member);
 
-/// Tells of a value whether something else needs it.
+/// Whether an op outside of the group uses a value.
 using IsUsedOutside = llvm::function_ref<bool(int value)>;
 
-/// Why the group, with its members' loops, is no kernel; empty if it is one.
-/// Time: linear in the operands of the members.
+/// Empty if the group is a valid kernel; else the reason why it is not. Time:
+/// linear in the operands of the members.
 std::string checkGroup(const KernelProblem &problem, const KernelGroup &group,
                        IsUsedOutside isUsedOutside);
 
-/// The two groups as one, over the space of the one with more loops, if what
-/// they share says which loops correspond; the slot is that of `first`.
+/// Merges two groups over the row space of the one with more loops, if the
+/// values that they share determine which loops correspond. The slot is that of
+/// `first`.
 std::optional<KernelGroup> unite(const KernelProblem &problem,
                                  const KernelGroup &first,
                                  const KernelGroup &second);
 
-/// Tensors that a kernel reads from outside and results that are used outside.
+/// The inputs of a kernel, and those of its results that are used outside.
 struct KernelOperands {
   llvm::SetVector<int> inputs, outputs;
   int64_t countBytes(const KernelProblem &problem) const;
@@ -138,19 +139,19 @@ KernelOperands getOperands(const KernelProblem &problem,
                            const KernelGroup &group,
                            IsUsedOutside isUsedOutside);
 
-/// Finds the groups of a problem, which has to live as long. They have numbers;
-/// -1 stands for none: everything is outside of it.
+/// Finds the groups of a problem, which must outlive this object. Groups are
+/// numbered. The number -1 means no group; all ops are outside of it.
 class KernelGroups {
 public:
   /// Groups have at most `maxOperands` inputs and outputs.
   KernelGroups(const KernelProblem &problem, unsigned maxOperands);
 
-  /// An op that makes no kernel by itself, and why.
+  /// An op that is not a valid kernel by itself, and the reason.
   struct Error {
     int op;
     std::string why;
   };
-  /// Nothing where each nest is in a group.
+  /// Nothing if each nest is in a group.
   std::optional<Error> run();
 
   /// Numbers of groups, by slot.
@@ -158,17 +159,17 @@ public:
   const KernelGroup &get(int group) const { return groups[group]; }
   /// The group of an op, or -1.
   int lookup(int op) const { return op < 0 ? -1 : groupOf[op]; }
-  /// The position at which the op that makes a value runs; -1: before.
+  /// The slot of the op that defines a value; -1 if it is before the block.
   int getSlot(int value) const;
-  /// Whether something outside of `group` needs the value.
+  /// Whether an op outside of `group` uses the value.
   bool isUsedOutside(int group, int value) const;
-  /// The greatest slot of what uses the value outside of `group`, through
-  /// views; -1: nothing.
+  /// The greatest slot of the users of the value outside of `group`, through
+  /// views; -1 if there are none.
   int getLastUse(int group, int value) const;
-  /// Whether anything outside of `group`, and of the kernel that makes the
-  /// value, needs it, through views. Time: up to the first such use.
+  /// Whether an op outside of `group` and of the kernel that defines the value
+  /// uses it, through views. Time: up to the first such use.
   bool hasUseOutside(int group, int value) const;
-  /// What a group reads and writes.
+  /// The inputs and outputs of a group.
   KernelOperands getOperands(int group) const;
 
 private:

@@ -67,8 +67,8 @@ struct CompileOptions {
       "from", cl::init(From::Graph), cl::desc("What the input is"),
       cl::values(clEnumValN(From::Graph, "graph", "a training graph (default)"),
                  clEnumValN(From::Programs, "programs",
-                            "scheduled rank programs: what mpcomm-opt "
-                            "--mpcomm-graph makes, or somebody wrote")),
+                            "scheduled rank programs, written by hand or by "
+                            "mpcomm-opt --mpcomm-graph")),
       cl::cat(category)};
   cl::opt<Emit> emit{
       "emit", cl::init(Emit::Program), cl::desc("What to write"),
@@ -77,7 +77,7 @@ struct CompileOptions {
                  clEnumValN(Emit::LLVM, "llvm", "optimised LLVM IR"),
                  clEnumValN(Emit::MLIR, "mlir", "the LLVM dialect")),
       cl::cat(category)};
-  cl::opt<bool> report{"report", cl::desc("Print what was decided"),
+  cl::opt<bool> report{"report", cl::desc("Print decisions and memory"),
                        cl::cat(category)};
   cl::opt<unsigned> level{"O", cl::Prefix, cl::init(2),
                           cl::desc("Optimisation level of the code generator"),

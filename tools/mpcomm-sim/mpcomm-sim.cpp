@@ -48,11 +48,11 @@ struct SimOptions {
                              cl::desc("<step.mlir>"), cl::cat(category)};
   cl::opt<std::string> cluster{
       "cluster", cl::value_desc("name or file.json"),
-      cl::desc("Cluster to run on; else the module's, else 'local'"),
+      cl::desc("Cluster; default: that of the module, else 'local'"),
       cl::cat(category)};
   cl::opt<std::string> writeCluster{
       "write-cluster", cl::value_desc("file.json"),
-      cl::desc("Write the cluster of --cluster, to change it, and end"),
+      cl::desc("Write the cluster of --cluster to a file and exit"),
       cl::cat(category)};
   cl::opt<int64_t> ranks{
       "ranks", cl::init(0), cl::value_desc("N"),
@@ -66,8 +66,8 @@ struct SimOptions {
       cl::cat(category)};
   cl::opt<std::string> function{
       "function", cl::value_desc("name"),
-      cl::desc("Function or mpcomm.program to simulate, if there are "
-               "several; else 'train_step'"),
+      cl::desc("Function or mpcomm.program to simulate; default: "
+               "'train_step', else the only function"),
       cl::cat(category)};
   cl::opt<std::string> profile{
       "profile-file", cl::value_desc("file.json"),
@@ -75,24 +75,22 @@ struct SimOptions {
   cl::opt<Backend> backend{
       "backend", cl::init(Backend::Fluid), cl::desc("How to simulate"),
       cl::values(clEnumValN(Backend::Fluid, "fluid",
-                            "ranks folded, ports shared (default)"),
+                            "with folded ranks and shared ports (default)"),
                  clEnumValN(Backend::SimGrid, "simgrid",
-                            "as well every rank on a fat-tree in SimGrid")),
+                            "also with every rank on a fat-tree in SimGrid")),
       cl::cat(category)};
   cl::opt<int> oversubscription{
       "oversubscription", cl::init(1), cl::value_desc("N"),
-      cl::desc("SimGrid: ports of a switch to one of its links up"),
-      cl::cat(category)};
+      cl::desc("SimGrid: ports of a switch per uplink"), cl::cat(category)};
   cl::opt<int> rounds{"rounds", cl::init(16), cl::value_desc("N"),
-                      cl::desc("SimGrid: rounds that a collective is cut into"),
+                      cl::desc("SimGrid: rounds of a collective"),
                       cl::cat(category)};
   cl::opt<std::string> json{"json", cl::value_desc("file"),
                             cl::desc("Write the timeline for mpcomm-report"),
                             cl::cat(category)};
   cl::opt<std::string> writeSchedule{
       "write-schedule", cl::value_desc("file.csv"),
-      cl::desc("Write the order of a pipeline's micro-batches as PyTorch reads "
-               "it"),
+      cl::desc("Write the schedule of a pipeline in PyTorch's format"),
       cl::cat(category)};
   cl::opt<std::string> name{"name", cl::value_desc("text"),
                             cl::desc("Title of the table and the timeline"),

@@ -25,9 +25,9 @@ enum class AttentionForm { Auto, Fused, Separate };
 struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
   Option<std::string> mesh{
       *this, "mesh",
-      llvm::cl::desc("Ranks: dp:N with different samples, or pp:P,dp:N for "
-                     "pipelines of P stages, N of them; mpcomm-compile also "
-                     "takes auto:N, and chooses"),
+      llvm::cl::desc("Ranks: dp:N with different samples, or pp:P,dp:N for N "
+                     "pipelines of P stages; mpcomm-compile also accepts "
+                     "auto:N, and chooses the mesh"),
       llvm::cl::init("dp:1")};
   Option<std::string> schedule{
       *this, "schedule",
@@ -36,13 +36,13 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init("1f1b")};
   Option<std::string> scheduleFile{
       *this, "schedule-file",
-      llvm::cl::desc("File with a pipeline's schedule as PyTorch's CSV, which "
-                     "takes the place of `schedule`"),
+      llvm::cl::desc("File with a pipeline's schedule in PyTorch's CSV format, "
+                     "instead of `schedule`"),
       llvm::cl::init("")};
   ListOption<int64_t> placement{
       *this, "placement",
-      llvm::cl::desc("By stage of a pipeline, the rank that holds it: "
-                     "0,1,1,0; none given: as the schedule has them")};
+      llvm::cl::desc("The rank of each stage of a pipeline: 0,1,1,0; default: "
+                     "those of the schedule")};
   Option<int64_t> chunks{
       *this, "chunks",
       llvm::cl::desc("Stages of a pipeline on each rank; 0: those of "
@@ -59,13 +59,12 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init("cpu")};
   ListOption<std::string> chips{
       *this, "chip",
-      llvm::cl::desc("Of target cuda, the chips to assemble kernels for: "
-                     "sm_80, sm_90, sm_100 or others from sm_75 on; none "
-                     "given: those three")};
+      llvm::cl::desc("For target cuda, the chips to assemble kernels for, "
+                     "from sm_75 on; default: sm_80, sm_90, sm_100")};
   Option<std::string> ptxas{
       *this, "ptxas",
-      llvm::cl::desc("Of target cuda, the assembler; none given: as found, "
-                     "'none': PTX alone, which the driver assembles"),
+      llvm::cl::desc("For target cuda, the assembler; default: as found; "
+                     "'none': only PTX, which the driver assembles"),
       llvm::cl::init("")};
   Option<Recomputation> recompute{
       *this, "recompute",
@@ -76,12 +75,13 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
                        clEnumValN(Recomputation::Selective, "selective",
                                   "all but products and convolutions"),
                        clEnumValN(Recomputation::Stage, "stage",
-                                  "all that the stage does not receive"))};
+                                  "all values that the stage does not "
+                                  "receive"))};
   Option<std::string> cluster{
       *this, "cluster",
-      llvm::cl::desc("What decisions are weighed for: a preset or a JSON file; "
-                     "empty: mpcomm.cluster of the module, else local, or "
-                     "dgx-h100 for target cuda"),
+      llvm::cl::desc("Cluster for which decisions are made: a preset or a JSON "
+                     "file; empty: mpcomm.cluster of the module, else local, "
+                     "or dgx-h100 for target cuda"),
       llvm::cl::init("")};
   Option<std::string> lossScale{
       *this, "loss-scale",
@@ -118,16 +118,16 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init(1)};
   Option<double> clipNorm{
       *this, "clip-norm",
-      llvm::cl::desc("Greatest norm over all gradients; 0: any"),
+      llvm::cl::desc("Largest norm over all gradients; 0: no clipping"),
       llvm::cl::init(0)};
   Option<bool> checkGradients{
       *this, "check-gradients",
-      llvm::cl::desc("Tell which parameters had gradients that are not finite"),
+      llvm::cl::desc("Report parameters whose gradients are not finite"),
       llvm::cl::init(false)};
   Option<int64_t> microBatches{
       *this, "micro-batches",
-      llvm::cl::desc("Batches of a rank in a step, whose gradients are added "
-                     "up"),
+      llvm::cl::desc("Batches of a rank in a step, whose gradients are "
+                     "accumulated"),
       llvm::cl::init(1)};
   Option<int64_t> globalBatch{
       *this, "global-batch",
@@ -136,17 +136,17 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init(0)};
   Option<std::string> profileFile{
       *this, "profile-file",
-      llvm::cl::desc("Measured times of ops, which replace the cluster's"),
+      llvm::cl::desc("Measured times, which replace those of the cost model"),
       llvm::cl::init("")};
   Option<std::string> wire{
       *this, "wire",
-      llvm::cl::desc("Type in which gradients travel: f32, f16, bf16, or i8, "
-                     "f8E4M3FN, f8E5M2 with a scale a block; empty: their own"),
+      llvm::cl::desc("Wire type of gradients: f32, f16, bf16, or i8, f8E4M3FN, "
+                     "f8E5M2 with one scale per block; empty: their own type"),
       llvm::cl::init("")};
   Option<int64_t> wireMinBytes{
       *this, "wire-min-bytes",
-      llvm::cl::desc("Fewest bytes of a bucket that a wire with scales "
-                     "compresses; -1: from where that is faster in the model"),
+      llvm::cl::desc("Smallest bucket that an 8-bit `wire` compresses; -1: if "
+                     "it is faster in the model"),
       llvm::cl::init(-1)};
   Option<Averaging> averaging{
       *this, "average", llvm::cl::desc("When gradients are divided by ranks"),
@@ -156,7 +156,7 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
   Option<BatchNormStatistics> batchNorm{
       *this, "batch-norm",
-      llvm::cl::desc("Whose samples batch norms normalise over"),
+      llvm::cl::desc("Samples over which batch norms normalise"),
       llvm::cl::init(BatchNormStatistics::Local),
       llvm::cl::values(
           clEnumValN(BatchNormStatistics::Local, "local", "the rank's own"),
@@ -164,22 +164,21 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
                      "those of all ranks, as SyncBatchNorm"))};
   Option<AttentionForm> attention{
       *this, "attention",
-      llvm::cl::desc("What becomes of attention in 16 bits that the step "
-                     "writes out"),
+      llvm::cl::desc("Whether separate ops of attention become one op"),
       llvm::cl::init(AttentionForm::Auto),
       llvm::cl::values(
           clEnumValN(AttentionForm::Auto, "auto",
-                     "for target cuda, one kernel that keeps no scores where "
-                     "it takes the shapes"),
+                     "for target cuda, 16 bits, and shapes that the kernel "
+                     "supports"),
           clEnumValN(AttentionForm::Fused, "fused",
-                     "one op for any target and shapes"),
+                     "one op for any target and shape"),
           clEnumValN(AttentionForm::Separate, "separate",
                      "products and a softmax, as written"))};
   Option<std::string> precision{
       *this, "precision",
-      llvm::cl::desc("What runs and is stored in fewer than 32 bits: none, "
-                     "bf16, f16 or fp8; empty: what the file says, else "
-                     "mpcomm.precision of the module, else none"),
+      llvm::cl::desc("Precision of computation and storage: none, bf16, f16 "
+                     "or fp8; empty: that of the file, else mpcomm.precision "
+                     "of the module, else none"),
       llvm::cl::init("")};
   Option<std::string> precisionFile{
       *this, "precision-file",
@@ -188,23 +187,23 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
       llvm::cl::init("")};
   Option<std::string> fp8Scaling{
       *this, "fp8-scaling",
-      llvm::cl::desc("Scales of precision fp8: delayed (from the steps before) "
-                     "or current (from each step's own tensors); empty: what "
-                     "the file says, else delayed"),
+      llvm::cl::desc("Scales of precision fp8: delayed (from earlier steps) or "
+                     "current (from the same step); empty: that of the file, "
+                     "else delayed"),
       llvm::cl::init("")};
   Option<std::string> fp8History{
       *this, "fp8-history",
-      llvm::cl::desc("Steps that a delayed scale looks back; empty: what the "
-                     "file says, else 16"),
+      llvm::cl::desc("Number of earlier steps for a delayed scale; empty: that "
+                     "of the file, else 16"),
       llvm::cl::init("")};
   Option<std::string> fp8Margin{
       *this, "fp8-margin",
-      llvm::cl::desc("Powers of two by which scales of fp8 stay below what "
-                     "would fit; empty: what the file says, else 0"),
+      llvm::cl::desc("Scales of fp8 are 2^margin below the largest that fit; "
+                     "empty: that of the file, else 0"),
       llvm::cl::init("")};
   Option<BucketPolicy> buckets{
       *this, "buckets",
-      llvm::cl::desc("Who decides which gradients travel together"),
+      llvm::cl::desc("Rule that assigns gradients to buckets"),
       llvm::cl::init(BucketPolicy::Solved),
       llvm::cl::values(
           clEnumValN(BucketPolicy::Solved, "solved",
@@ -218,27 +217,25 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
           clEnumValN(BucketPolicy::None, "none", "nothing is merged"))};
   Option<int64_t> maxBucketBytes{
       *this, "max-bucket-bytes",
-      llvm::cl::desc("Most bytes of gradients that one all_reduce carries; 0: "
-                     "what `buckets` takes"),
+      llvm::cl::desc("Cap on the bytes of a bucket; 0: that of `buckets`"),
       llvm::cl::init(0)};
   Option<int64_t> firstBucketBytes{
       *this, "first-bucket-bytes",
-      llvm::cl::desc("The same for the first all_reduce of a step (ddp)"),
+      llvm::cl::desc("The same for the first bucket of a step (ddp)"),
       llvm::cl::init(0)};
   Option<bool> overlap{
       *this, "overlap",
-      llvm::cl::desc("Order the step so that communication hides under it"),
+      llvm::cl::desc("Order the step so that computation hides communication"),
       llvm::cl::init(true)};
   Option<int64_t> memoryBytes{
       *this, "memory-bytes",
-      llvm::cl::desc("Most bytes that may live at a time while overlap is "
-                     "sought; 0: no limit"),
+      llvm::cl::desc("Limit on live bytes of the ordered step, and on the "
+                     "memory of pipeline stages; 0: no limit"),
       llvm::cl::init(0)};
   Option<Numerics> numerics{
       *this, "numerics",
       llvm::cl::desc(
-          "What rewrites of communication and of attention may do to "
-          "values"),
+          "How rewrites of communication and attention may change values"),
       llvm::cl::init(Numerics::Reassociating),
       llvm::cl::values(
           clEnumValN(Numerics::Exact, "exact", "nothing: the same bits"),
@@ -247,7 +244,7 @@ struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
           clEnumValN(Numerics::Lossy, "lossy",
                      "also fewer bits, as on the wire"))};
   Option<std::string> cpu{*this, "cpu",
-                          llvm::cl::desc("Processor that the program names"),
+                          llvm::cl::desc("Processor named in the program"),
                           llvm::cl::init("")};
   Option<std::string> features{
       *this, "features",

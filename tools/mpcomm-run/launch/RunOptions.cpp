@@ -188,16 +188,16 @@ CommandLine::CommandLine(RunOptions &o)
   add("--np", "N", "ranks to start here (default: the program's mesh)",
       natural(o.ranks, 1, kMaxRanks));
   add("--comm", names.c_str(),
-      "how ranks talk: shared memory, MPI, or TCP by Gloo; auto is mpi\n"
-      "under mpirun or srun, gloo under torchrun, else shm. shm and,\n"
-      "without a launcher, gloo start the ranks here. nccl is for\n"
-      "--device cuda, a GPU for each rank: they meet as with auto, and\n"
-      "NCCL moves what the program sends",
+      "communicator: shared memory, MPI, or TCP by Gloo. auto is mpi\n"
+      "under mpirun or srun, gloo under torchrun, else shm. With shm,\n"
+      "and with gloo without a launcher, mpcomm-run starts the ranks.\n"
+      "nccl requires --device cuda and one GPU per rank; ranks meet as\n"
+      "with auto",
       choice<std::string>(o.comm, communicators));
   add("--device", "auto|host|cuda",
-      "device that computes; auto is what the program is compiled for,\n"
-      "and cuda what a .mlir is compiled for, too.\n"
-      "Ranks of one machine share its GPUs in turn",
+      "device that computes; auto is the device for which the program\n"
+      "is compiled. With cuda, a .mlir is compiled for cuda. Ranks are\n"
+      "assigned to the GPUs of a machine in turn",
       choice<std::string>(
           o.device, {{"auto", "auto"}, {"host", "host"}, {"cuda", "cuda"}}));
   add("--timeout", "S",
@@ -205,18 +205,18 @@ CommandLine::CommandLine(RunOptions &o)
       real(o.timeoutSeconds, "a number of seconds from more than 0 to 1e+09",
            [](double x) { return x > 0 && x <= 1e9; }));
   add("--compile-options", "TEXT",
-      "further arguments for mpcomm-compile, if given a .mlir",
+      "further arguments of mpcomm-compile, for a .mlir",
       text(o.compileOptions));
 
-  group = "What it trains on";
+  group = "Training";
   add("--weights", "FILE", "initial parameters and buffers (safetensors)",
       file(o.weights));
   add("--data", "FILE",
       "dataset: one tensor for each batch argument, samples first",
       file(o.data));
   add("--steps", "N",
-      "step to train up to, counting those of a resumed run;\n"
-      "0 trains nothing (default: one epoch)",
+      "last step, including the steps of a resumed run;\n"
+      "0: no training (default: one epoch)",
       natural(o.steps));
   add("--epochs", "N", "the same in passes over the dataset",
       natural(o.epochs));
@@ -236,83 +236,84 @@ CommandLine::CommandLine(RunOptions &o)
   add("--set", "NAME=X", "value of any hyperparameter; may be repeated",
       assignment(o.hyperparameters));
 
-  group = "What it keeps";
+  group = "Checkpoints";
   add("--checkpoint", "FILE",
       "write parameters, buffers and optimizer state here at the end",
       file(o.checkpoint));
   add("--checkpoint-every", "N", "and after every N steps",
       natural(o.checkpointEvery, 1));
   add("--checkpoint-keep", "N",
-      "keep the last N checkpoints: the latest under its name, those\n"
-      "before it as FILE.step-K (default 1)",
+      "keep the last N checkpoints: the latest as FILE, earlier ones\n"
+      "as FILE.step-K (default 1)",
       natural(o.checkpointKeep, 1));
   add("--resume", "FILE",
-      "continue a checkpoint: same step, seed, samples, "
-      "hyperparameters,\n"
-      "where no option says otherwise, and hence same losses",
+      "continue a checkpoint with its step, seed, order of samples and\n"
+      "hyperparameters, unless an option overrides them",
       file(o.resume));
   add("--resume-anyway",
-      "go on with another graph, other optimizer constants, data, order\n"
-      "or seed than the checkpoint was written with",
+      "resume even if graph, optimizer constants, data, order or seed\n"
+      "differ from those of the checkpoint",
       o.resumeAnyway);
-  add("--save-weights", "FILE", "write parameters and buffers alone at the end",
+  add("--save-weights", "FILE", "write only parameters and buffers at the end",
       file(o.saveWeights));
 
   group = "Replicas";
   add("--check-replicas", "N",
-      "compare the state of all ranks every N steps, beside the\n"
-      "comparison before each checkpoint, which 0 leaves out, too",
+      "compare the state of all ranks every N steps, in addition to\n"
+      "before each checkpoint; 0: not before checkpoints either",
       natural(o.checkReplicas));
 
   group = "Evaluation";
   add("--evaluate",
-      "run the program's `evaluate` after training, print mean loss\n"
-      "and top-1 accuracy; with --steps 0, evaluate only",
+      "run the program's `evaluate` after training and print mean loss\n"
+      "and top-1 accuracy; with --steps 0, only evaluate",
       o.evaluate);
   add("--eval-data", "FILE", "held-out dataset (default: --data)",
       file(o.evalData));
 
-  group = "What it shows";
+  group = "Output";
   add("--log-every", "N", "steps between progress lines (default 10)",
       natural(o.logEvery, 1));
   add("--log", "FILE",
-      "one JSON object a step; on --resume the lines up to its step stay",
+      "one JSON object per step; --resume keeps lines up to its step",
       file(o.log));
   add("--trace", "FILE",
-      "Chrome/Perfetto trace: one process a rank, one track a stream",
+      "Chrome/Perfetto trace: one process per rank, one track per stream",
       file(o.trace));
   add("--timeline", "FILE",
-      "the step of median length, as mpcomm-report reads it", file(o.timeline));
+      "timeline of the step of median length, for mpcomm-report",
+      file(o.timeline));
   add("--profile", "FILE",
-      "median seconds of each kernel, product and collective, which\n"
-      "the compiler takes by profile-file=",
+      "median seconds of each kernel, product and collective, for the\n"
+      "compiler option profile-file=",
       file(o.profile));
   add("--flight-record", "FOLDER",
-      "where a rank fails, and on SIGUSR1, each rank writes its last\n"
-      "collectives, and how far they came, to FOLDER/rank-N.json",
+      "when a rank fails, and on SIGUSR1, each rank writes its last\n"
+      "collectives and their progress to FOLDER/rank-N.json",
       file(o.flightRecord));
-  add("--flight-collectives", "N", "how many collectives that are (default 64)",
+  add("--flight-collectives", "N",
+      "collectives in a flight record (default 64)",
       natural(o.flightCollectives, 1, 1 << 20));
   add("--quiet", "print errors only", o.quiet);
 
-  group = "Numbers that are not finite";
+  group = "Values that are not finite";
   add("--check-numerics",
-      "look for NaN and infinity in loss and state after each step",
+      "check loss and state for NaN and infinity after each step",
       o.checkNumerics);
-  add("--allow-nonfinite", "go on when the loss or the data is not finite",
+  add("--allow-nonfinite", "continue if the loss or the data is not finite",
       o.allowNonFinite);
 
   group = "Measuring a cluster";
   add("--calibrate", "FILE",
-      "train nothing: measure what --np ranks reach over --comm, and\n"
-      "write the cluster file, which the compiler takes by cluster=",
+      "instead of training, measure device and communication of --np\n"
+      "ranks over --comm, and write a cluster file, for cluster=",
       file(o.calibrate));
-  add("--calibrate-seconds", "S", "about how long that takes (default 30)",
+  add("--calibrate-seconds", "S", "approximate time for it (default 30)",
       real(o.calibrateSeconds, "a positive number",
            [](double x) { return x > 0; }));
   add("--calibrate-block", "N",
-      "N consecutive ranks are a machine: measure inside and across\n"
-      "machines, and write two levels of links",
+      "ranks per machine: measure inside and across machines, and\n"
+      "write two levels of links",
       natural(o.calibrateBlock, 2));
 
   group = "Other";

@@ -1,4 +1,4 @@
-//===- CommunicatePasses.td - what travels, and when -*- tablegen -*-===//
+//===- CommunicatePasses.td - passes on collectives -*- tablegen -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

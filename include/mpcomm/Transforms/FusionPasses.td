@@ -1,4 +1,4 @@
-//===- FusionPasses.td - ops that one kernel computes -*- tablegen -*-===//
+//===- FusionPasses.td - fusion of ops -*- tablegen -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Within Form 2: what front ends write out and one kernel computes.
+// Form 2 to Form 2: replaces separate ops of front ends by one op that a kernel
+// computes.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- LayoutPasses.td - how elements lie in memory -*- tablegen -*-===//
+//===- LayoutPasses.td - order of dimensions in memory -*- tablegen -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// After Form 4, ahead of the lowering.
+// On Form 4, before the lowering.
 //
 //===----------------------------------------------------------------------===//
 

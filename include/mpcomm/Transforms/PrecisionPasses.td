@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Form 1 to Form 2: what runs and travels in fewer bits, and what keeps it right.
+// Form 1 to Form 2: types of computation and storage, and loss scaling.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Nothing is changed: what a later phase relies on holds, or there is an error.
+// These passes change nothing. Each checks the assumptions of the next phase,
+// and reports an error if they do not hold.
 //
 //===----------------------------------------------------------------------===//
 
@@ -119,27 +120,26 @@ def VerifyRuntimeProgramsPass
     : Pass<"mpcomm-verify-runtime-programs", "::mlir::ModuleOp"> {
   let summary = "Checks the contract of Form 5, the runtime programs";
   let description = [{
-    Assumes: IR that passes its verifiers. Kernels are not looked into.
+    Assumes: IR that passes its verifiers. Bodies of kernels are not checked.
 
-    Guarantees, where it succeeds, of every other function:
-    - it is one block of ops of mprt on buffers, of views, constants and
-      globals;
-    - each buffer is at a known place in an argument, a global or the arena, and
-      an op uses no byte outside of it; an argument that is written has
+    Guarantees, on success, for every other function:
+    - it is one block of mprt ops on buffers, views, constants and globals;
+    - the address of each buffer in an argument, a global or the arena is known,
+      and no op accesses a byte outside of it; an argument that is written has
       `mprt.update`, or holds a result;
-    - every `mprt.start` has one `mprt.await` of its event after it, which names
-      what the collective writes; in between nothing touches what it writes, and
-      nothing writes what it reads, but collectives of the same communicator;
-    - buffers of the arena (`memref.view`s of it) that are needed at the same
-      time, from their first use to their last, share no byte;
-    - what is read of the arena was written before, some byte of it at least; a
-      copy of what was not writes nothing.
+    - every `mprt.start` is followed by one `mprt.await` of its event with the
+      same outputs; in between, only collectives of the same communicator access
+      its outputs or write its inputs;
+    - buffers of the arena (`memref.view`s of it) that live at the same time,
+      from their first use to their last, are disjoint;
+    - a buffer of the arena that is read was written before, at least in part; a
+      copy from a buffer that was not written counts as no write.
 
     Time: O(n log n) in the ops, times the collectives in flight.
 
     Numerics: exact (changes nothing).
 
-    Example: rejected, as the copy reads what is still being received:
+    Example: rejected, because the copy reads a buffer that is being received:
     ```mlir
     mprt.start "recv" "" id = 0 communicator = 0 event = 0 peer = 0 accumulate f32
         ins() outs(%a : memref<4xf32>)

@@ -183,9 +183,9 @@ def MPComm_RMSNormOp : MPComm_InferredOp<"rms_norm", "FP32", [{
     return 5 * ::mpcomm::detail::countElements(getInput().getType());}]> {
   let summary = "division by the root mean square over the trailing dimensions";
   let description = [{
-    y = x * rstd * gamma with rstd = 1 / sqrt(mean(x * x) + eps), the mean over
-    the trailing dimensions, as many as gamma has. `rstd` has the leading
-    dimensions; the gradient uses it. (Zhang and Sennrich, "Root Mean Square
+    y = x * rstd * gamma with rstd = 1 / sqrt(mean(x * x) + eps). The mean is
+    over as many trailing dimensions as gamma has. `rstd` has the leading
+    dimensions; the gradient reads it. (Zhang and Sennrich, "Root Mean Square
     Layer Normalization", 2019.)
 
     Example:

@@ -1,5 +1,4 @@
-//===- InitAllDialects.h - every dialect of mpcomm ---------------*- C++
-//-*-===//
+//===- InitAllDialects.h - every dialect of mpcomm --------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,5 +1,4 @@
-//===- InitAllPasses.h - every pass and pipeline of mpcomm -------*- C++
-//-*-===//
+//===- InitAllPasses.h - every pass and pipeline of mpcomm ------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

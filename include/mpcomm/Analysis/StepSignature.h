@@ -1,5 +1,4 @@
-//===- StepSignature.h - roles and names of a step ---------------*- C++
-//-*-===//
+//===- StepSignature.h - roles and names of a step --------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,5 +1,4 @@
-//===- SinkToUses.h - ops to where they are needed -------------- -*- C++
-//-*-===//
+//===- SinkToUses.h - sinking of ops to their uses --------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

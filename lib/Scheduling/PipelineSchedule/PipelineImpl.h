@@ -1,5 +1,4 @@
-//===- PipelineImpl.h - shared by what times and builds pipelines *- C++
-//-*-===//
+//===- PipelineImpl.h - timing and construction of pipelines ----*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

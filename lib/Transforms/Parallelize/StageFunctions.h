@@ -1,5 +1,4 @@
-//===- StageFunctions.h - what a stage does with a micro-batch ------*- C++
-//-*-===//
+//===- StageFunctions.h - functions of a pipeline stage ---------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,5 +1,4 @@
-//===- LossScale.h - what a scaled step did -----------------------*- C++
-//-*-===//
+//===- LossScale.h - outcome of a scaled step -------------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

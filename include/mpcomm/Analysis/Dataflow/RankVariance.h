@@ -1,5 +1,4 @@
-//===- RankVariance.h - which values differ between ranks --------*- C++
-//-*-===//
+//===- RankVariance.h - which values differ between ranks -------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

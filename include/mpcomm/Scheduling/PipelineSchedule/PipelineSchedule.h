@@ -1,5 +1,4 @@
-//===- PipelineSchedule.h - who computes what when in a pipeline -*- C++
-//-*-===//
+//===- PipelineSchedule.h - orders of passes in a pipeline ------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

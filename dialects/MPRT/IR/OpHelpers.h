@@ -1,4 +1,4 @@
-//===- OpHelpers.h - what ops of the runtime have in common -----*- C++ -*-===//
+//===- OpHelpers.h - helpers of runtime ops ---------------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

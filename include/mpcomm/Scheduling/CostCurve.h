@@ -1,4 +1,4 @@
-//===- CostCurve.h - what a collective takes by its size --------*- C++ -*-===//
+//===- CostCurve.h - time of a collective by its size -----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,4 +1,4 @@
-//===- RankProgram.h - what a rank does, and when ---------------*- C++ -*-===//
+//===- RankProgram.h - programs of ranks ------------------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

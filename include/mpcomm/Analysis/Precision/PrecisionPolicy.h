@@ -1,4 +1,4 @@
-//===- PrecisionPolicy.h - what runs in which type --------------*- C++ -*-===//
+//===- PrecisionPolicy.h - choices for mixed precision ----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

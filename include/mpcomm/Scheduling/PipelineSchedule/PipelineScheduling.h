@@ -1,4 +1,4 @@
-//===- PipelineScheduling.h - which pipeline schedule to run ----*- C++ -*-===//
+//===- PipelineScheduling.h - choice of a pipeline schedule -----*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -1,4 +1,4 @@
-//===- Timeline.h - what happened when in a step ----------------*- C++ -*-===//
+//===- Timeline.h - record of a step ----------------------------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.

@@ -34,9 +34,9 @@ def parser():
     p.add_argument("--weights", metavar="FILE", help="initial weights (safetensors)")
     p.add_argument("--data", metavar="FILE", help="training data (safetensors)")
     p.add_argument("--eval-data", metavar="FILE", help="held-out data (safetensors)")
-    p.add_argument("--batch", type=int, metavar="N", help="samples in a step of a rank")
+    p.add_argument("--batch", type=int, metavar="N", help="samples per rank and step")
     p.add_argument("--seed", type=int, default=0, metavar="S",
-                   help="of the random numbers the model file draws (default: 0)")
+                   help="seed of all random number generators (default: 0)")
     p.add_argument("-O", "--option", action="append", default=[], metavar="NAME=VALUE",
                    help="an option of the model file's workload()")
     g = p.add_argument_group("optimizer", "replace what the model file chose")
@@ -48,7 +48,7 @@ def parser():
     g.add_argument("--betas", metavar="B1,B2")
     g.add_argument("--eps", type=float)
     p.add_argument("--list-ops", action="store_true",
-                   help="print the operators of the graph with their numbers")
+                   help="print the operators of the graph and their counts")
     p.add_argument("--version", action="version", version=VERSION)
     return p
 

@@ -5,10 +5,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""mpcomm-report: what a training step did, and what its communication cost and why.
+"""mpcomm-report: shows the communication of a training step, its cost and the reasons.
 
-Reads one or two timelines that mpcomm-sim or mpcomm-run wrote; of two, the simulated
-one is shown first, above the measured one. Prints a table.
+Reads one or two timelines of mpcomm-sim or mpcomm-run and prints a table. If there
+are two, the simulated timeline comes first.
 """
 
 import argparse
@@ -30,10 +30,10 @@ def parser():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("timelines", nargs="+", metavar="FILE",
                    help="timeline (JSON, schema mpcomm-timeline-1); one or two")
-    p.add_argument("--json", action="store_true", help="print JSON, not the table")
+    p.add_argument("--json", action="store_true", help="print JSON instead of the table")
     p.add_argument("--html", metavar="OUT", help="write one self-contained page")
     p.add_argument("--svg", metavar="OUT",
-                   help="write the diagram of a pipeline, the first one's, alone")
+                   help="write only the pipeline diagram, of the first timeline")
     p.add_argument("--perfetto", metavar="OUT",
                    help="write a trace for ui.perfetto.dev or chrome://tracing")
     p.add_argument("--version", action="version", version=VERSION)

@@ -333,7 +333,7 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv,
-      "mpcomm-sim: what a training step takes on a cluster, and why\n\n"
+      "mpcomm-sim: predicts the time of a training step on a cluster\n\n"
       "  mpcomm-sim step.mlir --cluster=dgx-h100 --ranks=1024 --json "
       "out.json\n\n"
       "Options of MLIR and LLVM that `mpcomm-opt --help` lists are taken too:\n"

@@ -28,7 +28,7 @@ struct Stats {
   uint64_t collectives = 0;
   /// Payload of the collectives: count x size of the type, on this rank.
   uint64_t collectiveBytes = 0;
-  /// Of a device: steps that were run call by call, but for the first of each
+  /// Of an asynchronous device: steps that were run call by call, but for the first of each
   /// entry point, and what their calls put on its streams; of those that did
   /// not wait for staged collectives their number and the processor time that
   /// they took on the calling thread.

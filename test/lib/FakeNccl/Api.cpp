@@ -384,11 +384,6 @@ EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type,
              stream, 0, count);
 }
 
-//===----------------------------------------------------------------------===//
-// What older versions lack
-//===----------------------------------------------------------------------===//
-
-#ifndef MPFAKE_NCCL_OLD
 EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
                                   ncclComm_t *made, ncclConfig_t *config) {
   FAKE_COMM(ncclCommSplit);
@@ -424,6 +419,11 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
   return ncclSuccess;
 }
 
+//===----------------------------------------------------------------------===//
+// What older versions lack
+//===----------------------------------------------------------------------===//
+
+#ifndef MPFAKE_NCCL_OLD
 EXPORT ncclResult_t ncclMemAlloc(void **pointer, size_t bytes) {
   FAKE_CALL(ncclMemAlloc, -1)
   CUdeviceptr made = 0;

@@ -66,10 +66,10 @@ public:
   /// Bytes of the largest payload, and of each of the two buffers.
   uint64_t mostBytes = uint64_t(32) << 20;
 
-  /// Takes the device, where one is asked for, and makes the context and the
-  /// buffers. Group 0 is all ranks. With --calibrate-block, the others are
-  /// blocks of that many consecutive ranks, and one rank of each block;
-  /// without, pairs, where there are 4 or more ranks and their number is even.
+  /// Takes the device, and makes the context and the buffers. Group 0 is all
+  /// ranks. With --calibrate-block, the others are blocks of that many
+  /// consecutive ranks, and one rank of each block; without, pairs, where there
+  /// are 4 or more ranks and their number is even.
   Status prepare(const RunOptions &options);
   const std::vector<MeasuredGroup> &groups() const { return measured; }
 
@@ -78,8 +78,8 @@ public:
   /// The largest, and the smallest, of what the ranks have.
   Status largest(double &value);
   Status smallest(double &value);
-  /// Runs one collective and, on the host, waits for it; a device is waited for
-  /// by `finish`.
+  /// Runs one collective and, on the host, waits for it; an asynchronous device
+  /// is waited for by `finish`.
   Status run(const mprt_collective &call, const void *send, void *recv);
   /// Enqueues it; `wait` waits for it.
   Status start(const mprt_collective &call, const void *send, void *recv);

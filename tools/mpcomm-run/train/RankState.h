@@ -9,7 +9,7 @@
 // slot: a buffer with a name. Functions of one program share the slots of their
 // arguments by name, so that `evaluate` sees the parameters that `train_step`
 // has just updated. All slots lie in one mapping, made once; those that each
-// step gives anew come first. Where a device computes, each has a twin there
+// step gives anew come first. On an asynchronous device each has a twin
 // (DeviceState.h), which is what programs are given.
 //
 //===----------------------------------------------------------------------===//

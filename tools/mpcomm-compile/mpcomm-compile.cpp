@@ -190,8 +190,7 @@ static FailureOr<size_t> choose(const CompileOptions &options,
     return refuse(choice.error);
   if (choice.chosen < 0) {
     mpcomm::printChoice(choice, llvm::errs());
-    return refuse("no mesh of " + llvm::Twine(ranks) +
-                  " ranks can be taken");
+    return refuse("no mesh of " + llvm::Twine(ranks) + " ranks can be taken");
   }
   if (options.report)
     mpcomm::printChoice(choice, llvm::outs());

@@ -27,6 +27,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
@@ -57,9 +58,15 @@ def main():
     parser.add_argument("--device")
     parser.add_argument("--profile", action="append", default=[])
     parser.add_argument("--programs", default="gpt2-small-bf16,gpt2-medium-bf16,resnet50-bf16")
-    parser.add_argument("--folder", default=".")
+    parser.add_argument("--folder", help="for what is compiled; else a temporary one")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     a = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        a.folder = a.folder or temporary
+        print_table(a)
+
+
+def print_table(a):
     cluster = cluster_file(a)
     profiles = dict(p.split("=", 1) for p in a.profile)
     print("| program | GPUs | samples a step | ms | compute ms | exposed ms | samples/s | efficiency |")

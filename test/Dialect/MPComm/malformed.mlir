@@ -149,7 +149,7 @@ func.func @region_argument() {
 // -----
 
 func.func @await_of_no_future(%x: tensor<4xf32>) {
-  // expected-error @below {{operand #0 must be the values that work in flight will give}}
+  // expected-error @below {{operand #0 must be the future results of an asynchronous collective}}
   %0 = "mpcomm.await"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return
 }

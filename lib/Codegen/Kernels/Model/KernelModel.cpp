@@ -124,6 +124,7 @@ private:
   LogicalResult readResult(linalg::LinalgOp op, unsigned index);
   LogicalResult readReturn();
   LogicalResult classify();
+  void moveToRows();
   LogicalResult checkReplaced();
 
   InFlightDiagnostic error(Operation *op) {
@@ -392,7 +393,40 @@ LogicalResult ModelBuilder::classify() {
       return error(result.op) << "expected a fill or the destination as the "
                                  "start of a sum over rows";
   }
+  moveToRows();
   return success();
+}
+
+/// Uniform values that read what a row replaces, and what is computed from
+/// them, become values of the row: it stores after all of its values are known,
+/// and uniform values are computed after all rows.
+void ModelBuilder::moveToRows() {
+  auto isOfRow = [&](Value value) {
+    auto found = model.results.find(value);
+    return found != model.results.end() &&
+           found->second.kind != ResultKind::Uniform;
+  };
+  for (bool isMoved = true; isMoved;) {
+    isMoved = false;
+    llvm::SmallDenseSet<unsigned> replaced;
+    for (const Store &store : model.stores)
+      if (isOfRow(store.value))
+        replaced.insert(store.access.argument);
+    for (Value value : model.order) {
+      KernelResult &result = model.results[value];
+      if (result.kind != ResultKind::Uniform)
+        continue;
+      if (llvm::any_of(result.op->getOpOperands(), [&](OpOperand &operand) {
+            auto access = model.accesses.find(&operand);
+            return isOfRow(operand.get()) ||
+                   (access != model.accesses.end() &&
+                    replaced.contains(access->second.argument));
+          })) {
+        result.kind = ResultKind::RowScalar;
+        isMoved = true;
+      }
+    }
+  }
 }
 
 LogicalResult ModelBuilder::run() {

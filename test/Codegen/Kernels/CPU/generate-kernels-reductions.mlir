@@ -276,3 +276,43 @@ func.func @step(%a: memref<6x64xf32>, %b: memref<6x1024xf32>, %c: memref<5x20xf3
   mprt.launch @embedding_grad ins(%j, %i : memref<5x16xf32>, memref<5xi64>) outs(%h : memref<11x16xf32>)
   return
 }
+
+// %p is replaced by a value of the one row, and read by one that depends on no
+// row: it is loaded before the row stores.
+// CHECK-LABEL: func.func private @replaced_by_row(
+// CHECK-SAME: %[[X:[^:]*]]: memref<1x4xf32>, %[[P:[^:]*]]: memref<1xf32>, %[[Q:[^:]*]]: memref<1xf32>)
+// CHECK-DAG: %[[OLD:.*]] = memref.load %[[P]]
+// CHECK-DAG: %[[HALF:.*]] = arith.mulf %[[OLD]],
+// CHECK: memref.store %{{.*}}, %[[P]]
+// CHECK-NOT: memref.load %[[P]]
+// CHECK: memref.store %[[HALF]], %[[Q]]
+func.func private @replaced_by_row(%x: tensor<1x4xf32>, %p: tensor<1xf32>, %q: tensor<1xf32>) -> (tensor<1xf32>, tensor<1xf32>) attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %e = tensor.empty() : tensor<1xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1xf32>) -> tensor<1xf32>
+  %sum = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<1x4xf32>) outs(%f : tensor<1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<1xf32>
+  %new = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%sum : tensor<1xf32>) outs(%p : tensor<1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.mulf %a, %half : f32
+    linalg.yield %s : f32
+  } -> tensor<1xf32>
+  %of_old = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%p : tensor<1xf32>) outs(%q : tensor<1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.mulf %a, %half : f32
+    linalg.yield %s : f32
+  } -> tensor<1xf32>
+  return %new, %of_old : tensor<1xf32>, tensor<1xf32>
+}
+
+func.func @step_by_row(%x: memref<1x4xf32>, %p: memref<1xf32>, %q: memref<1xf32>) {
+  mprt.launch @replaced_by_row ins(%x : memref<1x4xf32>) outs(%p, %q : memref<1xf32>, memref<1xf32>)
+  return
+}

@@ -49,8 +49,8 @@ class Program(ToyTest):
 
         self.refused("m1.so: manifest is not JSON", manifest("m1.so", "{"))
         self.refused("manifest: 'functions' is missing", manifest("m2.so", '{"abi":1}'))
-        self.refused("manifest says ABI 7, the program %s" % abi_version(),
-                     manifest("m3.so", '{"abi":7,"functions":[{"name":"train_step",'
+        self.refused("manifest says ABI 99, the program %s" % abi_version(),
+                     manifest("m3.so", '{"abi":99,"functions":[{"name":"train_step",'
                               '"entry":"mpcomm_train_step","arena_bytes":0,"events":0,'
                               '"arguments":[],"results":[]}]}'))  # fmt: skip
         self.refused("no function 'train_step'",

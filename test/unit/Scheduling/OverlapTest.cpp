@@ -236,7 +236,7 @@ TEST(Overlap, VerifyFindsWhatIsWrong) {
             "depends");
   EXPECT_EQ(wrong([](auto &s) { std::swap(s.steps[1], s.steps[3]); }),
             "the await of node 1 precedes its start");
-  EXPECT_EQ(wrong([](auto &s) { s.steps[2] = s.steps[0]; }), "node 0 is twice");
+  EXPECT_EQ(wrong([](auto &s) { s.steps[2] = s.steps[0]; }), "node 0 occurs twice");
   EXPECT_EQ(wrong([](auto &s) { s.steps[0].kind = RankInstruction::Start; }),
             "the start of node 0 is of no collective");
   EXPECT_EQ(wrong([](auto &s) { s.steps[1].kind = RankInstruction::Compute; }),

@@ -93,8 +93,9 @@ public:
   /// read and all results written, launched once. The profile is not asked.
   /// An op without CostOpInterface reads its tensors and writes its results.
   double getSeconds(mlir::Operation *op) const;
-  /// With `bytes` of traffic, and a launch or none.
-  double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched) const;
+  /// With `bytes` of traffic, a launch or none, and a share of its flops.
+  double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched,
+                    double share = 1) const;
 
   /// Flop/s of an op: by the widest element type of its operands if it is a
   /// contraction (PrecisionClass::LowerPrecision), else of the vector units.

@@ -111,7 +111,7 @@ public:
   /// Position of an op of the body, from 0; -1 for others.
   int getPosition(mlir::Operation *op) const;
   /// The kernel that an op runs in: ops of one number are one pass over memory.
-  /// -1: none.
+  /// -1: none, or several.
   int getKernel(mlir::Operation *op) const;
   /// Bytes that a value of the body holds from its op on: 0 for intermediates
   /// of a kernel, views, and results that take a donated or an operand's
@@ -133,6 +133,11 @@ public:
 
   /// Ranks of the mesh that it communicates on, 1 where it does not.
   int64_t getNumRanks() const { return ranks; }
+
+  /// Kernels that run in the function itself, and the bytes that they read and
+  /// write: those that mpcomm-form-kernels makes.
+  int getNumKernels() const { return numKernels; }
+  int64_t getKernelBytes() const { return kernelBytes; }
 
   /// Seconds of all compute.
   double getComputeSeconds() const { return computeSeconds; }
@@ -171,6 +176,8 @@ private:
   std::vector<int64_t> bufferBytes;
   double computeSeconds = 0;
   int64_t staticBytes = 0, peakBytes = 0;
+  int numKernels = 0;
+  int64_t kernelBytes = 0;
 };
 
 /// A problem of no classes on the links and at the rates of a cluster. With

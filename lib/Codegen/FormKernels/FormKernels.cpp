@@ -120,11 +120,16 @@ void BlockRewriter::launch(int number, const KernelGroup &group,
       builder, loc, types, FlatSymbolRefAttr::get(kernel), inputs, outputs);
   for (auto [destination, result] :
        llvm::zip_equal(destinations, op.getResults())) {
-    nests.getValue(destination.result)
-        .replaceUsesWithIf(result, [&](OpOperand &use) {
-          int user = groups.lookup(nests.getNumber(use.getOwner()));
-          return user < 0 || user != number;
-        });
+    Value old = nests.getValue(destination.result);
+    bool isFill = old.getDefiningOp<linalg::FillOp>() != nullptr;
+    old.replaceUsesWithIf(result, [&](OpOperand &use) {
+      int user = groups.lookup(nests.getNumber(use.getOwner()));
+      // Kernels take the fills along that their results start from.
+      auto reader = dyn_cast<linalg::LinalgOp>(use.getOwner());
+      if (isFill && user >= 0 && reader && reader.isDpsInit(&use))
+        return false;
+      return user < 0 || user != number;
+    });
     nests.replace(destination.result, result);
   }
 }

@@ -12,7 +12,8 @@
 - `micro-batches=M`: gradients and the loss are means over the micro-batches too; state that a
   micro-batch makes goes to the next one (mpcomm-accumulate-gradients);
 - `precision=`: each value of f32 may be rounded to the narrow type once, but for state and
-  what updates make of it (mpcomm-insert-casts);
+  what updates make of it, unless products read that: then what these read and make may be
+  (mpcomm-insert-casts goes by the class of ops);
 - a pipeline of stages computes what one rank with as many micro-batches does."""
 
 import numpy as np
@@ -50,6 +51,7 @@ class Interpreter:
         self.graph, self.options = graph, options
         self.update_phase = self.find_update_phase()
         self.varying = self.find_varying()
+        self.exact = self.find_exact()
         self.narrow = {"bf16": "bf16", "f16": "f16", "fp8": "bf16"}.get(options.precision)
         self.gradients = [(op, i) for op in graph.ops if op.name in GRADIENTS for i in GRADIENTS[op.name](op)]
 
@@ -61,6 +63,17 @@ class Interpreter:
                 phase.add(op)
                 made.update(id(v) for v in op.results)
         return phase
+
+    def find_exact(self):
+        """The ops of the update phase that depend on no product of it."""
+        exact, rounded = set(), set()
+        for op in self.graph.ops:
+            if op.name in PRODUCTS or any(id(v) in rounded for v in op.operands):
+                if op in self.update_phase:
+                    rounded.update(id(v) for v in op.results)
+            elif op in self.update_phase:
+                exact.add(op)
+        return exact
 
     def find_varying(self, handed=()):
         """What may differ between micro-batches: what depends on samples, and on state that is handed on."""
@@ -91,6 +104,8 @@ class Interpreter:
             if number is None:
                 exact = op.name in GRADIENTS and i not in GRADIENTS[op.name](op)
                 number = wide[id(value)] if exact else stored[id(value)]
+            if op.name in PRODUCTS and op in self.update_phase:
+                number = self.narrowed(number)
             if self.options.precision == "fp8" and op.name in PRODUCTS:
                 number = self.eight_bits(number)
             yield number
@@ -115,7 +130,7 @@ class Interpreter:
             made = MEANINGS[op.name](op, *self.operands(op, wide, stored, replaced or {}))
             for value, number in zip(op.results, made if isinstance(made, tuple) else (made,)):
                 # In narrow ops all intermediate values may be rounded.
-                wide[id(value)] = stored[id(value)] = number if op in self.update_phase else self.narrowed(number)
+                wide[id(value)] = stored[id(value)] = number if op in self.exact else self.narrowed(number)
         return wide, stored
 
     # A step.

@@ -96,9 +96,44 @@ static void forward(memref::CopyOp copy, RewriterBase &rewriter) {
   rewriter.eraseOp(source);
 }
 
+/// Whether something before `copy` uses `buffer`, but for boxes of it that are
+/// apart from the views in `chain`, from the outermost on.
+static bool isUsedBefore(Value buffer, ArrayRef<memref::SubViewOp> chain,
+                         memref::CopyOp copy) {
+  return llvm::any_of(buffer.getUsers(), [&](Operation *user) {
+    if (isa<ViewLikeOpInterface>(user)) {
+      auto box = dyn_cast<memref::SubViewOp>(user);
+      memref::SubViewOp mine = chain.empty() ? nullptr : chain.front();
+      if (box && mine && areApart(box, mine))
+        return false;
+      bool isMine = mine && isSameView(user->getResult(0), mine.getResult());
+      return isUsedBefore(
+          user->getResult(0),
+          isMine ? chain.drop_front() : ArrayRef<memref::SubViewOp>(), copy);
+    }
+    Operation *at = copy->getBlock()->findAncestorOpInBlock(*user);
+    return !at || at->isBeforeInBlock(copy);
+  });
+}
+
+/// Whether nothing has written what `copy` reads: bufferization makes such
+/// copies where the place of a result is a part of a new buffer.
+static bool isUndefined(memref::CopyOp copy) {
+  SmallVector<memref::SubViewOp> chain;
+  Value source = copy.getSource();
+  while (auto view = source.getDefiningOp<memref::SubViewOp>()) {
+    chain.push_back(view);
+    source = view.getSource();
+  }
+  std::reverse(chain.begin(), chain.end());
+  auto alloc = source.getDefiningOp<memref::AllocOp>();
+  return alloc && alloc->getBlock() == copy->getBlock() &&
+         !isUsedBefore(alloc, chain, copy);
+}
+
 void mpcomm::forwardCopies(Block &block, RewriterBase &rewriter) {
   for (auto copy : llvm::make_early_inc_range(block.getOps<memref::CopyOp>())) {
-    if (isSameView(copy.getSource(), copy.getTarget()))
+    if (isSameView(copy.getSource(), copy.getTarget()) || isUndefined(copy))
       rewriter.eraseOp(copy);
     else
       forward(copy, rewriter);

@@ -16,8 +16,9 @@ namespace mpcomm {
 /// Whether two buffers are the same view of the same buffer.
 bool isSameView(mlir::Value a, mlir::Value b);
 
-/// Removes copies of a part of a buffer onto itself, and has attention write
-/// its results where they are copied to, if they are read by that copy alone.
+/// Removes copies of a part of a buffer onto itself and of what nothing has
+/// written, and has attention write its results where they are copied to, if
+/// they are read by that copy alone.
 /// (An op's first result goes there as a tensor already; of several, the later
 /// ones go into what the first was put into, which is made after the op.)
 /// `block` is bufferized.

@@ -200,3 +200,35 @@ func.func @shared_piece(%x: tensor<2xf32>, %y: tensor<2xf32>, %z: tensor<2xf32>)
   %b = tensor.insert_slice %z into %i[2] [2] [1] : tensor<2xf32> into tensor<4xf32>
   return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// The launch writes the first place of what is put in twice, but that is read
+// after: it gets a buffer of its own, to which what is in the place is not
+// copied before, since nothing is there yet.
+// CHECK-LABEL: func.func @undefined_piece
+// CHECK: memref.copy %{{.*}}, %{{.*}} : memref<2x3xf32>
+// CHECK-NOT: memref.copy
+// CHECK: mprt.launch @k ins(%{{.*}}) outs(%[[B:[^ ]*]] : memref<1x3xf32>)
+// CHECK: memref.copy %[[B]],
+// CHECK: memref.copy %[[B]],
+// CHECK: return
+func.func @undefined_piece(%x: tensor<2x3xf32>, %p: tensor<3xf32>, %d: tensor<4x5xf32> {mpcomm.donated = 0 : i64}) -> tensor<4x5xf32> {
+  %e = tensor.empty() : tensor<1x3xf32>
+  %b = mprt.launch @k ins(%p : tensor<3xf32>) outs(%e : tensor<1x3xf32>) -> (tensor<1x3xf32>)
+  %half = tensor.empty() : tensor<4x3xf32>
+  %i0 = tensor.insert_slice %x into %half[0, 0] [2, 3] [1, 1] : tensor<2x3xf32> into tensor<4x3xf32>
+  %i1 = tensor.insert_slice %b into %i0[2, 0] [1, 3] [1, 1] : tensor<1x3xf32> into tensor<4x3xf32>
+  %i2 = tensor.insert_slice %b into %i1[3, 0] [1, 3] [1, 1] : tensor<1x3xf32> into tensor<4x3xf32>
+  %whole = tensor.empty() : tensor<4x5xf32>
+  %i3 = tensor.insert_slice %i2 into %whole[0, 0] [4, 3] [1, 1] : tensor<4x3xf32> into tensor<4x5xf32>
+  return %i3 : tensor<4x5xf32>
+}
+func.func private @k(%p: tensor<3xf32>, %o: tensor<1x3xf32>) -> tensor<1x3xf32> attributes {mpcomm.kernel} {
+  %b = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<3xf32>) outs(%o : tensor<1x3xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    linalg.yield %a : f32
+  } -> tensor<1x3xf32>
+  return %b : tensor<1x3xf32>
+}

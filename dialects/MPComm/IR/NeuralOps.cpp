@@ -75,31 +75,38 @@ LogicalResult LayerNormOp::inferReturnTypes(MLIRContext *,
   return success();
 }
 
+/// C1 to C3 of layer_norm_grad and rms_norm_grad; `statistics` of rows are what
+/// the norm gave besides its result.
+static LogicalResult verifyNormGrad(std::optional<Location> location,
+                                    StringRef op, Value grad, Value of,
+                                    Value by, ValueRange statistics) {
+  auto input = dyn_cast<RankedTensorType>(of.getType());
+  auto gamma = dyn_cast<RankedTensorType>(by.getType());
+  if (!input || !gamma)
+    return inferError(location, op, "expects ranked tensors");
+  if (!isTrailing(input, gamma) ||
+      gamma.getElementType() != input.getElementType()) // C1
+    return inferError(location, op,
+                      "expects gamma of the trailing dimensions of ", input,
+                      ", got ", gamma);
+  if (grad.getType() != input) // C2
+    return inferError(location, op, "expects a gradient of type ", input,
+                      ", got ", grad.getType());
+  RankedTensorType leading = leadingType(input, gamma);
+  for (Value rows : statistics)
+    if (rows.getType() != leading) // C3
+      return inferError(location, op, "expects statistics of rows of type ",
+                        leading, ", got ", rows.getType());
+  return success();
+}
+
 LogicalResult LayerNormGradOp::inferReturnTypes(
     MLIRContext *, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
-  auto grad = dyn_cast<RankedTensorType>(adaptor.getGrad().getType());
-  auto input = dyn_cast<RankedTensorType>(adaptor.getInput().getType());
-  auto mean = dyn_cast<RankedTensorType>(adaptor.getMean().getType());
-  auto rstd = dyn_cast<RankedTensorType>(adaptor.getRstd().getType());
-  auto gamma = dyn_cast<RankedTensorType>(adaptor.getGamma().getType());
-  if (!grad || !input || !mean || !rstd || !gamma)
-    return inferError(location, "layer_norm_grad", "expects ranked tensors");
-  if (!isTrailing(input, gamma) ||
-      gamma.getElementType() != input.getElementType()) // C1
-    return inferError(location, "layer_norm_grad",
-                      "expects gamma of the trailing dimensions of ", input,
-                      ", got ", gamma);
-  if (grad != input) // layer_norm_grad C2
-    return inferError(location, "layer_norm_grad",
-                      "expects a gradient of type ", input, ", got ", grad);
-  RankedTensorType leading = leadingType(input, gamma);
-  if (mean != leading || rstd != leading) // layer_norm_grad C3
-    return inferError(location, "layer_norm_grad",
-                      "expects mean and rstd of type ", leading, ", got ", mean,
-                      " and ", rstd);
-  types.assign({input, gamma, gamma});
-  return success();
+  Value input = adaptor.getInput(), gamma = adaptor.getGamma();
+  types.assign({input.getType(), gamma.getType(), gamma.getType()});
+  return verifyNormGrad(location, "layer_norm_grad", adaptor.getGrad(), input,
+                        gamma, {adaptor.getMean(), adaptor.getRstd()});
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,26 +136,10 @@ LogicalResult RMSNormGradOp::inferReturnTypes(MLIRContext *,
                                               std::optional<Location> location,
                                               Adaptor adaptor,
                                               SmallVectorImpl<Type> &types) {
-  auto grad = dyn_cast<RankedTensorType>(adaptor.getGrad().getType());
-  auto input = dyn_cast<RankedTensorType>(adaptor.getInput().getType());
-  auto rstd = dyn_cast<RankedTensorType>(adaptor.getRstd().getType());
-  auto gamma = dyn_cast<RankedTensorType>(adaptor.getGamma().getType());
-  if (!grad || !input || !rstd || !gamma)
-    return inferError(location, "rms_norm_grad", "expects ranked tensors");
-  if (!isTrailing(input, gamma) ||
-      gamma.getElementType() != input.getElementType()) // rms_norm_grad C1
-    return inferError(location, "rms_norm_grad",
-                      "expects gamma of the trailing dimensions of ", input,
-                      ", got ", gamma);
-  if (grad != input) // rms_norm_grad C2
-    return inferError(location, "rms_norm_grad", "expects a gradient of type ",
-                      input, ", got ", grad);
-  RankedTensorType leading = leadingType(input, gamma);
-  if (rstd != leading) // rms_norm_grad C3
-    return inferError(location, "rms_norm_grad", "expects rstd of type ",
-                      leading, ", got ", rstd);
-  types.assign({input, gamma});
-  return success();
+  Value input = adaptor.getInput(), gamma = adaptor.getGamma();
+  types.assign({input.getType(), gamma.getType()});
+  return verifyNormGrad(location, "rms_norm_grad", adaptor.getGrad(), input,
+                        gamma, adaptor.getRstd());
 }
 
 //===----------------------------------------------------------------------===//

@@ -429,33 +429,23 @@ LogicalResult EntryPoint::lower(Operation *op) {
     return lowerCall(call);
   if (auto start = dyn_cast<mprt::StartOp>(op))
     return lowerStart(start);
-  if (auto gemm = dyn_cast<mprt::GemmOp>(op)) {
-    FailureOr<LLVM::GlobalOp> descriptor = descriptors.gemm(gemm);
-    if (failed(descriptor))
-      return failure();
-    call("mprt_gemm", {compute, addressOf(*descriptor), addresses[0],
-                       addresses[1], addresses[2]});
-    return success();
-  }
-  if (auto convolution = dyn_cast<mprt::ConvolutionOp>(op)) {
-    FailureOr<LLVM::GlobalOp> descriptor = descriptors.convolution(convolution);
-    if (failed(descriptor))
-      return failure();
-    call("mprt_convolution", {compute, addressOf(*descriptor), addresses[0],
-                              addresses[1], addresses[2]});
-    return success();
-  }
-  if (auto pool = dyn_cast<mprt::PoolOp>(op)) {
-    FailureOr<LLVM::GlobalOp> descriptor = descriptors.pool(pool);
+  // Two operands and a result; null for an operand that is not there.
+  auto callWith = [&](StringRef name, FailureOr<LLVM::GlobalOp> descriptor) {
     if (failed(descriptor))
       return failure();
     if (addresses.size() == 2)
       addresses.insert(addresses.begin() + 1,
                        LLVM::ZeroOp::create(builder, op->getLoc(), pointer));
-    call("mprt_pool", {compute, addressOf(*descriptor), addresses[0],
-                       addresses[1], addresses[2]});
+    call(name, {compute, addressOf(*descriptor), addresses[0], addresses[1],
+                addresses[2]});
     return success();
-  }
+  };
+  if (auto gemm = dyn_cast<mprt::GemmOp>(op))
+    return callWith("mprt_gemm", descriptors.gemm(gemm));
+  if (auto convolution = dyn_cast<mprt::ConvolutionOp>(op))
+    return callWith("mprt_convolution", descriptors.convolution(convolution));
+  if (auto pool = dyn_cast<mprt::PoolOp>(op))
+    return callWith("mprt_pool", descriptors.pool(pool));
   if (auto copy = dyn_cast<mprt::CopyOp>(op)) {
     call("mprt_copy",
          {compute, addresses[1], addresses[0], bytes(copy.getTarget())});

@@ -89,7 +89,7 @@ func.func @layer_norm_grad_c2(%x: tensor<8x4xf32>, %dy: tensor<4x8xf32>, %m: ten
 // -----
 
 func.func @layer_norm_grad_c3(%x: tensor<8x4xf32>, %m: tensor<4xf32>, %g: tensor<4xf32>) {
-  // expected-error @below {{expects mean and rstd of type 'tensor<8xf32>', got 'tensor<4xf32>' and 'tensor<4xf32>'}}
+  // expected-error @below {{expects statistics of rows of type 'tensor<8xf32>', got 'tensor<4xf32>'}}
   // expected-error @below {{failed to infer returned types}}
   %0:3 = mpcomm.layer_norm_grad %x, %x, %m, %m, %g : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>)
   return
@@ -300,7 +300,7 @@ func.func @rms_norm_grad_c2(%x: tensor<8x4xf32>, %dy: tensor<4x8xf32>, %r: tenso
 // -----
 
 func.func @rms_norm_grad_c3(%x: tensor<8x4xf32>, %r: tensor<4xf32>, %g: tensor<4xf32>) {
-  // expected-error @below {{expects rstd of type}}
+  // expected-error @below {{expects statistics of rows of type 'tensor<8xf32>', got 'tensor<4xf32>'}}
   // expected-error @below {{failed to infer returned types}}
   %0:2 = mpcomm.rms_norm_grad %x, %x, %r, %g : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>)
   return

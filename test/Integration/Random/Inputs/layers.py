@@ -33,15 +33,21 @@ def along_dim(b, dtype, shape, depth):
     return b.add("mpcomm." + name, operands, {"dim": r.randrange(len(shape))}, (dtype, shape))
 
 
+def norm_operands(b, dtype, shape, depth):
+    """Leading and normalised dimensions, eps, x and gamma."""
+    r = b.random
+    inner = r.randrange(1, len(shape) + 1) if r.random() < 0.4 else 1
+    lead, trail = shape[:-inner], shape[-inner:]
+    eps = {"eps": r.choice((1e-5, 0.5, 1.0))}
+    return lead, trail, eps, b.make(dtype, shape, depth), b.make(dtype, trail, depth)
+
+
 @way(1.5, is_float)
 def layer_norm(b, dtype, shape, depth):
     if not shape or not often(b):
         return None
     r = b.random
-    inner = r.randrange(1, len(shape) + 1) if r.random() < 0.4 else 1
-    lead, trail = shape[:-inner], shape[-inner:]
-    eps = {"eps": r.choice((1e-5, 0.5, 1.0))}
-    x, gamma = b.make(dtype, shape, depth), b.make(dtype, trail, depth)
+    lead, trail, eps, x, gamma = norm_operands(b, dtype, shape, depth)
     three = ((dtype, shape), (dtype, lead), (dtype, lead))
     made = b.add("mpcomm.layer_norm", [x, gamma, b.make(dtype, trail, depth)], eps, *three)
     if r.random() < 0.5:
@@ -54,12 +60,9 @@ def layer_norm(b, dtype, shape, depth):
 def rms_norm(b, dtype, shape, depth):
     if not shape or not often(b):
         return None
-    r = b.random
-    inner = r.randrange(1, len(shape) + 1) if r.random() < 0.4 else 1
-    lead, trail = shape[:-inner], shape[-inner:]
-    x, gamma = b.make(dtype, shape, depth), b.make(dtype, trail, depth)
-    made = b.add("mpcomm.rms_norm", [x, gamma], {"eps": r.choice((1e-5, 0.5, 1.0))}, (dtype, shape), (dtype, lead))
-    if r.random() < 0.5:
+    lead, trail, eps, x, gamma = norm_operands(b, dtype, shape, depth)
+    made = b.add("mpcomm.rms_norm", [x, gamma], eps, (dtype, shape), (dtype, lead))
+    if b.random.random() < 0.5:
         return made[0]
     dy = b.make(dtype, shape, depth)
     return b.add("mpcomm.rms_norm_grad", [dy, x, made[1], gamma], {}, (dtype, shape), (dtype, trail))[0]

@@ -10,6 +10,7 @@
 #define MPCOMM_INITALLDIALECTS_H
 
 #include "mpcomm/Analysis/ExternalModels.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
@@ -19,6 +20,7 @@ namespace mpcomm {
 inline void registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<MPCommDialect, mprt::MPRTDialect>();
   registerExternalModels(registry);
+  registerOpLowering(registry);
   mprt::registerBufferizableOpInterfaceExternalModels(registry);
 }
 

@@ -301,6 +301,10 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     passes.addPass(createFuseAttentionPass(attention));
   }
 
+  // The order of dimensions says what runs in one kernel: before anything
+  // weighs what a step costs.
+  passes.addPass(createChannelsLastPass());
+
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
   dataParallel.microBatches = options.microBatches;
@@ -412,7 +416,6 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
 
 void mpcomm::buildLowerPipeline(OpPassManager &passes,
                                 const CompileOptions &options) {
-  passes.addPass(createChannelsLastPass());
   // Collectives first: their casts and transposes are compute like any other.
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;

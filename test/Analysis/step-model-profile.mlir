@@ -22,12 +22,13 @@ func.func @profile(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> (tensor<8x4xf32>
   // The latency is the model's, as far as it fits.
   // CHECK: m.py:5:1: remark: starts 128 bytes of 1 tensors, measured 6000 ns + 3000 ns on link 0
   %3 = mpcomm.all_reduce(%2) on @mesh axes ["dp"] sum : tensor<8x4xf32> loc("m.py":5:1)
-  // No entry for this place: 128 read, and the launch.
+  // No entry for this place: 128 read, 128 written, and the launch.
+  // CHECK: remark: loc("d"): computes 356 ns in kernel 1
   %4 = math.exp %3 : tensor<8x4xf32> loc("d")
-  // By name and shapes: 5000. 228 + 5000 in one kernel.
-  // CHECK: remark: loc("e"): computes 5228 ns in kernel 2
+  // By name and shapes.
+  // CHECK: remark: loc("e"): computes 5000 ns in kernel 2
   %5 = mpcomm.transpose %4, dims = [1, 0] : (tensor<8x4xf32>) -> tensor<4x8xf32> loc("e")
   return %3, %5 : tensor<8x4xf32>, tensor<4x8xf32>
 } loc("f")
-// 3000 + 7960 + 5228
-// CHECK: remark: loc("f"): compute 1.619e+04 ns
+// 3000 + 7960 + 356 + 5000
+// CHECK: remark: loc("f"): compute 1.632e+04 ns

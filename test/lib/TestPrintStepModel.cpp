@@ -41,6 +41,11 @@ struct TestPrintStepModel
     return "Emits remarks on what a step takes and holds";
   }
 
+  // Its lowering says what kernels there are.
+  void getDependentDialects(DialectRegistry &registry) const final {
+    registry.insert<MPCommDialect>();
+  }
+
   Option<std::string> cluster{*this, "cluster",
                               llvm::cl::desc("Preset or file; empty: the "
                                              "module's")};
@@ -76,7 +81,8 @@ struct TestPrintStepModel
         function.emitRemark()
         << "compute " << printTime(step->getComputeSeconds()) << ", arguments "
         << step->getStaticBytes() << ", peak " << step->getPeakBytes()
-        << " bytes";
+        << " bytes; predicted kernels = " << step->getNumKernels()
+        << ", bytes = " << step->getKernelBytes();
     if (std::string error = problem.check(); !error.empty())
       remark << "; " << error;
     if (peakBytes(problem.classes.front()) != step->getPeakBytes())

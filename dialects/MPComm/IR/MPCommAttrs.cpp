@@ -52,7 +52,7 @@ ArrayRef<StringLiteral> DeviceAttr::getFlopKeys() {
 LogicalResult DeviceAttr::verify(EmitError emitError, StringRef,
                                  DictionaryAttr flops, APFloat memoryBandwidth,
                                  int64_t memoryBytes, APFloat launch,
-                                 DictionaryAttr efficiency) {
+                                 DictionaryAttr efficiency, bool) {
   if (failed(verifyPositive(emitError, "memory_bandwidth",
                             memoryBandwidth)) || // device C1
       failed(verifyNotNegative(emitError, "launch", launch)))

@@ -54,7 +54,9 @@ def MPComm_DeviceAttr : MPComm_ClusterPart<"Device", "device"> {
     `vector` is the rate of all other ops. `efficiency` maps kinds of products
     to the share of that rate that they sustain; the default is 1.
     `memory_bandwidth` is in bytes/s, `memory_bytes` in bytes. `launch` is the
-    seconds that each op takes in addition to its work.
+    seconds that each op takes in addition to its work. `fused_attention` says
+    that one kernel of the device computes `mpcomm.attention`; otherwise it is
+    computed as products and softmax.
 
     Constraints:
     - C1: `memory_bandwidth` and `memory_bytes` are positive, `launch` is not
@@ -69,7 +71,8 @@ def MPComm_DeviceAttr : MPComm_ClusterPart<"Device", "device"> {
                         MPComm_F64Parameter<"bytes/s">:$memory_bandwidth,
                         "int64_t":$memory_bytes,
                         MPComm_F64Parameter<"seconds">:$launch,
-                        OptionalParameter<"::mlir::DictionaryAttr">:$efficiency);
+                        OptionalParameter<"::mlir::DictionaryAttr">:$efficiency,
+                        DefaultValuedParameter<"bool", "false">:$fused_attention);
   let extraClassDeclaration = [{
     /// The greatest value in `efficiency`.
     static constexpr double kMaxEfficiency = 4;

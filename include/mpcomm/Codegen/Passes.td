@@ -69,8 +69,9 @@ def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
     %y = mprt.launch @kernel_addf_subf_0 ins(%x : tensor<8x64xf32>) outs(%e : tensor<8x64xf32>) -> (tensor<8x64xf32>)
     ```
 
-    Counts, as analysis remarks: per function, ops, launches, and the bytes that
-    groups keep out of memory; per module, distinct kernels.
+    Counts, as analysis remarks: per function (`Formed`) ops, launches, the bytes
+    that kernels read and write, and those that groups keep out of memory; per
+    module (`Kernels`) distinct kernels.
   }];
   let options = [
     Option<"maxOperands", "max-operands", "unsigned", "32",

@@ -549,7 +549,10 @@ def ExplainCommunicationPass
     collective is awaited at once.
 
     Counts: an analysis remark `Step` for each function (simulated microseconds
-    of the step, of its computation, exposed; lower bound; peak bytes).
+    of the step, of its computation, exposed; lower bound; peak bytes), and
+    `Predicted` for each function (launches of kernels, and the bytes that they
+    read and write; in the category of `mpcomm-form-kernels`, which reports the
+    same in `Formed`).
   }];
   let options = [MPComm_ClusterOption, MPComm_ProfileOption];
   let dependentDialects = ["::mpcomm::MPCommDialect"];

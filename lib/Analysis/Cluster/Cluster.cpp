@@ -166,6 +166,7 @@ static void readDevice(const json::Value &value, std::string path,
   reader.read("memory_bandwidth", device.memoryBandwidth);
   reader.read("memory_bytes", device.memoryBytes);
   reader.read("launch", device.launch);
+  reader.read("fused_attention", device.fusedAttention, /*isOptional=*/true);
   reader.finish();
 }
 
@@ -255,6 +256,8 @@ std::string mpcomm::toJson(const Cluster &cluster) {
       json.attribute("memory_bandwidth", device.memoryBandwidth);
       json.attribute("memory_bytes", device.memoryBytes);
       json.attribute("launch", device.launch);
+      if (device.fusedAttention)
+        json.attribute("fused_attention", true);
     });
     json.attributeArray("links", [&] {
       for (const LinkLevel &link : cluster.links)

@@ -29,7 +29,8 @@ ClusterAttr mpcomm::toAttribute(MLIRContext *context, const Cluster &cluster) {
       context, device.name, dictionary(device.flops),
       f64(device.memoryBandwidth), device.memoryBytes, f64(device.launch),
       device.efficiency.empty() ? DictionaryAttr()
-                                : dictionary(device.efficiency));
+                                : dictionary(device.efficiency),
+      device.fusedAttention);
 
   SmallVector<Attribute> links, measured, algorithms;
   for (const LinkLevel &link : cluster.links)
@@ -69,6 +70,7 @@ Cluster mpcomm::fromAttribute(ClusterAttr attribute) {
       device.getMemoryBandwidth().convertToDouble();
   cluster.device.memoryBytes = device.getMemoryBytes();
   cluster.device.launch = device.getLaunch().convertToDouble();
+  cluster.device.fusedAttention = device.getFusedAttention();
   for (auto link : attribute.getLinks().getAsRange<LinkAttr>())
     cluster.links.push_back({link.getName().str(), link.getRanks(),
                              link.getLatency().convertToDouble(),

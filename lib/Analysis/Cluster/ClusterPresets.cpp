@@ -41,6 +41,7 @@ static constexpr double kNcclHopNet = 4.0e-6;
 /// Shares of the rate of products. Kernels skip the half of the scores that a
 /// causal mask drops, while the op counts all of them.
 static void setAttention(DeviceModel &device, double share) {
+  device.fusedAttention = true;
   device.efficiency["attention"] = share;
   device.efficiency["masked_attention"] = 2 * share;
 }

@@ -125,14 +125,14 @@ double CostModel::getFlopRate(Operation *op) const {
   return share * lookup(key, f32);
 }
 
-double CostModel::getSeconds(Operation *op, int64_t bytes,
-                             bool isLaunched) const {
-  int64_t flops = 0;
+double CostModel::getSeconds(Operation *op, int64_t bytes, bool isLaunched,
+                             double share) const {
+  double flops = 0;
   if (auto cost = dyn_cast<CostOpInterface>(op))
-    flops = std::max<int64_t>(cost.getFlops(), 0);
+    flops = share * static_cast<double>(std::max<int64_t>(cost.getFlops(), 0));
   if (flops == 0 && bytes <= 0)
     return 0;
-  double compute = static_cast<double>(flops) / getFlopRate(op);
+  double compute = flops / getFlopRate(op);
   double memory = static_cast<double>(bytes) / cluster.device.memoryBandwidth;
   return std::max(compute, memory) + (isLaunched ? cluster.device.launch : 0);
 }

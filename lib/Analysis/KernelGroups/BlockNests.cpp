@@ -46,6 +46,26 @@ bool mpcomm::isWideningOf8Bits(Operation *op) {
          getElementTypeOrSelf(op->getOperand(0)).getIntOrFloatBitWidth() == 8;
 }
 
+bool mpcomm::isBroadcast(Operation *candidate) {
+  auto op = dyn_cast<linalg::GenericOp>(candidate);
+  if (!op || op.getNumDpsInputs() != 1 || op.getNumResults() != 1 ||
+      !op.getIndexingMapsArray()[1].isIdentity())
+    return false;
+  auto yield = cast<linalg::YieldOp>(op.getBody()->getTerminator());
+  if (yield.getValues().front() != op.getBody()->getArgument(0))
+    return false;
+  int64_t last = -1;
+  for (AffineExpr expr : op.getIndexingMapsArray()[0].getResults()) {
+    if (isa<AffineConstantExpr>(expr))
+      continue;
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (!dim || static_cast<int64_t>(dim.getPosition()) <= last)
+      return false;
+    last = dim.getPosition();
+  }
+  return true;
+}
+
 SmallVector<Value> mpcomm::getCapturedTensors(Operation *op) {
   llvm::SetVector<Value> used;
   getUsedValuesDefinedAbove(op->getRegions(), used);

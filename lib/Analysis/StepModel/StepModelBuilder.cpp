@@ -93,33 +93,49 @@ LogicalResult StepBuilder::number() {
   if (numOps > 0 && ops.back()->hasTrait<OpTrait::IsTerminator>())
     --numOps;
 
+  findLowered();
   findViews();
-  findInlined();
   findPieces();
+  nests.read(ops, lowered, isView);
   findUses();
   return success();
 }
 
-/// Operands, and what regions take from outside.
+/// Operands, and what regions take from outside. Of ops in kernels what their
+/// nests read; a result that is another value is a view of it.
 void StepBuilder::findUses() {
   useCount.assign(values.size(), 0);
-  SmallVector<int> read;
-  auto addUses = [&](Operation *user) {
-    read.clear();
-    for (Value operand : user->getOperands())
-      addSources(getNumber(operand), read);
-    llvm::append_range(uses, read);
-    for (int value : read)
-      ++useCount[value];
-  };
-  for (auto [i, op] : llvm::enumerate(ops)) {
-    firstUse.push_back(static_cast<int>(uses.size()));
-    if (isInlined[i])
+  std::vector<SmallVector<int, 4>> usesOf(ops.size());
+  llvm::DenseMap<int, int> owners; // of numbers of nests
+  for (int value = 0; value < static_cast<int>(values.size()); ++value) {
+    int number = nests.getNumber(values[value]);
+    if (number < 0)
       continue;
-    if (op->getNumRegions() == 0)
-      addUses(op);
-    else
-      op->walk(addUses);
+    int owner = owners.try_emplace(number, value).first->second;
+    // Copies of equal windows are copies each.
+    bool isCopy = def[value] >= 0 && lowered[def[value]] &&
+                  !hasNests(def[value]) && !isView[def[value]];
+    if (owner == value || isCopy)
+      continue;
+    root[value] = root[owner];
+    isView[def[value]] |= ops[def[value]]->getNumResults() == 1;
+  }
+  for (auto [op, used] : llvm::enumerate(nests.uses))
+    for (int number : used)
+      if (auto owner = owners.find(number);
+          owner != owners.end() && hasNests(nests.origins[op]))
+        usesOf[nests.origins[op]].push_back(owner->second);
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    if (!hasNests(i) || isView[i])
+      op->walk([&, i = i](Operation *user) {
+        for (Value operand : user->getOperands())
+          if (int value = getNumber(operand); value >= 0)
+            usesOf[i].push_back(value);
+      });
+    firstUse.push_back(static_cast<int>(uses.size()));
+    llvm::append_range(uses, usesOf[i]);
+    for (int value : usesOf[i])
+      ++useCount[value];
   }
   firstUse.push_back(static_cast<int>(uses.size()));
 }
@@ -218,9 +234,18 @@ void StepBuilder::emitInstructions() {
     allocates[buffer.begin] += buffer.bytes;
     frees[buffer.end] += buffer.bytes;
   }
-  std::vector<double> seconds(ops.size(), 0); // of kernels at their slots
+  // Of kernels at their slots; what a profile says of an op goes to its kernels
+  // by what the model says.
+  std::vector<double> seconds(ops.size(), 0), modeled(ops.size(), 0);
+  for (const Share &share : shares)
+    modeled[share.op] += share.seconds;
+  for (const Share &share : shares)
+    if (modeled[share.op] > 0)
+      seconds[share.group < 0 ? share.op : getSlot(share.group)] +=
+          share.seconds / modeled[share.op] * step.seconds[share.op];
   for (int op = 0; op < numOps; ++op)
-    seconds[getSlot(op)] += step.seconds[op];
+    if (modeled[op] <= 0)
+      seconds[getSlots(op).second] += step.seconds[op];
   int64_t live = step.staticBytes;
   step.peakBytes = live;
   const std::pair<int, int> *next = awaits.data();
@@ -276,7 +301,7 @@ void StepBuilder::linkCollectives() {
   int last = static_cast<int>(ops.size());
   std::vector<int> needed(values.size(), last);
   for (int op = last; op-- > 0;) {
-    int by = isView[op] ? needed[step.firstResult[op]] : getSlot(op);
+    int by = isView[op] ? needed[step.firstResult[op]] : getSlots(op).first;
     if (isa<AwaitOp>(ops[op])) {
       by = last;
       for (Value result : ops[op]->getResults())
@@ -291,8 +316,7 @@ void StepBuilder::linkCollectives() {
     StepCollective &collective = step.collectives[collectiveOf[op]];
     int producer = -1, consumer = last;
     for (int value : getUses(op))
-      if (int maker = def[root[value]]; maker >= 0)
-        producer = std::max(producer, getSlot(maker));
+      producer = std::max(producer, getMadeSlot(value));
     for (Value result : ops[op]->getResults())
       consumer = std::min(consumer, needed[getNumber(result)]);
     if (producer >= 0 && upTo[producer] < collective.start)

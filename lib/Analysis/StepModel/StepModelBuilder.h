@@ -15,21 +15,10 @@
 #ifndef MPCOMM_LIB_ANALYSIS_STEPMODEL_STEPMODELBUILDER_H
 #define MPCOMM_LIB_ANALYSIS_STEPMODEL_STEPMODELBUILDER_H
 
+#include "StepModel/StepNests.h"
 #include "mpcomm/Analysis/StepModel/StepModel.h"
-#include "llvm/ADT/DenseSet.h"
 
 namespace mpcomm {
-
-/// Whether an op becomes part of a kernel: it computes tensors from tensors
-/// element by element or row by row in one pass, without other effects.
-bool isKernelOp(mlir::Operation *op);
-
-/// How often an op goes over its operands; 1 where it does not say.
-int64_t countPasses(mlir::Operation *op);
-
-/// The type whose elements an op with a cost runs over: the largest of its
-/// results, and of its operands unless it reads only parts of them.
-mlir::RankedTensorType getSpace(mlir::Operation *op);
 
 class StepBuilder {
 public:
@@ -43,15 +32,6 @@ public:
   llvm::FailureOr<StepModel> run();
 
 private:
-  /// Ops that one pass over memory runs; see formKernels.
-  struct Kernel {
-    mlir::RankedTensorType space;
-    int slot;
-    int members = 1;
-    bool isClosed = false;
-    bool isLaunched = false;
-    int parent; // union-find; its own number if it was not merged away
-  };
   /// Memory that values share, from one position to another.
   struct Buffer {
     int64_t bytes;
@@ -67,33 +47,35 @@ private:
 
   llvm::LogicalResult number();
   void findViews();
-  void findInlined();
   void findPieces();
   void findUses();
   bool canLieApart(mlir::Value value, llvm::ArrayRef<int64_t> borders,
                    mlir::Operation *writer) const;
   bool isMadeInPlace(ConcatenateOp op, mlir::Value part) const;
-  /// Appends what is read where an op has `value` as an operand.
-  void addSources(int value, llvm::SmallVectorImpl<int> &read) const;
   llvm::LogicalResult findCalls();
   llvm::LogicalResult modelCallee(mlir::Operation *call,
                                   mlir::FunctionOpInterface function);
   /// The function that an op calls; null where it calls none.
   const Callee *getCallee(int op) const;
+  void findLowered();
+  /// Whether kernels compute an op.
+  bool hasNests(int op) const;
+  bool takesStrides(mlir::Operation *op) const;
   void formKernels();
-  void joinKernels(int op);
-  int findKernel(int kernel);
-  /// The kernel that makes a value, through views or not; -1: none does.
-  int getKernelOf(int value);
-  /// The position at which an op runs: its kernel's slot.
-  int getSlot(int op);
-  bool canStayInside(int value);
-  bool isOperand(int op, int value) const;
-  void fuseFirstPass(int op);
+  /// The position at which a kernel runs.
+  int getSlot(int group) const;
+  /// The first and the last position at which kernels of an op run; its own
+  /// where it has none.
+  std::pair<int, int> getSlots(int op) const;
+  /// The position at which a value is made, through views; -1: before.
+  int getMadeSlot(int value) const;
+  /// Whether a value has memory of its own: a library makes it, or a kernel for
+  /// others.
+  bool isInMemory(int value) const;
   void costOps();
-  double costKernelOp(int op);
-  double costPasses(int op);
-  double costCopies(int op);
+  void costKernels();
+  static double getReadShare(mlir::Operation *op);
+  double costCopies(int op, llvm::ArrayRef<int64_t> parts);
   void applyProfile();
   llvm::LogicalResult findCollectives();
   llvm::LogicalResult addCollective(CollectiveOpInterface op, int position);
@@ -104,6 +86,7 @@ private:
   void addCollectiveBuffers(CollectiveOpInterface op, int position,
                             llvm::SmallVectorImpl<int> &ids);
   void addCallBuffers(int op);
+  void addIntermediates();
   void addDonations();
   void emitInstructions();
   void linkCollectives();
@@ -124,13 +107,12 @@ private:
   // By op.
   std::vector<mlir::Operation *> ops;
   std::vector<int> firstUse;
-  std::vector<char> isView, isStreamed;
-  std::vector<char> isInlined; // nothing but what its readers do
+  std::vector<char> isView;
+  std::vector<const LoweredOp *> lowered;
+  std::vector<llvm::SmallVector<int, 1>> groupsOf; // kernels that run it
   /// Of concatenations: values that are made in place, bytes of the others.
   llvm::DenseMap<int, llvm::SmallVector<int, 4>> placed;
   llvm::DenseMap<int, llvm::SmallVector<int64_t, 4>> copied;
-  /// What the first of several passes finds in the kernel that makes it.
-  llvm::DenseMap<int, double> fusedBytes;
   std::vector<int> collectiveOf; // of a collective, async or not; else -1
   std::vector<std::pair<int, int>> awaits; // position, collective; by position
 
@@ -141,14 +123,16 @@ private:
   std::vector<mlir::Value> values;
   std::vector<int> def;  // op, -1 of an argument
   std::vector<int> root; // through views
-  /// What is read in place of values that their readers compute.
-  llvm::DenseMap<int, llvm::SmallVector<int, 4>> sources;
   std::vector<int> useCount;
-  std::vector<char> isWritten;
   std::vector<int> bufferOf;
 
-  llvm::DenseSet<std::pair<int, int>> isRead; // kernel and value
-  std::vector<Kernel> kernels;
+  StepNests nests;
+  std::optional<KernelGroups> groups;
+  struct Share {
+    int op, group; // -1: in no kernel
+    double seconds;
+  };
+  std::vector<Share> shares; // what ops take, by where
   std::vector<Buffer> buffers;
   /// Buffers of the results of each collective.
   std::vector<llvm::SmallVector<int, 1>> resultBuffers;

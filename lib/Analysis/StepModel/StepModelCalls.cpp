@@ -75,5 +75,5 @@ void StepBuilder::addCallBuffers(int op) {
   for (int i = 0, e = static_cast<int>(ops[op]->getNumResults()); i < e; ++i)
     if (bufferOf[first + i] < 0)
       bufferOf[first + i] =
-          addBuffer(ops[op]->getResult(i).getType(), getSlot(op), first + i);
+          addBuffer(ops[op]->getResult(i).getType(), op, first + i);
 }

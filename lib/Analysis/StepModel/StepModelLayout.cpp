@@ -6,10 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Finds what nobody moves (docs/Design/CostModel.md, "Windows" and "Passes"):
-// reshapes, slices of which all readers take strides, transposes that go into
-// products, parts of a concatenation that are made in their places, and values
-// that whoever reads them computes again.
+// Finds what nobody moves (docs/Design/CostModel.md, "Windows"): reshapes,
+// slices of which all readers take strides, transposes that go into products,
+// and parts of a concatenation that are made in their places.
 //
 // A window has borders: dimensions that lie apart from the one before, so that
 // no reshape can join the two. They are numbers of dimensions.
@@ -17,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepModel/StepModelBuilder.h"
+#include "mlir/IR/Matchers.h"
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -48,9 +48,9 @@ static bool isReshape(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 /// Whether an op reads and writes tensors that lie in larger ones.
-static bool takesStrides(Operation *op) {
-  return isa<DotGeneralOp, AttentionOp, AttentionGradOp>(op) ||
-         isKernelOp(op) || countPasses(op) > 1;
+bool StepBuilder::takesStrides(Operation *op) const {
+  return isa<DotGeneralOp, AttentionOp, AttentionGradOp, SliceOp>(op) ||
+         hasNests(step.getPosition(op));
 }
 
 /// Adds that dimension `dim` of `shape` lies apart from the one before, if
@@ -143,11 +143,32 @@ private:
 };
 } // namespace
 
+/// The product of which elementwise work makes `value` for one user, or that
+/// makes it; null where there is none.
+static DotGeneralOp getProduct(Value value) {
+  if (auto product = value.getDefiningOp<DotGeneralOp>())
+    return product;
+  Operation *work = value.getDefiningOp();
+  if (!work || !work->hasOneUse() || work->getNumResults() != 1 ||
+      !OpTrait::hasElementwiseMappableTraits(work))
+    return {};
+  Value only; // the operand that is neither repeated nor a constant
+  for (Value operand : work->getOperands()) {
+    if (operand.getDefiningOp<BroadcastInDimOp>() ||
+        matchPattern(operand, m_Constant<SplatElementsAttr>(nullptr)))
+      continue;
+    if (only)
+      return {};
+    only = operand;
+  }
+  return only ? only.getDefiningOp<DotGeneralOp>() : DotGeneralOp();
+}
+
 /// Whether the product that makes the operand, for this op alone, or all users,
 /// which are products, do without the transpose.
 bool Products::takes(TransposeOp op) {
   std::vector<std::pair<Operation *, ProductLoops>> changed;
-  auto product = op.getInput().getDefiningOp<DotGeneralOp>();
+  DotGeneralOp product = getProduct(op.getInput());
   if (product && product->hasOneUse()) {
     ProductLoops loops = get(product);
     SmallVector<int64_t> result;
@@ -272,75 +293,4 @@ void StepBuilder::findPieces() {
     }
     copied[op].push_back(countBytes(input.getType()));
   });
-}
-
-//===----------------------------------------------------------------------===//
-// What readers compute
-//===----------------------------------------------------------------------===//
-
-/// Whether an op only widens the elements of a tensor.
-static bool isWidening(Operation *op) {
-  if (!isKernelOp(op) || op->getNumOperands() != 1 || op->getNumResults() != 1)
-    return false;
-  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
-  return from && from.getShape() == getShape(op->getResult(0)) &&
-         countBytes(from) < countBytes(op->getResultTypes());
-}
-
-void StepBuilder::addSources(int value, SmallVectorImpl<int> &read) const {
-  auto found = sources.find(value);
-  if (found != sources.end())
-    llvm::append_range(read, found->second);
-  else if (value >= 0)
-    read.push_back(value);
-}
-
-void StepBuilder::findInlined() {
-  isInlined.assign(ops.size(), false);
-  // Whether all users are kernels that can compute the value.
-  auto hasReaders = [&](Value value, bool isWidened) {
-    return !value.use_empty() &&
-           llvm::all_of(value.getUsers(), [&](Operation *user) {
-             int op = step.getPosition(user);
-             return op >= 0 && op < numOps && !isView[op] &&
-                    (isKernelOp(user) || (isWidened && countPasses(user) > 1));
-           });
-  };
-  for (int op = 0; op < numOps; ++op) {
-    Operation *current = ops[op];
-    bool widens = isWidening(current);
-    if (isView[op] || (!widens && countPasses(current) < 2))
-      continue;
-    SmallVector<int, 4> read;
-    for (Value operand : current->getOperands())
-      addSources(getNumber(operand), read);
-    if (llvm::any_of(read, [&](int v) { return v >= step.firstResult[op]; }))
-      continue;
-    if (widens) {
-      // A kernel that makes the operand widens it at once.
-      int from = getNumber(current->getOperand(0));
-      bool isMade =
-          from >= 0 && def[root[from]] >= 0 && isKernelOp(ops[def[root[from]]]);
-      Value result = current->getResult(0);
-      isInlined[op] =
-          from >= 0 && !sources.contains(from) && hasReaders(result, true) &&
-          (!isMade || llvm::any_of(result.getUsers(), [](Operation *user) {
-            return countPasses(user) > 1;
-          }));
-      if (isInlined[op])
-        sources[step.firstResult[op]] = std::move(read);
-      continue;
-    }
-    int64_t elements = getSpace(current).getNumElements();
-    auto isFull = [&](Value result) {
-      return cast<RankedTensorType>(result.getType()).getNumElements() ==
-             elements;
-    };
-    for (OpResult result : current->getResults())
-      if (!isFull(result))
-        read.push_back(getNumber(result));
-    for (OpResult result : current->getResults())
-      if (isFull(result) && hasReaders(result, false))
-        sources[getNumber(result)] = read;
-  }
 }

@@ -77,7 +77,7 @@ void StepBuilder::addBuffers(int op) {
   }
   if (const Callee *part = getCallee(op)) {
     addCallBuffers(op);
-    buffers.push_back({part->bytes, getSlot(op), getSlot(op), -1});
+    buffers.push_back({part->bytes, op, op, -1});
     return;
   }
   // What an op without operands and without cost gives is there before the
@@ -85,17 +85,40 @@ void StepBuilder::addBuffers(int op) {
   if (auto cost = dyn_cast<CostOpInterface>(current))
     if (current->getNumOperands() == 0 && cost.getBytesWritten() == 0)
       return;
-  for (int i = 0, e = static_cast<int>(current->getNumResults()); i < e; ++i)
-    if (!sources.contains(first + i) &&
-        (!isStreamed[op] || isWritten[first + i]))
-      bufferOf[first + i] =
-          addBuffer(current->getResult(i).getType(), getSlot(op), first + i);
+  for (int i = 0, e = static_cast<int>(current->getNumResults()); i < e; ++i) {
+    int value = first + i;
+    if (root[value] != value)
+      bufferOf[value] = bufferOf[root[value]];
+    else if (!hasNests(op) || isInMemory(value))
+      bufferOf[value] =
+          addBuffer(current->getResult(i).getType(), getMadeSlot(value), value);
+  }
   // What is made in its place in a larger tensor needs that from then on.
   for (int part : placed.lookup(op)) {
+    if (bufferOf[part] < 0) // a constant, once it is lowered
+      continue;
     Buffer &own = buffers[bufferOf[part]], &whole = buffers[bufferOf[first]];
     whole.begin = std::min(whole.begin, own.begin);
     own.bytes = 0;
   }
+}
+
+/// What one kernel makes for another, and is no result of an op.
+void StepBuilder::addIntermediates() {
+  llvm::DenseSet<int> results;
+  for (auto [i, value] : llvm::enumerate(values)) {
+    results.insert(nests.getNumber(value));
+    if (isInMemory(static_cast<int>(i)))
+      results.insert(nests.problem.stripViews(nests.getNumber(value)));
+  }
+  for (int group : groups->getGroups())
+    for (int number : groups->getOperands(group).outputs)
+      if (!results.contains(number)) {
+        int last = groups->getLastUse(group, number);
+        buffers.push_back({nests.problem.values[number].bytes, getSlot(group),
+                           last < 0 ? getSlot(group) : nests.positions[last],
+                           -1});
+      }
 }
 
 void StepBuilder::addDonations() {
@@ -123,6 +146,7 @@ void StepBuilder::findLifetimes() {
   resultBuffers.resize(step.collectives.size());
   for (int op = 0; op < numOps; ++op)
     addBuffers(op);
+  addIntermediates();
   addDonations();
 
   // Ends: the last use, of a collective in flight its await.
@@ -138,7 +162,7 @@ void StepBuilder::findLifetimes() {
   for (size_t value = 0; value < values.size(); ++value)
     step.lastUses[value] = def[value];
   for (int op = 0; op < last; ++op) {
-    int at = op < numOps ? getSlot(op) : last;
+    int at = op < numOps ? getSlots(op).second : last;
     if (collectiveOf[op] >= 0) {
       at = awaitOf[collectiveOf[op]];
       for (int buffer : resultBuffers[collectiveOf[op]])
@@ -151,7 +175,8 @@ void StepBuilder::findLifetimes() {
   }
   for (const auto &[op, parts] : placed)
     for (int part : parts)
-      extend(bufferOf[step.firstResult[op]], buffers[bufferOf[part]].end);
+      if (bufferOf[part] >= 0)
+        extend(bufferOf[step.firstResult[op]], buffers[bufferOf[part]].end);
   step.buffers = bufferOf;
   for (const Buffer &buffer : buffers)
     step.bufferBytes.push_back(buffer.bytes);

@@ -15,11 +15,6 @@ class Block;
 
 namespace mpcomm {
 
-/// Whether `op` widens the elements of one tensor and does nothing else.
-bool isWidening(mlir::Operation *op);
-/// The same of a tensor of 8 bits.
-bool isWideningOf8Bits(mlir::Operation *op);
-
 /// Gives each op that a kernel can hold its own copy of an op that widens one
 /// of its operands. Products and others share the original, but that products
 /// far from each other have their own of 8 bits. Reshapes of what was widened

@@ -146,8 +146,9 @@ LogicalResult BlockRewriter::rewriteScatter(int number) {
   FailureOr<func::FuncOp> kernel = outlineScatter(loop, inputs);
   if (failed(kernel))
     return failure();
-  counts.bytesBefore += mpcomm::detail::countBytes(loop->getResultTypes());
-  counts.bytesAfter += mpcomm::detail::countBytes(loop->getResultTypes());
+  int64_t bytes = groups.getOperands(number).countBytes(nests.getProblem());
+  counts.bytesBefore += bytes;
+  counts.bytesAfter += bytes;
   ++counts.launches;
   launch(number, group, library.add(*kernel, "scatter_add"), inputs,
          destination);
@@ -273,10 +274,13 @@ void FormKernels::runOnOperation() {
                      .run()))
         return signalPassFailure();
     }
-    remark::analysis(function.getLoc(), opts.function(function.getName()))
+    remark::analysis(function.getLoc(), remark::RemarkOpts::name("Formed")
+                                            .category(DEBUG_TYPE)
+                                            .function(function.getName()))
         << remark::metric("Function", function.getName())
         << remark::metric("Ops", counts.ops)
         << remark::metric("Launches", counts.launches)
+        << remark::metric("Bytes", counts.bytesAfter)
         << remark::metric("BytesSaved", counts.bytesBefore - counts.bytesAfter);
   }
   remark::analysis(module.getLoc(), opts)

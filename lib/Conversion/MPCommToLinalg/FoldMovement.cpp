@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 
 using namespace mlir;
@@ -135,28 +136,6 @@ struct FoldBroadcastIntoGeneric : public OpRewritePattern<linalg::GenericOp> {
 
 } // namespace
 
-/// The generic that makes `value` by repeating its one operand along further
-/// dimensions, without reordering it; null otherwise.
-static linalg::GenericOp getBroadcast(Value value) {
-  auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || op.getNumDpsInputs() != 1 || op.getNumResults() != 1 ||
-      !op.getIndexingMapsArray()[1].isIdentity())
-    return {};
-  auto yield = cast<linalg::YieldOp>(op.getBody()->getTerminator());
-  if (yield.getValues().front() != op.getBody()->getArgument(0))
-    return {};
-  int64_t last = -1;
-  for (AffineExpr expr : op.getIndexingMapsArray()[0].getResults()) {
-    if (isa<AffineConstantExpr>(expr))
-      continue;
-    auto dim = dyn_cast<AffineDimExpr>(expr);
-    if (!dim || static_cast<int64_t>(dim.getPosition()) <= last)
-      return {};
-    last = dim.getPosition();
-  }
-  return op;
-}
-
 LogicalResult
 FoldBroadcastIntoGeneric::matchAndRewrite(linalg::GenericOp op,
                                           PatternRewriter &rewriter) const {
@@ -164,8 +143,8 @@ FoldBroadcastIntoGeneric::matchAndRewrite(linalg::GenericOp op,
   bool changed = false;
   SmallVector<Value> inputs(op.getInputs());
   for (auto [i, input] : llvm::enumerate(inputs)) {
-    linalg::GenericOp broadcast = getBroadcast(input);
-    if (!broadcast)
+    auto broadcast = input.getDefiningOp<linalg::GenericOp>();
+    if (!broadcast || !isBroadcast(broadcast))
       continue;
     AffineMap own = maps[i];
     maps[i] = broadcast.getIndexingMapsArray()[0].compose(own);

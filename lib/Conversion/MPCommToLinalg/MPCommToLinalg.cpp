@@ -12,9 +12,13 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mpcomm/Analysis/KernelGroups/OpNests.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_CONVERTMPCOMMTOLINALGPASS
@@ -25,6 +29,17 @@ namespace mpcomm {
 
 using namespace mlir;
 using namespace mpcomm;
+
+/// Compute ops: those that say what they cost.
+static bool isCompute(Operation *op) {
+  return isa_and_nonnull<MPCommDialect>(op->getDialect()) &&
+         isa<CostOpInterface>(op);
+}
+
+static bool isElementwiseOnTensors(Operation *op) {
+  return OpTrait::hasElementwiseMappableTraits(op) &&
+         llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
+}
 
 void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
                                             int64_t rowsAtATime) {
@@ -45,15 +60,72 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
   populateAttentionToLinalgPatterns(patterns);
 }
 
-/// Compute ops: those that say what they cost.
-static bool isCompute(Operation *op) {
-  return isa_and_nonnull<MPCommDialect>(op->getDialect()) &&
-         isa<CostOpInterface>(op);
+/// Lowers the compute ops of `root`, and folds the movement between them.
+static LogicalResult lowerAndFold(Operation *root,
+                                  const FrozenRewritePatternSet &lower,
+                                  const FrozenRewritePatternSet &fold) {
+  ConversionTarget target(*root->getContext());
+  target.markUnknownOpDynamicallyLegal([](Operation *op) {
+    return !isCompute(op) && !isElementwiseOnTensors(op);
+  });
+  if (failed(applyPartialConversion(root, target, lower)))
+    return failure();
+  (void)applyPatternsGreedily(root, fold);
+  return success();
 }
 
-static bool isElementwiseOnTensors(Operation *op) {
-  return OpTrait::hasElementwiseMappableTraits(op) &&
-         llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
+namespace {
+
+/// Lowers single ops as the pass does, and the two after it.
+class LinalgLowering : public OpLoweringInterface {
+public:
+  explicit LinalgLowering(Dialect *dialect) : OpLoweringInterface(dialect) {}
+
+protected:
+  LogicalResult lower(ModuleOp module, bool fusesAttention) const override {
+    std::call_once(isMade, [&] { makePatterns(module.getContext()); });
+    if (failed(
+            lowerAndFold(module, fusesAttention ? fusing : lowerings, folds)))
+      return failure();
+    (void)applyPatternsGreedily(module, canonicalization);
+    IRRewriter rewriter(module.getContext());
+    DominanceInfo dominance(module);
+    eliminateCommonSubExpressions(rewriter, dominance, module);
+    return success();
+  }
+
+private:
+  void makePatterns(MLIRContext *context) const {
+    RewritePatternSet lower(context), fuse(context), fold(context),
+        canonical(context);
+    populateMPCommToLinalgPatterns(lower);
+    populateMPCommToLinalgPatterns(fuse);
+    populateAttentionToMPRTPatterns(fuse);
+    populateFoldMovementPatterns(fold);
+    for (Dialect *dialect : context->getLoadedDialects())
+      dialect->getCanonicalizationPatterns(canonical);
+    for (RegisteredOperationName op : context->getRegisteredOperations())
+      op.getCanonicalizationPatterns(canonical, context);
+    lowerings = FrozenRewritePatternSet(std::move(lower));
+    fusing = FrozenRewritePatternSet(std::move(fuse));
+    folds = FrozenRewritePatternSet(std::move(fold));
+    canonicalization = FrozenRewritePatternSet(std::move(canonical));
+  }
+
+  mutable std::once_flag isMade;
+  mutable FrozenRewritePatternSet lowerings, fusing, folds, canonicalization;
+};
+
+} // namespace
+
+void mpcomm::registerOpLowering(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, MPCommDialect *dialect) {
+    context->loadDialect<arith::ArithDialect, func::FuncDialect,
+                         linalg::LinalgDialect, math::MathDialect,
+                         mprt::MPRTDialect, scf::SCFDialect,
+                         tensor::TensorDialect>();
+    dialect->addInterfaces<LinalgLowering>();
+  });
 }
 
 namespace {
@@ -83,13 +155,8 @@ struct ConvertMPCommToLinalg
   }
 
   void runOnOperation() override {
-    ConversionTarget target(getContext());
-    target.markUnknownOpDynamicallyLegal([](Operation *op) {
-      return !isCompute(op) && !isElementwiseOnTensors(op);
-    });
-    if (failed(applyPartialConversion(getOperation(), target, lower)))
+    if (failed(lowerAndFold(getOperation(), lower, fold)))
       return signalPassFailure();
-    (void)applyPatternsGreedily(getOperation(), fold);
   }
 
   FrozenRewritePatternSet lower, fold;

@@ -66,6 +66,7 @@ struct ExplainCommunication
       explain(program, *model);
     }
     forEachFunction(getOperation(), [&](FunctionOpInterface function) {
+      predict(function, *model);
       bool communicates = function
                               ->walk([](CollectiveOpInterface) {
                                 return WalkResult::interrupt();
@@ -77,6 +78,25 @@ struct ExplainCommunication
   }
 
 private:
+  /// Reports the kernels that mpcomm-form-kernels will make of a function.
+  static void predict(FunctionOpInterface function, const CostModel &model) {
+    auto predicted = remark::analysis(function->getLoc(),
+                                      remark::RemarkOpts::name("Predicted")
+                                          .category("mpcomm-form-kernels")
+                                          .function(function.getName()));
+    if (!predicted)
+      return; // nobody listens
+    std::string why;
+    std::optional<StepModel> step = getStepModel(function, model, why);
+    if (!step) {
+      predicted << remark::reason("not modelled: {0}", why);
+      return;
+    }
+    predicted << remark::metric("Function", function.getName())
+              << remark::metric("Launches", step->getNumKernels())
+              << remark::metric("Bytes", step->getKernelBytes());
+  }
+
   /// Explains an mpcomm.program, or a function that all ranks run.
   void explain(Operation *symbol, const CostModel &model) {
     StringRef name = SymbolTable::getSymbolName(symbol).getValue();

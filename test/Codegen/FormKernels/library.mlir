@@ -11,7 +11,7 @@
 //
 // Reads 4 x 8 f32 and writes as many, four times (the last 4 x 4): all of it is
 // work of single ops, nothing is saved.
-// REMARK: Function=equal | BytesSaved=0, Function=equal, Launches=4, Ops=4
+// REMARK: Function=equal | Bytes=896, BytesSaved=0, Function=equal, Launches=4, Ops=4
 func.func @equal(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>, %c: tensor<4x8xf32>, %d: tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>) {
   %0 = mpcomm.gelu %a : tensor<4x8xf32>
   %1 = mpcomm.gelu %b : tensor<4x8xf32>
@@ -24,7 +24,7 @@ func.func @equal(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>, %c: tensor<4x8xf32>, 
 //         CHECK: mprt.launch @kernel_mulf_addf_0 {{.*}} loc(fused["first", "second"])
 //
 // The product of 8 f32 is neither written (32 bytes) nor read again (32).
-// REMARK: Function=located | BytesSaved=64, Function=located, Launches=1, Ops=2
+// REMARK: Function=located | Bytes=96, BytesSaved=64, Function=located, Launches=1, Ops=2
 // REMARK: Kernels=4
 func.func @located(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
   %0 = arith.mulf %a, %a : tensor<8xf32> loc("first")

@@ -3,7 +3,7 @@
 // the bytes in each of two steps: 20 us + bytes / 1e9 s.
 
 // RUN: mpcomm-opt %s --mpcomm-explain-communication="cluster=%S/Inputs/one-level.json" \
-// RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -verify-diagnostics -o /dev/null
+// RUN:   --remarks-filter="mpcomm-explain.*" --remark-format=emitRemark -verify-diagnostics -o /dev/null
 
 mpcomm.mesh @mesh <["dp" = 2]>
 

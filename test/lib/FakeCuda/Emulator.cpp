@@ -99,7 +99,8 @@ private:
 
 /// Kernels run on the worker's thread alone.
 static Block *block = nullptr;
-static std::vector<Fibre *> idle;
+/// Never destroyed: the worker's thread may outlive static objects.
+static std::vector<Fibre *> &idle = *new std::vector<Fibre *>;
 
 CUresult Block::run(const char *name) {
   for (uint32_t i = 0; i < size(); ++i) {

@@ -40,9 +40,10 @@ struct DeviceRates {
   std::string name;
   /// Flop/s by type, as the cluster file names them.
   std::map<std::string, double> flops;
-  double memoryBandwidth = 0; ///< bytes/s, reads and writes
-  uint64_t memoryBytes = 0;   ///< of one rank
-  double launch = 0;          ///< seconds
+  double memoryBandwidth = 0;  ///< bytes/s, reads and writes
+  uint64_t memoryBytes = 0;    ///< of one rank
+  double launch = 0;           ///< seconds
+  bool fusedAttention = false; ///< one kernel computes attention
 };
 
 struct Contention {

@@ -222,6 +222,7 @@ Status mpcomm::run::measureCuda(Bench &bench, double seconds,
                                 DeviceRates &rates) {
   rates.name = bench.rank.device().describe();
   rates.memoryBytes = bench.rank.device().memoryBytes();
+  rates.fusedAttention = true; // the calibration's own kernels need sm_80
   double part = seconds / 8;
   if (Status status = measureProducts(bench, part, rates); status.failed())
     return status;

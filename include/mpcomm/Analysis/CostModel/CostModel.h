@@ -93,8 +93,10 @@ public:
   /// ignored. An op without CostOpInterface reads its tensors and writes its
   /// results.
   double getSeconds(mlir::Operation *op) const;
-  /// The same with `bytes` of memory traffic, and with or without a launch.
-  double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched) const;
+  /// The same with `bytes` of memory traffic, with or without a launch, and with
+  /// the fraction `share` of the op's flops.
+  double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched,
+                    double share = 1) const;
 
   /// Flop/s of an op: for a contraction (PrecisionClass::LowerPrecision), the
   /// rate of its product type times the efficiency of its product kind;

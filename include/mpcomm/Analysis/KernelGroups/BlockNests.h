@@ -60,6 +60,10 @@ bool isView(mlir::Operation *op);
 bool isWidening(mlir::Operation *op);
 bool isWideningOf8Bits(mlir::Operation *op);
 
+/// Whether an op repeats the elements of its one operand along further
+/// dimensions, without reordering them.
+bool isBroadcast(mlir::Operation *op);
+
 /// Tensors that the regions of an op read from outside.
 llvm::SmallVector<mlir::Value> getCapturedTensors(mlir::Operation *op);
 

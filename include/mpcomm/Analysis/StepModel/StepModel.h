@@ -110,7 +110,7 @@ public:
   /// Position of an op of the body, from 0; -1 for others.
   int getPosition(mlir::Operation *op) const;
   /// The number of the kernel of an op. Ops of one kernel are one pass over
-  /// memory. -1: none.
+  /// memory. -1: none, or several.
   int getKernel(mlir::Operation *op) const;
   /// Bytes that a value of the body allocates: 0 for intermediates of a kernel,
   /// views, and results that reuse a donated buffer or that of an operand.
@@ -131,6 +131,11 @@ public:
 
   /// Ranks of the mesh on which it communicates; 1 if it does not.
   int64_t getNumRanks() const { return ranks; }
+
+  /// Kernels that run in the function itself, and the bytes that they read and
+  /// write: those that mpcomm-form-kernels makes.
+  int getNumKernels() const { return numKernels; }
+  int64_t getKernelBytes() const { return kernelBytes; }
 
   /// Seconds of all compute.
   double getComputeSeconds() const { return computeSeconds; }
@@ -170,6 +175,8 @@ private:
   std::vector<int64_t> bufferBytes;
   double computeSeconds = 0;
   int64_t staticBytes = 0, peakBytes = 0;
+  int numKernels = 0;
+  int64_t kernelBytes = 0;
 };
 
 /// A problem without classes, with the links and rates of a cluster. With

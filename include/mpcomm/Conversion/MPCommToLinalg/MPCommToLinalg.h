@@ -66,6 +66,10 @@ void populateAttentionToMPRTPatterns(mlir::RewritePatternSet &patterns);
 /// concatenations.
 void populateFoldMovementPatterns(mlir::RewritePatternSet &patterns);
 
+/// Gives the dialect its OpLoweringInterface: what the analysis of kernels
+/// lowers single ops with. Loads the dialects that they are lowered to.
+void registerOpLowering(mlir::DialectRegistry &registry);
+
 } // namespace mpcomm
 
 #endif // MPCOMM_CONVERSION_MPCOMMTOLINALG_MPCOMMTOLINALG_H

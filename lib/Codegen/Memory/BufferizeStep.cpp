@@ -274,6 +274,10 @@ void FunctionBufferizer::placeDonated() {
   };
   SmallVector<FinalCopy> pending;
   for (DonatedResult &result : donatedResults) {
+    if (result.copy->use_empty()) { // nothing has written what was copied
+      builder.eraseOp(result.copy);
+      continue;
+    }
     auto copy = cast<memref::CopyOp>(*result.copy->user_begin());
     if (!isSameView(copy.getSource(), result.argument))
       pending.push_back({copy.getSource(), result.argument, copy.getLoc()});

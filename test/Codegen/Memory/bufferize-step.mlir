@@ -232,3 +232,16 @@ func.func private @k(%p: tensor<3xf32>, %o: tensor<1x3xf32>) -> tensor<1x3xf32> 
   } -> tensor<1x3xf32>
   return %b : tensor<1x3xf32>
 }
+
+// -----
+
+// Nothing writes memory of no elements: no copy to a donated buffer is left.
+// CHECK-LABEL: func.func @no_elements
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @no_elements(%g: tensor<2x0xf32> {mpcomm.donated = 1 : i64}, %h: tensor<4x0xf32> {mpcomm.donated = 0 : i64})
+    -> (tensor<4x0xf32>, tensor<2x0xf32>) {
+  %g1 = tensor.empty() : tensor<2x0xf32>
+  %h1 = tensor.empty() : tensor<4x0xf32>
+  return %h1, %g1 : tensor<4x0xf32>, tensor<2x0xf32>
+}

@@ -82,7 +82,8 @@ struct TestPrintStepModel
         << "compute " << printTime(step->getComputeSeconds()) << ", arguments "
         << step->getStaticBytes() << ", peak " << step->getPeakBytes()
         << " bytes; predicted kernels = " << step->getNumKernels()
-        << ", bytes = " << step->getKernelBytes();
+        << ", bytes = " << step->getKernelBytes()
+        << ", arena = " << step->getArenaBytes();
     if (std::string error = problem.check(); !error.empty())
       remark << "; " << error;
     if (peakBytes(problem.classes.front()) != step->getPeakBytes())

@@ -14,6 +14,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -27,6 +28,11 @@ bool mpcomm::isView(Operation *op) {
   return isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
              tensor::ExpandShapeOp, tensor::CastOp, tensor::EmptyOp,
              arith::ConstantOp>(op);
+}
+
+bool mpcomm::isLibraryCall(Operation *op) {
+  return isa<linalg::ContractionOpInterface, mprt::AttentionOp,
+             mprt::ConvolutionOp, mprt::PoolOp>(op);
 }
 
 bool mpcomm::isWidening(Operation *candidate) {
@@ -210,6 +216,7 @@ int BlockNests::addValue(Value value) {
   KernelProblem::Value known;
   Operation *def = value.getDefiningOp();
   known.bytes = mpcomm::detail::countBytes(TypeRange{value.getType()});
+  known.type = value.getType().getAsOpaquePointer();
   known.maker = getNumber(def);
   known.isUniform = matchPattern(value, m_Constant<SplatElementsAttr>(nullptr));
   known.isFilled = isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(def);
@@ -235,6 +242,7 @@ void BlockNests::addOp(Operation &op) {
   ops.push_back(&op);
   KernelProblem::Op known;
   known.kind = classify(&op);
+  known.isLibraryCall = known.kind == OpKind::Other && isLibraryCall(&op);
   for (Value result : op.getResults())
     if (isa<TensorType>(result.getType()))
       known.results.push_back(addValue(result));

@@ -99,9 +99,7 @@ static LoweredOp::Step describe(Operation *op) {
       isWidening(op) &&
       llvm::all_of(generic.getIndexingMapsArray(),
                    [](AffineMap map) { return map.isIdentity(); });
-  // Only libraries compute tensors outside of nests; what moves them does not.
-  step.isProduct = isa<DestinationStyleOpInterface>(op) &&
-                   !isa<tensor::TensorDialect>(op->getDialect());
+  step.isProduct = isLibraryCall(op);
   return step;
 }
 
@@ -147,7 +145,6 @@ static std::unique_ptr<LoweredOp> readLowered(func::FuncOp function,
     // Scalars are in the code.
     lowered->numOthers += !known.results.empty() && known.kind == OpKind::Other;
     lowered->steps.push_back(describe(nests->getOp(i)));
-    lowered->steps.back().isProduct &= known.kind == OpKind::Other;
     for (Value operand : nests->getOp(i)->getOperands())
       if (int value = nests->getNumber(operand); value >= 0)
         lowered->steps.back().uses.push_back(value);

@@ -16,7 +16,9 @@
 #define MPCOMM_LIB_ANALYSIS_STEPMODEL_STEPMODELBUILDER_H
 
 #include "StepModel/StepNests.h"
+#include "mpcomm/Analysis/KernelGroups/Destinations.h"
 #include "mpcomm/Analysis/StepModel/StepModel.h"
+#include "llvm/ADT/BitVector.h"
 
 namespace mpcomm {
 
@@ -36,7 +38,8 @@ private:
   struct Buffer {
     int64_t bytes;
     int begin, end;
-    int owner; // value
+    int owner;               // value
+    bool isInFlight = false; // a collective uses it until it is awaited
   };
 
   /// What a call of a function of the step takes.
@@ -87,6 +90,9 @@ private:
                             llvm::SmallVectorImpl<int> &ids);
   void addCallBuffers(int op);
   void addIntermediates();
+  void shareBuffers();
+  std::vector<ArenaProblem::Buffer> findLives() const;
+  void collectArena();
   void addDonations();
   void emitInstructions();
   void linkCollectives();
@@ -134,6 +140,9 @@ private:
   };
   std::vector<Share> shares; // what ops take, by where
   std::vector<Buffer> buffers;
+  llvm::DenseMap<int, int> bufferOfNumber;     // by number of nests
+  llvm::SmallVector<Destination> destinations; // of results of kernels
+  llvm::BitVector isDonated;                   // of what is returned
   /// Buffers of the results of each collective.
   std::vector<llvm::SmallVector<int, 1>> resultBuffers;
 };

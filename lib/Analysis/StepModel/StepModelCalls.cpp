@@ -31,8 +31,7 @@ LogicalResult StepBuilder::modelCallee(Operation *call,
     return call->emitError("expected calls of functions that do not "
                            "communicate, to model the step, got one of '")
            << function.getName() << "'";
-  parts[function] = {model->computeSeconds,
-                     model->peakBytes - model->staticBytes};
+  parts[function] = {model->computeSeconds, model->getArenaBytes()};
   return success();
 }
 

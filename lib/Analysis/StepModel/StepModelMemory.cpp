@@ -106,27 +106,71 @@ void StepBuilder::addBuffers(int op) {
 /// What one kernel makes for another, and is no result of an op.
 void StepBuilder::addIntermediates() {
   llvm::DenseSet<int> results;
-  for (auto [i, value] : llvm::enumerate(values)) {
-    results.insert(nests.getNumber(value));
-    if (isInMemory(static_cast<int>(i)))
-      results.insert(nests.problem.stripViews(nests.getNumber(value)));
-  }
+  auto note = [&](int number, int buffer) {
+    results.insert(number);
+    if (number >= 0 && buffer >= 0)
+      bufferOfNumber[number] = buffer;
+  };
+  for (auto [value, buffer] : llvm::zip_equal(values, bufferOf))
+    note(nests.getNumber(value), buffer);
+  for (int i = 0, e = static_cast<int>(values.size()); i < e; ++i)
+    if (isInMemory(i))
+      note(nests.problem.stripViews(nests.getNumber(values[i])), bufferOf[i]);
   for (int group : groups->getGroups())
     for (int number : groups->getOperands(group).outputs)
       if (!results.contains(number)) {
         int last = groups->getLastUse(group, number);
+        bufferOfNumber[number] = static_cast<int>(buffers.size());
         buffers.push_back({nests.problem.values[number].bytes, getSlot(group),
                            last < 0 ? getSlot(group) : nests.positions[last],
                            -1});
       }
 }
 
+/// The arena that mpcomm-plan-memory makes: without what is returned, which the
+/// caller holds, but with what is copied to donated buffers at the end; the
+/// tensors of one collective are one bucket.
+void StepBuilder::collectArena() {
+  std::vector<char> isElsewhere(buffers.size(), false);
+  if (numOps < static_cast<int>(ops.size()))
+    for (auto [i, returned] : llvm::enumerate(ops.back()->getOperands()))
+      if (int value = getNumber(returned);
+          value >= 0 && bufferOf[value] >= 0 && !isDonated.test(i))
+        isElsewhere[bufferOf[value]] = true;
+  std::vector<ArenaProblem::Buffer> lives = findLives();
+  for (ArrayRef<int> members : resultBuffers) {
+    ArenaProblem::Buffer bucket{0, INT64_MAX, -1};
+    for (int member : members) {
+      if (isElsewhere[member])
+        continue;
+      isElsewhere[member] = true;
+      bucket.bytes += llvm::alignTo(lives[member].bytes, step.arena.alignment);
+      bucket.begin = std::min(bucket.begin, lives[member].begin);
+      bucket.end = std::max(bucket.end, lives[member].end);
+    }
+    if (bucket.bytes > 0)
+      step.arena.buffers.push_back(bucket);
+  }
+  for (auto [life, elsewhere] : llvm::zip_equal(lives, isElsewhere))
+    if (!elsewhere && life.bytes > 0)
+      step.arena.buffers.push_back(life);
+  // In program order, which decides where the planner has a choice.
+  llvm::stable_sort(step.arena.buffers, [](const ArenaProblem::Buffer &a,
+                                           const ArenaProblem::Buffer &b) {
+    return a.begin < b.begin;
+  });
+}
+
+/// The result of a donated argument is written over it, without memory of its
+/// own: by a kernel where mpcomm-form-kernels can choose so, else where types
+/// are equal.
 void StepBuilder::addDonations() {
-  // The result of a donated argument is written over it: no memory of its own.
   FunctionOpInterface function = step.function;
   if (numOps == static_cast<int>(ops.size()))
     return;
   Operation *terminator = ops.back();
+  isDonated.resize(terminator->getNumOperands());
+  Donations donations;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto donated = function.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr);
     if (!donated || !donated.getValue().isSignedIntN(32))
@@ -135,10 +179,94 @@ void StepBuilder::addDonations() {
     if (result < 0 || result >= terminator->getNumOperands() ||
         terminator->getOperand(result).getType() != values[i].getType())
       continue;
-    int value = getNumber(terminator->getOperand(result));
-    if (value >= 0 && bufferOf[value] >= 0)
+    Value returned = terminator->getOperand(result);
+    int number = nests.getNumber(returned);
+    int maker = number < 0 ? -1 : nests.problem.values[number].maker;
+    if (number >= 0)
+      donations.try_emplace(number, nests.getNumber(values[i]));
+    int value = getNumber(returned);
+    isDonated.set(result);
+    if (value >= 0 && bufferOf[value] >= 0 && groups->lookup(maker) < 0)
       buffers[bufferOf[value]].bytes = 0;
   }
+  for (int group : groups->getGroups()) {
+    const KernelGroup &known = groups->get(group);
+    if (nests.problem.getNest(known.slot).isScatter)
+      continue;
+    llvm::append_range(destinations,
+                       chooseDestinations(nests.problem, *groups, group, known,
+                                          groups->getOperands(group), donations,
+                                          /*reuseOperands=*/true));
+  }
+  for (const Destination &destination : destinations) {
+    auto donor = donations.find(destination.result);
+    auto own = bufferOfNumber.find(destination.result);
+    if (donor != donations.end() && donor->second == destination.tensor &&
+        own != bufferOfNumber.end())
+      buffers[own->second].bytes = 0;
+  }
+}
+
+/// A kernel writes over what it alone still reads.
+void StepBuilder::shareBuffers() {
+  std::vector<int> sharedWith(buffers.size(), -1);
+  auto find = [&](int buffer) {
+    while (buffer >= 0 && sharedWith[buffer] >= 0)
+      buffer = sharedWith[buffer];
+    return buffer;
+  };
+  auto lookup = [&](int number) {
+    auto found = bufferOfNumber.find(number);
+    return found == bufferOfNumber.end() ? -1 : find(found->second);
+  };
+  for (const Destination &destination : destinations) {
+    if (destination.tensor < 0)
+      continue;
+    int own = lookup(destination.result);
+    int other = lookup(nests.problem.stripViews(destination.tensor));
+    if (own < 0 || other < 0 || own == other ||
+        buffers[own].bytes != buffers[other].bytes)
+      continue;
+    buffers[other].begin = std::min(buffers[other].begin, buffers[own].begin);
+    buffers[other].end = std::max(buffers[other].end, buffers[own].end);
+    buffers[other].isInFlight |= buffers[own].isInFlight;
+    buffers[own].bytes = 0;
+    sharedWith[own] = other;
+  }
+  for (int &buffer : bufferOf)
+    buffer = find(buffer);
+  for (SmallVectorImpl<int> &members : resultBuffers)
+    for (int &buffer : members)
+      buffer = find(buffer);
+  for (auto &[number, buffer] : bufferOfNumber)
+    buffer = find(buffer);
+}
+
+/// When each buffer begins and ends, in ops of the nests: an op of the step may
+/// be several kernels.
+std::vector<ArenaProblem::Buffer> StepBuilder::findLives() const {
+  std::vector<ArenaProblem::Buffer> lives(buffers.size(), {0, INT64_MAX, -1});
+  for (const auto &[number, buffer] : bufferOfNumber) {
+    ArenaProblem::Buffer &life = lives[buffer];
+    life.begin = std::min<int64_t>(life.begin, groups->getSlot(number));
+    life.end = std::max<int64_t>(life.end, groups->getLastUse(-1, number));
+  }
+  // The first op at a position or after it.
+  auto first = [&](int position) {
+    return llvm::lower_bound(nests.positions, position) -
+           nests.positions.begin();
+  };
+  for (auto [life, buffer] : llvm::zip_equal(lives, buffers)) {
+    life.bytes = buffer.bytes;
+    bool isKnown = life.begin != INT64_MAX;
+    if (!isKnown || nests.positions[life.begin] > buffer.begin)
+      life.begin = first(buffer.begin);
+    // What nests say is exact, but for a collective in flight.
+    if (!isKnown || buffer.isInFlight)
+      life.end = std::max<int64_t>(life.end, first(buffer.end + 1) - 1);
+    life.end = std::max(life.end, life.begin);
+  }
+  return lives;
 }
 
 void StepBuilder::findLifetimes() {
@@ -165,10 +293,14 @@ void StepBuilder::findLifetimes() {
     int at = op < numOps ? getSlots(op).second : last;
     if (collectiveOf[op] >= 0) {
       at = awaitOf[collectiveOf[op]];
-      for (int buffer : resultBuffers[collectiveOf[op]])
+      for (int buffer : resultBuffers[collectiveOf[op]]) {
         extend(buffer, at);
+        buffers[buffer].isInFlight = true;
+      }
     }
     for (int value : getUses(op)) {
+      if (collectiveOf[op] >= 0 && bufferOf[value] >= 0)
+        buffers[bufferOf[value]].isInFlight = true;
       step.lastUses[value] = std::max(step.lastUses[value], at);
       extend(bufferOf[value], at);
     }
@@ -177,13 +309,15 @@ void StepBuilder::findLifetimes() {
     for (int part : parts)
       if (bufferOf[part] >= 0)
         extend(bufferOf[step.firstResult[op]], buffers[bufferOf[part]].end);
-  step.buffers = bufferOf;
-  for (const Buffer &buffer : buffers)
-    step.bufferBytes.push_back(buffer.bytes);
   step.bytes.assign(values.size(), 0);
   for (const Buffer &buffer : buffers)
     if (buffer.owner >= 0)
       step.bytes[buffer.owner] = buffer.bytes;
+  shareBuffers();
+  collectArena();
+  step.buffers = bufferOf;
+  for (const Buffer &buffer : buffers)
+    step.bufferBytes.push_back(buffer.bytes);
   for (size_t value = 0; value < values.size(); ++value) {
     if (def[value] < 0)
       step.bytes[value] = countBytes(values[value].getType());

@@ -21,6 +21,7 @@ using OpKind = KernelProblem::OpKind;
 int StepNests::addValue(Type type) {
   KernelProblem::Value value;
   value.bytes = mpcomm::detail::countBytes(TypeRange{type});
+  value.type = type.getAsOpaquePointer();
   auto tensor = dyn_cast<RankedTensorType>(type);
   value.isScalar = !tensor || tensor.getRank() == 0;
   problem.values.push_back(std::move(value));
@@ -153,6 +154,7 @@ void StepNests::addOpaque(Operation *op, bool isProduct, int origin) {
   bool isConstant = op->hasTrait<OpTrait::ConstantLike>();
   int added =
       addOp(isConstant ? OpKind::View : OpKind::Other, origin, operands);
+  problem.ops[added].isLibraryCall = isProduct;
   for (Value result : op->getResults())
     if (isa<TensorType>(result.getType()))
       addResult(added, lookup(result));
@@ -296,7 +298,9 @@ void StepNests::addLowered(Operation *op, const LoweredOp &lowered,
       if (isNew) {
         numProducts += isProduct;
         entry.push_back(addValue(lowered.types[own]));
-        addResult(addOp(OpKind::Other, origin, operands), entry.front());
+        int call = addOp(OpKind::Other, origin, operands);
+        problem.ops[call].isLibraryCall = isProduct;
+        addResult(call, entry.front());
       }
       map[own] = entry.front();
       continue;

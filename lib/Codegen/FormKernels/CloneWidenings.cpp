@@ -83,24 +83,18 @@ static void giveOwn(linalg::GenericOp op, ArrayRef<Operation *> users) {
   });
 }
 
-/// Ops that read memory, and much of it more than once.
-static bool isProduct(Operation *op) {
-  return isa<linalg::ContractionOpInterface, mprt::AttentionOp,
-             mprt::ConvolutionOp, mprt::PoolOp>(op);
-}
-
 /// Products that read what was 8 bits share one widening as long as no other
 /// product stands between them: in 16 bits the tensor would live from a forward
 /// pass to its backward pass at twice its size.
 static void cloneForProducts(linalg::GenericOp op) {
   llvm::DenseSet<Operation *> users;
   for (Operation *user : op->getUsers())
-    if (user->getBlock() == op->getBlock() && isProduct(user))
+    if (user->getBlock() == op->getBlock() && isLibraryCall(user))
       users.insert(user);
   SmallVector<SmallVector<Operation *>> runs;
   bool isRun = false;
   for (Operation *at = op; at && !users.empty(); at = at->getNextNode()) {
-    if (!isProduct(at))
+    if (!isLibraryCall(at))
       continue;
     bool reads = users.erase(at);
     if (reads && !isRun)

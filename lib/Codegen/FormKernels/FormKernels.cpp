@@ -20,7 +20,9 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Analysis/KernelGroups/BlockNests.h"
+#include "mpcomm/Analysis/KernelGroups/Destinations.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"
 
@@ -33,6 +35,29 @@ namespace mpcomm {
 
 using namespace mlir;
 using namespace mpcomm;
+
+/// Finds the donated results of a function with the block as its body.
+static Donations findDonations(Block &block, const BlockNests &nests) {
+  Donations donations;
+  auto function = dyn_cast<FunctionOpInterface>(block.getParentOp());
+  if (!function || !block.isEntryBlock())
+    return donations;
+  Operation *terminator = block.getTerminator();
+  if (!terminator->hasTrait<OpTrait::ReturnLike>())
+    return donations;
+  for (BlockArgument argument : block.getArguments()) {
+    auto result = function.getArgAttrOfType<IntegerAttr>(
+        argument.getArgNumber(), kDonatedAttr);
+    if (!result || !result.getValue().isSignedIntN(32))
+      continue;
+    int64_t number = result.getInt();
+    if (number >= 0 && number < terminator->getNumOperands() &&
+        terminator->getOperand(number).getType() == argument.getType())
+      donations.try_emplace(nests.getNumber(terminator->getOperand(number)),
+                            nests.getNumber(argument));
+  }
+  return donations;
+}
 
 namespace {
 
@@ -167,8 +192,8 @@ FailureOr<bool> BlockRewriter::rewriteGroup(int number,
   // What a result starts from stays its destination in any case.
   bool reuses = attempt == Attempt::Reuse;
   SmallVector<Destination> destinations = chooseDestinations(
-      nests, groups, number, group, operands, reuses ? donations : Donations(),
-      reuses && reuseOperands);
+      nests.getProblem(), groups, number, group, operands,
+      reuses ? donations : Donations(), reuses && reuseOperands);
   llvm::DenseSet<int> updated;
   for (const Destination &destination : destinations)
     if (destination.tensor >= 0 && !destination.isInput)

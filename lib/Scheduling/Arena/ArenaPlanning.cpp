@@ -116,9 +116,23 @@ static ArenaPlan placeInOrder(const ArenaProblem &problem,
 
 ArenaPlan mpcomm::planArena(const ArenaProblem &problem) {
   const std::vector<Buffer> &buffers = problem.buffers;
-  auto life = [&](size_t i) {
-    return static_cast<double>(buffers[i].end - buffers[i].begin + 1);
+  // In times at which a buffer begins or ends: what else happens between does
+  // not change the plan.
+  std::vector<int64_t> times;
+  for (const Buffer &buffer : buffers) {
+    times.push_back(buffer.begin);
+    times.push_back(buffer.end);
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  auto rank = [&](int64_t time) {
+    return std::lower_bound(times.begin(), times.end(), time) - times.begin();
   };
+  std::vector<double> lives;
+  for (const Buffer &buffer : buffers)
+    lives.push_back(
+        static_cast<double>(rank(buffer.end) - rank(buffer.begin) + 1));
+  auto life = [&](size_t i) { return lives[i]; };
   auto size = [&](size_t i) { return static_cast<double>(buffers[i].bytes); };
   ArenaPlan best;
   bool first = true;

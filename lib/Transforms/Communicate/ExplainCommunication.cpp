@@ -94,7 +94,8 @@ private:
     }
     predicted << remark::metric("Function", function.getName())
               << remark::metric("Launches", step->getNumKernels())
-              << remark::metric("Bytes", step->getKernelBytes());
+              << remark::metric("Bytes", step->getKernelBytes())
+              << remark::metric("ArenaBytes", step->getArenaBytes());
   }
 
   /// Explains an mpcomm.program, or a function that all ranks run.

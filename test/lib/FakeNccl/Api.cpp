@@ -250,11 +250,20 @@ static void forget(void *data) {
     --request->communicator->graphs;
 }
 
+/// Requests live on: a graph may run them at any time.
+static Request *makeRequest(Communicator &communicator) {
+  static std::mutex mutex;
+  static auto &requests = *new std::vector<std::unique_ptr<Request>>;
+  std::lock_guard<std::mutex> guard(mutex);
+  requests.push_back(std::make_unique<Request>(
+      Request{&communicator, std::move(groupCalls), nullptr, 0, false}));
+  groupCalls.clear();
+  return requests.back().get();
+}
+
 static ncclResult_t launch() {
   Communicator &communicator = *groupComm;
-  auto *request =
-      new Request{&communicator, std::move(groupCalls), nullptr, 0, false};
-  groupCalls.clear();
+  Request *request = makeRequest(communicator);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuStreamIsCapturing(groupStream, &status);
   request->again = status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -266,7 +275,6 @@ static ncclResult_t launch() {
   request->word =
       communicator.words + (request->again ? communicator.nextWord++ : 0);
   request->value = request->again ? 1 : ++communicator.eager;
-  // Requests live on: a graph may run them at any time.
   int result = mpfake_enqueue(groupStream, "a collective of NCCL", post,
                               request, forget);
   if (!result)

@@ -56,6 +56,10 @@ private:
 /// Whether an op is a view of its operand, or an allocation.
 bool isView(mlir::Operation *op);
 
+/// Whether a library of the runtime computes an op, which reads memory, much of
+/// it more than once.
+bool isLibraryCall(mlir::Operation *op);
+
 /// Whether an op only widens the floats of a tensor.
 bool isWidening(mlir::Operation *op);
 bool isWideningOf8Bits(mlir::Operation *op);

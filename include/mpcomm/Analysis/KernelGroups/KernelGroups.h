@@ -70,12 +70,14 @@ struct KernelProblem {
   };
   struct Op {
     OpKind kind = OpKind::Other;
-    int nest = -1;   // of Nest
-    int source = -1; // of View: the value; -1 of an allocation
+    int nest = -1;              // of Nest
+    int source = -1;            // of View: the value; -1 of an allocation
+    bool isLibraryCall = false; // of Other: products and the like
     llvm::SmallVector<int, 1> results;
   };
   struct Value {
     int64_t bytes = 0;
+    const void *type = nullptr;      // equal for equal types
     int maker = -1;                  // the op that defines it; -1: none here
     llvm::SmallVector<int, 2> users; // ops; -1 for one in another block
     bool isUniform = false;          // a splat constant: in the code

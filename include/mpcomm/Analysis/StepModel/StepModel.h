@@ -17,6 +17,7 @@
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Analysis/CostModel/CostModel.h"
+#include "mpcomm/Scheduling/Arena/ArenaPlanning.h"
 #include "mpcomm/Scheduling/RankProgram.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
@@ -137,6 +138,10 @@ public:
   int getNumKernels() const { return numKernels; }
   int64_t getKernelBytes() const { return kernelBytes; }
 
+  /// Bytes of the arena that mpcomm-plan-memory makes for what lives neither in
+  /// arguments nor in results. Time: that of planArena.
+  int64_t getArenaBytes() const { return planArena(arena).bytes; }
+
   /// Seconds of all compute.
   double getComputeSeconds() const { return computeSeconds; }
   /// Bytes of the arguments, which live through the whole step.
@@ -175,6 +180,7 @@ private:
   std::vector<int64_t> bufferBytes;
   double computeSeconds = 0;
   int64_t staticBytes = 0, peakBytes = 0;
+  ArenaProblem arena;
   int numKernels = 0;
   int64_t kernelBytes = 0;
 };

@@ -54,7 +54,9 @@ struct ArenaPlan {
 /// Places the buffers one by one, each in the lowest sufficient gap between
 /// already placed buffers that live at the same time. Tries three orders
 /// (largest first, longest lifetime first, largest product of bytes and
-/// lifetime first) and returns the smallest arena. Time: O(n^2) at worst.
+/// lifetime first) and returns the smallest arena. A lifetime counts the times
+/// at which buffers begin or end, so the plan depends on the order of these times
+/// alone. Time: O(n^2) at worst.
 ArenaPlan planArena(const ArenaProblem &problem);
 
 } // namespace mpcomm

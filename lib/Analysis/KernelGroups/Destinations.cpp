@@ -1,4 +1,4 @@
-//===- Destinations.cpp - where the results of a kernel go ----------------===//
+//===- Destinations.cpp - where kernels write their results ---------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,46 +6,20 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FormKernels/Outline.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
-#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "mpcomm/Analysis/KernelGroups/Destinations.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
 
-using namespace mlir;
 using namespace mpcomm;
-
-Donations mpcomm::findDonations(Block &block, const BlockNests &nests) {
-  Donations donations;
-  auto function = dyn_cast<FunctionOpInterface>(block.getParentOp());
-  if (!function || !block.isEntryBlock())
-    return donations;
-  Operation *terminator = block.getTerminator();
-  if (!terminator->hasTrait<OpTrait::ReturnLike>())
-    return donations;
-  for (BlockArgument argument : block.getArguments()) {
-    auto result = function.getArgAttrOfType<IntegerAttr>(
-        argument.getArgNumber(), kDonatedAttr);
-    if (!result || !result.getValue().isSignedIntN(32))
-      continue;
-    int64_t number = result.getInt();
-    if (number >= 0 && number < terminator->getNumOperands() &&
-        terminator->getOperand(number).getType() == argument.getType())
-      donations.try_emplace(nests.getNumber(terminator->getOperand(number)),
-                            nests.getNumber(argument));
-  }
-  return donations;
-}
 
 namespace {
 
 /// Chooses for one group.
 class Chooser {
 public:
-  Chooser(const BlockNests &nests, const KernelGroups &groups, int number,
+  Chooser(const KernelProblem &problem, const KernelGroups &groups, int number,
           const KernelGroup &group)
-      : nests(nests), problem(nests.getProblem()), groups(groups),
-        number(number), group(group) {}
+      : problem(problem), groups(groups), number(number), group(group) {}
 
   /// What a result has to start from.
   Destination getInitial(int result) const;
@@ -62,7 +36,6 @@ private:
     });
   }
 
-  const BlockNests &nests;
   const KernelProblem &problem;
   const KernelGroups &groups;
   int number;
@@ -103,7 +76,7 @@ bool Chooser::readsWhereWritten(int result, int tensor, bool &isRead) const {
 /// reads `tensor` from now on, and the group reads it by the index that it
 /// writes the result by. `isRead` tells whether it reads it at all.
 bool Chooser::canHold(int result, int tensor, bool &isRead) const {
-  if (nests.getValue(tensor).getType() != nests.getValue(result).getType() ||
+  if (problem.values[tensor].type != problem.values[result].type ||
       !readsWhereWritten(result, tensor, isRead))
     return false;
   for (const KernelMember &member : group.members)
@@ -135,13 +108,12 @@ bool Chooser::take(Destination &destination, int tensor) {
   return taken.insert(tensor).second;
 }
 
-SmallVector<Destination>
-mpcomm::chooseDestinations(const BlockNests &nests, const KernelGroups &groups,
-                           int number, const KernelGroup &group,
-                           const KernelOperands &operands,
-                           const Donations &donations, bool reuseOperands) {
-  Chooser chooser(nests, groups, number, group);
-  SmallVector<Destination> chosen;
+llvm::SmallVector<Destination> mpcomm::chooseDestinations(
+    const KernelProblem &problem, const KernelGroups &groups, int number,
+    const KernelGroup &group, const KernelOperands &operands,
+    const Donations &donations, bool reuseOperands) {
+  Chooser chooser(problem, groups, number, group);
+  llvm::SmallVector<Destination> chosen;
   for (int result : operands.outputs)
     chosen.push_back(chooser.getInitial(result));
   for (Destination &destination : chosen)
@@ -154,9 +126,9 @@ mpcomm::chooseDestinations(const BlockNests &nests, const KernelGroups &groups,
     for (int input : operands.inputs) {
       if (destination.tensor >= 0)
         break;
-      Operation *def = nests.getValue(input).getDefiningOp();
-      if (isa_and_nonnull<linalg::ContractOp, mprt::AttentionOp, mprt::LaunchOp,
-                          mprt::ConvolutionOp, mprt::PoolOp>(def) &&
+      int maker = problem.values[input].maker;
+      if (maker >= 0 &&
+          (problem.isNest(maker) || problem.ops[maker].isLibraryCall) &&
           !groups.hasUseOutside(number, input))
         (void)chooser.take(destination, input);
     }

@@ -134,6 +134,11 @@ private:
 
   StepNests nests;
   std::optional<KernelGroups> groups;
+  struct Kernel {
+    int group;
+    KernelOperands operands;
+  };
+  std::vector<Kernel> kernels; // by slot
   struct Share {
     int op, group; // -1: in no kernel
     double seconds;

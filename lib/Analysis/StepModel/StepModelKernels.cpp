@@ -48,8 +48,8 @@ void StepBuilder::formKernels() {
   groupsOf.resize(ops.size());
   step.kernels.assign(ops.size(), -1);
   for (auto [i, group] : llvm::enumerate(groups->getGroups())) {
-    KernelOperands operands = groups->getOperands(group);
-    step.kernelBytes += operands.countBytes(nests.problem);
+    kernels.push_back({group, groups->getOperands(group)});
+    step.kernelBytes += kernels.back().operands.countBytes(nests.problem);
     ++step.numKernels;
     for (const KernelMember &member : groups->get(group).members) {
       int op = nests.origins[member.op];
@@ -153,8 +153,7 @@ void StepBuilder::costKernels() {
   for (int op = 0, e = static_cast<int>(problem.ops.size()); op < e; ++op)
     if (problem.isNest(op))
       points[nests.origins[op]] += countPoints(problem.getNest(op));
-  for (int group : groups->getGroups()) {
-    KernelOperands operands = groups->getOperands(group);
+  for (const auto &[group, operands] : kernels) {
     llvm::SmallDenseSet<int> read;
     llvm::MapVector<int, std::pair<double, double>> work; // bytes, points
     for (const KernelMember &member : groups->get(group).members) {

@@ -116,8 +116,8 @@ void StepBuilder::addIntermediates() {
   for (int i = 0, e = static_cast<int>(values.size()); i < e; ++i)
     if (isInMemory(i))
       note(nests.problem.stripViews(nests.getNumber(values[i])), bufferOf[i]);
-  for (int group : groups->getGroups())
-    for (int number : groups->getOperands(group).outputs)
+  for (const auto &[group, operands] : kernels)
+    for (int number : operands.outputs)
       if (!results.contains(number)) {
         int last = groups->getLastUse(group, number);
         bufferOfNumber[number] = static_cast<int>(buffers.size());
@@ -189,7 +189,7 @@ void StepBuilder::addDonations() {
     if (value >= 0 && bufferOf[value] >= 0 && groups->lookup(maker) < 0)
       buffers[bufferOf[value]].bytes = 0;
   }
-  for (int group : groups->getGroups()) {
+  for (const auto &[group, operands] : kernels) {
     const KernelGroup &known = groups->get(group);
     if (nests.problem.getNest(known.slot).isScatter)
       continue;

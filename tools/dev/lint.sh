@@ -93,9 +93,12 @@ if [ ${#sources[@]} -gt 0 ]; then
       fail "clang-format: see above (--fix rewrites)"
   else
     # Only the lines that changed; a file that git does not know changed whole.
-    git diff -U0 --diff-filter=ACMR "$base" -- "${sources[@]}" |
-      clang-format-diff-22 -p1 | tee /dev/stderr | grep -q . &&
+    wrong=$(git diff -U0 --diff-filter=ACMR "$base" -- "${sources[@]}" |
+      clang-format-diff-22 -p1 || true)
+    if [ -n "$wrong" ]; then
+      printf '%s\n' "$wrong" >&2
       fail "clang-format: see above (--fix rewrites)"
+    fi
     mapfile -t unknown < <(
       git ls-files --others --exclude-standard -- "${sources[@]}")
     if [ ${#unknown[@]} -gt 0 ]; then

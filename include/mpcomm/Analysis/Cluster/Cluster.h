@@ -63,8 +63,8 @@ struct DeviceModel {
   int64_t memoryBytes = 0;
   /// Seconds that a kernel takes in addition to its work.
   double launch = 0;
-  /// Whether one kernel computes attention; otherwise it is computed as products
-  /// and softmax.
+  /// Whether one kernel computes attention; otherwise it is computed as
+  /// products and softmax.
   bool fusedAttention = false;
 };
 

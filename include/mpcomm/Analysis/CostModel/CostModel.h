@@ -93,8 +93,8 @@ public:
   /// ignored. An op without CostOpInterface reads its tensors and writes its
   /// results.
   double getSeconds(mlir::Operation *op) const;
-  /// The same with `bytes` of memory traffic, with or without a launch, and with
-  /// the fraction `share` of the op's flops.
+  /// The same with `bytes` of memory traffic, with or without a launch, and
+  /// with the fraction `share` of the op's flops.
   double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched,
                     double share = 1) const;
 

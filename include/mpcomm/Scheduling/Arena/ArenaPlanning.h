@@ -55,8 +55,8 @@ struct ArenaPlan {
 /// already placed buffers that live at the same time. Tries three orders
 /// (largest first, longest lifetime first, largest product of bytes and
 /// lifetime first) and returns the smallest arena. A lifetime counts the times
-/// at which buffers begin or end, so the plan depends on the order of these times
-/// alone. Time: O(n^2) at worst.
+/// at which buffers begin or end, so the plan depends on the order of these
+/// times alone. Time: O(n^2) at worst.
 ArenaPlan planArena(const ArenaProblem &problem);
 
 } // namespace mpcomm

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Analysis/KernelGroups/KernelGroups.h"
+#include "mpcomm/Analysis/KernelGroups/Destinations.h"
 #include "gtest/gtest.h"
 #include <random>
 
@@ -79,6 +80,11 @@ struct Block {
   int addOther(llvm::ArrayRef<int> values, int64_t elements = 32) {
     return addValue(elements, addOp(OpKind::Other, values));
   }
+  int addProduct(llvm::ArrayRef<int> values) {
+    int result = addOther(values);
+    problem.ops[problem.values[result].maker].isLibraryCall = true;
+    return result;
+  }
   void addReturn(llvm::ArrayRef<int> values) {
     (void)addOp(OpKind::Other, values);
   }
@@ -101,6 +107,20 @@ std::string solve(const Block &block, unsigned maxOperands = kMaxOperands) {
   KernelGroups groups(block.problem, maxOperands);
   std::optional<KernelGroups::Error> error = groups.run();
   return error ? std::to_string(error->op) + ": " + error->why : print(groups);
+}
+
+/// Where the one output of the kernel that makes `result` goes: a value, or -1.
+int getDestination(const Block &block, int result,
+                   const Donations &donations = Donations()) {
+  KernelGroups groups(block.problem, kMaxOperands);
+  EXPECT_FALSE(groups.run());
+  int number = groups.lookup(block.problem.values[result].maker);
+  llvm::SmallVector<Destination> chosen = chooseDestinations(
+      block.problem, groups, number, groups.get(number),
+      groups.getOperands(number), donations, /*reuseOperands=*/true);
+  EXPECT_EQ(chosen.size(), 1u);
+  EXPECT_EQ(chosen.front().result, result);
+  return chosen.front().tensor;
 }
 
 } // namespace
@@ -323,4 +343,73 @@ TEST(KernelGroupsTest, RandomBlocksKeepTheInvariants) {
       }
     }
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Destinations
+//===----------------------------------------------------------------------===//
+
+TEST(DestinationsTest, WritesOverAProductThatNothingElseReads) {
+  Block block;
+  int product = block.addProduct({block.addValue(32)});
+  int result = block.addElementwise({product});
+  block.addReturn({result});
+  EXPECT_EQ(getDestination(block, result), product);
+}
+
+TEST(DestinationsTest, KeepsWhatIsReadLater) {
+  Block block;
+  int product = block.addProduct({block.addValue(32)});
+  int result = block.addElementwise({product});
+  block.addReturn({result, product});
+  EXPECT_EQ(getDestination(block, result), -1);
+}
+
+TEST(DestinationsTest, KeepsWhatIsNoProduct) {
+  Block block;
+  int other = block.addOther({block.addValue(32)});
+  int result = block.addElementwise({other});
+  block.addReturn({result});
+  EXPECT_EQ(getDestination(block, result), -1);
+}
+
+TEST(DestinationsTest, KeepsWhatIsReadByAnotherIndex) {
+  Block block;
+  int product = block.addProduct({block.addValue(32)});
+  int result = block.addNest({8, 8}, {{product, {1, 0}}}, {0, 1});
+  block.addReturn({result});
+  EXPECT_EQ(getDestination(block, result), -1);
+}
+
+TEST(DestinationsTest, KeepsWhatHasAnotherType) {
+  Block block;
+  int product = block.addProduct({block.addValue(32)});
+  int result = block.addElementwise({product});
+  static const char narrow = 0;
+  block.problem.values[result].type = &narrow;
+  block.addReturn({result});
+  EXPECT_EQ(getDestination(block, result), -1);
+}
+
+TEST(DestinationsTest, WritesOverADonatedArgumentFirst) {
+  Block block;
+  int argument = block.addValue(32);
+  int product = block.addProduct({block.addValue(32)});
+  int result = block.addElementwise({product, argument});
+  block.addReturn({result});
+  EXPECT_EQ(getDestination(block, result), product);
+  Donations donations;
+  donations[result] = argument;
+  EXPECT_EQ(getDestination(block, result, donations), argument);
+}
+
+TEST(DestinationsTest, KeepsADonatedArgumentThatIsReadLater) {
+  Block block;
+  int argument = block.addValue(32);
+  int result = block.addElementwise({argument});
+  int later = block.addOther({argument, result});
+  block.addReturn({result, later});
+  Donations donations;
+  donations[result] = argument;
+  EXPECT_EQ(getDestination(block, result, donations), -1);
 }

@@ -12,6 +12,7 @@
 #include "mpcomm/Analysis/Precision/PrecisionPolicy.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Scheduling/PipelineSchedule/PipelineSchedule.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -420,9 +421,8 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;
   linalg.device = canFuseAttention(options) ? "cuda" : "host";
-  // Warps of a block stand side by side along the rows.
   if (options.target == "cuda" && options.numerics != Numerics::Exact)
-    linalg.rowsAtATime = 8;
+    linalg.rowsAtATime = kRowsAtATimeOnGPU;
   passes.addPass(createConvertMPCommToLinalgPass(linalg));
   // Constants and views that several ops made are one before grouping.
   passes.addPass(createCanonicalizerPass());

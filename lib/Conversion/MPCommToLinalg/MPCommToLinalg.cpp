@@ -99,7 +99,7 @@ private:
     RewritePatternSet lower(context), fuse(context), fold(context),
         canonical(context);
     populateMPCommToLinalgPatterns(lower);
-    populateMPCommToLinalgPatterns(fuse);
+    populateMPCommToLinalgPatterns(fuse, kRowsAtATimeOnGPU);
     populateAttentionToMPRTPatterns(fuse);
     populateFoldMovementPatterns(fold);
     for (Dialect *dialect : context->getLoadedDialects())

@@ -38,7 +38,7 @@ GPU = list(dict.fromkeys(model for model, _, _ in PROGRAMS.values()))
 BATCHES = {model: batch for model, batch, _ in reversed(PROGRAMS.values())}
 # Arenas: by how much they may be apart. What stages send and receive is copied where the model expects it in its place,
 # or the other way round; what a compressed collective packs into is not modelled.
-MOST_APART = {"wire=i8": 1, "pp:": 0.2, "": 0.05}
+MOST_APART = {"wire=i8": 1, "pp:": 0.2, "fp8": 0.15, "": 0.05}
 # What parts of the compiler change kernels: casts, scales, micro-batches, stages, compression, attention.
 OPTIONS = ["mesh=dp:1", "mesh=dp:2", "mesh=dp:2 precision=bf16", "mesh=dp:1 precision=fp8",
            "mesh=dp:1 precision=f16 loss-scale=dynamic", "mesh=dp:2 micro-batches=2 precision=bf16",

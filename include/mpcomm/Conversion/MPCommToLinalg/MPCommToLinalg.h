@@ -51,6 +51,10 @@ void populateAttentionToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// and mprt.pool.
 void populateSlidingWindowToMPRTPatterns(mlir::RewritePatternSet &patterns);
 
+/// Rows that kernels of GPUs sum in parallel: warps of a block are side by side
+/// along the rows.
+inline constexpr int64_t kRowsAtATimeOnGPU = 8;
+
 /// All of the above; they do not depend on the device.
 void populateMPCommToLinalgPatterns(mlir::RewritePatternSet &patterns,
                                     int64_t rowsAtATime = 1);

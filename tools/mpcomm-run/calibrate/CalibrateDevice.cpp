@@ -223,7 +223,8 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
     if (Status status = bench.wait(call); status.failed())
       return status;
 
-    std::vector<mprt::TraceEvent> events = bench.rank.context().trace().events();
+    std::vector<mprt::TraceEvent> events =
+        bench.rank.context().trace().events();
     double from = 0, to = 0, covered = 0;
     for (const mprt::TraceEvent &event : events)
       if (event.collective && event.stream != MPRT_COMPUTE_STREAM) {

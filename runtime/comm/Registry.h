@@ -14,15 +14,18 @@
 #ifndef MPCOMM_RUNTIME_COMM_REGISTRY_H
 #define MPCOMM_RUNTIME_COMM_REGISTRY_H
 
-#include "comm/Transport.h"
+#include "support/Error.h"
 
 #include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace mprt {
 
 class Device;
+class Transport;
 
 /// Where ranks meet that are forked here.
 class LocalRanks {

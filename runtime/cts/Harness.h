@@ -14,6 +14,7 @@
 #ifndef MPCOMM_RUNTIME_CTS_HARNESS_H
 #define MPCOMM_RUNTIME_CTS_HARNESS_H
 
+#include "comm/Transport.h"
 #include "device/Device.h"
 #include "session/Context.h"
 

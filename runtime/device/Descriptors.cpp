@@ -1,4 +1,4 @@
-//===- Descriptors.cpp - what products and windows are to be --------------===//
+//===- Descriptors.cpp - what a product, convolution or pool is -----------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -68,7 +68,7 @@ Error mprt::check(const mprt_epilogue &epilogue) {
 }
 
 //===----------------------------------------------------------------------===//
-// Windows
+// Convolutions and pools
 //===----------------------------------------------------------------------===//
 
 const int64_t *mprt::stridesOf(const mprt_window_desc &d, int operand) {

@@ -1,4 +1,4 @@
-//===- Descriptors.h - what products and windows are to be ----------------===//
+//===- Descriptors.h - what a product, convolution or pool is -------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -89,8 +89,8 @@ public:
   gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
                    const void *b, void *c, const mprt_epilogue &epilogue,
                    void *const *args);
-  virtual Error window(uint32_t stream, const mprt_window_desc &desc,
-                       const void *a, const void *b, void *c) = 0;
+  virtual Error convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
+                               const void *a, const void *b, void *c) = 0;
   /// Host memory is of `allocatePinned`.
   virtual Error copy(uint32_t stream, void *target, const void *source,
                      uint64_t bytes, CopyKind kind) = 0;

@@ -19,7 +19,6 @@
 #ifndef MPCOMM_RUNTIME_SESSION_CONTEXT_H
 #define MPCOMM_RUNTIME_SESSION_CONTEXT_H
 
-#include "comm/Transport.h"
 #include "session/Flight.h"
 #include "support/Error.h"
 #include "support/Stats.h"
@@ -27,11 +26,14 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace mprt {
 
+class Communicator;
 class Device;
+class Transport;
 
 /// Who moves collectives on while the program computes.
 enum class ProgressMode {

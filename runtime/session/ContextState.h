@@ -13,6 +13,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_CONTEXTSTATE_H
 #define MPCOMM_RUNTIME_SESSION_CONTEXTSTATE_H
 
+#include "comm/Transport.h"
 #include "device/Device.h"
 #include "session/Context.h"
 #include "session/Stream.h"

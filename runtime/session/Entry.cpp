@@ -14,7 +14,7 @@
 #include "session/Call.h"
 
 #include "device/Descriptors.h"
-#include "device/host/Window.h"
+#include "device/host/ConvolutionAndPool.h"
 #include "support/DType.h"
 
 using namespace mprt;
@@ -130,24 +130,25 @@ mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
 }
 
 /// mprt_convolution or mprt_pool, as `name` says.
-static mprt_status slide(mprt_context *ctx, const char *name, bool convolves,
-                         uint32_t stream, const mprt_window_desc *desc,
-                         const void *a, const void *b, void *c) {
+static mprt_status convolveOrPool(mprt_context *ctx, const char *name,
+                                  bool convolves, uint32_t stream,
+                                  const mprt_window_desc *desc, const void *a,
+                                  const void *b, void *c) {
   State &state = stateOf(ctx);
   if (!reachEnd(state, name, stream))
     return state.status;
   Call call(state, name, stream, desc->name, desc->location);
   bool isProduct = isConvolution(*desc);
   Error error = isProduct == convolves
-                    ? state.device->window(stream, *desc, a, b, c)
+                    ? state.device->convolveOrPool(stream, *desc, a, b, c)
                     : makeError(MPRT_INVALID_ARGUMENT,
                                 "its descriptor has the kind ", +desc->kind);
   ++(isProduct ? state.stats.gemms : state.stats.launches);
   call.end(error, [&] {
-    return eventOf(
-        isProduct ? TraceEvent::Gemm : TraceEvent::Kernel,
-        {host::Window::countBytes(*desc), host::Window::countFlops(*desc)},
-        isProduct ? nameOf(mprt_dtype(desc->type)) : nullptr);
+    return eventOf(isProduct ? TraceEvent::Gemm : TraceEvent::Kernel,
+                   {host::ConvolutionAndPool::countBytes(*desc),
+                    host::ConvolutionAndPool::countFlops(*desc)},
+                   isProduct ? nameOf(mprt_dtype(desc->type)) : nullptr);
   });
   state.poll();
   return state.status;
@@ -156,13 +157,13 @@ static mprt_status slide(mprt_context *ctx, const char *name, bool convolves,
 mprt_status mprt_convolution(mprt_context *ctx, uint32_t stream,
                              const mprt_window_desc *desc, const void *a,
                              const void *b, void *c) {
-  return slide(ctx, "mprt_convolution", true, stream, desc, a, b, c);
+  return convolveOrPool(ctx, "mprt_convolution", true, stream, desc, a, b, c);
 }
 
 mprt_status mprt_pool(mprt_context *ctx, uint32_t stream,
                       const mprt_window_desc *desc, const void *a,
                       const void *b, void *c) {
-  return slide(ctx, "mprt_pool", false, stream, desc, a, b, c);
+  return convolveOrPool(ctx, "mprt_pool", false, stream, desc, a, b, c);
 }
 
 //===----------------------------------------------------------------------===//

@@ -14,6 +14,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_MEETING_H
 #define MPCOMM_RUNTIME_SESSION_MEETING_H
 
+#include "comm/Transport.h"
 #include "session/Context.h"
 
 namespace mprt {

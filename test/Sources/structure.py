@@ -18,6 +18,8 @@ ROOT = sys.argv[1]
 # Each may include what is before it.
 LIBRARIES = ["dialects", "Scheduling", "Analysis", "Transforms", "Conversion", "Codegen", "Pipelines", "tools"]
 RUNTIME = ["support", "device", "comm", "session"]
+# What mpcomm-run includes of the project: one header of the runtime, and what compiler and runner share.
+CLIENT = re.compile(r"session/Session\.h|mpcomm/Runtime/")
 
 # Casts to ops of our own dialects outside of conversions. An op that passes need
 # to know tells them through an interface; this number may only fall.
@@ -87,6 +89,13 @@ def check_runtime():
             fail(path, line_of(text, m.start()), "the runtime includes %s" % m[1])
 
 
+def check_clients():
+    for path, text in sources("tools/mpcomm-run"):
+        for m in re.finditer(r'#include [<"]((?:mpcomm|%s)/[^>"]*)' % "|".join(RUNTIME), text):
+            if not CLIENT.match(m[1]):
+                fail(path, line_of(text, m.start()), "a client of the runtime includes %s" % m[1])
+
+
 def check_own_ops():
     ops = set()
     for _, text in sources("dialects"):
@@ -119,6 +128,7 @@ def check_words():
 
 check_libraries()
 check_runtime()
+check_clients()
 check_own_ops()
 check_words()
 print("\n".join(failures))

@@ -84,7 +84,7 @@ static void printMemory(const Object &function, llvm::raw_ostream &stream) {
   MemoryTable table(stream);
   table.print("parameters", state["parameter"]);
   table.print("master weights", state["master"]);
-  table.print("low copies of them", state["copy"]);
+  table.print("lower-precision copies", state["copy"]);
   table.print("optimizer state", state["optimizer_state"]);
   table.print("loss scaling", state["loss_scale"]);
   table.print("buffers", state["buffer"]);

@@ -154,7 +154,7 @@ void ClassWriter::addCollectives() {
   }
 }
 
-static Timeline::Program describeClass(const ProgramModel::Class &made,
+static Timeline::Program describeClass(const ProgramModel::RankClass &made,
                                        const SimClassResult &seen) {
   Timeline::Program program;
   program.name = mlir::FunctionOpInterface(made.function).getName().str();
@@ -172,7 +172,7 @@ Timeline mpcomm::makeTimeline(const ProgramModel &program,
   Timeline timeline;
   timeline.seconds = result.seconds;
   timeline.lowerBound = result.lowerBound;
-  llvm::ArrayRef<ProgramModel::Class> classes = program.getClasses();
+  llvm::ArrayRef<ProgramModel::RankClass> classes = program.getRankClasses();
   for (auto [c, made] : llvm::enumerate(classes)) {
     const SimClassResult &seen = result.classes[c];
     timeline.compute +=

@@ -308,13 +308,13 @@ static int run(const SimOptions &options, ModuleOp module) {
   }
   printTable(timeline, llvm::outs());
   if (const auto &coverage = model->getStep(0).getProfileCoverage();
-      coverage && model->getClasses().size() == 1)
+      coverage && model->getRankClasses().size() == 1)
     printCoverage(*coverage);
   if (options.backend == Backend::SimGrid) {
-    if (model->getClasses().size() > 1)
+    if (model->getRankClasses().size() > 1)
       return fail(
           "--backend=simgrid: expected one program for all ranks, got " +
-          llvm::Twine(model->getClasses().size()));
+          llvm::Twine(model->getRankClasses().size()));
     if (compareWithSimGrid(options, model->getStep(0), costs->getCluster(),
                            problem, timeline.ranks))
       return 1;

@@ -148,10 +148,10 @@ def MPRT_CallOp : MPRT_Op<"call", [
     On buffers, `scratch` holds the values of the callee that live no longer
     than the call. Its size is the `mprt.arena_bytes` of the callee.
 
-    Example: with `func.func private @part(%x, %sum {mpcomm.donated = 0}) -> (sum, y)`,
+    Example: with `func.func private @body(%x, %sum {mpcomm.donated = 0}) -> (sum, y)`,
     and `@planned`, the same function on buffers
     ```mlir
-    %r:2 = mprt.call @part ins(%x : tensor<4xf32>) outs(%sum, %init : tensor<4xf32>, tensor<f32>)
+    %r:2 = mprt.call @body ins(%x : tensor<4xf32>) outs(%sum, %init : tensor<4xf32>, tensor<f32>)
         -> (tensor<4xf32>, tensor<f32>)
     mprt.call @planned ins(%a : memref<4xf32>) outs(%b, %c : memref<4xf32>, memref<f32>)
         scratch(%s : memref<1024xi8>)
@@ -187,9 +187,9 @@ def MPRT_CallOp : MPRT_Op<"call", [
       auto [start, size] = getODSOperandIndexAndLength(1);
       return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
-    /// The operands in the order of the arguments of `part`, the callee; null
-    /// for missing scratch.
-    ::llvm::SmallVector<::mlir::Value> getArguments(const CalleeSignature &part);
+    /// The operands in the order of the arguments of the callee that has this
+    /// signature; null for missing scratch.
+    ::llvm::SmallVector<::mlir::Value> getArguments(const CalleeSignature &signature);
   }];
   let hasVerifier = 1;
 }

@@ -1,4 +1,5 @@
-//===- MPRTCall.cpp - parts of a step, and their calls --------------------===//
+//===- MPRTCall.cpp - calls of private functions of a step ----------------===//
+//-------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A part is a function, first on tensors and then on buffers; what a call of it
-// has to look like is read off its signature in either form.
+// A callee is a function, first on tensors and then on buffers; what a call of
+// it has to look like is read off its signature in either form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,25 +24,25 @@ using namespace mpcomm::mprt;
 
 /// The result that argument `i` of a function on tensors donates its buffer to;
 /// -1 where none.
-static int64_t resultDonatedTo(FunctionOpInterface part, unsigned i) {
-  auto donated = part.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr);
+static int64_t resultDonatedTo(FunctionOpInterface callee, unsigned i) {
+  auto donated = callee.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr);
   if (!donated || donated.getInt() < 0 ||
-      donated.getInt() >= part.getNumResults() ||
-      part.getResultTypes()[donated.getInt()] != part.getArgumentTypes()[i])
+      donated.getInt() >= callee.getNumResults() ||
+      callee.getResultTypes()[donated.getInt()] != callee.getArgumentTypes()[i])
     return -1;
   return donated.getInt();
 }
 
 /// For each result, the argument that holds it; of a function on tensors, those
 /// that nothing donates come after all arguments.
-static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface part) {
+static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface callee) {
   SmallVector<int64_t> holders;
-  auto results = part->getAttrOfType<ArrayAttr>(kResultsAttr);
-  int64_t numArguments = part.getNumArguments();
+  auto results = callee->getAttrOfType<ArrayAttr>(kResultsAttr);
+  int64_t numArguments = callee.getNumArguments();
   if (!results) {
-    holders.assign(part.getNumResults(), -1);
+    holders.assign(callee.getNumResults(), -1);
     for (int64_t i = 0; i < numArguments; ++i)
-      if (int64_t result = resultDonatedTo(part, i); result >= 0)
+      if (int64_t result = resultDonatedTo(callee, i); result >= 0)
         holders[result] = i;
     for (int64_t &holder : holders)
       if (holder < 0)
@@ -59,7 +60,7 @@ static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface part) {
     numNew += argument.getInt() < 0;
   }
   int64_t next =
-      numArguments - numNew - (part->hasAttr(kArenaBytesAttr) ? 1 : 0);
+      numArguments - numNew - (callee->hasAttr(kArenaBytesAttr) ? 1 : 0);
   for (int64_t &holder : holders)
     if (holder < 0)
       holder = next++;
@@ -70,18 +71,18 @@ static FailureOr<SmallVector<int64_t>> findHolders(FunctionOpInterface part) {
 }
 
 FailureOr<CalleeSignature>
-mpcomm::mprt::getCalleeSignature(FunctionOpInterface part) {
-  FailureOr<SmallVector<int64_t>> holders = findHolders(part);
+mpcomm::mprt::getCalleeSignature(FunctionOpInterface callee) {
+  FailureOr<SmallVector<int64_t>> holders = findHolders(callee);
   if (failed(holders))
     return failure();
   CalleeSignature signature;
-  unsigned numArguments = part.getNumArguments();
-  bool hasArena = part->hasAttr(kArenaBytesAttr) && numArguments;
+  unsigned numArguments = callee.getNumArguments();
+  bool hasArena = callee->hasAttr(kArenaBytesAttr) && numArguments;
   signature.outputs.resize(holders->size());
   for (auto [result, holder] : llvm::enumerate(*holders))
     signature.outputs[result] = holder < numArguments
-                                    ? part.getArgumentTypes()[holder]
-                                    : part.getResultTypes()[result];
+                                    ? callee.getArgumentTypes()[holder]
+                                    : callee.getResultTypes()[result];
   for (unsigned i = 0; i < numArguments; ++i) {
     auto *result = llvm::find(*holders, int64_t(i));
     CalleeSignature::Operand operand;
@@ -93,7 +94,7 @@ mpcomm::mprt::getCalleeSignature(FunctionOpInterface part) {
     } else {
       operand.kind = CalleeSignature::Input;
       operand.index = signature.inputs.size();
-      signature.inputs.push_back(part.getArgumentTypes()[i]);
+      signature.inputs.push_back(callee.getArgumentTypes()[i]);
     }
     signature.arguments.push_back(operand);
   }
@@ -138,22 +139,22 @@ static LogicalResult verifyOperands(CallOp op, ValueRange operands,
 }
 
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto part =
+  auto callee =
       symbols.lookupNearestSymbolFrom<func::FuncOp>(*this, getCalleeAttr());
-  if (!part || part->hasAttr(kKernelAttr) || part.isExternal() ||
-      SymbolTable::getSymbolVisibility(part) !=
+  if (!callee || callee->hasAttr(kKernelAttr) || callee.isExternal() ||
+      SymbolTable::getSymbolVisibility(callee) !=
           SymbolTable::Visibility::Private) // C3
     return emitOpError() << "expects " << getCalleeAttr()
                          << " to be a private function with a body that is no "
                             "kernel";
-  FailureOr<CalleeSignature> signature = getCalleeSignature(part);
+  FailureOr<CalleeSignature> signature = getCalleeSignature(callee);
   if (failed(signature))
     return emitOpError() << "expects " << getCalleeAttr()
                          << " to say where its results are";
   if (failed(verifyOperands(*this, getInputs(), signature->inputs, "input")) ||
       failed(verifyOperands(*this, getOutputs(), signature->outputs, "output")))
     return failure();
-  auto arena = part->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
+  auto arena = callee->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
   auto scratch =
       getScratch() ? cast<MemRefType>(getScratch().getType()) : MemRefType();
   if (scratch && (!arena || !scratch.getElementType().isInteger(8) ||
@@ -170,9 +171,9 @@ void CallOp::getEffects(Effects &effects) {
   addEffects(getScratchMutable(), false, true, effects);
 }
 
-SmallVector<Value> CallOp::getArguments(const CalleeSignature &part) {
+SmallVector<Value> CallOp::getArguments(const CalleeSignature &signature) {
   SmallVector<Value> arguments;
-  for (CalleeSignature::Operand operand : part.arguments)
+  for (CalleeSignature::Operand operand : signature.arguments)
     switch (operand.kind) {
     case CalleeSignature::Input:
       arguments.push_back(getInputs()[operand.index]);

@@ -42,7 +42,7 @@ FailureOr<ProgramModel> ProgramModel::get(Operation *symbol,
   FailureOr<StepModel> step = StepModel::get(function, model);
   if (failed(step))
     return failure();
-  Class &all = read.classes.emplace_back();
+  RankClass &all = read.classes.emplace_back();
   all.function = function;
   all.ranks = step->getNumRanks();
   std::vector<int> &own = read.communicatorOf.emplace_back();
@@ -75,7 +75,7 @@ LogicalResult ProgramModel::read(ProgramOp program, const CostModel &model) {
         return failure();
       steps.push_back(std::move(*step));
     }
-    Class &made = classes.emplace_back();
+    RankClass &made = classes.emplace_back();
     made.step = it->second;
     made.function = steps[made.step].getFunction();
     made.ranks = mesh.getNumRanks() /
@@ -254,7 +254,7 @@ PipelineScheduleOr mpcomm::getPipelineSchedule(const ProgramModel &program) {
   PipelineScheduleOr found;
   PipelineSchedule &schedule = found.schedule;
   std::map<int, int> rankOf; // by stage
-  for (size_t c = 0; c < program.getClasses().size(); ++c) {
+  for (size_t c = 0; c < program.getRankClasses().size(); ++c) {
     std::vector<PipelineAction> order;
     for (const StepInstruction &instruction :
          program.getStep(c).getInstructions())

@@ -75,9 +75,9 @@ void StepBuilder::addBuffers(int op) {
     if (future >= 0 && def[future] >= 0 && collectiveOf[def[future]] >= 0)
       return assign(resultBuffers[collectiveOf[def[future]]]);
   }
-  if (const Callee *part = getCallee(op)) {
+  if (const Callee *callee = getCallee(op)) {
     addCallBuffers(op);
-    buffers.push_back({part->bytes, op, op, -1});
+    buffers.push_back({callee->bytes, op, op, -1});
     return;
   }
   // What an op without operands and without cost gives is there before the

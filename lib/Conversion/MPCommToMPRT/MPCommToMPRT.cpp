@@ -377,18 +377,18 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Calls of parts
+// Calls of private functions
 //===----------------------------------------------------------------------===//
 
 /// A call of a private function: results that an argument donates its buffer to
 /// are made in the operand that stands for it.
 LogicalResult Lowering::lowerCall(func::CallOp op) {
-  auto part = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       op, op.getCalleeAttr());
-  if (!part || part.isExternal() || !part.isPrivate())
+  if (!callee || callee.isExternal() || !callee.isPrivate())
     return op.emitOpError() << "expects " << op.getCalleeAttr()
                             << " to be a private function with a body";
-  FailureOr<mprt::CalleeSignature> signature = mprt::getCalleeSignature(part);
+  FailureOr<mprt::CalleeSignature> signature = mprt::getCalleeSignature(callee);
   if (failed(signature))
     return op.emitOpError("calls a function whose signature is not known");
   OpBuilder builder(op);

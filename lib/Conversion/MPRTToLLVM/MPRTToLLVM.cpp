@@ -239,12 +239,12 @@ static std::string entryName(StringRef function) {
   return ("mpcomm_" + function).str();
 }
 
-/// A part reads all of its list before it fills one of its own.
+/// A callee reads all of its list before it fills one of its own.
 LogicalResult EntryPoint::lowerCall(mprt::CallOp op) {
-  auto part = symbols.lookup<func::FuncOp>(op.getCallee());
-  FailureOr<mprt::CalleeSignature> signature = mprt::getCalleeSignature(part);
+  auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
+  FailureOr<mprt::CalleeSignature> signature = mprt::getCalleeSignature(callee);
   if (failed(signature) ||
-      (part->hasAttr(mprt::kArenaBytesAttr) && !op.getScratch()))
+      (callee->hasAttr(mprt::kArenaBytesAttr) && !op.getScratch()))
     return op.emitOpError("expects scratch: run mpcomm-plan-memory first");
   for (Value operand : op->getOperands())
     if (!mprt::isContiguous(cast<MemRefType>(operand.getType())))

@@ -141,7 +141,7 @@ private:
   void explainRanks(const ProgramModel &program, const SimResult &result) {
     llvm::DenseSet<Operation *> done;
     for (auto [i, rank] : llvm::enumerate(result.classes)) {
-      FunctionOpInterface function = program.getClasses()[i].function;
+      FunctionOpInterface function = program.getRankClasses()[i].function;
       if (!done.insert(function).second)
         continue;
       auto summary = remark::analysis(function.getLoc(),

@@ -15,6 +15,7 @@
 #define MPCOMM_RUNTIME_COMM_NCCL_NCCL_H
 
 #include "comm/Registry.h"
+#include "comm/Transport.h"
 #include "device/Device.h"
 
 namespace mprt {

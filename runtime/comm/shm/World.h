@@ -16,6 +16,7 @@
 #define MPCOMM_RUNTIME_COMM_SHM_WORLD_H
 
 #include "comm/Registry.h"
+#include "comm/Transport.h"
 
 #include <memory>
 

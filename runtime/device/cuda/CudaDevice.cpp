@@ -122,7 +122,7 @@ CudaDevice::~CudaDevice() {
   if (!enter()) {
     // What still runs may use all of it.
     driver.cuCtxSynchronize();
-    windows.reset();
+    convolutions.reset();
     products.reset();
     kernels.reset();
     for (CUevent event : events)
@@ -212,7 +212,7 @@ uint64_t CudaDevice::memoryBytes() const {
 }
 
 uint64_t CudaDevice::allocatedBytes() const {
-  return allocated + products->deviceBytes() + windows->deviceBytes();
+  return allocated + products->deviceBytes() + convolutions->deviceBytes();
 }
 
 Error CudaDevice::upload(void *target, const void *source, uint64_t bytes) {
@@ -271,11 +271,11 @@ CudaDevice::gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
   return Device::gemmWithEpilogue(stream, desc, a, b, c, epilogue, args);
 }
 
-Error CudaDevice::window(uint32_t stream, const mprt_window_desc &desc,
-                         const void *a, const void *b, void *c) {
+Error CudaDevice::convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
+                                 const void *a, const void *b, void *c) {
   if (Error error = enter())
     return error;
-  return windows->run(desc, streams[stream], a, b, c);
+  return convolutions->run(desc, streams[stream], a, b, c);
 }
 
 Error CudaDevice::copy(uint32_t stream, void *target, const void *source,

@@ -16,9 +16,9 @@
 #define MPCOMM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 
 #include "device/Device.h"
+#include "device/cuda/Convolution.h"
 #include "device/cuda/Gemm.h"
 #include "device/cuda/Kernels.h"
-#include "device/cuda/Window.h"
 
 #include <atomic>
 #include <mutex>
@@ -34,7 +34,7 @@ public:
              std::string name, const Chip &chip)
       : driver(driver), device(device), context(context), name(std::move(name)),
         chip(chip), kernels(std::in_place, driver, chip),
-        products(std::in_place, driver), windows(std::in_place, driver) {}
+        products(std::in_place, driver), convolutions(std::in_place, driver) {}
   ~CudaDevice() override;
 
   /// Makes the streams, and loads and allocates what the program needs.
@@ -64,8 +64,8 @@ public:
                                       const void *b, void *c,
                                       const mprt_epilogue &epilogue,
                                       void *const *args) override;
-  Error window(uint32_t stream, const mprt_window_desc &desc, const void *a,
-               const void *b, void *c) override;
+  Error convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
+                       const void *a, const void *b, void *c) override;
   Error copy(uint32_t stream, void *target, const void *source, uint64_t bytes,
              CopyKind kind) override;
   Error zero(uint32_t stream, void *target, uint64_t bytes) override;
@@ -104,7 +104,7 @@ private:
   /// These go before the context does.
   std::optional<Kernels> kernels;
   std::optional<Gemm> products;
-  std::optional<Window> windows;
+  std::optional<Convolution> convolutions;
 
   std::vector<CUstream> streams;
   std::vector<CUevent> events;

@@ -12,5 +12,5 @@ using namespace mprt::host;
 extern "C" {
 __attribute__((visibility("default"))) extern const DnnlLibrary mprt_dnnl;
 const DnnlLibrary mprt_dnnl = {DnnlGemm::version, [] { return new DnnlGemm(); },
-                               [] { return new DnnlWindow(); }};
+                               [] { return new DnnlConvolution(); }};
 }

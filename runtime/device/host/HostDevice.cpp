@@ -59,9 +59,9 @@ Error HostDevice::gemm(uint32_t, const mprt_gemm_desc &desc, const void *a,
   return products.run(desc, a, b, c);
 }
 
-Error HostDevice::window(uint32_t, const mprt_window_desc &desc, const void *a,
-                         const void *b, void *c) {
-  return windows.run(desc, a, b, c);
+Error HostDevice::convolveOrPool(uint32_t, const mprt_window_desc &desc,
+                                 const void *a, const void *b, void *c) {
+  return convolutionAndPool.run(desc, a, b, c);
 }
 
 Error HostDevice::copy(uint32_t, void *target, const void *source,

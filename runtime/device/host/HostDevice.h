@@ -7,7 +7,7 @@
 //
 // Each call does its work on the calling thread before it returns, whichever
 // stream it names; so streams and events are numbers alone. Products and
-// windows keep what they prepared: one thread at a time computes.
+// convolutions keep what they prepared: one thread at a time computes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,8 @@
 #define MPCOMM_RUNTIME_DEVICE_HOST_HOSTDEVICE_H
 
 #include "device/Device.h"
+#include "device/host/ConvolutionAndPool.h"
 #include "device/host/Gemm.h"
-#include "device/host/Window.h"
 
 #include <mutex>
 #include <vector>
@@ -53,8 +53,8 @@ public:
                void *const *args) override;
   Error gemm(uint32_t stream, const mprt_gemm_desc &desc, const void *a,
              const void *b, void *c) override;
-  Error window(uint32_t stream, const mprt_window_desc &desc, const void *a,
-               const void *b, void *c) override;
+  Error convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
+                       const void *a, const void *b, void *c) override;
   Error copy(uint32_t stream, void *target, const void *source, uint64_t bytes,
              CopyKind kind) override;
   Error zero(uint32_t stream, void *target, uint64_t bytes) override;
@@ -84,7 +84,7 @@ private:
 
   uint32_t streams, events = 0;
   host::Gemm products;
-  host::Window windows;
+  host::ConvolutionAndPool convolutionAndPool;
   std::mutex mutex;
   std::vector<std::pair<void *, uint64_t>> allocations;
 };

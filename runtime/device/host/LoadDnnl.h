@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUNTIME_DEVICE_HOST_LOADDNNL_H
 #define MPCOMM_RUNTIME_DEVICE_HOST_LOADDNNL_H
 
+#include "device/host/ConvolutionDnnl.h"
 #include "device/host/GemmDnnl.h"
-#include "device/host/WindowDnnl.h"
 
 namespace mprt::host {
 
@@ -24,7 +24,7 @@ struct DnnlLibrary {
   /// "oneDNN 2.6.3".
   const char *(*version)();
   DnnlGemm *(*createGemm)();
-  DnnlWindow *(*createWindow)();
+  DnnlConvolution *(*createConvolution)();
 };
 
 /// Null where it cannot be loaded; if it was built, a warning on standard error

@@ -34,7 +34,7 @@ def manifest_of(program):
 def table_of(report):
     """Bytes by line of a function's table."""
     return {m[1]: int(m[2]) for m in
-            re.finditer(r"^ +([a-z][a-z ,]*?) +(\d+) B +\d+\.\d\d MiB$", report, re.M)}
+            re.finditer(r"^ +([a-z][a-z ,-]*?) +(\d+) B +\d+\.\d\d MiB$", report, re.M)}
 
 
 def expect(what, found, expected):
@@ -50,7 +50,7 @@ def check(where, function, table):
     state = {
         "parameters": total(lambda a: a["role"] == "parameter" and a["name"] not in copies),
         "master weights": total(lambda a: a["role"] == "parameter" and a["name"] in copies),
-        "low copies of them": total(lambda a: "copy_of" in a),
+        "lower-precision copies": total(lambda a: "copy_of" in a),
         "optimizer state": total(role("optimizer_state")),
         "loss scaling": total(role("loss_scale")),
         "buffers": total(role("buffer")),

@@ -12,7 +12,7 @@
 // CHECK: memory per rank:
 // CHECK-NEXT: parameters {{ *}}32768 B {{ *}}0.03 MiB
 // CHECK-NEXT: master weights {{ *}}0 B
-// CHECK-NEXT: low copies of them {{ *}}0 B
+// CHECK-NEXT: lower-precision copies {{ *}}0 B
 // CHECK-NEXT: optimizer state {{ *}}0 B
 // CHECK-NEXT: loss scaling {{ *}}0 B
 // CHECK-NEXT: buffers {{ *}}0 B
@@ -26,10 +26,10 @@
 // CHECK-NEXT: gaps {{ *}}0 B
 // CHECK-NEXT: all {{ *}}81928 B
 
-// With narrow copies: half of the bytes each.
+// With lower-precision copies: half of the bytes each.
 // LOW: parameters {{ *}}0 B
 // LOW-NEXT: master weights {{ *}}32768 B
-// LOW-NEXT: low copies of them {{ *}}16384 B
+// LOW-NEXT: lower-precision copies {{ *}}16384 B
 
 // When most is in use, the second parameter's gradient is made: it lies in a
 // bucket with the loss, which takes 64 bytes with its alignment: 16,384 + 64. The

@@ -13,20 +13,20 @@
 
 using namespace mpcomm::run;
 
-static TraceEvent event(const char *category, uint64_t begin, uint64_t end) {
-  TraceEvent made;
-  made.category = category;
-  made.name = category;
+static TraceEvent event(TraceEvent::Kind kind, uint64_t begin, uint64_t end) {
+  TraceEvent made{};
+  made.kind = kind;
+  made.name = nameOf(kind);
   made.location = "a/add";
-  made.beginNanoseconds = begin;
-  made.endNanoseconds = end;
+  made.begin = begin;
+  made.end = end;
   return made;
 }
 
 TEST(Steps, ProfileNamesAllPlaces) {
-  TraceEvent fused = event("kernel", 5, 9);
+  TraceEvent fused = event(TraceEvent::Kernel, 5, 9);
   fused.location = "a, b, c and 1 more";
-  std::vector<TraceEvent> events = {event("kernel", 1, 2), fused};
+  std::vector<TraceEvent> events = {event(TraceEvent::Kernel, 1, 2), fused};
   StepsOrigin origin{"p", "shm", 2, {{fused.location, {{"a", "b", "c", "d"}}}}};
   std::string text = renderProfile({{0, 10}}, events, origin);
   text.erase(std::remove_if(text.begin(), text.end(), ::isspace), text.end());
@@ -38,7 +38,7 @@ TEST(Steps, ProfileNamesAllPlaces) {
 
 TEST(Steps, OnlyWholeStepsCount) {
   std::vector<StepSpan> spans = {{0, 10}, {10, 20}, {20, 30}};
-  std::vector<TraceEvent> events = {event("kernel", 11, 12)};
+  std::vector<TraceEvent> events = {event(TraceEvent::Kernel, 11, 12)};
   EXPECT_EQ(completeSteps(spans, events, 0).size(), 2u);
   // Events that ended before 12 are gone, some of the second step's maybe.
   std::vector<StepSpan> left = completeSteps(spans, events, 3);
@@ -51,9 +51,9 @@ TEST(Steps, OnlyWholeStepsCount) {
 TEST(Steps, ProfileIsTheMedianOfSums) {
   std::vector<StepSpan> steps = {{0, 100}, {100, 200}, {200, 300}};
   std::vector<TraceEvent> events = {
-      event("kernel", 0, 10),    event("kernel", 20, 30),
-      event("kernel", 100, 150), event("kernel", 200, 204),
-      event("gemm", 210, 214),   event("wait", 220, 290)};
+      event(TraceEvent::Kernel, 0, 10),    event(TraceEvent::Kernel, 20, 30),
+      event(TraceEvent::Kernel, 100, 150), event(TraceEvent::Kernel, 200, 204),
+      event(TraceEvent::Gemm, 210, 214),   event(TraceEvent::Wait, 220, 290)};
   std::string text = renderProfile(steps, events, {"p", "shm", 2});
   // 20, 50 and 4 ns.
   EXPECT_NE(text.find("\"seconds\": 2e-08"), std::string::npos) << text;
@@ -64,8 +64,9 @@ TEST(Steps, ProfileIsTheMedianOfSums) {
 /// Convolutions are products to a trace, and ops of their own to the compiler;
 /// pools are kernels.
 TEST(Steps, ProfileNamesConvolutions) {
-  std::vector<TraceEvent> events = {event("gemm", 0, 4), event("gemm", 4, 9),
-                                    event("kernel", 9, 11)};
+  std::vector<TraceEvent> events = {event(TraceEvent::Gemm, 0, 4),
+                                    event(TraceEvent::Gemm, 4, 9),
+                                    event(TraceEvent::Kernel, 9, 11)};
   events[0].name = "convolution_filter_grad";
   events[1].name = "product";
   events[2].name = "max_pool";
@@ -86,8 +87,8 @@ TEST(Steps, ProfileIsOfOneMicroBatch) {
   mprt_collective send{};
   send.kind = MPRT_SEND;
   for (uint64_t k = 0; k < 4; ++k) {
-    events.push_back(event("kernel", 10 * k, 10 * k + 5));
-    events.push_back(event("collective", 10 * k + 6, 10 * k + 7));
+    events.push_back(event(TraceEvent::Kernel, 10 * k, 10 * k + 5));
+    events.push_back(event(TraceEvent::Collective, 10 * k + 6, 10 * k + 7));
     events.back().collective = &send;
   }
   StepsOrigin origin{"p", "shm", 2, {{"a/add", {{"a/add"}, 4}}}};
@@ -99,17 +100,18 @@ TEST(Steps, ProfileIsOfOneMicroBatch) {
 TEST(Steps, TimelineCountsHiddenAndExposed) {
   mprt_collective call{};
   call.kind = MPRT_ALL_REDUCE;
-  TraceEvent collective = event("collective", 1000, 3000);
+  TraceEvent collective = event(TraceEvent::Collective, 1000, 3000);
   collective.stream = 1;
   collective.collective = &call;
-  collective.queuedNanoseconds = 900;
+  collective.queued = 900;
   collective.position = 7;
-  TraceEvent wait = event("wait", 2500, 3000);
+  TraceEvent wait = event(TraceEvent::Wait, 2500, 3000);
   wait.waitedStream = 1;
   wait.position = 7;
-  std::vector<TraceEvent> events = {event("kernel", 500, 900),
-                                    event("kernel", 1000, 2400), wait,
-                                    collective, event("kernel", 3000, 4000)};
+  std::vector<TraceEvent> events = {event(TraceEvent::Kernel, 500, 900),
+                                    event(TraceEvent::Kernel, 1000, 2400), wait,
+                                    collective,
+                                    event(TraceEvent::Kernel, 3000, 4000)};
   std::string text =
       renderTimeline({500, 4500}, {500, 4500}, events, {"p", "gloo", 2});
   // The number after a key, in ns.
@@ -131,10 +133,10 @@ TEST(Steps, TimelineCountsHiddenAndExposed) {
 TEST(Steps, MergesTheRanksOfStages) {
   mprt_collective call{};
   call.kind = MPRT_SEND;
-  TraceEvent sent = event("collective", 1000, 3000);
+  TraceEvent sent = event(TraceEvent::Collective, 1000, 3000);
   sent.stream = 1;
   sent.collective = &call;
-  TraceEvent other = event("kernel", 1500, 1900);
+  TraceEvent other = event(TraceEvent::Kernel, 1500, 1900);
   other.location = "b/mul";
   StepsOrigin first{"p", "shm", 2}, second{"p", "shm", 2, {}, 1};
   StepSpan step{1000, 5000};

@@ -213,12 +213,12 @@ TEST(ContextTest, NamesTheProductThatFails) {
 
 TEST(ContextTest, TakesConvolutionsAndPoolsByTheirOwnCalls) {
   Alone alone;
-  mprt_window_desc window = {};
-  window.kind = MPRT_MAX_POOL;
-  window.name = "max_pool";
-  window.location = "model.py:8";
+  mprt_window_desc pool = {};
+  pool.kind = MPRT_MAX_POOL;
+  pool.name = "max_pool";
+  pool.location = "model.py:8";
   EXPECT_EQ(mprt_convolution(alone.context->handle(), MPRT_COMPUTE_STREAM,
-                             &window, nullptr, nullptr, nullptr),
+                             &pool, nullptr, nullptr, nullptr),
             MPRT_INVALID_ARGUMENT);
   EXPECT_STREQ(mprt_message_of(alone.context->handle()),
                "mprt_convolution \"max_pool\" at model.py:8 on rank 0: its "
@@ -227,12 +227,12 @@ TEST(ContextTest, TakesConvolutionsAndPoolsByTheirOwnCalls) {
 
 TEST(ContextTest, NamesThePoolThatFails) {
   Alone alone;
-  mprt_window_desc window = {};
-  window.kind = MPRT_MAX_POOL;
-  window.type = MPRT_I64;
-  window.name = "max_pool";
-  window.location = "model.py:7";
-  EXPECT_EQ(mprt_pool(alone.context->handle(), MPRT_COMPUTE_STREAM, &window,
+  mprt_window_desc pool = {};
+  pool.kind = MPRT_MAX_POOL;
+  pool.type = MPRT_I64;
+  pool.name = "max_pool";
+  pool.location = "model.py:7";
+  EXPECT_EQ(mprt_pool(alone.context->handle(), MPRT_COMPUTE_STREAM, &pool,
                       nullptr, nullptr, nullptr),
             MPRT_UNSUPPORTED);
   EXPECT_STREQ(mprt_message_of(alone.context->handle()),

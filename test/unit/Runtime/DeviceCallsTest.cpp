@@ -222,7 +222,7 @@ TEST_P(DeviceCalls, Convolves) {
   desc.groups = 1;
   void *x = toDevice({1, 2, 3, 4, 5, 6, 7, 8, 9}), *w = toDevice(Values(4, 1)),
        *y = toDevice(Values(4));
-  Error error = device->window(0, desc, x, w, y);
+  Error error = device->convolveOrPool(0, desc, x, w, y);
   ASSERT_FALSE(error) << error.message();
   EXPECT_EQ(toHost(y, 4), Values({12, 16, 24, 28}));
 }

@@ -9,10 +9,6 @@
 
 #include "report/Steps.h"
 
-#include "device/Device.h"
-#include "session/Context.h"
-#include "support/DType.h"
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -78,18 +74,18 @@ Status Bench::prepare(const RunOptions &options) {
                              /*traces=*/!rank.device().isAsynchronous());
       status.failed())
     return status;
-  Result<void *> memory = rank.allocateArena(2 * mostBytes);
+  Result<void *> memory = rank.allocate(2 * mostBytes);
   if (memory.failed())
     return memory.error();
   source = static_cast<char *>(*memory);
   target = source + mostBytes;
   // Touches all pages.
-  mprt_zero(rank.context(), MPRT_COMPUTE_STREAM, source, 2 * mostBytes);
+  mprt_zero(rank.handle(), MPRT_COMPUTE_STREAM, source, 2 * mostBytes);
   return finish();
 }
 
 Status Bench::finish() {
-  (void)rank.runtime().synchronize();
+  (void)rank.context().synchronize();
   return healthy("the device");
 }
 
@@ -118,19 +114,19 @@ Status Bench::smallest(double &value) {
 }
 
 Status Bench::healthy(const char *what) const {
-  int32_t status = mprt_status_of(rank.context());
+  int32_t status = mprt_status_of(rank.handle());
   return status == MPRT_OK ? Status() : rank.describeFailure(what, status);
 }
 
 Status Bench::start(const mprt_collective &call, const void *send, void *recv) {
   uint32_t stream = MPRT_COMM_STREAM(call.communicator);
-  mprt_collective_run(rank.context(), stream, &call, send, recv);
-  mprt_event_record(rank.context(), stream, 0);
+  mprt_collective_run(rank.handle(), stream, &call, send, recv);
+  mprt_event_record(rank.handle(), stream, 0);
   return healthy("a collective");
 }
 
 Status Bench::wait(const mprt_collective &) {
-  mprt_stream_wait(rank.context(), MPRT_COMPUTE_STREAM, 0);
+  mprt_stream_wait(rank.handle(), MPRT_COMPUTE_STREAM, 0);
   return healthy("a collective");
 }
 

@@ -14,10 +14,6 @@
 
 #include "calibrate/Calibrate.h"
 
-#include "device/Device.h"
-#include "session/Context.h"
-#include "support/DType.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -129,8 +125,7 @@ static std::function<void()> multiplication(Bench &bench, int64_t size,
   bench.products.push_back(describeProduct(size, layout, type));
   return [&bench, desc = &bench.products.back(),
           at = Operands(bench, size, type)] {
-    mprt_gemm(bench.rank.context(), MPRT_COMPUTE_STREAM, desc, at.a, at.b,
-              at.c);
+    mprt_gemm(bench.rank.handle(), MPRT_COMPUTE_STREAM, desc, at.a, at.b, at.c);
   };
 }
 
@@ -186,8 +181,8 @@ static Status measureVector(Bench &bench, double seconds, double &rate) {
     return status;
   void *operand = bench.source;
   auto enqueue = [&] {
-    mprt_launch(bench.rank.context(), MPRT_COMPUTE_STREAM,
-                &bench.kernels.back(), &operand);
+    mprt_launch(bench.rank.handle(), MPRT_COMPUTE_STREAM, &bench.kernels.back(),
+                &operand);
   };
   for (uint64_t blocks = firstBlocks; blocks <= mostBlocks; blocks *= 2) {
     mprt_kernel kernel = calibrationPolynomial;
@@ -236,7 +231,7 @@ Status mpcomm::run::measureCuda(Bench &bench, double seconds,
   if (Status status = timeCalls(
           bench, part,
           [&] {
-            mprt_copy(bench.rank.context(), MPRT_COMPUTE_STREAM, bench.target,
+            mprt_copy(bench.rank.handle(), MPRT_COMPUTE_STREAM, bench.target,
                       bench.source, bench.mostBytes);
           },
           copy);
@@ -250,7 +245,7 @@ Status mpcomm::run::measureCuda(Bench &bench, double seconds,
   if (Status status = bench.meet(); status.failed())
     return status;
   auto step = [&] {
-    bench.rank.runtime().call(launchMany, nullptr, 0, nullptr);
+    bench.rank.context().call(launchMany, nullptr, 0, nullptr);
   };
   double time = 0;
   for (int i = 0; i < 4; ++i)

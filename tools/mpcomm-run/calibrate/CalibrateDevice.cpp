@@ -95,7 +95,7 @@ Status mpcomm::run::measureDevice(Bench &bench, double seconds,
   rates.name = bench.rank.device().describe();
   rates.memoryBytes =
       bench.rank.device().memoryBytes() / bench.rank.localRanks();
-  mprt_context *context = bench.rank.context();
+  mprt_context *context = bench.rank.handle();
   double part = seconds / 8;
 
   // Three operands of 1024 x 1024 doubles fit the source buffer.
@@ -166,7 +166,7 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
   result = Contention();
   if (bench.rank.size() == 1)
     return {};
-  mprt_context *context = bench.rank.context();
+  mprt_context *context = bench.rank.handle();
   mprt_gemm_desc desc = describeProduct(256, /*layout=*/1, MPRT_F32);
   char *a = bench.source, *b = a + (1 << 20);
   std::vector<float> c(256 * 256);
@@ -214,7 +214,7 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
 
     if (Status status = bench.meet(); status.failed())
       return status;
-    bench.rank.clearTrace();
+    bench.rank.context().clearTrace();
     if (Status status = bench.start(call, bench.target, bench.target);
         status.failed())
       return status;
@@ -223,18 +223,19 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
     if (Status status = bench.wait(call); status.failed())
       return status;
 
-    std::vector<TraceEvent> events = bench.rank.traceEvents();
+    std::vector<mprt::TraceEvent> events =
+        bench.rank.context().trace().events();
     double from = 0, to = 0, covered = 0;
-    for (const TraceEvent &event : events)
+    for (const mprt::TraceEvent &event : events)
       if (event.collective && event.stream != MPRT_COMPUTE_STREAM) {
-        from = static_cast<double>(event.beginNanoseconds);
-        to = static_cast<double>(event.endNanoseconds);
+        from = static_cast<double>(event.begin);
+        to = static_cast<double>(event.end);
       }
-    for (const TraceEvent &event : events) {
-      if (std::strcmp(event.category, "gemm") != 0)
+    for (const mprt::TraceEvent &event : events) {
+      if (event.kind != mprt::TraceEvent::Gemm)
         continue;
-      double begins = static_cast<double>(event.beginNanoseconds);
-      double ends = static_cast<double>(event.endNanoseconds);
+      double begins = static_cast<double>(event.begin);
+      double ends = static_cast<double>(event.end);
       double inside = std::min(ends, to) - std::max(begins, from);
       if (inside > 0)
         covered += inside / (ends - begins);

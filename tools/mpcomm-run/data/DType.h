@@ -6,14 +6,14 @@
 //===----------------------------------------------------------------------===//
 //
 // Arithmetic on shapes that cannot overflow, and the scan for values that are
-// not finite. Element types are the runtime's (support/DType.h).
+// not finite. Element types are the runtime's (session/Session.h).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUN_DATA_DTYPE_H
 #define MPCOMM_RUN_DATA_DTYPE_H
 
-#include "support/DType.h"
+#include "session/Session.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUN_DATA_STATUS_H
 #define MPCOMM_RUN_DATA_STATUS_H
 
-#include "support/Error.h"
+#include "session/Session.h"
 
 #include <string>
 

@@ -13,9 +13,6 @@
 
 #include "launch/Environment.h"
 
-#include "comm/Registry.h"
-#include "session/Mesh.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <unistd.h>
@@ -29,21 +26,6 @@ constexpr uint32_t traceCapacity = 1u << 18;
 
 } // namespace
 
-Result<Rank> Rank::create(std::unique_ptr<mprt::Transport> transport,
-                          double timeoutSeconds) {
-  Rank rank;
-  rank.transport = std::move(transport);
-  rank.timeout = timeoutSeconds;
-  auto meeting = mprt::Meeting::create(*rank.transport, timeoutSeconds);
-  if (!meeting) {
-    // Before the transport goes, which would wait for the others.
-    rank.transport->reportFailure(meeting.error());
-    return meeting.error();
-  }
-  rank.meeting = meeting.take();
-  return rank;
-}
-
 Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   mprt::DeviceOptions options;
   options.localRank = static_cast<unsigned>(
@@ -51,10 +33,9 @@ Status Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   options.communicators = static_cast<uint32_t>(manifest.communicators.size());
   options.images = images;
   options.scratchBytes = manifest.scratchBytes;
-  auto made = mprt::createDevice(manifest.device, options);
-  if (!made)
-    return fail("--device ", manifest.device, ": ", made.error().message());
-  computes = made.take();
+  if (Status status = Session::openDevice(manifest.device, options);
+      status.failed())
+    return fail("--device ", manifest.device, ": ", status.message());
   return {};
 }
 
@@ -69,69 +50,26 @@ void Rank::prepareNccl(const Manifest &manifest) {
 }
 
 Status Rank::openNccl() {
-  mprt::MoverOptions options;
-  options.meeting = transport.get();
-  options.device = computes.get();
-  options.timeoutSeconds = timeout;
-  // A rank may be moved, what it is on is not.
-  gatherAll = [all = meeting.get()](const void *mine, void *theirs,
-                                    uint64_t bytes) {
-    return all->gather(mine, theirs, bytes);
-  };
-  options.gather = gatherAll;
-  auto joined = mprt::findBackend("nccl")->move(options);
-  if (!joined)
-    return fail("--comm nccl: ", joined.error().message());
-  mover = joined.take();
+  if (Status status = openMover(*mprt::findBackend("nccl")); status.failed())
+    return fail("--comm nccl: ", status.message());
   return {};
 }
 
 Status Rank::createContext(const Manifest &manifest, uint32_t events,
                            bool traces, uint32_t flights) {
-  std::vector<unsigned> sizes;
+  mprt::MeshOptions mesh;
   for (const ManifestAxis &axis : manifest.axes)
-    sizes.push_back(static_cast<unsigned>(axis.size));
-  std::vector<std::unique_ptr<mprt::Communicator>> communicators;
+    mesh.axisSizes.push_back(static_cast<unsigned>(axis.size));
   // Those of one group and several channels are several.
-  for (const ManifestCommunicator &wanted : manifest.communicators) {
-    std::vector<unsigned> spanned(wanted.axes.begin(), wanted.axes.end());
-    auto communicator = (mover ? mover : transport)
-                            ->createCommunicator(mprt::groupOf(
-                                sizes, spanned, transport->rank()));
-    if (!communicator)
-      return communicator.error();
-    communicators.push_back(communicator.take());
-  }
+  for (const ManifestCommunicator &wanted : manifest.communicators)
+    mesh.communicators.emplace_back(wanted.axes.begin(), wanted.axes.end());
   mprt::ContextOptions options;
   options.events = events;
-  options.timeoutSeconds = timeout;
   options.traceCapacity = traces ? traceCapacity : 0;
   options.flightCapacity = flights;
-  options.device = computes.get();
   // Ranks that measure call what they call as often as they like.
-  if (!manifest.functions.empty())
-    options.gather = gatherAll;
-  auto context =
-      mprt::Context::create(options, transport.get(), std::move(communicators));
-  if (!context)
-    return context.error();
-  program = context.take();
-  return {};
-}
-
-Result<void *> Rank::allocateArena(uint64_t bytes) {
-  uint64_t wanted = std::max<uint64_t>(bytes, 64);
-  auto memory = mover                        ? mover->allocate(wanted)
-                : computes->isAsynchronous() ? computes->allocate(wanted)
-                                             : transport->allocate(wanted);
-  if (!memory)
-    return fail("rank ", index(), ": arena of ", bytes,
-                " bytes: ", memory.error().message());
-  return *memory;
-}
-
-Status Rank::gather(const void *mine, void *all, uint64_t bytes) {
-  return meeting->gather(mine, all, bytes);
+  return Session::createContext(options, mesh,
+                                /*stepsMatch=*/!manifest.functions.empty());
 }
 
 Result<std::vector<std::string>> Rank::gatherText(const std::string &mine,
@@ -170,25 +108,11 @@ Status Rank::agree(const Status &mine) {
 
 Status Rank::describeFailure(const std::string &function,
                              int32_t status) const {
-  mprt::Error error = program->error();
+  mprt::Error error = context().error();
   if (error)
     return fail(function, ": ", error.message());
   return fail("rank ", index(), ": ", function, " returned status ", status,
               " without an error of the runtime");
-}
-
-std::vector<TraceEvent> Rank::traceEvents() const {
-  std::vector<TraceEvent> events;
-  for (const mprt::TraceEvent &event : program->trace().events())
-    events.push_back({event.stream, mprt::nameOf(event.kind), event.name,
-                      event.location, event.begin, event.end, event.bytes,
-                      event.queued, event.position, event.waitedStream,
-                      event.collective, event.flops, event.type});
-  return events;
-}
-
-void Rank::reportFailure(const std::string &message) {
-  transport->reportFailure(mprt::Error(MPRT_PEER_FAILED, message));
 }
 
 void Rank::abandon() {

@@ -23,8 +23,6 @@
 #include "report/FlightLog.h"
 #include "train/Trainer.h"
 
-#include "comm/Registry.h"
-
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -112,18 +110,16 @@ int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
                     RankPosition &position) {
   int status = runRank(job, rank, fault, &position);
   // What hangs on a GPU holds up the end of all that belongs to it.
-  if (status != 0 && rank.isOnNccl())
+  if (status != 0 && rank.hasMover())
     rank.abandon();
   return status;
 }
 
 /// The rank that a way of joining has led to.
-Result<Rank>
-makeRank(mprt::Expected<std::unique_ptr<mprt::Transport>> transport,
-         double timeoutSeconds) {
-  if (!transport)
-    return transport.error();
-  return Rank::create(transport.take(), timeoutSeconds);
+Result<Rank> makeRank(Result<mprt::Session> session) {
+  if (!session)
+    return session.error();
+  return Rank(session.take());
 }
 
 /// The backend by which ranks meet: that of --comm, or where that leaves it
@@ -138,10 +134,16 @@ const mprt::Backend &meetingOf(const RunOptions &options,
                                                                : "mpi");
 }
 
+/// Joins the ranks that are forked here, as `index`.
+Result<Rank> joinHere(const RunOptions &options, mprt::LocalRanks &meeting,
+                      uint64_t index) {
+  return makeRank(mprt::Session::join(meeting, static_cast<unsigned>(index),
+                                      options.timeoutSeconds));
+}
+
 /// Joins the ranks that another launcher has started.
-mprt::Expected<std::unique_ptr<mprt::Transport>>
-joinLaunched(const RunOptions &options,
-             const std::optional<LaunchedBy> &launched) {
+Result<Rank> joinLaunched(const RunOptions &options,
+                          const std::optional<LaunchedBy> &launched) {
   mprt::JoinOptions join;
   if (launched) {
     join.rank = static_cast<unsigned>(launched->rank);
@@ -154,7 +156,7 @@ joinLaunched(const RunOptions &options,
     printError((named ? "" : "rank " + rank + ": ") + error.message());
     _exit(1);
   };
-  return meetingOf(options, launched).join(join);
+  return makeRank(mprt::Session::join(meetingOf(options, launched), join));
 }
 
 /// Whether this is one of as many ranks as was asked for.
@@ -215,8 +217,7 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
   if (fault.hits(Fault::Kind::NeverStart, index))
     while (true)
       pause();
-  Result<Rank> rank = makeRank(meeting.join(static_cast<unsigned>(index)),
-                               job.options.timeoutSeconds);
+  Result<Rank> rank = joinHere(job.options, meeting, index);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
     return 1;
@@ -279,8 +280,7 @@ int calibrateHere(const RunOptions &options) {
     return reportAndFail(status.message());
   auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
                   RankPosition &position) {
-    Result<Rank> rank = makeRank(meeting.join(static_cast<unsigned>(index)),
-                                 options.timeoutSeconds);
+    Result<Rank> rank = joinHere(options, meeting, index);
     if (rank.failed())
       return reportAndFail("rank " + std::to_string(index) + ": " +
                            rank.message());
@@ -339,8 +339,7 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
     while (true)
       pause();
-  Result<Rank> rank =
-      makeRank(joinLaunched(options, launched), options.timeoutSeconds);
+  Result<Rank> rank = joinLaunched(options, launched);
   if (rank.failed())
     return reportAndFail(
         rank.message() +

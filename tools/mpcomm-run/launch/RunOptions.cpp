@@ -15,8 +15,6 @@
 
 #include "launch/Environment.h"
 
-#include "comm/Registry.h"
-
 #include <CLI/CLI.hpp>
 
 #include <algorithm>

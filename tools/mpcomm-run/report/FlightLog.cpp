@@ -10,10 +10,6 @@
 #include "launch/Launcher.h"
 #include "report/Steps.h"
 
-#include "session/Mesh.h"
-#include "support/DType.h"
-#include "support/Trace.h"
-
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
@@ -100,11 +96,8 @@ void FlightLog::write(const char *reason, const std::string &message,
 
 std::string FlightLog::render(const char *reason,
                               const std::string &message) const {
-  std::vector<unsigned> sizes;
-  for (const ManifestAxis &axis : manifest.axes)
-    sizes.push_back(static_cast<unsigned>(axis.size));
   Json collectives = Json::array();
-  for (const mprt::FlightEntry &entry : rank.flight()) {
+  for (const mprt::FlightEntry &entry : rank.context().flight()) {
     const mprt_collective &call = entry.collective;
     const ManifestCommunicator &communicator =
         manifest.communicators.at(call.communicator);
@@ -127,13 +120,9 @@ std::string FlightLog::render(const char *reason,
                       {"enqueued", when(entry.enqueued)},
                       {"started", when(entry.started)},
                       {"done", when(entry.done)}};
-    if (call.peer >= 0) {
-      std::vector<unsigned> spanned(communicator.axes.begin(),
-                                    communicator.axes.end());
+    if (call.peer >= 0)
       described["peer"] =
-          mprt::groupOf(sizes, spanned, static_cast<unsigned>(rank.index()))
-              .at(static_cast<size_t>(call.peer));
-    }
+          rank.groupOf(call.communicator).at(static_cast<size_t>(call.peer));
     collectives.push_back(described);
   }
   Json whole = {{"schema", "mpcomm-flight-1"},

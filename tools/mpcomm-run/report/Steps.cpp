@@ -10,13 +10,10 @@
 #include "calibrate/RobustLine.h"
 #include "data/OutputFile.h"
 
-#include "support/DType.h"
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -26,12 +23,8 @@ using namespace mpcomm::run;
 
 using Json = nlohmann::ordered_json;
 
-static bool isA(const TraceEvent &event, const char *category) {
-  return std::strcmp(event.category, category) == 0;
-}
-
 static bool computes(const TraceEvent &event) {
-  return event.stream == MPRT_COMPUTE_STREAM && !isA(event, "wait");
+  return event.stream == MPRT_COMPUTE_STREAM && event.kind != TraceEvent::Wait;
 }
 
 static std::string dump(const Json &json) {
@@ -54,8 +47,8 @@ mpcomm::run::completeSteps(const std::vector<StepSpan> &spans,
   std::vector<StepSpan> steps;
   for (size_t i = 0; i < spans.size(); ++i) {
     // What was dropped ended before what is left.
-    bool lost = droppedEvents &&
-                (events.empty() || spans[i].begin < events[0].endNanoseconds);
+    bool lost =
+        droppedEvents && (events.empty() || spans[i].begin < events[0].end);
     if (!lost && (i > 0 || spans.size() == 1))
       steps.push_back(spans[i]);
   }
@@ -73,8 +66,8 @@ double overlap(uint64_t begin, uint64_t end,
                const std::vector<const TraceEvent *> &intervals) {
   uint64_t sum = 0;
   for (const TraceEvent *event : intervals) {
-    uint64_t from = std::max(begin, event->beginNanoseconds);
-    uint64_t to = std::min(end, event->endNanoseconds);
+    uint64_t from = std::max(begin, event->begin);
+    uint64_t to = std::min(end, event->end);
     sum += to > from ? to - from : 0;
   }
   return static_cast<double>(sum) * 1e-9;
@@ -103,11 +96,10 @@ std::string mpcomm::run::renderTimeline(const StepSpan &step,
   std::map<uint32_t, std::vector<const TraceEvent *>> waits, streams;
   double computed = 0, exposed = 0;
   for (const TraceEvent &event : events) {
-    if (event.beginNanoseconds < step.begin || event.endNanoseconds > step.end)
+    if (event.begin < step.begin || event.end > step.end)
       continue;
-    double length =
-        seconds(event.endNanoseconds) - seconds(event.beginNanoseconds);
-    if (isA(event, "wait") && event.stream == MPRT_COMPUTE_STREAM) {
+    double length = seconds(event.end) - seconds(event.begin);
+    if (event.kind == TraceEvent::Wait && event.stream == MPRT_COMPUTE_STREAM) {
       waits[event.waitedStream].push_back(&event);
       exposed += length;
       continue;
@@ -124,8 +116,8 @@ std::string mpcomm::run::renderTimeline(const StepSpan &step,
   // Numbered in the order of the program, which streams run abreast.
   std::sort(collectives.begin(), collectives.end(),
             [](const TraceEvent *a, const TraceEvent *b) {
-              return std::tie(a->queuedNanoseconds, a->stream, a->position) <
-                     std::tie(b->queuedNanoseconds, b->stream, b->position);
+              return std::tie(a->queued, a->stream, a->position) <
+                     std::tie(b->queued, b->stream, b->position);
             });
   std::map<const TraceEvent *, size_t> ids;
   Json described = Json::array();
@@ -134,35 +126,34 @@ std::string mpcomm::run::renderTimeline(const StepSpan &step,
     uint64_t awaited = step.end;
     for (const TraceEvent *wait : waiting)
       if (wait->position >= event->position)
-        awaited = std::min(awaited, wait->beginNanoseconds);
+        awaited = std::min(awaited, wait->begin);
     ids[event] = ids.size();
-    described.push_back({{"id", ids[event]},
-                         {"rank", origin.rank},
-                         {"name", event->name},
-                         {"location", event->location},
-                         {"bytes", event->bytes},
-                         {"ready", seconds(event->queuedNanoseconds)},
-                         {"start", seconds(event->beginNanoseconds)},
-                         {"end", seconds(event->endNanoseconds)},
-                         {"awaited", seconds(awaited)},
-                         {"hidden", overlap(event->beginNanoseconds,
-                                            event->endNanoseconds, compute)},
-                         {"exposed", overlap(event->beginNanoseconds,
-                                             event->endNanoseconds, waiting)}});
+    described.push_back(
+        {{"id", ids[event]},
+         {"rank", origin.rank},
+         {"name", event->name},
+         {"location", event->location},
+         {"bytes", event->bytes},
+         {"ready", seconds(event->queued)},
+         {"start", seconds(event->begin)},
+         {"end", seconds(event->end)},
+         {"awaited", seconds(awaited)},
+         {"hidden", overlap(event->begin, event->end, compute)},
+         {"exposed", overlap(event->begin, event->end, waiting)}});
   }
 
   Json rendered = Json::array();
   for (auto &[stream, list] : streams) {
     std::sort(list.begin(), list.end(),
               [](const TraceEvent *a, const TraceEvent *b) {
-                return a->beginNanoseconds < b->beginNanoseconds;
+                return a->begin < b->begin;
               });
     Json track = Json::array();
     for (const TraceEvent *event : list) {
       Json entry = {{"name", event->name},
                     {"location", event->location},
-                    {"begin", seconds(event->beginNanoseconds)},
-                    {"end", seconds(event->endNanoseconds)}};
+                    {"begin", seconds(event->begin)},
+                    {"end", seconds(event->end)}};
       if (auto id = ids.find(event); id != ids.end())
         entry["flow"] = id->second;
       track.push_back(entry);
@@ -239,7 +230,7 @@ static std::string opOf(const TraceEvent &event) {
            mprt::nameOf(mprt_collective_kind(event.collective->kind));
   if (ops.count(event.name))
     return std::string("mpcomm.") + event.name;
-  return isA(event, "gemm") ? "mpcomm.dot_general" : "";
+  return event.kind == TraceEvent::Gemm ? "mpcomm.dot_general" : "";
 }
 
 std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
@@ -260,12 +251,12 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
   std::map<std::pair<std::string, std::string>, size_t> known;
   for (size_t s = 0; s < steps.size(); ++s)
     for (const TraceEvent &event : events) {
-      if (event.beginNanoseconds < steps[s].begin ||
-          event.endNanoseconds > steps[s].end || !*event.location)
+      if (event.begin < steps[s].begin || event.end > steps[s].end ||
+          !*event.location)
         continue;
-      bool isWork =
-          event.collective || isA(event, "gemm") || isA(event, "kernel");
-      if (!isWork || isA(event, "wait"))
+      bool isWork = event.collective || event.kind == TraceEvent::Gemm ||
+                    event.kind == TraceEvent::Kernel;
+      if (!isWork || event.kind == TraceEvent::Wait)
         continue;
       std::string op = opOf(event);
       auto [place, isNew] =
@@ -277,8 +268,7 @@ std::string mpcomm::run::renderProfile(const std::vector<StepSpan> &steps,
       if (isNew && event.collective)
         calls.back().location.runs = 1;
       calls[place->second].seconds[s] +=
-          static_cast<double>(event.endNanoseconds - event.beginNanoseconds) *
-          1e-9;
+          static_cast<double>(event.end - event.begin) * 1e-9;
     }
   Json entries = Json::array();
   for (const Call &call : calls) {

@@ -89,12 +89,11 @@ std::vector<std::string> describeRank(uint64_t rank, uint64_t dropped,
 
 std::string render(const TraceEvent &event, uint64_t rank, uint64_t origin) {
   std::string line = "{\"ph\":\"X\",\"name\":" + quoted(event.name);
-  line += std::string(",\"cat\":\"") + event.category + "\"";
+  line += std::string(",\"cat\":\"") + mprt::nameOf(event.kind) + "\"";
   line += ",\"pid\":" + std::to_string(rank);
   line += ",\"tid\":" + std::to_string(event.stream);
-  line += ",\"ts\":" + microseconds(event.beginNanoseconds - origin);
-  line +=
-      ",\"dur\":" + microseconds(event.endNanoseconds - event.beginNanoseconds);
+  line += ",\"ts\":" + microseconds(event.begin - origin);
+  line += ",\"dur\":" + microseconds(event.end - event.begin);
   line += ",\"args\":{\"location\":" + quoted(event.location) +
           ",\"bytes\":" + std::to_string(event.bytes);
   if (event.flops)
@@ -160,7 +159,7 @@ private:
 uint64_t firstOf(const std::vector<TraceEvent> &events) {
   uint64_t first = std::numeric_limits<uint64_t>::max();
   for (const TraceEvent &event : events)
-    first = std::min(first, event.beginNanoseconds);
+    first = std::min(first, event.begin);
   return first;
 }
 
@@ -169,7 +168,7 @@ std::vector<std::string> linesOf(const Rank &rank, const Manifest &manifest,
                                  const std::vector<TraceEvent> &events,
                                  uint64_t origin) {
   std::vector<std::string> lines =
-      describeRank(rank.index(), rank.droppedEvents(), manifest);
+      describeRank(rank.index(), rank.context().trace().dropped(), manifest);
   for (const TraceEvent &event : events)
     lines.push_back(render(event, rank.index(), origin));
   return lines;
@@ -189,7 +188,7 @@ Status mpcomm::run::writeTrace(const std::string &path,
     return status;
 
   // Times count from the first event of any rank.
-  std::vector<TraceEvent> events = rank.traceEvents();
+  std::vector<TraceEvent> events = rank.context().trace().events();
   uint64_t first = firstOf(events);
   std::vector<uint64_t> firsts(rank.size());
   if (Status status = rank.gather(&first, firsts.data(), sizeof(first));
@@ -223,7 +222,7 @@ Status mpcomm::run::writeOwnTrace(const std::string &path,
                                   const Manifest &manifest, const Rank &rank) {
   TraceFile file(path);
   Status status = file.open();
-  std::vector<TraceEvent> events = rank.traceEvents();
+  std::vector<TraceEvent> events = rank.context().trace().events();
   for (const std::string &line :
        linesOf(rank, manifest, events, firstOf(events)))
     if (status.ok())

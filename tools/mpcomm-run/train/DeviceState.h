@@ -23,8 +23,7 @@
 #include "data/Status.h"
 #include "train/RankState.h"
 
-#include "device/Device.h"
-#include "session/Context.h"
+#include "session/Session.h"
 
 namespace mpcomm::run {
 

@@ -15,8 +15,6 @@
 
 #include "train/StateSurvey.h"
 
-#include "support/Trace.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,12 +36,12 @@ Status Trainer::prepare() {
     // The file may be large; nothing reads it again.
     job.weights.reset();
   }
-  Result<void *> memory = rank.allocateArena(job.arenaBytes());
+  Result<void *> memory = rank.allocate(job.arenaBytes());
   if (memory.failed())
     return memory.error();
   arena = *memory;
   Result<DeviceState> made =
-      DeviceState::create(rank.device(), rank.runtime(), *job.state);
+      DeviceState::create(rank.device(), rank.context(), *job.state);
   if (made.failed())
     return fail("rank ", rank.index(), ": ", made.message());
   device.emplace(made.take());
@@ -86,7 +84,7 @@ Status Trainer::call(Binding &binding) {
   if (Status status = device->placeInputs(); status.failed())
     return status;
   mprt_entry entry = job.program->entryOf(*binding.function);
-  int32_t status = rank.runtime().call(entry, binding.pointers.data(),
+  int32_t status = rank.context().call(entry, binding.pointers.data(),
                                        binding.pointers.size(), arena);
   if (status != MPRT_OK)
     return rank.describeFailure(binding.function->name, status);
@@ -170,7 +168,7 @@ void Trainer::flipBit() {
 Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
-  double exposedBefore = rank.exposedSeconds();
+  double exposedBefore = rank.context().stats().exposedSeconds();
   if (position)
     position->store(step + 1, std::memory_order_relaxed);
   Sampler *order = sampler ? &*sampler : nullptr;
@@ -201,7 +199,8 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   record.step = step + 1;
   record.milliseconds = millisecondsSince(start);
   if (!runsAhead)
-    record.exposedMilliseconds = 1e3 * (rank.exposedSeconds() - exposedBefore);
+    record.exposedMilliseconds =
+        1e3 * (rank.context().stats().exposedSeconds() - exposedBefore);
   const Slot &loss = job.state->slot(lossSlot);
   record.loss = loadFloat(loss.type, loss.data, 0);
   record.hasLr = job.learningRateArgument() != nullptr;
@@ -277,7 +276,7 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
 std::optional<HostCost> Trainer::hostCost() const {
   if (!rank.device().isAsynchronous())
     return std::nullopt;
-  mprt::Stats stats = rank.runtime().stats();
+  mprt::Stats stats = rank.context().stats();
   auto average = [](uint64_t sum, uint64_t count) {
     return count ? static_cast<double>(sum) / static_cast<double>(count) : 0;
   };
@@ -303,7 +302,7 @@ Status Trainer::finish(Report &report) {
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
       status.failed())
     return status;
-  if (const std::string &why = rank.runtime().graphNote(); !why.empty())
+  if (const std::string &why = rank.context().graphNote(); !why.empty())
     report.note("note: steps run call by call, not as a graph: " + why);
   report.finish(all, lossScale.skipped(), hostCost());
   return {};
@@ -316,8 +315,8 @@ Status Trainer::writeSteps() {
   // One rank of each stage; where there are none, rank 0.
   bool shows = job.dataRank == 0;
   if (shows) {
-    events = rank.traceEvents();
-    steps = completeSteps(spans, events, rank.droppedEvents());
+    events = rank.context().trace().events();
+    steps = completeSteps(spans, events, rank.context().trace().dropped());
   }
   const std::string &name = job.program->manifest().program;
   StepsOrigin origin{name.empty() ? job.program->path() : name, rank.backend(),

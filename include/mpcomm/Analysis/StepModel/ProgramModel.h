@@ -36,7 +36,7 @@ std::optional<PipelineAction> getStageAction(mlir::Operation *op);
 class ProgramModel {
 public:
   /// Ranks that run one function at one place of the program.
-  struct Class {
+  struct RankClass {
     mlir::FunctionOpInterface function;
     /// The lowest of its ranks in the mesh, and their number.
     int64_t firstRank = 0, ranks = 1;
@@ -55,14 +55,14 @@ public:
   static llvm::FailureOr<ProgramModel> get(mlir::Operation *symbol,
                                            const CostModel &model);
 
-  llvm::ArrayRef<Class> getClasses() const { return classes; }
+  llvm::ArrayRef<RankClass> getRankClasses() const { return classes; }
   const StepModel &getStep(size_t index) const {
     return steps[classes[index].step];
   }
   /// The name of the schedule; empty if the program has none.
   llvm::StringRef getSchedule() const { return schedule; }
 
-  /// The problem with one class per Class, and with instructions and
+  /// The problem with one class per RankClass, and with instructions and
   /// collectives as in StepModel. Collectives along axes of the program join
   /// the classes that differ in them; a send and its recv join two classes.
   /// Other collectives stay within a class. Link l is level l of the cluster,
@@ -80,7 +80,7 @@ private:
   std::vector<int> getGroup(size_t index, llvm::ArrayRef<unsigned> along) const;
 
   std::vector<StepModel> steps;
-  std::vector<Class> classes;
+  std::vector<RankClass> classes;
   std::string schedule;
   MeshOp mesh;                         // null of one class
   llvm::SmallVector<unsigned, 2> axes; // of the program, by index in the mesh

@@ -119,21 +119,21 @@ FailureOr<LaunchesByKernel> collectLaunches(ModuleOp module,
 }
 
 Alignments::Alignments(ModuleOp module) {
-  // Callers come in any order, but parts call no parts that call them.
+  // Callers come in any order, but callees call no callers of theirs.
   SymbolTableCollection symbols;
   bool changed = true;
   while (changed) {
     changed = false;
     module.walk([&](mprt::CallOp call) {
-      auto part = symbols.lookupNearestSymbolFrom<func::FuncOp>(
+      auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
           call, call.getCalleeAttr());
       FailureOr<mprt::CalleeSignature> signature =
-          part ? mprt::getCalleeSignature(part)
-               : FailureOr<mprt::CalleeSignature>(failure());
-      if (failed(signature) || part.isExternal())
+          callee ? mprt::getCalleeSignature(callee)
+                 : FailureOr<mprt::CalleeSignature>(failure());
+      if (failed(signature) || callee.isExternal())
         return;
       for (auto [argument, value] :
-           llvm::zip(part.getArguments(), call.getArguments(*signature))) {
+           llvm::zip(callee.getArguments(), call.getArguments(*signature))) {
         uint64_t known = of(value);
         auto [entry, isNew] = arguments.try_emplace(argument, known);
         changed |= isNew || entry->second > known;

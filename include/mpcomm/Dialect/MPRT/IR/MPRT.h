@@ -87,7 +87,7 @@ struct CalleeSignature {
 /// reads the callee's kResultsAttr, and fails if that is malformed. Time:
 /// arguments times results.
 mlir::FailureOr<CalleeSignature>
-getCalleeSignature(mlir::FunctionOpInterface part);
+getCalleeSignature(mlir::FunctionOpInterface callee);
 
 /// Lets one-shot bufferization see launches and collectives.
 void registerBufferizableOpInterfaceExternalModels(

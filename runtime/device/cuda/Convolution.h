@@ -1,4 +1,4 @@
-//===- Window.h - convolutions and pools on a CUDA device -----------------===//
+//===- Convolution.h - convolutions on a CUDA device ----------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_DEVICE_CUDA_WINDOW_H
-#define MPCOMM_RUNTIME_DEVICE_CUDA_WINDOW_H
+#ifndef MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTION_H
+#define MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTION_H
 
 #include "device/cuda/Driver.h"
 
@@ -23,11 +23,11 @@
 
 namespace mprt::cuda {
 
-class Window {
+class Convolution {
 public:
   /// The device's context is current wherever this is called.
-  explicit Window(const Driver &driver);
-  ~Window();
+  explicit Convolution(const Driver &driver);
+  ~Convolution();
 
   /// Enqueues what `desc` describes. Fails with MPRT_INVALID_ARGUMENT where the
   /// descriptor contradicts itself, and with MPRT_UNSUPPORTED for types that
@@ -49,4 +49,4 @@ private:
 
 } // namespace mprt::cuda
 
-#endif // MPCOMM_RUNTIME_DEVICE_CUDA_WINDOW_H
+#endif // MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTION_H

@@ -1,14 +1,14 @@
-//===- WindowProduct.cpp - convolutions as one matrix product -------------===//
+//===- ConvolutionProduct.cpp - convolutions as one matrix product --------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/host/WindowProduct.h"
+#include "device/host/ConvolutionProduct.h"
 
 #include "device/Descriptors.h"
-#include "device/host/Window.h"
+#include "device/host/ConvolutionAndPool.h"
 #include "support/DType.h"
 
 #include <type_traits>
@@ -43,7 +43,7 @@ static bool isPixelwise(const mprt_window_desc &d) {
          d.input[2] == d.output[2] && d.input[3] == d.output[3];
 }
 
-bool WindowProduct::prefers(const mprt_window_desc &d) {
+bool ConvolutionProduct::prefers(const mprt_window_desc &d) {
   if (d.groups != 1)
     return false;
   const int64_t *strides[] = {d.strides_a, d.strides_b, d.strides_c};
@@ -178,8 +178,8 @@ static void scatter(const mprt_window_desc &d, const S *columns, S *dx,
 
 /// T holds an element of the operands.
 template <typename T>
-Error WindowProduct::runAs(const mprt_window_desc &d, const void *a,
-                           const void *b, void *c) {
+Error ConvolutionProduct::runAs(const mprt_window_desc &d, const void *a,
+                                const void *b, void *c) {
   using Sum = std::conditional_t<sizeof(T) == 8, double, float>;
   int64_t m = countPositions(d), taps = countTaps(d), outs = d.output[1];
   bool direct = isPixelwise(d);
@@ -230,8 +230,8 @@ Error WindowProduct::runAs(const mprt_window_desc &d, const void *a,
   return {};
 }
 
-Error WindowProduct::run(const mprt_window_desc &d, const void *a,
-                         const void *b, void *c) {
+Error ConvolutionProduct::run(const mprt_window_desc &d, const void *a,
+                              const void *b, void *c) {
   switch (sizeOf(mprt_dtype(d.type))) {
   case 2:
     return runAs<uint16_t>(d, a, b, c);

@@ -1,16 +1,16 @@
-//===- Window.cpp - convolutions and pools on the host --------------------===//
+//===- ConvolutionAndPool.cpp - convolutions and pools on the host --------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/host/Window.h"
+#include "device/host/ConvolutionAndPool.h"
 
 #include "device/Descriptors.h"
 #include "device/host/ConvolutionBuiltin.h"
 #include "device/host/LoadDnnl.h"
-#include "device/host/WindowKernels.h"
+#include "device/host/PoolKernels.h"
 #include "support/Cpu.h"
 #include "support/DType.h"
 
@@ -20,14 +20,14 @@
 using namespace mprt;
 using namespace mprt::host;
 
-Window::Window() : workspace(nullptr, std::free) {}
+ConvolutionAndPool::ConvolutionAndPool() : workspace(nullptr, std::free) {}
 
-Window::~Window() = default;
+ConvolutionAndPool::~ConvolutionAndPool() = default;
 
-DnnlWindow *Window::fast() {
+DnnlConvolution *ConvolutionAndPool::fast() {
   const DnnlLibrary *library = loadDnnl();
   if (!dnnl && library)
-    dnnl.reset(library->createWindow());
+    dnnl.reset(library->createConvolution());
   return dnnl.get();
 }
 
@@ -35,14 +35,14 @@ DnnlWindow *Window::fast() {
 // Counts
 //===----------------------------------------------------------------------===//
 
-uint64_t Window::countFlops(const mprt_window_desc &d) {
+uint64_t ConvolutionAndPool::countFlops(const mprt_window_desc &d) {
   uint64_t flops = isConvolution(d) ? 2 * uint64_t(d.input[1] / d.groups) : 1;
   for (int64_t size : d.output)
     flops *= uint64_t(size);
   return flops * uint64_t(d.window[0]) * uint64_t(d.window[1]);
 }
 
-uint64_t Window::countBytes(const mprt_window_desc &d) {
+uint64_t ConvolutionAndPool::countBytes(const mprt_window_desc &d) {
   uint64_t input = 1, output = 1, filter = 0;
   for (unsigned i = 0; i < 4; ++i) {
     input *= uint64_t(d.input[i]);
@@ -122,8 +122,8 @@ static T *grow(std::vector<double> &scratch, int64_t elements) {
 }
 
 template <typename T>
-Error Window::runBuiltin(const mprt_window_desc &d, const T *a, const T *b,
-                         T *c) {
+Error ConvolutionAndPool::runBuiltin(const mprt_window_desc &d, const T *a,
+                                     const T *b, T *c) {
   if (!workspace)
     workspace.reset(std::aligned_alloc(64, builtinWorkspaceBytes));
   if (!workspace)
@@ -156,8 +156,8 @@ Error Window::runBuiltin(const mprt_window_desc &d, const T *a, const T *b,
 
 /// 16-bit operands, widened: in the order that they have in memory where that
 /// is a block, which keeps channels last and goes by vectors; else dense.
-Error Window::runConverted(const mprt_window_desc &d, const void *a,
-                           const void *b, void *c) {
+Error ConvolutionAndPool::runConverted(const mprt_window_desc &d, const void *a,
+                                       const void *b, void *c) {
   bool f16 = d.type == MPRT_F16, inOrder = true;
   int64_t sizes[3][4];
   for (int operand = 0; operand < 3; ++operand) {
@@ -208,8 +208,8 @@ Error Window::runConverted(const mprt_window_desc &d, const void *a,
 // The way
 //===----------------------------------------------------------------------===//
 
-Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
-                  void *c) {
+Error ConvolutionAndPool::run(const mprt_window_desc &d, const void *a,
+                              const void *b, void *c) {
   if (Error error = check(d))
     return error;
   if (d.input[0] == 0) { // an empty sum, or nothing at all
@@ -222,9 +222,9 @@ Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
     });
     return {};
   }
-  if (isConvolution(d) && WindowProduct::prefers(d))
+  if (isConvolution(d) && ConvolutionProduct::prefers(d))
     return product.run(d, a, b, c);
-  if (DnnlWindow *dnnl = isConvolution(d) ? fast() : nullptr) {
+  if (DnnlConvolution *dnnl = isConvolution(d) ? fast() : nullptr) {
     bool done = false;
     Error error = dnnl->run(d, a, b, c, done);
     if (error || done)
@@ -245,14 +245,15 @@ Error Window::run(const mprt_window_desc &d, const void *a, const void *b,
                     static_cast<const float *>(b), static_cast<float *>(c));
 }
 
-Expected<const char *> Window::describePlan(const mprt_window_desc &d) {
+Expected<const char *>
+ConvolutionAndPool::describePlan(const mprt_window_desc &d) {
   if (Error error = check(d))
     return error;
   if (d.input[0] == 0)
     return "nothing to do";
-  if (isConvolution(d) && WindowProduct::prefers(d))
+  if (isConvolution(d) && ConvolutionProduct::prefers(d))
     return "product";
-  if (DnnlWindow *dnnl = isConvolution(d) ? fast() : nullptr) {
+  if (DnnlConvolution *dnnl = isConvolution(d) ? fast() : nullptr) {
     bool done = false;
     if (Error error = dnnl->run(d, nullptr, nullptr, nullptr, done))
       return error;

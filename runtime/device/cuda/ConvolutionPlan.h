@@ -1,12 +1,12 @@
-//===- WindowPlan.h - a convolution as cuDNN wants it ---------------------===//
+//===- ConvolutionPlan.h - a convolution as cuDNN wants it ----------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_DEVICE_CUDA_WINDOWPLAN_H
-#define MPCOMM_RUNTIME_DEVICE_CUDA_WINDOWPLAN_H
+#ifndef MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTIONPLAN_H
+#define MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTIONPLAN_H
 
 #include "device/cuda/Cudnn.h"
 
@@ -15,7 +15,7 @@
 namespace mprt::cuda {
 
 /// The library's descriptions of one convolution or gradient.
-class WindowPlan {
+class ConvolutionPlan {
 public:
   struct Choice {
     int algorithm = 0;
@@ -23,10 +23,10 @@ public:
     uint64_t workspaceBytes = 0;
   };
 
-  explicit WindowPlan(const Cudnn &library) : library(library) {}
-  ~WindowPlan();
-  WindowPlan(const WindowPlan &) = delete;
-  WindowPlan &operator=(const WindowPlan &) = delete;
+  explicit ConvolutionPlan(const Cudnn &library) : library(library) {}
+  ~ConvolutionPlan();
+  ConvolutionPlan(const ConvolutionPlan &) = delete;
+  ConvolutionPlan &operator=(const ConvolutionPlan &) = delete;
 
   /// Describes `desc`, which check() has found good. Fails with
   /// MPRT_UNSUPPORTED for layouts and paddings that the library does not have.
@@ -62,4 +62,4 @@ private:
 
 } // namespace mprt::cuda
 
-#endif // MPCOMM_RUNTIME_DEVICE_CUDA_WINDOWPLAN_H
+#endif // MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTIONPLAN_H

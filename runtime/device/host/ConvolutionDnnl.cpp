@@ -1,4 +1,4 @@
-//===- WindowDnnl.cpp - convolutions by oneDNN ----------------------------===//
+//===- ConvolutionDnnl.cpp - convolutions by oneDNN -----------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,11 +15,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/host/WindowDnnl.h"
+#include "device/host/ConvolutionDnnl.h"
 
 #include "device/Descriptors.h"
+#include "device/host/ConvolutionAndPool.h"
 #include "device/host/DnnlObjects.h"
-#include "device/host/Window.h"
 
 #include <array>
 #include <cstdlib>
@@ -84,7 +84,7 @@ using Key = std::array<int64_t, 30>;
 
 } // namespace
 
-struct DnnlWindow::Implementation {
+struct DnnlConvolution::Implementation {
   DnnlEngine cpu; // outlives what is prepared for it
   std::unordered_map<Key, std::unique_ptr<Prepared>, DnnlKeyHash> prepared;
   Buffer scratchpad, own[3];
@@ -99,9 +99,10 @@ struct DnnlWindow::Implementation {
                const dnnl_exec_arg_t *arguments);
 };
 
-DnnlWindow::DnnlWindow() : implementation(std::make_unique<Implementation>()) {}
+DnnlConvolution::DnnlConvolution()
+    : implementation(std::make_unique<Implementation>()) {}
 
-DnnlWindow::~DnnlWindow() = default;
+DnnlConvolution::~DnnlConvolution() = default;
 
 //===----------------------------------------------------------------------===//
 // Descriptions
@@ -250,7 +251,7 @@ static std::pair<int, dnnl_query_t> argumentOf(uint8_t kind, int role) {
   }
 }
 
-Error DnnlWindow::Implementation::prepareOperand(
+Error DnnlConvolution::Implementation::prepareOperand(
     const dnnl_memory_desc_t &given, const dnnl_memory_desc_t &own,
     bool isResult, Operand &result) {
   if (dnnl_status_t status = dnnl_memory_create(
@@ -271,8 +272,8 @@ Error DnnlWindow::Implementation::prepareOperand(
   return status ? dnnlFailure("reorder", status) : Error();
 }
 
-Error DnnlWindow::Implementation::prepare(const mprt_window_desc &d,
-                                          bool asGiven, Prepared &result) {
+Error DnnlConvolution::Implementation::prepare(const mprt_window_desc &d,
+                                               bool asGiven, Prepared &result) {
   const int64_t *strides[3] = {d.strides_a, d.strides_b, d.strides_c};
   dnnl_memory_desc_t given[3], layouts[3];
   for (int operand = 0; operand < 3; ++operand) {
@@ -306,8 +307,8 @@ Error DnnlWindow::Implementation::prepare(const mprt_window_desc &d,
   return status ? dnnlFailure("convolution", status) : Error();
 }
 
-Error DnnlWindow::Implementation::find(const mprt_window_desc &d,
-                                       Prepared *&result) {
+Error DnnlConvolution::Implementation::find(const mprt_window_desc &d,
+                                            Prepared *&result) {
   Key key = {};
   size_t at = 0;
   key[at++] = d.kind | d.type << 8;
@@ -346,8 +347,8 @@ Error DnnlWindow::Implementation::find(const mprt_window_desc &d,
 // Execution
 //===----------------------------------------------------------------------===//
 
-Error DnnlWindow::Implementation::submit(dnnl_primitive_t primitive, int count,
-                                         const dnnl_exec_arg_t *arguments) {
+Error DnnlConvolution::Implementation::submit(
+    dnnl_primitive_t primitive, int count, const dnnl_exec_arg_t *arguments) {
   if (dnnl_status_t status =
           dnnl_primitive_execute(primitive, cpu.stream.value, count, arguments))
     return dnnlFailure("execute", status);
@@ -356,7 +357,8 @@ Error DnnlWindow::Implementation::submit(dnnl_primitive_t primitive, int count,
   return {};
 }
 
-Error DnnlWindow::Implementation::execute(Prepared &p, void *const data[3]) {
+Error DnnlConvolution::Implementation::execute(Prepared &p,
+                                               void *const data[3]) {
   bool enough = scratchpad.grow(p.scratchpadBytes);
   for (int i = 0; i < 3; ++i)
     enough &= own[i].grow(p.operands[i].bytes);
@@ -390,8 +392,8 @@ Error DnnlWindow::Implementation::execute(Prepared &p, void *const data[3]) {
   return submit(result.reorder.value, 2, both);
 }
 
-Error DnnlWindow::run(const mprt_window_desc &d, const void *a, const void *b,
-                      void *c, bool &done) {
+Error DnnlConvolution::run(const mprt_window_desc &d, const void *a,
+                           const void *b, void *c, bool &done) {
   done = false;
   if (d.type != MPRT_F32 && d.type != MPRT_BF16)
     return {};

@@ -1,4 +1,4 @@
-//===- WindowTest.cpp - convolutions and pools against plain loops --------===//
+//===- ConvolutionAndPoolTest.cpp - convolutions and pools by loops -------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/host/Window.h"
+#include "device/host/ConvolutionAndPool.h"
 #include "device/Descriptors.h"
 #include "support/DType.h"
 
@@ -75,7 +75,7 @@ struct Geometry {
 /// channels last, or with a gap after each row.
 enum Layout { First, Last, Gaps };
 
-struct WindowTest : testing::Test {
+struct ConvolutionAndPoolTest : testing::Test {
   mprt_window_desc desc = {};
   int64_t sizes[3][4] = {};
 
@@ -212,12 +212,12 @@ struct WindowTest : testing::Test {
     return result;
   }
 
-  void check(Window &window, const std::string &what) {
+  void check(ConvolutionAndPool &layer, const std::string &what) {
     Operand a = make(0, 1), b = make(1, 2), c = make(2, 3);
     std::vector<double> expected = expect(a, b, c);
     std::vector<char> before = c.elements.bytes;
-    Error error = window.run(desc, a.elements.bytes.data(),
-                             b.elements.bytes.data(), c.elements.bytes.data());
+    Error error = layer.run(desc, a.elements.bytes.data(),
+                            b.elements.bytes.data(), c.elements.bytes.data());
     ASSERT_FALSE(error) << what << ": " << error.message();
     bool mean = desc.kind >= MPRT_AVG_POOL;
     std::vector<bool> written(expected.size());
@@ -271,38 +271,38 @@ const Geometry pools[] = {
     {2, 85, 0, 6, 5, {3, 2}, {2, 1}, {1, 1}, {1, 0}, {1, 1}, 1},
 };
 
-TEST_F(WindowTest, Convolutions) {
-  Window window;
+TEST_F(ConvolutionAndPoolTest, Convolutions) {
+  ConvolutionAndPool layer;
   for (uint8_t kind = MPRT_CONVOLUTION; kind <= MPRT_CONVOLUTION_FILTER_GRAD;
        ++kind)
     for (uint8_t type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16})
       for (Layout layout : {First, Last, Gaps})
         for (const Geometry &g : convolutions) {
           describe(kind, type, g, layout);
-          check(window, "kind " + std::to_string(kind) + " type " +
-                            std::to_string(type) + " layout " +
-                            std::to_string(layout) + " geometry " +
-                            std::to_string(&g - convolutions));
+          check(layer, "kind " + std::to_string(kind) + " type " +
+                           std::to_string(type) + " layout " +
+                           std::to_string(layout) + " geometry " +
+                           std::to_string(&g - convolutions));
         }
 }
 
-TEST_F(WindowTest, Pools) {
-  Window window;
+TEST_F(ConvolutionAndPoolTest, Pools) {
+  ConvolutionAndPool layer;
   for (uint8_t kind = MPRT_MAX_POOL; kind <= MPRT_AVG_POOL_GRAD; ++kind)
     for (uint8_t type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16})
       for (Layout layout : {First, Last, Gaps})
         for (bool countPadding : {false, true})
           for (const Geometry &g : pools) {
             describe(kind, type, g, layout, countPadding);
-            check(window, "kind " + std::to_string(kind) + " type " +
-                              std::to_string(type) + " layout " +
-                              std::to_string(layout) + " geometry " +
-                              std::to_string(&g - pools));
+            check(layer, "kind " + std::to_string(kind) + " type " +
+                             std::to_string(type) + " layout " +
+                             std::to_string(layout) + " geometry " +
+                             std::to_string(&g - pools));
           }
 }
 
-TEST_F(WindowTest, NanIsTheGreatest) {
-  Window window;
+TEST_F(ConvolutionAndPoolTest, NanIsTheGreatest) {
+  ConvolutionAndPool layer;
   // One channel, and a block of 64 of which each third has no NaN.
   for (int64_t channels : {1, 64})
     for (uint8_t type : {MPRT_F32, MPRT_F64, MPRT_F16, MPRT_BF16}) {
@@ -320,10 +320,10 @@ TEST_F(WindowTest, NanIsTheGreatest) {
                 std::isnan(values[w]) && !hasNan(c) ? 0 : values[w]);
       }
       describe(MPRT_MAX_POOL, type, g, Last);
-      ASSERT_FALSE(window.run(desc, x.bytes.data(), nullptr, y.bytes.data()));
+      ASSERT_FALSE(layer.run(desc, x.bytes.data(), nullptr, y.bytes.data()));
       describe(MPRT_MAX_POOL_GRAD, type, g, Last);
       ASSERT_FALSE(
-          window.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
+          layer.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
       for (size_t c = 0; c < count; ++c) {
         if (hasNan(c))
           EXPECT_TRUE(std::isnan(y.get(c))) << c;
@@ -340,8 +340,8 @@ TEST_F(WindowTest, NanIsTheGreatest) {
 /// Sums of 16-bit gradients are rounded once, to nearest, ties to even: one
 /// window gives 2^8 or 2^11, from where on the type has even numbers only, and
 /// some of the others 1 each.
-TEST_F(WindowTest, SixteenBitsAreSummedInMore) {
-  Window window;
+TEST_F(ConvolutionAndPoolTest, SixteenBitsAreSummedInMore) {
+  ConvolutionAndPool layer;
   Geometry g = {1, 64, 0, 3, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1};
   for (uint8_t type : {MPRT_F16, MPRT_BF16})
     for (auto [ones, more] : {std::pair(1, 0), {2, 2}, {3, 4}, {8, 8}}) {
@@ -353,26 +353,26 @@ TEST_F(WindowTest, SixteenBitsAreSummedInMore) {
         dy.set(i, i < 64 ? large : i / 64 <= size_t(ones));
       }
       ASSERT_FALSE(
-          window.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
+          layer.run(desc, dy.bytes.data(), x.bytes.data(), dx.bytes.data()));
       for (size_t i = 0; i < 9 * 64; ++i)
         EXPECT_EQ(dx.get(i), i / 64 == 4 ? large + more : 0) << ones;
     }
 }
 
-TEST_F(WindowTest, EmptyBatch) {
-  Window window;
+TEST_F(ConvolutionAndPoolTest, EmptyBatch) {
+  ConvolutionAndPool layer;
   Geometry g = convolutions[0];
   g.batch = 0;
   describe(MPRT_CONVOLUTION_FILTER_GRAD, MPRT_F32, g, First);
   std::vector<float> dw(4 * 3 * 9, 7);
-  ASSERT_FALSE(window.run(desc, nullptr, nullptr, dw.data()));
+  ASSERT_FALSE(layer.run(desc, nullptr, nullptr, dw.data()));
   EXPECT_EQ(dw, std::vector<float>(dw.size(), 0));
-  EXPECT_STREQ(*window.describePlan(desc), "nothing to do");
+  EXPECT_STREQ(*layer.describePlan(desc), "nothing to do");
 }
 
-TEST_F(WindowTest, Refusals) {
-  Window window;
-  auto message = [&] { return window.run(desc, nullptr, nullptr, nullptr); };
+TEST_F(ConvolutionAndPoolTest, Refusals) {
+  ConvolutionAndPool layer;
+  auto message = [&] { return layer.run(desc, nullptr, nullptr, nullptr); };
   describe(MPRT_CONVOLUTION, MPRT_F32, convolutions[0], First);
   desc.type = MPRT_I32;
   EXPECT_EQ(message().status(), MPRT_UNSUPPORTED);
@@ -392,8 +392,8 @@ TEST_F(WindowTest, Refusals) {
   EXPECT_EQ(message().message(), "a pool of 5 into 4 channels");
 }
 
-TEST_F(WindowTest, Plans) {
-  Window window;
+TEST_F(ConvolutionAndPoolTest, Plans) {
+  ConvolutionAndPool layer;
   bool library = std::string(Gemm::library()) != "built-in";
   // oneDNN computes in bf16 from AVX-512 on.
 #if defined(__x86_64__)
@@ -406,16 +406,16 @@ TEST_F(WindowTest, Plans) {
   for (uint8_t kind = MPRT_CONVOLUTION; kind <= MPRT_CONVOLUTION_FILTER_GRAD;
        ++kind) {
     describe(kind, MPRT_F32, dilated, Last);
-    EXPECT_STREQ(*window.describePlan(desc), library ? "oneDNN" : "built-in");
+    EXPECT_STREQ(*layer.describePlan(desc), library ? "oneDNN" : "built-in");
     describe(kind, MPRT_F64, dilated, Last);
-    EXPECT_STREQ(*window.describePlan(desc), "built-in");
+    EXPECT_STREQ(*layer.describePlan(desc), "built-in");
     describe(kind, MPRT_F16, dilated, Last);
-    EXPECT_STREQ(*window.describePlan(desc), "converted");
+    EXPECT_STREQ(*layer.describePlan(desc), "converted");
     // 32 positions and 32 channels; with the channels first there is no matrix.
     describe(kind, MPRT_BF16, convolutions[1], Last);
-    EXPECT_STREQ(*window.describePlan(desc), "product");
+    EXPECT_STREQ(*layer.describePlan(desc), "product");
     describe(kind, MPRT_F32, convolutions[1], First);
-    EXPECT_STREQ(*window.describePlan(desc), library ? "oneDNN" : "built-in");
+    EXPECT_STREQ(*layer.describePlan(desc), library ? "oneDNN" : "built-in");
   }
   // 64 positions for 32 channels: the gradient of a 16-bit filter alone.
   Geometry twice = convolutions[1];
@@ -428,16 +428,16 @@ TEST_F(WindowTest, Plans) {
       const char *plan = library ? "oneDNN" : "built-in";
       if (type == MPRT_BF16)
         plan = product ? "product" : hasBFloat ? "oneDNN" : "converted";
-      EXPECT_STREQ(*window.describePlan(desc), plan);
+      EXPECT_STREQ(*layer.describePlan(desc), plan);
     }
   describe(MPRT_MAX_POOL_GRAD, MPRT_BF16, pools[0], Last);
-  EXPECT_STREQ(*window.describePlan(desc), "built-in");
+  EXPECT_STREQ(*layer.describePlan(desc), "built-in");
 }
 
-TEST_F(WindowTest, Flops) {
+TEST_F(ConvolutionAndPoolTest, Flops) {
   describe(MPRT_CONVOLUTION, MPRT_F32, convolutions[1], First);
   // 2 * 2 images * 32 channels * 4 * 4 positions * 16 channels * 3 * 3 taps.
-  EXPECT_EQ(Window::countFlops(desc), 2u * 2 * 32 * 16 * 16 * 9);
+  EXPECT_EQ(ConvolutionAndPool::countFlops(desc), 2u * 2 * 32 * 16 * 16 * 9);
 }
 
 } // namespace

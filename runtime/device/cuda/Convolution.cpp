@@ -1,16 +1,16 @@
-//===- Window.cpp - convolutions on a CUDA device -------------------------===//
+//===- Convolution.cpp - convolutions on a CUDA device --------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/cuda/Window.h"
+#include "device/cuda/Convolution.h"
 
 #include "device/Descriptors.h"
 #include "device/cuda/Choices.h"
+#include "device/cuda/ConvolutionPlan.h"
 #include "device/cuda/Scratch.h"
-#include "device/cuda/WindowPlan.h"
 #include "support/DType.h"
 
 #include <algorithm>
@@ -23,17 +23,17 @@ using namespace mprt::cuda;
 /// The most scratch that a convolution may take.
 static constexpr uint64_t mostWorkspaceBytes = uint64_t(512) << 20;
 
-static Choices<WindowPlan::Choice> &choices() {
-  static Choices<WindowPlan::Choice> made;
+static Choices<ConvolutionPlan::Choice> &choices() {
+  static Choices<ConvolutionPlan::Choice> made;
   return made;
 }
 
-struct Window::State {
+struct Convolution::State {
   const Driver &driver;
   const Cudnn *library = nullptr;
   DnnHandle handle = nullptr;
   Workspaces workspaces;
-  std::unordered_map<const mprt_window_desc *, std::unique_ptr<WindowPlan>>
+  std::unordered_map<const mprt_window_desc *, std::unique_ptr<ConvolutionPlan>>
       plans;
 
   explicit State(const Driver &driver) : driver(driver), workspaces(driver) {}
@@ -44,21 +44,22 @@ struct Window::State {
   }
 
   Error start(CUstream stream);
-  Expected<WindowPlan *> planFor(const mprt_window_desc &desc, CUstream stream,
-                                 const void *a, const void *b, void *c,
-                                 bool captured);
-  Error choose(WindowPlan &plan, CUstream stream, const void *a, const void *b,
-               void *c, bool captured);
+  Expected<ConvolutionPlan *> planFor(const mprt_window_desc &desc,
+                                      CUstream stream, const void *a,
+                                      const void *b, void *c, bool captured);
+  Error choose(ConvolutionPlan &plan, CUstream stream, const void *a,
+               const void *b, void *c, bool captured);
   Error clear(const mprt_window_desc &desc, CUstream stream, void *c);
 };
 
-Window::Window(const Driver &driver) : state(std::make_unique<State>(driver)) {}
+Convolution::Convolution(const Driver &driver)
+    : state(std::make_unique<State>(driver)) {}
 
-Window::~Window() = default;
+Convolution::~Convolution() = default;
 
-uint64_t Window::deviceBytes() const { return state->workspaces.bytes(); }
+uint64_t Convolution::deviceBytes() const { return state->workspaces.bytes(); }
 
-Error Window::State::start(CUstream stream) {
+Error Convolution::State::start(CUstream stream) {
   if (!handle) {
     Expected<const Cudnn *> loaded = Cudnn::load();
     if (!loaded)
@@ -87,14 +88,15 @@ static ChoiceKey keyOf(const mprt_window_desc &d, CUcontext context) {
   return key;
 }
 
-Error Window::State::choose(WindowPlan &plan, CUstream stream, const void *a,
-                            const void *b, void *c, bool captured) {
+Error Convolution::State::choose(ConvolutionPlan &plan, CUstream stream,
+                                 const void *a, const void *b, void *c,
+                                 bool captured) {
   CUcontext context = nullptr;
   if (Error error =
           driver.check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent"))
     return error;
   ChoiceKey key = keyOf(plan.desc, context);
-  if (std::optional<WindowPlan::Choice> known = choices().find(key)) {
+  if (std::optional<ConvolutionPlan::Choice> known = choices().find(key)) {
     plan.choice = *known;
     plan.settled = true;
     if (workspaces.get(stream, known->workspaceBytes, captured).bytes >=
@@ -104,7 +106,7 @@ Error Window::State::choose(WindowPlan &plan, CUstream stream, const void *a,
   }
   uint64_t room =
       captured ? workspaces.get(stream, 0, true).bytes : mostWorkspaceBytes;
-  Expected<std::vector<WindowPlan::Choice>> candidates =
+  Expected<std::vector<ConvolutionPlan::Choice>> candidates =
       plan.list(handle, room);
   if (!candidates)
     return candidates.error();
@@ -117,14 +119,14 @@ Error Window::State::choose(WindowPlan &plan, CUstream stream, const void *a,
   std::optional<ScratchBuffer> scratch;
   while (true) {
     uint64_t most = 0;
-    for (const WindowPlan::Choice &one : *candidates)
+    for (const ConvolutionPlan::Choice &one : *candidates)
       most = std::max(most, one.workspaceBytes);
     if (most == 0)
       break;
     scratch.emplace(driver, most);
     if (scratch->data())
       break;
-    std::erase_if(*candidates, [&](const WindowPlan::Choice &one) {
+    std::erase_if(*candidates, [&](const ConvolutionPlan::Choice &one) {
       return one.workspaceBytes == most;
     });
     if (candidates->empty())
@@ -155,17 +157,17 @@ Error Window::State::choose(WindowPlan &plan, CUstream stream, const void *a,
   return {};
 }
 
-Expected<WindowPlan *> Window::State::planFor(const mprt_window_desc &desc,
-                                              CUstream stream, const void *a,
-                                              const void *b, void *c,
-                                              bool captured) {
-  std::unique_ptr<WindowPlan> &kept = plans[&desc];
+Expected<ConvolutionPlan *>
+Convolution::State::planFor(const mprt_window_desc &desc, CUstream stream,
+                            const void *a, const void *b, void *c,
+                            bool captured) {
+  std::unique_ptr<ConvolutionPlan> &kept = plans[&desc];
   if (kept && (kept->settled || captured) &&
       std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&
       workspaces.get(stream, kept->choice.workspaceBytes, captured).bytes >=
           kept->choice.workspaceBytes)
     return kept.get();
-  auto plan = std::make_unique<WindowPlan>(*library);
+  auto plan = std::make_unique<ConvolutionPlan>(*library);
   if (Error error = plan->describe(desc))
     return error;
   if (Error error = choose(*plan, stream, a, b, c, captured))
@@ -184,7 +186,7 @@ static const char *nameOfKind(uint8_t kind) {
                                                : "the filter gradient of [";
 }
 
-static Error nameWindow(const Error &error, const mprt_window_desc &d) {
+static Error nameConvolution(const Error &error, const mprt_window_desc &d) {
   return makeError(error.status(), nameOfKind(d.kind), d.input[0], ", ",
                    d.input[1], ", ", d.input[2], ", ", d.input[3],
                    "]: ", error.message());
@@ -200,8 +202,8 @@ static Error refusePools(const mprt_window_desc &desc) {
 }
 
 /// The result for an empty batch: a filter's gradient is zero.
-Error Window::State::clear(const mprt_window_desc &desc, CUstream stream,
-                           void *c) {
+Error Convolution::State::clear(const mprt_window_desc &desc, CUstream stream,
+                                void *c) {
   int64_t sizes[4];
   sizesOfOperand(desc, 2, sizes);
   uint64_t bytes = sizeOf(mprt_dtype(desc.type));
@@ -213,8 +215,8 @@ Error Window::State::clear(const mprt_window_desc &desc, CUstream stream,
                       "cuMemsetD8Async");
 }
 
-Error Window::run(const mprt_window_desc &desc, CUstream stream, const void *a,
-                  const void *b, void *c) {
+Error Convolution::run(const mprt_window_desc &desc, CUstream stream,
+                       const void *a, const void *b, void *c) {
   if (Error error = check(desc))
     return error;
   if (Error error = refusePools(desc))
@@ -226,18 +228,18 @@ Error Window::run(const mprt_window_desc &desc, CUstream stream, const void *a,
   Expected<bool> captured = isCaptured(state->driver, stream);
   if (!captured)
     return captured.error();
-  Expected<WindowPlan *> planned =
+  Expected<ConvolutionPlan *> planned =
       state->planFor(desc, stream, a, b, c, *captured);
   if (!planned)
-    return nameWindow(planned.error(), desc);
-  WindowPlan &plan = **planned;
+    return nameConvolution(planned.error(), desc);
+  ConvolutionPlan &plan = **planned;
   void *workspace = state->workspaces.get(stream, 0, *captured).data;
   if (Error error = plan.run(state->handle, plan.choice, workspace, a, b, c))
-    return nameWindow(error, desc);
+    return nameConvolution(error, desc);
   return {};
 }
 
-Expected<std::string> Window::describePlan(const mprt_window_desc &desc) {
+Expected<std::string> Convolution::describePlan(const mprt_window_desc &desc) {
   if (Error error = check(desc))
     return error;
   if (Error error = refusePools(desc))

@@ -1,4 +1,4 @@
-//===- WindowProduct.h - convolutions as one matrix product ---------------===//
+//===- ConvolutionProduct.h - convolutions as one matrix product ----------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,14 +13,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOWPRODUCT_H
-#define MPCOMM_RUNTIME_DEVICE_HOST_WINDOWPRODUCT_H
+#ifndef MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONPRODUCT_H
+#define MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONPRODUCT_H
 
 #include "device/host/Gemm.h"
 
 namespace mprt::host {
 
-class WindowProduct {
+class ConvolutionProduct {
 public:
   /// Whether the convolution, a valid one, is to be computed this way.
   static bool prefers(const mprt_window_desc &desc);
@@ -41,4 +41,4 @@ private:
 
 } // namespace mprt::host
 
-#endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOWPRODUCT_H
+#endif // MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONPRODUCT_H

@@ -1,11 +1,11 @@
-//===- WindowPlan.cpp - a convolution as cuDNN wants it -------------------===//
+//===- ConvolutionPlan.cpp - a convolution as cuDNN wants it --------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/cuda/WindowPlan.h"
+#include "device/cuda/ConvolutionPlan.h"
 
 #include "device/Descriptors.h"
 #include "device/cuda/Scratch.h"
@@ -15,7 +15,7 @@
 using namespace mprt;
 using namespace mprt::cuda;
 
-WindowPlan::~WindowPlan() {
+ConvolutionPlan::~ConvolutionPlan() {
   for (DnnTensor tensor : {x, y})
     if (tensor)
       library.cudnnDestroyTensorDescriptor(tensor);
@@ -83,7 +83,7 @@ static Error tooLarge(int64_t value) {
                    ", at most 2^31 - 1 expected");
 }
 
-Error WindowPlan::describeTensor(DnnTensor &tensor, int operand) {
+Error ConvolutionPlan::describeTensor(DnnTensor &tensor, int operand) {
   int64_t sizes[4], strides[4];
   sizesOfOperand(desc, operand, sizes);
   std::copy_n(stridesOf(desc, operand), 4, strides);
@@ -109,7 +109,7 @@ Error WindowPlan::describeTensor(DnnTensor &tensor, int operand) {
                        "cudnnSetTensor4dDescriptorEx");
 }
 
-Error WindowPlan::describeFilter(int operand) {
+Error ConvolutionPlan::describeFilter(int operand) {
   int64_t sizes[4];
   sizesOfOperand(desc, operand, sizes);
   const int64_t *strides = stridesOf(desc, operand);
@@ -134,7 +134,7 @@ Error WindowPlan::describeFilter(int operand) {
                        "cudnnSetFilter4dDescriptor");
 }
 
-Error WindowPlan::describeConvolution() {
+Error ConvolutionPlan::describeConvolution() {
   // The library pads as much after the last row as before the first.
   for (int axis = 0; axis < 2; ++axis) {
     int64_t span = (desc.window[axis] - 1) * desc.dilation[axis] + 1;
@@ -174,7 +174,7 @@ Error WindowPlan::describeConvolution() {
       "cudnnSetConvolutionMathType");
 }
 
-Error WindowPlan::describe(const mprt_window_desc &wanted) {
+Error ConvolutionPlan::describe(const mprt_window_desc &wanted) {
   desc = wanted;
   int operandX = operandOf(desc, 'x'), operandY = operandOf(desc, 'y');
   for (int operand : {operandX, operandY}) {
@@ -210,7 +210,7 @@ static bool isDirect(uint8_t kind, int algorithm) {
   }
 }
 
-Error WindowPlan::measureWorkspace(DnnHandle handle, Choice &of) {
+Error ConvolutionPlan::measureWorkspace(DnnHandle handle, Choice &of) {
   if (Error error = library.check(
           library.cudnnSetConvolutionMathType(convolution, of.mathType),
           "cudnnSetConvolutionMathType"))
@@ -234,8 +234,8 @@ Error WindowPlan::measureWorkspace(DnnHandle handle, Choice &of) {
   return library.check(status, "the size of a workspace");
 }
 
-Expected<std::vector<WindowPlan::Choice>>
-WindowPlan::list(DnnHandle handle, uint64_t workspaceBytes) {
+Expected<std::vector<ConvolutionPlan::Choice>>
+ConvolutionPlan::list(DnnHandle handle, uint64_t workspaceBytes) {
   constexpr int wanted = 16;
   DnnRanked ranked[wanted] = {};
   int found = 0;
@@ -294,8 +294,9 @@ WindowPlan::list(DnnHandle handle, uint64_t workspaceBytes) {
   return choices;
 }
 
-Error WindowPlan::run(DnnHandle handle, const Choice &with, void *workspace,
-                      const void *a, const void *b, void *c) {
+Error ConvolutionPlan::run(DnnHandle handle, const Choice &with,
+                           void *workspace, const void *a, const void *b,
+                           void *c) {
   if (Error error = library.check(
           library.cudnnSetConvolutionMathType(convolution, with.mathType),
           "cudnnSetConvolutionMathType"))

@@ -1,4 +1,4 @@
-//===- Window.h - convolutions and pools on the host ----------------------===//
+//===- ConvolutionAndPool.h - convolutions and pools on the host ----------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,10 +13,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
-#define MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
+#ifndef MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONANDPOOL_H
+#define MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONANDPOOL_H
 
-#include "device/host/WindowProduct.h"
+#include "device/host/ConvolutionProduct.h"
 #include "support/Error.h"
 
 #include <cstdint>
@@ -25,14 +25,14 @@
 
 namespace mprt::host {
 
-class DnnlWindow;
+class DnnlConvolution;
 
 /// Computes convolutions and pools and keeps what it prepared for them. One a
 /// context; the thread that makes it is the one that uses it.
-class Window {
+class ConvolutionAndPool {
 public:
-  Window();
-  ~Window();
+  ConvolutionAndPool();
+  ~ConvolutionAndPool();
 
   /// Computes what `desc` describes, on the calling thread. Fails with
   /// MPRT_INVALID_ARGUMENT where the descriptor contradicts itself, and with
@@ -55,11 +55,11 @@ private:
   template <typename T>
   Error runBuiltin(const mprt_window_desc &desc, const T *a, const T *b, T *c);
 
-  WindowProduct product;
+  ConvolutionProduct product;
   /// oneDNN's; null where it is not.
-  DnnlWindow *fast();
+  DnnlConvolution *fast();
 
-  std::unique_ptr<DnnlWindow> dnnl;
+  std::unique_ptr<DnnlConvolution> dnnl;
   /// Scratch for each of the operands, for gathered windows and for products.
   /// They grow to the greatest need and stay.
   std::vector<double> scratch[4];
@@ -69,4 +69,4 @@ private:
 
 } // namespace mprt::host
 
-#endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOW_H
+#endif // MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONANDPOOL_H

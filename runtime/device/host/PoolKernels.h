@@ -1,12 +1,12 @@
-//===- WindowKernels.h - pools for one instruction set --------------------===//
+//===- PoolKernels.h - pools for one instruction set ----------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOWKERNELS_H
-#define MPCOMM_RUNTIME_DEVICE_HOST_WINDOWKERNELS_H
+#ifndef MPCOMM_RUNTIME_DEVICE_HOST_POOLKERNELS_H
+#define MPCOMM_RUNTIME_DEVICE_HOST_POOLKERNELS_H
 
 #include "mpcomm/Runtime/mprt.h"
 
@@ -35,4 +35,4 @@ void runPool(const Pool &pool);
 
 } // namespace mprt::host
 
-#endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOWKERNELS_H
+#endif // MPCOMM_RUNTIME_DEVICE_HOST_POOLKERNELS_H

@@ -1,4 +1,4 @@
-//===- CudaWindowTest.cpp - convolutions through cuDNN against the host's -===//
+//===- CudaConvolutionTest.cpp - cuDNN against the host -------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,8 @@
 
 #include "FakeDevice.h"
 #include "device/Descriptors.h"
-#include "device/cuda/Window.h"
-#include "device/host/Window.h"
+#include "device/cuda/Convolution.h"
+#include "device/host/ConvolutionAndPool.h"
 #include "support/DType.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using namespace mprt::cuda;
 
 namespace {
 
-class CudaWindow : public FakeDevice {
+class CudaConvolution : public FakeDevice {
 protected:
   using Random = std::mt19937;
 
@@ -98,8 +98,8 @@ protected:
     return size_t(last + 1);
   }
 
-  void compare(cuda::Window &window, const mprt_window_desc &d, Random &random,
-               bool captured) {
+  void compare(cuda::Convolution &convolution, const mprt_window_desc &d,
+               Random &random, bool captured) {
     std::vector<char> operands[3];
     void *pointers[3];
     for (int i = 0; i < 3; ++i) {
@@ -108,7 +108,7 @@ protected:
     }
     auto run = [&] {
       Error error =
-          window.run(d, stream, pointers[0], pointers[1], pointers[2]);
+          convolution.run(d, stream, pointers[0], pointers[1], pointers[2]);
       EXPECT_FALSE(bool(error)) << error.message();
     };
     if (captured)
@@ -128,11 +128,11 @@ protected:
     freeAll();
   }
 
-  host::Window host;
+  host::ConvolutionAndPool host;
 };
 
-TEST_F(CudaWindow, EqualsTheHostOnRandomConvolutions) {
-  cuda::Window window(*driver);
+TEST_F(CudaConvolution, EqualsTheHostOnRandomConvolutions) {
+  cuda::Convolution convolution(*driver);
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -140,16 +140,16 @@ TEST_F(CudaWindow, EqualsTheHostOnRandomConvolutions) {
     setenv("MPRT_CUDA_TUNE", seed % 4 ? "0" : "1", 1);
     mprt_window_desc d = makeCase(random);
     if (seed % 2)
-      compare(window, d, random, true);
-    compare(window, d, random, false);
+      compare(convolution, d, random, true);
+    compare(convolution, d, random, false);
     if (HasFailure())
       break;
   }
   unsetenv("MPRT_CUDA_TUNE");
 }
 
-TEST_F(CudaWindow, ChoosesOnceByTimingOutsideOfCaptures) {
-  cuda::Window window(*driver);
+TEST_F(CudaConvolution, ChoosesOnceByTimingOutsideOfCaptures) {
+  cuda::Convolution convolution(*driver);
   Random random(1);
   mprt_window_desc d = {};
   d.kind = MPRT_CONVOLUTION, d.type = MPRT_F32, d.groups = 1;
@@ -165,28 +165,28 @@ TEST_F(CudaWindow, ChoosesOnceByTimingOutsideOfCaptures) {
   };
   // In a capture: what needs no scratch, as there is none.
   auto before = counts();
-  compare(window, d, random, true);
+  compare(convolution, d, random, true);
   EXPECT_EQ(counts()[0], before[0] + 1);
   EXPECT_EQ(counts()[1], before[1] + 1);
   EXPECT_EQ(counts()[2], before[2]);
-  EXPECT_EQ(window.deviceBytes(), 0u);
+  EXPECT_EQ(convolution.deviceBytes(), 0u);
   // Outside: three are tried, the broken one once; then the faster one.
-  compare(window, d, random, false);
+  compare(convolution, d, random, false);
   EXPECT_EQ(counts()[0], before[0] + 2);
   EXPECT_EQ(counts()[1], before[1] + 1 + 2 * 4 + 1 + 1);
   EXPECT_EQ(counts()[2], before[2] + 4 + 1);
-  EXPECT_GT(window.deviceBytes(), 0u);
+  EXPECT_GT(convolution.deviceBytes(), 0u);
   // Afterwards what was chosen, also in captures and by another object.
   before = counts();
-  compare(window, d, random, true);
-  cuda::Window other(*driver);
+  compare(convolution, d, random, true);
+  cuda::Convolution other(*driver);
   compare(other, d, random, false);
   EXPECT_EQ(counts()[0], before[0]);
   EXPECT_EQ(counts()[1], before[1] + 2);
   EXPECT_EQ(counts()[2], before[2] + 2);
 }
 
-TEST_F(CudaWindow, RoundsToTf32OnlyWhereAsked) {
+TEST_F(CudaConvolution, RoundsToTf32OnlyWhereAsked) {
   mprt_window_desc d = {};
   d.kind = MPRT_CONVOLUTION, d.type = MPRT_F32, d.groups = 1;
   std::fill_n(d.input, 4, 1), std::fill_n(d.output, 4, 1);
@@ -201,24 +201,26 @@ TEST_F(CudaWindow, RoundsToTf32OnlyWhereAsked) {
   };
   for (bool tf32 : {false, true}) {
     setenv("MPRT_TF32", tf32 ? "1" : "0", 1);
-    cuda::Window window(*driver);
+    cuda::Convolution convolution(*driver);
     void *c = toDevice(bytes(0));
     Error error =
-        window.run(d, stream, toDevice(bytes(x)), toDevice(bytes(one)), c);
+        convolution.run(d, stream, toDevice(bytes(x)), toDevice(bytes(one)), c);
     ASSERT_FALSE(bool(error)) << error.message();
     EXPECT_EQ(toHost(c, 4), bytes(tf32 ? one : x));
   }
   unsetenv("MPRT_TF32");
 }
 
-TEST_F(CudaWindow, ExplainsWhatItCannotDo) {
-  cuda::Window window(*driver);
+TEST_F(CudaConvolution, ExplainsWhatItCannotDo) {
+  cuda::Convolution convolution(*driver);
   Random random(3);
   mprt_window_desc d = makeCase(random);
   d.kind = MPRT_CONVOLUTION, d.type = MPRT_F32;
   d.input[2] = 5, d.output[2] = 4;
   d.window[0] = 3, d.strides[0] = d.dilation[0] = d.low[0] = 1;
-  auto run = [&] { return window.run(d, stream, nullptr, nullptr, nullptr); };
+  auto run = [&] {
+    return convolution.run(d, stream, nullptr, nullptr, nullptr);
+  };
   layOut(d, 0);
   Error error = run();
   EXPECT_EQ(error.status(), MPRT_UNSUPPORTED);
@@ -245,8 +247,8 @@ TEST_F(CudaWindow, ExplainsWhatItCannotDo) {
   EXPECT_EQ(run().status(), MPRT_UNSUPPORTED);
 }
 
-TEST_F(CudaWindow, ClearsTheGradientOfAnEmptyBatch) {
-  cuda::Window window(*driver);
+TEST_F(CudaConvolution, ClearsTheGradientOfAnEmptyBatch) {
+  cuda::Convolution convolution(*driver);
   Random random(5);
   mprt_window_desc d = makeCase(random);
   d.kind = MPRT_CONVOLUTION_FILTER_GRAD;
@@ -254,7 +256,7 @@ TEST_F(CudaWindow, ClearsTheGradientOfAnEmptyBatch) {
   layOut(d, 0);
   std::vector<char> old = operand(d.type, countOf(d, 2), random);
   void *c = toDevice(old);
-  ASSERT_FALSE(window.run(d, stream, nullptr, nullptr, c));
+  ASSERT_FALSE(convolution.run(d, stream, nullptr, nullptr, c));
   EXPECT_EQ(toHost(c, old.size()), std::vector<char>(old.size()));
 }
 

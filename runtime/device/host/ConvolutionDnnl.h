@@ -1,12 +1,12 @@
-//===- WindowDnnl.h - convolutions by oneDNN ------------------------------===//
+//===- ConvolutionDnnl.h - convolutions by oneDNN -------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
-#define MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
+#ifndef MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONDNNL_H
+#define MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONDNNL_H
 
 #include "support/Error.h"
 
@@ -14,10 +14,10 @@
 
 namespace mprt::host {
 
-class DnnlWindow {
+class DnnlConvolution {
 public:
-  DnnlWindow();
-  virtual ~DnnlWindow();
+  DnnlConvolution();
+  virtual ~DnnlConvolution();
 
   /// Runs the convolution, a valid one, if oneDNN has a fast routine for it;
   /// `done` says whether. Without `c`, only says what it would do.
@@ -31,4 +31,4 @@ private:
 
 } // namespace mprt::host
 
-#endif // MPCOMM_RUNTIME_DEVICE_HOST_WINDOWDNNL_H
+#endif // MPCOMM_RUNTIME_DEVICE_HOST_CONVOLUTIONDNNL_H

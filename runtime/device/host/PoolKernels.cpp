@@ -1,4 +1,4 @@
-//===- WindowKernels.cpp - pools for one instruction set ------------------===//
+//===- PoolKernels.cpp - pools for one instruction set --------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,7 +19,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "device/host/WindowKernels.h"
+#include "device/host/PoolKernels.h"
 
 #include "support/VectorElements.h"
 

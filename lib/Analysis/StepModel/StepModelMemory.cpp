@@ -195,7 +195,7 @@ void StepBuilder::addDonations() {
       continue;
     llvm::append_range(destinations,
                        chooseDestinations(nests.problem, *groups, group, known,
-                                          groups->getOperands(group), donations,
+                                          operands, donations,
                                           /*reuseOperands=*/true));
   }
   for (const Destination &destination : destinations) {
@@ -247,8 +247,11 @@ void StepBuilder::shareBuffers() {
 std::vector<ArenaProblem::Buffer> StepBuilder::findLives() const {
   std::vector<ArenaProblem::Buffer> lives(buffers.size(), {0, INT64_MAX, -1});
   for (const auto &[number, buffer] : bufferOfNumber) {
+    int slot = groups->getSlot(number);
+    if (slot < 0) // a copy of what is there before
+      continue;
     ArenaProblem::Buffer &life = lives[buffer];
-    life.begin = std::min<int64_t>(life.begin, groups->getSlot(number));
+    life.begin = std::min<int64_t>(life.begin, slot);
     life.end = std::max<int64_t>(life.end, groups->getLastUse(-1, number));
   }
   // The first op at a position or after it.

@@ -16,7 +16,7 @@ VALUE = r"%[A-Za-z_]\w*"
 PREAMBLE = """
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func private @gelu(tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32> attributes {mpcomm.kernel}
-func.func private @part(%x: tensor<4xf32>, %sum: tensor<4xf32> {mpcomm.donated = 0 : i64}) -> (tensor<4xf32>, tensor<f32>) {
+func.func private @body(%x: tensor<4xf32>, %sum: tensor<4xf32> {mpcomm.donated = 0 : i64}) -> (tensor<4xf32>, tensor<f32>) {
   %y = arith.constant dense<0.0> : tensor<f32>
   return %sum, %y : tensor<4xf32>, tensor<f32>
 }

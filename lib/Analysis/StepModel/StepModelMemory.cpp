@@ -181,12 +181,14 @@ void StepBuilder::addDonations() {
       continue;
     Value returned = terminator->getOperand(result);
     int number = nests.getNumber(returned);
+    int donor = nests.getNumber(values[i]); // -1 of one that nothing reads
     int maker = number < 0 ? -1 : nests.problem.values[number].maker;
-    if (number >= 0)
-      donations.try_emplace(number, nests.getNumber(values[i]));
+    bool isOfKernel = groups->lookup(maker) >= 0 && donor >= 0;
+    if (isOfKernel)
+      donations.try_emplace(number, donor);
     int value = getNumber(returned);
     isDonated.set(result);
-    if (value >= 0 && bufferOf[value] >= 0 && groups->lookup(maker) < 0)
+    if (value >= 0 && bufferOf[value] >= 0 && !isOfKernel)
       buffers[bufferOf[value]].bytes = 0;
   }
   for (const auto &[group, operands] : kernels) {

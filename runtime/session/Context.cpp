@@ -323,8 +323,8 @@ attachDevice(Context::State &state,
     Expected<uint32_t> event = device.createEvent();
     if (!event)
       return event.error();
-    on.events.push_back(*event);
-    on.eventUses.resize(std::max<size_t>(on.eventUses.size(), *event + 1));
+    on.made.push_back({*event});
+    on.events.push_back(&on.made.back());
   }
   on.last.resize(communicators.size() + 1);
   auto isSet = [](const char *name, const char *value) {

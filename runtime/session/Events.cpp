@@ -21,24 +21,24 @@ using State = Context::State;
 
 /// The device's event that `number` is recorded in next; nothing that is queued
 /// uses it.
-static Expected<uint32_t> freshEvent(State &state, uint32_t number) {
+static Expected<OnDevice::DeviceEvent *> freshEvent(State &state,
+                                                    uint32_t number) {
   OnDevice &on = *state.onDevice;
-  uint32_t &event = on.events[number];
-  if (on.eventUses[event] == 0)
+  OnDevice::DeviceEvent *&event = on.events[number];
+  if (event->uses == 0)
     return event;
-  for (uint32_t other = 0; other < on.eventUses.size(); ++other)
-    if (on.eventUses[other] == 0 &&
-        std::find(on.events.begin(), on.events.end(), other) ==
-            on.events.end()) {
-      event = other;
+  for (OnDevice::DeviceEvent &other : on.made)
+    if (other.uses == 0 && std::find(on.events.begin(), on.events.end(),
+                                     &other) == on.events.end()) {
+      event = &other;
       return event;
     }
   Expected<uint32_t> made = state.device->createEvent();
-  if (made) {
-    on.eventUses.push_back(0);
-    event = *made;
-  }
-  return made;
+  if (!made)
+    return made.error();
+  on.made.push_back({*made});
+  event = &on.made.back();
+  return event;
 }
 
 static bool checkEvent(State &state, const char *call, uint32_t stream,
@@ -65,20 +65,20 @@ mprt_status mprt_event_record(mprt_context *ctx, uint32_t stream,
     return state.status;
   OnDevice &on = *state.onDevice;
   auto guard = state.lock();
-  Expected<uint32_t> event = freshEvent(state, number);
+  Expected<OnDevice::DeviceEvent *> event = freshEvent(state, number);
   if (!event)
     return state.fail(event.error());
   ++on.calls;
   if (isDirect(state, stream)) {
-    Error error = state.device->record(stream, *event);
+    Error error = state.device->record(stream, (*event)->event);
     if (guard.owns_lock())
       guard.unlock();
     return error ? refuse(state, name, error) : state.status.load();
   }
   StreamWork work{};
   work.kind = StreamWork::Record;
-  work.event = *event;
-  work.eventUses = &on.eventUses[*event];
+  work.event = (*event)->event;
+  work.eventUses = &(*event)->uses;
   ++*work.eventUses;
   if (guard.owns_lock())
     guard.unlock();
@@ -129,7 +129,7 @@ mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
   // tells all the same.
   if (!computes && !state.device->isAsynchronous() && isReached())
     return state.status;
-  uint32_t event = on.events[number];
+  OnDevice::DeviceEvent &event = *on.events[number];
   if (!on.isOrdered(stream)) {
     auto guard = state.lock();
     if (!state.comm(stream).idle() || !isReached()) {
@@ -137,8 +137,8 @@ mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
       work.kind = StreamWork::Wait;
       work.otherStream = mark.stream;
       work.otherPosition = mark.position;
-      work.event = event;
-      work.eventUses = &on.eventUses[event];
+      work.event = event.event;
+      work.eventUses = &event.uses;
       ++*work.eventUses;
       ++on.calls;
       if (guard.owns_lock())
@@ -160,7 +160,7 @@ mprt_status mprt_stream_wait(mprt_context *ctx, uint32_t stream,
     state.wait(mark.stream, mark.position);
   if (state.failed())
     return state.status;
-  Error error = state.device->wait(stream, event);
+  Error error = state.device->wait(stream, event.event);
   // Other streams' waits are not what a reader of a trace looks for.
   if (!computes)
     return call.end(error);

@@ -29,11 +29,15 @@ struct OnDevice {
   /// By communicator: whether the device orders its collectives.
   std::vector<bool> ordered;
 
-  /// The device's event of each of the program's. A number gets another event
+  /// An event of the device that this context made; the device has others.
+  struct DeviceEvent {
+    uint32_t event;
+    uint32_t uses = 0; // pieces of queued work that use it
+  };
+  std::deque<DeviceEvent> made;
+  /// Of `made`, that of each event of the program. A number gets another one
   /// where work that is still queued uses the one it had.
-  std::vector<uint32_t> events;
-  /// By event of the device: how many pieces of queued work use it.
-  std::deque<uint32_t> eventUses;
+  std::vector<DeviceEvent *> events;
 
   /// What each stream was given last, for messages.
   struct Last {

@@ -322,6 +322,7 @@ public:
 // in the queue of a stream, after a collective.
 TEST(DeviceTest, QueuedWaitsKeepTheirMark) {
   auto device = makeDevice(2);
+  EXPECT_EQ(device->createEvent().take(), 0u); // not the context's
   auto held = std::make_unique<HeldCommunicator>();
   HeldCommunicator *handle = held.get();
   std::vector<std::unique_ptr<Communicator>> communicators;
@@ -369,6 +370,8 @@ TEST(DeviceTest, QueuedWaitsKeepTheirMark) {
     for (float value : values)
       EXPECT_EQ(value, expected) << "buffer " << buffer;
   }
+  // The context has made 1, and 2 when it recorded a second time.
+  EXPECT_EQ(device->createEvent().take(), 3u);
 }
 
 // While a collective is not done the compute stream's wait blocks the caller,

@@ -75,6 +75,17 @@ const int64_t *mprt::stridesOf(const mprt_window_desc &d, int operand) {
   return operand == 0 ? d.strides_a : operand == 1 ? d.strides_b : d.strides_c;
 }
 
+bool mprt::isDense(const int64_t sizes[4], const int64_t strides[4],
+                   const int (&order)[4]) {
+  int64_t step = 1;
+  for (int dimension : order) {
+    if (sizes[dimension] != 1 && strides[dimension] != step)
+      return false;
+    step *= sizes[dimension];
+  }
+  return true;
+}
+
 void mprt::sizesOfOperand(const mprt_window_desc &d, int operand,
                           int64_t sizes[4]) {
   const int64_t filter[4] = {d.output[1], d.groups ? d.input[1] / d.groups : 0,

@@ -59,6 +59,11 @@ void sizesOfOperand(const mprt_window_desc &desc, int operand,
 
 const int64_t *stridesOf(const mprt_window_desc &desc, int operand);
 
+/// Whether strides are those of a dense tensor with the dimensions in `order`,
+/// innermost first. Those of sizes of 1 do not matter.
+bool isDense(const int64_t sizes[4], const int64_t strides[4],
+             const int (&order)[4]);
+
 } // namespace mprt
 
 #endif // MPCOMM_RUNTIME_DEVICE_DESCRIPTORS_H

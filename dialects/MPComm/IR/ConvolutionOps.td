@@ -334,11 +334,8 @@ def MPComm_BatchNormTrainingOp
     `feature_dim` `=` $feature_dim attr-dict `:`
     functional-type(operands, results)
   }];
-  // The mean, the variance and the result.
   let extraClassDeclaration = computeDeclarations #
-      MPComm_NormLayout<"{0}">.declarations # [{
-    int64_t getPasses() { return 3; }
-  }];
+      MPComm_NormLayout<"{0}">.declarations;
 }
 
 def MPComm_BatchNormInferenceOp
@@ -415,11 +412,8 @@ def MPComm_BatchNormGradOp : MPComm_InferredOp<"batch_norm_grad", "FP32", [{
     custom<PlainF64>($eps) `,` `feature_dim` `=` $feature_dim attr-dict `:`
     functional-type(operands, results)
   }];
-  // The sums and the gradient of the operand.
   let extraClassDeclaration = computeDeclarations #
-      MPComm_NormLayout<"{0, 1}">.declarations # [{
-    int64_t getPasses() { return 2; }
-  }];
+      MPComm_NormLayout<"{0, 1}">.declarations;
 }
 
 #endif // MPCOMM_IR_CONVOLUTIONOPS

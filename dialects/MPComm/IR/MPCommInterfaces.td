@@ -54,10 +54,6 @@ def MPComm_CostOpInterface : OpInterface<"CostOpInterface"> {
     InterfaceMethod<"Bytes of all results.",
       "int64_t", "getBytesWritten", (ins), [{}],
       [{ return ::mpcomm::detail::countBytes($_op->getResultTypes()); }]>,
-    InterfaceMethod<[{The number of passes over the operands: more than one if
-      sums over all elements are needed before any element of another result.
-      getBytesRead and getBytesWritten count one pass.}],
-      "int64_t", "getPasses", (ins), [{}], [{ return 1; }]>,
     InterfaceMethod<[{The element type of the factors of its products, which
       determines the rate of the device. The default is the widest type of the
       operands; ops that have other operands too override it.}],

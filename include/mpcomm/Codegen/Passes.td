@@ -74,7 +74,8 @@ def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
     module (`Kernels`) distinct kernels.
   }];
   let options = [
-    Option<"maxOperands", "max-operands", "unsigned", "32",
+    Option<"maxOperands", "max-operands", "unsigned",
+           "::mpcomm::kMaxKernelOperands",
            "Most tensors that a kernel reads and writes">,
     Option<"reuseOperands", "reuse-operands", "bool", "true",
            "Write results over products that nobody else reads">

@@ -147,14 +147,10 @@ static int64_t addSaturated(int64_t a, int64_t b) {
 double CostModel::getSeconds(Operation *op) const {
   if (isa<AwaitOp, YieldOp>(op))
     return 0;
-  if (auto cost = dyn_cast<CostOpInterface>(op)) {
-    int64_t passes = std::max<int64_t>(cost.getPasses(), 1);
-    int64_t read =
-        mpcomm::detail::multiplySaturated(passes, cost.getBytesRead());
-    return getSeconds(op, addSaturated(read, cost.getBytesWritten()),
-                      /*isLaunched=*/true) +
-           static_cast<double>(passes - 1) * cluster.device.launch;
-  }
+  if (auto cost = dyn_cast<CostOpInterface>(op))
+    return getSeconds(op,
+                      addSaturated(cost.getBytesRead(), cost.getBytesWritten()),
+                      /*isLaunched=*/true);
   if (op->getNumRegions() == 0)
     return getSeconds(op,
                       addSaturated(countBytes(op->getOperandTypes()),

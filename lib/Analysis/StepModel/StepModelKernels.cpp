@@ -20,9 +20,6 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// As mpcomm-form-kernels: tensors of one kernel.
-static constexpr unsigned kMaxOperands = 32;
-
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
@@ -43,7 +40,7 @@ bool StepBuilder::hasNests(int op) const {
 }
 
 void StepBuilder::formKernels() {
-  groups.emplace(nests.problem, kMaxOperands);
+  groups.emplace(nests.problem, kMaxKernelOperands);
   (void)groups->run();
   groupsOf.resize(ops.size());
   step.kernels.assign(ops.size(), -1);

@@ -33,19 +33,6 @@ ConvolutionPlan::~ConvolutionPlan() {
 static constexpr int channelsFirstOrder[] = {3, 2, 1, 0};
 static constexpr int channelsLastOrder[] = {1, 3, 2, 0};
 
-/// Whether the strides are those of a dense tensor in this order. Those of
-/// sizes of 1 do not matter.
-static bool isPacked(const int64_t sizes[4], const int64_t strides[4],
-                     const int (&order)[4]) {
-  int64_t step = 1;
-  for (int dimension : order) {
-    if (sizes[dimension] != 1 && strides[dimension] != step)
-      return false;
-    step *= sizes[dimension];
-  }
-  return true;
-}
-
 static void pack(const int64_t sizes[4], const int (&order)[4],
                  int64_t strides[4]) {
   int64_t step = 1;
@@ -88,8 +75,8 @@ Error ConvolutionPlan::describeTensor(DnnTensor &tensor, int operand) {
   sizesOfOperand(desc, operand, sizes);
   std::copy_n(stridesOf(desc, operand), 4, strides);
   // With strides as the library writes them, so that it knows the layout.
-  bool first = isPacked(sizes, strides, channelsFirstOrder);
-  bool last = isPacked(sizes, strides, channelsLastOrder);
+  bool first = isDense(sizes, strides, channelsFirstOrder);
+  bool last = isDense(sizes, strides, channelsLastOrder);
   if (last && (channelsLast || !first))
     pack(sizes, channelsLastOrder, strides);
   else if (first)
@@ -113,8 +100,8 @@ Error ConvolutionPlan::describeFilter(int operand) {
   int64_t sizes[4];
   sizesOfOperand(desc, operand, sizes);
   const int64_t *strides = stridesOf(desc, operand);
-  bool first = isPacked(sizes, strides, channelsFirstOrder);
-  bool last = isPacked(sizes, strides, channelsLastOrder);
+  bool first = isDense(sizes, strides, channelsFirstOrder);
+  bool last = isDense(sizes, strides, channelsLastOrder);
   if (!first && !last)
     return makeError(MPRT_UNSUPPORTED, "a filter with strides ", strides[0],
                      ", ", strides[1], ", ", strides[2], ", ", strides[3],
@@ -181,8 +168,8 @@ Error ConvolutionPlan::describe(const mprt_window_desc &wanted) {
     int64_t sizes[4];
     sizesOfOperand(desc, operand, sizes);
     const int64_t *strides = stridesOf(desc, operand);
-    channelsLast |= isPacked(sizes, strides, channelsLastOrder) &&
-                    !isPacked(sizes, strides, channelsFirstOrder);
+    channelsLast |= isDense(sizes, strides, channelsLastOrder) &&
+                    !isDense(sizes, strides, channelsFirstOrder);
   }
   if (Error error = describeTensor(x, operandX))
     return error;

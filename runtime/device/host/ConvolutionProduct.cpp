@@ -24,18 +24,6 @@ static int64_t countTaps(const mprt_window_desc &d) {
   return d.input[1] * d.window[0] * d.window[1];
 }
 
-/// Whether strides are dense, in that order of dimensions from the innermost.
-static bool isDense(const int64_t sizes[4], const int64_t strides[4],
-                    const int (&order)[4]) {
-  int64_t step = 1;
-  for (int d : order) {
-    if (sizes[d] != 1 && strides[d] != step)
-      return false;
-    step *= sizes[d];
-  }
-  return true;
-}
-
 /// Each output position reads the one pixel of the input that it stands for.
 static bool isPixelwise(const mprt_window_desc &d) {
   return d.window[0] == 1 && d.window[1] == 1 && d.strides[0] == 1 &&

@@ -34,6 +34,9 @@
 
 namespace mpcomm {
 
+/// Most tensors that a kernel reads and writes.
+inline constexpr unsigned kMaxKernelOperands = 32;
+
 /// The element of a tensor that a point of a row space accesses: for each
 /// dimension the number of a loop, or -1 - c for the constant c.
 using LoopIndex = llvm::SmallVector<int64_t>;

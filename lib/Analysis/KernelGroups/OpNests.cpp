@@ -15,6 +15,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "llvm/Support/Threading.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -172,9 +173,12 @@ OpLoweringInterface::lowerAlone(ArrayRef<Operation *> ops,
   std::vector<func::FuncOp> functions;
   for (Operation *op : ops)
     functions.push_back(makeFunction(*module, op));
-  // What cannot be lowered is reported by the pass that has to.
-  ScopedDiagnosticHandler quiet(context,
-                                [](Diagnostic &) { return success(); });
+  // What cannot be lowered is reported by the pass that has to. The handler is
+  // all threads'; it takes what this one says.
+  ScopedDiagnosticHandler quiet(
+      context, [thread = llvm::get_threadid()](Diagnostic &) {
+        return success(llvm::get_threadid() == thread);
+      });
   if (succeeded(lower(*module, fusesAttention))) {
     for (auto [op, function, lowered] : llvm::zip_equal(ops, functions, all))
       lowered = readLowered(function, op);

@@ -8,6 +8,7 @@
 """Every use of PyTorch that is not the same in 1.13 and in 2.x is here."""
 
 import contextlib
+import inspect
 
 import torch
 import torch._refs  # noqa: F401 (definitions of operators)
@@ -115,6 +116,13 @@ def is_data_assigned(was, now):
     """Whether a tensor lies elsewhere, not by an operator (`t_`), which would count as
     a version."""
     return was[0]._cdata != now[0]._cdata or was[1] == now[1] and was[2] != now[2]
+
+
+def before_forward(module, hook):
+    """Registers hook(module, args), with keyword arguments as a third from 2.0 on."""
+    if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
+        return module.register_forward_pre_hook(hook, with_kwargs=True)
+    return module.register_forward_pre_hook(hook)
 
 
 def whole_dropout(input, p=0.5, training=True, inplace=False):

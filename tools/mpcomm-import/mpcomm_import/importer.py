@@ -15,6 +15,7 @@ import torch
 from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
                aten_neural, aten_pointwise, aten_random, aten_vision,
                aten_write, decompositions, safetensors)
+from .aten_pointwise import emit_cast
 from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators
@@ -25,7 +26,7 @@ from .printer import print_module
 from .simplify import simplify
 from .tracing import trace as trace_module
 from .views import View, materialise
-from .workload import StateNames
+from .workload import StateNames, names_of
 
 MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose",
          "mpcomm.broadcast_in_dim")
@@ -106,6 +107,13 @@ class Graph:
             self.builder.location = view.base.op.location
         return materialise(self.builder, view)
 
+    def metrics(self, values):
+        """The results for the metrics among what follows the loss, and the rest."""
+        names = self.traced.metrics
+        found = [Result("loss", n, emit_cast(self.converter, v, "f32"))
+                 for n, v in zip(names, values)]
+        return found, values[len(names):]
+
     def buffers(self):
         """Buffer arguments, then large constants."""
         result = [a for a in self.arguments.values() if a.role == "buffer"]
@@ -149,8 +157,9 @@ def train_function(workload, names, rules, rates, warnings, pool):
     function = Function("train_step")
     graph = Graph(workload, names, function, True, pool)
     warnings += graph.traced.warnings
-    loss, *gradients = graph.convert()
+    loss, *rest = graph.convert()
     b = graph.builder
+    metrics, gradients = graph.metrics(rest)
     trained = [n for n, _ in names.parameters if n in names.trained]
     grad_of = dict(zip(trained, gradients))
     for name in trained:
@@ -170,7 +179,7 @@ def train_function(workload, names, rules, rates, warnings, pool):
         step = Argument("optimizer_state", "step", Type((), "f32"))
         one = b.constant(1.0, step.value.type)
         counted = b.create("arith.addf", [step.value, one], [step.value.type])[0]
-    function.results = [Result("loss", "loss", loss)]
+    function.results = [Result("loss", "loss", loss)] + metrics
     updated = []
     for name, gradient in grad_of.items():
         rule, parameter = rules[name], graph.arguments["parameter", name]
@@ -198,21 +207,15 @@ def train_function(workload, names, rules, rates, warnings, pool):
 def evaluate_function(workload, names, buffers, warnings, pool, left):
     function = Function("evaluate")
     graph = Graph(workload, names, function, False, pool, left)
-    loss, output = graph.convert()
+    loss, *rest = graph.convert()
+    metrics, outputs = graph.metrics(rest)
     for _, name in graph.converter.updates:
         warnings.append(f"buffer '{name}' is written in evaluation mode; @evaluate has "
                         "no state and leaves it as training did")
     graph.set_ranges()
-    targets = None
-    for name in workload.targets:
-        value = graph.arguments["batch", name].value
-        if value.type.is_float or len(output.shape) < 2:
-            continue
-        if value.shape == output.shape[:-1]:
-            targets = name
-            break
-    function.results = [Result("loss", "loss", loss),
-                        Result("output", "output", output, targets=targets)]
+    function.results = [Result("loss", "loss", loss)] + metrics
+    function.results += [Result("output", name, value, targets=labels_of(graph, value))
+                         for name, value in zip(graph.traced.outputs, outputs)]
     function.arguments = [a for (kind, n), a in graph.arguments.items()
                           if kind == "parameter" and n not in buffers]
     for (kind, name), a in graph.arguments.items():
@@ -220,6 +223,16 @@ def evaluate_function(workload, names, buffers, warnings, pool, left):
             a.role = "buffer"
     function.arguments += graph.buffers() + graph.batch()
     return graph
+
+
+def labels_of(graph, output):
+    """The name of the targets that are classes of an output's last dimension, or None."""
+    for name in names_of(graph.workload.targets):
+        value = graph.arguments["batch", name].value
+        if not value.type.is_float and len(output.shape) >= 2 and \
+                value.shape == output.shape[:-1]:
+            return name
+    return None
 
 
 def dropout_modules(model):

@@ -162,7 +162,7 @@ class Substitution:
                         elif table is vars(module) and prefix + key in self.copies:
                             table[key] = self.copies[prefix + key]
                 self.give(prefix, vars(module))
-                handles.append(module.register_forward_pre_hook(self.origins.enter))
+                handles.append(compat.before_forward(module, self.origins.enter))
                 handles.append(module.register_forward_hook(self.origins.leave))
             self.memory = {n: (t, compat.memory(t)) for n, t in
                            [*tensors.items(), *self.copies.items()]}

@@ -15,6 +15,7 @@
 #define MPCOMM_IR_MPCOMM
 
 include "ComputeOps.td"
+include "GatherOps.td"
 include "ConvolutionOps.td"
 include "NeuralOps.td"
 include "AttentionOps.td"

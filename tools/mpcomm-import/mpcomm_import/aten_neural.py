@@ -6,16 +6,14 @@
 #
 # ===----------------------------------------------------------------------=== #
 """Translations of products, convolutions into patches, normalisation, softmax,
-GELU and embeddings, and of their gradients."""
+GELU, and of their gradients."""
 
 import math
 
-import torch
-
-from .aten_movement import padded, reshaped, sliced
+from .aten_movement import reshaped
 from .aten_pointwise import arithmetic, compare, select
 from .contraction import contract
-from .convert import aten, is_iota
+from .convert import aten
 from .errors import Unsupported
 from .ir import Type, enum
 from .pointwise import align, along, conform, reduce
@@ -222,53 +220,3 @@ def gelu_backward(c, node, grad, x, approximate="none"):
     return wrap(c.builder.create(
         "mpcomm.gelu_grad", values, [values[0].type],
         approximate=enum("gelu_approximation", approximate))[0])
-
-
-# --- embedding ------------------------------------------------------------------------------ #
-
-def consecutive(ids):
-    """The first of indices that count up from it, which make of an embedding a
-    slice of its table; else None."""
-    if isinstance(ids, torch.Tensor) and ids.dim() == 1 and is_iota(ids - ids[0]):
-        return int(ids[0])
-    return None
-
-
-@aten("embedding")
-def embedding(c, node, table, ids, padding_idx=-1, scale_by_freq=False, sparse=False):
-    table = c.view(table)
-    first = consecutive(ids)
-    if first is not None:
-        return sliced(c, table, 0, first, first + len(ids))
-    table = materialise(c.builder, table)
-    ids = coalesce(c.view(ids))
-    if ids.repeated():
-        ids = View.of(materialise(c.builder, ids))
-    c.index(ids.base, table.shape[0])
-    type = Type(ids.base.shape + (table.shape[1],), table.dtype)
-    row = View.of(c.builder.create("mpcomm.embedding", [table, ids.base], [type])[0])
-    return View(row.base, ids.factors + row.factors[-1:], ids.dims + row.dims[-1:])
-
-
-@aten("embedding_dense_backward")
-def embedding_backward(c, node, grad, ids, rows, padding_idx, scale_by_freq):
-    if scale_by_freq:
-        raise Unsupported("scale_grad_by_freq")
-    grad = c.view(grad)
-    first = consecutive(ids)
-    if first is not None and not first <= padding_idx < first + len(ids):
-        return padded(c, grad, 0, first, rows - first - len(ids))
-    ids = coalesce(c.view(ids))
-    if ids.repeated():
-        ids = View.of(materialise(c.builder, ids))
-    width = grad.shape[-1]
-    # The gradient in the shape of the indices' base, then its rows.
-    row = View.of(materialise(c.builder, grad)).factors[-1:]
-    like = View(None, ids.factors + row, ids.dims + row)
-    value = conform(c.builder, grad, like)
-    if value is None or value.shape != ids.base.shape + (width,):
-        ids = View.of(materialise(c.builder, ids))
-        value = materialise(c.builder, grad)
-    return View.of(c.builder.create(
-        "mpcomm.embedding_grad", [value, ids.base], [Type((rows, width), grad.dtype)],
-        padding_idx=padding_idx if padding_idx >= 0 else None)[0])

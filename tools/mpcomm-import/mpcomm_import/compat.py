@@ -105,6 +105,12 @@ def definition(target):
     return None
 
 
+def has_unknown_sizes(graph):
+    """Whether shapes alone, without values, left sizes of the graph open (2.x)."""
+    return any(not isinstance(n, int) for node in graph.nodes
+               for n in (tensor_meta(node) or ((),))[0])
+
+
 def memory(tensor):
     """Where a tensor lies; keeps that memory alive."""
     storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else \
@@ -133,11 +139,19 @@ def whole_dropout(input, p=0.5, training=True, inplace=False):
     return input.copy_(result) if inplace else result
 
 
+def plain_one_hot(tensor, num_classes=-1):
+    """torch.nn.functional.one_hot without looking at the values."""
+    if num_classes < 0:
+        return torch._C._nn.one_hot(tensor, num_classes)
+    classes = torch.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+
+
 @contextlib.contextmanager
 def plain_modules(model):
     """Tracing without the shortcuts that hide what a module computes: attention
     is matrix products and a softmax, the mean of an image does not look at its
-    strides, and dropout is one operator."""
+    strides, dropout is one operator, and class indices are not looked at."""
     mha = getattr(torch.backends, "mha", None)
     fast = mha.get_fastpath_enabled() if mha is not None else None
     with contextlib.ExitStack() as stack:
@@ -150,12 +164,13 @@ def plain_modules(model):
                  m.output_size in (1, (1, 1), [1, 1])]
         for m in means:
             m.forward = lambda x: x.mean((-2, -1), keepdim=True)
-        dropout = torch.nn.functional.dropout
-        torch.nn.functional.dropout = whole_dropout
+        functional = torch.nn.functional
+        dropout, one_hot = functional.dropout, functional.one_hot
+        functional.dropout, functional.one_hot = whole_dropout, plain_one_hot
         try:
             yield
         finally:
-            torch.nn.functional.dropout = dropout
+            functional.dropout, functional.one_hot = dropout, one_hot
             for m in means:
                 del m.forward
             if mha is not None:

@@ -12,9 +12,9 @@ import functools
 
 import torch
 
-from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
-               aten_neural, aten_pointwise, aten_random, aten_vision,
-               aten_write, decompositions, safetensors)
+from . import (aten_activation, aten_index, aten_loss, aten_movement,  # noqa: F401 (register)
+               aten_neural, aten_pointwise, aten_random, aten_tables,
+               aten_vision, aten_write, decompositions, safetensors)
 from .aten_pointwise import emit_cast
 from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype

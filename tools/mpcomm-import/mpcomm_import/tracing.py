@@ -192,6 +192,8 @@ def trace_with(workload, names, training, root, given, tensors_mode):
                             for n in unsteady(substitution.left, left)]
             with compat.observe_nodes(origins.note):
                 module = functional(module, *inputs(), tensors_mode)
+            if tensors_mode == "fake" and compat.has_unknown_sizes(module.graph):
+                raise TracingFailure("sizes of tensors depend on values")
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type

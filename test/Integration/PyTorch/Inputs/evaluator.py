@@ -142,12 +142,44 @@ def gelu_grad(dy, x, approximate):
         return torch.autograd.grad(F.gelu(x, approximate=approximate), x, dy)[0]
 
 
-def embedding_grad(dy, ids, rows, padding_idx=None):
-    flat = ids.reshape(-1)
-    dy = dy.reshape(flat.numel(), -1)
+def places(shape, ids, dim, batch_dims):
+    """For each element of a gather from a tensor of `shape`, and for each of the
+    indices: the linear place of what it names, and the index."""
+    slices = shape[:dim] + list(ids.shape[batch_dims:]) + shape[dim + 1:]
+    inner = ids.dim() - batch_dims
+    own = ids.reshape(list(ids.shape[:batch_dims]) + [1] * (dim - batch_dims) +
+                      list(ids.shape[batch_dims:]) + [1] * (len(shape) - dim - 1)).expand(slices)
+    place = torch.zeros(slices, dtype=torch.int64)
+    for d, size in enumerate(shape):
+        at = d if d < dim else d - 1 + inner
+        line = own if d == dim else torch.arange(size).reshape(
+            [-1 if i == at else 1 for i in range(len(slices))])
+        place = place * size + line
+    return place, own
+
+
+def gather(x, ids, dim=0, batch_dims=0):
+    place, _ = places(list(x.shape), ids.clamp(0, x.shape[dim] - 1), dim, batch_dims)
+    return x.reshape(-1)[place]
+
+
+def gather_grad(dy, ids, shape, dim=0, batch_dims=0, padding_idx=None):
+    place, _ = places(shape, ids.clamp(0, shape[dim] - 1), dim, batch_dims)
     if padding_idx is not None:
-        dy = dy * (flat != padding_idx)[:, None]
-    return torch.zeros(rows, dy.shape[1], dtype=dy.dtype).index_add(0, flat, dy)
+        dy = torch.where(places(shape, ids, dim, batch_dims)[1] == padding_idx, 0.0, dy).to(dy.dtype)
+    flat = torch.zeros(math.prod(shape), dtype=dy.dtype)
+    return flat.index_add(0, place.reshape(-1), dy.reshape(-1)).reshape(shape)
+
+
+def scatter(x, ids, updates, dim=0, batch_dims=0, reduction=None):
+    place, own = places(list(x.shape), ids, dim, batch_dims)
+    result = x.reshape(-1).clone()
+    combine = {None: lambda a, b: b, "sum": torch.add, "prod": torch.mul, "min": torch.minimum,
+               "max": torch.maximum}[reduction]
+    for at, i, update in zip(place.reshape(-1), own.reshape(-1), updates.reshape(-1)):
+        if 0 <= i < x.shape[dim]:
+            result[at] = combine(result[at], update)
+    return result.reshape(x.shape)
 
 
 def cross_entropy(logits, targets, reduction, ignore_index):
@@ -208,7 +240,7 @@ OPS = {
     "arith.andi": torch.logical_and, "arith.ori": torch.logical_or,
     "arith.xori": torch.logical_xor, "arith.select": torch.where,
     "arith.cmpf": compare, "arith.cmpi": lambda a, b, predicate:
-        compare(a, b, predicate[-2:]),
+        compare(a, b, "s" + predicate[-2:]),
     "math.exp": torch.exp, "math.log": torch.log, "math.sqrt": torch.sqrt,
     "math.rsqrt": torch.rsqrt, "math.tanh": torch.tanh, "math.erf": torch.erf,
     "math.sin": torch.sin, "math.cos": torch.cos, "math.absf": torch.abs,
@@ -230,7 +262,8 @@ OPS = {
     "mpcomm.layer_norm_grad": layer_norm_grad,
     "mpcomm.gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "mpcomm.gelu_grad": gelu_grad,
-    "mpcomm.embedding": lambda table, ids: table[ids],
+    "mpcomm.gather": gather,
+    "mpcomm.scatter": scatter,
     "mpcomm.cross_entropy": cross_entropy,
     "mpcomm.cross_entropy_grad": cross_entropy_grad,
     "mpcomm.convolution": convolution,
@@ -258,8 +291,8 @@ def execute(op, operands):
         d = op.attributes["dim"]
         return broadcast(torch.arange(type.shape[d]), type.shape, [d]).to(
             DTYPES[type.dtype])
-    if op.name == "mpcomm.embedding_grad":
-        return embedding_grad(*operands, rows=type.shape[0], **op.attributes)
+    if op.name == "mpcomm.gather_grad":
+        return gather_grad(*operands, shape=list(type.shape), **op.attributes)
     like = torch.zeros(type.shape, dtype=DTYPES.get(type.dtype))
     if op.name == "mpcomm.convolution_input_grad":
         dy, w = operands

@@ -178,7 +178,7 @@ def gelu_grad(op, dy, x):
     return narrow(op, dy * d)
 
 
-@meaning("mpcomm.embedding")
+@meaning("mpcomm.gather")
 def embedding(op, table, ids):
     at = np.clip(ids.v, 0, table.shape[0] - 1)
     unsure = np.where(ids.e > 0, np.inf, 0)[..., None]
@@ -186,7 +186,7 @@ def embedding(op, table, ids):
     return Bounded(out.v, np.maximum(out.e, unsure), out.format)
 
 
-@meaning("mpcomm.embedding_grad")
+@meaning("mpcomm.gather_grad")
 def embedding_grad(op, dy, ids):
     rows, columns = op.results[0].shape
     at = np.clip(ids.v, 0, rows - 1).reshape(-1)

@@ -96,7 +96,7 @@ def embedding(b, dtype, shape, depth):
         return None
     rows, index = b.size(), b.random.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
     table, ids = b.make(dtype, (rows, shape[-1]), depth), b.make(index, shape[:-1], depth)
-    return b.add("mpcomm.embedding", [table, ids], {}, (dtype, shape))
+    return b.add("mpcomm.gather", [table, ids], {}, (dtype, shape))
 
 
 @way(1, is_float)
@@ -108,7 +108,7 @@ def embedding_grad(b, dtype, shape, depth):
     index = r.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
     attributes = {"padding_idx": r.randrange(shape[0])} if r.random() < 0.3 else {}
     dy, ids = b.make(dtype, (*lead, shape[1]), depth), b.make(index, lead, depth)
-    return b.add("mpcomm.embedding_grad", [dy, ids], attributes, (dtype, shape))
+    return b.add("mpcomm.gather_grad", [dy, ids], attributes, (dtype, shape))
 
 
 @way(2, is_float)

@@ -22,6 +22,7 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/IndexedSlices.h"
 #include "mpcomm/Dialect/MPComm/IR/Linearity.h"
 
 #include "mpcomm/Dialect/MPComm/IR/MPCommDialect.h.inc"
@@ -46,10 +47,6 @@ inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
 inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
-
-/// Marks a loop that adds rows of one tensor to rows of another, and its
-/// kernel. The value is the index whose rows are skipped, or -1.
-inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
 
 namespace detail {
 

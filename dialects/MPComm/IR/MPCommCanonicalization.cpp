@@ -99,7 +99,8 @@ OpFoldResult PadOp::fold(FoldAdaptor) {
 }
 
 /// A single element is in order.
-LogicalResult TopKOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &results) {
+LogicalResult TopKOp::fold(FoldAdaptor,
+                           SmallVectorImpl<OpFoldResult> &results) {
   auto indices = cast<RankedTensorType>(getIndices().getType());
   if (getInput().getType().getDimSize(getDim()) != 1 ||
       getInput() == getValues())

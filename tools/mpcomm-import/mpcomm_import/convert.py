@@ -186,16 +186,14 @@ class Converter:
         name = compat.op_name(node.target)
         if compat.is_update(node):
             return self.write_input(node, args)
-        if compat.is_random(node.target) and find_translation(name) is None:
-            return self.refuse(node, name, "draws random numbers; for dropout "
-                               "use p = 0")
-        if all_constant(args) and all_constant(list(kwargs.values())) and \
-                not compat.is_mutating(node.target):
+        is_random = compat.is_random(node.target)
+        if not is_random and not compat.is_mutating(node.target) and \
+                all_constant(args) and all_constant(list(kwargs.values())):
             with torch.no_grad():
                 return node.target(*args, **kwargs)
         translation = find_translation(name)
         if translation is None:
-            return self.refuse(node, name, "")
+            return self.refuse(node, name, "draws random numbers" if is_random else "")
         meta = compat.tensor_meta(node)
         if meta is not None and 0 in meta[0]:
             return self.refuse(node, name, "a tensor without elements")

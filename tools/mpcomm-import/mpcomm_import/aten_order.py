@@ -266,13 +266,12 @@ def median(c, node, x):
 
 # --- running totals ------------------------------------------------------------------ #
 
-def running(c, kind, x, dim, reverse=False):
+def running(c, kind, x, dim):
     if not x.dims:
         return x
-    values, at, wrap = along(c.builder, [x], dim)
-    return wrap(c.builder.create("mpcomm.cumulative", values, [values[0].type],
-                                 reduction=enum("reduction", kind), dim=at,
-                                 reverse=reverse)[0])
+    (value,), at, wrap = along(c.builder, [x], dim)
+    return wrap(c.builder.create("mpcomm.cumulative", [value], [value.type],
+                                 reduction=enum("reduction", kind), dim=at)[0])
 
 
 @aten("cumsum")

@@ -193,7 +193,7 @@ def adamw(p, g, m, v, step, lr, beta1, beta2, eps, weight_decay):
 
 def top_k(x, dim, k, largest=False):
     """Equal elements in the order of their indices; the type of these is the op's."""
-    values, indices = torch.sort(x, dim, largest, stable=True)
+    values, indices = torch.sort(x, dim=dim, descending=largest, stable=True)
     return values.narrow(dim, 0, k), indices.narrow(dim, 0, k)
 
 
@@ -251,7 +251,7 @@ def compare_integers(a, b, predicate):
     if predicate[0] == "u":  # in the order of the bits
         low = torch.iinfo(a.dtype).min
         a, b = a ^ low, b ^ low
-    return compare(a, b, predicate[-2:])
+    return compare(a, b, "o" + predicate[-2:])
 
 
 def constant(type, value):

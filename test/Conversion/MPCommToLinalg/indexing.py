@@ -26,8 +26,8 @@ def few(shape, dtype):
         return torch.rand(shape) > 0.5
     if not dtype.is_floating_point:
         x = torch.randint(-5, 5, shape, dtype=dtype)
-        x.view(-1)[:2] = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max])
-        return x
+        ends = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max], dtype=dtype)
+        return torch.where(torch.rand(shape) < 0.1, ends[torch.randint(0, 2, shape)], x)
     x = torch.randint(-5, 5, shape).to(dtype) / 2
     special = torch.tensor([nan, inf, -inf, -0.0, 0.0, nan], dtype=dtype)
     return torch.where(torch.rand(shape) < 0.2, special[torch.randint(0, 6, shape)], x)

@@ -98,6 +98,25 @@ OpFoldResult PadOp::fold(FoldAdaptor) {
                                            : OpFoldResult();
 }
 
+/// A single element is in order.
+LogicalResult TopKOp::fold(FoldAdaptor,
+                           SmallVectorImpl<OpFoldResult> &results) {
+  auto indices = cast<RankedTensorType>(getIndices().getType());
+  if (getInput().getType().getDimSize(getDim()) != 1 ||
+      getInput() == getValues())
+    return failure();
+  results.push_back(getInput());
+  results.push_back(DenseElementsAttr::get(
+      indices, APInt::getZero(indices.getElementTypeBitWidth())));
+  return success();
+}
+
+OpFoldResult CumulativeOp::fold(FoldAdaptor) {
+  return getInput().getType().getDimSize(getDim()) == 1
+             ? identity(*this, getInput())
+             : OpFoldResult();
+}
+
 namespace {
 
 /// transpose(transpose(x)) is one transpose.

@@ -56,6 +56,9 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
   populateSlidingWindowToMPRTPatterns(patterns);
   populateScalingToLinalgPatterns(patterns);
   populateDropoutToLinalgPatterns(patterns);
+  populateRngToLinalgPatterns(patterns);
+  populateTopKToLinalgPatterns(patterns);
+  populateCumulativeToLinalgPatterns(patterns);
   populateAttentionToLinalgPatterns(patterns);
 }
 

@@ -213,8 +213,7 @@ class Converter:
         self.place(self.expanding[0][0] if self.expanding else node)
         translation = find_translation(name)
         if translation is None:
-            return self.expand(node, "draws random numbers; for dropout use p = 0"
-                               if is_random else "")
+            return self.expand(node, "draws random numbers" if is_random else "")
         meta = compat.tensor_meta(node)
         if meta is not None and 0 in meta[0]:
             return self.refuse(node, name, "a tensor without elements")

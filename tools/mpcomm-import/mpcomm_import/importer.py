@@ -12,13 +12,14 @@ import functools
 
 import torch
 
-from . import (aten_activation, aten_index, aten_loss, aten_movement,  # noqa: F401 (register)
-               aten_neural, aten_pointwise, aten_random, aten_tables,
-               aten_vision, aten_write, decompositions, safetensors)
+from . import (aten_activation, aten_index, aten_loss, aten_math,  # noqa: F401 (register)
+               aten_movement, aten_neural, aten_order, aten_pointwise,
+               aten_random, aten_tables, aten_vision, aten_write,
+               decompositions, safetensors)
 from .aten_pointwise import emit_cast
 from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype
-from .errors import ImportFailure, Unsupported, UnsupportedOperators
+from .errors import ImportFailure, Unsupported
 from .ir import Argument, Builder, Function, Result, Type
 from .optimizers import emit_update, read_optimizer, saved_state
 from .pretty import pretty
@@ -221,7 +222,7 @@ def evaluate_function(workload, names, buffers, warnings, pool, left):
     for (kind, name), a in graph.arguments.items():
         if kind == "parameter" and name in buffers:
             a.role = "buffer"
-    function.arguments += graph.buffers() + graph.batch()
+    function.arguments += graph.buffers() + graph.seeds() + graph.batch()
     return graph
 
 
@@ -235,30 +236,9 @@ def labels_of(graph, output):
     return None
 
 
-def dropout_modules(model):
-    """[(name, operator)] of modules that would draw random numbers in a way that
-    has no op: whole channels, or within attention."""
-    found = []
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Dropout):
-            continue
-        if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
-            found.append((name, "aten.dropout"))
-        elif isinstance(module, torch.nn.MultiheadAttention) and module.dropout > 0:
-            found.append((name, "aten.dropout"))
-    return found
-
-
 def import_workload(workload):
     """Traces and translates; returns a Program."""
     workload.check()
-    dropout = dropout_modules(workload.model)
-    if dropout:
-        modules = {}
-        for name, _ in dropout:
-            modules[name] = modules.get(name, 0) + 1
-        raise UnsupportedOperators([(
-            "aten.dropout", "draws random numbers; for dropout use p = 0", modules)])
     names = StateNames(workload.model, workload.optimizer)
     rules, rates = read_optimizer(workload.optimizer, names)
     warnings = []

@@ -43,6 +43,12 @@ void populateOptimizerToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// dropout, dropout_grad.
 void populateDropoutToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// rng.
+void populateRngToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// top_k.
+void populateTopKToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// cumulative.
+void populateCumulativeToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// batch_norm_training, batch_norm_inference, batch_norm_grad.
 void populateBatchNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// attention, attention_grad, to products, a softmax and row sums.

@@ -12,9 +12,9 @@ import functools
 
 import torch
 
-from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
-               aten_neural, aten_pointwise, aten_random, aten_vision,
-               aten_write, safetensors)
+from . import (aten_activation, aten_convolution, aten_loss,  # noqa: F401 (register)
+               aten_movement, aten_neural, aten_norm, aten_padding, aten_pointwise,
+               aten_pool, aten_random, aten_resize, aten_write, safetensors)
 from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators

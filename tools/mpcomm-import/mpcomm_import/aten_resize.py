@@ -53,7 +53,9 @@ def matrices(node, sizes, outs, options):
     mode, count, antialias = kind(node)
     options = list(options)
     align = False if mode.startswith("nearest") else options.pop(0)
-    scales = (options + [None] * count)[:count]
+    if str(node.target).endswith(".vec"):
+        options = options[0] or []
+    scales = (list(options) + [None] * count)[:count]
     return [matrix(mode, antialias, n, m, align, s)
             for n, m, s in zip(sizes, outs, scales)]
 
@@ -107,14 +109,15 @@ RESIZES = ["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
 
 @aten(*RESIZES)
 def upsample(c, node, x, out, *options, **named):
-    x = c.view(x)
+    x, out = c.view(x), c.result_meta()[0][2:]
     return resized(c, x, matrices(node, x.shape[2:], out, [*options, *named.values()]))
 
 
 @aten(*(name + "_backward" for name in RESIZES))
 def upsample_backward(c, node, grad, out, size, *options, **named):
-    return resized_grad(c, c.view(grad), matrices(node, size[2:], out,
-                                                  [*options, *named.values()]))
+    grad = c.view(grad)
+    return resized_grad(c, grad, matrices(node, size[2:], grad.shape[2:],
+                                          [*options, *named.values()]))
 
 
 # --- pixels and channels ------------------------------------------------------------ #

@@ -94,11 +94,32 @@ def whole_dropout(input, p=0.5, training=True, inplace=False):
     return input.copy_(result) if inplace else result
 
 
+def joined_pad(pad):
+    """torch.nn.functional.pad that pads circularly by joining slices, rather than by
+    writing them to memory of its own."""
+    def padded(input, padding, mode="constant", value=None):
+        if mode != "circular":
+            return pad(input, padding, mode, *([] if value is None else [value]))
+        for k in range(len(padding) // 2):
+            dim, (low, high) = input.dim() - 1 - k, padding[2 * k:2 * k + 2]
+            size = input.shape[dim]
+            if max(low, high) > size:
+                raise ValueError(f"expected padding of at most {size}, found {padding}")
+            parts = [input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))]
+            if low > 0:
+                parts.insert(0, input.narrow(dim, size - low, low))
+            if high > 0:
+                parts.append(input.narrow(dim, 0, high))
+            input = torch.cat(parts, dim)
+        return input
+    return padded
+
+
 @contextlib.contextmanager
 def plain_modules(model):
     """Tracing without the shortcuts that hide what a module computes: attention
     is matrix products and a softmax, the mean of an image does not look at its
-    strides, and dropout is one operator."""
+    strides, and dropout and circular padding are operators without side effects."""
     mha = getattr(torch.backends, "mha", None)
     fast = mha.get_fastpath_enabled() if mha is not None else None
     with contextlib.ExitStack() as stack:
@@ -111,12 +132,13 @@ def plain_modules(model):
                  m.output_size in (1, (1, 1), [1, 1])]
         for m in means:
             m.forward = lambda x: x.mean((-2, -1), keepdim=True)
-        dropout = torch.nn.functional.dropout
+        dropout, pad = torch.nn.functional.dropout, torch.nn.functional.pad
         torch.nn.functional.dropout = whole_dropout
+        torch.nn.functional.pad = joined_pad(pad)
         try:
             yield
         finally:
-            torch.nn.functional.dropout = dropout
+            torch.nn.functional.dropout, torch.nn.functional.pad = dropout, pad
             for m in means:
                 del m.forward
             if mha is not None:

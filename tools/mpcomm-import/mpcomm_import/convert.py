@@ -203,7 +203,7 @@ class Converter:
         try:
             result = translation(self, node, *args, **kwargs)
         except Unsupported as error:
-            return self.refuse(node, name, str(error))
+            return self.refuse(node, name, str(error)) if node.users else None
         return self.checked(node, name, result)
 
     def place(self, node, base):

@@ -184,6 +184,8 @@ def adamw(p, g, m, v, step, lr, beta1, beta2, eps, weight_decay):
 
 
 def compare(a, b, predicate):
+    if predicate in ("ord", "uno"):
+        return (a.isnan() | b.isnan()) == (predicate == "uno")
     kind = predicate[1:] if predicate not in ("eq", "ne") else predicate
     result = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b,
               "ge": a >= b}[kind]
@@ -218,6 +220,7 @@ OPS = {
     "mpcomm.reduce": reduce,
     "mpcomm.slice": lambda x, starts, limits, strides:
         x[tuple(slice(*s) for s in zip(starts, limits, strides))],
+    "mpcomm.reverse": lambda x, dims: x.flip(dims),
     "mpcomm.concatenate": lambda *x, dim: torch.cat(x, dim),
     "mpcomm.pad": pad,
     "mpcomm.softmax": along(torch.softmax),

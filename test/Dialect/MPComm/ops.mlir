@@ -78,6 +78,8 @@ func.func @movement(%x: tensor<8x4xf32>, %v: tensor<f32>) {
   %5 = mpcomm.concatenate %x, %4, dim = 0 : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<12x4xf32>
   // CHECK: mpcomm.pad %{{.*}}, %{{.*}}, low = [0, 1], high = [2, 0], interior = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<10x8xf32>
   %6 = mpcomm.pad %x, %v, low = [0, 1], high = [2, 0], interior = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<10x8xf32>
+  // CHECK: mpcomm.reverse %{{.*}}, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %reversed = mpcomm.reverse %x, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   // CHECK: mpcomm.iota dim = 1 : tensor<4x128xi64>
   %7 = mpcomm.iota dim = 1 : tensor<4x128xi64>
   return

@@ -147,11 +147,33 @@ def plain_one_hot(tensor, num_classes=-1):
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
+def joined_pad(pad):
+    """torch.nn.functional.pad that pads circularly by joining slices, rather than by
+    writing them to memory of its own."""
+    def padded(input, padding, mode="constant", value=None):
+        if mode != "circular":
+            return pad(input, padding, mode, *([] if value is None else [value]))
+        for k in range(len(padding) // 2):
+            dim, (low, high) = input.dim() - 1 - k, padding[2 * k:2 * k + 2]
+            size = input.shape[dim]
+            if max(low, high) > size:
+                raise ValueError(f"expected padding of at most {size}, found {padding}")
+            parts = [input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))]
+            if low > 0:
+                parts.insert(0, input.narrow(dim, size - low, low))
+            if high > 0:
+                parts.append(input.narrow(dim, 0, high))
+            input = torch.cat(parts, dim)
+        return input
+    return padded
+
+
 @contextlib.contextmanager
 def plain_modules(model):
     """Tracing without the shortcuts that hide what a module computes: attention
     is matrix products and a softmax, the mean of an image does not look at its
-    strides, dropout is one operator, and class indices are not looked at."""
+    strides, class indices are not looked at, and dropout and circular padding are
+    operators without side effects."""
     mha = getattr(torch.backends, "mha", None)
     fast = mha.get_fastpath_enabled() if mha is not None else None
     with contextlib.ExitStack() as stack:
@@ -165,12 +187,14 @@ def plain_modules(model):
         for m in means:
             m.forward = lambda x: x.mean((-2, -1), keepdim=True)
         functional = torch.nn.functional
-        dropout, one_hot = functional.dropout, functional.one_hot
-        functional.dropout, functional.one_hot = whole_dropout, plain_one_hot
+        plain = {"dropout": whole_dropout, "one_hot": plain_one_hot,
+                 "pad": joined_pad(functional.pad)}
+        saved = {name: getattr(functional, name) for name in plain}
+        vars(functional).update(plain)
         try:
             yield
         finally:
-            functional.dropout, functional.one_hot = dropout, one_hot
+            vars(functional).update(saved)
             for m in means:
                 del m.forward
             if mha is not None:

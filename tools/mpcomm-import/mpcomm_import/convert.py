@@ -220,7 +220,7 @@ class Converter:
         try:
             return self.checked(node, name, translation(self, node, *args, **kwargs))
         except Unsupported as error:
-            return self.expand(node, str(error))
+            return self.expand(node, str(error)) if node.users else None
 
     def given(self, node):
         """What `expand` reads of a node's arguments."""

@@ -10,11 +10,10 @@
 import dataclasses
 import functools
 
-import torch
-
-from . import (aten_activation, aten_index, aten_loss, aten_math,  # noqa: F401 (register)
-               aten_movement, aten_neural, aten_order, aten_pointwise,
-               aten_random, aten_tables, aten_vision, aten_write,
+from . import (aten_activation, aten_convolution, aten_index, aten_loss,  # noqa: F401 (register)
+               aten_math, aten_movement, aten_neural, aten_norm, aten_order,
+               aten_padding, aten_pointwise, aten_pool, aten_random,
+               aten_resize, aten_tables, aten_write,
                decompositions, safetensors)
 from .aten_pointwise import emit_cast
 from .checks import check_memory, check_names, check_ranges

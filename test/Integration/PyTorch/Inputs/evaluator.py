@@ -269,6 +269,8 @@ def dropout(x, seed, p, id):
 
 
 def compare(a, b, predicate):
+    if predicate in ("ord", "uno"):
+        return (a.isnan() | b.isnan()) == (predicate == "uno")
     kind = predicate[1:] if predicate not in ("eq", "ne") else predicate
     if predicate == "uno":
         return a.isnan() | b.isnan()
@@ -322,6 +324,7 @@ OPS = {
     "mpcomm.reduce": reduce,
     "mpcomm.slice": lambda x, starts, limits, strides:
         x[tuple(slice(*s) for s in zip(starts, limits, strides))],
+    "mpcomm.reverse": lambda x, dims: x.flip(dims),
     "mpcomm.concatenate": lambda *x, dim: torch.cat(x, dim),
     "mpcomm.pad": pad,
     "mpcomm.cumulative": cumulative,

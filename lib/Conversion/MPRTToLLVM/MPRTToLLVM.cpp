@@ -26,6 +26,7 @@
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_CONVERTMPRTTOLLVMPASS
@@ -268,8 +269,8 @@ LogicalResult EntryPoint::lowerLoop(mprt::CallOp op, ArrayRef<Value> buffers,
                        : Value());
   Block *before = builder.getInsertionBlock();
   Region &region = *before->getParent();
-  Block *trip = builder.createBlock(&region, std::next(before->getIterator()),
-                                    i64, loc);
+  Block *trip =
+      builder.createBlock(&region, std::next(before->getIterator()), i64, loc);
   Block *after = builder.createBlock(&region, std::next(trip->getIterator()));
   builder.setInsertionPointToEnd(before);
   LLVM::BrOp::create(builder, loc, zero, trip);

@@ -12,7 +12,7 @@ import functools
 
 import torch
 
-from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
+from . import (aten_activation, aten_loop, aten_loss, aten_movement,  # noqa: F401 (register)
                aten_neural, aten_pointwise, aten_random, aten_vision,
                aten_write, decompositions, safetensors)
 from .checks import check_memory, check_names, check_ranges

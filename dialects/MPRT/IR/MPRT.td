@@ -137,13 +137,19 @@ def MPRT_CallOp : MPRT_Op<"call", [
     AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "calls a micro-batch body or a stage function";
+  let summary = "calls a micro-batch body, a stage function or the body of a loop";
   let description = [{
     The callee is a private function of the module, which is compiled once and
     called for each micro-batch. The inputs are its arguments that donate no
     buffer, in order. Output i becomes result i of the callee. If an argument
     donates its buffer to result i, output i is also that argument, and is
     updated in place.
+
+    With `trips`, the callee is called that many times, one call after the other
+    on the same buffers, except that call i of a buffer with one more dimension
+    than the callee takes is given row i of it; with `reverse`, the last row
+    first. So what an argument donates its buffer to is carried from one call to
+    the next, and other outputs are stacked.
 
     On buffers, `scratch` holds the values of the callee that live no longer
     than the call. Its size is the `mprt.arena_bytes` of the callee.
@@ -155,6 +161,8 @@ def MPRT_CallOp : MPRT_Op<"call", [
         -> (tensor<4xf32>, tensor<f32>)
     mprt.call @planned ins(%a : memref<4xf32>) outs(%b, %c : memref<4xf32>, memref<f32>)
         scratch(%s : memref<1024xi8>)
+    mprt.call @planned trips = 8 ins(%as : memref<8x4xf32>) outs(%b, %cs : memref<4xf32>, memref<8xf32>)
+        scratch(%s : memref<1024xi8>)
     ```
 
     Constraints:
@@ -162,18 +170,22 @@ def MPRT_CallOp : MPRT_Op<"call", [
     - C2: on tensors, results have the outputs' types; on buffers there are none.
     - C3: the symbol is a private function that is not a kernel; its arguments
       and results match the inputs and outputs in number, shape and element
-      type.
+      type, except for the first dimension, of `trips`, of those with one more.
+    - C4: `trips` is at least 1 and fits 31 bits; `reverse` is given with it
+      alone.
 
-    Created by `convert-mpcomm-to-mprt` of `func.call`; lowered by
-    `convert-mprt-to-llvm`.
+    Created by `convert-mpcomm-to-mprt` of `func.call` and `mpcomm.scan`;
+    lowered by `convert-mprt-to-llvm`.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$callee,
+  let arguments = (ins FlatSymbolRefAttr:$callee, OptionalAttr<I64Attr>:$trips,
+                       UnitAttr:$reverse,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,
                        Variadic<MPRT_TensorOrBuffer>:$outputs,
                        Optional<MPRT_Buffer>:$scratch);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $callee (`ins` `(` $inputs^ `:` type($inputs) `)`)?
+    $callee (`trips` `=` $trips^)? (`reverse` $reverse^)?
+    (`ins` `(` $inputs^ `:` type($inputs) `)`)?
     (`outs` `(` $outputs^ `:` type($outputs) `)`)?
     (`scratch` `(` $scratch^ `:` type($scratch) `)`)? attr-dict
     (`->` `(` type($results)^ `)`)?
@@ -182,6 +194,10 @@ def MPRT_CallOp : MPRT_Op<"call", [
                                  "::mlir::ValueRange":$inputs,
                                  "::mlir::ValueRange":$outputs)>];
   let extraClassDeclaration = [{
+    /// How often it calls.
+    int64_t countCalls() { return getTrips().value_or(1); }
+    /// Whether each call is given a row of the buffer for that argument.
+    bool isStacked(::mlir::Value buffer, ::mlir::Type argument);
     // As in mprt.launch.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       auto [start, size] = getODSOperandIndexAndLength(1);

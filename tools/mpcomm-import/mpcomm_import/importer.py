@@ -9,12 +9,11 @@
 
 import dataclasses
 import functools
+import importlib
+import os
+import pkgutil
 
-from . import (aten_activation, aten_convolution, aten_index, aten_loss,  # noqa: F401 (register)
-               aten_math, aten_movement, aten_neural, aten_norm, aten_order,
-               aten_padding, aten_pointwise, aten_pool, aten_random,
-               aten_resize, aten_tables, aten_write,
-               decompositions, safetensors)
+from . import safetensors
 from .aten_pointwise import emit_cast
 from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype
@@ -27,6 +26,10 @@ from .simplify import simplify
 from .tracing import trace as trace_module
 from .views import View, materialise
 from .workload import StateNames, names_of
+
+for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
+    if _module.name.startswith("aten_"):  # registers translations
+        importlib.import_module("." + _module.name, __package__)
 
 MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose",
          "mpcomm.broadcast_in_dim")

@@ -27,6 +27,7 @@ from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
 from .workload import named_tensors
+from .recurrent import loops
 
 # What runs between a line of the model and the operator that it calls.
 LIBRARIES = {"torch", "functorch", "contextlib", "functools", "mpcomm_import"}
@@ -179,7 +180,7 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     model.train(training)
     warnings = []
     try:
-        with compat.plain_modules(model), torch.enable_grad():
+        with compat.plain_modules(model), loops(), torch.enable_grad():
             module, substitution = record(origins, {})
             substitution.check_references(module)
             after = substitution.for_next()

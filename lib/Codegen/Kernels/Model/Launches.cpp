@@ -136,6 +136,9 @@ Alignments::Alignments(ModuleOp module) {
       for (auto [argument, value] :
            llvm::zip(callee.getArguments(), call.getArguments(*signature))) {
         uint64_t known = of(value);
+        if (value && call.isStacked(value, argument.getType()))
+          known = std::gcd(known, static_cast<uint64_t>(
+                                      detail::countBytes(argument.getType())));
         auto [entry, isNew] = arguments.try_emplace(argument, known);
         changed |= isNew || entry->second > known;
         entry->second = std::min(entry->second, known);

@@ -393,11 +393,24 @@ def execute(op, operands):
 
 
 @torch.no_grad()
-def run(function, arguments):
-    """Results of a function by name; `arguments` is {name: tensor}."""
-    values = {a.value: arguments[a.name] for a in function.arguments}
+def scan(operands, body, trips, operandSegmentSizes, reverse=False):
+    """A loop over the first dimension of the operands in the middle."""
+    carried, sliced, _ = map(int, operandSegmentSizes.split(", "))
+    carries, slices = operands[:carried], operands[carried:carried + sliced]
+    captured, rows = operands[carried + sliced:], [None] * trips
+    for t in reversed(range(trips)) if reverse else range(trips):
+        results = run_ops(body, [*carries, *[s[t] for s in slices], *captured])
+        carries, rows[t] = results[:carried], results[carried:]
+    return (*carries, *map(torch.stack, zip(*rows)))
+
+
+def run_ops(function, arguments):
+    """Results of a function, in order."""
+    values = dict(zip([a.value for a in function.arguments], arguments))
     for op in function.ops:
-        results = execute(op, [values[v] for v in op.operands])
+        operands = [values[v] for v in op.operands]
+        results = scan(operands, **op.attributes) if op.name == "mpcomm.scan" else \
+            execute(op, operands)
         for value, result in zip(op.results, results if isinstance(results, tuple)
                                  else [results]):
             if tuple(result.shape) != value.shape or \
@@ -406,4 +419,10 @@ def run(function, arguments):
                                      f"{value.type}, computed {tuple(result.shape)} "
                                      f"{result.dtype}")
             values[value] = result
-    return {r.name: values[r.value] for r in function.results}
+    return [values[r.value] for r in function.results]
+
+
+def run(function, arguments):
+    """Results of a function by name; `arguments` is {name: tensor}."""
+    results = run_ops(function, [arguments[a.name] for a in function.arguments])
+    return {r.name: v for r, v in zip(function.results, results)}

@@ -13,8 +13,9 @@ import torch
 
 from .convert import aten, mlir_dtype
 from .errors import Unsupported
-from .ir import TORCH_DTYPES, Spelled, Type
+from .ir import Spelled, Type
 from .pointwise import align, reduce
+from .torch_types import TORCH_DTYPES
 from .views import View, splat_value
 
 # The cases of arith's predicates, by number.

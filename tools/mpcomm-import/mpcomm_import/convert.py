@@ -28,7 +28,8 @@ import torch
 from . import compat
 from .decompose import expansion, remove_unused, signature, tensor_arguments
 from .errors import Unsupported, UnsupportedOperators
-from .ir import DTYPES, Type, Value
+from .ir import Type, Value
+from .torch_types import DTYPES
 from .views import View, coalesce
 
 TRANSLATIONS = {}

@@ -178,27 +178,6 @@ def gelu_grad(op, dy, x):
     return narrow(op, dy * d)
 
 
-@meaning("mpcomm.gather")
-def embedding(op, table, ids):
-    at = np.clip(ids.v, 0, table.shape[0] - 1)
-    unsure = np.where(ids.e > 0, np.inf, 0)[..., None]
-    out = table[at]
-    return Bounded(out.v, np.maximum(out.e, unsure), out.format)
-
-
-@meaning("mpcomm.gather_grad")
-def embedding_grad(op, dy, ids):
-    rows, columns = op.results[0].shape
-    at = np.clip(ids.v, 0, rows - 1).reshape(-1)
-    hot = (at[:, None] == np.arange(rows)).astype(np.float64)
-    if "padding_idx" in op.attributes:  # of the index as it is, which is no row beyond the table
-        hot[ids.v.reshape(-1) == op.attributes["padding_idx"]] = 0
-    flat = widen(dy).move(lambda a: a.reshape(len(at), columns))
-    out = products(Bounded(hot, None, flat.format), flat, "nr,nc->rc")
-    unsure = np.inf if (ids.e > 0).any() else 0.0
-    return narrow(op, Bounded(out.v, np.maximum(out.e, unsure), out.format))
-
-
 def rows_that_count(op, targets):
     counts = targets.v != op.attributes["ignore_index"]
     return counts, bool((targets.e > 0).any()), op.attributes["reduction"].split()[-1].rstrip(">") == "mean"

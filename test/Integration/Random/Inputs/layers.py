@@ -90,25 +90,55 @@ def batch_norm(b, dtype, shape, depth):
                  (dtype, shape), (of, features), (of, features))[0]  # fmt: skip
 
 
-@way(1.5, is_float)
-def embedding(b, dtype, shape, depth):
-    if not shape:
-        return None
-    rows, index = b.size(), b.random.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
-    table, ids = b.make(dtype, (rows, shape[-1]), depth), b.make(index, shape[:-1], depth)
-    return b.add("mpcomm.gather", [table, ids], {}, (dtype, shape))
+def index_dims(b, shape):
+    """A dimension of `shape`, and how many of those before it indices share."""
+    dim = b.random.randrange(len(shape))
+    batch = b.random.randrange(dim + 1) if b.random.random() < 0.6 else 0
+    return dim, batch, {k: v for k, v in (("dim", dim), ("batch_dims", batch)) if v}
+
+
+def index_type(b):
+    return b.random.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
+
+
+@way(2)
+def gather(b, dtype, shape, depth):
+    """A dimension of the result, or several, or none, is that of the indices."""
+    dim, batch, attributes = index_dims(b, (*shape, 1))
+    end = b.random.randrange(dim, len(shape) + 1)
+    x = b.make(dtype, (*shape[:dim], b.size(), *shape[end:]), depth)
+    ids = b.make(index_type(b), (*shape[:batch], *shape[dim:end]), depth)
+    return b.add("mpcomm.gather", [x, ids], attributes, (dtype, shape))
+
+
+def scatter_operands(b, dtype, shape, depth):
+    """Attributes, indices and updates for a target of `shape`."""
+    dim, batch, attributes = index_dims(b, shape)
+    own = tuple(b.size() for _ in range(b.random.choice((0, 1, 1, 1, 2))))
+    ids = b.make(index_type(b), shape[:batch] + own, depth)
+    return attributes, ids, b.make(dtype, shape[:dim] + own + shape[dim + 1 :], depth)
 
 
 @way(1, is_float)
-def embedding_grad(b, dtype, shape, depth):
-    if len(shape) != 2 or not shape[0]:
+def gather_grad(b, dtype, shape, depth):
+    if not shape or 0 in shape:
         return None
-    r = b.random
-    lead = [b.size() for _ in range(r.choice((1, 1, 2)))]
-    index = r.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
-    attributes = {"padding_idx": r.randrange(shape[0])} if r.random() < 0.3 else {}
-    dy, ids = b.make(dtype, (*lead, shape[1]), depth), b.make(index, lead, depth)
+    attributes, ids, dy = scatter_operands(b, dtype, shape, depth)
+    if b.random.random() < 0.3:
+        attributes["padding_idx"] = b.random.randrange(shape[attributes.get("dim", 0)])
     return b.add("mpcomm.gather_grad", [dy, ids], attributes, (dtype, shape))
+
+
+@way(1.5)
+def scatter(b, dtype, shape, depth):
+    if not shape:
+        return None
+    x = b.make(dtype, shape, depth)
+    attributes, ids, updates = scatter_operands(b, dtype, shape, depth)
+    kind = b.random.choice((None, "sum", "prod", "min", "max"))
+    if kind:
+        attributes["reduction"] = Text("#mpcomm<reduction %s>" % kind)
+    return b.add("mpcomm.scatter", [x, ids, updates], attributes, (dtype, shape))
 
 
 @way(2, is_float)

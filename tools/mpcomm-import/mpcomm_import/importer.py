@@ -236,15 +236,12 @@ def labels_of(graph, output):
 
 
 def dropout_modules(model):
-    """[(name, operator)] of modules that would draw random numbers in a way that
-    has no op: whole channels, or within attention."""
+    """[(name, operator)] of modules that would drop whole channels, which has no op."""
     found = []
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Dropout):
             continue
         if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
-            found.append((name, "aten.dropout"))
-        elif isinstance(module, torch.nn.MultiheadAttention) and module.dropout > 0:
             found.append((name, "aten.dropout"))
     return found
 

@@ -26,6 +26,7 @@ from . import compat
 from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
+from .plain import plain_modules
 from .workload import named_tensors
 
 # What runs between a line of the model and the operator that it calls.
@@ -179,7 +180,7 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     model.train(training)
     warnings = []
     try:
-        with compat.plain_modules(model), torch.enable_grad():
+        with plain_modules(model), torch.enable_grad():
             module, substitution = record(origins, {})
             substitution.check_references(module)
             after = substitution.for_next()

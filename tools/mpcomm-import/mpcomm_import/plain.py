@@ -76,25 +76,27 @@ def plain_modules(model):
     fast = mha.get_fastpath_enabled() if mha is not None else None
     # A failure of a trace by shapes is no news: one on values follows.
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    with torch.backends.mkldnn.flags(enabled=False):
-        try:
-            for name in held:
-                setattr(functional, name, REPLACED[name])
-            for module in means:
-                module.forward = spatial_mean
-            for module in encoders:
-                module.enable_nested_tensor = False
-            if mha is not None:
-                mha.set_fastpath_enabled(False)
-            level, log.disabled = log.disabled, True
-            yield
-        finally:
-            log.disabled = level
-            if mha is not None:
-                mha.set_fastpath_enabled(fast)
-            for module in encoders:
-                module.enable_nested_tensor = True
-            for module in means:
-                del module.forward
-            for name, function in held.items():
-                setattr(functional, name, function)
+    own_kernels = torch._C._get_mkldnn_enabled()
+    try:
+        torch._C._set_mkldnn_enabled(False)
+        for name in held:
+            setattr(functional, name, REPLACED[name])
+        for module in means:
+            module.forward = spatial_mean
+        for module in encoders:
+            module.enable_nested_tensor = False
+        if mha is not None:
+            mha.set_fastpath_enabled(False)
+        level, log.disabled = log.disabled, True
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(own_kernels)
+        log.disabled = level
+        if mha is not None:
+            mha.set_fastpath_enabled(fast)
+        for module in encoders:
+            module.enable_nested_tensor = True
+        for module in means:
+            del module.forward
+        for name, function in held.items():
+            setattr(functional, name, function)

@@ -199,10 +199,10 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
            << op->getAttr(kPrecisionAttr);
   auto model = dyn_cast<PrecisionOpInterface>(op);
   // Attention makes statistics too, which have no narrower type: it stays in
-  // the type in which it is written.
+  // the type in which it is written. A loop has the types of its body.
   bool isFree = model && op->getNumRegions() == 0 && isAllF32(op) &&
                 !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp,
-                     AttentionOp, AttentionGradOp>(op) &&
+                     AttentionOp, AttentionGradOp, ScanOp>(op) &&
                 isMemoryEffectFree(op) &&
                 !op->hasTrait<OpTrait::IsTerminator>() && !makesFloats(op);
   if (attribute && attribute.getValue() == "lower_precision" && !isFree)
@@ -211,7 +211,7 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
            << "' \"lower_precision\", expected it on a pure op without regions "
               "that reads "
               "and makes tensors of f32 and updates nothing, but not on "
-              "attention, which makes a statistic too";
+              "attention, which makes a statistic too, or a loop";
   if (!isFree)
     return CastClass::Wide;
   if (attribute)

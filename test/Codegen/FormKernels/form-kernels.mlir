@@ -142,7 +142,7 @@ func.func @loss(%x: tensor<8x16xf32>, %y: tensor<8xi64>, %one: tensor<f32>) -> (
 //   CHECK-NOT: mprt.launch
 func.func @embeddings(%t: tensor<32x16xf32>, %p: tensor<8x16xf32>, %ids: tensor<4x8xi64>) -> tensor<4x8x16xf32> {
   %i = mpcomm.iota dim = 0 : tensor<8xi64>
-  %0 = mpcomm.embedding %t, %ids : (tensor<32x16xf32>, tensor<4x8xi64>) -> tensor<4x8x16xf32>
+  %0 = mpcomm.gather %t, %ids : (tensor<32x16xf32>, tensor<4x8xi64>) -> tensor<4x8x16xf32>
   %1 = mpcomm.broadcast_in_dim %p, dims = [1, 2] : (tensor<8x16xf32>) -> tensor<4x8x16xf32>
   %2 = arith.addf %0, %1 : tensor<4x8x16xf32>
   return %2 : tensor<4x8x16xf32>
@@ -154,6 +154,6 @@ func.func @embeddings(%t: tensor<32x16xf32>, %p: tensor<8x16xf32>, %ids: tensor<
 //       CHECK: mprt.launch @kernel_scatter_add_0 ins(%arg0, %{{.+}} : tensor<6x4xf32>, tensor<6xi64>) outs(%{{.+}} : tensor<3x4xf32>)
 //       CHECK: func.func private @kernel_scatter_add_0({{.*}} attributes {mpcomm.kernel, mpcomm.scatter_add = -1 : i64}
 func.func @embedding_grad(%dy: tensor<6x4xf32>, %ids: tensor<6xi64>) -> tensor<3x4xf32> {
-  %0 = mpcomm.embedding_grad %dy, %ids : (tensor<6x4xf32>, tensor<6xi64>) -> tensor<3x4xf32>
+  %0 = mpcomm.gather_grad %dy, %ids : (tensor<6x4xf32>, tensor<6xi64>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }

@@ -227,7 +227,7 @@ def embeddings():
                 e = table.double()[ids.long()]
                 out = like(e.shape, dtype)
                 yield Case("embedding_" + tag, [table, ids],
-                           "%%r = mpcomm.embedding %%0, %%1 : (%s) -> %s\nreturn %%r" % (
+                           "%%r = mpcomm.gather %%0, %%1 : (%s) -> %s\nreturn %%r" % (
                                types(table, ids), type_of(out)), [e])
                 dy = rand(*e.shape, dtype=dtype)
                 for padding in [None, 1, 5]:
@@ -238,15 +238,15 @@ def embeddings():
                             dt[i] += row
                     option = "" if padding is None else "padding_idx = %d " % padding
                     yield Case("embedding_grad_%s_%s" % (tag, padding), [dy, ids],
-                               "%%r = mpcomm.embedding_grad %%0, %%1 %s: (%s) -> %s\n"
+                               "%%r = mpcomm.gather_grad %%0, %%1 %s: (%s) -> %s\n"
                                "return %%r" % (option, types(dy, ids), type_of(table)),
                                [dt], length=8)
     table, ids = rand(3, 2), torch.tensor([-7, 0, 99])
     yield Case("embedding_clamped", [table, ids],
-               "%r = mpcomm.embedding %0, %1 : (tensor<3x2xf32>, tensor<3xi64>) -> "
+               "%r = mpcomm.gather %0, %1 : (tensor<3x2xf32>, tensor<3xi64>) -> "
                "tensor<3x2xf32>\nreturn %r", [table.double()[[0, 0, 2]]])
     yield Case("embedding_grad_clamped", [table, ids],
-               "%r = mpcomm.embedding_grad %0, %1 : (tensor<3x2xf32>, tensor<3xi64>) -> "
+               "%r = mpcomm.gather_grad %0, %1 : (tensor<3x2xf32>, tensor<3xi64>) -> "
                "tensor<3x2xf32>\nreturn %r",
                [torch.stack([table[0] + table[1], torch.zeros(2), table[2]]).double()])
 

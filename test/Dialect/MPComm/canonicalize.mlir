@@ -98,6 +98,20 @@ func.func @nothing_to_do(%x: tensor<8x4xf32>, %v: tensor<f32>) -> (tensor<8x4xf3
   return %0, %1, %2, %3, %4 : tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>
 }
 
+// CHECK-LABEL: func.func @reverse
+// CHECK-SAME: %[[X:.*]]: tensor<8x1xf32>
+func.func @reverse(%x: tensor<8x1xf32>) -> (tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>) {
+  %c = arith.constant dense<1.0> : tensor<8x1xf32>
+  // CHECK-DAG: %[[C:.*]] = arith.constant
+  // CHECK-DAG: %[[R:.*]] = mpcomm.reverse %[[X]], dims = [0]
+  %0 = mpcomm.reverse %x, dims = [1] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  %1 = mpcomm.reverse %x, dims = [0] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  %2 = mpcomm.reverse %1, dims = [0] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  %3 = mpcomm.reverse %c, dims = [0] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  // CHECK: return %[[X]], %[[R]], %[[X]], %[[C]]
+  return %0, %1, %2, %3 : tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>
+}
+
 // Keeps what does something: a stride, a gap.
 // CHECK-LABEL: func.func @something_to_do
 func.func @something_to_do(%x: tensor<8xf32>, %v: tensor<f32>) -> (tensor<4xf32>, tensor<15xf32>) {

@@ -100,6 +100,12 @@ def definition(target):
     return None
 
 
+def has_unknown_sizes(graph):
+    """Whether shapes alone, without values, left sizes of the graph open (2.x)."""
+    return any(not isinstance(n, int) for node in graph.nodes
+               for n in (tensor_meta(node) or ((),))[0])
+
+
 def memory(tensor):
     """Where a tensor lies; keeps that memory alive."""
     storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else \

@@ -111,6 +111,32 @@ def saved_state(optimizer, names):
     return result
 
 
+def replace_optimizer(workload, name, given):
+    """Another kind of optimizer, or other options for every group."""
+    kind = {None: type(workload.optimizer), "sgd": torch.optim.SGD,
+            "adamw": torch.optim.AdamW}[name]
+    if kind is type(workload.optimizer) and not given:
+        return
+    groups = workload.optimizer.param_groups
+    if kind is type(workload.optimizer):
+        defaults = {k: v for k, v in groups[0].items() if k != "params"}
+        groups = [{k: v for k, v in {**g, **given}.items()} for g in groups]
+    else:
+        defaults = {"lr": groups[0]["lr"], **given}
+        groups = [{"params": g["params"], "lr": given.get("lr", g["lr"])}
+                  for g in groups]
+    known = kind([torch.zeros(1)], lr=0.1).defaults
+    unknown = sorted(k for k in given if k not in known)
+    if unknown:
+        raise ImportFailure(f"{kind.__name__} has no option "
+                            f"{', '.join(unknown).replace('_', '-')}")
+    try:
+        workload.optimizer = kind(groups, **{k: v for k, v in defaults.items()
+                                             if k in known})
+    except ValueError as error:
+        raise ImportFailure(f"optimizer {kind.__name__}: {error}") from None
+
+
 def emit_update(builder, rule, parameter, gradient, states, step):
     """Returns the next parameter and the next states. Values all."""
     o = rule.options

@@ -7,9 +7,9 @@
 # ===----------------------------------------------------------------------=== #
 """Functions of PyTorch as the importer traces them.
 
-Attention, dropout and recurrent layers have fast forms for one device or one case, or
-draw random numbers one by one. While a model is traced, functions that show what is
-computed are in their place.
+Attention, dropout and others have fast forms for one device or one case, draw random
+numbers one by one, or look at values. While a model is traced, functions that show what
+is computed are in their place.
 """
 
 import contextlib
@@ -56,12 +56,42 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     return result.unflatten(-2, (groups, rows)).flatten(-4, -3) if groups > 1 else result
 
 
+def one_hot(tensor, num_classes=-1):
+    """torch.nn.functional.one_hot without looking at the values."""
+    if num_classes < 0:
+        return torch._C._nn.one_hot(tensor, num_classes)
+    classes = torch.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+
+
+def joined_pad(pad):
+    """torch.nn.functional.pad that pads circularly by joining slices, rather than by
+    writing them to memory of its own."""
+    def padded(input, padding, mode="constant", value=None):
+        if mode != "circular":
+            return pad(input, padding, mode, *([] if value is None else [value]))
+        for k in range(len(padding) // 2):
+            dim, (low, high) = input.dim() - 1 - k, padding[2 * k:2 * k + 2]
+            size = input.shape[dim]
+            if max(low, high) > size:
+                raise ValueError(f"expected padding of at most {size}, found {padding}")
+            parts = [input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))]
+            if low > 0:
+                parts.insert(0, input.narrow(dim, size - low, low))
+            if high > 0:
+                parts.append(input.narrow(dim, 0, high))
+            input = torch.cat(parts, dim)
+        return input
+    return padded
+
+
 def spatial_mean(x):
     """Adaptive pooling to one element, which does not look at strides."""
     return x.mean((-2, -1), keepdim=True)
 
 
-REPLACED = {"dropout": dropout, "scaled_dot_product_attention": attention}
+REPLACED = {"dropout": dropout, "scaled_dot_product_attention": attention, "one_hot": one_hot,
+            "pad": joined_pad(torch.nn.functional.pad)}
 
 
 @contextlib.contextmanager

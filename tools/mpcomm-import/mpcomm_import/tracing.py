@@ -27,6 +27,7 @@ from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
 from .plain import plain_modules
+from .recurrent import loops
 from .workload import named_tensors
 
 # What runs between a line of the model and the operator that it calls.
@@ -55,8 +56,8 @@ class Traced:
     constants: torch.nn.Module  # holds what get_attr nodes name
     left: tuple  # what the step leaves in plain attributes, as attributes.for_next
     warnings: list
-    metrics: list
-    outputs: list
+    metrics: tuple = ()
+    outputs: tuple = ()
 
 
 def user_line():
@@ -180,7 +181,7 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     model.train(training)
     warnings = []
     try:
-        with plain_modules(model), torch.enable_grad():
+        with plain_modules(model), loops(), torch.enable_grad():
             module, substitution = record(origins, {})
             substitution.check_references(module)
             after = substitution.for_next()
@@ -193,6 +194,8 @@ def trace_with(workload, names, training, root, given, tensors_mode):
                             for n in unsteady(substitution.left, left)]
             with compat.observe_nodes(origins.note):
                 module = functional(module, *inputs(), tensors_mode)
+            if tensors_mode == "fake" and compat.has_unknown_sizes(module.graph):
+                raise TracingFailure("sizes of tensors depend on values")
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type

@@ -1,4 +1,4 @@
-# ===- workload.py - what a user hands to the importer ---------------------=== #
+# ===- workload.py - a training set-up of PyTorch --------------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -11,21 +11,14 @@ A model file defines `workload(...)`, whose keyword arguments are the options it
 understands and which returns a Workload.
 """
 
-import contextlib
 import dataclasses
 import functools
-import importlib.machinery
-import importlib.util
-import inspect
-import os
-import random
-import sys
-import traceback
 from typing import Callable, Dict, Mapping, Optional, Sequence, Union
 
 import torch
 
 from .errors import ImportFailure
+from .model_file import TrainingSetup
 
 
 def names_of(arguments):
@@ -76,7 +69,7 @@ def scalar(value, what):
 
 
 @dataclasses.dataclass
-class Workload:
+class Workload(TrainingSetup):
     """One training set-up.
 
     model          a torch.nn.Module
@@ -169,6 +162,14 @@ class Workload:
             raise ImportFailure(f"{kind}: expected at least one batch of {self.batch} "
                                 f"samples, found {min(counts.values())}")
 
+    def translate(self):
+        from .importer import import_workload
+        return import_workload(self)
+
+    def replace_optimizer(self, kind, options):
+        from .optimizers import replace_optimizer
+        replace_optimizer(self, kind, options)
+
     def example(self, name):
         """A batch of the data to trace with."""
         return self.dataset[name][:self.batch].clone()
@@ -194,91 +195,3 @@ class StateNames:
                                         f"{tuple(p.shape)} that is not the model's")
                 if p.requires_grad:
                     self.trained.add(name_of[id(p)])
-
-
-def load_workload(path, options, seed=0):
-    """Runs the model file and its `workload` with the options it knows.
-
-    `options` is {name: text or value}; text is read as the type of the
-    parameter's default. Random numbers start from `seed`."""
-    if not os.path.isfile(path):
-        raise ImportFailure(f"{path}: no such file")
-    stem = os.path.splitext(os.path.basename(path))[0]
-    # Whatever the name ends in.
-    loader = importlib.machinery.SourceFileLoader(stem, path)
-    spec = importlib.util.spec_from_file_location(stem, path, loader=loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(stem, module)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    seed_all(seed)
-    with errors_of(path):
-        spec.loader.exec_module(module)
-    function = getattr(module, "workload", None)
-    if not callable(function):
-        raise ImportFailure(f"{path}: expected a function `workload` that returns an "
-                            "mpcomm_import.Workload")
-    seed_all(seed)
-    chosen = read_options(path, function, options)
-    with errors_of(path):
-        result = function(**chosen)
-    if not isinstance(result, Workload):
-        raise ImportFailure(f"{path}: expected `workload` to return an "
-                            f"mpcomm_import.Workload, found {type(result).__name__}")
-    result.name = result.name or stem
-    return result
-
-
-@contextlib.contextmanager
-def errors_of(path):
-    """Says of an error in the user's file where in it that is."""
-    try:
-        yield
-    except ImportFailure:
-        raise
-    except Exception as error:
-        here = os.path.abspath(path)
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-                 if os.path.abspath(frame.filename) == here]
-        message = str(error)
-        if isinstance(error, SyntaxError):
-            lines, message = [error.lineno], error.msg
-            path = error.filename or path
-        where = f"{path}:{lines[-1]}" if lines else path
-        raise ImportFailure(f"{where}: {type(error).__name__}: {message}") from error
-
-
-def seed_all(seed):
-    random.seed(seed)
-    torch.manual_seed(seed)
-    try:
-        import numpy
-        numpy.random.seed(seed % 2 ** 32)
-    except ImportError:
-        pass
-
-
-def read_options(path, function, options):
-    parameters = inspect.signature(function).parameters
-    result = {}
-    for name, value in options.items():
-        if name not in parameters:
-            known = ", ".join(parameters) or "none"
-            raise ImportFailure(f"{path}: no option '{name}'; its options are {known}")
-        default = parameters[name].default
-        if isinstance(value, str) and isinstance(default, (bool, int, float)):
-            value = read_value(name, value, type(default))
-        result[name] = value
-    return result
-
-
-def read_value(name, text, kind):
-    if kind is bool:
-        if text.lower() in ("1", "true", "yes", "on"):
-            return True
-        if text.lower() in ("0", "false", "no", "off"):
-            return False
-        raise ImportFailure(f"option {name}: expected true or false, found '{text}'")
-    try:
-        return kind(text)
-    except ValueError:
-        raise ImportFailure(f"option {name}: expected a number, found '{text}'") from None

@@ -277,6 +277,68 @@ bool Evaluator::isColumnIndex(linalg::LinalgOp op, Value value) const {
          model.loops.find(op)->second[index.getDim()] == model.column();
 }
 
+/// Reads `index` as a shifted value, whether or not it is the column.
+static ShiftedColumn matchShift(Value index) {
+  ShiftedColumn result{index};
+  APInt constant;
+  auto match = [&](Operation *op) {
+    return matchPattern(op->getOperand(1), m_ConstantInt(&constant));
+  };
+  if (auto bound = result.column.getDefiningOp<arith::MinSIOp>();
+      bound && match(bound)) {
+    result.high = constant.getSExtValue();
+    result.column = bound.getLhs();
+  } else if (auto bound = result.column.getDefiningOp<arith::MaxSIOp>();
+             bound && match(bound)) {
+    result.low = constant.getSExtValue();
+    result.column = bound.getLhs();
+  }
+  if (auto sum = result.column.getDefiningOp<arith::AddIOp>();
+      sum && match(sum)) {
+    result.shift = constant.getSExtValue();
+    result.column = sum.getLhs();
+  }
+  return result;
+}
+
+Value Evaluator::loadShifted(unsigned argument, Value scalars, int64_t stride,
+                             const ShiftedColumn &index, Row &atRow,
+                             Chunk &chunk) {
+  Type element = elementOf(argument);
+  Value mask = chunk.mask;
+  // Where the index is beyond a bound, the element is that of the bound.
+  Value isBeyond, edge;
+  if (index.low || index.high) {
+    int64_t bound = index.low ? *index.low : *index.high;
+    auto column = [&](arith::CmpIPredicate predicate) {
+      return compareLanes(predicate,
+                          indexConstant(top, loc, bound - index.shift), chunk);
+    };
+    isBeyond = column(index.low ? arith::CmpIPredicate::slt
+                                : arith::CmpIPredicate::sgt);
+    Value isWithin = column(index.low ? arith::CmpIPredicate::sge
+                                      : arith::CmpIPredicate::sle);
+    mask = mask ? Value(arith::AndIOp::create(code, loc, mask, isWithin))
+                : isWithin;
+    Value at =
+        addScaled(row, loc, scalars, indexConstant(top, loc, bound), stride);
+    edge = fromMemory(row, loc,
+                      memref::LoadOp::create(row, loc, flat(argument), at),
+                      element);
+  }
+  Value start = addScaled(code, loc, chunk.start,
+                          indexConstant(top, loc, index.shift), 1);
+  Value first = addScaled(code, loc, scalars, start, stride);
+  Value value = fromMemory(
+      code, loc,
+      loadLanes(code, loc, flat(argument), first, stride, chunk.width, mask),
+      element);
+  if (!isBeyond)
+    return value;
+  return arith::SelectOp::create(code, loc, isBeyond, lanes(edge, atRow, chunk),
+                                 value);
+}
+
 Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
                          Row &atRow, Chunk *chunk) {
   unsigned argument = cast<BlockArgument>(extract.getTensor()).getArgNumber();
@@ -284,10 +346,19 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
   Type element = elementOf(argument);
   Value zero = indexConstant(top, loc, 0);
   Value scalars = zero, vectors;
-  int64_t columnStride = 0;
+  int64_t columnStride = 0, shiftedStride = 0;
+  ShiftedColumn shifted;
+  Value shiftedIndex;
   for (auto [index, stride] : llvm::zip(extract.getIndices(), strides)) {
     if (chunk && isColumnIndex(op, index)) {
       columnStride += stride;
+      continue;
+    }
+    if (ShiftedColumn found = matchShift(index);
+        chunk && !shiftedIndex && isColumnIndex(op, found.column)) {
+      shifted = found;
+      shiftedIndex = index;
+      shiftedStride = stride;
       continue;
     }
     Value at = body(op, index, atRow, chunk);
@@ -297,6 +368,16 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
     }
     Value scale =
         splat(code, loc, indexConstant(top, loc, stride), chunk->width);
+    Value term = arith::MulIOp::create(code, loc, at, scale);
+    vectors = vectors ? arith::AddIOp::create(code, loc, vectors, term) : term;
+  }
+  if (shiftedIndex && !vectors && columnStride == 0)
+    return loadShifted(argument, scalars, shiftedStride, shifted, atRow,
+                       *chunk);
+  if (shiftedIndex) {
+    Value at = body(op, shiftedIndex, atRow, chunk);
+    Value scale =
+        splat(code, loc, indexConstant(top, loc, shiftedStride), chunk->width);
     Value term = arith::MulIOp::create(code, loc, at, scale);
     vectors = vectors ? arith::AddIOp::create(code, loc, vectors, term) : term;
   }
@@ -342,10 +423,15 @@ Value Evaluator::compareColumn(linalg::LinalgOp op, arith::CmpIOp compare,
   Value bound = body(op, rhs, atRow, &chunk);
   if (lanesOf(bound))
     return {};
-  // Lane i is column start + i: compare i with bound - start, which may be
-  // clamped to [-1, width] and so fits 32 bits.
   if (!bound.getType().isIndex())
     bound = arith::IndexCastOp::create(code, loc, code.getIndexType(), bound);
+  return compareLanes(predicate, bound, chunk);
+}
+
+Value Evaluator::compareLanes(arith::CmpIPredicate predicate, Value bound,
+                              Chunk &chunk) {
+  // Lane i is column start + i: compare i with bound - start, which may be
+  // clamped to [-1, width] and so fits 32 bits.
   Value rest = arith::SubIOp::create(code, loc, bound, chunk.start);
   rest = arith::MaxSIOp::create(code, loc, rest, indexConstant(code, loc, -1));
   rest = arith::MinSIOp::create(code, loc, rest,

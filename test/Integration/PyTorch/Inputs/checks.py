@@ -99,7 +99,7 @@ def summed(op):
         return math.prod(shapes[0][d] for d in op.attributes["lhs_contracting_dims"])
     if op.name == "mpcomm.reduce":
         return math.prod(shapes[0][d] for d in op.attributes["dims"])
-    if op.name == "mpcomm.embedding_grad":
+    if op.name in ("mpcomm.gather_grad", "mpcomm.scatter"):
         return math.prod(shapes[1])
     if op.name in ("mpcomm.convolution", "mpcomm.convolution_input_grad"):
         return math.prod(shapes[1])

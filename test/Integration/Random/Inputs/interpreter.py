@@ -19,6 +19,7 @@
 import numpy as np
 
 import composites  # noqa: F401 (registers meanings)
+import indexing  # noqa: F401
 import windows  # noqa: F401
 from bounded import Bounded, finish
 from formats import FLOATS

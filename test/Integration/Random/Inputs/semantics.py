@@ -341,6 +341,11 @@ def slice_(op, x):
     return x[index]
 
 
+@meaning("mpcomm.reverse")
+def reverse(op, x):
+    return x.move(lambda a: np.flip(a, op.attributes["dims"]))
+
+
 @meaning("mpcomm.concatenate")
 def concatenate(op, *xs):
     dim = op.attributes["dim"]

@@ -15,8 +15,9 @@ from .aten_movement import reshaped
 from .aten_pointwise import elementwise, formula
 from .convert import aten
 from .errors import Unsupported
-from .ir import TORCH_DTYPES, Type
+from .ir import Type
 from .pointwise import conform, reduce, seen_as, whole_dim
+from .torch_types import TORCH_DTYPES
 from .views import View, coalesce, materialise
 
 # --- over trailing dimensions ------------------------------------------------------------ #

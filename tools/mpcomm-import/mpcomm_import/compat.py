@@ -21,11 +21,6 @@ try:  # 2.x
 except ImportError:  # 1.13
     from functorch.experimental import functionalize  # noqa: F401
 
-try:  # 2.3 and later
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-except ImportError:
-    SDPBackend = sdpa_kernel = None
-
 # Operators that draw random numbers, for versions that do not tag them.
 RANDOM = {"bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like",
           "randint", "randint_like", "randperm", "normal", "normal_", "uniform",
@@ -124,81 +119,17 @@ def is_data_assigned(was, now):
     return was[0]._cdata != now[0]._cdata or was[1] == now[1] and was[2] != now[2]
 
 
+def safe_softmax(x, dim):
+    """Softmax; where PyTorch's attention has zeros in rows that are all -inf, with those."""
+    safe = getattr(torch, "_safe_softmax", None)
+    return torch.softmax(x, dim) if safe is None else safe(x, dim)
+
+
 def before_forward(module, hook):
     """Registers hook(module, args), with keyword arguments as a third from 2.0 on."""
     if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
         return module.register_forward_pre_hook(hook, with_kwargs=True)
     return module.register_forward_pre_hook(hook)
-
-
-def whole_dropout(input, p=0.5, training=True, inplace=False):
-    """torch.nn.functional.dropout as one operator, which it is on a GPU alone."""
-    if not training or p == 0:
-        return input
-    result = torch.native_dropout(input, p, True)[0]
-    return input.copy_(result) if inplace else result
-
-
-def plain_one_hot(tensor, num_classes=-1):
-    """torch.nn.functional.one_hot without looking at the values."""
-    if num_classes < 0:
-        return torch._C._nn.one_hot(tensor, num_classes)
-    classes = torch.arange(num_classes, device=tensor.device)
-    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
-
-
-def joined_pad(pad):
-    """torch.nn.functional.pad that pads circularly by joining slices, rather than by
-    writing them to memory of its own."""
-    def padded(input, padding, mode="constant", value=None):
-        if mode != "circular":
-            return pad(input, padding, mode, *([] if value is None else [value]))
-        for k in range(len(padding) // 2):
-            dim, (low, high) = input.dim() - 1 - k, padding[2 * k:2 * k + 2]
-            size = input.shape[dim]
-            if max(low, high) > size:
-                raise ValueError(f"expected padding of at most {size}, found {padding}")
-            parts = [input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))]
-            if low > 0:
-                parts.insert(0, input.narrow(dim, size - low, low))
-            if high > 0:
-                parts.append(input.narrow(dim, 0, high))
-            input = torch.cat(parts, dim)
-        return input
-    return padded
-
-
-@contextlib.contextmanager
-def plain_modules(model):
-    """Tracing without the shortcuts that hide what a module computes: attention
-    is matrix products and a softmax, the mean of an image does not look at its
-    strides, class indices are not looked at, and dropout and circular padding are
-    operators without side effects."""
-    mha = getattr(torch.backends, "mha", None)
-    fast = mha.get_fastpath_enabled() if mha is not None else None
-    with contextlib.ExitStack() as stack:
-        if sdpa_kernel is not None:
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        if mha is not None:
-            mha.set_fastpath_enabled(False)
-        means = [m for m in model.modules() if "forward" not in vars(m) and
-                 isinstance(m, torch.nn.AdaptiveAvgPool2d) and
-                 m.output_size in (1, (1, 1), [1, 1])]
-        for m in means:
-            m.forward = lambda x: x.mean((-2, -1), keepdim=True)
-        functional = torch.nn.functional
-        plain = {"dropout": whole_dropout, "one_hot": plain_one_hot,
-                 "pad": joined_pad(functional.pad)}
-        saved = {name: getattr(functional, name) for name in plain}
-        vars(functional).update(plain)
-        try:
-            yield
-        finally:
-            vars(functional).update(saved)
-            for m in means:
-                del m.forward
-            if mha is not None:
-                mha.set_fastpath_enabled(fast)
 
 
 @contextlib.contextmanager

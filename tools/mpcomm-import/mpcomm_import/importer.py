@@ -11,6 +11,7 @@ import importlib
 import os
 import pkgutil
 
+from . import decompositions  # noqa: F401 (registers definitions)
 from .aten_pointwise import emit_cast
 from .checks import check_memory
 from .convert import Converter, mlir_dtype
@@ -206,7 +207,7 @@ def import_workload(workload):
     warnings = []
     pool = dict.fromkeys(n for n, _ in names.parameters + names.buffers)
     train = train_function(workload, names, rules, rates, warnings, pool)
-    if len(train.function.results) == 1:
+    if not any(r.role == "parameter" for r in train.function.results):
         raise ImportFailure("the optimizer has no parameter to train")
     check_memory(names, {r.name for r in train.function.results})
     frozen = {a.name for a in train.function.arguments if a.role == "buffer"}

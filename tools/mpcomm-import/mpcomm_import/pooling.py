@@ -22,8 +22,9 @@ import torch
 from .aten_movement import padded, reshaped, sliced
 from .aten_pointwise import compare, formula, select, simple
 from .convolution import frames, whole
-from .ir import TORCH_DTYPES, Type
+from .ir import Type
 from .positions import put, take
+from .torch_types import TORCH_DTYPES
 from .views import View
 
 

@@ -26,8 +26,9 @@ from . import compat
 from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
-from .workload import named_tensors
+from .plain import plain_modules
 from .recurrent import loops
+from .workload import named_tensors
 
 # What runs between a line of the model and the operator that it calls.
 LIBRARIES = {"torch", "functorch", "contextlib", "functools", "mpcomm_import"}
@@ -55,8 +56,8 @@ class Traced:
     constants: torch.nn.Module  # holds what get_attr nodes name
     left: tuple  # what the step leaves in plain attributes, as attributes.for_next
     warnings: list
-    metrics: list
-    outputs: list
+    metrics: tuple = ()
+    outputs: tuple = ()
 
 
 def user_line():
@@ -180,7 +181,7 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     model.train(training)
     warnings = []
     try:
-        with compat.plain_modules(model), loops(), torch.enable_grad():
+        with plain_modules(model), loops(), torch.enable_grad():
             module, substitution = record(origins, {})
             substitution.check_references(module)
             after = substitution.for_next()

@@ -10,8 +10,8 @@ gradients."""
 
 import math
 
-from builder import is_float, way
-from graph import Text
+from builder import Builder, is_float, way
+from graph import Body, Result, Text, Value
 
 
 def often(b, factor=3.0):
@@ -364,3 +364,42 @@ def attention(b, dtype, shape, depth):
     grads = b.add("mpcomm.attention_grad", [b.make(dtype, shape, depth), q, k, v, *made, *mask], attributes,
                   (dtype, shape), (dtype, keys), (dtype, keys))  # fmt: skip
     return grads[0]
+
+
+class Segments(Text):
+    """Numbers of operands, by kind."""
+
+    def __new__(cls, *counts):
+        self = super().__new__(cls, "array<i32: %s>" % ", ".join(map(str, counts)))
+        self.counts = counts
+        return self
+
+
+@way(0.7, is_float)
+def loop(b, dtype, shape, depth):
+    """A loop with a body of random ops; what is wanted is a carry, or is stacked."""
+    r = b.random
+    is_stacked = bool(shape) and 0 < shape[0] <= 9 and r.random() < 0.6
+    trips = shape[0] if is_stacked else r.choice((1, 2, 3, 5))
+    if b.is_body or not is_stacked and trips * math.prod(shape) > 512:
+        return None
+    wanted = (dtype, tuple(shape[1:] if is_stacked else shape))
+    def types():
+        others = [wanted, (dtype, (b.size(),)), (dtype, (b.size(), b.size())), (r.choice(b.integers), (b.size(),))]
+        return [r.choice(others) for _ in range(r.choice((0, 1, 1, 2)))]
+    carries, slices, captured, stacked = types(), types(), types(), types()
+    (stacked if is_stacked else carries).append(wanted)
+    body = Builder(r.random(), b.floats, b.integers, b.smooth, b.rough)
+    body.is_body, body.graph.kind = True, b.graph.kind
+    arguments = [body.keep(Value(*t)) for t in carries + slices + captured]
+    results = [body.make(*t, 2) for t in carries + stacked]
+    body.graph.results = [Result(v, None, None) for v in results]
+    body.graph.remove_dead()
+    b.bodies += 1
+    attributes = {"body": Body("loop%d" % b.bodies, arguments, body.graph.ops, results), "trips": trips,
+                  "reverse": r.random() < 0.5, "operandSegmentSizes": Segments(len(carries), len(slices), len(captured))}
+    along = lambda types: [(t, (trips, *s)) for t, s in types]
+    operands = [b.make(*t, depth) for t in carries + along(slices) + captured]
+    made = b.add("mpcomm.scan", operands, attributes, *carries, *along(stacked))
+    made = made if isinstance(made, list) else [made]
+    return made[-1] if is_stacked else made[len(carries) - 1]

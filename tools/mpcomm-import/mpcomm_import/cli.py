@@ -13,6 +13,7 @@ its keyword arguments are options that -O sets.
 
 import argparse
 import collections
+import inspect
 import os
 import sys
 
@@ -40,27 +41,52 @@ def parser():
     p.add_argument("-O", "--option", action="append", default=[], metavar="NAME=VALUE",
                    help="an option of the model file's workload()")
     g = p.add_argument_group("optimizer", "replace what the model file chose")
-    g.add_argument("--optimizer", choices=["sgd", "adamw"])
+    g.add_argument("--optimizer", metavar="NAME",
+                   help="a class of torch.optim, in any case: sgd, adamw, rmsprop, …")
     g.add_argument("--lr", type=float)
     g.add_argument("--momentum", type=float)
     g.add_argument("--nesterov", action="store_true", default=None)
     g.add_argument("--weight-decay", type=float)
     g.add_argument("--betas", metavar="B1,B2")
     g.add_argument("--eps", type=float)
+    g.add_argument("--optimizer-option", action="append", default=[], metavar="NAME=VALUE",
+                   help="any other option of the optimizer, a number, true or false")
     p.add_argument("--list-ops", action="store_true",
                    help="print the operators of the graph and their counts")
     p.add_argument("--version", action="version", version=VERSION)
     return p
 
 
-def read_arguments(arguments):
+def read_pairs(option, texts):
     options = {}
-    for text in arguments.option:
+    for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise ImportFailure(f"-O {text}: expected NAME=VALUE")
+            raise ImportFailure(f"{option} {text}: expected NAME=VALUE")
         options[name] = value
     return options
+
+
+def find_optimizer(name):
+    """The class of torch.optim with that name, in any case."""
+    known = {n.lower(): c for n, c in vars(torch.optim).items() if isinstance(c, type) and
+             issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer}
+    if name.lower() not in known:
+        raise ImportFailure(f"--optimizer {name}: expected one of {', '.join(sorted(known))}")
+    return known[name.lower()]
+
+
+def read_literal(name, text):
+    """A number, a truth value or a tuple of numbers, as an option of an optimizer."""
+    lower = text.lower()
+    if lower in ("true", "false"):
+        return lower == "true"
+    if "," in text:
+        return tuple(read_value(name, t, float) for t in text.split(","))
+    try:
+        return int(text)
+    except ValueError:
+        return read_value(name, text, float)
 
 
 def change_optimizer(workload, arguments):
@@ -74,10 +100,11 @@ def change_optimizer(workload, arguments):
             raise ImportFailure(f"--betas: expected two numbers, found "
                                 f"'{arguments.betas}'")
         given["betas"] = tuple(read_value("betas", b, float) for b in parts)
-    kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
+    given.update({k.replace("-", "_"): read_literal(k, v) for k, v in read_pairs(
+        "--optimizer-option", arguments.optimizer_option).items()})
     kind = type(workload.optimizer)
     if arguments.optimizer:
-        kind = kinds[arguments.optimizer]
+        kind = find_optimizer(arguments.optimizer)
     if kind is type(workload.optimizer) and not given:
         return
     groups = workload.optimizer.param_groups
@@ -88,15 +115,15 @@ def change_optimizer(workload, arguments):
         defaults = {"lr": groups[0]["lr"], **given}
         groups = [{"params": g["params"], "lr": given.get("lr", g["lr"])}
                   for g in groups]
-    unknown = sorted(k for k in given if k not in kind([torch.zeros(1)], lr=0.1).defaults)
+    known = inspect.signature(kind.__init__).parameters
+    unknown = sorted(k for k in given if k not in known)
     if unknown:
         raise ImportFailure(f"{kind.__name__} has no option "
                             f"{', '.join(unknown).replace('_', '-')}")
     try:
         workload.optimizer = kind(groups, **{
-            k: v for k, v in defaults.items()
-            if k in kind([torch.zeros(1)], lr=0.1).defaults})
-    except ValueError as error:
+            k: v for k, v in defaults.items() if k in known})
+    except (TypeError, ValueError) as error:
         raise ImportFailure(f"optimizer {kind.__name__}: {error}") from None
 
 
@@ -123,7 +150,7 @@ def run(arguments):
             other = named.setdefault(os.path.realpath(path), option)
             if other != option:
                 raise ImportFailure(f"{option} {path}: that is the file of {other}")
-    options = read_arguments(arguments)
+    options = read_pairs("-O", arguments.option)
     workload = load_workload(arguments.model, options, arguments.seed)
     if arguments.batch is not None:
         workload.batch = arguments.batch

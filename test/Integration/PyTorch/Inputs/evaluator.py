@@ -269,6 +269,11 @@ def execute(op, operands):
         return by_autograd(lambda w: convolution(x, w, **op.attributes), dy, like)
     if op.name == "mpcomm.avg_pool_grad":
         return by_autograd(lambda x: avg_pool(x, **op.attributes), operands[0], like)
+    if op.name == "mpcomm.update":
+        (arguments, ops), = op.regions
+        values = dict(zip((v for v, _ in arguments), operands))
+        compute(ops[:-1], values)
+        return tuple(values[v] for v in ops[-1].operands)
     if op.name in OPS:
         return OPS[op.name](*operands, **op.attributes)
     if op.name.split(".")[1] in ("extf", "truncf", "sitofp", "uitofp", "fptosi",
@@ -277,11 +282,9 @@ def execute(op, operands):
     raise NotImplementedError(op.name)
 
 
-@torch.no_grad()
-def run(function, arguments):
-    """Results of a function by name; `arguments` is {name: tensor}."""
-    values = {a.value: arguments[a.name] for a in function.arguments}
-    for op in function.ops:
+def compute(ops, values):
+    """Adds the results of `ops` to `values`, {Value: tensor}."""
+    for op in ops:
         results = execute(op, [values[v] for v in op.operands])
         for value, result in zip(op.results, results if isinstance(results, tuple)
                                  else [results]):
@@ -291,4 +294,11 @@ def run(function, arguments):
                                      f"{value.type}, computed {tuple(result.shape)} "
                                      f"{result.dtype}")
             values[value] = result
+
+
+@torch.no_grad()
+def run(function, arguments):
+    """Results of a function by name; `arguments` is {name: tensor}."""
+    values = {a.value: arguments[a.name] for a in function.arguments}
+    compute(function.ops, values)
     return {r.name: values[r.value] for r in function.results}

@@ -33,6 +33,10 @@ def in_double(workload):
     """The same workload in f64: rounding is out of the way, what is left of a
     difference is a mistake."""
     workload.model.double()
+    for state in workload.optimizer.state.values():
+        for name, value in state.items():
+            if name != "step" and isinstance(value, torch.Tensor):
+                state[name] = value.double()
     for data in (workload.dataset, workload.eval_dataset or {}):
         for name, tensor in data.items():
             if tensor.is_floating_point():
@@ -71,7 +75,8 @@ def initial_state(program):
         elif a.role != "batch":
             given = program.weights.get(a.name)
             state[a.name] = given.detach().clone() if given is not None else \
-                torch.zeros(a.value.shape, dtype=evaluator.DTYPES[a.value.dtype])
+                torch.full(a.value.shape, a.attributes.get("default", 0),
+                           dtype=evaluator.DTYPES[a.value.dtype])
     return state
 
 

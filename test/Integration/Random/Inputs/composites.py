@@ -16,7 +16,7 @@ import numpy as np
 import bounded
 from bounded import Bounded, cast, finish, monotone, products
 from formats import FLOATS
-from semantics import Whole, known, meaning, narrow, wide, widen
+from semantics import MEANINGS, Whole, known, meaning, narrow, wide, widen
 
 
 def exp(x):
@@ -378,6 +378,14 @@ def adamw_update(op, p, g, m, v, step, lr):
     denominator = quotient(root(used[1]), root(c2)) + text(a["eps"], p)
     new = decayed - quotient(lr, c1) * quotient(used[0], denominator)
     return narrow(op, new), narrow(op, m1, 1), narrow(op, v1, 2)
+
+
+@meaning("mpcomm.update")
+def update(op, *operands):
+    values = dict(zip(map(id, op.region.arguments), operands))
+    for inner in op.region.ops:
+        values[id(inner.results[0])] = MEANINGS[inner.name](inner, *[values[id(v)] for v in inner.operands])
+    return tuple(values[id(v)] for v in op.region.results)
 
 
 @meaning("mpcomm.unscale")

@@ -20,10 +20,10 @@ CONVOLUTIONAL = {
     "mnasnet0_5": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64,
     "mobilenet_v3_large": 64, "regnet_x_400mf": 64, "regnet_y_400mf": 64, "resnet18": 64,
     "resnet50": 64, "resnext50_32x4d": 64, "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64,
-    "vgg11": 32, "vgg11_bn": 32, "wide_resnet50_2": 32}
+    "vgg11_bn": 32}
 TRANSFORMERS = {"convnext_tiny": 64, "swin_t": 64, "swin_v2_t": 64}
 VIDEO = {"r3d_18": (4, 32, 32), "mc3_18": (4, 32, 32), "r2plus1d_18": (4, 32, 32),
-         "s3d": (16, 64, 64), "swin3d_t": (4, 64, 64)}
+         "swin3d_t": (4, 64, 64)}
 
 
 def vision(name, **options):
@@ -97,8 +97,9 @@ def googlenet():
 
 @model(FAMILY, "inception_v3", "torchvision")
 def inception():
-    return classifier(vision("inception_v3", init_weights=True), images(96), batch=2,
-                      loss=auxiliary(0.4))
+    """Without the auxiliary head, which needs images of 299 pixels."""
+    net = vision("inception_v3", init_weights=True, aux_logits=False)
+    return classifier(net, images(96), batch=2)
 
 
 register(VIDEO, "torchvision video", clips)
@@ -112,7 +113,7 @@ def mvit():
         kernel_kv=[3, 3, 3], stride_q=[1, stride, stride], stride_kv=[1, keys, keys])
         for heads, before, after, stride, keys in ((1, 32, 32, 1, 4), (2, 32, 64, 2, 2))]
     net = models.MViT((32, 32), 8, blocks, residual_pool=True, residual_with_cls_embed=False,
-                      rel_pos=True, proj_after_attn=True, num_classes=10,
+                      rel_pos_embed=True, proj_after_attn=True, num_classes=10,
                       stochastic_depth_prob=0.1)
     x = torch.randn(8, 3, 8, 32, 32)
     return classifier(net, {"x": x, "y": labels(x, 10)}, batch=2, optimizer=adamw(net))
@@ -202,7 +203,7 @@ class SSD(nn.Module):
         mobile = models.mobilenet_v3_large()
         norm = nn.BatchNorm2d
         self.backbone = lite._mobilenet_extractor(mobile, 6, norm)
-        self.head = lite.SSDLiteHead([672, 480, 512, 256, 256, 128], [6] * 6, 5, norm)
+        self.head = lite.SSDLiteHead([672, 960, 512, 256, 256, 128], [6] * 6, 5, norm)
 
     def forward(self, x):
         return self.head(list(self.backbone(x).values()))

@@ -22,11 +22,12 @@ import time
 import torch
 
 import families
-import networks  # noqa: F401 (registers)
-import tasks  # noqa: F401
-import timm_models  # noqa: F401
+# Each registers its models.
 import torchvision_models  # noqa: F401
 import transformers_models  # noqa: F401
+import timm_models  # noqa: F401
+import networks  # noqa: F401
+import tasks  # noqa: F401
 from families import MODELS, missing
 
 # What chances to drop are called by torch, torchvision, timm and transformers.

@@ -101,6 +101,9 @@ def scaled(c, x, alpha):
 
 @aten("add.Tensor", "add.Scalar", "add_.Tensor")
 def add(c, node, a, b, alpha=1):
+    for x, y in ((a, b), (b, a)):
+        if hasattr(x, "plus") and alpha == 1:  # aten_loss.py
+            return x.plus(c, y)
     return arithmetic(c, "add", a, scaled(c, b, alpha))
 
 

@@ -10,6 +10,9 @@
 import contextlib
 
 import torch
+import torch._refs  # noqa: F401 (definitions of operators)
+from torch._decomp import decomposition_table
+from torch._subclasses import FakeTensorMode  # noqa: F401
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: F401
 
 try:  # 2.x
@@ -71,6 +74,34 @@ def tensor_meta(node):
     if meta is None or not hasattr(meta, "dtype"):
         return None
     return tuple(meta.shape), meta.dtype
+
+
+def value(node):
+    """A traced node's value where it is not a tensor: a number, None, a list."""
+    return node.meta.get("val")
+
+
+def strides(node):
+    """Those of a traced node's value, which is a tensor."""
+    for key in ("tensor_meta", "val"):
+        stride = getattr(node.meta.get(key), "stride", None)
+        if stride is not None:
+            return tuple(stride() if callable(stride) else stride)
+    raise AssertionError(f"{node} is not a tensor")
+
+
+def definition(target):
+    """What PyTorch itself computes an operator by: a function that calls others."""
+    if target in decomposition_table:
+        return decomposition_table[target]
+    for key in ("impl_aten", "prim_impl"):  # of torch.ops.prims
+        if hasattr(target, key):
+            return getattr(target, key)
+    if isinstance(target, torch._ops.OpOverload) and \
+            torch._C._dispatch_has_kernel_for_dispatch_key(target.name(),
+                                                           "CompositeImplicitAutograd"):
+        return target.decompose
+    return None
 
 
 def memory(tensor):

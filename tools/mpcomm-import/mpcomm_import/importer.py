@@ -14,7 +14,7 @@ import torch
 
 from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
                aten_neural, aten_pointwise, aten_random, aten_vision,
-               aten_write, safetensors)
+               aten_write, decompositions, safetensors)
 from .checks import check_memory, check_names, check_ranges
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported, UnsupportedOperators

@@ -64,7 +64,7 @@ def load(package):
         except ImportError:
             pass
         except RuntimeError:
-            for name in [n for n in sys.modules if n.startswith("torchvision")]:
+            for name in [n for n in sys.modules if n.split(".")[0] == "torchvision"]:
                 del sys.modules[name]
             library = torch.library.Library("torchvision", "DEF")
             library.define("nms(Tensor dets, Tensor scores, float threshold) -> Tensor")

@@ -26,7 +26,9 @@ EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
 
 def example(name, **options):
-    return mi.load_workload(os.path.join(EXAMPLES, name + ".py"), options)
+    """The workload of an example, or of a model file."""
+    path = name if name.endswith(".py") else os.path.join(EXAMPLES, name + ".py")
+    return mi.load_workload(path, options)
 
 
 def in_double(workload):

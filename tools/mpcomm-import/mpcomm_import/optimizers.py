@@ -11,6 +11,7 @@ SGD and Adam have ops of their own for their usual options. Any other rule is
 traced (update_tracing.py) and becomes the region of an mpcomm.update.
 """
 
+import inspect
 import math
 import types
 

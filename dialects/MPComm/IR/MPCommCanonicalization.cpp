@@ -88,6 +88,17 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   return resplat(adaptor.getInput(), getType());
 }
 
+OpFoldResult ReverseOp::fold(FoldAdaptor adaptor) {
+  auto type = cast<ShapedType>(getType());
+  if (llvm::all_of(getDims(),
+                   [&](int64_t d) { return type.getDimSize(d) == 1; }))
+    return identity(*this, getInput());
+  auto producer = producerBefore<ReverseOp>(*this, getInput());
+  if (producer && producer.getDims() == getDims())
+    return producer.getInput();
+  return resplat(adaptor.getInput(), getType());
+}
+
 OpFoldResult ConcatenateOp::fold(FoldAdaptor) {
   return getInputs().size() == 1 ? identity(*this, getInputs().front())
                                  : OpFoldResult();

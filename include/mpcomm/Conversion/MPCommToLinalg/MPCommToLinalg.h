@@ -35,10 +35,12 @@ void populateLayerNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateActivationToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// cross_entropy, cross_entropy_grad.
 void populateLossToLinalgPatterns(mlir::RewritePatternSet &patterns);
-/// embedding, embedding_grad.
-void populateEmbeddingToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// gather, gather_grad, scatter.
+void populateGatherToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// sgd_update, adamw_update.
 void populateOptimizerToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// Replaces each update in `root` by the ops of its region.
+void inlineUpdates(mlir::Operation *root);
 /// unscale, clip_by_global_norm, update_loss_scale, update_fp8_scale.
 void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// dropout, dropout_grad.

@@ -150,12 +150,44 @@ def gelu_grad(dy, x, approximate):
         return torch.autograd.grad(F.gelu(x, approximate=approximate), x, dy)[0]
 
 
-def embedding_grad(dy, ids, rows, padding_idx=None):
-    flat = ids.reshape(-1)
-    dy = dy.reshape(flat.numel(), -1)
+def places(shape, ids, dim, batch_dims):
+    """For each element of a gather from a tensor of `shape`, and for each of the
+    indices: the linear place of what it names, and the index."""
+    slices = shape[:dim] + list(ids.shape[batch_dims:]) + shape[dim + 1:]
+    inner = ids.dim() - batch_dims
+    own = ids.reshape(list(ids.shape[:batch_dims]) + [1] * (dim - batch_dims) +
+                      list(ids.shape[batch_dims:]) + [1] * (len(shape) - dim - 1)).expand(slices)
+    place = torch.zeros(slices, dtype=torch.int64)
+    for d, size in enumerate(shape):
+        at = d if d < dim else d - 1 + inner
+        line = own if d == dim else torch.arange(size).reshape(
+            [-1 if i == at else 1 for i in range(len(slices))])
+        place = place * size + line
+    return place, own
+
+
+def gather(x, ids, dim=0, batch_dims=0):
+    place, _ = places(list(x.shape), ids.clamp(0, x.shape[dim] - 1), dim, batch_dims)
+    return x.reshape(-1)[place]
+
+
+def gather_grad(dy, ids, shape, dim=0, batch_dims=0, padding_idx=None):
+    place, _ = places(shape, ids.clamp(0, shape[dim] - 1), dim, batch_dims)
     if padding_idx is not None:
-        dy = dy * (flat != padding_idx)[:, None]
-    return torch.zeros(rows, dy.shape[1], dtype=dy.dtype).index_add(0, flat, dy)
+        dy = torch.where(places(shape, ids, dim, batch_dims)[1] == padding_idx, 0.0, dy).to(dy.dtype)
+    flat = torch.zeros(math.prod(shape), dtype=dy.dtype)
+    return flat.index_add(0, place.reshape(-1), dy.reshape(-1)).reshape(shape)
+
+
+def scatter(x, ids, updates, dim=0, batch_dims=0, reduction=None):
+    place, own = places(list(x.shape), ids, dim, batch_dims)
+    result = x.reshape(-1).clone()
+    combine = {None: lambda a, b: b, "sum": torch.add, "prod": torch.mul, "min": torch.minimum,
+               "max": torch.maximum}[reduction]
+    for at, i, update in zip(place.reshape(-1), own.reshape(-1), updates.reshape(-1)):
+        if 0 <= i < x.shape[dim]:
+            result[at] = combine(result[at], update)
+    return result.reshape(x.shape)
 
 
 def cross_entropy(logits, targets, reduction, ignore_index):
@@ -237,6 +269,8 @@ def dropout(x, seed, p, id):
 
 
 def compare(a, b, predicate):
+    if predicate in ("ord", "uno"):
+        return (a.isnan() | b.isnan()) == (predicate == "uno")
     kind = predicate[1:] if predicate not in ("eq", "ne") else predicate
     if predicate == "uno":
         return a.isnan() | b.isnan()
@@ -290,6 +324,7 @@ OPS = {
     "mpcomm.reduce": reduce,
     "mpcomm.slice": lambda x, starts, limits, strides:
         x[tuple(slice(*s) for s in zip(starts, limits, strides))],
+    "mpcomm.reverse": lambda x, dims: x.flip(dims),
     "mpcomm.concatenate": lambda *x, dim: torch.cat(x, dim),
     "mpcomm.pad": pad,
     "mpcomm.cumulative": cumulative,
@@ -304,7 +339,8 @@ OPS = {
     "mpcomm.layer_norm_grad": layer_norm_grad,
     "mpcomm.gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "mpcomm.gelu_grad": gelu_grad,
-    "mpcomm.embedding": lambda table, ids: table[ids],
+    "mpcomm.gather": gather,
+    "mpcomm.scatter": scatter,
     "mpcomm.cross_entropy": cross_entropy,
     "mpcomm.cross_entropy_grad": cross_entropy_grad,
     "mpcomm.convolution": convolution,
@@ -332,13 +368,13 @@ def execute(op, operands):
         d = op.attributes["dim"]
         return broadcast(torch.arange(type.shape[d]), type.shape, [d]).to(
             DTYPES[type.dtype])
+    if op.name == "mpcomm.gather_grad":
+        return gather_grad(*operands, shape=list(type.shape), **op.attributes)
     if op.name == "mpcomm.rng":
         return rng(*operands, **op.attributes, type=type)
     if op.name == "mpcomm.top_k":
         values, indices = top_k(*operands, **op.attributes)
         return values, indices.to(DTYPES[op.results[1].dtype])
-    if op.name == "mpcomm.embedding_grad":
-        return embedding_grad(*operands, rows=type.shape[0], **op.attributes)
     like = torch.zeros(type.shape, dtype=DTYPES.get(type.dtype))
     if op.name == "mpcomm.convolution_input_grad":
         dy, w = operands
@@ -348,6 +384,11 @@ def execute(op, operands):
         return by_autograd(lambda w: convolution(x, w, **op.attributes), dy, like)
     if op.name == "mpcomm.avg_pool_grad":
         return by_autograd(lambda x: avg_pool(x, **op.attributes), operands[0], like)
+    if op.name == "mpcomm.update":
+        (arguments, ops), = op.regions
+        values = dict(zip((v for v, _ in arguments), operands))
+        compute(ops[:-1], values)
+        return tuple(values[v] for v in ops[-1].operands)
     if op.name in OPS:
         return OPS[op.name](*operands, **op.attributes)
     if op.name.split(".")[1] in ("extf", "truncf", "sitofp", "uitofp", "fptosi",
@@ -357,10 +398,20 @@ def execute(op, operands):
 
 
 @torch.no_grad()
-def run(function, arguments):
-    """Results of a function by name; `arguments` is {name: tensor}."""
-    values = {a.value: arguments[a.name] for a in function.arguments}
-    for op in function.ops:
+def scan(operands, body, trips, operandSegmentSizes, reverse=False):
+    """A loop over the first dimension of the operands in the middle."""
+    carried, sliced, _ = map(int, operandSegmentSizes.split(", "))
+    carries, slices = operands[:carried], operands[carried:carried + sliced]
+    captured, rows = operands[carried + sliced:], [None] * trips
+    for t in reversed(range(trips)) if reverse else range(trips):
+        results = run_ops(body, [*carries, *[s[t] for s in slices], *captured])
+        carries, rows[t] = results[:carried], results[carried:]
+    return (*carries, *map(torch.stack, zip(*rows)))
+
+
+def compute(ops, values):
+    """Adds the results of `ops` to `values`, {Value: tensor}."""
+    for op in ops:
         results = execute(op, [values[v] for v in op.operands])
         for value, result in zip(op.results, results if isinstance(results, tuple)
                                  else [results]):
@@ -370,4 +421,17 @@ def run(function, arguments):
                                      f"{value.type}, computed {tuple(result.shape)} "
                                      f"{result.dtype}")
             values[value] = result
-    return {r.name: values[r.value] for r in function.results}
+
+
+def run_ops(function, arguments):
+    """Results of a function, in order."""
+    values = dict(zip([a.value for a in function.arguments], arguments))
+    compute(function.ops, values)
+    return [values[r.value] for r in function.results]
+
+
+@torch.no_grad()
+def run(function, arguments):
+    """Results of a function by name; `arguments` is {name: tensor}."""
+    results = run_ops(function, [arguments[a.name] for a in function.arguments])
+    return {r.name: v for r, v in zip(function.results, results)}

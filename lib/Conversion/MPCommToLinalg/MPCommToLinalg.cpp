@@ -62,10 +62,12 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
   populateAttentionToLinalgPatterns(patterns);
 }
 
-/// Lowers the compute ops of `root`, and folds the movement between them.
+/// Lowers the compute ops of `root`, and folds the movement between them. The
+/// ops of an update are lowered in its place.
 static LogicalResult lowerAndFold(Operation *root,
                                   const FrozenRewritePatternSet &lower,
                                   const FrozenRewritePatternSet &fold) {
+  inlineUpdates(root);
   ConversionTarget target(*root->getContext());
   target.markUnknownOpDynamicallyLegal([](Operation *op) {
     return !isCompute(op) && !isElementwiseOnTensors(op);

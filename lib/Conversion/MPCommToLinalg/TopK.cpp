@@ -15,11 +15,13 @@
 //    number of keys of the block before it, and the key of rank r is found as
 //    the sum over the block of [rank = r] * place. Both are reductions over a
 //    broadcast; nothing of the size of a block squared is in memory.
-// 3. If k is at most half a block, the first k of each block are candidates,
-//    in their order, and 2. is repeated on these. Otherwise sorted runs are
-//    merged: the element at place p of the merged run is found by a binary
-//    search along the diagonal p of the two runs (Green, McColl and Bader, "GPU
-//    merge path", ICS 2012).
+// 3. Of many keys, few are looked at: the first k are in the k blocks (of about
+//    sqrt(n / k) keys) whose first keys are the first. Of others, if k is at
+//    most half a block, the first k of each block are candidates, in their
+//    order, and 2. is repeated on these. Otherwise sorted runs are merged: the
+//    element at place p of the merged run is found by a binary search along the
+//    diagonal p of the two runs (Green, McColl and Bader, "GPU merge path", ICS
+//    2012).
 //
 // Rows are padded with the last key to whole blocks; padding comes after equal
 // keys, since its place does.
@@ -42,6 +44,10 @@ using Compare = arith::CmpIPredicate;
 /// Keys that are ordered by counting: n^2 comparisons of vectors against
 /// n log^2(n) gathers of one element.
 static constexpr int64_t kBlock = 64;
+
+/// How many times as many keys as are wanted there are before blocks of them
+/// are chosen first.
+static constexpr int64_t kManyTimes = 16;
 
 namespace {
 
@@ -86,11 +92,19 @@ public:
   TopKEmitter(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
 
   Rows makeKeys(Value input, bool largest);
+  /// The k blocks of `block` keys whose first keys are the first: the first k
+  /// keys of the row are among theirs, in the same order.
+  Rows selectBlocks(Rows rows, int64_t block, int64_t k);
   /// The first k of each block of `block`, in order.
   Rows selectFromBlocks(Rows rows, int64_t block, int64_t k);
   /// Runs of twice the length, from sorted ones.
   Rows merge(Rows rows, int64_t length);
+  /// The first k, in order.
   Rows select(Rows rows, int64_t k);
+
+private:
+  /// `value` of each block of a row, padded to whole blocks.
+  Value cut(Value value, Rows rows, int64_t block, TypedAttr padding);
 
   OpBuilder &builder;
   Location loc;
@@ -135,26 +149,65 @@ Rows TopKEmitter::makeKeys(Value input, bool largest) {
   return {keys, Value(), type.getDimSize(0), type.getDimSize(1)};
 }
 
+Value TopKEmitter::cut(Value value, Rows rows, int64_t block,
+                       TypedAttr padding) {
+  int64_t blocks = llvm::divideCeil(rows.size, block);
+  if (rows.size != blocks * block) {
+    Value border =
+        makeFilled(builder, loc, {rows.rows, blocks * block}, padding);
+    auto sizes =
+        getAsIndexOpFoldResult(builder.getContext(), {rows.rows, rows.size});
+    SmallVector<OpFoldResult> starts(2, builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> strides(2, builder.getIndexAttr(1));
+    value = tensor::InsertSliceOp::create(builder, loc, value, border, starts,
+                                          sizes, strides);
+  }
+  return reshapeTensor(builder, loc, value, {rows.rows * blocks, block});
+}
+
+Rows TopKEmitter::selectBlocks(Rows rows, int64_t block, int64_t k) {
+  auto type = cast<RankedTensorType>(rows.keys.getType());
+  Type key = type.getElementType(), i32 = builder.getI32Type();
+  int64_t blocks = llvm::divideCeil(rows.size, block);
+  Value keys = cut(rows.keys, rows, block, getIdentity(Reduction::Min, key));
+  LinalgBuilder whole(builder, loc, {rows.rows * blocks, block});
+  Value first = whole.reduceColumns(Reduction::Min, {whole.full(keys)}, key,
+                                    [](B &, Values v) { return v[0]; });
+  first = reshapeTensor(builder, loc, first, {rows.rows, blocks});
+  // In the order in which they lie, as ties are.
+  Rows chosen = select({first, Value(), rows.rows, blocks}, k);
+  chosen = select({chosen.places, Value(), rows.rows, k}, k);
+
+  keys = reshapeTensor(builder, loc, keys, {rows.rows, blocks * block});
+  Value places =
+      rows.places ? cut(rows.places, rows, block, builder.getI32IntegerAttr(0))
+                  : Value();
+  if (places)
+    places = reshapeTensor(builder, loc, places, {rows.rows, blocks * block});
+  LinalgBuilder linalg(builder, loc, {rows.rows, k, block});
+  SmallVector<Value> found = linalg.mapSeveral(
+      {linalg.row(chosen.keys)}, {key, i32}, [&](B &b, Values v) {
+        Integers i{b, i32};
+        Value start = arith::MulIOp::create(b, v[0], i.constant(block));
+        Value place = i.add(start, i.loop(2));
+        SmallVector<Value> at = {linalg::IndexOp::create(b, 0), i.index(place)};
+        return SmallVector<Value>{
+            tensor::ExtractOp::create(b, keys, at),
+            places ? Value(tensor::ExtractOp::create(b, places, at)) : place};
+      });
+  SmallVector<int64_t> shape = {rows.rows, k * block};
+  return {reshapeTensor(builder, loc, found[0], shape),
+          reshapeTensor(builder, loc, found[1], shape), rows.rows, k * block};
+}
+
 Rows TopKEmitter::selectFromBlocks(Rows rows, int64_t block, int64_t k) {
   Type key = cast<RankedTensorType>(rows.keys.getType()).getElementType();
   Type i32 = builder.getI32Type();
   int64_t blocks = llvm::divideCeil(rows.size, block);
-  auto cut = [&](Value value, TypedAttr padding) -> Value {
-    if (rows.size != blocks * block) {
-      Value border =
-          makeFilled(builder, loc, {rows.rows, blocks * block}, padding);
-      auto sizes =
-          getAsIndexOpFoldResult(builder.getContext(), {rows.rows, rows.size});
-      SmallVector<OpFoldResult> starts(2, builder.getIndexAttr(0));
-      SmallVector<OpFoldResult> strides(2, builder.getIndexAttr(1));
-      value = tensor::InsertSliceOp::create(builder, loc, value, border, starts,
-                                            sizes, strides);
-    }
-    return reshapeTensor(builder, loc, value, {rows.rows * blocks, block});
-  };
-  Value keys = cut(rows.keys, getIdentity(Reduction::Min, key));
+  Value keys = cut(rows.keys, rows, block, getIdentity(Reduction::Min, key));
   Value places =
-      rows.places ? cut(rows.places, builder.getI32IntegerAttr(0)) : Value();
+      rows.places ? cut(rows.places, rows, block, builder.getI32IntegerAttr(0))
+                  : Value();
 
   auto mapOf = [&](ArrayRef<unsigned> dims) {
     SmallVector<AffineExpr> exprs;
@@ -257,6 +310,10 @@ Rows TopKEmitter::merge(Rows rows, int64_t length) {
 }
 
 Rows TopKEmitter::select(Rows rows, int64_t k) {
+  // n / block keys to choose from, then k * block.
+  while (rows.size > kBlock && rows.size >= kManyTimes * k)
+    rows = selectBlocks(rows,
+                        int64_t(1) << llvm::Log2_64_Ceil(rows.size / k) / 2, k);
   while (rows.size > kBlock && 2 * k <= kBlock)
     rows = selectFromBlocks(rows, kBlock, k);
   if (rows.size <= kBlock)
@@ -264,7 +321,17 @@ Rows TopKEmitter::select(Rows rows, int64_t k) {
   rows = selectFromBlocks(rows, kBlock, kBlock);
   for (int64_t length = kBlock; length < rows.size; length *= 2)
     rows = merge(rows, length);
-  return rows;
+  auto first = [&](Value value) -> Value {
+    SmallVector<OpFoldResult> sizes =
+        getAsIndexOpFoldResult(builder.getContext(), {rows.rows, k});
+    SmallVector<OpFoldResult> starts(2, builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> strides(2, builder.getIndexAttr(1));
+    return tensor::ExtractSliceOp::create(builder, loc, value, starts, sizes,
+                                          strides);
+  };
+  if (rows.size == k)
+    return rows;
+  return {first(rows.keys), first(rows.places), rows.rows, k};
 }
 
 namespace {
@@ -311,17 +378,8 @@ LogicalResult LowerTopK::matchAndRewrite(TopKOp op,
   TopKEmitter emitter(rewriter, loc);
   Rows found = emitter.select(emitter.makeKeys(input, op.getLargest()), k);
   LinalgBuilder linalg(rewriter, loc, {rows, k});
-  Value places = found.places;
-  if (found.size != k) {
-    auto sizes = getAsIndexOpFoldResult(rewriter.getContext(), {rows, k});
-    SmallVector<OpFoldResult> starts(2, rewriter.getIndexAttr(0));
-    SmallVector<OpFoldResult> strides(2, rewriter.getIndexAttr(1));
-    places = tensor::ExtractSliceOp::create(
-        rewriter, loc, RankedTensorType::get({rows, k}, rewriter.getI32Type()),
-        places, starts, sizes, strides);
-  }
   SmallVector<Value> results = linalg.mapSeveral(
-      {linalg.full(places)}, {type.getElementType(), indexType},
+      {linalg.full(found.places)}, {type.getElementType(), indexType},
       [&](B &b, Values v) {
         Value at = arith::IndexCastOp::create(b, b.getIndexType(), v[0]);
         Value index = v[0];

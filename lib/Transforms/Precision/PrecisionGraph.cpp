@@ -108,11 +108,13 @@ void PrecisionGraph::repeatMovements() {
 }
 
 /// Whether an activation of the forward pass is stored for the backward pass:
-/// small statistics are not.
+/// small statistics are not. What a loop stacks is of many trips.
 bool PrecisionGraph::isSaved(Value value) const {
   Operation *op = value.getDefiningOp();
   if (!precision.storeActivations || !op || !isForward(op))
     return false;
+  if (auto loop = dyn_cast<ScanOp>(op))
+    return llvm::is_contained(loop.getStacked(), value);
   auto model = dyn_cast<PrecisionOpInterface>(op);
   if (model && model.getPrecisionClass() != PrecisionClass::FP32)
     return true;

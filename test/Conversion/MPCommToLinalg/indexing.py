@@ -42,7 +42,8 @@ def in_order(x, dim, largest):
 def orders():
     shapes = [((3, 7), 1, 2), ((3, 7), 0, 3), ((2, 3, 5), 1, 1), ((64, 2), 0, 64), ((5, 1), 1, 1),
               ((2, 65), 1, 3), ((2, 150), 1, 32), ((2, 150), 1, 33), ((700,), 0, 700), ((2, 129), 1, 129),
-              ((1, 2100), 1, 20), ((1, 256), 1, 200), ((3, 0, 4), 2, 2)]  # fmt: skip
+              ((1, 2100), 1, 20), ((1, 256), 1, 200), ((2, 3000), 1, 2),
+              ((1, 5000), 1, 70), ((3, 0, 4), 2, 2)]  # fmt: skip
     for shape, dim, k in shapes:
         for dtype in FLOATS + INTEGERS if len(shape) > 1 and shape[1] < 8 else FLOATS[:2] + INTEGERS[:2]:
             for largest in False, True:

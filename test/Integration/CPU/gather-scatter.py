@@ -64,7 +64,8 @@ class Case:
     def combined(self, a, b):
         if self.dtype == "i1":
             return {None: b, "sum": a | b, "prod": a & b, "min": min(a, b), "max": max(a, b)}[self.kind]
-        return {None: b, "sum": a + b, "prod": a * b, "min": min(a, b), "max": max(a, b)}[self.kind]
+        made = {None: b, "sum": a + b, "prod": a * b, "min": min(a, b), "max": max(a, b)}[self.kind]
+        return (made + 128) % 256 - 128 if self.dtype == "i8" else made
 
     def text(self):
         """Arguments, body, and what the body makes."""

@@ -13,15 +13,10 @@ import torch
 
 from .convert import aten, mlir_dtype
 from .errors import Unsupported
-from .ir import Spelled, Type
-from .pointwise import align, reduce
+from .ir import Type
+from .pointwise import CMPF, CMPI, align, compare_values, reduce  # noqa: F401
 from .torch_types import TORCH_DTYPES
 from .views import View, splat_value
-
-# The cases of arith's predicates, by number.
-CMPF = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
-CMPI = "eq ne slt sle sgt sge ult ule ugt uge".split()
-
 
 def emit_cast(c, value, dtype):
     """`value` as `dtype`, by PyTorch's rules for .to()."""
@@ -54,13 +49,6 @@ def cast(c, x, dtype):
     if x.dtype == dtype:
         return x
     return View(emit_cast(c, x.base, dtype), x.factors, x.dims)
-
-
-def compare_values(c, predicate, a, b):
-    name, cases = ("arith.cmpf", CMPF) if a.type.is_float else ("arith.cmpi", CMPI)
-    return c.builder.create(
-        name, [a, b], [Type(a.shape, "i1")],
-        predicate=Spelled(predicate, f"{cases.index(predicate)} : i64"))[0]
 
 
 def operands(c, args, dtype):

@@ -30,6 +30,7 @@ from jaxlib.mlir import ir
 from .errors import Unsupported, UnsupportedOperators
 from .hlo_constants import evaluate
 from .ir import Type, Value
+from .movement import concatenated, sliced
 from .pointwise import align
 from .views import Axis, View, coalesce, materialise
 
@@ -38,6 +39,10 @@ TRANSLATIONS = {}
 # Constants of up to this many elements are written into the graph; larger ones become
 # buffers.
 MAX_LITERAL = 16
+
+NUMPY_TYPES = {"bool": "i1", "bfloat16": "bf16", **{
+    f"{sign}int{n}": f"i{n}" for sign in ("", "u") for n in (8, 16, 32, 64)}, **{
+    f"float{n}": f"f{n}" for n in (16, 32, 64)}}
 
 # Ops that hand on the elements of their first operand, or some of them.
 MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose", "mpcomm.broadcast_in_dim",
@@ -114,7 +119,7 @@ class Translator:
 
     def __init__(self, builder, pool, root="", extents=None):
         self.builder, self.pool, self.root = builder, pool, root
-        self.constants, self.gradients = {}, []
+        self.constants = {}
         self.extents, self.needed = extents or {}, {}
         self.refused, self.functions = {}, {}
         self.op = None
@@ -138,7 +143,15 @@ class Translator:
 
     def apply(self, name, *operands, dtype=None, **attributes):
         """An elementwise op; numbers have the type of the first View."""
-        first = next(x for x in operands if isinstance(x, View))
+        seen = [x for x in operands if isinstance(x, View)]
+        first = seen[0]
+        if len(seen) == 1:  # whatever way it is seen
+            shape = first.base.shape
+            values = [x.base if isinstance(x, View) else
+                      self.builder.constant(x, Type(shape, first.dtype)) for x in operands]
+            value = self.builder.create(name, values, [Type(shape, dtype or first.dtype)],
+                                        **attributes)[0]
+            return View(value, first.factors, first.dims)
         views = [x if isinstance(x, View) else self.scalar(x, first.dtype)
                  for x in operands]
         values, wrap = align(self.builder, views)
@@ -213,6 +226,11 @@ class Translator:
         self.pool[name] = np.ascontiguousarray(array)
         return name
 
+    def gradient(self, x):
+        """Marks a gradient of the batch: what reads it belongs to the update."""
+        value = self.whole(x)
+        return View.of(self.builder.create("mpcomm.gradient", [value], [value.type])[0])
+
     def reverse(self, x):
         """The elements in reverse order, by one slice for each."""
         view = x.view
@@ -220,8 +238,8 @@ class Translator:
             size = view.shape[d]
             if size > 64:
                 raise Unsupported(f"a dimension of {size} elements reversed")
-            parts = [slice_dims(self, view, {d: (i, i + 1, 1)}) for i in reversed(range(size))]
-            view = concatenate(self, parts, d)
+            parts = [sliced(self, view, d, i, i + 1) for i in reversed(range(size))]
+            view = concatenated(self, parts, d)
         return view
 
     # --- the walk ---
@@ -309,10 +327,9 @@ class Translator:
 
 def numpy_type(dtype):
     """MLIR's name of a numpy dtype, without a sign."""
-    name = dtype.name
-    known = {"bool": "i1", "bfloat16": "bf16"}
-    return known.get(name) or re.sub(r"^(u?int|float)", lambda m: m[0][-5 if "int" not in m[0] else -3],
-                                     name)
+    if dtype.name in NUMPY_TYPES:
+        return NUMPY_TYPES[dtype.name]
+    raise Unsupported(f"no tensors of {dtype.name}")
 
 
 def readable(name, root):
@@ -349,16 +366,3 @@ def broadcast(view, shape, dims):
         own = view.dims[place[j]] if j in place else []
         seen.append(own if own or n == 1 else [Axis(n)])
     return View(view.base, view.factors, seen)
-
-
-def slice_dims(t, view, ranges):
-    """`ranges`: {dimension: (start, limit, stride)}; the others stay whole."""
-    from .hlo_movement import sliced
-    for d, (start, limit, stride) in ranges.items():
-        view = sliced(t, view, d, start, limit, stride)
-    return view
-
-
-def concatenate(t, views, dim):
-    from .hlo_movement import joined
-    return joined(t, views, dim)

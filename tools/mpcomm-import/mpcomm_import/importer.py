@@ -17,7 +17,7 @@ from .checks import check_memory
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported
 from .ir import Argument, Builder, Function, Result, Type
-from .optimizers import emit_update, read_optimizer, saved_state
+from .optimizers import read_optimizer, saved_state
 from .program import Program, check_names, check_ranges, keep_used_buffers
 from .simplify import simplify
 from .tracing import trace as trace_module
@@ -132,15 +132,10 @@ def train_function(workload, names, rules, rates, warnings, pool):
             warnings.append(f"parameter '{name}' has no gradient and is not trained")
             graph.arguments["parameter", name].role = "buffer"
             del grad_of[name]
-    states = {}
-    for name in grad_of:
-        type = graph.arguments["parameter", name].value.type
-        for state in rules[name].states:
-            key = f"{name}.{state}"
-            states[key] = Argument("optimizer_state", key, type)
+    states = {name: rules[name].states(name) for name in grad_of}
     b.location, b.line = "optimizer/step", ""
     step, counted = None, None
-    if any(rules[n].kind != "SGD" for n in grad_of):
+    if any(rules[n].counts for n in grad_of):
         step = Argument("optimizer_state", "step", Type((), "f32"))
         one = b.constant(1.0, step.value.type)
         counted = b.create("arith.addf", [step.value, one], [step.value.type])[0]
@@ -148,10 +143,10 @@ def train_function(workload, names, rules, rates, warnings, pool):
     updated = []
     for name, gradient in grad_of.items():
         rule, parameter = rules[name], graph.arguments["parameter", name]
-        own = [states[f"{name}.{s}"] for s in rule.states]
+        own = states[name]
         b.location = f"{name}/{rule.kind.lower()}"
-        new = emit_update(b, rule, parameter.value, gradient,
-                          [s.value for s in own], counted)
+        new = rule.emit(b, parameter.value, gradient, [s.value for s in own],
+                        step and step.value, counted)
         function.results.append(Result("parameter", name, new[0], parameter))
         updated += [Result("optimizer_state", s.name, v, s)
                     for s, v in zip(own, new[1:])]
@@ -164,7 +159,8 @@ def train_function(workload, names, rules, rates, warnings, pool):
                                        graph.arguments[key]))
     graph.set_ranges()
     function.arguments = [graph.arguments["parameter", n] for n in grad_of]
-    function.arguments += list(states.values()) + ([step] if step else [])
+    function.arguments += [s for own in states.values() for s in own]
+    function.arguments += [step] if step else []
     function.arguments += graph.buffers() + rates + graph.seeds() + graph.batch()
     return graph
 
@@ -222,7 +218,7 @@ def import_workload(workload):
     for graph in (train, evaluate):
         check_names(graph.function)
         check_ranges(workload, graph.function)
-    state = saved_state(workload.optimizer, names)
+    state = saved_state(workload.optimizer, names, rules)
     kept = {a.name for g in (train, evaluate) for a in g.function.arguments
             if a.role in ("parameter", "buffer")}
     expected = {a.name for a in train.function.arguments if a.role == "optimizer_state"}

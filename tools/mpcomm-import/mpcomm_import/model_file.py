@@ -91,14 +91,17 @@ def errors_of(path):
 
 def import_framework(path):
     """Imports PyTorch if the file does, for its random numbers to start from the
-    seed in the file's first line."""
+    seed in the file's first line, and what marks gradients of JAX if it uses that."""
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)
     for node in ast.walk(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else \
             [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        if any(n.split(".")[0] == "torch" for n in names):
+        roots = {n.split(".")[0] for n in names}
+        if "torch" in roots:
             importlib.import_module("torch")
+        if roots & {"jax", "flax", "optax"}:
+            importlib.import_module(".jax_trace", __package__)
 
 
 def seed_all(seed):

@@ -7,6 +7,7 @@
 # ===----------------------------------------------------------------------=== #
 """Prints ops in MLIR's generic form, whatever their dialect."""
 
+import itertools
 import math
 import re
 
@@ -123,8 +124,8 @@ def private_functions(functions):
         text = print_op(function_op(body), {})
         if text not in known:
             names = {f.name for f in [*functions, *known.values()]}
-            while body.name in names:
-                body.name = f"{stem}.{len(names)}"
+            numbered = (f"{stem}.{i}" for i in itertools.count(1))
+            body.name = next(n for n in itertools.chain([stem], numbered) if n not in names)
             known[text] = body
         body.name = known[text].name
     return list(known.values())

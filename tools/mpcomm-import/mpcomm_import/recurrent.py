@@ -183,7 +183,7 @@ def run_layer(kind, x, states, weights, reverse):
     w_ih, w_hh, *biases = weights
     if kind == "gru":
         return GRU.apply(F.linear(x, w_ih, *biases[:1]), w_hh, reverse, *states, *biases[1:])
-    x = F.linear(x, w_ih, sum(biases) if biases else None)
+    x = F.linear(x, w_ih, biases[0] + biases[1] if biases else None)
     if kind == "lstm":
         return LSTM.apply(x, w_hh, reverse, *states)
     return RNN.apply(x, w_hh, reverse, *states, kind)

@@ -39,6 +39,8 @@ void populateLossToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateGatherToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// sgd_update, adamw_update.
 void populateOptimizerToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// Replaces each update in `root` by the ops of its region.
+void inlineUpdates(mlir::Operation *root);
 /// unscale, clip_by_global_norm, update_loss_scale, update_fp8_scale.
 void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// dropout, dropout_grad.

@@ -167,7 +167,7 @@ GPUScatterEmitter::moveTo(Offsets offsets, Value index, Dims dims) {
 }
 
 GPUScatterEmitter::Offsets GPUScatterEmitter::toPlane(Value plane) {
-  SmallVector<ScatterModel::Dim> dims(model.batch);
+  ScatterModel::Dims dims = model.batch;
   llvm::append_range(dims, model.planes);
   return moveTo(emitter.origin(), plane, dims);
 }

@@ -26,13 +26,19 @@ EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
 
 def example(name, **options):
-    return mi.load_workload(os.path.join(EXAMPLES, name + ".py"), options)
+    """The workload of an example, or of a model file."""
+    path = name if name.endswith(".py") else os.path.join(EXAMPLES, name + ".py")
+    return mi.load_workload(path, options)
 
 
 def in_double(workload):
     """The same workload in f64: rounding is out of the way, what is left of a
     difference is a mistake."""
     workload.model.double()
+    for state in workload.optimizer.state.values():
+        for name, value in state.items():
+            if name != "step" and isinstance(value, torch.Tensor):
+                state[name] = value.double()
     for data in (workload.dataset, workload.eval_dataset or {}):
         for name, tensor in data.items():
             if tensor.is_floating_point():
@@ -71,7 +77,8 @@ def initial_state(program):
         elif a.role != "batch":
             given = program.weights.get(a.name)
             state[a.name] = given.detach().clone() if given is not None else \
-                torch.zeros(a.value.shape, dtype=evaluator.DTYPES[a.value.dtype])
+                torch.full(a.value.shape, a.attributes.get("default", 0),
+                           dtype=evaluator.DTYPES[a.value.dtype])
     return state
 
 
@@ -105,6 +112,8 @@ def summed(op):
         return math.prod(shapes[1])
     if op.name == "mpcomm.convolution_filter_grad" or "batch_norm" in op.name:
         return math.prod(shapes[0])
+    if op.name == "mpcomm.scan":  # of one trip after the other
+        return op.attributes["trips"] * sum(map(summed, op.attributes["body"].ops))
     if "pool" in op.name:
         return math.prod(op.attributes["window"])
     if any(word in op.name for word in ("softmax", "norm", "cross_entropy")):

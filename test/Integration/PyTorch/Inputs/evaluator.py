@@ -384,6 +384,11 @@ def execute(op, operands):
         return by_autograd(lambda w: convolution(x, w, **op.attributes), dy, like)
     if op.name == "mpcomm.avg_pool_grad":
         return by_autograd(lambda x: avg_pool(x, **op.attributes), operands[0], like)
+    if op.name == "mpcomm.update":
+        (arguments, ops), = op.regions
+        values = dict(zip((v for v, _ in arguments), operands))
+        compute(ops[:-1], values)
+        return tuple(values[v] for v in ops[-1].operands)
     if op.name in OPS:
         return OPS[op.name](*operands, **op.attributes)
     if op.name.split(".")[1] in ("extf", "truncf", "sitofp", "uitofp", "fptosi",
@@ -404,13 +409,10 @@ def scan(operands, body, trips, operandSegmentSizes, reverse=False):
     return (*carries, *map(torch.stack, zip(*rows)))
 
 
-def run_ops(function, arguments):
-    """Results of a function, in order."""
-    values = dict(zip([a.value for a in function.arguments], arguments))
-    for op in function.ops:
-        operands = [values[v] for v in op.operands]
-        results = scan(operands, **op.attributes) if op.name == "mpcomm.scan" else \
-            execute(op, operands)
+def compute(ops, values):
+    """Adds the results of `ops` to `values`, {Value: tensor}."""
+    for op in ops:
+        results = execute(op, [values[v] for v in op.operands])
         for value, result in zip(op.results, results if isinstance(results, tuple)
                                  else [results]):
             if tuple(result.shape) != value.shape or \
@@ -419,9 +421,16 @@ def run_ops(function, arguments):
                                      f"{value.type}, computed {tuple(result.shape)} "
                                      f"{result.dtype}")
             values[value] = result
+
+
+def run_ops(function, arguments):
+    """Results of a function, in order."""
+    values = dict(zip([a.value for a in function.arguments], arguments))
+    compute(function.ops, values)
     return [values[r.value] for r in function.results]
 
 
+@torch.no_grad()
 def run(function, arguments):
     """Results of a function by name; `arguments` is {name: tensor}."""
     results = run_ops(function, [arguments[a.name] for a in function.arguments])

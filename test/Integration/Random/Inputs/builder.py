@@ -43,7 +43,8 @@ class Builder:
         self.floats, self.integers = floats, integers
         # How often functions that round come in, and data of many bits.
         self.smooth, self.rough = smooth, rough
-        self.dropouts = 0
+        self.dropouts, self.bodies = 0, 0
+        self.is_body = False  # of a loop, in which there are no loops
         self.reuse = self.random.uniform(0.3, 0.7)
         self.banned = set()  # values that this part of the graph may not read
         self.enabled = None  # names of ways, if not all

@@ -16,7 +16,7 @@ import numpy as np
 import bounded
 from bounded import Bounded, cast, finish, monotone, products
 from formats import FLOATS
-from semantics import Whole, known, meaning, narrow, wide, widen
+from semantics import MEANINGS, Whole, known, meaning, narrow, wide, widen
 
 
 def exp(x):
@@ -176,27 +176,6 @@ def gelu_grad(op, dy, x):
         density = exp(-half * x * x) * text(1 / math.sqrt(2 * math.pi), x)
         d = phi + x * density
     return narrow(op, dy * d)
-
-
-@meaning("mpcomm.gather")
-def embedding(op, table, ids):
-    at = np.clip(ids.v, 0, table.shape[0] - 1)
-    unsure = np.where(ids.e > 0, np.inf, 0)[..., None]
-    out = table[at]
-    return Bounded(out.v, np.maximum(out.e, unsure), out.format)
-
-
-@meaning("mpcomm.gather_grad")
-def embedding_grad(op, dy, ids):
-    rows, columns = op.results[0].shape
-    at = np.clip(ids.v, 0, rows - 1).reshape(-1)
-    hot = (at[:, None] == np.arange(rows)).astype(np.float64)
-    if "padding_idx" in op.attributes:  # of the index as it is, which is no row beyond the table
-        hot[ids.v.reshape(-1) == op.attributes["padding_idx"]] = 0
-    flat = widen(dy).move(lambda a: a.reshape(len(at), columns))
-    out = products(Bounded(hot, None, flat.format), flat, "nr,nc->rc")
-    unsure = np.inf if (ids.e > 0).any() else 0.0
-    return narrow(op, Bounded(out.v, np.maximum(out.e, unsure), out.format))
 
 
 def rows_that_count(op, targets):
@@ -399,6 +378,14 @@ def adamw_update(op, p, g, m, v, step, lr):
     denominator = quotient(root(used[1]), root(c2)) + text(a["eps"], p)
     new = decayed - quotient(lr, c1) * quotient(used[0], denominator)
     return narrow(op, new), narrow(op, m1, 1), narrow(op, v1, 2)
+
+
+@meaning("mpcomm.update")
+def update(op, *operands):
+    values = dict(zip(map(id, op.region.arguments), operands))
+    for inner in op.region.ops:
+        values[id(inner.results[0])] = MEANINGS[inner.name](inner, *[values[id(v)] for v in inner.operands])
+    return tuple(values[id(v)] for v in op.region.results)
 
 
 @meaning("mpcomm.unscale")

@@ -66,6 +66,8 @@ mlir::Type getSumType(mlir::Type element);
 int64_t countElements(mlir::Type type);
 /// Elements of all results of `op`.
 int64_t countResultElements(mlir::Operation *op);
+/// Operations of the ops of a region that have a cost. Saturated.
+int64_t countFlops(mlir::Region &region);
 /// Bytes of the shaped types among `types`; an element takes whole bytes.
 int64_t countBytes(mlir::TypeRange types);
 /// Two per product in a convolution with that filter and output.

@@ -33,7 +33,7 @@ class Workload:
 
     model          a torch.nn.Module that returns one tensor
     loss           loss(output, *targets) -> a tensor of one element
-    optimizer      a torch.optim.SGD or AdamW over parameters of the model; its
+    optimizer      a torch.optim.Optimizer over parameters of the model; its
                    hyper-parameters and parameter groups are read
     batch          samples in a step of one rank
     dataset        {name: tensor}; the first dimension counts samples

@@ -21,7 +21,8 @@ using namespace mlir;
 using namespace mpcomm;
 using OpKind = KernelProblem::OpKind;
 
-/// Whether an op may become nests: it computes tensors of static shape.
+/// Whether an op may become nests: it computes tensors of static shape, by
+/// itself.
 static bool isCandidate(Operation *op) {
   auto isTensor = [](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
@@ -29,7 +30,8 @@ static bool isCandidate(Operation *op) {
   };
   return isa<CostOpInterface>(op) && op->getNumResults() > 0 &&
          (op->getNumRegions() == 0 || isa<UpdateOp>(op)) &&
-         isMemoryEffectFree(op) && !op->hasTrait<OpTrait::ConstantLike>() &&
+         isMemoryEffectFree(op) && !isa<SymbolUserOpInterface>(op) &&
+         !op->hasTrait<OpTrait::ConstantLike>() &&
          llvm::all_of(op->getResultTypes(), isTensor) &&
          llvm::all_of(op->getOperandTypes(), isTensor);
 }

@@ -5,23 +5,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""mpcomm-import: writes the training graph, weights and data of a PyTorch model.
+"""mpcomm-import: writes the training graph, weights and data of a model of PyTorch or
+JAX.
 
-The model file defines `workload(...)`, which returns an mpcomm_import.Workload;
-its keyword arguments are options that -O sets.
+The model file defines `workload(...)`, which returns an mpcomm_import.Workload or
+JaxWorkload; its keyword arguments are options that -O sets.
 """
 
 import argparse
 import collections
-import inspect
 import os
 import sys
 
-import torch
-
 from .errors import ImportFailure
-from .importer import import_workload
-from .workload import load_workload, read_value
+from .model_file import load_workload, read_value
 
 VERSION = "mpcomm-import 0.1.0"
 
@@ -40,7 +37,7 @@ def parser():
                    help="seed of all random number generators (default: 0)")
     p.add_argument("-O", "--option", action="append", default=[], metavar="NAME=VALUE",
                    help="an option of the model file's workload()")
-    g = p.add_argument_group("optimizer", "replace what the model file chose")
+    g = p.add_argument_group("optimizer of PyTorch", "replace what the model file chose")
     g.add_argument("--optimizer", metavar="NAME",
                    help="a class of torch.optim, in any case: sgd, adamw, rmsprop, …")
     g.add_argument("--lr", type=float)
@@ -65,15 +62,6 @@ def read_pairs(option, texts):
             raise ImportFailure(f"{option} {text}: expected NAME=VALUE")
         options[name] = value
     return options
-
-
-def find_optimizer(name):
-    """The class of torch.optim with that name, in any case."""
-    known = {n.lower(): c for n, c in vars(torch.optim).items() if isinstance(c, type) and
-             issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer}
-    if name.lower() not in known:
-        raise ImportFailure(f"--optimizer {name}: expected one of {', '.join(sorted(known))}")
-    return known[name.lower()]
 
 
 def read_literal(name, text):
@@ -102,29 +90,8 @@ def change_optimizer(workload, arguments):
         given["betas"] = tuple(read_value("betas", b, float) for b in parts)
     given.update({k.replace("-", "_"): read_literal(k, v) for k, v in read_pairs(
         "--optimizer-option", arguments.optimizer_option).items()})
-    kind = type(workload.optimizer)
-    if arguments.optimizer:
-        kind = find_optimizer(arguments.optimizer)
-    if kind is type(workload.optimizer) and not given:
-        return
-    groups = workload.optimizer.param_groups
-    if kind is type(workload.optimizer):
-        defaults = {k: v for k, v in groups[0].items() if k != "params"}
-        groups = [{k: v for k, v in {**g, **given}.items()} for g in groups]
-    else:
-        defaults = {"lr": groups[0]["lr"], **given}
-        groups = [{"params": g["params"], "lr": given.get("lr", g["lr"])}
-                  for g in groups]
-    known = inspect.signature(kind.__init__).parameters
-    unknown = sorted(k for k in given if k not in known)
-    if unknown:
-        raise ImportFailure(f"{kind.__name__} has no option "
-                            f"{', '.join(unknown).replace('_', '-')}")
-    try:
-        workload.optimizer = kind(groups, **{
-            k: v for k, v in defaults.items() if k in known})
-    except (TypeError, ValueError) as error:
-        raise ImportFailure(f"optimizer {kind.__name__}: {error}") from None
+    if arguments.optimizer or given:
+        workload.replace_optimizer(arguments.optimizer, given)
 
 
 def list_operators(program):
@@ -157,7 +124,7 @@ def run(arguments):
     change_optimizer(workload, arguments)
     if arguments.eval_data and workload.eval_dataset is None:
         raise ImportFailure(f"--eval-data: {arguments.model} has no evaluation dataset")
-    program = import_workload(workload)
+    program = workload.translate()
     text = "" if arguments.list_ops and not arguments.output else program.text
     for warning in program.warnings:
         print(f"mpcomm-import: warning: {warning}", file=sys.stderr)

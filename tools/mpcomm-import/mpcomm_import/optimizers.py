@@ -11,6 +11,7 @@ SGD and Adam have ops of their own for their usual options. Any other rule is
 traced (update_tracing.py) and becomes the region of an mpcomm.update.
 """
 
+import inspect
 import math
 import types
 
@@ -223,3 +224,37 @@ def saved_state(optimizer, names, rules):
     if any(counts.values()):
         result["step"] = torch.tensor(max(counts.values()), dtype=torch.float32)
     return result
+
+
+def find_optimizer(name):
+    """The class of torch.optim with that name, in any case."""
+    known = {n.lower(): c for n, c in vars(torch.optim).items() if isinstance(c, type) and
+             issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer}
+    if name.lower() not in known:
+        raise ImportFailure(f"--optimizer {name}: expected one of {', '.join(sorted(known))}")
+    return known[name.lower()]
+
+
+def replace_optimizer(workload, name, given):
+    """Another kind of optimizer, or other options for every group."""
+    kind = find_optimizer(name) if name else type(workload.optimizer)
+    if kind is type(workload.optimizer) and not given:
+        return
+    groups = workload.optimizer.param_groups
+    if kind is type(workload.optimizer):
+        defaults = {k: v for k, v in groups[0].items() if k != "params"}
+        groups = [{k: v for k, v in {**g, **given}.items()} for g in groups]
+    else:
+        defaults = {"lr": groups[0]["lr"], **given}
+        groups = [{"params": g["params"], "lr": given.get("lr", g["lr"])}
+                  for g in groups]
+    known = inspect.signature(kind.__init__).parameters
+    unknown = sorted(k for k in given if k not in known)
+    if unknown:
+        raise ImportFailure(f"{kind.__name__} has no option "
+                            f"{', '.join(unknown).replace('_', '-')}")
+    try:
+        workload.optimizer = kind(groups, **{
+            k: v for k, v in defaults.items() if k in known})
+    except (TypeError, ValueError) as error:
+        raise ImportFailure(f"optimizer {kind.__name__}: {error}") from None

@@ -40,6 +40,25 @@ class Op:
         self.results = [Value(dtype, shape, op=self, number=i) for i, (dtype, shape) in enumerate(types)]
 
 
+def unrounded(x):
+    return x
+
+
+class Body:
+    """A private function, the body of loops: arguments and results are values."""
+
+    def __init__(self, name, arguments, ops, results):
+        self.name, self.arguments, self.ops, self.results = name, arguments, ops, results
+        self.rounded = unrounded  # what may happen to a value in it, see interpreter.py
+
+    def __str__(self):
+        names = {id(v): "%%arg%d" % i for i, v in enumerate(self.arguments)}
+        lines = print_ops(self.ops, names, "%", "    ")
+        return "  func.func private @%s(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n" % (
+            self.name, ", ".join("%s: %s" % (names[id(v)], v.type) for v in self.arguments), types(self.results),
+            "\n".join(lines), ", ".join(names[id(v)] for v in self.results), types(self.results))  # fmt: skip
+
+
 class Region:
     """The body of an op, on arguments of its own; `results` are what it yields."""
 
@@ -113,9 +132,11 @@ class Graph:
                              % (names[id(a.value)], a.value.type, a.role, a.name, more))  # fmt: skip
         results = ['%s {mpcomm.role = #mpcomm.role<%s>, mpcomm.name = "%s"}' % (r.value.type, r.role, r.name)
                    for r in self.results]  # fmt: skip
-        return "module {\n  func.func @train_step(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n}\n" % (
+        bodies = {id(x): str(x) for op in self.ops for x in op.attributes.values() if isinstance(x, Body)}
+        return "module {\n  func.func @train_step(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n%s}\n" % (
             ",\n      ".join(arguments), ",\n      ".join(results), "\n".join(lines),
-            ", ".join(names[id(r.value)] for r in self.results), types([r.value for r in self.results]))  # fmt: skip
+            ", ".join(names[id(r.value)] for r in self.results), types([r.value for r in self.results]),
+            "".join(bodies.values()))  # fmt: skip
 
 
 def print_ops(ops, names, stem, indent):
@@ -169,6 +190,8 @@ def elements(values, dtype):
 def attribute(x):
     if isinstance(x, Text):
         return x
+    if isinstance(x, Body):
+        return "@" + x.name
     if isinstance(x, bool):
         return "unit" if x else "false"
     if isinstance(x, int):

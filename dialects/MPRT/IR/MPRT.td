@@ -533,6 +533,59 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
   let hasVerifier = 1;
 }
 
+def MPRT_ScatterTensor
+    : StaticShapeTensorOf<[AnyFloat, AnySignlessInteger]>;
+
+def MPRT_ScatterOp : MPRT_Op<"scatter", [
+    Pure, DestinationStyleOpInterface, AllTypesMatch<["operand", "result"]>]> {
+  let summary = "slices combined with those of a tensor, by index";
+  let description = [{
+    In the order of the indices, updates[b…, p…, i…, s…] is combined with
+    element [b…, p…, indices[b…, i…], s…] of the operand, or replaces it; the
+    dimensions are those of `mpcomm.scatter`. An index out of range is clamped
+    with `clamp`, else its updates are dropped; those of index `skipped` are,
+    too. The op is on tensors; a kernel has it alone, maybe onto a fill.
+
+    Sums and products are in the element type; those of i1 are a disjunction and
+    a conjunction.
+
+    Example:
+    ```mlir
+    %r = mprt.scatter "sum" dim = 0 batch_dims = 0 clamp
+        ins(%u, %i : tensor<32x64xf32>, tensor<32xi64>) outs(%x : tensor<10x64xf32>)
+    ```
+
+    Constraints:
+    - C1: `kind` is replace, sum, prod, min or max.
+    - C2: `dim`, `batch_dims` and shapes are as of `mpcomm.scatter`; with
+      `clamp`, dimension `dim` is not empty.
+    - C3: updates and operand have one element type.
+    - C4: `skipped` is at least 0.
+
+    Created by `convert-mpcomm-to-linalg`; in a kernel, lowered by
+    `mpcomm-generate-kernels` and `mpcomm-generate-gpu-kernels`.
+  }];
+  let arguments = (ins StrAttr:$kind, I64Attr:$dim, I64Attr:$batch_dims,
+                       UnitAttr:$clamp,
+                       OptionalAttr<I64Attr>:$skipped,
+                       MPRT_ScatterTensor:$updates,
+                       StaticShapeTensorOf<[I32, I64]>:$indices,
+                       MPRT_ScatterTensor:$operand);
+  let results = (outs MPRT_ScatterTensor:$result);
+  let assemblyFormat = [{
+    $kind `dim` `=` $dim `batch_dims` `=` $batch_dims
+    (`clamp` $clamp^)? (`skipped` `=` $skipped^)?
+    `ins` `(` $updates `,` $indices `:` type($updates) `,` type($indices) `)`
+    `outs` `(` $operand `:` type($operand) `)` attr-dict
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), 2, 1);
+    }
+  }];
+  let hasVerifier = 1;
+}
+
 def MPRT_CopyOp : MPRT_Op<"copy", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "copies a contiguous buffer on the compute stream";

@@ -14,8 +14,9 @@ import torch
 
 from . import compat
 from .convert import TRANSLATIONS, Converter
-from .ir import TORCH_DTYPES, Argument, Builder, Function, Result, Spelled, Type
+from .ir import Argument, Builder, Function, Result, Spelled, Type
 from .recurrent import CELLS
+from .torch_types import TORCH_DTYPES
 from .tracing import Traced
 from .views import View, materialise
 

@@ -166,7 +166,7 @@ class Substitution:
                                 all(id(v) in self.name_of for v in value):
                             table[key] = [tensors[self.name_of[id(v)]] for v in value]
                 self.give(prefix, vars(module))
-                handles.append(module.register_forward_pre_hook(self.origins.enter))
+                handles.append(compat.before_forward(module, self.origins.enter))
                 handles.append(module.register_forward_hook(self.origins.leave))
             self.memory = {n: (t, compat.memory(t)) for n, t in
                            [*tensors.items(), *self.copies.items()]}

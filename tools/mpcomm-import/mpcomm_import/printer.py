@@ -11,9 +11,12 @@ import itertools
 import math
 import re
 
-import torch
+import numpy as np
 
-from .ir import TORCH_DTYPES, Dense, Function, Op, Single, Spelled
+from .ir import Dense, Function, Op, Single, Spelled
+
+
+BITS = {"f64": "<f8", "f32": "<f4", "bf16": "<f4", "f16": "<f2"}
 
 
 def number(value, dtype):
@@ -21,9 +24,9 @@ def number(value, dtype):
         return "true" if value else "false"
     if dtype.startswith("i"):
         return str(int(value))
-    if not math.isfinite(value):  # its bits
-        memory = torch.tensor([value], dtype=TORCH_DTYPES[dtype]).view(torch.uint8)
-        return "0x" + bytes(memory.tolist()[::-1]).hex().upper()
+    if not math.isfinite(value):  # its bits; a bf16 is the upper half of an f32
+        memory = np.array(value, BITS[dtype]).tobytes()[::-1]
+        return "0x" + memory[:2 if dtype == "bf16" else None].hex().upper()
     text = repr(float(value))
     return text if "." in text else text.replace("e", ".0e")
 

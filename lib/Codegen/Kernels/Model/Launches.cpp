@@ -12,6 +12,7 @@
 
 #include "Kernels/Model/Launches.h"
 #include "Kernels/Model/KernelModel.h"
+#include "Kernels/Model/ScatterModel.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -177,7 +178,10 @@ uint64_t Alignments::of(Value buffer) const {
 } // namespace mpcomm::kernels
 
 static bool hasModel(func::FuncOp kernel, ArrayRef<MemRefType> layouts) {
-  return mpcomm::kernels::KernelModel::build(kernel, layouts).has_value();
+  using namespace mpcomm::kernels;
+  return isScatterKernel(kernel)
+             ? ScatterModel::build(kernel, layouts).has_value()
+             : KernelModel::build(kernel, layouts).has_value();
 }
 
 bool mpcomm::canGenerateKernel(func::FuncOp kernel) {

@@ -342,6 +342,13 @@ def slice_(b, dtype, shape, depth):
     return b.add("mpcomm.slice", [x], {"starts": starts, "limits": limits, "strides": strides}, (dtype, shape))
 
 
+@way(1)
+def reverse(b, dtype, shape, depth):
+    x = b.make(dtype, shape, depth)
+    dims = [d for d in range(len(shape)) if b.random.random() < 0.5]
+    return b.add("mpcomm.reverse", [x], {"dims": dims}, (dtype, shape))
+
+
 @way(3)
 def concatenate(b, dtype, shape, depth):
     if not shape or dtype.startswith("f8"):

@@ -19,6 +19,8 @@
 import numpy as np
 
 import composites  # noqa: F401 (registers meanings)
+import indexed  # noqa: F401
+import indexing  # noqa: F401
 import windows  # noqa: F401
 from bounded import Bounded, finish
 from formats import FLOATS
@@ -27,7 +29,7 @@ from semantics import MEANINGS, Whole, known
 
 # Of each optimizer op, which operands are gradients.
 GRADIENTS = {
-    "mpcomm.sgd_update": lambda op: [1], "mpcomm.adamw_update": lambda op: [1],
+    "mpcomm.sgd_update": lambda op: [1], "mpcomm.adamw_update": lambda op: [1], "mpcomm.update": lambda op: [1],
     "mpcomm.unscale": lambda op: range(len(op.operands) - 1),
     "mpcomm.squared_norm": lambda op: range(len(op.operands)),
     "mpcomm.clip_by_global_norm": lambda op: range(len(op.results) - 1),

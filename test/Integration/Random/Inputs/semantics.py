@@ -341,6 +341,11 @@ def slice_(op, x):
     return x[index]
 
 
+@meaning("mpcomm.reverse")
+def reverse(op, x):
+    return x.move(lambda a: np.flip(a, op.attributes["dims"]))
+
+
 def stack(xs):
     return make_like(xs[0], *(np.stack([getattr(x, field) for x in xs]) for field in "ve"))
 

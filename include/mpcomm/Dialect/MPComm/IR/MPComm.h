@@ -23,6 +23,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/IndexedSlices.h"
 #include "mpcomm/Dialect/MPComm/IR/Linearity.h"
 
 #include "mpcomm/Dialect/MPComm/IR/MPCommDialect.h.inc"
@@ -48,10 +49,6 @@ inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 
-/// Marks a loop that adds rows of one tensor to rows of another, and its
-/// kernel. The value is the index whose rows are skipped, or -1.
-inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
-
 namespace detail {
 
 /// The largest number of elements of a tensor: the bytes of a few such tensors
@@ -69,6 +66,8 @@ mlir::Type getSumType(mlir::Type element);
 int64_t countElements(mlir::Type type);
 /// Elements of all results of `op`.
 int64_t countResultElements(mlir::Operation *op);
+/// Operations of the ops of a region that have a cost. Saturated.
+int64_t countFlops(mlir::Region &region);
 /// Bytes of the shaped types among `types`; an element takes whole bytes.
 int64_t countBytes(mlir::TypeRange types);
 /// Two per product in a convolution with that filter and output.

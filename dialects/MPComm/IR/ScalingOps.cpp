@@ -34,6 +34,18 @@ static OpResult handOn(Operation *op, OpOperand &gradient,
 }
 
 //===----------------------------------------------------------------------===//
+// GradientOp
+//===----------------------------------------------------------------------===//
+
+SmallVector<OpOperand *> GradientOp::getGradientOperands() {
+  return {&getGradMutable()};
+}
+
+OpResult GradientOp::getHandedOn(OpOperand &) {
+  return cast<OpResult>(getResult());
+}
+
+//===----------------------------------------------------------------------===//
 // UnscaleOp
 //===----------------------------------------------------------------------===//
 

@@ -17,6 +17,36 @@
 
 include "ComputeOps.td"
 
+def MPComm_GradientOp : MPComm_ComputeOp<"gradient", "FP32", "return 0;",
+    [SameOperandsAndResultType,
+     DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface,
+                               ["getHandedOn"]>]> {
+  let summary = "a gradient of the whole batch";
+  let description = [{
+    The operand, which is a gradient. What reads the result is of the update
+    phase. If the batch is split over ranks, the gradient is reduced before the
+    op, so whatever is computed from the result (a norm over all gradients, a
+    new parameter) is the same on all ranks that share the update. It makes an
+    optimizer that is written out in elementwise ops and reductions known as
+    one.
+
+    Example:
+    ```mlir
+    %h = mpcomm.gradient %g : tensor<64x10xf32>
+    ```
+
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$grad);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = "$grad attr-dict `:` type($result)";
+  // Another name for the same memory.
+  let extraClassDeclaration = computeDeclarations # [{
+    int64_t getBytesRead() { return 0; }
+    int64_t getBytesWritten() { return 0; }
+  }];
+}
+
 def MPComm_UnscaleOp : MPComm_InferredOp<"unscale", "FP32", [{
     int64_t elements = 0;
     for (::mlir::Value gradient : getGrads())

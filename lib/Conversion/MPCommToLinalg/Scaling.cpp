@@ -114,6 +114,15 @@ static Value flagNonFinite(OpBuilder &builder, Location loc, Value gradient) {
 
 namespace {
 
+struct LowerGradient : public OpRewritePattern<GradientOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(GradientOp op,
+                                PatternRewriter &rewriter) const override {
+    rewriter.replaceOp(op, op.getGrad());
+    return success();
+  }
+};
+
 struct LowerUnscale : public OpRewritePattern<UnscaleOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(UnscaleOp op,
@@ -347,6 +356,6 @@ LowerUpdateFp8Scale::matchAndRewrite(UpdateFp8ScaleOp op,
 }
 
 void mpcomm::populateScalingToLinalgPatterns(RewritePatternSet &patterns) {
-  patterns.add<LowerUnscale, LowerSquaredNorm, LowerClip, LowerUpdateLossScale,
-               LowerUpdateFp8Scale>(patterns.getContext());
+  patterns.add<LowerGradient, LowerUnscale, LowerSquaredNorm, LowerClip,
+               LowerUpdateLossScale, LowerUpdateFp8Scale>(patterns.getContext());
 }

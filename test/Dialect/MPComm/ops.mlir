@@ -78,6 +78,8 @@ func.func @movement(%x: tensor<8x4xf32>, %v: tensor<f32>) {
   %5 = mpcomm.concatenate %x, %4, dim = 0 : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<12x4xf32>
   // CHECK: mpcomm.pad %{{.*}}, %{{.*}}, low = [0, 1], high = [2, 0], interior = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<10x8xf32>
   %6 = mpcomm.pad %x, %v, low = [0, 1], high = [2, 0], interior = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<10x8xf32>
+  // CHECK: mpcomm.reverse %{{.*}}, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %reversed = mpcomm.reverse %x, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   // CHECK: mpcomm.iota dim = 1 : tensor<4x128xi64>
   %7 = mpcomm.iota dim = 1 : tensor<4x128xi64>
   return
@@ -140,16 +142,22 @@ func.func @gelu(%x: tensor<8x64xf32>, %dy: tensor<8x64xf32>) {
   return
 }
 
-// CHECK-LABEL: func.func @embedding
-func.func @embedding(%table: tensor<256x64xf32>, %ids: tensor<8x16xi64>, %ids32: tensor<4xi32>) {
-  // CHECK: mpcomm.embedding %{{.*}}, %{{.*}} : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
-  %0 = mpcomm.embedding %table, %ids : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
-  // CHECK: mpcomm.embedding %{{.*}}, %{{.*}} : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<4x64xf32>
-  %1 = mpcomm.embedding %table, %ids32 : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<4x64xf32>
-  // CHECK: mpcomm.embedding_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
-  %2 = mpcomm.embedding_grad %0, %ids : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
-  // CHECK: mpcomm.embedding_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} padding_idx = 0 : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
-  %3 = mpcomm.embedding_grad %0, %ids padding_idx = 0 : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+// CHECK-LABEL: func.func @gather
+func.func @gather(%table: tensor<256x64xf32>, %ids: tensor<8x16xi64>, %ids32: tensor<4xi32>, %x: tensor<8x3x5xi1>, %i: tensor<8x2xi64>) {
+  // CHECK: mpcomm.gather %{{.*}}, %{{[a-z0-9]+}} : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
+  %0 = mpcomm.gather %table, %ids : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
+  // CHECK: mpcomm.gather %{{.*}}, %{{[a-z0-9]+}} dim = 1 : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<256x4xf32>
+  %1 = mpcomm.gather %table, %ids32 dim = 1 : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<256x4xf32>
+  // CHECK: mpcomm.gather %{{.*}}, %{{[a-z0-9]+}} dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>) -> tensor<8x3x2xi1>
+  %2 = mpcomm.gather %x, %i dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>) -> tensor<8x3x2xi1>
+  // CHECK: mpcomm.gather_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+  %3 = mpcomm.gather_grad %0, %ids : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+  // CHECK: mpcomm.gather_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} dim = 1 padding_idx = 0 : (tensor<256x4xf32>, tensor<4xi32>) -> tensor<256x64xf32>
+  %4 = mpcomm.gather_grad %1, %ids32 dim = 1 padding_idx = 0 : (tensor<256x4xf32>, tensor<4xi32>) -> tensor<256x64xf32>
+  // CHECK: mpcomm.scatter %{{.*}}, %{{.*}}, %{{[a-z0-9]+}} reduction sum : (tensor<256x64xf32>, tensor<8x16xi64>, tensor<8x16x64xf32>) -> tensor<256x64xf32>
+  %5 = mpcomm.scatter %table, %ids, %0 reduction sum : (tensor<256x64xf32>, tensor<8x16xi64>, tensor<8x16x64xf32>) -> tensor<256x64xf32>
+  // CHECK: mpcomm.scatter %{{.*}}, %{{.*}}, %{{[a-z0-9]+}} dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>, tensor<8x3x2xi1>) -> tensor<8x3x5xi1>
+  %6 = mpcomm.scatter %x, %i, %2 dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>, tensor<8x3x2xi1>) -> tensor<8x3x5xi1>
   return
 }
 

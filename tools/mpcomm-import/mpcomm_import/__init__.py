@@ -1,12 +1,12 @@
-# ===- __init__.py - training steps from PyTorch ---------------------------=== #
+# ===- __init__.py - training steps from PyTorch and JAX ------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""mpcomm_import: turns a PyTorch model, its loss and its optimizer into a
-training graph of the mpcomm dialect.
+"""mpcomm_import: turns a training step of PyTorch or JAX into a training graph of the
+mpcomm dialect.
 
     import mpcomm_import as mi
     program = mi.trace(mi.Workload(model, loss, optimizer, batch, dataset))
@@ -16,17 +16,24 @@ The command `mpcomm-import` does the same for a file that defines
 `workload(...)`.
 """
 
-from .errors import ImportFailure, UnsupportedOperators
-from .workload import Workload, load_workload
+import importlib
 
-__all__ = ["ImportFailure", "Program", "UnsupportedOperators", "Workload",
-           "import_workload", "load_workload", "trace"]
+from .errors import ImportFailure, UnsupportedOperators
+from .model_file import load_workload
+
+__all__ = ["ImportFailure", "JaxWorkload", "Program", "UnsupportedOperators",
+           "Workload", "load_workload", "trace"]
+
+# A model file of one framework loads nothing of the other.
+HOMES = {"JaxWorkload": "jax_workload", "Program": "program", "Workload": "workload"}
 
 
 def __getattr__(name):
-    """Tracing needs much of PyTorch; a model file that is trained by PyTorch
-    itself should not load it."""
-    if name in ("Program", "import_workload", "trace"):
-        from . import importer
-        return getattr(importer, "import_workload" if name == "trace" else name)
+    if name in HOMES:
+        return getattr(importlib.import_module(f".{HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def trace(workload):
+    """Translates a workload; returns a Program."""
+    return workload.translate()

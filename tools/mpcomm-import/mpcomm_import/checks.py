@@ -5,48 +5,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Refuses data, names and memory that would make the program differ from the model."""
+"""Refuses memory that would make the program differ from the model."""
 
 import torch
 
 from .errors import ImportFailure
-
-
-def check_ranges(workload, function):
-    """Data outside of an index range would be refused when it is run. An index
-    that does not count may lie outside; the range, which has no holes, then
-    reaches to it."""
-    for a in function.arguments:
-        if "range" not in a.attributes:
-            continue
-        low, high = a.attributes["range"]
-        reach = set()
-        for kind, data in (("dataset", workload.dataset),
-                           ("evaluation dataset", workload.eval_dataset or {})):
-            if a.name not in data:
-                continue
-            values = data[a.name]
-            outside = {int(v) for v in values[(values < low) | (values >= high)].unique()}
-            wrong = sorted(outside - a.ignored)
-            if wrong:
-                expected = "".join([f"[{low}, {high})"] + [
-                    f" or {i} (ignored)" for i in sorted(a.ignored)])
-                raise ImportFailure(f"{kind} '{a.name}': expected values in "
-                                    f"{expected}, found {wrong[0]}")
-            reach |= outside
-        if reach:
-            a.attributes["range"] = (min(low, *reach), max(high, *(i + 1 for i in reach)))
-
-
-def check_names(function):
-    """Names are keys of files: each stands for one thing."""
-    for what in (function.arguments, function.results):
-        known = {}
-        for x in what:
-            other = known.setdefault(x.name, x)
-            if other is not x:
-                raise ImportFailure(f"expected names that differ, found {other.role} and "
-                                    f"{x.role} '{x.name}'")
 
 
 def check_memory(names, written):

@@ -5,10 +5,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""mpcomm-import: writes the training graph, weights and data of a PyTorch model.
+"""mpcomm-import: writes the training graph, weights and data of a model of PyTorch or
+JAX.
 
-The model file defines `workload(...)`, which returns an mpcomm_import.Workload;
-its keyword arguments are options that -O sets.
+The model file defines `workload(...)`, which returns an mpcomm_import.Workload or
+JaxWorkload; its keyword arguments are options that -O sets.
 """
 
 import argparse
@@ -16,11 +17,8 @@ import collections
 import os
 import sys
 
-import torch
-
 from .errors import ImportFailure
-from .importer import import_workload
-from .workload import load_workload, read_value
+from .model_file import load_workload, read_value
 
 VERSION = "mpcomm-import 0.1.0"
 
@@ -39,28 +37,44 @@ def parser():
                    help="seed of all random number generators (default: 0)")
     p.add_argument("-O", "--option", action="append", default=[], metavar="NAME=VALUE",
                    help="an option of the model file's workload()")
-    g = p.add_argument_group("optimizer", "replace what the model file chose")
-    g.add_argument("--optimizer", choices=["sgd", "adamw"])
+    g = p.add_argument_group("optimizer of PyTorch", "replace what the model file chose")
+    g.add_argument("--optimizer", metavar="NAME",
+                   help="a class of torch.optim, in any case: sgd, adamw, rmsprop, …")
     g.add_argument("--lr", type=float)
     g.add_argument("--momentum", type=float)
     g.add_argument("--nesterov", action="store_true", default=None)
     g.add_argument("--weight-decay", type=float)
     g.add_argument("--betas", metavar="B1,B2")
     g.add_argument("--eps", type=float)
+    g.add_argument("--optimizer-option", action="append", default=[], metavar="NAME=VALUE",
+                   help="any other option of the optimizer, a number, true or false")
     p.add_argument("--list-ops", action="store_true",
                    help="print the operators of the graph and their counts")
     p.add_argument("--version", action="version", version=VERSION)
     return p
 
 
-def read_arguments(arguments):
+def read_pairs(option, texts):
     options = {}
-    for text in arguments.option:
+    for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise ImportFailure(f"-O {text}: expected NAME=VALUE")
+            raise ImportFailure(f"{option} {text}: expected NAME=VALUE")
         options[name] = value
     return options
+
+
+def read_literal(name, text):
+    """A number, a truth value or a tuple of numbers, as an option of an optimizer."""
+    lower = text.lower()
+    if lower in ("true", "false"):
+        return lower == "true"
+    if "," in text:
+        return tuple(read_value(name, t, float) for t in text.split(","))
+    try:
+        return int(text)
+    except ValueError:
+        return read_value(name, text, float)
 
 
 def change_optimizer(workload, arguments):
@@ -74,30 +88,10 @@ def change_optimizer(workload, arguments):
             raise ImportFailure(f"--betas: expected two numbers, found "
                                 f"'{arguments.betas}'")
         given["betas"] = tuple(read_value("betas", b, float) for b in parts)
-    kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
-    kind = type(workload.optimizer)
-    if arguments.optimizer:
-        kind = kinds[arguments.optimizer]
-    if kind is type(workload.optimizer) and not given:
-        return
-    groups = workload.optimizer.param_groups
-    if kind is type(workload.optimizer):
-        defaults = {k: v for k, v in groups[0].items() if k != "params"}
-        groups = [{k: v for k, v in {**g, **given}.items()} for g in groups]
-    else:
-        defaults = {"lr": groups[0]["lr"], **given}
-        groups = [{"params": g["params"], "lr": given.get("lr", g["lr"])}
-                  for g in groups]
-    unknown = sorted(k for k in given if k not in kind([torch.zeros(1)], lr=0.1).defaults)
-    if unknown:
-        raise ImportFailure(f"{kind.__name__} has no option "
-                            f"{', '.join(unknown).replace('_', '-')}")
-    try:
-        workload.optimizer = kind(groups, **{
-            k: v for k, v in defaults.items()
-            if k in kind([torch.zeros(1)], lr=0.1).defaults})
-    except ValueError as error:
-        raise ImportFailure(f"optimizer {kind.__name__}: {error}") from None
+    given.update({k.replace("-", "_"): read_literal(k, v) for k, v in read_pairs(
+        "--optimizer-option", arguments.optimizer_option).items()})
+    if arguments.optimizer or given:
+        workload.replace_optimizer(arguments.optimizer, given)
 
 
 def list_operators(program):
@@ -123,14 +117,14 @@ def run(arguments):
             other = named.setdefault(os.path.realpath(path), option)
             if other != option:
                 raise ImportFailure(f"{option} {path}: that is the file of {other}")
-    options = read_arguments(arguments)
+    options = read_pairs("-O", arguments.option)
     workload = load_workload(arguments.model, options, arguments.seed)
     if arguments.batch is not None:
         workload.batch = arguments.batch
     change_optimizer(workload, arguments)
     if arguments.eval_data and workload.eval_dataset is None:
         raise ImportFailure(f"--eval-data: {arguments.model} has no evaluation dataset")
-    program = import_workload(workload)
+    program = workload.translate()
     text = "" if arguments.list_ops and not arguments.output else program.text
     for warning in program.warnings:
         print(f"mpcomm-import: warning: {warning}", file=sys.stderr)

@@ -28,7 +28,8 @@ import torch
 from . import compat
 from .decompose import expansion, remove_unused, signature, tensor_arguments
 from .errors import Unsupported, UnsupportedOperators
-from .ir import DTYPES, Type, Value
+from .ir import Type, Value
+from .torch_types import DTYPES
 from .views import View, coalesce
 
 TRANSLATIONS = {}
@@ -213,15 +214,14 @@ class Converter:
         self.place(self.expanding[0][0] if self.expanding else node)
         translation = find_translation(name)
         if translation is None:
-            return self.expand(node, "draws random numbers; for dropout use p = 0"
-                               if is_random else "")
+            return self.expand(node, "draws random numbers" if is_random else "")
         meta = compat.tensor_meta(node)
         if meta is not None and 0 in meta[0]:
             return self.refuse(node, name, "a tensor without elements")
         try:
             return self.checked(node, name, translation(self, node, *args, **kwargs))
         except Unsupported as error:
-            return self.expand(node, str(error))
+            return self.expand(node, str(error)) if node.users else None
 
     def given(self, node):
         """What `expand` reads of a node's arguments."""

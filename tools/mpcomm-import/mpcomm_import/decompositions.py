@@ -111,6 +111,11 @@ def convert_element_type(x, dtype):
     return x.to(dtype)
 
 
+@decomposition("prims.sum")
+def prims_sum(x, dims, *, output_dtype=None):
+    return x.sum(dims, dtype=output_dtype or x.dtype)
+
+
 @decomposition("logaddexp")
 def logaddexp(x, y):
     top = torch.maximum(x, y)

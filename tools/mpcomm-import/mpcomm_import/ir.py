@@ -1,11 +1,11 @@
-# ===- ir.py - the graph between PyTorch and MLIR text ---------------------=== #
+# ===- ir.py - the graph between a front end and MLIR text ------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Typed values and pure ops, in the terms of the mpcomm dialect.
+"""Typed values and pure ops, in the terms of the mpcomm dialect, for every front end.
 
 The importer builds this graph, cleans it up, and only then prints it. An op is
 data: the name it is printed under ("mpcomm.dot_general"), operands, attributes
@@ -15,27 +15,12 @@ one result.
 
 Attributes are Python's bool (a unit attribute, there or not), int (i64), float
 (f64), str, lists of int (array<i64>) and dictionaries, and the classes Spelled,
-Single and Dense; None is an attribute that is not there.
+Single, Dense and Function (a private function of the module); None is an attribute
+that is not there.
 """
 
 import dataclasses
 import math
-
-import torch
-
-# PyTorch's dtype -> MLIR's. A bool is one byte in memory and i1 in types.
-DTYPES = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.bool: "i1",
-}
-TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 
 
 class Type:
@@ -149,9 +134,16 @@ class Result:
 
 
 class Function:
+    """A function; arguments and results of a private one have no roles."""
+
     def __init__(self, name):
         self.name = name
         self.arguments, self.results, self.ops = [], [], []
+
+    @property
+    def bodies(self):
+        """The functions that ops name."""
+        return [a for op in self.ops for a in op.attributes.values() if isinstance(a, Function)]
 
     def count(self, name):
         """Number of ops of that name; "reshape" stands for "mpcomm.reshape"."""

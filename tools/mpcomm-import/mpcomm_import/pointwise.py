@@ -14,8 +14,12 @@ of a linear layer is added in the layer's natural shape, however its caller look
 at it, and no transpose is computed for the sake of an addition.
 """
 
-from .ir import Type, enum
+from .ir import Spelled, Type, enum
 from .views import Axis, View, coalesce, match_axes, materialise
+
+# The cases of arith's predicates, by number.
+CMPF = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
+CMPI = "eq ne slt sle sgt sge ult ule ugt uge".split()
 
 
 def broadcast_shape(views):
@@ -126,3 +130,10 @@ def resize(builder, view, dim, size, make):
     if at is None:
         view, at = View.of(materialise(builder, view)), dim
     return replace_dim(view, at, make(view.base, at), size, dim)
+
+
+def compare_values(c, predicate, a, b):
+    name, cases = ("arith.cmpf", CMPF) if a.type.is_float else ("arith.cmpi", CMPI)
+    return c.builder.create(
+        name, [a, b], [Type(a.shape, "i1")],
+        predicate=Spelled(predicate, f"{cases.index(predicate)} : i64"))[0]

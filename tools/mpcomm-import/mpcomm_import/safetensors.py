@@ -40,6 +40,8 @@ def to_array(tensor):
         tensor = tensor.numpy()
     # numpy's ascontiguousarray would make a 0-d array 1-d.
     array = np.asarray(tensor, order="C")
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        return "BF16", array.view(np.int16)
     if array.dtype not in NAMES:
         raise ValueError(f"no safetensors type for {array.dtype}")
     return NAMES[array.dtype], array

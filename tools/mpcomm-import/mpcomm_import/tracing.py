@@ -21,12 +21,14 @@ import re
 import sys
 
 import torch
-from torch.utils._pytree import tree_flatten
 
 from . import compat
 from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
+from .plain import plain_modules
+from .recurrent import loops
+from .workload import named_tensors
 
 # What runs between a line of the model and the operator that it calls.
 LIBRARIES = {"torch", "functorch", "contextlib", "functools", "mpcomm_import"}
@@ -46,13 +48,16 @@ class Origin:
 @dataclasses.dataclass
 class Traced:
     """`graph` with placeholders for `inputs`, [(kind, name)]; kind is
-    "parameter", "buffer" or "batch"."""
+    "parameter", "buffer" or "batch". It returns the loss, the metrics, and gradients or
+    outputs, whose names are in `metrics` and `outputs`."""
 
     graph: torch.fx.Graph
     inputs: list
     constants: torch.nn.Module  # holds what get_attr nodes name
     left: tuple  # what the step leaves in plain attributes, as attributes.for_next
     warnings: list
+    metrics: tuple = ()
+    outputs: tuple = ()
 
 
 def user_line():
@@ -66,10 +71,6 @@ def user_line():
     return ""
 
 
-def tensors(x):
-    return [t for t in tree_flatten(x)[0] if isinstance(t, torch.Tensor)]
-
-
 class Origins:
     """Follows a run of `model` and knows the Origin of each new node."""
 
@@ -79,9 +80,10 @@ class Origins:
         self.backward = False
         self.pending = []
         self.names = {m: n or root for n, m in model.named_modules()}
+        self.metrics, self.outputs = [], []  # names of results
 
     def claim(self, values, module):
-        todo = [t.grad_fn for t in tensors(values)]
+        todo = [t.grad_fn for _, t in named_tensors(values)]
         while todo:
             function = todo.pop()
             if function is None or function in self.owner:
@@ -89,8 +91,8 @@ class Origins:
             self.owner[function] = module
             todo += [f for f, _ in function.next_functions]
 
-    def enter(self, module, args):
-        self.claim(args, self.stack[-1])
+    def enter(self, module, args, kwargs=None):
+        self.claim((args, kwargs), self.stack[-1])
         self.stack.append(self.names[module])
 
     def leave(self, module, args, result):
@@ -121,7 +123,8 @@ class TracingFailure(ImportFailure):
 
 
 def trace(workload, names, training, root, given=None):
-    """Traces `(loss, gradients…)` if `training`, else `(loss, output)`.
+    """Traces `(loss, metrics…, gradients…)` if `training`, else `(loss, metrics…,
+    outputs…)`.
 
     `names` is a StateNames. Gradients come in the order of its trained
     parameters, None for a parameter that the loss does not depend on. `given` is
@@ -178,7 +181,7 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     model.train(training)
     warnings = []
     try:
-        with compat.plain_modules(model), torch.enable_grad():
+        with plain_modules(model), loops(), torch.enable_grad():
             module, substitution = record(origins, {})
             substitution.check_references(module)
             after = substitution.for_next()
@@ -191,6 +194,8 @@ def trace_with(workload, names, training, root, given, tensors_mode):
                             for n in unsteady(substitution.left, left)]
             with compat.observe_nodes(origins.note):
                 module = functional(module, *inputs(), tensors_mode)
+            if tensors_mode == "fake" and compat.has_unknown_sizes(module.graph):
+                raise TracingFailure("sizes of tensors depend on values")
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type
@@ -205,27 +210,28 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     kinds = ([("parameter", n) for n, _ in names.parameters] +
              [("buffer", n) for n, _ in names.buffers] +
              [("batch", n) for n in workload.dataset])
-    return Traced(module.graph, kinds, module, after, warnings)
+    return Traced(module.graph, kinds, module, after, warnings, origins.metrics,
+                  origins.outputs)
 
 
 def run(workload, names, training, origins, tensors, data):
     """What `trace` traces, on `tensors` and `data`, {name: tensor}."""
     root = origins.stack[0]
-    output = workload.model(*[data[k] for k in workload.inputs])
-    if not isinstance(output, torch.Tensor):
-        raise ImportFailure(
-            "expected the model to return one tensor, found "
-            f"{type(output).__name__}; wrap it in a module that picks one")
+    output = workload.forward(data)
     origins.stack[-1] = "loss"
     origins.claim(output, root)
-    loss = workload.loss(output, *[data[k] for k in workload.targets])
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise ImportFailure("expected the loss to be a tensor of one element")
-    loss = loss.reshape(()) if loss.dim() else loss
+    loss, metrics = workload.losses(output, data)
+    origins.metrics = list(metrics)
+    numbers = (loss, *[m.detach() for m in metrics.values()])
     if not training:
-        return loss, output
+        outputs = [(n, t) for n, t in named_tensors(output) if t is not loss]
+        if not outputs:
+            raise ImportFailure("expected the model to return a tensor, found "
+                                f"{type(output).__name__}")
+        origins.outputs = [f"output.{n}" for n, _ in outputs] if len(outputs) > 1 else ["output"]
+        return numbers + tuple(t for _, t in outputs)
     origins.start_backward(loss)
     trained = [tensors[n] for n, _ in names.parameters if n in names.trained]
     if loss.grad_fn is None:
         raise ImportFailure("the loss does not depend on any parameter")
-    return (loss,) + torch.autograd.grad(loss, trained, allow_unused=True)
+    return numbers + torch.autograd.grad(loss, trained, allow_unused=True)

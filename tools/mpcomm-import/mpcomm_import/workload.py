@@ -1,4 +1,4 @@
-# ===- workload.py - what a user hands to the importer ---------------------=== #
+# ===- workload.py - a training set-up of PyTorch --------------------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -11,54 +11,117 @@ A model file defines `workload(...)`, whose keyword arguments are the options it
 understands and which returns a Workload.
 """
 
-import contextlib
 import dataclasses
-import importlib.machinery
-import importlib.util
-import inspect
-import os
-import random
-import sys
-import traceback
-from typing import Callable, Dict, Optional, Sequence
+import functools
+from typing import Callable, Dict, Mapping, Optional, Sequence, Union
 
 import torch
 
 from .errors import ImportFailure
+from .model_file import TrainingSetup
+
+
+def names_of(arguments):
+    return list(arguments.values() if isinstance(arguments, Mapping) else arguments)
+
+
+def call(function, arguments, batch):
+    """`function` of those tensors of a batch that `arguments` names."""
+    if isinstance(arguments, Mapping):
+        return function(**{k: batch[n] for k, n in arguments.items()})
+    return function(*[batch[n] for n in arguments])
+
+
+def named_tensors(value, name=""):
+    """[(name, tensor)] of what a model returns: a tensor, or tuples, lists,
+    dictionaries and dataclasses of them; whatever else is in it is left out."""
+    if isinstance(value, torch.Tensor):
+        return [(name, value)]
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif dataclasses.is_dataclass(value):
+        items = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+    elif hasattr(value, "_fields"):  # a named tuple
+        items = zip(value._fields, value)
+    elif isinstance(value, (list, tuple)):
+        items = enumerate(value)
+    else:
+        return []
+    return [t for k, v in items for t in named_tensors(v, f"{name}.{k}" if name else str(k))]
+
+
+def own_loss(output):
+    """The loss in what a model returned that computes it itself."""
+    if isinstance(output, Mapping):
+        return output.get("loss")
+    if isinstance(output, (list, tuple)) and not hasattr(output, "loss"):
+        return output[0] if output else None
+    return getattr(output, "loss", output)
+
+
+def scalar(value, what):
+    """A loss or a metric as a tensor without dimensions."""
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        found = f"one of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) \
+            else type(value).__name__
+        raise ImportFailure(f"expected {what} to be a tensor of one element, found {found}")
+    return value.reshape(()) if value.dim() else value
 
 
 @dataclasses.dataclass
-class Workload:
+class Workload(TrainingSetup):
     """One training set-up.
 
-    model          a torch.nn.Module that returns one tensor
-    loss           loss(output, *targets) -> a tensor of one element
+    model          a torch.nn.Module
+    loss           loss(output, *targets) -> a tensor of one element, or a
+                   dictionary of such: what is minimised under "loss", metrics under
+                   other names. None: the model computes its loss itself and returns
+                   it alone, first, or under that name
     optimizer      a torch.optim.SGD or AdamW over parameters of the model; its
                    hyper-parameters and parameter groups are read
     batch          samples in a step of one rank
     dataset        {name: tensor}; the first dimension counts samples
     eval_dataset   the same for held-out samples, or None
-    inputs         names of the dataset that the model takes, in order; default:
-                   the first
-    targets        names that the loss takes, in order; default: the others
+    inputs         names of the dataset that the model takes, in order, or {keyword:
+                   name}; default: the first, or without a loss all, by their names
+    targets        the same for the loss; default: the others
     name           of the program; default: the model file's
     """
 
     model: torch.nn.Module
-    loss: Callable
+    loss: Optional[Callable]
     optimizer: torch.optim.Optimizer
     batch: int
     dataset: Dict[str, torch.Tensor]
     eval_dataset: Optional[Dict[str, torch.Tensor]] = None
-    inputs: Optional[Sequence[str]] = None
-    targets: Optional[Sequence[str]] = None
+    inputs: Union[Sequence[str], Mapping[str, str], None] = None
+    targets: Union[Sequence[str], Mapping[str, str], None] = None
     name: str = ""
 
     def __post_init__(self):
         names = list(self.dataset)
-        self.inputs = list(self.inputs if self.inputs is not None else names[:1])
-        self.targets = list(self.targets if self.targets is not None else
-                            [n for n in names if n not in self.inputs])
+        if self.inputs is None:
+            self.inputs = names[:1] if self.loss is not None else {n: n for n in names}
+        if self.targets is None:
+            self.targets = [] if self.loss is None else \
+                [n for n in names if n not in names_of(self.inputs)]
+
+    def forward(self, batch):
+        """What the model returns for a batch, {name: tensor}."""
+        return call(self.model, self.inputs, batch)
+
+    def losses(self, output, batch):
+        """The loss of what the model returned, and the metrics, {name: tensor}."""
+        if self.loss is None:
+            return scalar(own_loss(output), "the loss that the model returns"), {}
+        result = call(functools.partial(self.loss, output), self.targets, batch)
+        if not isinstance(result, Mapping):
+            return scalar(result, "the loss"), {}
+        if "loss" not in result:
+            raise ImportFailure("expected the loss to return one under the name 'loss', found "
+                                f"{', '.join(map(str, result)) or 'none'}")
+        values = {n: scalar(v, f"'{n}' of the loss") for n, v in result.items()}
+        return values.pop("loss"), values
 
     def check(self):
         if not isinstance(self.model, torch.nn.Module):
@@ -66,7 +129,7 @@ class Workload:
                                 f"{type(self.model).__name__}")
         if not isinstance(self.batch, int) or self.batch < 1:
             raise ImportFailure(f"expected a batch of at least 1, found {self.batch}")
-        for name in self.inputs + self.targets:
+        for name in names_of(self.inputs) + names_of(self.targets):
             if name not in self.dataset:
                 raise ImportFailure(f"the dataset has no tensor named '{name}'; it "
                                     f"has {', '.join(self.dataset) or 'none'}")
@@ -99,6 +162,14 @@ class Workload:
             raise ImportFailure(f"{kind}: expected at least one batch of {self.batch} "
                                 f"samples, found {min(counts.values())}")
 
+    def translate(self):
+        from .importer import import_workload
+        return import_workload(self)
+
+    def replace_optimizer(self, kind, options):
+        from .optimizers import replace_optimizer
+        replace_optimizer(self, kind, options)
+
     def example(self, name):
         """A batch of the data to trace with."""
         return self.dataset[name][:self.batch].clone()
@@ -124,91 +195,3 @@ class StateNames:
                                         f"{tuple(p.shape)} that is not the model's")
                 if p.requires_grad:
                     self.trained.add(name_of[id(p)])
-
-
-def load_workload(path, options, seed=0):
-    """Runs the model file and its `workload` with the options it knows.
-
-    `options` is {name: text or value}; text is read as the type of the
-    parameter's default. Random numbers start from `seed`."""
-    if not os.path.isfile(path):
-        raise ImportFailure(f"{path}: no such file")
-    stem = os.path.splitext(os.path.basename(path))[0]
-    # Whatever the name ends in.
-    loader = importlib.machinery.SourceFileLoader(stem, path)
-    spec = importlib.util.spec_from_file_location(stem, path, loader=loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(stem, module)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    seed_all(seed)
-    with errors_of(path):
-        spec.loader.exec_module(module)
-    function = getattr(module, "workload", None)
-    if not callable(function):
-        raise ImportFailure(f"{path}: expected a function `workload` that returns an "
-                            "mpcomm_import.Workload")
-    seed_all(seed)
-    chosen = read_options(path, function, options)
-    with errors_of(path):
-        result = function(**chosen)
-    if not isinstance(result, Workload):
-        raise ImportFailure(f"{path}: expected `workload` to return an "
-                            f"mpcomm_import.Workload, found {type(result).__name__}")
-    result.name = result.name or stem
-    return result
-
-
-@contextlib.contextmanager
-def errors_of(path):
-    """Says of an error in the user's file where in it that is."""
-    try:
-        yield
-    except ImportFailure:
-        raise
-    except Exception as error:
-        here = os.path.abspath(path)
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-                 if os.path.abspath(frame.filename) == here]
-        message = str(error)
-        if isinstance(error, SyntaxError):
-            lines, message = [error.lineno], error.msg
-            path = error.filename or path
-        where = f"{path}:{lines[-1]}" if lines else path
-        raise ImportFailure(f"{where}: {type(error).__name__}: {message}") from error
-
-
-def seed_all(seed):
-    random.seed(seed)
-    torch.manual_seed(seed)
-    try:
-        import numpy
-        numpy.random.seed(seed % 2 ** 32)
-    except ImportError:
-        pass
-
-
-def read_options(path, function, options):
-    parameters = inspect.signature(function).parameters
-    result = {}
-    for name, value in options.items():
-        if name not in parameters:
-            known = ", ".join(parameters) or "none"
-            raise ImportFailure(f"{path}: no option '{name}'; its options are {known}")
-        default = parameters[name].default
-        if isinstance(value, str) and isinstance(default, (bool, int, float)):
-            value = read_value(name, value, type(default))
-        result[name] = value
-    return result
-
-
-def read_value(name, text, kind):
-    if kind is bool:
-        if text.lower() in ("1", "true", "yes", "on"):
-            return True
-        if text.lower() in ("0", "false", "no", "off"):
-            return False
-        raise ImportFailure(f"option {name}: expected true or false, found '{text}'")
-    try:
-        return kind(text)
-    except ValueError:
-        raise ImportFailure(f"option {name}: expected a number, found '{text}'") from None

@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import evaluator  # noqa: E402
 import mpcomm_import as mi  # noqa: E402
+from mpcomm_import.workload import named_tensors  # noqa: E402
 
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
@@ -34,6 +35,10 @@ def in_double(workload):
     """The same workload in f64: rounding is out of the way, what is left of a
     difference is a mistake."""
     workload.model.double()
+    for state in workload.optimizer.state.values():
+        for name, value in state.items():
+            if name != "step" and isinstance(value, torch.Tensor):
+                state[name] = value.double()
     for data in (workload.dataset, workload.eval_dataset or {}):
         for name, tensor in data.items():
             if tensor.is_floating_point():
@@ -48,14 +53,13 @@ def batch_of(workload, data, step):
 
 
 def eager_step(workload, batch):
-    """Loss and output of one PyTorch step, parameters updated."""
+    """Loss and metrics of one PyTorch step, {name: tensor}; parameters updated."""
     workload.model.train()
     workload.optimizer.zero_grad(set_to_none=True)
-    output = workload.model(*[batch[k] for k in workload.inputs])
-    loss = workload.loss(output, *[batch[k] for k in workload.targets])
+    loss, metrics = workload.losses(workload.forward(batch), batch)
     loss.backward()
     workload.optimizer.step()
-    return loss.detach()
+    return {n: t.detach() for n, t in {"loss": loss, **metrics}.items()}
 
 
 def difference(a, b):
@@ -73,7 +77,8 @@ def initial_state(program):
         elif a.role != "batch":
             given = program.weights.get(a.name)
             state[a.name] = given.detach().clone() if given is not None else \
-                torch.zeros(a.value.shape, dtype=evaluator.DTYPES[a.value.dtype])
+                torch.full(a.value.shape, a.attributes.get("default", 0),
+                           dtype=evaluator.DTYPES[a.value.dtype])
     return state
 
 
@@ -101,7 +106,7 @@ def summed(op):
         return math.prod(shapes[0][d] for d in op.attributes["lhs_contracting_dims"])
     if op.name == "mpcomm.reduce":
         return math.prod(shapes[0][d] for d in op.attributes["dims"])
-    if op.name == "mpcomm.embedding_grad":
+    if op.name in ("mpcomm.gather_grad", "mpcomm.scatter"):
         return math.prod(shapes[1])
     if op.name in ("mpcomm.convolution", "mpcomm.convolution_input_grad"):
         return math.prod(shapes[1])
@@ -150,13 +155,13 @@ def check(workload, steps=3, double=True):
     for step in range(steps):
         batch = batch_of(workload, workload.dataset, step)
         results = evaluator.run(train, {**state, **batch})
-        loss = eager_step(workload, batch)
+        numbers = eager_step(workload, batch)
         expected = dict(workload.model.named_parameters())
         expected.update(workload.model.named_buffers())
         expected.update(optimizer_state(workload))
-        expected["loss"] = loss
+        expected.update(numbers)
         for name, got in results.items():
-            if not double and name != "loss":
+            if not double and name not in numbers:
                 continue
             if name == "step":
                 assert got.item() == step + 1, got
@@ -166,11 +171,11 @@ def check(workload, steps=3, double=True):
                 continue
             d = difference(expected[name].detach(), got)
             bound = 2 * (step + 1) * unit_error
-            if name != "loss":
+            if name not in numbers:
                 bound /= min([1] + [g["eps"] for g in workload.optimizer.param_groups
                                     if "eps" in g])
             assert d <= bound, f"step {step}: {name} differs by {d:.3g}"
-        state.update({n: t for n, t in results.items() if n != "loss"})
+        state.update({n: t for n, t in results.items() if n not in numbers})
     check_evaluate(workload, evaluate, state, 2 * (steps + 1) * unit_error)
     return program
 
@@ -181,10 +186,12 @@ def check_evaluate(workload, function, state, tolerance):
     results = evaluator.run(function, {**state, **batch})
     mode = workload.model.training
     workload.model.eval()
-    output = workload.model(*[batch[k] for k in workload.inputs])
-    loss = workload.loss(output, *[batch[k] for k in workload.targets])
+    output = workload.forward(batch)
+    loss, metrics = workload.losses(output, batch)
     workload.model.train(mode)
-    for name, want in (("loss", loss), ("output", output)):
+    outputs = [(n, t) for n, t in named_tensors(output) if t is not loss]
+    named = {f"output.{n}" if len(outputs) > 1 else "output": t for n, t in outputs}
+    for name, want in {"loss": loss, **metrics, **named}.items():
         d = difference(want.detach(), results[name])
         assert d <= tolerance, f"evaluate: {name} differs by {d:.3g} of {tolerance:.3g}"
 

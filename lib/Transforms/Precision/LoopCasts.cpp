@@ -202,7 +202,8 @@ void LoopCaster::rewrite(ScanOp op, const LoopPlan &plan,
     result.setType(toNarrow(result));
     replaceRoundings(result, result);
   }
-  op.setBody(body.function.getSymName());
+  func::FuncOp function = body.function;
+  op.setBody(function.getSymName());
 }
 
 int64_t LoopCaster::run() {

@@ -12,6 +12,7 @@ import math
 
 from . import compat
 from .convert import aten
+from .errors import Unsupported
 from .movement import concatenated, padded, sliced
 from .views import Axis, View, coalesce, emit_reshape, materialise
 

@@ -112,6 +112,8 @@ def summed(op):
         return math.prod(shapes[1])
     if op.name == "mpcomm.convolution_filter_grad" or "batch_norm" in op.name:
         return math.prod(shapes[0])
+    if op.name == "mpcomm.scan":  # of one trip after the other
+        return op.attributes["trips"] * sum(map(summed, op.attributes["body"].ops))
     if "pool" in op.name:
         return math.prod(op.attributes["window"])
     if any(word in op.name for word in ("softmax", "norm", "cross_entropy")):

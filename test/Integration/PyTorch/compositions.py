@@ -59,9 +59,8 @@ class Failed(Exception):
 
 def workload(program, dtype):
     net = program.module(dtype)
-    return mi.Workload(net, lambda loss: loss, torch.optim.SGD(net.parameters(), lr=1.0), BATCH,
-                       {"x": program.x.to(dtype), "ids": program.ids}, inputs=["x", "ids"],
-                       targets=[], name="composition")
+    return mi.Workload(net, None, torch.optim.SGD(net.parameters(), lr=1.0), BATCH,
+                       {"x": program.x.to(dtype), "ids": program.ids}, name="composition")
 
 
 def by_pytorch(program, dtype, moved=0):

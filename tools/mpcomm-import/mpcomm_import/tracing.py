@@ -255,10 +255,8 @@ def run(workload, names, training, origins, tensors, data):
     numbers = (loss, *[m.detach() for m in metrics.values()])
     if not training:
         outputs = [(n, t) for n, t in named_tensors(output) if t is not loss]
-        if not outputs:
-            raise ImportFailure("expected the model to return a tensor, found "
-                                f"{type(output).__name__}")
-        origins.outputs = [f"output.{n}" for n, _ in outputs] if len(outputs) > 1 else ["output"]
+        origins.outputs = [f"output.{n}" for n, _ in outputs] if len(outputs) > 1 else \
+            ["output"] * len(outputs)
         return numbers + tuple(t for _, t in outputs)
     origins.start_backward(loss)
     trained = [tensors[n] for n, _ in names.parameters if n in names.trained]

@@ -157,14 +157,14 @@ class Diffusion(nn.Module):
 def ddpm():
     net, x = Diffusion(DiffusionUNet()), torch.randn(SAMPLES, 3, 16, 16)
     data = {"x": x, "t": torch.randint(0, 100, (SAMPLES,)), "noise": torch.randn_like(x)}
-    return mi.Workload(net, lambda loss: loss, adamw(net, 2e-4), 4, data, inputs=list(data))
+    return mi.Workload(net, None, adamw(net, 2e-4), 4, data)
 
 
 @model("diffusion", random=True)
 def ddpm_sampling():
     net = Diffusion(DiffusionUNet())
-    return mi.Workload(net, lambda loss: loss, adamw(net, 2e-4), 4,
-                       {"x": torch.randn(SAMPLES, 3, 16, 16)}, targets=[])
+    return mi.Workload(net, None, adamw(net, 2e-4), 4,
+                       {"x": torch.randn(SAMPLES, 3, 16, 16)})
 
 
 @model("volumes")

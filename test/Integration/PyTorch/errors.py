@@ -23,9 +23,6 @@ MODEL = os.path.join(HERE, "Inputs", "unsupported.py")
 
 # `kind` of Inputs/unsupported.py -> the message, a regular expression.
 KINDS = {
-    "dropout": r"1 unsupported operator, 1 use:\n  aten\.dropout x1 in 1: draws random "
-               r"numbers; for dropout use p = 0",
-    "functional_dropout": r"aten\.(bernoulli|alpha_dropout)\S* x1 in 1: draws random",
     "pair": r"expected the model to return one tensor, found tuple",
     "dynamic": r"tracing stopped in 1: ",
     "nonzero": r"aten\.\S+ x\d in 1",

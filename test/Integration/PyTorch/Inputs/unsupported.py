@@ -22,10 +22,6 @@ class Net(nn.Module):
 
 def workload(kind="unsupported"):
     model = Net() if kind == "unsupported" else nn.Sequential(nn.Linear(64, 10))
-    if kind == "dropout":
-        model.append(nn.AlphaDropout(0.25))
-    if kind == "functional_dropout":
-        model.append(Function(lambda x: F.alpha_dropout(x, 0.5, True)))
     if kind == "pair":
         model.append(Function(lambda x: (x, x)))
     if kind == "dynamic":

@@ -20,7 +20,7 @@ import torch
 from .aten_pointwise import emit_cast
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported
-from .ir import DTYPES, Argument, Builder, Function, Op, Result, Single, Spelled, Type, Value
+from .ir import Argument, Builder, Function, Op, Result, Single, Spelled, Type, Value
 from .simplify import simplify
 from .update_tracing import UpdateTracer, is_number
 from .views import View, materialise
@@ -121,7 +121,7 @@ class TracedRule:
             if value is not None and name in self.counters:
                 # A program counts in f32, whatever the optimizer does.
                 value = emit_cast(types.SimpleNamespace(builder=inner), value,
-                                  DTYPES[node.meta["dtype"]])
+                                  mlir_dtype(node.meta["dtype"]))
             inputs.append(value and View.of(value))
         converter = Converter(inner, types.SimpleNamespace(
             graph=self.update.module.graph, inputs=[], constants=self.update.module),

@@ -127,9 +127,9 @@ class TracedRule:
             graph=self.update.module.graph, inputs=[], constants=self.update.module),
             inputs, location, {})
         views = converter.run()
-        if converter.constants or converter.seed:
-            raise ImportFailure(f"optimizer {self.kind}: expected an update without "
-                                "random numbers and large constants")
+        if converter.constants:
+            raise ImportFailure(f"optimizer {self.kind}: expected an update without large "
+                                "constants")
         inner.location = location
         outputs = [materialise(inner, v) for v in views]
         kept = [outputs[0]] + [v for v, s in zip(outputs[1:], self.update.states)

@@ -53,7 +53,7 @@ class Body:
 
     def __str__(self):
         names = {id(v): "%%arg%d" % i for i, v in enumerate(self.arguments)}
-        lines = print_ops(self.ops, names, "%", "    ")
+        lines = print_ops(self.ops, names, "%v", "    ")
         return "  func.func private @%s(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n" % (
             self.name, ", ".join("%s: %s" % (names[id(v)], v.type) for v in self.arguments), types(self.results),
             "\n".join(lines), ", ".join(names[id(v)] for v in self.results), types(self.results))  # fmt: skip
@@ -119,7 +119,7 @@ class Graph:
 
     def __str__(self):
         names = {id(a.value): "%%arg%d" % i for i, a in enumerate(self.arguments)}
-        lines = print_ops(self.ops, names, "%", "    ")
+        lines = print_ops(self.ops, names, "%v", "    ")
         place = {r.name: i for i, r in enumerate(self.results)}
         arguments = []
         for a in self.arguments:

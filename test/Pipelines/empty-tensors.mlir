@@ -39,8 +39,8 @@ func.func @products(%a: tensor<4x0xf32>, %b: tensor<0x3xf32>, %c: tensor<3x4xf32
 
 // CHECK-LABEL: func.func @embedding
 func.func @embedding(%dy: tensor<0x4xf32>, %ids: tensor<0xi64>, %dz: tensor<3x0xf32>, %ids3: tensor<3xi64>) -> (tensor<5x4xf32>, tensor<5x0xf32>) {
-  %0 = mpcomm.embedding_grad %dy, %ids : (tensor<0x4xf32>, tensor<0xi64>) -> tensor<5x4xf32>
-  %1 = mpcomm.embedding_grad %dz, %ids3 : (tensor<3x0xf32>, tensor<3xi64>) -> tensor<5x0xf32>
+  %0 = mpcomm.gather_grad %dy, %ids : (tensor<0x4xf32>, tensor<0xi64>) -> tensor<5x4xf32>
+  %1 = mpcomm.gather_grad %dz, %ids3 : (tensor<3x0xf32>, tensor<3xi64>) -> tensor<5x0xf32>
   return %0, %1 : tensor<5x4xf32>, tensor<5x0xf32>
 }
 

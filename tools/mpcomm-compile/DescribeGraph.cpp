@@ -97,6 +97,8 @@ static SmallVector<Attribute> optimizersOf(ModuleOp module) {
                     : exactly(number.getValueAsDouble());
       else if (auto number = dyn_cast<IntegerAttr>(attr.getValue()))
         value = llvm::toString(number.getValue(), 10, /*Signed=*/true);
+      else if (auto name = dyn_cast<StringAttr>(attr.getValue()))
+        value = name.getValue();
       else if (!isa<UnitAttr>(attr.getValue()))
         continue;
       text += separator.str() + attr.getName().str();

@@ -653,8 +653,8 @@ def MPComm_AsyncOp : MPComm_Op<"async", [
 }
 
 def MPComm_YieldOp : MPComm_Op<"yield", [
-    Pure, Terminator, ReturnLike, HasParent<"AsyncOp">]> {
-  let summary = "ends the region of mpcomm.async";
+    Pure, Terminator, ReturnLike, ParentOneOf<["AsyncOp", "UpdateOp"]>]> {
+  let summary = "ends the region of mpcomm.async or mpcomm.update";
   let description = [{
     Example:
     ```mlir

@@ -208,7 +208,7 @@ LogicalResult ReduceOp::inferReturnTypes(MLIRContext *,
 }
 
 //===----------------------------------------------------------------------===//
-// SliceOp, ConcatenateOp, PadOp, IotaOp
+// SliceOp, ReverseOp, ConcatenateOp, PadOp, IotaOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult SliceOp::inferReturnTypes(MLIRContext *,
@@ -237,6 +237,25 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *,
     shape.push_back(extent / strides[d] + (extent % strides[d] != 0));
   }
   types.push_back(RankedTensorType::get(shape, input.getElementType()));
+  return success();
+}
+
+LogicalResult ReverseOp::inferReturnTypes(MLIRContext *,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  auto input = dyn_cast<RankedTensorType>(adaptor.getInput().getType());
+  if (!input)
+    return inferError(location, "reverse", "expects a ranked tensor");
+  int64_t last = -1;
+  for (int64_t d : adaptor.getDims()) {
+    if (d <= last || d >= input.getRank()) // reverse C1
+      return inferError(location, "reverse",
+                        "expects increasing 'dims' in [0, ", input.getRank(),
+                        "), got ", d, " after ", last);
+    last = d;
+  }
+  types.push_back(input);
   return success();
 }
 

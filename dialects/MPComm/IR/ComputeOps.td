@@ -264,6 +264,34 @@ def MPComm_SliceOp : MPComm_MovementOp<"slice", [
   }];
 }
 
+def MPComm_ReverseOp : MPComm_MovementOp<"reverse", [
+    InferTypeOpAdaptor, MPComm_MovementOpInterface]> {
+  let summary = "reversed order along dimensions";
+  let description = [{
+    Element i of a dimension of size n that is in `dims` is element n - 1 - i of
+    the operand. As StableHLO's op.
+
+    Example:
+    ```mlir
+    %r = mpcomm.reverse %x, dims = [1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    ```
+
+    Constraints:
+    - C1: `dims` is increasing and in range.
+
+    Created by front ends; lowered by `convert-mpcomm-to-linalg`.
+  }];
+  let arguments = (ins MPComm_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs MPComm_Tensor:$result);
+  let assemblyFormat = [{
+    $input `,` `dims` `=` $dims attr-dict `:` functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+  let extraClassDeclaration = computeDeclarations # [{
+    bool isOneToOne() { return true; }
+  }];
+}
+
 def MPComm_ConcatenateOp
     : MPComm_MovementOp<"concatenate", [InferTypeOpAdaptor]> {
   let summary = "concatenation along a dimension";

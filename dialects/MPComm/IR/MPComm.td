@@ -15,9 +15,12 @@
 #define MPCOMM_IR_MPCOMM
 
 include "ComputeOps.td"
+include "GatherOps.td"
 include "ConvolutionOps.td"
 include "NeuralOps.td"
 include "AttentionOps.td"
+include "IndexingOps.td"
+include "LoopOps.td"
 include "OptimizerOps.td"
 include "ScalingOps.td"
 include "CollectiveOps.td"

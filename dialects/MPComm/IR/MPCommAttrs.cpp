@@ -186,15 +186,6 @@ ClusterAttr::verify(EmitError emitError, StringRef, StringRef, DeviceAttr,
 
 LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
                                                       NamedAttribute attr) {
-  if (attr.getName() == kScatterAddAttr) {
-    auto skipped = dyn_cast<IntegerAttr>(attr.getValue());
-    if (!skipped || !skipped.getType().isSignlessInteger(64) ||
-        skipped.getInt() < -1)
-      return op->emitOpError()
-             << "expects '" << kScatterAddAttr
-             << "' to be an i64 of at least -1, got " << attr.getValue();
-    return success();
-  }
   if (attr.getName() == kStageAttr) {
     auto stage = dyn_cast<IntegerAttr>(attr.getValue());
     if (!stage || !stage.getType().isSignlessInteger(64) ||

@@ -22,6 +22,8 @@ def MPComm_RoleAttr : MPComm_EnumAttr<MPComm_Role, "role"> {
 def MPComm_ReductionAttr : MPComm_EnumAttr<MPComm_Reduction, "reduction">;
 def MPComm_LossReductionAttr
     : MPComm_EnumAttr<MPComm_LossReduction, "loss_reduction">;
+def MPComm_RngDistributionAttr
+    : MPComm_EnumAttr<MPComm_RngDistribution, "rng_distribution">;
 def MPComm_GeluApproximationAttr
     : MPComm_EnumAttr<MPComm_GeluApproximation, "gelu_approximation">;
 

@@ -88,6 +88,17 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   return resplat(adaptor.getInput(), getType());
 }
 
+OpFoldResult ReverseOp::fold(FoldAdaptor adaptor) {
+  auto type = cast<ShapedType>(getType());
+  if (llvm::all_of(getDims(),
+                   [&](int64_t d) { return type.getDimSize(d) == 1; }))
+    return identity(*this, getInput());
+  auto producer = producerBefore<ReverseOp>(*this, getInput());
+  if (producer && producer.getDims() == getDims())
+    return producer.getInput();
+  return resplat(adaptor.getInput(), getType());
+}
+
 OpFoldResult ConcatenateOp::fold(FoldAdaptor) {
   return getInputs().size() == 1 ? identity(*this, getInputs().front())
                                  : OpFoldResult();
@@ -96,6 +107,25 @@ OpFoldResult ConcatenateOp::fold(FoldAdaptor) {
 OpFoldResult PadOp::fold(FoldAdaptor) {
   return getInput().getType() == getType() ? identity(*this, getInput())
                                            : OpFoldResult();
+}
+
+/// A single element is in order.
+LogicalResult TopKOp::fold(FoldAdaptor,
+                           SmallVectorImpl<OpFoldResult> &results) {
+  auto indices = cast<RankedTensorType>(getIndices().getType());
+  if (getInput().getType().getDimSize(getDim()) != 1 ||
+      getInput() == getValues())
+    return failure();
+  results.push_back(getInput());
+  results.push_back(DenseElementsAttr::get(
+      indices, APInt::getZero(indices.getElementTypeBitWidth())));
+  return success();
+}
+
+OpFoldResult CumulativeOp::fold(FoldAdaptor) {
+  return getInput().getType().getDimSize(getDim()) == 1
+             ? identity(*this, getInput())
+             : OpFoldResult();
 }
 
 namespace {

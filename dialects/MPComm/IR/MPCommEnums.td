@@ -44,6 +44,14 @@ def MPComm_LossReduction
   let genSpecializedAttr = 0;
 }
 
+def MPComm_RngDistribution
+    : I32EnumAttr<"RngDistribution", "how random numbers are distributed", [
+    I32EnumAttrCase<"Uniform", 0, "uniform">,
+    I32EnumAttrCase<"Normal", 1, "normal">]> {
+  let cppNamespace = "::mpcomm";
+  let genSpecializedAttr = 0;
+}
+
 def MPComm_GeluApproximation
     : I32EnumAttr<"GeluApproximation", "which formula of GELU", [
     I32EnumAttrCase<"None", 0, "none">,

@@ -50,6 +50,14 @@ int64_t mpcomm::detail::countResultElements(Operation *op) {
   return n;
 }
 
+int64_t mpcomm::detail::countFlops(Region &region) {
+  int64_t flops = 0;
+  for (auto op : region.getOps<CostOpInterface>())
+    if (llvm::AddOverflow(flops, op.getFlops(), flops))
+      return INT64_MAX;
+  return flops;
+}
+
 int64_t mpcomm::detail::countBytes(TypeRange types) {
   int64_t n = 0;
   for (Type type : types) {

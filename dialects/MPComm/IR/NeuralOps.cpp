@@ -143,53 +143,6 @@ LogicalResult RMSNormGradOp::inferReturnTypes(MLIRContext *,
 }
 
 //===----------------------------------------------------------------------===//
-// Embedding
-//===----------------------------------------------------------------------===//
-
-LogicalResult EmbeddingOp::inferReturnTypes(MLIRContext *,
-                                            std::optional<Location> location,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  auto table = dyn_cast<RankedTensorType>(adaptor.getTable().getType());
-  auto ids = dyn_cast<RankedTensorType>(adaptor.getIds().getType());
-  if (!table || !ids || table.getRank() != 2 ||
-      table.getDimSize(0) < 1) // embedding C1
-    return inferError(location, "embedding",
-                      "expects a table of rank 2 with at least one row, got ",
-                      adaptor.getTable().getType());
-  SmallVector<int64_t> shape(ids.getShape());
-  shape.push_back(table.getDimSize(1));
-  types.push_back(RankedTensorType::get(shape, table.getElementType()));
-  return success();
-}
-
-LogicalResult EmbeddingGradOp::verify() {
-  auto grad = cast<RankedTensorType>(getGrad().getType());
-  auto ids = cast<RankedTensorType>(getIds().getType());
-  auto result = cast<RankedTensorType>(getResult().getType());
-  if (result.getRank() != 2 || result.getDimSize(0) < 1) // C1
-    return emitOpError()
-           << "expects a result of rank 2 with at least one row, got "
-           << result;
-  SmallVector<int64_t> shape(ids.getShape());
-  shape.push_back(result.getDimSize(1));
-  if (grad.getShape() != ArrayRef(shape)) // embedding_grad C2
-    return emitOpError() << "expects a gradient of shape "
-                         << RankedTensorType::get(shape, grad.getElementType())
-                         << ", got " << grad;
-  if (grad.getElementType() != result.getElementType()) // embedding_grad C3
-    return emitOpError() << "expects one element type, got "
-                         << grad.getElementType() << " and "
-                         << result.getElementType();
-  if (std::optional<uint64_t> padding = getPaddingIdx();
-      padding && *padding >= static_cast<uint64_t>(result.getDimSize(0))) // C4
-    return emitOpError() << "expects 'padding_idx' in [0, "
-                         << result.getDimSize(0) << "), got "
-                         << static_cast<int64_t>(*padding);
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
 // Cross-entropy
 //===----------------------------------------------------------------------===//
 

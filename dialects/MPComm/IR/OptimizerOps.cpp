@@ -63,3 +63,50 @@ LogicalResult AdamwUpdateOp::inferReturnTypes(MLIRContext *,
 SmallVector<OpOperand *> AdamwUpdateOp::getGradientOperands() {
   return {&getGradMutable()};
 }
+
+SmallVector<OpOperand *> UpdateOp::getGradientOperands() {
+  return {&getGradMutable()};
+}
+
+/// C4: what any number of ranks may run at any place in the update phase.
+static LogicalResult verifyInUpdate(Operation &op) {
+  if (op.getNumRegions() == 0 && isMemoryEffectFree(&op) &&
+      !isa<CollectiveOpInterface, RankDependentOpInterface,
+           OptimizerOpInterface>(op))
+    return success();
+  InFlightDiagnostic diag =
+      op.getParentOp()->emitOpError()
+      << "expects pure ops without regions that neither communicate nor depend "
+         "on the rank nor update, got '"
+      << op.getName() << "'";
+  diag.attachNote(op.getLoc()) << "the op is here";
+  return diag;
+}
+
+LogicalResult UpdateOp::verifyRegions() {
+  if (getGrad().getType() != getParam().getType()) // update C1
+    return emitOpError() << "expects the parameter's type "
+                         << getParam().getType() << " for 'grad', got "
+                         << getGrad().getType();
+  Block &block = getBody().front();
+  if (block.getArgumentTypes() != getOperandTypes()) // update C2
+    return emitOpError() << "expects arguments of the region of types "
+                         << getOperandTypes() << ", got "
+                         << block.getArgumentTypes();
+  SmallVector<Type> expected{getParam().getType()};
+  size_t states = std::min(getNewStates().size(), getInputs().size());
+  llvm::append_range(expected, getInputs().take_front(states).getTypes());
+  auto yield = dyn_cast<YieldOp>(block.back());
+  if (!yield || getResultTypes() != TypeRange(expected) ||
+      yield.getOperandTypes() != getResultTypes()) // update C3
+    return emitOpError() << "expects to return and to yield the types of the "
+                            "parameter and of the states, "
+                         << TypeRange(expected) << ", got " << getResultTypes()
+                         << " and "
+                         << (yield ? TypeRange(yield.getOperandTypes())
+                                   : TypeRange());
+  for (Operation &op : block.without_terminator())
+    if (failed(verifyInUpdate(op))) // update C4
+      return failure();
+  return success();
+}

@@ -93,4 +93,62 @@ def MPComm_AdamwUpdateOp : MPComm_OptimizerOp<"adamw_update", "15"> {
   }];
 }
 
+def MPComm_UpdateOp : MPComm_ComputeOp<"update", "FP32",
+    "return ::mpcomm::detail::countFlops(getBody());",
+    [IsolatedFromAbove, SingleBlock,
+     DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
+  let summary = "the update of an optimizer, as a region";
+  let description = [{
+    The update of one parameter by any rule. The region computes the new
+    parameter and the new states from the parameter, its gradient, the states
+    and further values, such as a learning rate: its arguments are the operands.
+    The first of `inputs` are the states, one for each of `new_states`, of any
+    shape. The precision in which the region computes is that of its ops. Passes
+    treat the op as one update: gradients are reduced, unscaled and clipped
+    before it, and a skipped step keeps the parameter and all states.
+
+    `optimizer` names the rule for people, as in "RMSprop".
+
+    Example:
+    ```mlir
+    %p1, %m1 = mpcomm.update %p, %g, %m, %lr {optimizer = "Lion"}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>)
+        -> (tensor<8xf32>, tensor<8xf32>) {
+    ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>, %b: tensor<8xf32>, %r: tensor<f32>):
+      %c = arith.constant dense<0.9> : tensor<8xf32>
+      %x = arith.mulf %b, %c : tensor<8xf32>
+      %y = arith.addf %x, %d : tensor<8xf32>
+      %one = arith.constant dense<1.0> : tensor<8xf32>
+      %s = math.copysign %one, %y : tensor<8xf32>
+      %w = mpcomm.broadcast_in_dim %r, dims = [] : (tensor<f32>) -> tensor<8xf32>
+      %z = arith.mulf %w, %s : tensor<8xf32>
+      %n = arith.subf %q, %z : tensor<8xf32>
+      mpcomm.yield %n, %y : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+
+    Constraints:
+    - C1: grad has the parameter's type.
+    - C2: the arguments of the region have the types of the operands, in order.
+    - C3: the region yields the results; these have the types of the parameter
+      and of the first of `inputs`, in order.
+    - C4: the ops of the region are pure and have no regions of their own, and
+      none of them communicates, depends on the rank, or is an update.
+
+    Created by front ends; `convert-mpcomm-to-linalg` replaces it by the ops of
+    its region and lowers these.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$param, MPComm_FloatTensor:$grad,
+                       Variadic<MPComm_Tensor>:$inputs,
+                       OptionalAttr<StrAttr>:$optimizer);
+  let results = (outs MPComm_FloatTensor:$new_param,
+                      Variadic<MPComm_Tensor>:$new_states);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $param `,` $grad (`,` $inputs^)? attr-dict `:`
+    functional-type(operands, results) $body
+  }];
+  let hasRegionVerifier = 1;
+}
+
 #endif // MPCOMM_IR_OPTIMIZEROPS

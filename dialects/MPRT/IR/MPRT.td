@@ -137,13 +137,19 @@ def MPRT_CallOp : MPRT_Op<"call", [
     AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "calls a micro-batch body or a stage function";
+  let summary = "calls a micro-batch body, a stage function or the body of a loop";
   let description = [{
     The callee is a private function of the module, which is compiled once and
     called for each micro-batch. The inputs are its arguments that donate no
     buffer, in order. Output i becomes result i of the callee. If an argument
     donates its buffer to result i, output i is also that argument, and is
     updated in place.
+
+    With `trips`, the callee is called that many times, one call after the other
+    on the same buffers, except that call i of a buffer with one more dimension
+    than the callee takes is given row i of it; with `reverse`, the last row
+    first. So what an argument donates its buffer to is carried from one call to
+    the next, and other outputs are stacked.
 
     On buffers, `scratch` holds the values of the callee that live no longer
     than the call. Its size is the `mprt.arena_bytes` of the callee.
@@ -155,6 +161,8 @@ def MPRT_CallOp : MPRT_Op<"call", [
         -> (tensor<4xf32>, tensor<f32>)
     mprt.call @planned ins(%a : memref<4xf32>) outs(%b, %c : memref<4xf32>, memref<f32>)
         scratch(%s : memref<1024xi8>)
+    mprt.call @planned trips = 8 ins(%as : memref<8x4xf32>) outs(%b, %cs : memref<4xf32>, memref<8xf32>)
+        scratch(%s : memref<1024xi8>)
     ```
 
     Constraints:
@@ -162,18 +170,22 @@ def MPRT_CallOp : MPRT_Op<"call", [
     - C2: on tensors, results have the outputs' types; on buffers there are none.
     - C3: the symbol is a private function that is not a kernel; its arguments
       and results match the inputs and outputs in number, shape and element
-      type.
+      type, except for the first dimension, of `trips`, of those with one more.
+    - C4: `trips` is at least 1 and fits 31 bits; `reverse` is given with it
+      alone.
 
-    Created by `convert-mpcomm-to-mprt` of `func.call`; lowered by
-    `convert-mprt-to-llvm`.
+    Created by `convert-mpcomm-to-mprt` of `func.call` and `mpcomm.scan`;
+    lowered by `convert-mprt-to-llvm`.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$callee,
+  let arguments = (ins FlatSymbolRefAttr:$callee, OptionalAttr<I64Attr>:$trips,
+                       UnitAttr:$reverse,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,
                        Variadic<MPRT_TensorOrBuffer>:$outputs,
                        Optional<MPRT_Buffer>:$scratch);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $callee (`ins` `(` $inputs^ `:` type($inputs) `)`)?
+    $callee (`trips` `=` $trips^)? (`reverse` $reverse^)?
+    (`ins` `(` $inputs^ `:` type($inputs) `)`)?
     (`outs` `(` $outputs^ `:` type($outputs) `)`)?
     (`scratch` `(` $scratch^ `:` type($scratch) `)`)? attr-dict
     (`->` `(` type($results)^ `)`)?
@@ -182,6 +194,10 @@ def MPRT_CallOp : MPRT_Op<"call", [
                                  "::mlir::ValueRange":$inputs,
                                  "::mlir::ValueRange":$outputs)>];
   let extraClassDeclaration = [{
+    /// How often it calls.
+    int64_t countCalls() { return getTrips().value_or(1); }
+    /// Whether each call is given a row of the buffer for that argument.
+    bool isStacked(::mlir::Value buffer, ::mlir::Type argument);
     // As in mprt.launch.
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       auto [start, size] = getODSOperandIndexAndLength(1);
@@ -512,6 +528,59 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
       unsigned others = isGradient() ? 6 : 3;
       return getInputs().size() > others ? getInputs()[others]
                                          : ::mlir::Value();
+    }
+  }];
+  let hasVerifier = 1;
+}
+
+def MPRT_ScatterTensor
+    : StaticShapeTensorOf<[AnyFloat, AnySignlessInteger]>;
+
+def MPRT_ScatterOp : MPRT_Op<"scatter", [
+    Pure, DestinationStyleOpInterface, AllTypesMatch<["operand", "result"]>]> {
+  let summary = "slices combined with those of a tensor, by index";
+  let description = [{
+    In the order of the indices, updates[b…, p…, i…, s…] is combined with
+    element [b…, p…, indices[b…, i…], s…] of the operand, or replaces it; the
+    dimensions are those of `mpcomm.scatter`. An index out of range is clamped
+    with `clamp`, else its updates are dropped; those of index `skipped` are,
+    too. The op is on tensors; a kernel has it alone, maybe onto a fill.
+
+    Sums and products are in the element type; those of i1 are a disjunction and
+    a conjunction.
+
+    Example:
+    ```mlir
+    %r = mprt.scatter "sum" dim = 0 batch_dims = 0 clamp
+        ins(%u, %i : tensor<32x64xf32>, tensor<32xi64>) outs(%x : tensor<10x64xf32>)
+    ```
+
+    Constraints:
+    - C1: `kind` is replace, sum, prod, min or max.
+    - C2: `dim`, `batch_dims` and shapes are as of `mpcomm.scatter`; with
+      `clamp`, dimension `dim` is not empty.
+    - C3: updates and operand have one element type.
+    - C4: `skipped` is at least 0.
+
+    Created by `convert-mpcomm-to-linalg`; in a kernel, lowered by
+    `mpcomm-generate-kernels` and `mpcomm-generate-gpu-kernels`.
+  }];
+  let arguments = (ins StrAttr:$kind, I64Attr:$dim, I64Attr:$batch_dims,
+                       UnitAttr:$clamp,
+                       OptionalAttr<I64Attr>:$skipped,
+                       MPRT_ScatterTensor:$updates,
+                       StaticShapeTensorOf<[I32, I64]>:$indices,
+                       MPRT_ScatterTensor:$operand);
+  let results = (outs MPRT_ScatterTensor:$result);
+  let assemblyFormat = [{
+    $kind `dim` `=` $dim `batch_dims` `=` $batch_dims
+    (`clamp` $clamp^)? (`skipped` `=` $skipped^)?
+    `ins` `(` $updates `,` $indices `:` type($updates) `,` type($indices) `)`
+    `outs` `(` $operand `:` type($operand) `)` attr-dict
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), 2, 1);
     }
   }];
   let hasVerifier = 1;

@@ -112,10 +112,22 @@ void CallOp::build(OpBuilder &builder, OperationState &state,
   for (Type type : outputs.getTypes())
     if (isa<TensorType>(type))
       results.push_back(type);
-  build(builder, state, results, callee, inputs, outputs, /*scratch=*/Value());
+  build(builder, state, results, callee, /*trips=*/IntegerAttr(),
+        /*reverse=*/UnitAttr(), inputs, outputs, /*scratch=*/Value());
+}
+
+bool CallOp::isStacked(Value buffer, Type argument) {
+  return cast<ShapedType>(buffer.getType()).getRank() >
+         cast<ShapedType>(argument).getRank();
 }
 
 LogicalResult CallOp::verify() {
+  std::optional<int64_t> trips = getTrips();
+  if (trips && (*trips < 1 || *trips > std::numeric_limits<int32_t>::max()))
+    return emitOpError() << "has " << *trips // C4
+                         << " trips, expected 1 to 2^31 - 1";
+  if (getReverse() && !trips) // C4
+    return emitOpError("is reverse without trips");
   return verifyDestinationStyle(*this, getOutputs()); // C1, C2
 }
 
@@ -129,7 +141,11 @@ static LogicalResult verifyOperands(CallOp op, ValueRange operands,
     auto [operand, type] = pair;
     auto from = cast<ShapedType>(operand.getType());
     auto to = dyn_cast<ShapedType>(type);
-    if (!to || to.getShape() != from.getShape() ||
+    ArrayRef<int64_t> shape = from.getShape();
+    if (to && op.getTrips() && op.isStacked(operand, type) &&
+        shape.front() == op.countCalls())
+      shape = shape.drop_front();
+    if (!to || to.getShape() != shape ||
         to.getElementType() != from.getElementType())
       return op.emitOpError()
              << "has " << what << " #" << i << " of type " << from << ", but "

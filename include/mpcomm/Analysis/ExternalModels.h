@@ -31,11 +31,15 @@ void registerPrecisionModels(mlir::DialectRegistry &registry);
 /// Attaches LinearOpInterface to arith and math ops.
 void registerLinearityModels(mlir::DialectRegistry &registry);
 
+/// Attaches LinearOpInterface to mpcomm.scan.
+void registerLoopLinearityModel(mlir::DialectRegistry &registry);
+
 /// Attaches all of these interfaces.
 inline void registerExternalModels(mlir::DialectRegistry &registry) {
   registerCostModels(registry);
   registerPrecisionModels(registry);
   registerLinearityModels(registry);
+  registerLoopLinearityModel(registry);
 }
 
 } // namespace mpcomm

@@ -25,7 +25,7 @@ def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
     their order. Each block is grouped by itself.
 
     Guarantees: every linalg op, except contractions and fills of zero that
-    another op reads, and every loop marked `mpcomm.scatter_add`, is in a
+    another op reads, and every `mprt.scatter`, is in a
     private function with the attribute `mpcomm.kernel`, run by `mprt.launch`.
     Equal groups share a function. An op that no kernel can hold is an error.
 
@@ -48,9 +48,8 @@ def FormKernelsPass : Pass<"mpcomm-form-kernels", "::mlir::ModuleOp"> {
       destination that the kernel also reads (by the map by which it writes it)
       is updated in place: a donated argument, or a product that no other op
       reads.
-    - With `mpcomm.scatter_add = p`, the arguments are rows, indices and the
-      destination. The destination is zeroed, then each row is added to the row
-      of the destination at its (clamped) index; rows at index p are skipped.
+    - A scatter is alone in its kernel. It starts from its destination, or from
+      a fill of it.
 
     Groups grow from producers to consumers, then by common inputs. Two groups
     merge if their loops correspond, if no path leads from one to the other
@@ -169,10 +168,8 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
     - A reduction combines `out` once (add, mul, min, max, and, or, xor). If it
       runs over the column only, later ops may read it; if it runs over rows, it
       is accumulated in the destination and no op in the kernel reads it.
-    - With the attribute `mpcomm.scatter_add = p` on the kernel, the arguments
-      are `dy`, `ids` and the destination. The destination is zeroed, then each
-      row of `dy` is added to the row of its id; rows with an id equal to `p`
-      are skipped, and other ids are clamped to existing rows.
+    - A kernel with an `mprt.scatter` has nothing else but constants, and a fill
+      that the scatter starts from.
     - A destination may be read as an input, by the index expressions by which
       the result is written: the old contents of what the result replaces.
 
@@ -366,8 +363,9 @@ def GenerateGPUKernelsPass
       second kernel, `_sums`, adds the sums of the blocks in a fixed order.
     - Scalars that a kernel reads and replaces are replaced by a separate
       kernel, `_scalars`.
-    - Kernels with `mpcomm.scatter_add` zero the destination; a second kernel,
-      `_rows`, adds: each block adds to its own rows in the order of the ids.
+    - A scatter onto a fill becomes the fill and a second kernel, `_slices`, that
+      combines. Each element of the destination belongs to one thread, which
+      takes its updates in the order of the indices.
     - `mprt.attention` becomes launches of kernels on tensor cores (sm_80 and
       later), with `_mask` first if it has a mask; its gradient becomes
       `_deltas`, `_columns` and `_rows`. These also use the llvm dialect, for

@@ -74,9 +74,9 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
       original op is kept as the location: `fused<"layer_norm">[…]`.
     - Broadcasts become maps of the generics that read them.
     - Reshape, slice, concatenate and pad become `tensor` ops.
-    - `embedding` becomes a generic with `tensor.extract`; `embedding_grad`
-      becomes a loop over the indices that carries the table, with the attribute
-      `mpcomm.scatter_add`: the index whose rows are skipped, or -1.
+    - `gather` becomes a generic with `tensor.extract`; `gather_grad` and
+      `scatter` become `mprt.scatter`. Sums and products of 16-bit values are in
+      f32.
     - Convolutions, pooling and their gradients become
       `mprt.convolution` and `mprt.pool`; batch
       norms become generics over [outer, features, inner], or [outer, features]
@@ -114,9 +114,8 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
-    "::mlir::tensor::TensorDialect", "::mpcomm::MPCommDialect",
-    "::mpcomm::mprt::MPRTDialect"
+    "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect",
+    "::mpcomm::MPCommDialect", "::mpcomm::mprt::MPRTDialect"
   ];
 }
 

@@ -170,8 +170,8 @@ static void attachTensor(MLIRContext *context, tensor::TensorDialect *) {
   using namespace tensor;
   attach<FreeCost, BitcastOp, CastOp, CollapseShapeOp, DimOp, EmptyOp,
          ExpandShapeOp, RankOp, tensor::ReshapeOp>(context);
-  attach<SliceCost, ExtractSliceOp, GatherOp>(context);
-  attach<InsertCost, InsertOp, InsertSliceOp, ScatterOp>(context);
+  attach<SliceCost, ExtractSliceOp, tensor::GatherOp>(context);
+  attach<InsertCost, InsertOp, InsertSliceOp, tensor::ScatterOp>(context);
   attachElementwise<0, ConcatOp, FromElementsOp, GenerateOp, tensor::PadOp,
                     SplatOp>(context);
   ExtractOp::attachInterface<ExtractCost>(*context);

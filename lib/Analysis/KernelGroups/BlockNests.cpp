@@ -85,10 +85,9 @@ static bool isInitOnly(linalg::FillOp fill) {
   if (fill->use_empty())
     return true;
   return llvm::all_of(fill->getUses(), [](OpOperand &use) {
-    auto user = dyn_cast<LinalgOp>(use.getOwner());
-    if (user)
-      return user.isDpsInit(&use);
-    return use.getOwner()->hasAttr(kScatterAddAttr);
+    auto user = dyn_cast<DestinationStyleOpInterface>(use.getOwner());
+    return user && isa<LinalgOp, mprt::ScatterOp>(*user) &&
+           user.isDpsInit(&use);
   });
 }
 
@@ -105,7 +104,7 @@ static OpKind classify(Operation *op) {
       return OpKind::Init;
     return isZeroFill(fill) ? OpKind::Other : OpKind::Nest;
   }
-  bool isNest = op->hasAttr(kScatterAddAttr) ||
+  bool isNest = isa<mprt::ScatterOp>(op) ||
                 (isa<LinalgOp>(op) && !isa<linalg::ContractionOpInterface>(op));
   return isNest ? OpKind::Nest : OpKind::Other;
 }
@@ -167,12 +166,10 @@ static LoopIndex getIndex(AffineMap map) {
   return index;
 }
 
-/// Whether the op starts from values that the caller sees: an init that is
-/// neither empty nor filled, and read.
-static bool readsInit(LinalgOp op, OpOperand *init) {
-  return op.payloadUsesValueFromOperand(init) &&
-         !isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(
-             init->get().getDefiningOp());
+/// Whether `init` has values that the caller sees.
+static bool isGiven(Value init) {
+  return !isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(
+      init.getDefiningOp());
 }
 
 LogicalResult BlockNests::addNest(Operation &op) {
@@ -194,14 +191,19 @@ LogicalResult BlockNests::addNest(Operation &op) {
       nest.writes.push_back(
           {addValue(result),
            getIndex(loops.getIndexingMapMatchingResult(result)),
-           addValue(init->get()), readsInit(loops, init)});
+           addValue(init->get()),
+           loops.payloadUsesValueFromOperand(init) && isGiven(init->get())});
     }
     nest.isCheap = isCheap(loops);
     nest.isWideningOf8Bits = isWideningOf8Bits(&op);
   } else {
+    auto scatter = cast<mprt::ScatterOp>(op);
     nest.isScatter = true;
-    for (Value result : op.getResults())
-      nest.writes.push_back({addValue(result), {}});
+    for (Value input : scatter.getDpsInputs())
+      nest.captured.push_back(addValue(input));
+    Value init = scatter.getOperand();
+    nest.writes.push_back(
+        {addValue(scatter.getResult()), {}, addValue(init), isGiven(init)});
   }
   problem.ops.back().nest = static_cast<int>(problem.nests.size());
   problem.nests.push_back(std::move(nest));

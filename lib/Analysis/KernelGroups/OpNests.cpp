@@ -21,14 +21,16 @@ using namespace mlir;
 using namespace mpcomm;
 using OpKind = KernelProblem::OpKind;
 
-/// Whether an op may become nests: it computes tensors of static shape.
+/// Whether an op may become nests: it computes tensors of static shape, by
+/// itself.
 static bool isCandidate(Operation *op) {
   auto isTensor = [](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     return tensor && tensor.hasStaticShape();
   };
   return isa<CostOpInterface>(op) && op->getNumResults() > 0 &&
-         op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
+         (op->getNumRegions() == 0 || isa<UpdateOp>(op)) &&
+         isMemoryEffectFree(op) && !isa<SymbolUserOpInterface>(op) &&
          !op->hasTrait<OpTrait::ConstantLike>() &&
          llvm::all_of(op->getResultTypes(), isTensor) &&
          llvm::all_of(op->getOperandTypes(), isTensor);
@@ -40,19 +42,43 @@ static Attribute getUniform(Value value) {
   return matchPattern(value, m_Constant(&constant)) ? constant : Attribute();
 }
 
+static const void *toPointer(uintptr_t number) {
+  return reinterpret_cast<const void *>(number);
+}
+
+/// Adds what distinguishes the ops of a block from those of others.
+static void addSignature(Block &block, std::vector<const void *> &signature) {
+  llvm::DenseMap<Value, uintptr_t> numbers;
+  auto number = [&](ValueRange values) {
+    for (Value value : values)
+      numbers.try_emplace(value, numbers.size());
+  };
+  number(block.getArguments());
+  for (Operation &op : block) {
+    signature.push_back(op.getName().getAsOpaquePointer());
+    signature.push_back(op.getAttrDictionary().getAsOpaquePointer());
+    for (Value operand : op.getOperands())
+      signature.push_back(toPointer(numbers.lookup(operand)));
+    for (Type type : op.getResultTypes())
+      signature.push_back(type.getAsOpaquePointer());
+    number(op.getResults());
+  }
+}
+
 /// All that the lowering of an op sees.
 static std::vector<const void *> getSignature(Operation *op) {
   std::vector<const void *> signature{
       op->getName().getAsOpaquePointer(),
       op->getAttrDictionary().getAsOpaquePointer()};
+  if (auto update = dyn_cast<UpdateOp>(op))
+    addSignature(update.getBody().front(), signature);
   for (OpOperand &operand : op->getOpOperands()) {
     Value value = operand.get();
     signature.push_back(value.getType().getAsOpaquePointer());
     signature.push_back(getUniform(value).getAsOpaquePointer());
     // Which other operand is the same value.
     unsigned first = llvm::find(op->getOperands(), value) - op->operand_begin();
-    signature.push_back(
-        reinterpret_cast<const void *>(static_cast<uintptr_t>(first)));
+    signature.push_back(toPointer(first));
   }
   for (Type type : op->getResultTypes())
     signature.push_back(type.getAsOpaquePointer());
@@ -199,8 +225,7 @@ OpLoweringInterface::get(ArrayRef<Operation *> ops, bool fusesAttention) const {
     if (!isCandidate(op))
       continue;
     std::vector<const void *> signature = getSignature(op);
-    signature.push_back(
-        reinterpret_cast<const void *>(uintptr_t(fusesAttention)));
+    signature.push_back(toPointer(fusesAttention));
     auto [entry, isNew] = known.try_emplace(std::move(signature));
     places.back() = &entry->second;
     if (isNew) {

@@ -60,6 +60,8 @@ private:
                                   mlir::FunctionOpInterface function);
   /// The function that an op calls; null where it calls none.
   const Callee *getCallee(int op) const;
+  /// What all calls of an op that has a callee take.
+  double getCallSeconds(int op) const;
   void findLowered();
   /// Whether kernels compute an op.
   bool hasNests(int op) const;

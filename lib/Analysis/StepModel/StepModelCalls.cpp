@@ -7,7 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A part of the step, a function that it calls, is modelled as a step of its
-// own: a call takes the time of its computation and holds its memory.
+// own: a call takes the time of its computation and holds its memory. A loop
+// takes the time of its body in each trip. Kernels and their bytes are counted
+// by function, each once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,12 +38,18 @@ LogicalResult StepBuilder::modelCallee(Operation *call,
   return success();
 }
 
+/// The function that an op calls, once or in each trip; null if it calls none.
+static FunctionOpInterface getCalled(Operation *op) {
+  if (auto loop = dyn_cast<ScanOp>(op))
+    return loop.getBodyFunction();
+  auto call = dyn_cast<CallOpInterface>(op);
+  return call ? dyn_cast_or_null<FunctionOpInterface>(call.resolveCallable())
+              : FunctionOpInterface();
+}
+
 LogicalResult StepBuilder::findCalls() {
   for (int op = 0; op < numOps; ++op) {
-    auto call = dyn_cast<CallOpInterface>(ops[op]);
-    auto function =
-        call ? dyn_cast_or_null<FunctionOpInterface>(call.resolveCallable())
-             : FunctionOpInterface();
+    FunctionOpInterface function = getCalled(ops[op]);
     if (!function || function.isExternal())
       continue;
     if (!parts.contains(function) && failed(modelCallee(ops[op], function)))
@@ -57,21 +65,33 @@ const StepBuilder::Callee *StepBuilder::getCallee(int op) const {
                                  : &parts.find(callee->second)->second;
 }
 
+double StepBuilder::getCallSeconds(int op) const {
+  auto loop = dyn_cast<ScanOp>(ops[op]);
+  return getCallee(op)->seconds *
+         static_cast<double>(loop ? loop.getTrips() : 1);
+}
+
 /// A result is made in the operand whose argument donates its buffer to it, if
-/// this is the only use of that, and else in a new buffer.
+/// this is the only use of that, and else in a new buffer. Loops do so with
+/// their carries.
 void StepBuilder::addCallBuffers(int op) {
-  auto call = cast<CallOpInterface>(ops[op]);
-  auto function = cast<FunctionOpInterface>(callees[op]);
   int first = step.firstResult[op];
-  for (auto [i, operand] : llvm::enumerate(call.getArgOperands())) {
-    auto donated = function.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr);
+  auto donate = [&](Value operand, int64_t result) {
     int value = getNumber(operand);
-    if (!donated || donated.getInt() < 0 ||
-        donated.getInt() >= ops[op]->getNumResults() || value < 0 ||
-        useCount[value] != 1 || bufferOf[value] < 0)
-      continue;
-    bufferOf[first + donated.getInt()] = bufferOf[value];
-  }
+    if (result >= 0 && result < ops[op]->getNumResults() && value >= 0 &&
+        useCount[value] == 1 && bufferOf[value] >= 0)
+      bufferOf[first + result] = bufferOf[value];
+  };
+  auto function = cast<FunctionOpInterface>(callees[op]);
+  if (auto loop = dyn_cast<ScanOp>(ops[op]))
+    for (auto [i, carry] : llvm::enumerate(loop.getCarries()))
+      donate(carry, static_cast<int64_t>(i));
+  else
+    for (auto [i, operand] :
+         llvm::enumerate(cast<CallOpInterface>(ops[op]).getArgOperands()))
+      if (auto donated =
+              function.getArgAttrOfType<IntegerAttr>(i, kDonatedAttr))
+        donate(operand, donated.getInt());
   for (int i = 0, e = static_cast<int>(ops[op]->getNumResults()); i < e; ++i)
     if (bufferOf[first + i] < 0)
       bufferOf[first + i] =

@@ -120,8 +120,8 @@ void StepBuilder::costOps() {
     if (isView[op] || isOfKernels || getCollective(current) ||
         isa<AwaitOp>(current))
       continue;
-    if (const Callee *callee = getCallee(op))
-      step.seconds[op] = callee->seconds;
+    if (getCallee(op))
+      step.seconds[op] = getCallSeconds(op);
     else if (auto found = copied.find(op); found != copied.end())
       step.seconds[op] = costCopies(op, found->second);
     else if (!placed.contains(op))

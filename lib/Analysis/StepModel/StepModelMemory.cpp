@@ -193,8 +193,6 @@ void StepBuilder::addDonations() {
   }
   for (const auto &[group, operands] : kernels) {
     const KernelGroup &known = groups->get(group);
-    if (nests.problem.getNest(known.slot).isScatter)
-      continue;
     llvm::append_range(destinations,
                        chooseDestinations(nests.problem, *groups, group, known,
                                           operands, donations,

@@ -86,7 +86,6 @@ public:
 
 private:
   LogicalResult rewrite(int number);
-  LogicalResult rewriteScatter(int number);
   FailureOr<bool> rewriteGroup(int number, const KernelGroup &group,
                                Attempt attempt);
   void launch(int number, const KernelGroup &group, func::FuncOp kernel,
@@ -150,34 +149,13 @@ void BlockRewriter::launch(int number, const KernelGroup &group,
     old.replaceUsesWithIf(result, [&](OpOperand &use) {
       int user = groups.lookup(nests.getNumber(use.getOwner()));
       // Kernels take the fills along that their results start from.
-      auto reader = dyn_cast<linalg::LinalgOp>(use.getOwner());
-      if (isFill && user >= 0 && reader && reader.isDpsInit(&use))
+      auto reader = dyn_cast<DestinationStyleOpInterface>(use.getOwner());
+      if (isFill && user >= 0 && reader.isDpsInit(&use))
         return false;
       return user < 0 || user != number;
     });
     nests.replace(destination.result, result);
   }
-}
-
-LogicalResult BlockRewriter::rewriteScatter(int number) {
-  const KernelGroup &group = groups.get(number);
-  Operation *loop = nests.getOp(group.slot);
-  Destination destination{nests.getNumber(loop->getResult(0))};
-  auto donor = donations.find(destination.result);
-  if (donor != donations.end() &&
-      groups.getLastUse(-1, donor->second) < group.slot)
-    destination.tensor = donor->second;
-  SmallVector<Value> inputs;
-  FailureOr<func::FuncOp> kernel = outlineScatter(loop, inputs);
-  if (failed(kernel))
-    return failure();
-  int64_t bytes = groups.getOperands(number).countBytes(nests.getProblem());
-  counts.bytesBefore += bytes;
-  counts.bytesAfter += bytes;
-  ++counts.launches;
-  launch(number, group, library.add(*kernel, "scatter_add"), inputs,
-         destination);
-  return success();
 }
 
 /// Launches a kernel for the group, unless its code cannot be generated: then
@@ -223,8 +201,6 @@ FailureOr<bool> BlockRewriter::rewriteGroup(int number,
 LogicalResult BlockRewriter::rewrite(int number) {
   const KernelGroup &group = groups.get(number);
   counts.ops += group.members.size();
-  if (nests.getProblem().getNest(group.slot).isScatter)
-    return rewriteScatter(number);
   for (const KernelMember &member : group.members)
     counts.bytesBefore +=
         getOperands(nests.getProblem(),
@@ -282,12 +258,7 @@ void FormKernels::runOnOperation() {
     Counts counts;
     llvm::SetVector<Block *> blocks;
     function.walk([&](Operation *op) {
-      bool isCandidate =
-          isa<linalg::LinalgOp>(op) || op->hasAttr(kScatterAddAttr);
-      for (Operation *parent = op->getParentOp(); isCandidate && parent;
-           parent = parent->getParentOp())
-        isCandidate = !parent->hasAttr(kScatterAddAttr);
-      if (isCandidate)
+      if (isa<linalg::LinalgOp, mprt::ScatterOp>(op))
         blocks.insert(op->getBlock());
     });
     for (Block *block : blocks) {

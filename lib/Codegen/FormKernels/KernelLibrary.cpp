@@ -30,7 +30,6 @@ static size_t hashKernel(func::FuncOp kernel) {
 
 static bool isSame(func::FuncOp a, func::FuncOp b) {
   return a.getFunctionType() == b.getFunctionType() &&
-         a->getAttr(kScatterAddAttr) == b->getAttr(kScatterAddAttr) &&
          OperationEquivalence::isRegionEquivalentTo(
              &a.getBody(), &b.getBody(), OperationEquivalence::IgnoreLocations);
 }

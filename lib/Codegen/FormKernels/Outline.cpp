@@ -8,16 +8,12 @@
 
 #include "FormKernels/Outline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
 using namespace mpcomm;
-using linalg::LinalgOp;
 
 namespace {
 
@@ -59,12 +55,8 @@ public:
 LogicalResult KernelBuilder::cloneConstants(Operation *op) {
   llvm::SetVector<Value> used;
   getUsedValuesDefinedAbove(op->getRegions(), used);
-  if (auto linalgOp = dyn_cast<LinalgOp>(op)) {
-    for (Value input : linalgOp.getDpsInputs())
-      used.insert(input);
-  } else {
-    used.insert_range(op->getOperands());
-  }
+  for (Value input : cast<DestinationStyleOpInterface>(op).getDpsInputs())
+    used.insert(input);
   for (Value value : used) {
     if (mapping.contains(value))
       continue;
@@ -114,7 +106,7 @@ mpcomm::outlineGroup(const BlockNests &nests, const KernelGroup &group,
       kernel.mapping.map(nests.getValue(destination.tensor), argument);
   }
   for (const KernelMember &member : group.members) {
-    auto op = cast<LinalgOp>(nests.getOp(member.op));
+    auto op = cast<DestinationStyleOpInterface>(nests.getOp(member.op));
     if (failed(kernel.cloneConstants(op))) {
       kernel.kernel.erase();
       return failure();
@@ -125,100 +117,11 @@ mpcomm::outlineGroup(const BlockNests &nests, const KernelGroup &group,
       inits.push_back(kernel.cloneInit(init, destinationOf.lookup(result)));
     // Inits are no inputs of the kernel: the clone gets them afterwards.
     Operation *clone = kernel.builder.clone(*op, kernel.mapping);
-    cast<LinalgOp>(clone).getDpsInitsMutable().assign(inits);
+    cast<DestinationStyleOpInterface>(clone).getDpsInitsMutable().assign(inits);
   }
   SmallVector<Value> returned;
   for (Value result : written)
     returned.push_back(kernel.mapping.lookup(result));
   func::ReturnOp::create(kernel.builder, kernel.kernel.getLoc(), returned);
-  return kernel.kernel;
-}
-
-/// A tensor of one value, made before `loop`.
-static Value makeUniform(scf::ForOp loop, ArrayRef<int64_t> shape,
-                         TypedAttr value) {
-  OpBuilder builder(loop);
-  Value scalar = arith::ConstantOp::create(builder, loop.getLoc(), value);
-  Value empty =
-      tensor::EmptyOp::create(builder, loop.getLoc(), shape, value.getType());
-  return linalg::FillOp::create(builder, loop.getLoc(), scalar, empty)
-      .getResult(0);
-}
-
-/// Rows, or ids, that are all the same constant have been folded into the loop:
-/// makes a tensor of them again, for the kernel to read. Ids have been clamped
-/// and held against `padding` then, which becomes their row where they add
-/// nothing, else -1.
-static void findFoldedInputs(scf::ForOp loop, Value &rows, Value &ids,
-                             int64_t &padding) {
-  std::optional<APInt> count = loop.getStaticTripCount();
-  auto sums = loop.getBody()->getOps<linalg::GenericOp>();
-  auto inserts = loop.getBody()->getOps<tensor::InsertSliceOp>();
-  if (!count || sums.empty() || inserts.empty())
-    return;
-  SmallVector<int64_t> positions{count->getSExtValue()};
-  if (ids)
-    positions.assign(cast<RankedTensorType>(ids.getType()).getShape());
-  else if (rows)
-    positions.assign(
-        cast<RankedTensorType>(rows.getType()).getShape().drop_back());
-  linalg::GenericOp sum = *sums.begin();
-  tensor::InsertSliceOp insert = *inserts.begin();
-  if (sum.getNumDpsInputs() != 1 || insert.getStaticOffsets().empty())
-    return;
-  SplatElementsAttr splat;
-  if (!rows && matchPattern(sum.getInputs().front(), m_Constant(&splat)) &&
-      splat.getType().getRank() > 0) {
-    SmallVector<int64_t> shape(positions);
-    shape.push_back(splat.getType().getShape().back());
-    rows = makeUniform(loop, shape, splat.getSplatValue<TypedAttr>());
-  }
-  int64_t row = insert.getStaticOffsets().front();
-  if (ids || ShapedType::isDynamic(row))
-    return;
-  ids = makeUniform(loop, positions, OpBuilder(loop).getI64IntegerAttr(row));
-  auto yield = cast<linalg::YieldOp>(sum.getBody()->getTerminator());
-  bool addsNothing = yield.getOperand(0) == sum.getRegionOutputArgs().front();
-  padding = addsNothing ? row : -1;
-}
-
-FailureOr<func::FuncOp> mpcomm::outlineScatter(Operation *op,
-                                               SmallVectorImpl<Value> &inputs) {
-  auto loop = dyn_cast<scf::ForOp>(op);
-  auto fill = loop && loop.getInitArgs().size() == 1
-                  ? loop.getInitArgs()[0].getDefiningOp<linalg::FillOp>()
-                  : linalg::FillOp();
-  Value rows, ids;
-  for (Value tensor : getCapturedTensors(op)) {
-    auto type = cast<TensorType>(tensor.getType());
-    if (!isa<FloatType>(type.getElementType()))
-      ids = tensor;
-    else if (type.getRank() > 1) // not a row, as of constant rows
-      rows = tensor;
-  }
-  auto skipped = op->getAttrOfType<IntegerAttr>(kScatterAddAttr);
-  int64_t padding = skipped ? skipped.getInt() : -1;
-  if (loop && (!rows || !ids))
-    findFoldedInputs(loop, rows, ids, padding);
-  if (!fill || !rows || !ids)
-    return op->emitOpError("marked mpcomm.scatter_add, expected a loop that "
-                           "adds rows to a filled tensor");
-  if (!fill.value().getDefiningOp<arith::ConstantOp>())
-    return op->emitOpError("marked mpcomm.scatter_add, expected the tensor to "
-                           "be filled with a constant");
-  inputs.assign({rows, ids});
-  KernelBuilder kernel(op->getLoc(), inputs, {op->getResult(0)});
-  if (failed(kernel.cloneConstants(op))) {
-    kernel.kernel.erase();
-    return failure();
-  }
-  kernel.mapping.map(
-      fill.getResult(0),
-      kernel.cloneInit(fill.getResult(0), kernel.destinations.front()));
-  Operation *clone = kernel.builder.clone(*op, kernel.mapping);
-  clone->removeAttr(kScatterAddAttr);
-  kernel.kernel->setAttr(kScatterAddAttr,
-                         kernel.builder.getI64IntegerAttr(padding));
-  func::ReturnOp::create(kernel.builder, op->getLoc(), clone->getResults());
   return kernel.kernel;
 }

@@ -23,12 +23,6 @@ outlineGroup(const BlockNests &nests, const KernelGroup &group,
              llvm::ArrayRef<int> inputs,
              llvm::ArrayRef<Destination> destinations);
 
-/// The same for a loop marked `mpcomm.scatter_add`; `inputs` are set to the
-/// rows and the indices.
-mlir::FailureOr<mlir::func::FuncOp>
-outlineScatter(mlir::Operation *loop,
-               llvm::SmallVectorImpl<mlir::Value> &inputs);
-
 } // namespace mpcomm
 
 #endif // MPCOMM_LIB_CODEGEN_FORMKERNELS_OUTLINE_H

@@ -46,7 +46,7 @@ static bool isView(OpOperand &operand) {
 static bool hasCode(mprt::LaunchOp launch) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       launch, launch.getKernelAttr());
-  return !kernel || kernel.isExternal() || kernel->hasAttr(kScatterAddAttr) ||
+  return !kernel || kernel.isExternal() ||
          canGenerateKernel(kernel, launch);
 }
 

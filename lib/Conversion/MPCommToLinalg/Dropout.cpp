@@ -62,10 +62,8 @@ std::array<Value, 4> mpcomm::emitPhilox(B &b, std::array<Value, 4> counter,
   return {lowHalf(b, x0), lowHalf(b, x1), lowHalf(b, x2), lowHalf(b, x3)};
 }
 
-/// Whether the element of the innermost loops is kept, as an i1. `key` are the
-/// two words of the seed.
-static Value emitIsKept(B &b, ArrayRef<int64_t> shape, Values key, uint64_t id,
-                        uint64_t threshold) {
+std::array<Value, 4> mpcomm::emitRandomWords(B &b, ArrayRef<int64_t> shape,
+                                             Values key, uint64_t id) {
   Value element = makeWord(b, 0);
   int64_t stride = 1;
   for (int64_t d = static_cast<int64_t>(shape.size()) - 1; d >= 0; --d) {
@@ -81,10 +79,19 @@ static Value emitIsKept(B &b, ArrayRef<int64_t> shape, Values key, uint64_t id,
   std::array<Value, 2> words;
   for (auto [word, half] : llvm::zip_equal(words, key))
     word = arith::ExtUIOp::create(b, b.getI64Type(), half);
-  std::array<Value, 4> random = emitPhilox(
+  return emitPhilox(
       b, {lowHalf(b, element), high, makeWord(b, id), makeWord(b, 0)}, words);
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::sge, random[0],
-                               makeWord(b, threshold));
+}
+
+std::array<LinalgBuilder::Operand, 2>
+mpcomm::seedWords(LinalgBuilder &linalg, Value seed, int64_t rank) {
+  auto word = [&](int64_t i) {
+    return linalg.mapped(
+        seed,
+        AffineMap::get(rank, 0, {getAffineConstantExpr(i, seed.getContext())},
+                       seed.getContext()));
+  };
+  return {word(0), word(1)};
 }
 
 /// `input` with the mask of (seed, p, id) on it.
@@ -93,23 +100,20 @@ static Value applyMask(Operation *op, PatternRewriter &rewriter, Value input,
   auto type = cast<RankedTensorType>(input.getType());
   auto threshold = static_cast<uint64_t>(std::floor(std::ldexp(p, 32)));
   LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
-  auto word = [&](int64_t i) {
-    return linalg.mapped(seed,
-                         AffineMap::get(type.getRank(), 0,
-                                        {rewriter.getAffineConstantExpr(i)},
-                                        rewriter.getContext()));
-  };
-  return linalg.map({linalg.full(input), word(0), word(1)},
-                    type.getElementType(), [&](B &b, Values v) -> Value {
-                      Scalars s{b, getComputeType(type.getElementType())};
-                      Value zero = s.constant(0.0);
-                      if (p == 1.0)
-                        return zero;
-                      Value kept = emitIsKept(b, type.getShape(),
-                                              v.drop_front(), id, threshold);
-                      return arith::SelectOp::create(
-                          b, kept, s.scale(1.0 / (1.0 - p), v[0]), zero);
-                    });
+  auto [low, high] = seedWords(linalg, seed, type.getRank());
+  return linalg.map(
+      {linalg.full(input), low, high}, type.getElementType(),
+      [&](B &b, Values v) -> Value {
+        Scalars s{b, getComputeType(type.getElementType())};
+        Value zero = s.constant(0.0);
+        if (p == 1.0)
+          return zero;
+        Value word = emitRandomWords(b, type.getShape(), v.drop_front(), id)[0];
+        Value kept = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, word,
+                                           makeWord(b, threshold));
+        return arith::SelectOp::create(b, kept, s.scale(1.0 / (1.0 - p), v[0]),
+                                       zero);
+      });
 }
 
 namespace {

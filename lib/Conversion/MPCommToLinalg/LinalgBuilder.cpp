@@ -32,38 +32,6 @@ Location mpcomm::markOrigin(Operation *op) {
   return markOrigin(op->getLoc(), op->getName().stripDialect());
 }
 
-Value mpcomm::combine(OpBuilder &builder, Location loc, Reduction reduction,
-                      Value lhs, Value rhs) {
-  bool isFloat = isa<FloatType>(lhs.getType());
-  bool isBool = lhs.getType().isInteger(1);
-  switch (reduction) {
-  case Reduction::Sum:
-  case Reduction::Mean:
-    if (isFloat)
-      return arith::AddFOp::create(builder, loc, lhs, rhs);
-    if (isBool)
-      return arith::OrIOp::create(builder, loc, lhs, rhs);
-    return arith::AddIOp::create(builder, loc, lhs, rhs);
-  case Reduction::Prod:
-    if (isFloat)
-      return arith::MulFOp::create(builder, loc, lhs, rhs);
-    return arith::MulIOp::create(builder, loc, lhs, rhs);
-  case Reduction::Min:
-    if (isFloat)
-      return arith::MinimumFOp::create(builder, loc, lhs, rhs);
-    if (isBool)
-      return arith::MinUIOp::create(builder, loc, lhs, rhs);
-    return arith::MinSIOp::create(builder, loc, lhs, rhs);
-  case Reduction::Max:
-    if (isFloat)
-      return arith::MaximumFOp::create(builder, loc, lhs, rhs);
-    if (isBool)
-      return arith::MaxUIOp::create(builder, loc, lhs, rhs);
-    return arith::MaxSIOp::create(builder, loc, lhs, rhs);
-  }
-  llvm_unreachable("unknown reduction");
-}
-
 TypedAttr mpcomm::getIdentity(Reduction reduction, Type type) {
   Builder builder(type.getContext());
   bool smallest = reduction == Reduction::Max;

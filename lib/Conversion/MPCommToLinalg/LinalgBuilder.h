@@ -23,6 +23,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Dialect/MPComm/Utils/Combine.h"
 
 namespace mpcomm {
 
@@ -40,9 +41,6 @@ mlir::Value makeConstant(mlir::OpBuilder &builder, mlir::Location loc,
 mlir::Location markOrigin(mlir::Location loc, llvm::StringRef name);
 mlir::Location markOrigin(mlir::Operation *op);
 
-/// An `arith` op on two scalars of the same type for `reduction`.
-mlir::Value combine(mlir::OpBuilder &builder, mlir::Location loc,
-                    Reduction reduction, mlir::Value lhs, mlir::Value rhs);
 /// The scalar that `combine` leaves other operands unchanged with.
 mlir::TypedAttr getIdentity(Reduction reduction, mlir::Type type);
 

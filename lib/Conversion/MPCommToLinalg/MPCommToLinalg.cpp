@@ -10,7 +10,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
@@ -51,19 +50,24 @@ void mpcomm::populateMPCommToLinalgPatterns(RewritePatternSet &patterns,
   populateLayerNormToLinalgPatterns(patterns);
   populateActivationToLinalgPatterns(patterns);
   populateLossToLinalgPatterns(patterns);
-  populateEmbeddingToLinalgPatterns(patterns);
+  populateGatherToLinalgPatterns(patterns);
   populateOptimizerToLinalgPatterns(patterns);
   populateBatchNormToLinalgPatterns(patterns);
   populateSlidingWindowToMPRTPatterns(patterns);
   populateScalingToLinalgPatterns(patterns);
   populateDropoutToLinalgPatterns(patterns);
+  populateRngToLinalgPatterns(patterns);
+  populateTopKToLinalgPatterns(patterns);
+  populateCumulativeToLinalgPatterns(patterns);
   populateAttentionToLinalgPatterns(patterns);
 }
 
-/// Lowers the compute ops of `root`, and folds the movement between them.
+/// Lowers the compute ops of `root`, and folds the movement between them. The
+/// ops of an update are lowered in its place.
 static LogicalResult lowerAndFold(Operation *root,
                                   const FrozenRewritePatternSet &lower,
                                   const FrozenRewritePatternSet &fold) {
+  inlineUpdates(root);
   ConversionTarget target(*root->getContext());
   target.markUnknownOpDynamicallyLegal([](Operation *op) {
     return !isCompute(op) && !isElementwiseOnTensors(op);
@@ -122,8 +126,7 @@ void mpcomm::registerOpLowering(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPCommDialect *dialect) {
     context->loadDialect<arith::ArithDialect, func::FuncDialect,
                          linalg::LinalgDialect, math::MathDialect,
-                         mprt::MPRTDialect, scf::SCFDialect,
-                         tensor::TensorDialect>();
+                         mprt::MPRTDialect, tensor::TensorDialect>();
     dialect->addInterfaces<LinalgLowering>();
   });
 }

@@ -88,6 +88,30 @@ struct LowerSlice : public OpRewritePattern<SliceOp> {
   }
 };
 
+/// Each element of the result looks up its own: no map has a coordinate that
+/// falls.
+struct LowerReverse : public OpRewritePattern<ReverseOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReverseOp op,
+                                PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getType());
+    LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
+    auto body = [&](ImplicitLocOpBuilder &b, ArrayRef<Value>) -> Value {
+      SmallVector<Value> place;
+      for (int64_t d = 0; d < type.getRank(); ++d) {
+        Value at = linalg::IndexOp::create(b, d);
+        if (llvm::is_contained(op.getDims(), d))
+          at = arith::SubIOp::create(
+              b, arith::ConstantIndexOp::create(b, type.getDimSize(d) - 1), at);
+        place.push_back(at);
+      }
+      return tensor::ExtractOp::create(b, op.getInput(), place);
+    };
+    rewriter.replaceOp(op, linalg.map({}, type.getElementType(), body));
+    return success();
+  }
+};
+
 struct LowerConcatenate : public OpRewritePattern<ConcatenateOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ConcatenateOp op,
@@ -220,8 +244,7 @@ MoveReshapeAfterConcatenate::matchAndRewrite(ConcatenateOp op,
 }
 
 void mpcomm::populateMovementToLinalgPatterns(RewritePatternSet &patterns) {
-  patterns
-      .add<LowerTranspose, LowerReshape, LowerBroadcast, LowerSlice,
-           LowerConcatenate, MoveReshapeAfterConcatenate, LowerPad, LowerIota>(
-          patterns.getContext());
+  patterns.add<LowerTranspose, LowerReshape, LowerBroadcast, LowerSlice,
+               LowerReverse, LowerConcatenate, MoveReshapeAfterConcatenate,
+               LowerPad, LowerIota>(patterns.getContext());
 }

@@ -9,6 +9,8 @@
 // One elementwise generic per update. What does not depend on the element
 // (bias corrections) is a 0-d generic, in f64: 1 - 0.999 loses half of f32's
 // digits. It is the same for all parameters of a group, so CSE leaves one.
+// An update with a region becomes the ops of the region, which other patterns
+// lower and which fuse as others do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -125,6 +127,20 @@ LowerAdamwUpdate::matchAndRewrite(AdamwUpdateOp op,
   rewriter.replaceOp(
       op, linalg.mapSeveral(inputs, {element, element, element}, body));
   return success();
+}
+
+void mpcomm::inlineUpdates(Operation *root) {
+  IRRewriter rewriter(root->getContext());
+  root->walk([&](UpdateOp op) {
+    Block &body = op.getBody().front();
+    Location loc = markOrigin(op);
+    for (Operation &inner : body)
+      inner.setLoc(loc);
+    Operation *yield = body.getTerminator();
+    rewriter.inlineBlockBefore(&body, op, op.getOperands());
+    rewriter.replaceOp(op, yield->getOperands());
+    rewriter.eraseOp(yield);
+  });
 }
 
 void mpcomm::populateOptimizerToLinalgPatterns(RewritePatternSet &patterns) {

@@ -9,7 +9,7 @@
 #ifndef MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_PHILOX_H
 #define MPCOMM_LIB_CONVERSION_MPCOMMTOLINALG_PHILOX_H
 
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "LinalgBuilder.h"
 #include <array>
 
 namespace mpcomm {
@@ -20,6 +20,17 @@ namespace mpcomm {
 std::array<mlir::Value, 4> emitPhilox(mlir::ImplicitLocOpBuilder &builder,
                                       std::array<mlir::Value, 4> counter,
                                       std::array<mlir::Value, 2> key);
+
+/// The four words of the element of the innermost loops, which are over
+/// `shape`; `key` are the two words of the seed, and `id` distinguishes ops.
+std::array<mlir::Value, 4> emitRandomWords(mlir::ImplicitLocOpBuilder &builder,
+                                           llvm::ArrayRef<int64_t> shape,
+                                           llvm::ArrayRef<mlir::Value> key,
+                                           uint64_t id);
+
+/// The words of a seed as operands over a space of `rank` dimensions.
+std::array<LinalgBuilder::Operand, 2> seedWords(LinalgBuilder &linalg,
+                                                mlir::Value seed, int64_t rank);
 
 } // namespace mpcomm
 

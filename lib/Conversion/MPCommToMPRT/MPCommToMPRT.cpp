@@ -49,6 +49,7 @@ public:
 private:
   LogicalResult lowerFunction(func::FuncOp function);
   LogicalResult lowerCall(func::CallOp op);
+  void lowerScan(ScanOp op);
   FailureOr<SmallVector<Started>> start(OpBuilder &builder,
                                         CollectiveOpInterface op);
   SmallVector<Value> await(OpBuilder &builder, Location loc,
@@ -414,6 +415,33 @@ LogicalResult Lowering::lowerCall(func::CallOp op) {
   return success();
 }
 
+/// A loop updates its carries in place: the body donates each to its next
+/// value. Whoever else calls the body does so in this way, too.
+static void donateCarries(ScanOp op) {
+  FunctionOpInterface body = op.getBodyFunction();
+  OpBuilder builder(op);
+  for (unsigned i = 0, e = op.getCarries().size(); i < e; ++i)
+    body.setArgAttr(i, kDonatedAttr, builder.getI64IntegerAttr(i));
+}
+
+/// Stacked results are filled row by row.
+void Lowering::lowerScan(ScanOp op) {
+  OpBuilder builder(op);
+  SmallVector<Value> inputs(op.getSlices());
+  llvm::append_range(inputs, op.getCaptured());
+  SmallVector<Value> outputs(op.getCarries());
+  for (Value stacked : op.getStacked())
+    outputs.push_back(tensor::EmptyOp::create(
+        builder, op.getLoc(), cast<RankedTensorType>(stacked.getType()),
+        ValueRange()));
+  auto call = mprt::CallOp::create(builder, op.getLoc(), op.getBodyAttr(),
+                                   inputs, outputs);
+  call.setTripsAttr(op.getTripsAttr());
+  call.setReverse(op.getReverse());
+  op.replaceAllUsesWith(call.getResults());
+  op.erase();
+}
+
 //===----------------------------------------------------------------------===//
 // A function, a module
 //===----------------------------------------------------------------------===//
@@ -425,6 +453,10 @@ LogicalResult Lowering::lowerFunction(func::FuncOp function) {
   for (func::CallOp op : calls)
     if (failed(lowerCall(op)))
       return failure();
+  SmallVector<ScanOp> loops;
+  function.walk([&](ScanOp op) { loops.push_back(op); });
+  for (ScanOp op : loops)
+    lowerScan(op);
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<AsyncOp>(op)) {
       ops.push_back(op);
@@ -469,6 +501,7 @@ LogicalResult Lowering::lowerFunction(func::FuncOp function) {
 }
 
 LogicalResult Lowering::run() {
+  module.walk(donateCarries);
   for (auto function : module.getOps<func::FuncOp>()) {
     numbering.enter(function);
     if (failed(lowerFunction(function)))

@@ -26,6 +26,7 @@
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_CONVERTMPRTTOLLVMPASS
@@ -60,10 +61,13 @@ private:
   LogicalResult lowerEpilogue(mprt::GemmOp product,
                               ArrayRef<mprt::LaunchOp> launches);
   LogicalResult lowerCall(mprt::CallOp op);
+  LogicalResult lowerLoop(mprt::CallOp op, ArrayRef<Value> buffers,
+                          TypeRange types, Value scratch);
   LogicalResult lowerStart(mprt::StartOp op);
   void callEvents(ArrayRef<EventCall> calls);
   FailureOr<int64_t> bucketCount(mprt::StartOp op);
   Value constant(Type type, int64_t value);
+  Value slot(unsigned i);
   Value addressOf(LLVM::GlobalOp global);
   void call(StringRef callee, ValueRange operands);
   /// A function of the runtime, which gives a status if nothing is said.
@@ -226,10 +230,7 @@ LogicalResult EntryPoint::fillSlots(Operation *op, ArrayRef<Value> buffers) {
     FailureOr<Value> address = pointerTo(buffer, op);
     if (failed(address))
       return failure();
-    Value slot =
-        LLVM::GEPOp::create(builder, op->getLoc(), pointer, pointer, slots,
-                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
-    LLVM::StoreOp::create(builder, op->getLoc(), *address, slot);
+    LLVM::StoreOp::create(builder, op->getLoc(), *address, slot(i));
   }
   return success();
 }
@@ -237,6 +238,63 @@ LogicalResult EntryPoint::fillSlots(Operation *op, ArrayRef<Value> buffers) {
 /// The symbol of the function that `function` becomes.
 static std::string entryName(StringRef function) {
   return ("mpcomm_" + function).str();
+}
+
+/// The address of pointer `i` of a callee's list.
+Value EntryPoint::slot(unsigned i) {
+  return LLVM::GEPOp::create(builder, function.getLoc(), pointer, pointer,
+                             slots,
+                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+}
+
+/// One call after the other; what is stacked moves on by a row each time.
+LogicalResult EntryPoint::lowerLoop(mprt::CallOp op, ArrayRef<Value> buffers,
+                                    TypeRange types, Value scratch) {
+  Location loc = op.getLoc();
+  int64_t trips = op.countCalls();
+  SmallVector<Value> bases;
+  for (Value buffer : buffers) {
+    FailureOr<Value> base = pointerTo(buffer, op);
+    if (failed(base))
+      return failure();
+    bases.push_back(*base);
+  }
+  // In the entry block, which dominates the loop and what follows.
+  Value zero = constant(i64, 0), one = constant(i64, 1);
+  Value end = constant(i64, trips), last = constant(i64, trips - 1);
+  SmallVector<Value> rows;
+  for (auto [buffer, type] : llvm::zip_equal(buffers, types))
+    rows.push_back(op.isStacked(buffer, type)
+                       ? constant(i64, mpcomm::detail::countBytes(type))
+                       : Value());
+  Block *before = builder.getInsertionBlock();
+  Region &region = *before->getParent();
+  Block *trip =
+      builder.createBlock(&region, std::next(before->getIterator()), i64, loc);
+  Block *after = builder.createBlock(&region, std::next(trip->getIterator()));
+  builder.setInsertionPointToEnd(before);
+  LLVM::BrOp::create(builder, loc, zero, trip);
+
+  builder.setInsertionPointToStart(trip);
+  Value counter = trip->getArgument(0), row = counter;
+  if (op.getReverse())
+    row = LLVM::SubOp::create(builder, loc, last, counter);
+  for (auto [i, base, bytes] : llvm::enumerate(bases, rows)) {
+    Value address = base;
+    if (bytes) {
+      Value offset = LLVM::MulOp::create(builder, loc, row, bytes);
+      address = LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(),
+                                    base, ArrayRef<LLVM::GEPArg>{offset});
+    }
+    LLVM::StoreOp::create(builder, loc, address, slot(i));
+  }
+  call(entryName(op.getCallee()), {slots, scratch});
+  Value next = LLVM::AddOp::create(builder, loc, counter, one);
+  Value again =
+      LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::slt, next, end);
+  LLVM::CondBrOp::create(builder, loc, again, trip, next, after, ValueRange());
+  builder.setInsertionPointToStart(after);
+  return success();
 }
 
 /// A callee reads all of its list before it fills one of its own.
@@ -259,6 +317,10 @@ LogicalResult EntryPoint::lowerCall(mprt::CallOp op) {
       return failure();
     scratch = *address;
   }
+  if (op.getTrips())
+    return lowerLoop(op, arguments,
+                     callee.getArgumentTypes().take_front(arguments.size()),
+                     scratch);
   if (failed(fillSlots(op, arguments)))
     return failure();
   call(entryName(op.getCallee()), {slots, scratch});
@@ -596,22 +658,35 @@ static LogicalResult checkNames(ModuleOp module) {
 
 /// How often a step runs each part: as often as it calls it, and once more
 /// where it does the last micro-batch itself, which it does if it has products
-/// (those of a pipeline's rank are all in parts).
+/// (those of a pipeline's rank are all in parts). The body of a loop runs in
+/// each trip of it, whenever the part with the loop runs.
 static llvm::StringMap<int64_t> countRuns(ArrayRef<func::FuncOp> functions) {
   llvm::StringMap<int64_t> runs;
-  for (func::FuncOp function : functions) {
+  auto addCalls = [&](func::FuncOp function, int64_t times) {
     llvm::StringMap<int64_t> calls;
+    llvm::StringSet<> loops;
     bool hasProducts = false;
     function.walk([&](Operation *op) {
-      if (auto call = dyn_cast<mprt::CallOp>(op))
-        ++calls[call.getCallee()];
+      if (auto call = dyn_cast<mprt::CallOp>(op)) {
+        calls[call.getCallee()] += call.countCalls();
+        if (call.getTrips())
+          loops.insert(call.getCallee());
+      }
       hasProducts |= isa<mprt::GemmOp, mprt::ConvolutionOp, mprt::PoolOp>(op);
     });
     for (auto &part : calls) {
       int64_t &most = runs[part.getKey()];
-      most = std::max(most, part.getValue() + hasProducts);
+      bool isRepeated = hasProducts && !loops.contains(part.getKey());
+      most = std::max(most, mpcomm::detail::multiplySaturated(
+                                part.getValue() + isRepeated, times));
     }
-  }
+  };
+  for (func::FuncOp function : functions)
+    if (!function.isPrivate())
+      addCalls(function, 1);
+  for (func::FuncOp function : functions)
+    if (function.isPrivate())
+      addCalls(function, std::max<int64_t>(runs.lookup(function.getName()), 1));
   return runs;
 }
 

@@ -186,11 +186,13 @@ LogicalResult Recompute::recompute(func::FuncOp step) {
   FailureOr<StepModel> costs = StepModel::get(step, *model);
   if (failed(costs))
     return failure();
-  // Products cost most and keep least: they are made once.
+  // Products cost most and keep least: they are made once, and so are loops,
+  // which have some.
   auto isKept = [&](Operation *op) {
     auto precision = dyn_cast<PrecisionOpInterface>(op);
     return policy == Recomputation::Selective && precision &&
-           precision.getPrecisionClass() == PrecisionClass::LowerPrecision;
+           (precision.getPrecisionClass() == PrecisionClass::LowerPrecision ||
+            isa<ScanOp>(op));
   };
   for (int64_t stage = 0; stage < stages; ++stage) {
     StageRecomputer recomputer(*graph, static_cast<int>(stage), isKept);

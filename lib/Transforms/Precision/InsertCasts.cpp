@@ -14,6 +14,7 @@
 
 #include "Precision/CastRewriter.h"
 #include "Precision/Fp8Rewriter.h"
+#include "Precision/LoopCasts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -350,4 +351,10 @@ void InsertCasts::runOnOperation() {
   remarkCasts(step, graph, plan, rewriter);
   if (failed(quantize(step, precision, graph)))
     return signalPassFailure();
+  if (int64_t loops =
+          moveCastsIntoLoops(step, precision.narrow, *computesNarrow))
+    remark::analysis(step.getLoc(), remark::RemarkOpts::name("LoopCasts")
+                                        .category(DEBUG_TYPE)
+                                        .function(step.getName()))
+        << remark::metric("loops", loops);
 }

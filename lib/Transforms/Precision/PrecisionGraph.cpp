@@ -108,11 +108,13 @@ void PrecisionGraph::repeatMovements() {
 }
 
 /// Whether an activation of the forward pass is stored for the backward pass:
-/// small statistics are not.
+/// small statistics are not. What a loop stacks is of many trips.
 bool PrecisionGraph::isSaved(Value value) const {
   Operation *op = value.getDefiningOp();
   if (!precision.storeActivations || !op || !isForward(op))
     return false;
+  if (auto loop = dyn_cast<ScanOp>(op))
+    return llvm::is_contained(loop.getStacked(), value);
   auto model = dyn_cast<PrecisionOpInterface>(op);
   if (model && model.getPrecisionClass() != PrecisionClass::FP32)
     return true;
@@ -199,10 +201,10 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
            << op->getAttr(kPrecisionAttr);
   auto model = dyn_cast<PrecisionOpInterface>(op);
   // Attention makes statistics too, which have no narrower type: it stays in
-  // the type in which it is written.
+  // the type in which it is written. A loop has the types of its body.
   bool isFree = model && op->getNumRegions() == 0 && isAllF32(op) &&
                 !isa<OptimizerOpInterface, UpdateLossScaleOp, UpdateFp8ScaleOp,
-                     AttentionOp, AttentionGradOp>(op) &&
+                     AttentionOp, AttentionGradOp, ScanOp>(op) &&
                 isMemoryEffectFree(op) &&
                 !op->hasTrait<OpTrait::IsTerminator>() && !makesFloats(op);
   if (attribute && attribute.getValue() == "lower_precision" && !isFree)
@@ -211,7 +213,7 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
            << "' \"lower_precision\", expected it on a pure op without regions "
               "that reads "
               "and makes tensors of f32 and updates nothing, but not on "
-              "attention, which makes a statistic too";
+              "attention, which makes a statistic too, or a loop";
   if (!isFree)
     return CastClass::Wide;
   if (attribute)

@@ -138,11 +138,11 @@ func.func @loss(%x: tensor<8x16xf32>, %y: tensor<8xi64>, %one: tensor<f32>) -> (
 
 // Indices of both tables are read in the kernel that adds the rows.
 // CHECK-LABEL: func.func @embeddings
-//       CHECK: mprt.launch @kernel_embedding_0 ins(%arg2, %arg0, %arg1 : tensor<4x8xi64>, tensor<32x16xf32>, tensor<8x16xf32>)
+//       CHECK: mprt.launch @kernel_gather_0 ins(%arg2, %arg0, %arg1 : tensor<4x8xi64>, tensor<32x16xf32>, tensor<8x16xf32>)
 //   CHECK-NOT: mprt.launch
 func.func @embeddings(%t: tensor<32x16xf32>, %p: tensor<8x16xf32>, %ids: tensor<4x8xi64>) -> tensor<4x8x16xf32> {
   %i = mpcomm.iota dim = 0 : tensor<8xi64>
-  %0 = mpcomm.embedding %t, %ids : (tensor<32x16xf32>, tensor<4x8xi64>) -> tensor<4x8x16xf32>
+  %0 = mpcomm.gather %t, %ids : (tensor<32x16xf32>, tensor<4x8xi64>) -> tensor<4x8x16xf32>
   %1 = mpcomm.broadcast_in_dim %p, dims = [1, 2] : (tensor<8x16xf32>) -> tensor<4x8x16xf32>
   %2 = arith.addf %0, %1 : tensor<4x8x16xf32>
   return %2 : tensor<4x8x16xf32>
@@ -150,10 +150,27 @@ func.func @embeddings(%t: tensor<32x16xf32>, %p: tensor<8x16xf32>, %ids: tensor<
 
 // -----
 
-// CHECK-LABEL: func.func @embedding_grad
-//       CHECK: mprt.launch @kernel_scatter_add_0 ins(%arg0, %{{.+}} : tensor<6x4xf32>, tensor<6xi64>) outs(%{{.+}} : tensor<3x4xf32>)
-//       CHECK: func.func private @kernel_scatter_add_0({{.*}} attributes {mpcomm.kernel, mpcomm.scatter_add = -1 : i64}
-func.func @embedding_grad(%dy: tensor<6x4xf32>, %ids: tensor<6xi64>) -> tensor<3x4xf32> {
-  %0 = mpcomm.embedding_grad %dy, %ids : (tensor<6x4xf32>, tensor<6xi64>) -> tensor<3x4xf32>
+// CHECK-LABEL: func.func @gather_grad
+//       CHECK: mprt.launch @kernel_gather_grad_0 ins(%arg0, %arg1 : tensor<6x4xf32>, tensor<6xi64>) outs(%{{.+}} : tensor<3x4xf32>)
+//       CHECK: func.func private @kernel_gather_grad_0({{.*}} attributes {mpcomm.kernel}
+//       CHECK: %[[FILL:.*]] = linalg.fill
+//       CHECK: mprt.scatter "sum" dim = 0 batch_dims = 0 clamp ins(%arg0, %arg1 : tensor<6x4xf32>, tensor<6xi64>) outs(%[[FILL]] : tensor<3x4xf32>)
+func.func @gather_grad(%dy: tensor<6x4xf32>, %ids: tensor<6xi64>) -> tensor<3x4xf32> {
+  %0 = mpcomm.gather_grad %dy, %ids : (tensor<6x4xf32>, tensor<6xi64>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// A scatter writes over its operand, which is copied later on where it is still needed.
+// Constants are in the kernel.
+// CHECK-LABEL: func.func @scatter
+//       CHECK: mprt.launch @kernel_scatter_0 ins(%arg1 : tensor<6xi64>) outs(%arg0 : tensor<9x4xf32>)
+//       CHECK: func.func private @kernel_scatter_0(%arg0: tensor<6xi64>, %arg1: tensor<9x4xf32>)
+//       CHECK: %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<6x4xf32>
+//       CHECK: mprt.scatter "replace" dim = 0 batch_dims = 0 ins(%[[ONE]], %arg0 : tensor<6x4xf32>, tensor<6xi64>) outs(%arg1 : tensor<9x4xf32>)
+func.func @scatter(%x: tensor<9x4xf32>, %ids: tensor<6xi64>) -> tensor<9x4xf32> {
+  %one = arith.constant dense<1.0> : tensor<6x4xf32>
+  %0 = mpcomm.scatter %x, %ids, %one : (tensor<9x4xf32>, tensor<6xi64>, tensor<6x4xf32>) -> tensor<9x4xf32>
+  return %0 : tensor<9x4xf32>
 }

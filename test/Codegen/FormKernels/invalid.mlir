@@ -81,35 +81,3 @@ func.func @starts_from_argument(%x: tensor<8x4xf32>, %c: f32) -> tensor<8xf32> {
   } -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }
-
-// -----
-
-func.func @no_scatter(%x: tensor<8xf32>) -> tensor<8xf32> {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c8 = arith.constant 8 : index
-  // expected-error @below {{marked mpcomm.scatter_add, expected a loop that adds rows to a filled tensor}}
-  %0 = scf.for %i = %c0 to %c8 step %c1 iter_args(%t = %x) -> tensor<8xf32> {
-    scf.yield %t : tensor<8xf32>
-  } {mpcomm.scatter_add = -1 : i64}
-  return %0 : tensor<8xf32>
-}
-
-// -----
-
-func.func @scatter_start(%dy: tensor<8x4xf32>, %ids: tensor<8xi64>, %start: f32) -> tensor<6x4xf32> {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c8 = arith.constant 8 : index
-  %e = tensor.empty() : tensor<6x4xf32>
-  %f = linalg.fill ins(%start : f32) outs(%e : tensor<6x4xf32>) -> tensor<6x4xf32>
-  // expected-error @below {{marked mpcomm.scatter_add, expected the tensor to be filled with a constant}}
-  %0 = scf.for %i = %c0 to %c8 step %c1 iter_args(%t = %f) -> tensor<6x4xf32> {
-    %id = tensor.extract %ids[%i] : tensor<8xi64>
-    %x = tensor.extract %dy[%i, %c0] : tensor<8x4xf32>
-    %row = arith.index_cast %id : i64 to index
-    %r = tensor.insert %x into %t[%row, %c0] : tensor<6x4xf32>
-    scf.yield %r : tensor<6x4xf32>
-  } {mpcomm.scatter_add = -1 : i64}
-  return %0 : tensor<6x4xf32>
-}

@@ -214,41 +214,25 @@ def cross_entropy(dtype, ids, n, v, mode, ignored):
                [grad], length=64)
 
 
-def embeddings():
+def gathers():
     for dtype in FLOATS:
         for ids_type in [torch.int64, torch.int32]:
             for shape in [(4,), (2, 3), (), (0,)]:
                 table = rand(6, 5, dtype=dtype)
-                ids = torch.randint(0, 6, shape).to(ids_type)
-                if ids.numel() > 3:
-                    ids.view(-1)[:4] = torch.tensor([5, 1, 1, 1]).to(ids_type)
+                ids = torch.randint(-1, 8, shape).to(ids_type)
                 tag = "%s_%s_%s" % (NAMES[dtype], NAMES[ids_type],
                                     "x".join(map(str, shape)) or "0d")
-                e = table.double()[ids.long()]
+                e = table.double()[ids.long().clamp(0, 5)]
                 out = like(e.shape, dtype)
-                yield Case("embedding_" + tag, [table, ids],
-                           "%%r = mpcomm.embedding %%0, %%1 : (%s) -> %s\nreturn %%r" % (
+                yield Case("gather_" + tag, [table, ids],
+                           "%%r = mpcomm.gather %%0, %%1 : (%s) -> %s\nreturn %%r" % (
                                types(table, ids), type_of(out)), [e])
-                dy = rand(*e.shape, dtype=dtype)
-                for padding in [None, 1, 5]:
-                    dt = torch.zeros(6, 5, dtype=torch.float64)
-                    for i, row in zip(ids.reshape(-1).tolist(),
-                                      dy.double().reshape(-1, 5)):
-                        if i != padding:
-                            dt[i] += row
-                    option = "" if padding is None else "padding_idx = %d " % padding
-                    yield Case("embedding_grad_%s_%s" % (tag, padding), [dy, ids],
-                               "%%r = mpcomm.embedding_grad %%0, %%1 %s: (%s) -> %s\n"
-                               "return %%r" % (option, types(dy, ids), type_of(table)),
-                               [dt], length=8)
-    table, ids = rand(3, 2), torch.tensor([-7, 0, 99])
-    yield Case("embedding_clamped", [table, ids],
-               "%r = mpcomm.embedding %0, %1 : (tensor<3x2xf32>, tensor<3xi64>) -> "
-               "tensor<3x2xf32>\nreturn %r", [table.double()[[0, 0, 2]]])
-    yield Case("embedding_grad_clamped", [table, ids],
-               "%r = mpcomm.embedding_grad %0, %1 : (tensor<3x2xf32>, tensor<3xi64>) -> "
-               "tensor<3x2xf32>\nreturn %r",
-               [torch.stack([table[0] + table[1], torch.zeros(2), table[2]]).double()])
+    x, ids = rand(3, 2, 5, 4), torch.tensor([[4, 0, 9], [-1, 2, 2], [3, 3, 1]])
+    at = ids.clamp(0, 4)[:, None, :, None].expand(3, 2, 3, 4)
+    yield Case("gather_shared", [x, ids],
+               "%r = mpcomm.gather %0, %1 dim = 2 batch_dims = 1 : "
+               "(tensor<3x2x5x4xf32>, tensor<3x3xi64>) -> tensor<3x2x3x4xf32>\nreturn %r",
+               [x.double().gather(2, at)])
 
 
 def optimizers():
@@ -312,5 +296,5 @@ def adamw(dtype, shape, decay, step):
 
 def all_cases():
     torch.manual_seed(0)
-    for family in [along_dim, layer_norm, rms_norm, activations, losses, embeddings, optimizers]:
+    for family in [along_dim, layer_norm, rms_norm, activations, losses, gathers, optimizers]:
         yield from family()

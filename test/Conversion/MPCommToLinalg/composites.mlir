@@ -70,17 +70,6 @@ func.func @adamw(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: te
 
 // -----
 
-// CHECK-LABEL: @embedding_grad
-//       CHECK: scf.for
-//       CHECK: tensor.insert_slice
-//       CHECK: {mpcomm.scatter_add = 0 : i64}
-func.func @embedding_grad(%dy: tensor<5x4xf32>, %ids: tensor<5xi64>) -> tensor<3x4xf32> {
-  %0 = mpcomm.embedding_grad %dy, %ids padding_idx = 0 : (tensor<5x4xf32>, tensor<5xi64>) -> tensor<3x4xf32>
-  return %0 : tensor<3x4xf32>
-}
-
-// -----
-
 // A sum of booleans is their disjunction, a product their conjunction.
 // CHECK-LABEL: func.func @any
 //       CHECK: linalg.generic

@@ -63,6 +63,20 @@ func.func @views(%x: tensor<2x3x8xf32>) -> tensor<2x3x2x2xf32> {
 
 // -----
 
+// CHECK-LABEL: @reverse
+//       CHECK: linalg.generic
+//   CHECK-DAG: %[[I:.+]] = linalg.index 0
+//   CHECK-DAG: %[[J:.+]] = linalg.index 1
+//   CHECK-DAG: %[[LAST:.+]] = arith.constant 7
+//       CHECK: %[[AT:.+]] = arith.subi %[[LAST]], %[[J]]
+//       CHECK: tensor.extract %arg0[%[[I]], %[[AT]]]
+func.func @reverse(%x: tensor<3x8xf32>) -> tensor<3x8xf32> {
+  %0 = mpcomm.reverse %x, dims = [1] : (tensor<3x8xf32>) -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
+}
+
+// -----
+
 // Heads are concatenated as they are computed, and merged afterwards.
 // CHECK-LABEL: @concatenate_heads
 //       CHECK: tensor.insert_slice %arg0 into %{{.+}}[0, 0, 0] [8, 4, 2] [1, 1, 1] : {{.*}} into tensor<8x7x2xf32>

@@ -98,6 +98,20 @@ func.func @nothing_to_do(%x: tensor<8x4xf32>, %v: tensor<f32>) -> (tensor<8x4xf3
   return %0, %1, %2, %3, %4 : tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>
 }
 
+// CHECK-LABEL: func.func @reverse
+// CHECK-SAME: %[[X:.*]]: tensor<8x1xf32>
+func.func @reverse(%x: tensor<8x1xf32>) -> (tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>) {
+  %c = arith.constant dense<1.0> : tensor<8x1xf32>
+  // CHECK-DAG: %[[C:.*]] = arith.constant
+  // CHECK-DAG: %[[R:.*]] = mpcomm.reverse %[[X]], dims = [0]
+  %0 = mpcomm.reverse %x, dims = [1] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  %1 = mpcomm.reverse %x, dims = [0] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  %2 = mpcomm.reverse %1, dims = [0] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  %3 = mpcomm.reverse %c, dims = [0] : (tensor<8x1xf32>) -> tensor<8x1xf32>
+  // CHECK: return %[[X]], %[[R]], %[[X]], %[[C]]
+  return %0, %1, %2, %3 : tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>, tensor<8x1xf32>
+}
+
 // Keeps what does something: a stride, a gap.
 // CHECK-LABEL: func.func @something_to_do
 func.func @something_to_do(%x: tensor<8xf32>, %v: tensor<f32>) -> (tensor<4xf32>, tensor<15xf32>) {
@@ -129,6 +143,54 @@ func.func @dot_of_free_transpose(%x: tensor<3x8x4xf32>, %w: tensor<4x10xf32>) ->
   %0 = mpcomm.dot_general %xt, %w, contracting_dims = [2] x [0] : (tensor<8x3x4xf32>, tensor<4x10xf32>) -> tensor<8x3x10xf32>
   return %0 : tensor<8x3x10xf32>
 }
+
+// A gather of evenly spaced slices is a slice; one of the whole dimension is nothing.
+// CHECK-LABEL: func.func @gather_of_ranges
+func.func @gather_of_ranges(%x: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<3x4xf32>, tensor<8x2xf32>, tensor<4xf32>) {
+  %all = mpcomm.iota dim = 0 : tensor<8xi64>
+  %some = arith.constant dense<[1, 4, 7]> : tensor<3xi64>
+  %two = mpcomm.iota dim = 0 : tensor<2xi32>
+  %one = arith.constant dense<3> : tensor<i64>
+  %0 = mpcomm.gather %x, %all : (tensor<8x4xf32>, tensor<8xi64>) -> tensor<8x4xf32>
+  // CHECK-DAG: %[[SOME:.*]] = mpcomm.slice %arg0, starts = [1, 0], limits = [8, 4], strides = [3, 1]
+  %1 = mpcomm.gather %x, %some : (tensor<8x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
+  // CHECK-DAG: %[[TWO:.*]] = mpcomm.slice %arg0, starts = [0, 0], limits = [8, 2], strides = [1, 1]
+  %2 = mpcomm.gather %x, %two dim = 1 : (tensor<8x4xf32>, tensor<2xi32>) -> tensor<8x2xf32>
+  // CHECK-DAG: %[[SLICE:.*]] = mpcomm.slice %arg0, starts = [3, 0], limits = [4, 4], strides = [1, 1]
+  // CHECK-DAG: %[[ONE:.*]] = mpcomm.reshape %[[SLICE]]
+  %3 = mpcomm.gather %x, %one : (tensor<8x4xf32>, tensor<i64>) -> tensor<4xf32>
+  // CHECK: return %arg0, %[[SOME]], %[[TWO]], %[[ONE]]
+  return %0, %1, %2, %3 : tensor<8x4xf32>, tensor<3x4xf32>, tensor<8x2xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Indices that are clamped, and those that are shared, are no range.
+// CHECK-LABEL: func.func @gather_of_other_indices
+func.func @gather_of_other_indices(%x: tensor<8x4xf32>) -> (tensor<9x4xf32>, tensor<2x4xf32>, tensor<8x8xf32>) {
+  // CHECK-COUNT-3: mpcomm.gather
+  %all = mpcomm.iota dim = 0 : tensor<9xi64>
+  %some = arith.constant dense<[-1, 0]> : tensor<2xi64>
+  %each = mpcomm.iota dim = 1 : tensor<8x8xi64>
+  %0 = mpcomm.gather %x, %all : (tensor<8x4xf32>, tensor<9xi64>) -> tensor<9x4xf32>
+  %1 = mpcomm.gather %x, %some : (tensor<8x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
+  %2 = mpcomm.gather %x, %each dim = 1 batch_dims = 1 : (tensor<8x4xf32>, tensor<8x8xi64>) -> tensor<8x8xf32>
+  return %0, %1, %2 : tensor<9x4xf32>, tensor<2x4xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @gather_of_splat
+func.func @gather_of_splat(%i: tensor<3xi64>, %x: tensor<8x4xf32>, %none: tensor<0xi64>, %u: tensor<0x4xf32>) -> (tensor<3x4xi1>, tensor<8x4xf32>) {
+  // CHECK: %[[SPLAT:.*]] = arith.constant dense<true> : tensor<3x4xi1>
+  // CHECK: return %[[SPLAT]], %arg1
+  %splat = arith.constant dense<true> : tensor<8x4xi1>
+  %0 = mpcomm.gather %splat, %i : (tensor<8x4xi1>, tensor<3xi64>) -> tensor<3x4xi1>
+  %1 = mpcomm.scatter %x, %none, %u reduction sum : (tensor<8x4xf32>, tensor<0xi64>, tensor<0x4xf32>) -> tensor<8x4xf32>
+  return %0, %1 : tensor<3x4xi1>, tensor<8x4xf32>
+}
+
+// -----
 
 // CHECK-LABEL: func.func @unused
 func.func @unused(%x: tensor<8x4xf32>) {

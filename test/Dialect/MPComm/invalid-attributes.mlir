@@ -91,12 +91,3 @@ func.func private @unknown_result() -> (tensor<4xf32> {mpcomm.donated = 0 : i64}
 // expected-error @below {{failed to parse MPComm_RoleAttr parameter 'value'}}
 func.func private @role_name(tensor<4xf32> {mpcomm.role = #mpcomm.role<weights>})
 
-// -----
-
-// expected-error @below {{expects 'mpcomm.scatter_add' to be an i64 of at least -1, got unit}}
-func.func private @scatter_add(tensor<8xf32>) attributes {mpcomm.scatter_add}
-
-// -----
-
-// expected-error @below {{expects 'mpcomm.scatter_add' to be an i64 of at least -1, got -2 : i64}}
-func.func private @scatter_add_number(tensor<8xf32>) attributes {mpcomm.scatter_add = -2 : i64}

@@ -97,64 +97,6 @@ func.func @layer_norm_grad_c3(%x: tensor<8x4xf32>, %m: tensor<4xf32>, %g: tensor
 
 // -----
 
-func.func @embedding_c1_rank(%t: tensor<8xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects a table of rank 2 with at least one row, got 'tensor<8xf32>'}}
-  // expected-error @below {{failed to infer returned types}}
-  %0 = mpcomm.embedding %t, %i : (tensor<8xf32>, tensor<3xi64>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @embedding_c1_empty(%t: tensor<0x4xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects a table of rank 2 with at least one row, got 'tensor<0x4xf32>'}}
-  // expected-error @below {{failed to infer returned types}}
-  %0 = mpcomm.embedding %t, %i : (tensor<0x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
-  return
-}
-
-// -----
-
-func.func @embedding_grad_c1(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects a result of rank 2 with at least one row, got 'tensor<0x4xf32>'}}
-  %0 = mpcomm.embedding_grad %dy, %i : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<0x4xf32>
-  return
-}
-
-// -----
-
-func.func @embedding_grad_c2(%dy: tensor<3x5xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects a gradient of shape 'tensor<3x4xf32>', got 'tensor<3x5xf32>'}}
-  %0 = mpcomm.embedding_grad %dy, %i : (tensor<3x5xf32>, tensor<3xi64>) -> tensor<9x4xf32>
-  return
-}
-
-// -----
-
-func.func @embedding_grad_c3(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects one element type, got 'f32' and 'f64'}}
-  %0 = mpcomm.embedding_grad %dy, %i : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<9x4xf64>
-  return
-}
-
-// -----
-
-func.func @embedding_grad_c4(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects 'padding_idx' in [0, 9), got -100}}
-  %0 = mpcomm.embedding_grad %dy, %i padding_idx = -100 : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<9x4xf32>
-  return
-}
-
-// -----
-
-func.func @embedding_grad_c4_limit(%dy: tensor<3x4xf32>, %i: tensor<3xi64>) {
-  // expected-error @below {{expects 'padding_idx' in [0, 9), got 9}}
-  %0 = mpcomm.embedding_grad %dy, %i padding_idx = 9 : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<9x4xf32>
-  return
-}
-
-// -----
-
 func.func @cross_entropy_c1(%x: tensor<8xf32>, %t: tensor<8xi64>) {
   // expected-error @below {{expects logits of rank 2}}
   // expected-error @below {{failed to infer returned types}}

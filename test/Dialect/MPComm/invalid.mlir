@@ -184,6 +184,24 @@ func.func @reduce_c2(%x: tensor<8x4xf32>) {
 
 // -----
 
+func.func @reverse_c1_range(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects increasing 'dims' in [0, 2), got 2 after -1}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = mpcomm.reverse %x, dims = [2] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @reverse_c1_order(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects increasing 'dims' in [0, 2), got 1 after 1}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = mpcomm.reverse %x, dims = [1, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
 func.func @slice_c1(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects 2 starts, limits and strides, got 1, 2 and 2}}
   // expected-error @below {{failed to infer returned types}}

@@ -78,6 +78,8 @@ func.func @movement(%x: tensor<8x4xf32>, %v: tensor<f32>) {
   %5 = mpcomm.concatenate %x, %4, dim = 0 : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<12x4xf32>
   // CHECK: mpcomm.pad %{{.*}}, %{{.*}}, low = [0, 1], high = [2, 0], interior = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<10x8xf32>
   %6 = mpcomm.pad %x, %v, low = [0, 1], high = [2, 0], interior = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<10x8xf32>
+  // CHECK: mpcomm.reverse %{{.*}}, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %reversed = mpcomm.reverse %x, dims = [0, 1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   // CHECK: mpcomm.iota dim = 1 : tensor<4x128xi64>
   %7 = mpcomm.iota dim = 1 : tensor<4x128xi64>
   return
@@ -140,16 +142,22 @@ func.func @gelu(%x: tensor<8x64xf32>, %dy: tensor<8x64xf32>) {
   return
 }
 
-// CHECK-LABEL: func.func @embedding
-func.func @embedding(%table: tensor<256x64xf32>, %ids: tensor<8x16xi64>, %ids32: tensor<4xi32>) {
-  // CHECK: mpcomm.embedding %{{.*}}, %{{.*}} : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
-  %0 = mpcomm.embedding %table, %ids : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
-  // CHECK: mpcomm.embedding %{{.*}}, %{{.*}} : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<4x64xf32>
-  %1 = mpcomm.embedding %table, %ids32 : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<4x64xf32>
-  // CHECK: mpcomm.embedding_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
-  %2 = mpcomm.embedding_grad %0, %ids : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
-  // CHECK: mpcomm.embedding_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} padding_idx = 0 : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
-  %3 = mpcomm.embedding_grad %0, %ids padding_idx = 0 : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+// CHECK-LABEL: func.func @gather
+func.func @gather(%table: tensor<256x64xf32>, %ids: tensor<8x16xi64>, %ids32: tensor<4xi32>, %x: tensor<8x3x5xi1>, %i: tensor<8x2xi64>) {
+  // CHECK: mpcomm.gather %{{.*}}, %{{[a-z0-9]+}} : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
+  %0 = mpcomm.gather %table, %ids : (tensor<256x64xf32>, tensor<8x16xi64>) -> tensor<8x16x64xf32>
+  // CHECK: mpcomm.gather %{{.*}}, %{{[a-z0-9]+}} dim = 1 : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<256x4xf32>
+  %1 = mpcomm.gather %table, %ids32 dim = 1 : (tensor<256x64xf32>, tensor<4xi32>) -> tensor<256x4xf32>
+  // CHECK: mpcomm.gather %{{.*}}, %{{[a-z0-9]+}} dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>) -> tensor<8x3x2xi1>
+  %2 = mpcomm.gather %x, %i dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>) -> tensor<8x3x2xi1>
+  // CHECK: mpcomm.gather_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+  %3 = mpcomm.gather_grad %0, %ids : (tensor<8x16x64xf32>, tensor<8x16xi64>) -> tensor<256x64xf32>
+  // CHECK: mpcomm.gather_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} dim = 1 padding_idx = 0 : (tensor<256x4xf32>, tensor<4xi32>) -> tensor<256x64xf32>
+  %4 = mpcomm.gather_grad %1, %ids32 dim = 1 padding_idx = 0 : (tensor<256x4xf32>, tensor<4xi32>) -> tensor<256x64xf32>
+  // CHECK: mpcomm.scatter %{{.*}}, %{{.*}}, %{{[a-z0-9]+}} reduction sum : (tensor<256x64xf32>, tensor<8x16xi64>, tensor<8x16x64xf32>) -> tensor<256x64xf32>
+  %5 = mpcomm.scatter %table, %ids, %0 reduction sum : (tensor<256x64xf32>, tensor<8x16xi64>, tensor<8x16x64xf32>) -> tensor<256x64xf32>
+  // CHECK: mpcomm.scatter %{{.*}}, %{{.*}}, %{{[a-z0-9]+}} dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>, tensor<8x3x2xi1>) -> tensor<8x3x5xi1>
+  %6 = mpcomm.scatter %x, %i, %2 dim = 2 batch_dims = 1 : (tensor<8x3x5xi1>, tensor<8x2xi64>, tensor<8x3x2xi1>) -> tensor<8x3x5xi1>
   return
 }
 
@@ -171,6 +179,28 @@ func.func @optimizers(%p: tensor<64x10xf32>, %g: tensor<64x10xf32>, %b: tensor<6
   %1, %2 = mpcomm.sgd_update %p, %g, %lr, %b, momentum = 0.9, weight_decay = 0.01 {nesterov} : (tensor<64x10xf32>, tensor<64x10xf32>, tensor<f32>, tensor<64x10xf32>) -> (tensor<64x10xf32>, tensor<64x10xf32>)
   // CHECK: mpcomm.adamw_update %{{.*}}, beta1 = {{.*}}, beta2 = {{.*}}, eps = {{.*}}, weight_decay = {{.*}} : (tensor<64x10xf32>, tensor<64x10xf32>, tensor<64x10xf32>, tensor<64x10xf32>, tensor<f32>, tensor<f32>) -> (tensor<64x10xf32>, tensor<64x10xf32>, tensor<64x10xf32>)
   %3, %4, %5 = mpcomm.adamw_update %p, %g, %b, %b, %step, %lr, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-08, weight_decay = 0.01 : (tensor<64x10xf32>, tensor<64x10xf32>, tensor<64x10xf32>, tensor<64x10xf32>, tensor<f32>, tensor<f32>) -> (tensor<64x10xf32>, tensor<64x10xf32>, tensor<64x10xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @update
+func.func @update(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %n: tensor<f32>, %lr: tensor<f32>) {
+  // CHECK: mpcomm.update %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {optimizer = "Own"} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<f32>) {
+  // CHECK-NEXT: ^bb0(%{{.*}}: tensor<8xf32>, %{{.*}}: tensor<8xf32>, %{{.*}}: tensor<8xf32>, %{{.*}}: tensor<f32>, %{{.*}}: tensor<f32>):
+  // CHECK: mpcomm.yield %{{.*}}, %{{.*}}, %{{.*}} : tensor<8xf32>, tensor<8xf32>, tensor<f32>
+  %0:3 = mpcomm.update %p, %g, %m, %n, %lr {optimizer = "Own"}
+      : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<f32>) {
+  ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<f32>, %r: tensor<f32>):
+    %x = arith.addf %b, %d : tensor<8xf32>
+    %y = arith.addf %c, %r : tensor<f32>
+    mpcomm.yield %q, %x, %y : tensor<8xf32>, tensor<8xf32>, tensor<f32>
+  }
+  // Without state and further operands.
+  // CHECK: mpcomm.update %{{.*}}, %{{.*}} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> {
+  %1 = mpcomm.update %p, %g : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> {
+  ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>):
+    %x = arith.subf %q, %d : tensor<8xf32>
+    mpcomm.yield %x : tensor<8xf32>
+  }
   return
 }
 

@@ -96,3 +96,39 @@ func.func @call_c2(%x: tensor<4xf32>) -> tensor<8xf32> {
   %r = mprt.call @part ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) -> (tensor<8xf32>)
   return %r : tensor<8xf32>
 }
+
+// -----
+
+func.func private @part(%x: memref<4xf32>) attributes {mprt.results = []} { return }
+func.func @call_c3_trips(%x: memref<7x4xf32>) {
+  // expected-error @+1 {{has input #0 of type 'memref<7x4xf32>', but @part takes 'memref<4xf32>'}}
+  mprt.call @part trips = 8 ins(%x : memref<7x4xf32>)
+  return
+}
+
+// -----
+
+func.func private @part(%x: memref<4xf32>) attributes {mprt.results = []} { return }
+func.func @call_c3_once(%x: memref<1x4xf32>) {
+  // expected-error @+1 {{has input #0 of type 'memref<1x4xf32>', but @part takes 'memref<4xf32>'}}
+  mprt.call @part ins(%x : memref<1x4xf32>)
+  return
+}
+
+// -----
+
+func.func private @part(%x: memref<4xf32>) attributes {mprt.results = []} { return }
+func.func @call_c4(%x: memref<4xf32>) {
+  // expected-error @+1 {{has 0 trips, expected 1 to 2^31 - 1}}
+  mprt.call @part trips = 0 ins(%x : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @part(%x: memref<4xf32>) attributes {mprt.results = []} { return }
+func.func @call_c4_reverse(%x: memref<4xf32>) {
+  // expected-error @+1 {{is reverse without trips}}
+  mprt.call @part reverse ins(%x : memref<4xf32>)
+  return
+}

@@ -101,3 +101,11 @@ func.func @call_nothing() {
   mprt.call @nothing
   return
 }
+
+// A loop: carries stay, what has one more dimension moves on.
+// CHECK-LABEL: func.func @call_in_a_loop
+func.func @call_in_a_loop(%xs: memref<8x4xf32>, %sum: memref<4xf32>, %ys: memref<8xf32>, %s: memref<64xi8>) {
+  // CHECK: mprt.call @part_on_buffers trips = 8 reverse ins(%{{.*}} : memref<8x4xf32>) outs(%{{.*}}, %{{.*}} : memref<4xf32>, memref<8xf32>) scratch(%{{.*}} : memref<64xi8>)
+  mprt.call @part_on_buffers trips = 8 reverse ins(%xs : memref<8x4xf32>) outs(%sum, %ys : memref<4xf32>, memref<8xf32>) scratch(%s : memref<64xi8>)
+  return
+}

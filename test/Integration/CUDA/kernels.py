@@ -431,25 +431,32 @@ def decode(array, dtype):
     return array
 
 
-class ScatterAdd(Program):
-    """Rows added to rows, some of them named by ids out of range or skipped."""
+class Scatter(Program):
+    """Slices combined by indices, some of them out of range or skipped."""
 
     def __init__(self, rng, name):
-        columns, rows = rng.choice([1, 3, 8, 32, 100, 260, 1030]), rng.choice([1, 2, 7, 300, 1000])
         count = rng.choice([[1], [5], [7, 33], [2500], [4, 600], [0], []])
-        dtype, kernel = rng.choice(["f32", "f32", "f64"]), Kernel(name)
-        maker = Maker(rng, name)
-        for argument, shape, of in (("dy", count + [columns], dtype), ("ids", count, rng.choice(["i32", "i64"]))):
+        self.size, trail = rng.choice([1, 2, 7, 300, 1000]), rng.choice([[], [1], [3], [8], [32], [100], [260], [1030], [3, 7]])
+        # Few planes, and many that have few indices.
+        batch, planes = rng.choice([([], []), ([], []), ([3], []), ([], [5]), ([2], [3]), ([300], []), ([2, 60], [])])
+        if np.prod(batch + planes + [1.0]) * max(np.prod(count + trail), np.prod([self.size] + trail)) > 600000:
+            count, self.size, trail = [5], 7, rng.choice([[], [3]])
+        target, updates = batch + planes + [self.size] + trail, batch + planes + count + trail
+        kind = rng.choice(["sum", "sum", "prod", "min", "max", "replace"])
+        dtype = rng.choice(["f32", "f32", "f64", "i32", "i1", "i8"] + (["bf16", "f16"] if kind not in ("sum", "prod") else []))
+        kernel, maker = Kernel(name), Maker(rng, name)
+        for argument, shape, of in (("dy", updates, dtype), ("ids", batch + count, rng.choice(["i32", "i64"]))):
             kernel.input(argument, shape, of, maker.layout(shape, False))
-        kernel.output("to", [rows, columns], dtype, maker.layout([rows, columns], True))
-        self.skipped = rng.choice([-1, 0, rows - 1])
-        super().__init__(kernel, ["to"], {}, set(), "mpcomm.kernel, mpcomm.scatter_add = %d : i64" % self.skipped)
-        self.rows = rows
+        kernel.output("to", target, dtype, maker.layout(target, True))
+        to = kernel.fill({"f": "1.0", "b": "1.0", "i": "1"}[dtype[0]] if dtype != "i1" else "true", "to") if rng.random() < 0.5 else "to"
+        more = rng.choice(["", "clamp", "clamp skipped = %d" % (self.size - 1), "skipped = 0"])
+        returned = kernel.scatter(kind, "dy", "ids", to, len(batch + planes), len(batch), more)
+        super().__init__(kernel, [returned], {}, set())
 
     def operands(self, random):
         made = super().operands(random)
         ids, offset = made[1]
-        ids[:] = random.integers(-2, self.rows + 3, ids.shape)
+        ids[:] = random.integers(-2, self.size + 3, ids.shape)
         return made
 
 
@@ -616,7 +623,7 @@ def main():
     def some(make, name, share):
         return [make(random.Random("%s %s %d" % (name, SEED, n)), "%s%d" % (name, n)) for n in numbers if n % share == 0]
 
-    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(many_values, "m", 16), some(ScatterAdd, "s", 4), some(Pool, "p", 2)]
+    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(many_values, "m", 16), some(Scatter, "s", 2), some(Pool, "p", 2)]
     failures = sum(check(emulator, driver, kind[i : i + BATCH]) for kind in kinds for i in range(0, len(kind), BATCH))
     if failures:
         sys.exit("%d kernels differ" % failures)

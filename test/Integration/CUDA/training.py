@@ -99,11 +99,12 @@ WIDE = "512"
 
 SOURCES = {"odd": ODD, "odd-tanh": ODD_TANH, "attend": ATTEND}
 # Rates of models that are trained by AdamW.
-ADAM = {"gpt": 1e-3, "gpt-tanh": 1e-3, "vit": 1e-3}
+ADAM = {"gpt": 1e-3, "gpt-tanh": 1e-3, "vit": 1e-3, "lstm": 2e-3, "gru": 2e-3}
 
 # name: arguments of mpcomm-import, options, ranks, terms of the longest sum
 GPT = ["gpt.py", "-O", "layers=1", "-O", "d=32", "-O", "heads=2", "-O", "ctx=16", "--batch", "2"]
 GPT2 = [word.replace("layers=1", "layers=2") for word in GPT]
+LSTM = ["lstm.py", "-O", "layers=2", "-O", "d=12", "-O", "hidden=20", "-O", "ctx=9", "--batch", "3"]
 CASES = [
     ("gpt", GPT, "", 1, 256),
     ("gpt", GPT, "precision=bf16 clip-norm=0.5", 1, 13312),
@@ -117,6 +118,10 @@ CASES = [
     ("attend", ["attend.py"], "precision=bf16 precision-file=LOW", 1, 2000),
     ("attend", ["attend.py"], "precision=f16 precision-file=LOW", 1, 2000),
     ("resnet", ["resnet.py", "-O", "width=8", "-O", "image=8", "--batch", "4"], "", 1, 576),
+    ("lstm", LSTM, "", 1, 256),
+    ("lstm", LSTM, "precision=bf16 precision-file=LOW", 1, 5000),
+    ("lstm", LSTM, "mesh=dp:2 micro-batches=2", 2, 256),
+    ("gru", LSTM + ["-O", "cell=gru"], "precision=f16 precision-file=LOW loss-scale=static:128", 1, 5000),
     ("odd", ["odd.py"], "", 1, 75),
     ("odd", ["odd.py"], "precision=f16", 1, 6000),
     ("odd-tanh", ["odd-tanh.py"], "", 1, 75),

@@ -6,6 +6,7 @@
 # RUN: %python %s mlp
 # RUN: %python %s gpt
 # RUN: %python %s vit
+# RUN: %python %s lstm
 
 import os
 import sys
@@ -14,11 +15,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inp
 import checks
 
 name = sys.argv[1]
-program = checks.check(checks.example(name, batch=4), steps=4)
-checks.check(checks.example(name, batch=4), steps=4, double=False)
+options = {"ctx": 24, "layers": 2} if name == "lstm" else {}
+program = checks.check(checks.example(name, batch=4, **options), steps=4)
+checks.check(checks.example(name, batch=4, **options), steps=4, double=False)
 
 # As lean as a person would write them: per attention three slices split into
-# heads, one merge, and the same backward; three reshapes around the loss.
-limits = {"mlp": (0, 0), "gpt": (2 * 8 + 3, 2 * 4), "vit": (4 * 8 + 9, 4 * 4 + 1)}
+# heads, one merge, and the same backward; three reshapes around the loss. Of the LSTM,
+# the order of batch and steps.
+limits = {"mlp": (0, 0), "gpt": (2 * 8 + 3, 2 * 4), "vit": (4 * 8 + 9, 4 * 4 + 1),
+          "lstm": (4, 4)}
 counts = checks.count(program, "reshape", "transpose")
 assert tuple(counts.values()) == limits[name], counts

@@ -79,7 +79,7 @@ def check(name, make, loss_of=lambda model: mean_square):
     for step in range(STEPS):
         batch = checks.batch_of(work, work.dataset, step)
         results = evaluator.run(train, {**state, "x": batch["x"].clone()})
-        loss = checks.eager_step(work, {"x": batch["x"].clone()})
+        loss = checks.eager_step(work, {"x": batch["x"].clone()})["loss"]
         expect_same(f"{name}, step {step}: loss", results.pop("loss"), loss)
         state.update(results)
         for n, t in state_of(model).items():

@@ -109,7 +109,7 @@ func.func @train_step(%g: tensor<8xf32> {mpcomm.role = #mpcomm.role<parameter>, 
 // The gradient of a parameter that is used twice is summed in f32, then narrowed.
 // CHECK-LABEL: func.func @train_step(
 // CHECK: %[[A:.*]] = mpcomm.dot_general {{.*}} -> tensor<4x4xbf16>
-// CHECK: %[[B:.*]] = mpcomm.embedding_grad {{.*}} -> tensor<4x4xf32>
+// CHECK: %[[B:.*]] = mpcomm.gather_grad {{.*}} -> tensor<4x4xf32>
 // CHECK: %[[AF:.*]] = arith.extf %[[A]]
 // CHECK: %[[S:.*]] = arith.addf %[[AF]], %[[B]] : tensor<4x4xf32>
 // CHECK-NEXT: %[[S16:.*]] = arith.truncf %[[S]]
@@ -123,7 +123,7 @@ func.func @train_step(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>
         tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
   %l = mpcomm.reduce sum %x, dims = [0, 1] : (tensor<4x4xf32>) -> tensor<f32>
   %a = mpcomm.dot_general %x, %x, contracting_dims = [0] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %b = mpcomm.embedding_grad %x, %i : (tensor<4x4xf32>, tensor<4xi64>) -> tensor<4x4xf32>
+  %b = mpcomm.gather_grad %x, %i : (tensor<4x4xf32>, tensor<4xi64>) -> tensor<4x4xf32>
   %s = arith.addf %a, %b : tensor<4x4xf32>
   %n = mpcomm.sgd_update %w, %s, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
   return %l, %n : tensor<f32>, tensor<4x4xf32>

@@ -370,7 +370,7 @@ def step(ops, inline, layers=0):
         [mask],
         tensor(*shape, dtype="i1"),
     )
-    h = g.functional("mpcomm.embedding {0}, {1}", [table[0], x], tensor(B, T, D))
+    h = g.functional("mpcomm.gather {0}, {1}", [table[0], x], tensor(B, T, D))
     h = g.reshape(h, N, D)
     blocks = []
     per_block, rest = 81, 19
@@ -399,7 +399,7 @@ def step(ops, inline, layers=0):
     for each in reversed(blocks):
         d = each.backward(d)
     d = g.reshape(d, B, T, D)
-    d = g.functional("mpcomm.embedding_grad {0}, {1}", [d, x], tensor(V, D))
+    d = g.functional("mpcomm.gather_grad {0}, {1}", [d, x], tensor(V, D))
     update(g, table, d)
     for parameter, gradient in g.updates:
         emit_update(g, parameter, gradient)

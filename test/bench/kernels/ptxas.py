@@ -21,7 +21,7 @@ tells them when it assembles the step for each chip. Needs no GPU.
 
 GPT: GPT-2 small's layer (d 768, 12 heads, 1024 tokens, vocabulary 50257), 2 of them, 8
 sequences. ViT: ViT-B/16's (d 768, 12 heads, 224 x 224 images). ResNet: torchvision's
-ResNet-50 on 224 x 224. The kernels of several layers are the same, so that a few do."""
+ResNet-50 on 224 x 224. LSTM: two layers of 1024 over 512 steps. The kernels of several layers are the same, so that a few do."""
 
 import argparse
 import os
@@ -36,6 +36,7 @@ EXAMPLES = os.path.join(HERE, "..", "..", "..", "docs", "examples")
 MODELS = {
     "gpt": ["gpt.py", "-Olayers=2", "-Od=768", "-Oheads=12", "-Octx=1024", "-Ovocab=50257", "--batch=8"],
     "vit": ["vit.py", "-Olayers=2", "-Od=768", "-Oheads=12", "-Oimage=224", "-Opatch=16", "--batch=32"],
+    "lstm": ["lstm.py", "-Olayers=2", "-Od=512", "-Ohidden=1024", "-Octx=512", "--batch=64"],
     "resnet": ["resnet.py", "-Omodel=resnet50", "-Oimage=224", "--batch=32"],
 }
 
@@ -52,7 +53,7 @@ def measure(a, model, precision):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--models", default="gpt,vit,resnet")
+    parser.add_argument("--models", default="gpt,vit,lstm,resnet")
     parser.add_argument("--precisions", default="none,bf16")
     parser.add_argument("--chips", default="sm_80,sm_90,sm_100")
     parser.add_argument("--kernels", action="store_true")

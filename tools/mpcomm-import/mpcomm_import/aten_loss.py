@@ -52,9 +52,30 @@ class CrossEntropyGrad:
     targets: View
     reduction: str
     ignore: int
+    node: object
+    given: list  # what the node reads
 
     def force(self, c):
-        raise Unsupported("its result is used by more than cross-entropy")
+        return c.expand(self.node, "its result is used by more than cross-entropy", self.given)
+
+    def plus(self, c, other):
+        return LossGrads([self, other])
+
+
+@dataclasses.dataclass(eq=False)
+class LossGrads:
+    """The sum of gradients, CrossEntropyGrad and others, by one log_softmax."""
+
+    parts: list
+
+    def force(self, c):
+        first, *rest = [c.view(p) for p in self.parts]
+        for part in rest:
+            first = formula(c, "add", first, part)
+        return first
+
+    def plus(self, c, other):
+        return LossGrads(self.parts + [other])
 
 
 @aten("_log_softmax")
@@ -64,12 +85,15 @@ def log_softmax(c, node, x, dim, half_to_float):
 
 @aten("_log_softmax_backward_data")
 def log_softmax_backward(c, node, grad, y, dim, dtype):
-    if isinstance(grad, CrossEntropyGrad) and grad.of is y:
-        return cross_entropy_grad(c, grad)
-    y, grad = c.view(y), c.view(grad)
-    values, at, wrap = along(c.builder, [y, grad], dim)
-    return wrap(c.builder.create("mpcomm.log_softmax_grad", values[::-1],
-                                 [values[0].type], dim=at)[0])
+    parts = grad.parts if isinstance(grad, LossGrads) else [grad]
+    losses = [p for p in parts if isinstance(p, CrossEntropyGrad) and p.of is y]
+    found = [cross_entropy_grad(c, p) for p in losses]
+    rest = [p for p in parts if p not in losses]
+    if rest:
+        values, at, wrap = along(c.builder, [c.view(y), c.view(LossGrads(rest))], dim)
+        found.append(wrap(c.builder.create("mpcomm.log_softmax_grad", values[::-1],
+                                           [values[0].type], dim=at)[0]))
+    return LossGrads(found).force(c)
 
 
 def rows(c, loss):
@@ -110,8 +134,8 @@ def check(c, x, weight, reduction):
 @aten("nll_loss_backward")
 def nll_loss_backward(c, node, grad, x, targets, weight, reduction, ignore, total):
     check(c, x, weight, reduction)
-    return CrossEntropyGrad(c.view(grad), x, c.view(targets),
-                            REDUCTIONS[reduction], ignore)
+    return CrossEntropyGrad(c.view(grad), x, c.view(targets), REDUCTIONS[reduction], ignore,
+                            node, c.given(node))
 
 
 def cross_entropy_grad(c, deferred):

@@ -71,8 +71,11 @@ def simple(c, name, args):
 def arithmetic(c, kind, *args):
     """add, sub, mul, … in the type of the current node's result."""
     dtype = c.result_meta()[1]
-    if dtype == "i1":
-        raise Unsupported("arithmetic on booleans")
+    if dtype == "i1":  # as PyTorch: a sum is a disjunction, a product a conjunction
+        if kind not in ("add", "mul"):
+            raise Unsupported("arithmetic on booleans")
+        return simple(c, "arith.ori" if kind == "add" else "arith.andi",
+                      operands(c, args, dtype))
     suffix = "f" if Type((), dtype).is_float else "i"
     return simple(c, f"arith.{kind}{suffix}", operands(c, args, dtype))
 
@@ -90,6 +93,9 @@ def scaled(c, x, alpha):
 
 @aten("add.Tensor", "add.Scalar", "add_.Tensor")
 def add(c, node, a, b, alpha=1):
+    for x, y in ((a, b), (b, a)):
+        if hasattr(x, "plus") and alpha == 1:  # aten_loss.py
+            return x.plus(c, y)
     return arithmetic(c, "add", a, scaled(c, b, alpha))
 
 
@@ -149,7 +155,6 @@ def unary(name, *overloads):
         return simple(c, name, operands(c, [x], c.result_meta()[1]))
 
 
-unary("arith.negf", "neg")
 unary("math.exp", "exp")
 unary("math.log", "log")
 unary("math.sqrt", "sqrt")
@@ -158,7 +163,19 @@ unary("math.tanh", "tanh")
 unary("math.erf", "erf")
 unary("math.sin", "sin")
 unary("math.cos", "cos")
-unary("math.absf", "abs")
+
+
+@aten("neg")
+def neg(c, node, x):
+    x = c.view(x)
+    return simple(c, "arith.negf", [x]) if x.base.type.is_float else \
+        arithmetic(c, "sub", 0, x)
+
+
+@aten("abs")
+def magnitude(c, node, x):
+    x = c.view(x)
+    return simple(c, "math.absf" if x.base.type.is_float else "math.absi", [x])
 
 
 @aten("reciprocal")
@@ -169,17 +186,18 @@ def reciprocal(c, node, x):
 @aten("sgn", "sign")
 def sign(c, node, x):
     x = c.view(x)
-    if not x.base.type.is_float:
-        raise Unsupported("the sign of an integer tensor")
-    below = select(c, compare(c, "olt", x, 0.0), c.scalar(-1.0, x.dtype), x)
-    return select(c, compare(c, "ogt", x, 0.0), 1.0, below)
+    kind = "o" if x.base.type.is_float else "s"
+    below = select(c, compare(c, kind + "lt", x, 0), c.scalar(-1, x.dtype), x)
+    return select(c, compare(c, kind + "gt", x, 0), 1, below)
 
 
 @aten("pow.Tensor_Scalar")
 def power(c, node, x, exponent):
     x = cast(c, x, c.result_meta()[1])
-    if not Type((), x.dtype).is_float:
-        raise Unsupported("power of an integer tensor")
+    if exponent == 0:
+        return c.scalar(1, x.dtype).expand(x.shape)
+    if not x.base.type.is_float:
+        return whole_power(c, x, exponent)
     if exponent in (1, 2, 3):
         result = x
         for _ in range(int(exponent) - 1):
@@ -194,8 +212,22 @@ def power(c, node, x, exponent):
     return formula(c, "math.powf", x, exponent)
 
 
+def whole_power(c, x, exponent):
+    """Of integers, by squares."""
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else arithmetic(c, "mul", result, x)
+        exponent >>= 1
+        if exponent:
+            x = arithmetic(c, "mul", x, x)
+    return result
+
+
 @aten("pow.Tensor_Tensor")
 def power_tensor(c, node, x, y):
+    if not Type((), c.result_meta()[1]).is_float:
+        raise Unsupported("power of integers")
     return simple(c, "math.powf", operands(c, [x, y], c.result_meta()[1]))
 
 
@@ -259,25 +291,24 @@ comparison("ge", "oge", "sge")
 @aten("bitwise_not", "logical_not")
 def logical_not(c, node, x):
     x = c.view(x)
-    if x.dtype != "i1":
-        if "bitwise" in str(node.target):
-            raise Unsupported("bitwise operations on integers")
+    if "logical" in str(node.target):
         x = cast(c, x, "i1")
-    return simple(c, "arith.xori", [x, c.scalar(1, "i1")])
+    return simple(c, "arith.xori", [x, c.scalar(1 if x.dtype == "i1" else -1, x.dtype)])
 
 
-def logical(op, *names):
-    @aten(*names)
+def bitwise(op, name):
+    @aten(f"bitwise_{name}", f"__{name}__")
     def translate(c, node, a, b):
-        views = [c.view(a), c.view(b)]
-        if any(v.dtype != "i1" for v in views):
-            raise Unsupported("bitwise operations on integers")
-        return simple(c, op, views)
+        return simple(c, op, operands(c, [a, b], c.result_meta()[1]))
+
+    @aten(f"logical_{name}")
+    def translate_logical(c, node, a, b):
+        return simple(c, op, operands(c, [a, b], "i1"))
 
 
-logical("arith.andi", "bitwise_and.Tensor", "logical_and")
-logical("arith.ori", "bitwise_or.Tensor", "logical_or")
-logical("arith.xori", "bitwise_xor.Tensor", "logical_xor")
+bitwise("arith.andi", "and")
+bitwise("arith.ori", "or")
+bitwise("arith.xori", "xor")
 
 
 @aten("_to_copy", "to.dtype")

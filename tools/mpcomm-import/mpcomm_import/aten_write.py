@@ -46,6 +46,12 @@ def select_scatter(c, node, x, slice, dim, index):
     return slice_scatter(c, node, x, unsqueeze(c, node, slice, dim), dim, index, index + 1)
 
 
+@aten("copy")
+def copy(c, node, x, source, non_blocking=False):
+    shape, dtype = c.result_meta()
+    return cast(c, source, dtype).expand(shape)
+
+
 @aten("fill.Tensor")
 def fill(c, node, x, value):
     shape, dtype = c.result_meta()

@@ -16,6 +16,7 @@ import argparse
 import collections
 import os
 import sys
+import traceback
 
 from .errors import ImportFailure
 from .model_file import load_workload, read_value
@@ -38,27 +39,43 @@ def parser():
     p.add_argument("-O", "--option", action="append", default=[], metavar="NAME=VALUE",
                    help="an option of the model file's workload()")
     g = p.add_argument_group("optimizer of PyTorch", "replace what the model file chose")
-    g.add_argument("--optimizer", choices=["sgd", "adamw"])
+    g.add_argument("--optimizer", metavar="NAME",
+                   help="a class of torch.optim, in any case: sgd, adamw, rmsprop, …")
     g.add_argument("--lr", type=float)
     g.add_argument("--momentum", type=float)
     g.add_argument("--nesterov", action="store_true", default=None)
     g.add_argument("--weight-decay", type=float)
     g.add_argument("--betas", metavar="B1,B2")
     g.add_argument("--eps", type=float)
+    g.add_argument("--optimizer-option", action="append", default=[], metavar="NAME=VALUE",
+                   help="any other option of the optimizer, a number, true or false")
     p.add_argument("--list-ops", action="store_true",
                    help="print the operators of the graph and their counts")
     p.add_argument("--version", action="version", version=VERSION)
     return p
 
 
-def read_arguments(arguments):
+def read_pairs(option, texts):
     options = {}
-    for text in arguments.option:
+    for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise ImportFailure(f"-O {text}: expected NAME=VALUE")
+            raise ImportFailure(f"{option} {text}: expected NAME=VALUE")
         options[name] = value
     return options
+
+
+def read_literal(name, text):
+    """A number, a truth value or a tuple of numbers, as an option of an optimizer."""
+    lower = text.lower()
+    if lower in ("true", "false"):
+        return lower == "true"
+    if "," in text:
+        return tuple(read_value(name, t, float) for t in text.split(","))
+    try:
+        return int(text)
+    except ValueError:
+        return read_value(name, text, float)
 
 
 def change_optimizer(workload, arguments):
@@ -72,6 +89,8 @@ def change_optimizer(workload, arguments):
             raise ImportFailure(f"--betas: expected two numbers, found "
                                 f"'{arguments.betas}'")
         given["betas"] = tuple(read_value("betas", b, float) for b in parts)
+    given.update({k.replace("-", "_"): read_literal(k, v) for k, v in read_pairs(
+        "--optimizer-option", arguments.optimizer_option).items()})
     if arguments.optimizer or given:
         workload.replace_optimizer(arguments.optimizer, given)
 
@@ -99,7 +118,7 @@ def run(arguments):
             other = named.setdefault(os.path.realpath(path), option)
             if other != option:
                 raise ImportFailure(f"{option} {path}: that is the file of {other}")
-    options = read_arguments(arguments)
+    options = read_pairs("-O", arguments.option)
     workload = load_workload(arguments.model, options, arguments.seed)
     if arguments.batch is not None:
         workload.batch = arguments.batch
@@ -131,6 +150,13 @@ def main(argv=None):
         return 1
     except OSError as error:
         print(f"mpcomm-import: error: {error.filename or ''}: {error.strerror}",
+              file=sys.stderr)
+        return 1
+    except Exception as error:  # one that only a defect explains
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        text = (str(error).strip().splitlines() or [""])[0]
+        print("mpcomm-import: error: a defect of the importer: "
+              f"{os.path.basename(frame.filename)}:{frame.lineno}: {type(error).__name__}: {text}",
               file=sys.stderr)
         return 1
     return 0

@@ -8,19 +8,18 @@
 """Every use of PyTorch that is not the same in 1.13 and in 2.x is here."""
 
 import contextlib
+import inspect
 
 import torch
+import torch._refs  # noqa: F401 (definitions of operators)
+from torch._decomp import decomposition_table
+from torch._subclasses import FakeTensorMode  # noqa: F401
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: F401
 
 try:  # 2.x
     from torch.func import functionalize
 except ImportError:  # 1.13
     from functorch.experimental import functionalize  # noqa: F401
-
-try:  # 2.3 and later
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-except ImportError:
-    SDPBackend = sdpa_kernel = None
 
 # Operators that draw random numbers, for versions that do not tag them.
 RANDOM = {"bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like",
@@ -45,6 +44,12 @@ def is_random(target):
     if base_name(op_name(target)) in RANDOM:
         return True
     tag = getattr(getattr(torch, "Tag", None), "nondeterministic_seeded", None)
+    return tag is not None and tag in getattr(target, "tags", ())
+
+
+def is_sized_by_data(target):
+    """Whether the shape of an operator's result depends on values."""
+    tag = getattr(getattr(torch, "Tag", None), "dynamic_output_shape", None)
     return tag is not None and tag in getattr(target, "tags", ())
 
 
@@ -73,6 +78,40 @@ def tensor_meta(node):
     return tuple(meta.shape), meta.dtype
 
 
+def value(node):
+    """A traced node's value where it is not a tensor: a number, None, a list."""
+    return node.meta.get("val")
+
+
+def strides(node):
+    """Those of a traced node's value, which is a tensor."""
+    for key in ("tensor_meta", "val"):
+        stride = getattr(node.meta.get(key), "stride", None)
+        if stride is not None:
+            return tuple(stride() if callable(stride) else stride)
+    raise AssertionError(f"{node} is not a tensor")
+
+
+def definition(target):
+    """What PyTorch itself computes an operator by: a function that calls others."""
+    if target in decomposition_table:
+        return decomposition_table[target]
+    for key in ("impl_aten", "prim_impl"):  # of torch.ops.prims
+        if hasattr(target, key):
+            return getattr(target, key)
+    if isinstance(target, torch._ops.OpOverload) and \
+            torch._C._dispatch_has_kernel_for_dispatch_key(target.name(),
+                                                           "CompositeImplicitAutograd"):
+        return target.decompose
+    return None
+
+
+def has_unknown_sizes(graph):
+    """Whether shapes alone, without values, left sizes of the graph open (2.x)."""
+    return any(not isinstance(n, int) for node in graph.nodes
+               for n in (tensor_meta(node) or ((),))[0])
+
+
 def memory(tensor):
     """Where a tensor lies; keeps that memory alive."""
     storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else \
@@ -86,41 +125,17 @@ def is_data_assigned(was, now):
     return was[0]._cdata != now[0]._cdata or was[1] == now[1] and was[2] != now[2]
 
 
-def whole_dropout(input, p=0.5, training=True, inplace=False):
-    """torch.nn.functional.dropout as one operator, which it is on a GPU alone."""
-    if not training or p == 0:
-        return input
-    result = torch.native_dropout(input, p, True)[0]
-    return input.copy_(result) if inplace else result
+def safe_softmax(x, dim):
+    """Softmax; where PyTorch's attention has zeros in rows that are all -inf, with those."""
+    safe = getattr(torch, "_safe_softmax", None)
+    return torch.softmax(x, dim) if safe is None else safe(x, dim)
 
 
-@contextlib.contextmanager
-def plain_modules(model):
-    """Tracing without the shortcuts that hide what a module computes: attention
-    is matrix products and a softmax, the mean of an image does not look at its
-    strides, and dropout is one operator."""
-    mha = getattr(torch.backends, "mha", None)
-    fast = mha.get_fastpath_enabled() if mha is not None else None
-    with contextlib.ExitStack() as stack:
-        if sdpa_kernel is not None:
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        if mha is not None:
-            mha.set_fastpath_enabled(False)
-        means = [m for m in model.modules() if "forward" not in vars(m) and
-                 isinstance(m, torch.nn.AdaptiveAvgPool2d) and
-                 m.output_size in (1, (1, 1), [1, 1])]
-        for m in means:
-            m.forward = lambda x: x.mean((-2, -1), keepdim=True)
-        dropout = torch.nn.functional.dropout
-        torch.nn.functional.dropout = whole_dropout
-        try:
-            yield
-        finally:
-            torch.nn.functional.dropout = dropout
-            for m in means:
-                del m.forward
-            if mha is not None:
-                mha.set_fastpath_enabled(fast)
+def before_forward(module, hook):
+    """Registers hook(module, args), with keyword arguments as a third from 2.0 on."""
+    if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
+        return module.register_forward_pre_hook(hook, with_kwargs=True)
+    return module.register_forward_pre_hook(hook)
 
 
 @contextlib.contextmanager

@@ -17,13 +17,16 @@ converter, the node and the operator's arguments, where a tensor is
   operator that uses it; `converter.view` makes a View of any of these.
 
 An operator without a translation, or whose translation raises Unsupported, is
-noted and given an undefined result, so that all of them are found.
+decomposed into others (decompose.py), which are translated in its place. What cannot
+be had that way either is noted and given an undefined result, so that all of them are
+found.
 """
 
 import operator
 import torch
 
 from . import compat
+from .decompose import expansion, remove_unused, signature, tensor_arguments
 from .errors import Unsupported, UnsupportedOperators
 from .ir import Type, Value
 from .torch_types import DTYPES
@@ -50,6 +53,11 @@ def find_translation(name):
     return TRANSLATIONS.get(name) or TRANSLATIONS.get(name.rsplit(".", 1)[0])
 
 
+def short(name):
+    """An operator's name as messages have it."""
+    return name[:-len(".default")] if name.endswith(".default") else name
+
+
 def mlir_dtype(dtype):
     if dtype not in DTYPES:
         raise Unsupported(f"no tensors of {str(dtype).split('.')[-1]}")
@@ -68,11 +76,14 @@ class Converter:
 
     def __init__(self, builder, traced, inputs, root, pool):
         self.builder, self.traced, self.root = builder, traced, root
-        self.inputs, self.placeholders = list(inputs), list(inputs)
+        self.inputs = list(inputs)
         self.pool, self.constants, self.ranges = pool, {}, {}
         self.updates = {}  # (kind, name) -> View of the next value
         self.env, self.refused = {}, {}
         self.node = None
+        self.expanding = []  # [(node, signature)], each part of the expansion before
+        self.expansions = {}  # signature -> Expansion
+        self.lacking = set()  # operators that the outermost of `expanding` needs
         self.seed, self.drawn = None, 0  # see aten_random.py
 
     # --- for the translations ---
@@ -133,7 +144,7 @@ class Converter:
             if known is not None and known.shape == tensor.shape and \
                     known.dtype == tensor.dtype and torch.equal(known, tensor):
                 return name
-        origin = self.node.meta.get("mpcomm")
+        origin = self.node.meta.get("mpcomm") if self.node else None
         name = stem = f"{origin.module}.constant" if origin else "constant"
         while name in self.pool:
             name = f"{stem}_{len(self.pool)}"
@@ -144,25 +155,33 @@ class Converter:
 
     def run(self):
         """Returns what the graph returns, a list of Views and None."""
-        result = None
-        for node in self.traced.graph.nodes:
-            self.node = node
-            if node.op == "placeholder":
-                self.env[node] = self.inputs.pop(0)
-            elif node.op == "get_attr":
-                self.env[node] = self.attribute(node)
-            elif node.op == "call_function":
-                self.env[node] = self.call(node)
-            elif node.op == "output":
-                result = list(self.resolve(node.args[0]))
+        remove_unused(self.traced.graph)
+        result = self.walk(self.traced.graph, self.traced.constants, self.inputs)
         if self.refused:
             raise UnsupportedOperators(
                 [(name, reason, dict(sorted(modules.items())))
                  for (name, reason), modules in sorted(self.refused.items())])
         return [r if r is None else self.view(r) for r in result]
 
-    def attribute(self, node):
-        tensor = self.traced.constants
+    def walk(self, graph, constants, inputs):
+        """Translates a graph whose placeholders are `inputs`, in an environment of its
+        own; returns what it returns."""
+        outer, self.env = (self.env, self.node), {}
+        inputs = iter(inputs)
+        for node in graph.nodes:
+            self.node = node
+            if node.op == "placeholder":
+                self.env[node] = next(inputs)
+            elif node.op == "get_attr":
+                self.env[node] = self.attribute(node, constants)
+            elif node.op == "call_function":
+                self.env[node] = self.call(node)
+            elif node.op == "output":
+                result = self.resolve(node.args[0])
+        self.env, self.node = outer
+        return result
+
+    def attribute(self, node, tensor):
         for part in node.target.split("."):
             tensor = getattr(tensor, part)
         if isinstance(tensor, torch.nn.Parameter) or tensor.requires_grad:
@@ -185,31 +204,64 @@ class Converter:
             return args[0][args[1]] if isinstance(args[0], (list, tuple)) \
                 else self.undefined(node)
         name = compat.op_name(node.target)
-        if compat.is_update(node):
+        if compat.is_update(node) and not self.expanding:
             return self.write_input(node, args)
-        if compat.is_random(node.target) and find_translation(name) is None:
-            return self.refuse(node, name, "draws random numbers; for dropout "
-                               "use p = 0")
-        if all_constant(args) and all_constant(list(kwargs.values())) and \
-                not compat.is_mutating(node.target):
+        is_random = compat.is_random(node.target)
+        if not is_random and not compat.is_mutating(node.target) and \
+                all_constant(args) and all_constant(list(kwargs.values())):
             with torch.no_grad():
                 return node.target(*args, **kwargs)
+        self.place(self.expanding[0][0] if self.expanding else node)
         translation = find_translation(name)
+        if translation is None and compat.is_sized_by_data(node.target):
+            return self.refuse(node, name, "a result whose shape depends on the data")
         if translation is None:
-            return self.refuse(node, name, "")
+            return self.expand(node, "draws random numbers" if is_random else "")
         meta = compat.tensor_meta(node)
         if meta is not None and 0 in meta[0]:
             return self.refuse(node, name, "a tensor without elements")
-        self.place(node, compat.base_name(name))
         try:
-            result = translation(self, node, *args, **kwargs)
+            return self.checked(node, name, translation(self, node, *args, **kwargs))
         except Unsupported as error:
-            return self.refuse(node, name, str(error))
+            return self.expand(node, str(error)) if node.users else None
+
+    def given(self, node):
+        """What `expand` reads of a node's arguments."""
+        return [self.env[n] for n in tensor_arguments(node)]
+
+    def expand(self, node, reason, given=None):
+        """The value of a node by its operator's decomposition; `reason` is why it has
+        to be had that way, `given` the value of `given` for another time than now."""
+        name, key = compat.op_name(node.target), signature(node)
+        try:
+            if key not in self.expansions:
+                self.expansions[key] = expansion(node)
+            module = self.expansions[key]
+        except Exception as error:  # PyTorch's own, of whatever type
+            text = str(error).strip().splitlines() or [""]
+            return self.refuse(node, name, reason or "its decomposition stopped: "
+                               f"{type(error).__name__}: {text[0]}")
+        if module is None or key in (k for _, k in self.expanding):  # by itself, in the end
+            return self.refuse(node, name, reason)
+        for part in module.graph.nodes:
+            part.meta["mpcomm"] = node.meta.get("mpcomm")
+        self.expanding.append((node, key))
+        result = self.walk(module.graph, module, self.given(node) if given is None else given)
+        self.expanding.pop()
+        if self.lacking and self.expanding:
+            return self.undefined(node)
+        if self.lacking:
+            lacking, self.lacking = sorted(self.lacking), set()
+            if lacking == [short(name)]:
+                return self.refuse(node, name, reason)
+            needs = "its decomposition needs " + ", ".join(lacking)
+            return self.refuse(node, name, f"{reason}; {needs}" if reason else needs)
         return self.checked(node, name, result)
 
-    def place(self, node, base):
+    def place(self, node):
         """Sets the location of the ops to come, "module/operator"."""
         origin = node.meta.get("mpcomm")
+        base = compat.base_name(compat.op_name(node.target))
         module = origin.module if origin else self.root
         what = origin.function + ".grad" if origin and origin.is_backward else base
         self.builder.location = f"{module}/{what.strip('_')}"
@@ -230,7 +282,7 @@ class Converter:
     def write_input(self, node, args):
         """One of the copies that a functional graph ends in: the next value of an
         input. What reads the input, another such copy too, reads the old one."""
-        at = self.placeholders.index(args[0])
+        at = self.inputs.index(args[0])
         kind, name = self.traced.inputs[at]
         if kind == "parameter":
             return self.refuse(node, "update in place", "of a parameter in forward()",
@@ -245,8 +297,10 @@ class Converter:
     def refuse(self, node, name, reason, module=None):
         origin = node.meta.get("mpcomm")
         module = module or (origin.module if origin else self.root)
-        if name.endswith(".default"):
-            name = name[:-len(".default")]
+        name = short(name)
+        if self.expanding:
+            self.lacking.add(f"{name} ({reason})" if reason else name)
+            return self.undefined(node)
         modules = self.refused.setdefault((name, reason), {})
         modules[module] = modules.get(module, 0) + 1
         return self.undefined(node)

@@ -7,21 +7,26 @@
 # ===----------------------------------------------------------------------=== #
 """Puts the pieces together: trace, translate, add the optimizer, write."""
 
-import torch
+import importlib
+import os
+import pkgutil
 
-from . import (aten_activation, aten_loss, aten_movement,  # noqa: F401 (register)
-               aten_neural, aten_pointwise, aten_random, aten_vision,
-               aten_write)
+from . import decompositions  # noqa: F401 (registers definitions)
+from .aten_pointwise import emit_cast
 from .checks import check_memory
 from .convert import Converter, mlir_dtype
-from .errors import ImportFailure, Unsupported, UnsupportedOperators
+from .errors import ImportFailure, Unsupported
 from .ir import Argument, Builder, Function, Result, Type
-from .optimizers import emit_update, read_optimizer, saved_state
+from .optimizers import read_optimizer, saved_state
 from .program import Program, check_names, check_ranges, keep_used_buffers
 from .simplify import simplify
 from .tracing import trace as trace_module
 from .views import View, materialise
-from .workload import StateNames
+from .workload import StateNames, names_of
+
+for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
+    if _module.name.startswith("aten_"):  # registers translations
+        importlib.import_module("." + _module.name, __package__)
 
 MOVES = ("mpcomm.slice", "mpcomm.reshape", "mpcomm.transpose",
          "mpcomm.broadcast_in_dim")
@@ -34,10 +39,11 @@ class Graph:
     def __init__(self, workload, names, function, training, pool, left=None):
         self.workload, self.names, self.function = workload, names, function
         self.builder = Builder(function)
+        inputs = [("parameter", n) for n, _ in names.parameters]
+        inputs += [("buffer", n) for n, _ in names.buffers]
+        inputs += [("batch", n) for n in workload.dataset]
+        self.arguments = {(kind, name): self.argument(kind, name) for kind, name in inputs}
         self.traced = trace_module(workload, names, training, workload.name, left)
-        self.arguments = {}
-        for kind, name in self.traced.inputs:
-            self.arguments[kind, name] = self.argument(kind, name)
         self.converter = Converter(
             self.builder, self.traced,
             [View.of(self.arguments[i].value) for i in self.traced.inputs],
@@ -66,6 +72,13 @@ class Graph:
             self.builder.location = view.base.op.location
         return materialise(self.builder, view)
 
+    def metrics(self, values):
+        """The results for the metrics among what follows the loss, and the rest."""
+        names = self.traced.metrics
+        found = [Result("loss", n, emit_cast(self.converter, v, "f32"))
+                 for n, v in zip(names, values)]
+        return found, values[len(names):]
+
     def buffers(self):
         """Buffer arguments, then large constants."""
         result = [a for a in self.arguments.values() if a.role == "buffer"]
@@ -87,30 +100,47 @@ class Graph:
         return [self.arguments["batch", n] for n in self.workload.dataset]
 
     def set_ranges(self):
-        """mpcomm.range on integer batch arguments that serve as indices."""
+        """mpcomm.range on integer batch arguments that serve as indices. Where tables of
+        different sizes are looked up by parts, the range is that of the largest."""
         by_value = {a.value: a for a in self.batch()}
         uses = {}
         for value, found in self.converter.ranges.items():
+            part = ()
             while value.op is not None and value.op.name in MOVES:
+                part = part_of(value.op)
                 value = value.op.operands[0]
             argument = by_value.get(value)
             if argument is not None:
-                uses.setdefault(argument, []).extend(found)
-        for argument, found in uses.items():
-            size = min(size for size, _ in found)
+                uses.setdefault(argument, {}).setdefault(part, []).extend(found)
+        for argument, parts in uses.items():
+            argument.parts = {part: min(size for size, _ in found)
+                              for part, found in parts.items()}
+            size = argument.parts.get((), max(argument.parts.values()))
             argument.attributes["range"] = (0, size)
+            found = [use for part in parts.values() for use in part]
             # What one use ignores, each of the others ignores or can look up.
             argument.ignored = {
                 i for _, i in found if i is not None and not 0 <= i < size and
                 all(i == other or 0 <= i < rows for rows, other in found)}
 
 
+def part_of(op):
+    """What a slice takes of each sample, as slices; () where it is all of it, or not known."""
+    if op.name != "mpcomm.slice":
+        return ()
+    starts, limits, strides = (op.attributes[n] for n in ("starts", "limits", "strides"))
+    if (starts[0], limits[0], strides[0]) != (0, op.operands[0].shape[0], 1):
+        return ()
+    return tuple(zip(starts[1:], limits[1:], strides[1:]))
+
+
 def train_function(workload, names, rules, rates, warnings, pool):
     function = Function("train_step")
     graph = Graph(workload, names, function, True, pool)
     warnings += graph.traced.warnings
-    loss, *gradients = graph.convert()
+    loss, *rest = graph.convert()
     b = graph.builder
+    metrics, gradients = graph.metrics(rest)
     trained = [n for n, _ in names.parameters if n in names.trained]
     grad_of = dict(zip(trained, gradients))
     for name in trained:
@@ -118,26 +148,21 @@ def train_function(workload, names, rules, rates, warnings, pool):
             warnings.append(f"parameter '{name}' has no gradient and is not trained")
             graph.arguments["parameter", name].role = "buffer"
             del grad_of[name]
-    states = {}
-    for name in grad_of:
-        type = graph.arguments["parameter", name].value.type
-        for state in rules[name].states:
-            key = f"{name}.{state}"
-            states[key] = Argument("optimizer_state", key, type)
+    states = {name: rules[name].states(name) for name in grad_of}
     b.location, b.line = "optimizer/step", ""
     step, counted = None, None
-    if any(rules[n].kind != "SGD" for n in grad_of):
+    if any(rules[n].counts for n in grad_of):
         step = Argument("optimizer_state", "step", Type((), "f32"))
         one = b.constant(1.0, step.value.type)
         counted = b.create("arith.addf", [step.value, one], [step.value.type])[0]
-    function.results = [Result("loss", "loss", loss)]
+    function.results = [Result("loss", "loss", loss)] + metrics
     updated = []
     for name, gradient in grad_of.items():
         rule, parameter = rules[name], graph.arguments["parameter", name]
-        own = [states[f"{name}.{s}"] for s in rule.states]
+        own = states[name]
         b.location = f"{name}/{rule.kind.lower()}"
-        new = emit_update(b, rule, parameter.value, gradient,
-                          [s.value for s in own], counted)
+        new = rule.emit(b, parameter.value, gradient, [s.value for s in own],
+                        step and step.value, counted)
         function.results.append(Result("parameter", name, new[0], parameter))
         updated += [Result("optimizer_state", s.name, v, s)
                     for s, v in zip(own, new[1:])]
@@ -150,7 +175,8 @@ def train_function(workload, names, rules, rates, warnings, pool):
                                        graph.arguments[key]))
     graph.set_ranges()
     function.arguments = [graph.arguments["parameter", n] for n in grad_of]
-    function.arguments += list(states.values()) + ([step] if step else [])
+    function.arguments += [s for own in states.values() for s in own]
+    function.arguments += [step] if step else []
     function.arguments += graph.buffers() + rates + graph.seeds() + graph.batch()
     return graph
 
@@ -158,60 +184,43 @@ def train_function(workload, names, rules, rates, warnings, pool):
 def evaluate_function(workload, names, buffers, warnings, pool, left):
     function = Function("evaluate")
     graph = Graph(workload, names, function, False, pool, left)
-    loss, output = graph.convert()
+    loss, *rest = graph.convert()
+    metrics, outputs = graph.metrics(rest)
     for _, name in graph.converter.updates:
         warnings.append(f"buffer '{name}' is written in evaluation mode; @evaluate has "
                         "no state and leaves it as training did")
     graph.set_ranges()
-    targets = None
-    for name in workload.targets:
-        value = graph.arguments["batch", name].value
-        if value.type.is_float or len(output.shape) < 2:
-            continue
-        if value.shape == output.shape[:-1]:
-            targets = name
-            break
-    function.results = [Result("loss", "loss", loss),
-                        Result("output", "output", output, targets=targets)]
+    function.results = [Result("loss", "loss", loss)] + metrics
+    function.results += [Result("output", name, value, targets=labels_of(graph, value))
+                         for name, value in zip(graph.traced.outputs, outputs)]
     function.arguments = [a for (kind, n), a in graph.arguments.items()
                           if kind == "parameter" and n not in buffers]
     for (kind, name), a in graph.arguments.items():
         if kind == "parameter" and name in buffers:
             a.role = "buffer"
-    function.arguments += graph.buffers() + graph.batch()
+    function.arguments += graph.buffers() + graph.seeds() + graph.batch()
     return graph
 
 
-def dropout_modules(model):
-    """[(name, operator)] of modules that would draw random numbers in a way that
-    has no op: whole channels, or within attention."""
-    found = []
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Dropout):
-            continue
-        if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
-            found.append((name, "aten.dropout"))
-        elif isinstance(module, torch.nn.MultiheadAttention) and module.dropout > 0:
-            found.append((name, "aten.dropout"))
-    return found
+def labels_of(graph, output):
+    """The name of the targets that are classes of an output's last dimension, or None."""
+    for name in names_of(graph.workload.targets):
+        value = graph.arguments["batch", name].value
+        if not value.type.is_float and len(output.shape) >= 2 and \
+                value.shape == output.shape[:-1]:
+            return name
+    return None
 
 
 def import_workload(workload):
     """Traces and translates; returns a Program."""
     workload.check()
-    dropout = dropout_modules(workload.model)
-    if dropout:
-        modules = {}
-        for name, _ in dropout:
-            modules[name] = modules.get(name, 0) + 1
-        raise UnsupportedOperators([(
-            "aten.dropout", "draws random numbers; for dropout use p = 0", modules)])
     names = StateNames(workload.model, workload.optimizer)
     rules, rates = read_optimizer(workload.optimizer, names)
     warnings = []
     pool = dict.fromkeys(n for n, _ in names.parameters + names.buffers)
     train = train_function(workload, names, rules, rates, warnings, pool)
-    if len(train.function.results) == 1:
+    if not any(r.role == "parameter" for r in train.function.results):
         raise ImportFailure("the optimizer has no parameter to train")
     check_memory(names, {r.name for r in train.function.results})
     frozen = {a.name for a in train.function.arguments if a.role == "buffer"}
@@ -225,7 +234,7 @@ def import_workload(workload):
     for graph in (train, evaluate):
         check_names(graph.function)
         check_ranges(workload, graph.function)
-    state = saved_state(workload.optimizer, names)
+    state = saved_state(workload.optimizer, names, rules)
     kept = {a.name for g in (train, evaluate) for a in g.function.arguments
             if a.role in ("parameter", "buffer")}
     expected = {a.name for a in train.function.arguments if a.role == "optimizer_state"}

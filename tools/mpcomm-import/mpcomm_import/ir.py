@@ -15,7 +15,8 @@ one result.
 
 Attributes are Python's bool (a unit attribute, there or not), int (i64), float
 (f64), str, lists of int (array<i64>) and dictionaries, and the classes Spelled,
-Single and Dense; None is an attribute that is not there.
+Single, Dense and Function (a private function of the module); None is an attribute
+that is not there.
 """
 
 import dataclasses
@@ -122,6 +123,7 @@ class Argument:
         self.role, self.name, self.attributes = role, name, attributes
         self.value = Value(type)
         self.ignored = set()  # indices outside of its range that do not count
+        self.parts = {}  # of each sample, slices: what they have to be below
 
 
 class Result:
@@ -133,9 +135,16 @@ class Result:
 
 
 class Function:
+    """A function; arguments and results of a private one have no roles."""
+
     def __init__(self, name):
         self.name = name
         self.arguments, self.results, self.ops = [], [], []
+
+    @property
+    def bodies(self):
+        """The functions that ops name."""
+        return [a for op in self.ops for a in op.attributes.values() if isinstance(a, Function)]
 
     def count(self, name):
         """Number of ops of that name; "reshape" stands for "mpcomm.reshape"."""

@@ -126,7 +126,8 @@ class Substitution:
     """`model` with other tensors for its parameters and buffers while it is entered,
     its hooks reporting to `origins`; afterwards it is what it was before.
 
-    A tensor that is in two places is replaced in both. Tensors that are plain
+    A tensor that is in two places is replaced in both, also in a list of parameters, as
+    recurrent modules have one. Tensors that are plain
     attributes of a module are replaced by `copies`, {name: copy}; then plain attributes
     get the values of `given`, {(prefix, key): value}."""
 
@@ -161,8 +162,11 @@ class Substitution:
                             table[key] = tensors[self.name_of[id(value)]]
                         elif table is vars(module) and prefix + key in self.copies:
                             table[key] = self.copies[prefix + key]
+                        elif type(value) is list and value and \
+                                all(id(v) in self.name_of for v in value):
+                            table[key] = [tensors[self.name_of[id(v)]] for v in value]
                 self.give(prefix, vars(module))
-                handles.append(module.register_forward_pre_hook(self.origins.enter))
+                handles.append(compat.before_forward(module, self.origins.enter))
                 handles.append(module.register_forward_hook(self.origins.leave))
             self.memory = {n: (t, compat.memory(t)) for n, t in
                            [*tensors.items(), *self.copies.items()]}

@@ -7,12 +7,13 @@
 # ===----------------------------------------------------------------------=== #
 """Prints ops in MLIR's generic form, whatever their dialect."""
 
+import itertools
 import math
 import re
 
 import numpy as np
 
-from .ir import Dense, Op, Single, Spelled
+from .ir import Dense, Function, Op, Single, Spelled
 
 
 BITS = {"f64": "<f8", "f32": "<f4", "bf16": "<f4", "f16": "<f2"}
@@ -53,6 +54,8 @@ def attribute(value):
         return f"{number(value, dtype)} : {dtype}"
     if isinstance(value, Dense):
         return f"dense<{elements(value.elements, value.type.dtype)}> : {value.type}"
+    if isinstance(value, Function):
+        return "@" + value.name
     if isinstance(value, dict):
         return "{" + fields(value) + "}"
     if any(isinstance(v, dict) for v in value):
@@ -100,15 +103,36 @@ def function_op(function):
 
     name, values = function.name, [r.value for r in function.results]
     type = signature([a.value for a in function.arguments], values)
-    return Op("func.func", [], {
-        "sym_name": name, "function_type": Spelled(type, type),
-        "arg_attrs": [described(a) for a in function.arguments],
-        "res_attrs": [described(r) for r in function.results]}, [], name, (
-            [(a.value, a.name) for a in function.arguments],
-            function.ops + [Op("func.return", values, {}, [], name)]))
+    attributes = {"sym_name": name, "function_type": Spelled(type, type)}
+    if any(r.role for r in function.results):
+        attributes["arg_attrs"] = [described(a) for a in function.arguments]
+        attributes["res_attrs"] = [described(r) for r in function.results]
+    else:
+        attributes["sym_visibility"] = "private"
+    return Op("func.func", [], attributes, [], name, (
+        [(a.value, a.name) for a in function.arguments],
+        function.ops + [Op("func.return", values, {}, [], name)]))
+
+
+def private_functions(functions):
+    """The bodies that `functions` name, each with a name of its own; equal ones are
+    one."""
+    known = {}
+    for body in (b for f in functions for b in f.bodies):
+        stem = body.name.partition(".")[0]
+        body.name = stem
+        text = print_op(function_op(body), {})
+        if text not in known:
+            names = {f.name for f in [*functions, *known.values()]}
+            numbered = (f"{stem}.{i}" for i in itertools.count(1))
+            body.name = next(n for n in itertools.chain([stem], numbered) if n not in names)
+            known[text] = body
+        body.name = known[text].name
+    return list(known.values())
 
 
 def print_module(name, functions):
     symbol = re.sub(r"[^A-Za-z0-9_]|^(?=[0-9])", "_", name)
-    return print_op(Op("builtin.module", [], {"sym_name": symbol}, [], name,
-                       ([], [function_op(f) for f in functions])), {}) + "\n"
+    bodies = private_functions(functions)
+    return print_op(Op("builtin.module", [], {"sym_name": symbol}, [], name, (
+        [], [function_op(f) for f in [*functions, *bodies]])), {}) + "\n"

@@ -56,6 +56,22 @@ def swap_operands(function):
         r.value = replaced.get(r.value, r.value)
 
 
+def narrow_loops(function):
+    """Drops what loops stack and no one reads, such as the gates of a recurrent layer in
+    evaluation."""
+    uses = uses_of(function)
+    for op in function.ops:
+        if op.name != "mpcomm.scan":
+            continue
+        body = op.attributes["body"]
+        carries = int(op.attributes["operandSegmentSizes"].partition(",")[0])
+        kept = [i for i, r in enumerate(op.results) if i < carries or r in uses]
+        op.results = [op.results[i] for i in kept]
+        body.results = [body.results[i] for i in kept]
+        simplify(body)
+
+
 def simplify(function):
     swap_operands(function)
     eliminate_dead_code(function)
+    narrow_loops(function)

@@ -19,14 +19,17 @@ depend on and no one has claimed is its own.
 import dataclasses
 import re
 import sys
+import traceback
 
 import torch
-from torch.utils._pytree import tree_flatten
 
 from . import compat
 from .attributes import same_graph, unsteady
 from .errors import ImportFailure
 from .mutation import Substitution, functional
+from .plain import plain_modules
+from .recurrent import loops
+from .workload import named_tensors
 
 # What runs between a line of the model and the operator that it calls.
 LIBRARIES = {"torch", "functorch", "contextlib", "functools", "mpcomm_import"}
@@ -46,13 +49,16 @@ class Origin:
 @dataclasses.dataclass
 class Traced:
     """`graph` with placeholders for `inputs`, [(kind, name)]; kind is
-    "parameter", "buffer" or "batch"."""
+    "parameter", "buffer" or "batch". It returns the loss, the metrics, and gradients or
+    outputs, whose names are in `metrics` and `outputs`."""
 
     graph: torch.fx.Graph
     inputs: list
     constants: torch.nn.Module  # holds what get_attr nodes name
     left: tuple  # what the step leaves in plain attributes, as attributes.for_next
     warnings: list
+    metrics: tuple = ()
+    outputs: tuple = ()
 
 
 def user_line():
@@ -66,10 +72,6 @@ def user_line():
     return ""
 
 
-def tensors(x):
-    return [t for t in tree_flatten(x)[0] if isinstance(t, torch.Tensor)]
-
-
 class Origins:
     """Follows a run of `model` and knows the Origin of each new node."""
 
@@ -79,9 +81,10 @@ class Origins:
         self.backward = False
         self.pending = []
         self.names = {m: n or root for n, m in model.named_modules()}
+        self.metrics, self.outputs = [], []  # names of results
 
     def claim(self, values, module):
-        todo = [t.grad_fn for t in tensors(values)]
+        todo = [t.grad_fn for _, t in named_tensors(values)]
         while todo:
             function = todo.pop()
             if function is None or function in self.owner:
@@ -89,8 +92,8 @@ class Origins:
             self.owner[function] = module
             todo += [f for f, _ in function.next_functions]
 
-    def enter(self, module, args):
-        self.claim(args, self.stack[-1])
+    def enter(self, module, args, kwargs=None):
+        self.claim((args, kwargs), self.stack[-1])
         self.stack.append(self.names[module])
 
     def leave(self, module, args, result):
@@ -120,8 +123,26 @@ class TracingFailure(ImportFailure):
     """PyTorch stopped, for whatever reason of its own."""
 
 
+# Of messages about a value that is not known while a model is traced.
+VALUES = ("value out of a tracing tensor", "DataDependent", "_local_scalar_dense",
+          "data-dependent")
+
+
+def failure(error, where):
+    """The TracingFailure for what PyTorch raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not set(re.split(r"[/\\\\]", f.filename)) & LIBRARIES]
+    line = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    text = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+    if any(v in text for v in VALUES):
+        return TracingFailure(f"{line}tracing stopped in {where}, which asks for the value of a "
+                              "tensor; control flow and shapes cannot depend on data")
+    return TracingFailure(f"{line}tracing stopped in {where}: {text}")
+
+
 def trace(workload, names, training, root, given=None):
-    """Traces `(loss, gradients…)` if `training`, else `(loss, output)`.
+    """Traces `(loss, metrics…, gradients…)` if `training`, else `(loss, metrics…,
+    outputs…)`.
 
     `names` is a StateNames. Gradients come in the order of its trained
     parameters, None for a parameter that the loss does not depend on. `given` is
@@ -133,18 +154,33 @@ def trace(workload, names, training, root, given=None):
     try:
         return trace_with(workload, names, training, root, given, "fake")
     except TracingFailure:
-        return trace_with(workload, names, training, root, given, "real")
+        first = trace_with(workload, names, training, root, given, "real")
+    other = trace_with(workload, names, training, root, given, "real", other=True)
+    if not same_graph(first.constants, other.constants, {}) and \
+            not sized_otherwise(first.graph, other.graph):
+        raise ImportFailure("what forward() computes depends on values that PyTorch does not "
+                            "trace, of numpy() for instance, or of a shape")
+    return first
 
 
-def trace_with(workload, names, training, root, given, tensors_mode):
-    """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"."""
+def sized_otherwise(graph, other):
+    """Whether an operator, which the converter refuses, had results of two sizes."""
+    return any(compat.is_sized_by_data(a.target) and
+               compat.tensor_meta(a) != compat.tensor_meta(b)
+               for a, b in zip(graph.nodes, other.nodes))
+
+
+def trace_with(workload, names, training, root, given, tensors_mode, other=False):
+    """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"; on `other`
+    ones than those of the first batch and of the model."""
     model = workload.model
     origins = Origins(model, root)
 
     def inputs():
-        state = [t.detach().clone().requires_grad_(t.requires_grad and t.is_floating_point())
+        state = [(t.detach() * (0.9 if other and t.requires_grad else 1)).to(t.dtype).clone()
+                 .requires_grad_(t.requires_grad and t.is_floating_point())
                  for _, t in names.parameters + names.buffers]
-        return state, [workload.example(k) for k in workload.dataset]
+        return state, [workload.example(k, other) for k in workload.dataset]
 
     def record(origins, attributes):
         """The graph of a step that starts with `attributes`, a Substitution's `given`."""
@@ -178,7 +214,7 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     model.train(training)
     warnings = []
     try:
-        with compat.plain_modules(model), torch.enable_grad():
+        with plain_modules(model), loops(), torch.enable_grad():
             module, substitution = record(origins, {})
             substitution.check_references(module)
             after = substitution.for_next()
@@ -191,41 +227,39 @@ def trace_with(workload, names, training, root, given, tensors_mode):
                             for n in unsteady(substitution.left, left)]
             with compat.observe_nodes(origins.note):
                 module = functional(module, *inputs(), tensors_mode)
+            if tensors_mode == "fake" and compat.has_unknown_sizes(module.graph):
+                raise TracingFailure("sizes of tensors depend on values")
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type
-        text = str(error).strip().splitlines()
         where = "the backward pass" if origins.backward else origins.stack[-1]
-        raise TracingFailure(
-            f"tracing stopped in {where}: {type(error).__name__}: "
-            f"{text[0] if text else ''}") from error
+        raise failure(error, where) from error
     finally:
         for m, was in mode:
             m.training = was
     kinds = ([("parameter", n) for n, _ in names.parameters] +
              [("buffer", n) for n, _ in names.buffers] +
              [("batch", n) for n in workload.dataset])
-    return Traced(module.graph, kinds, module, after, warnings)
+    return Traced(module.graph, kinds, module, after, warnings, origins.metrics,
+                  origins.outputs)
 
 
 def run(workload, names, training, origins, tensors, data):
     """What `trace` traces, on `tensors` and `data`, {name: tensor}."""
     root = origins.stack[0]
-    output = workload.model(*[data[k] for k in workload.inputs])
-    if not isinstance(output, torch.Tensor):
-        raise ImportFailure(
-            "expected the model to return one tensor, found "
-            f"{type(output).__name__}; wrap it in a module that picks one")
+    output = workload.forward(data)
     origins.stack[-1] = "loss"
     origins.claim(output, root)
-    loss = workload.loss(output, *[data[k] for k in workload.targets])
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise ImportFailure("expected the loss to be a tensor of one element")
-    loss = loss.reshape(()) if loss.dim() else loss
+    loss, metrics = workload.losses(output, data)
+    origins.metrics = list(metrics)
+    numbers = (loss, *[m.detach() for m in metrics.values()])
     if not training:
-        return loss, output
+        outputs = [(n, t) for n, t in named_tensors(output) if t is not loss]
+        origins.outputs = [f"output.{n}" for n, _ in outputs] if len(outputs) > 1 else \
+            ["output"] * len(outputs)
+        return numbers + tuple(t for _, t in outputs)
     origins.start_backward(loss)
     trained = [tensors[n] for n, _ in names.parameters if n in names.trained]
     if loss.grad_fn is None:
         raise ImportFailure("the loss does not depend on any parameter")
-    return (loss,) + torch.autograd.grad(loss, trained, allow_unused=True)
+    return numbers + torch.autograd.grad(loss, trained, allow_unused=True)

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Reads a block of linalg ops on tensors as a KernelProblem. Products are not
-// nests, because the runtime calls libraries for them. Loops marked
-// mpcomm.scatter_add are nests.
+// nests, because the runtime calls libraries for them. A scatter
+// is a nest without loops.
 //
 //===----------------------------------------------------------------------===//
 

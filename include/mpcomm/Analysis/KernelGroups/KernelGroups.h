@@ -58,7 +58,7 @@ struct LoopNest {
   llvm::SmallVector<Read, 2> reads;
   llvm::SmallVector<Write, 1> writes;
   llvm::SmallVector<int, 0> captured; // tensors that are read at any element
-  bool isScatter = false;             // adds rows anywhere: a separate kernel
+  bool isScatter = false;             // writes anywhere: a separate kernel
   bool isCheap = false;               // may be repeated for every row
   bool isWideningOf8Bits = false;
 };

@@ -35,14 +35,22 @@ void populateLayerNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 void populateActivationToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// cross_entropy, cross_entropy_grad.
 void populateLossToLinalgPatterns(mlir::RewritePatternSet &patterns);
-/// embedding, embedding_grad.
-void populateEmbeddingToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// gather, gather_grad, scatter.
+void populateGatherToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// sgd_update, adamw_update.
 void populateOptimizerToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// Replaces each update in `root` by the ops of its region.
+void inlineUpdates(mlir::Operation *root);
 /// unscale, clip_by_global_norm, update_loss_scale, update_fp8_scale.
 void populateScalingToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// dropout, dropout_grad.
 void populateDropoutToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// rng.
+void populateRngToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// top_k.
+void populateTopKToLinalgPatterns(mlir::RewritePatternSet &patterns);
+/// cumulative.
+void populateCumulativeToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// batch_norm_training, batch_norm_inference, batch_norm_grad.
 void populateBatchNormToLinalgPatterns(mlir::RewritePatternSet &patterns);
 /// attention, attention_grad, to products, a softmax and row sums.

@@ -65,8 +65,11 @@ GenerateKernelsPass::generate(func::FuncOp kernel,
   b.setInsertionPointToStart(function.addEntryBlock());
   func::ReturnOp::create(b, kernel.getLoc());
   LogicalResult status = failure();
-  if (auto skipped = kernel->getAttrOfType<IntegerAttr>(kScatterAddAttr)) {
-    status = emitScatterAdd(kernel, skipped.getInt(), vectorBits, function);
+  if (isScatterKernel(kernel)) {
+    if (auto scatter = ScatterModel::build(kernel, layouts)) {
+      emitScatter(*scatter, vectorBits, function);
+      status = success();
+    }
   } else if (auto model = KernelModel::build(kernel, layouts)) {
     Schedule schedule = Schedule::compute(*model, vectorBits, unrollColumns);
     function->setAttr(mprt::kMovedBytesAttr,

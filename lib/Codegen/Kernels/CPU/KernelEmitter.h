@@ -14,6 +14,7 @@
 #define MPCOMM_LIB_CODEGEN_KERNELS_CPU_KERNELEMITTER_H
 
 #include "Kernels/Model/KernelModel.h"
+#include "Kernels/Model/ScatterModel.h"
 #include "Kernels/Model/Schedule.h"
 
 namespace mpcomm::kernels {
@@ -25,11 +26,9 @@ llvm::LogicalResult emitKernel(const KernelModel &model,
                                const Schedule &schedule,
                                mlir::func::FuncOp function);
 
-/// The same for a kernel that adds rows to rows; see `mpcomm.scatter_add`.
-/// `tensorForm` gives the types, `skipped` the id whose rows are left out.
-llvm::LogicalResult emitScatterAdd(mlir::func::FuncOp tensorForm,
-                                   int64_t skipped, unsigned vectorBits,
-                                   mlir::func::FuncOp function);
+/// The same for a kernel that is a scatter.
+void emitScatter(const ScatterModel &model, unsigned vectorBits,
+                 mlir::func::FuncOp function);
 
 /// Calls `visit` for each chunk of a buffer with the index of its first
 /// element, the place of that element counted in row-major order, the stride,

@@ -41,20 +41,21 @@ GPUKernel createGPUKernel(mlir::OpBuilder &b, mlir::Location loc,
 /// What runs one after the other in place of the kernel, each on all of its
 /// buffers: the kernel `name`, then where needed `name`_sums, which adds up
 /// what blocks have left in scratch, and `name`_scalars, which replaces scalars
-/// that the others read. The domain is not that of a scatter_add.
+/// that the others read.
 llvm::SmallVector<GPUKernel> emitGPUKernels(const KernelModel &model,
                                             const GPUSchedule &schedule,
                                             mlir::OpBuilder &b,
                                             llvm::StringRef name);
 
-/// The same for a kernel that adds rows to rows; see `mpcomm.scatter_add`.
-/// Fails, with an error, as the host's does.
+/// The same for a kernel that is a scatter: `name`, which fills the destination
+/// where it has to be, and then `name`_slices. Fails, with an error, if it has
+/// another form.
 llvm::LogicalResult
-emitGPUScatterAdd(mlir::func::FuncOp tensorForm, int64_t skipped,
-                  llvm::ArrayRef<mlir::MemRefType> layouts,
-                  llvm::ArrayRef<uint64_t> alignments, const GPULimits &limits,
-                  mlir::OpBuilder &b, llvm::StringRef name,
-                  llvm::SmallVectorImpl<GPUKernel> &kernels);
+emitGPUScatter(mlir::func::FuncOp tensorForm,
+               llvm::ArrayRef<mlir::MemRefType> layouts,
+               llvm::ArrayRef<uint64_t> alignments, const GPULimits &limits,
+               mlir::OpBuilder &b, llvm::StringRef name,
+               llvm::SmallVectorImpl<GPUKernel> &kernels);
 
 /// The kernel of a pool, or of the gradient of one, on buffers of `layouts`.
 GPUKernel emitGPUPool(mprt::PoolOp op, llvm::ArrayRef<mlir::MemRefType> layouts,

@@ -15,6 +15,7 @@
 #include "Kernels/GPU/GPUSchedule.h"
 #include "Kernels/Model/LaneOps.h"
 #include "Kernels/Model/Launches.h"
+#include "Kernels/Model/ScatterModel.h"
 #include "Kernels/Model/Specialise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -68,9 +69,9 @@ GenerateGPUKernelsPass::emitCode(func::FuncOp kernel,
                                  ArrayRef<uint64_t> alignments, OpBuilder &b,
                                  SmallVectorImpl<GPUKernel> &kernels) {
   StringRef name = kernel.getSymName();
-  if (auto skipped = kernel->getAttrOfType<IntegerAttr>(kScatterAddAttr))
-    return emitGPUScatterAdd(kernel, skipped.getInt(), layouts, alignments,
-                             limits, b, name, kernels);
+  if (isScatterKernel(kernel))
+    return emitGPUScatter(kernel, layouts, alignments, limits, b, name,
+                          kernels);
   std::optional<KernelModel> model = KernelModel::build(kernel, layouts);
   if (!model)
     return failure();

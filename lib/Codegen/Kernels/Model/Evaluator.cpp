@@ -277,6 +277,57 @@ bool Evaluator::isColumnIndex(linalg::LinalgOp op, Value value) const {
          model.loops.find(op)->second[index.getDim()] == model.column();
 }
 
+/// Reads `index` as a shifted value, whether or not it is the column.
+static ShiftedColumn matchShift(Value index) {
+  ShiftedColumn result{index};
+  APInt constant;
+  auto match = [&](Operation *op) {
+    return matchPattern(op->getOperand(1), m_ConstantInt(&constant));
+  };
+  if (auto bound = result.column.getDefiningOp<arith::MinSIOp>();
+      bound && match(bound)) {
+    result.high = constant.getSExtValue();
+    result.column = bound.getLhs();
+  } else if (auto bound = result.column.getDefiningOp<arith::MaxSIOp>();
+             bound && match(bound)) {
+    result.low = constant.getSExtValue();
+    result.column = bound.getLhs();
+  }
+  if (auto sum = result.column.getDefiningOp<arith::AddIOp>();
+      sum && match(sum)) {
+    result.shift = constant.getSExtValue();
+    result.column = sum.getLhs();
+  }
+  return result;
+}
+
+Value Evaluator::loadShifted(unsigned argument, Value scalars, int64_t stride,
+                             const ShiftedColumn &index, Row &atRow,
+                             Chunk &chunk) {
+  Type element = elementOf(argument);
+  Value mask = chunk.mask, edge;
+  // Where the index is beyond a bound, the element is that of the bound.
+  if (index.low || index.high) {
+    int64_t bound = index.low ? *index.low : *index.high;
+    Value isWithin = compareLanes(
+        index.low ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle,
+        indexConstant(top, loc, bound - index.shift), chunk);
+    mask = mask ? Value(arith::AndIOp::create(code, loc, mask, isWithin))
+                : isWithin;
+    Value at =
+        addScaled(row, loc, scalars, indexConstant(top, loc, bound), stride);
+    edge = memref::LoadOp::create(row, loc, flat(argument), at);
+    edge = lanes(edge, atRow, chunk);
+  }
+  Value start = addScaled(code, loc, chunk.start,
+                          indexConstant(top, loc, index.shift), 1);
+  Value first = addScaled(code, loc, scalars, start, stride);
+  return fromMemory(code, loc,
+                    loadLanes(code, loc, flat(argument), first, stride,
+                              chunk.width, mask, llvm::MaybeAlign(), edge),
+                    element);
+}
+
 Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
                          Row &atRow, Chunk *chunk) {
   unsigned argument = cast<BlockArgument>(extract.getTensor()).getArgNumber();
@@ -284,10 +335,45 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
   Type element = elementOf(argument);
   Value zero = indexConstant(top, loc, 0);
   Value scalars = zero, vectors;
-  int64_t columnStride = 0;
+  int64_t columnStride = 0, shiftedStride = 0;
+  ShiftedColumn shifted;
+  Value shiftedIndex;
+  auto toIndex = [&](Value lanes) -> Value {
+    Type type = withLanesOf(code.getIndexType(), lanes.getType());
+    return lanes.getType() == type
+               ? lanes
+               : arith::IndexCastOp::create(code, loc, type, lanes);
+  };
+  // Offsets of 32 bits, where they come from such and suffice, take half of the
+  // registers.
+  bool isNarrow = *mprt::spanOf(model.layouts[argument]) <= INT32_MAX;
+  auto addTerm = [&](Value at, int64_t stride) {
+    auto cast = at.getDefiningOp<arith::IndexCastOp>();
+    if (cast && isNarrow && getElementTypeOrSelf(cast.getIn()).isInteger(32))
+      at = cast.getIn();
+    TypedAttr scale = code.getIntegerAttr(getElementTypeOrSelf(at), stride);
+    Value term = arith::MulIOp::create(
+        code, loc, at, splat(code, loc, constant(scale), chunk->width));
+    if (!vectors) {
+      vectors = term;
+      return;
+    }
+    if (vectors.getType() != term.getType()) {
+      vectors = toIndex(vectors);
+      term = toIndex(term);
+    }
+    vectors = arith::AddIOp::create(code, loc, vectors, term);
+  };
   for (auto [index, stride] : llvm::zip(extract.getIndices(), strides)) {
     if (chunk && isColumnIndex(op, index)) {
       columnStride += stride;
+      continue;
+    }
+    if (ShiftedColumn found = matchShift(index);
+        chunk && !shiftedIndex && isColumnIndex(op, found.column)) {
+      shifted = found;
+      shiftedIndex = index;
+      shiftedStride = stride;
       continue;
     }
     Value at = body(op, index, atRow, chunk);
@@ -295,11 +381,13 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
       scalars = addScaled(row, loc, scalars, at, stride);
       continue;
     }
-    Value scale =
-        splat(code, loc, indexConstant(top, loc, stride), chunk->width);
-    Value term = arith::MulIOp::create(code, loc, at, scale);
-    vectors = vectors ? arith::AddIOp::create(code, loc, vectors, term) : term;
+    addTerm(at, stride);
   }
+  if (shiftedIndex && !vectors && columnStride == 0)
+    return loadShifted(argument, scalars, shiftedStride, shifted, atRow,
+                       *chunk);
+  if (shiftedIndex)
+    addTerm(body(op, shiftedIndex, atRow, chunk), shiftedStride);
   if (!chunk || (!vectors && columnStride == 0)) {
     Value raw = memref::LoadOp::create(row, loc, flat(argument), scalars);
     return fromMemory(row, loc, raw, element);
@@ -310,8 +398,9 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
                       loadLanes(code, loc, flat(argument), first, columnStride,
                                 chunk->width, chunk->mask),
                       element);
-  auto indexType = cast<VectorType>(vectors.getType());
   if (columnStride != 0) {
+    vectors = toIndex(vectors);
+    auto indexType = cast<VectorType>(vectors.getType());
     Value step = vector::StepOp::create(top, loc, indexType);
     Value scale =
         splat(top, loc, indexConstant(top, loc, columnStride), chunk->width);
@@ -342,20 +431,37 @@ Value Evaluator::compareColumn(linalg::LinalgOp op, arith::CmpIOp compare,
   Value bound = body(op, rhs, atRow, &chunk);
   if (lanesOf(bound))
     return {};
-  // Lane i is column start + i: compare i with bound - start, which may be
-  // clamped to [-1, width] and so fits 32 bits.
   if (!bound.getType().isIndex())
     bound = arith::IndexCastOp::create(code, loc, code.getIndexType(), bound);
-  Value rest = arith::SubIOp::create(code, loc, bound, chunk.start);
-  rest = arith::MaxSIOp::create(code, loc, rest, indexConstant(code, loc, -1));
-  rest = arith::MinSIOp::create(code, loc, rest,
-                                indexConstant(code, loc, chunk.width));
-  rest = arith::IndexCastOp::create(code, loc, code.getI32Type(), rest);
+  return compareLanes(predicate, bound, chunk);
+}
+
+Value Evaluator::compareLanes(arith::CmpIPredicate predicate, Value bound,
+                              Chunk &chunk) {
   SmallVector<int32_t> places;
   for (int64_t i = 0; i < chunk.width; ++i)
     places.push_back(static_cast<int32_t>(i));
   Value lanes =
       arith::ConstantOp::create(code, loc, code.getI32VectorAttr(places));
+  APInt constant;
+  if (matchPattern(bound, m_ConstantInt(&constant)) &&
+      constant.isSignedIntN(32) && llvm::isInt<32>(model.columns())) {
+    Value start =
+        arith::IndexCastOp::create(code, loc, code.getI32Type(), chunk.start);
+    Value columns = arith::AddIOp::create(code, loc, lanes,
+                                          splat(code, loc, start, chunk.width));
+    TypedAttr limit = code.getI32IntegerAttr(constant.getSExtValue());
+    return arith::CmpIOp::create(
+        code, loc, predicate, columns,
+        splat(code, loc, this->constant(limit), chunk.width));
+  }
+  // Lane i is column start + i: compare i with bound - start, which may be
+  // clamped to [-1, width] and so fits 32 bits.
+  Value rest = arith::SubIOp::create(code, loc, bound, chunk.start);
+  rest = arith::MaxSIOp::create(code, loc, rest, indexConstant(code, loc, -1));
+  rest = arith::MinSIOp::create(code, loc, rest,
+                                indexConstant(code, loc, chunk.width));
+  rest = arith::IndexCastOp::create(code, loc, code.getI32Type(), rest);
   return arith::CmpIOp::create(code, loc, predicate, lanes,
                                splat(code, loc, rest, chunk.width));
 }

@@ -58,6 +58,14 @@ struct Chunk {
   TileMemo *tiles = nullptr;
 };
 
+/// The column plus `shift`, then brought into [low, high] where there are such
+/// bounds.
+struct ShiftedColumn {
+  mlir::Value column;
+  int64_t shift = 0;
+  std::optional<int64_t> low, high;
+};
+
 class Evaluator {
 public:
   /// Emits before the terminator of `body`; `buffers` are the model's
@@ -123,7 +131,14 @@ private:
   mlir::Value compareColumn(mlir::linalg::LinalgOp op,
                             mlir::arith::CmpIOp compare, Row &row,
                             Chunk &chunk);
+  /// The same with a bound of type index that all lanes have.
+  mlir::Value compareLanes(mlir::arith::CmpIPredicate predicate,
+                           mlir::Value bound, Chunk &chunk);
   bool isColumnIndex(mlir::linalg::LinalgOp op, mlir::Value value) const;
+  /// The elements of `argument` at `scalars` + `stride` * `index`.
+  mlir::Value loadShifted(unsigned argument, mlir::Value scalars,
+                          int64_t stride, const ShiftedColumn &index, Row &row,
+                          Chunk &chunk);
 
   llvm::SmallVector<mlir::Value> flats;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels/Model/MathEmitter.h"
+#include "Kernels/Model/ExpandPattern.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
@@ -119,22 +119,6 @@ static Value expandPow(MathEmitter &e, Value x, Value y) {
 }
 
 namespace {
-/// Replaces `Op` on f32 by what `expand` makes of its operands.
-template <typename Op, typename Expand>
-struct ExpandPattern : OpRewritePattern<Op> {
-  ExpandPattern(MLIRContext *context, Expand expand)
-      : OpRewritePattern<Op>(context, /*benefit=*/2), expand(expand) {}
-  LogicalResult matchAndRewrite(Op op,
-                                PatternRewriter &rewriter) const override {
-    if (!getElementTypeOrSelf(op.getType()).isF32())
-      return rewriter.notifyMatchFailure(op, "expands f32 only");
-    MathEmitter emitter(rewriter, op.getLoc(), op.getType());
-    rewriter.replaceOp(op, expand(emitter, op->getOperands()));
-    return success();
-  }
-  Expand expand;
-};
-
 struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
   using ExpandMathPassBase::ExpandMathPassBase;
   void runOnOperation() override {
@@ -149,44 +133,34 @@ struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
 };
 } // namespace
 
-template <typename Op, typename Expand>
-static void addPattern(RewritePatternSet &patterns, Expand expand) {
-  patterns.add(std::make_unique<ExpandPattern<Op, Expand>>(
-      patterns.getContext(), expand));
-}
-
 void populateMathExpansionPatterns(RewritePatternSet &patterns) {
-  addPattern<math::ExpOp>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::ExpOp>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandExp(e, x[0]);
   });
-  addPattern<math::Exp2Op>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::Exp2Op>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandPow(e, e.real(2.0), x[0]);
   });
-  addPattern<math::LogOp>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::LogOp>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandLog(e, x[0]);
   });
-  addPattern<math::TanhOp>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::TanhOp>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandTanh(e, x[0]);
   });
-  addPattern<math::ErfOp>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::ErfOp>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandErf(e, x[0]);
   });
-  addPattern<math::RsqrtOp>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::RsqrtOp>(patterns, [](MathEmitter &e, ValueRange x) {
     return e.div(e.real(1.0), e.sqrt(x[0]));
   });
-  addPattern<math::PowFOp>(patterns, [](MathEmitter &e, ValueRange x) {
+  addExpansion<math::PowFOp>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandPow(e, x[0], x[1]);
   });
-  // Those that training graphs rarely have: upstream's.
+  populateFunctionExpansionPatterns(patterns);
+  // Accurate enough upstream.
   populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-    return llvm::is_contained({"math.acos", "math.asin", "math.atan",
-                               "math.atan2", "math.cbrt", "math.cos",
-                               "math.erfc", "math.expm1", "math.log1p",
-                               "math.log2", "math.sin"},
-                              name);
+    return llvm::is_contained(
+        {"math.atan2", "math.cbrt", "math.expm1", "math.log1p"}, name);
   });
-  math::populateExpansionPatterns(
-      patterns, {"tan", "sinh", "cosh", "asinh", "acosh", "atanh"});
 }
 
 } // namespace mpcomm

@@ -53,9 +53,8 @@ static bool isSupportedType(Type type) {
          llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
 }
 
-/// True for types of what lies in memory, where an index has no width.
-static bool isSupportedElement(Type type) {
-  return isSupportedType(type) && !type.isIndex();
+bool isSupportedElement(Type type) {
+  return isSupportedType(type) && !type.isIndex(); // which has no width
 }
 
 /// The op of `op`'s body that adds one more term to result `index`, with the

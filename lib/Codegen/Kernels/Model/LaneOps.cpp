@@ -119,20 +119,22 @@ static Value laneOffsets(OpBuilder &b, Location loc, int64_t stride,
 
 Value loadLanes(OpBuilder &b, Location loc, Value flat, Value index,
                 int64_t stride, int64_t width, Value mask,
-                llvm::MaybeAlign alignment) {
+                llvm::MaybeAlign alignment, Value others) {
   Type element = cast<MemRefType>(flat.getType()).getElementType();
   auto type = VectorType::get({width}, element);
   if (stride == 1 && !mask)
     return vector::LoadOp::create(b, loc, type, flat, index,
                                   /*nontemporal=*/false, alignment);
-  Value zero = arith::ConstantOp::create(b, loc, zeroLike(b, type));
+  if (!others)
+    others = arith::ConstantOp::create(b, loc, zeroLike(b, type));
   if (stride == 1)
-    return vector::MaskedLoadOp::create(b, loc, type, flat, index, mask, zero);
+    return vector::MaskedLoadOp::create(b, loc, type, flat, index, mask,
+                                        others);
   if (!mask)
     mask = maskOf(b, loc, width, width);
   return vector::GatherOp::create(b, loc, type, flat, index,
                                   laneOffsets(b, loc, stride, width), mask,
-                                  zero);
+                                  others);
 }
 
 void storeLanes(OpBuilder &b, Location loc, Value flat, Value index,

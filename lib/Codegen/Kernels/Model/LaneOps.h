@@ -49,9 +49,11 @@ mlir::Value maskOf(mlir::OpBuilder &b, mlir::Location loc, int64_t active,
 /// `width` elements of the flat buffer from `index` on, `stride` apart. `mask`
 /// may be null. The value is as in memory. `alignment` is that of the first
 /// element's address; what is not masked is then one access where that allows.
+/// Lanes that the mask leaves out are those of `others`, or zero.
 mlir::Value loadLanes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value flat,
                       mlir::Value index, int64_t stride, int64_t width,
-                      mlir::Value mask, llvm::MaybeAlign alignment = {});
+                      mlir::Value mask, llvm::MaybeAlign alignment = {},
+                      mlir::Value others = {});
 void storeLanes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value flat,
                 mlir::Value index, int64_t stride, mlir::Value value,
                 mlir::Value mask, llvm::MaybeAlign alignment = {});

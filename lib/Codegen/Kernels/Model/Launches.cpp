@@ -12,6 +12,7 @@
 
 #include "Kernels/Model/Launches.h"
 #include "Kernels/Model/KernelModel.h"
+#include "Kernels/Model/ScatterModel.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -135,6 +136,9 @@ Alignments::Alignments(ModuleOp module) {
       for (auto [argument, value] :
            llvm::zip(callee.getArguments(), call.getArguments(*signature))) {
         uint64_t known = of(value);
+        if (value && call.isStacked(value, argument.getType()))
+          known = std::gcd(known, static_cast<uint64_t>(
+                                      detail::countBytes(argument.getType())));
         auto [entry, isNew] = arguments.try_emplace(argument, known);
         changed |= isNew || entry->second > known;
         entry->second = std::min(entry->second, known);
@@ -174,7 +178,10 @@ uint64_t Alignments::of(Value buffer) const {
 } // namespace mpcomm::kernels
 
 static bool hasModel(func::FuncOp kernel, ArrayRef<MemRefType> layouts) {
-  return mpcomm::kernels::KernelModel::build(kernel, layouts).has_value();
+  using namespace mpcomm::kernels;
+  return isScatterKernel(kernel)
+             ? ScatterModel::build(kernel, layouts).has_value()
+             : KernelModel::build(kernel, layouts).has_value();
 }
 
 bool mpcomm::canGenerateKernel(func::FuncOp kernel) {

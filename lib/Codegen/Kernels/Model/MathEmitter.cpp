@@ -114,6 +114,17 @@ Value MathEmitter::signBit(Value x) {
                                integer(0));
 }
 
+Value MathEmitter::addInteger(Value value, int64_t other) {
+  return arith::AddIOp::create(b, loc, value, integer(other));
+}
+
+Value MathEmitter::hasBit(Value value, int64_t bit) {
+  Value masked =
+      arith::AndIOp::create(b, loc, value, integer(int64_t(1) << bit));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, masked,
+                               integer(0));
+}
+
 Value MathEmitter::clamp(Value x, double low, double high) {
   // In this order of operands x86 has one instruction for each.
   Value bottom = real(low), top = real(high);

@@ -50,6 +50,9 @@ public:
   Value logicalOr(Value x, Value y);
   Value select(Value condition, Value x, Value y);
   Value signBit(Value x);
+  /// Of integers, as roundToInteger gives them.
+  Value addInteger(Value integer, int64_t value);
+  Value hasBit(Value integer, int64_t bit);
 
   /// x limited to [low, high]; NaN stays.
   Value clamp(Value x, double low, double high);

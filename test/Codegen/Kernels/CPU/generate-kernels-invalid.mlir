@@ -278,17 +278,6 @@ func.func @step(%a: memref<8xi32>, %b: memref<8xf32>) {
 
 // -----
 
-// expected-error @below {{in kernel 'k': expected rows [..., C], ids [...] and a destination [V, C]}}
-func.func private @k(%x: tensor<8x4xf32>, %i: tensor<9xi64>, %d: tensor<5x4xf32>) -> tensor<5x4xf32> attributes {mpcomm.kernel, mpcomm.scatter_add = -1 : i64} {
-  return %d : tensor<5x4xf32>
-}
-func.func @step(%a: memref<8x4xf32>, %b: memref<9xi64>, %c: memref<5x4xf32>) {
-  mprt.launch @k ins(%a, %b : memref<8x4xf32>, memref<9xi64>) outs(%c : memref<5x4xf32>)
-  return
-}
-
-// -----
-
 // A sum over rows in bf16 needs a contiguous destination.
 #full = affine_map<(i, j, k) -> (i, j, k)>
 func.func private @k(%x: tensor<4x3x8xbf16>, %d: tensor<3x8xbf16>) -> tensor<3x8xbf16> attributes {mpcomm.kernel} {
@@ -375,13 +364,52 @@ func.func @f(%x: memref<4xi32>, %d: memref<4xf32>) {
 
 // -----
 
-// No id of 8 bits is 1000: another would be left out.
-// expected-error @below {{in kernel 'skips': expected to leave out an id of 8 bits, got 1000}}
-func.func private @skips(%dy: tensor<4x8xf32>, %ids: tensor<4xi8>, %to: tensor<16x8xf32>) -> tensor<16x8xf32>
-    attributes {mpcomm.kernel, mpcomm.scatter_add = 1000 : i64} {
-  return %to : tensor<16x8xf32>
+// A scatter is alone in its kernel.
+// expected-error @below {{in kernel 'with_more': expected a scatter alone, or onto a fill}}
+func.func private @with_more(%u: tensor<4x8xf32>, %i: tensor<4xi64>, %d: tensor<16x8xf32>) -> tensor<16x8xf32> attributes {mpcomm.kernel} {
+  %e = tensor.empty() : tensor<16x8xf32>
+  %c = linalg.copy ins(%d : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) -> tensor<16x8xf32>
+  %r = mprt.scatter "sum" dim = 0 batch_dims = 0 ins(%u, %i : tensor<4x8xf32>, tensor<4xi64>) outs(%c : tensor<16x8xf32>)
+  return %r : tensor<16x8xf32>
 }
-func.func @f(%dy: memref<4x8xf32>, %ids: memref<4xi8>, %to: memref<16x8xf32>) {
-  mprt.launch @skips ins(%dy, %ids : memref<4x8xf32>, memref<4xi8>) outs(%to : memref<16x8xf32>)
+func.func @f(%u: memref<4x8xf32>, %i: memref<4xi64>, %d: memref<16x8xf32>) {
+  mprt.launch @with_more ins(%u, %i : memref<4x8xf32>, memref<4xi64>) outs(%d : memref<16x8xf32>)
+  return
+}
+
+// -----
+
+// expected-error @below {{in kernel 'to_input': expected to scatter to the destination}}
+func.func private @to_input(%u: tensor<4x8xf32>, %i: tensor<4xi64>, %x: tensor<16x8xf32>, %d: tensor<16x8xf32>) -> tensor<16x8xf32> attributes {mpcomm.kernel} {
+  %r = mprt.scatter "sum" dim = 0 batch_dims = 0 ins(%u, %i : tensor<4x8xf32>, tensor<4xi64>) outs(%x : tensor<16x8xf32>)
+  return %r : tensor<16x8xf32>
+}
+func.func @f(%u: memref<4x8xf32>, %i: memref<4xi64>, %x: memref<16x8xf32>, %d: memref<16x8xf32>) {
+  mprt.launch @to_input ins(%u, %i, %x : memref<4x8xf32>, memref<4xi64>, memref<16x8xf32>) outs(%d : memref<16x8xf32>)
+  return
+}
+
+// -----
+
+// expected-error @below {{in kernel 'several': expected arguments and constants of one value}}
+func.func private @several(%u: tensor<2xf32>, %d: tensor<16xf32>) -> tensor<16xf32> attributes {mpcomm.kernel} {
+  %i = arith.constant dense<[1, 2]> : tensor<2xi64>
+  %r = mprt.scatter "sum" dim = 0 batch_dims = 0 ins(%u, %i : tensor<2xf32>, tensor<2xi64>) outs(%d : tensor<16xf32>)
+  return %r : tensor<16xf32>
+}
+func.func @f(%u: memref<2xf32>, %d: memref<16xf32>) {
+  mprt.launch @several ins(%u : memref<2xf32>) outs(%d : memref<16xf32>)
+  return
+}
+
+// -----
+
+// expected-error @below {{in kernel 'odd': expected elements that kernels have in memory}}
+func.func private @odd(%u: tensor<2xi7>, %i: tensor<2xi64>, %d: tensor<16xi7>) -> tensor<16xi7> attributes {mpcomm.kernel} {
+  %r = mprt.scatter "sum" dim = 0 batch_dims = 0 ins(%u, %i : tensor<2xi7>, tensor<2xi64>) outs(%d : tensor<16xi7>)
+  return %r : tensor<16xi7>
+}
+func.func @f(%u: memref<2xi7>, %i: memref<2xi64>, %d: memref<16xi7>) {
+  mprt.launch @odd ins(%u, %i : memref<2xi7>, memref<2xi64>) outs(%d : memref<16xi7>)
   return
 }

@@ -206,9 +206,10 @@ func.func private @embedding(%t: tensor<11x16xf32>, %ids: tensor<5xi64>, %d: ten
 // CHECK-SAME: %[[DY:.*]]: memref<5x16xf32>, %[[IDS:.*]]: memref<5xi64>, %[[D:.*]]: memref<11x16xf32>
 // CHECK: scf.for {{.*}} = %c0 to %c128 step %c64
 // CHECK: vector.store
-// CHECK: scf.for %[[I:.*]] = %c0 to %c5 step %c1
-// CHECK: %[[ID:.*]] = memref.load %[[IDS]][%[[I]]]
-// CHECK: %[[TAKEN:.*]] = arith.cmpi ne, %[[ID]], %c3_i64
+// CHECK: scf.for %[[I:.*]] = %c0{{.*}} to %c5{{.*}} step %c1
+// CHECK: %[[ID:.*]] = memref.load
+// CHECK: %[[INDEX:.*]] = arith.index_cast %[[ID]]
+// CHECK: %[[TAKEN:.*]] = arith.cmpi ne, %[[INDEX]], %c3
 // CHECK: scf.if %[[TAKEN]]
 // CHECK: arith.maxsi
 // CHECK: arith.minsi %{{.*}}, %c10
@@ -216,10 +217,32 @@ func.func private @embedding(%t: tensor<11x16xf32>, %ids: tensor<5xi64>, %d: ten
 // CHECK: vector.load
 // CHECK: arith.addf
 // CHECK: vector.store
-func.func private @embedding_grad(%dy: tensor<5x16xf32>, %ids: tensor<5xi64>, %d: tensor<11x16xf32>) -> tensor<11x16xf32> attributes {mpcomm.kernel, mpcomm.scatter_add = 3 : i64} {
+func.func private @embedding_grad(%dy: tensor<5x16xf32>, %ids: tensor<5xi64>, %d: tensor<11x16xf32>) -> tensor<11x16xf32> attributes {mpcomm.kernel} {
   %zero = arith.constant 0.0 : f32
   %f = linalg.fill ins(%zero : f32) outs(%d : tensor<11x16xf32>) -> tensor<11x16xf32>
-  return %f : tensor<11x16xf32>
+  %r = mprt.scatter "sum" dim = 0 batch_dims = 0 clamp skipped = 3 ins(%dy, %ids : tensor<5x16xf32>, tensor<5xi64>) outs(%f : tensor<11x16xf32>)
+  return %r : tensor<11x16xf32>
+}
+
+// A scatter of single elements in each of several rows, onto what is there: an index out
+// of range is not less than the size as an unsigned number.
+// CHECK-LABEL: func.func private @scatter(
+// CHECK-NOT: scf.for {{.*}} = %c0 to %c128
+// CHECK: scf.for {{.*}} to %c8
+// CHECK: scf.for {{.*}} to %c2
+// CHECK: %[[INDEX:.*]] = arith.index_cast
+// CHECK: %[[VALID:.*]] = arith.cmpi ult, %[[INDEX]], %c10
+// CHECK: scf.if %[[VALID]]
+// CHECK-NOT: vector
+// CHECK: arith.maxsi %{{.*}}, %{{.*}} : i8
+// CHECK: memref.store
+func.func private @scatter(%u: tensor<8x2xi8>, %i: tensor<8x2xi32>, %d: tensor<8x10xi8>) -> tensor<8x10xi8> attributes {mpcomm.kernel} {
+  %r = mprt.scatter "max" dim = 1 batch_dims = 1 ins(%u, %i : tensor<8x2xi8>, tensor<8x2xi32>) outs(%d : tensor<8x10xi8>)
+  return %r : tensor<8x10xi8>
+}
+func.func @step_scatter(%u: memref<8x2xi8>, %i: memref<8x2xi32>, %d: memref<8x10xi8>) {
+  mprt.launch @scatter ins(%u, %i : memref<8x2xi8>, memref<8x2xi32>) outs(%d : memref<8x10xi8>)
+  return
 }
 
 // A row's result that replaces what a sum over rows reads: it is stored after

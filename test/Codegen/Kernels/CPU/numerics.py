@@ -189,8 +189,7 @@ def embedding(vocabulary, rows, columns):
 
 
 def scatter_add(vocabulary, rows, columns, padding):
-    k, returned, attributes = library.scatter_add(vocabulary, rows, columns, padding)
-    run = tools.compile(k, returned, attributes=attributes)
+    run = tools.compile(*library.scatter_add(vocabulary, rows, columns, padding))
     dy, ids = normal(rows, columns), random.integers(0, vocabulary, rows)
     d = normal(vocabulary, columns)
     run(dy, ids, d)

@@ -20,18 +20,25 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import evaluator  # noqa: E402
 import mpcomm_import as mi  # noqa: E402
+from mpcomm_import.workload import named_tensors  # noqa: E402
 
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
 
 def example(name, **options):
-    return mi.load_workload(os.path.join(EXAMPLES, name + ".py"), options)
+    """The workload of an example, or of a model file."""
+    path = name if name.endswith(".py") else os.path.join(EXAMPLES, name + ".py")
+    return mi.load_workload(path, options)
 
 
 def in_double(workload):
     """The same workload in f64: rounding is out of the way, what is left of a
     difference is a mistake."""
     workload.model.double()
+    for state in workload.optimizer.state.values():
+        for name, value in state.items():
+            if name != "step" and isinstance(value, torch.Tensor):
+                state[name] = value.double()
     for data in (workload.dataset, workload.eval_dataset or {}):
         for name, tensor in data.items():
             if tensor.is_floating_point():
@@ -46,14 +53,13 @@ def batch_of(workload, data, step):
 
 
 def eager_step(workload, batch):
-    """Loss and output of one PyTorch step, parameters updated."""
+    """Loss and metrics of one PyTorch step, {name: tensor}; parameters updated."""
     workload.model.train()
     workload.optimizer.zero_grad(set_to_none=True)
-    output = workload.model(*[batch[k] for k in workload.inputs])
-    loss = workload.loss(output, *[batch[k] for k in workload.targets])
+    loss, metrics = workload.losses(workload.forward(batch), batch)
     loss.backward()
     workload.optimizer.step()
-    return loss.detach()
+    return {n: t.detach() for n, t in {"loss": loss, **metrics}.items()}
 
 
 def difference(a, b):
@@ -71,7 +77,8 @@ def initial_state(program):
         elif a.role != "batch":
             given = program.weights.get(a.name)
             state[a.name] = given.detach().clone() if given is not None else \
-                torch.zeros(a.value.shape, dtype=evaluator.DTYPES[a.value.dtype])
+                torch.full(a.value.shape, a.attributes.get("default", 0),
+                           dtype=evaluator.DTYPES[a.value.dtype])
     return state
 
 
@@ -87,8 +94,9 @@ def optimizer_state(workload):
     result = {}
     for p, entries in workload.optimizer.state.items():
         for key, value in entries.items():
-            if key != "step":
-                result[f"{names[id(p)]}.{key}"] = value
+            if key != "step" and value is not None:
+                result[f"{names[id(p)]}.{key}"] = torch.as_tensor(value, dtype=None if isinstance(
+                    value, torch.Tensor) else torch.float64)
     return result
 
 
@@ -99,12 +107,14 @@ def summed(op):
         return math.prod(shapes[0][d] for d in op.attributes["lhs_contracting_dims"])
     if op.name == "mpcomm.reduce":
         return math.prod(shapes[0][d] for d in op.attributes["dims"])
-    if op.name == "mpcomm.embedding_grad":
+    if op.name in ("mpcomm.gather_grad", "mpcomm.scatter"):
         return math.prod(shapes[1])
     if op.name in ("mpcomm.convolution", "mpcomm.convolution_input_grad"):
         return math.prod(shapes[1])
     if op.name == "mpcomm.convolution_filter_grad" or "batch_norm" in op.name:
         return math.prod(shapes[0])
+    if op.name == "mpcomm.scan":  # of one trip after the other
+        return op.attributes["trips"] * sum(map(summed, op.attributes["body"].ops))
     if "pool" in op.name:
         return math.prod(op.attributes["window"])
     if any(word in op.name for word in ("softmax", "norm", "cross_entropy")):
@@ -148,13 +158,13 @@ def check(workload, steps=3, double=True):
     for step in range(steps):
         batch = batch_of(workload, workload.dataset, step)
         results = evaluator.run(train, {**state, **batch})
-        loss = eager_step(workload, batch)
+        numbers = eager_step(workload, batch)
         expected = dict(workload.model.named_parameters())
         expected.update(workload.model.named_buffers())
         expected.update(optimizer_state(workload))
-        expected["loss"] = loss
+        expected.update(numbers)
         for name, got in results.items():
-            if not double and name != "loss":
+            if not double and name not in numbers:
                 continue
             if name == "step":
                 assert got.item() == step + 1, got
@@ -164,11 +174,11 @@ def check(workload, steps=3, double=True):
                 continue
             d = difference(expected[name].detach(), got)
             bound = 2 * (step + 1) * unit_error
-            if name != "loss":
+            if name not in numbers:
                 bound /= min([1] + [g["eps"] for g in workload.optimizer.param_groups
-                                    if "eps" in g])
+                                    if isinstance(g.get("eps"), float)])
             assert d <= bound, f"step {step}: {name} differs by {d:.3g}"
-        state.update({n: t for n, t in results.items() if n != "loss"})
+        state.update({n: t for n, t in results.items() if n not in numbers})
     check_evaluate(workload, evaluate, state, 2 * (steps + 1) * unit_error)
     return program
 
@@ -179,10 +189,12 @@ def check_evaluate(workload, function, state, tolerance):
     results = evaluator.run(function, {**state, **batch})
     mode = workload.model.training
     workload.model.eval()
-    output = workload.model(*[batch[k] for k in workload.inputs])
-    loss = workload.loss(output, *[batch[k] for k in workload.targets])
+    output = workload.forward(batch)
+    loss, metrics = workload.losses(output, batch)
     workload.model.train(mode)
-    for name, want in (("loss", loss), ("output", output)):
+    outputs = [(n, t) for n, t in named_tensors(output) if t is not loss]
+    named = {f"output.{n}" if len(outputs) > 1 else "output": t for n, t in outputs}
+    for name, want in {"loss": loss, **metrics, **named}.items():
         d = difference(want.detach(), results[name])
         assert d <= tolerance, f"evaluate: {name} differs by {d:.3g} of {tolerance:.3g}"
 

@@ -12,13 +12,18 @@ from the documentation of the dialect's ops.
 """
 
 import math
+import os
+import sys
 
 import torch
 import torch.nn.functional as F
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "Inputs"))
+from philox import philox  # noqa: E402
+
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16,
           "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-          "i1": torch.bool}
+          "i16": torch.int16, "i8": torch.int8, "i1": torch.bool}
 
 
 def dot_general(a, b, lhs_batching_dims, rhs_batching_dims, lhs_contracting_dims,
@@ -48,8 +53,11 @@ def broadcast(x, shape, dims):
 
 def reduce(x, reduction, dims):
     if reduction == "sum":
-        return x.sum(dims) if dims else x
+        return x.sum(dims).to(x.dtype) if dims else x
     for d in sorted(dims, reverse=True):
+        if x.dtype == torch.bool and reduction == "prod":
+            x = x.all(d)
+            continue
         x = {"max": torch.amax, "min": torch.amin, "prod": torch.prod}[reduction](x, d)
     return x
 
@@ -142,12 +150,44 @@ def gelu_grad(dy, x, approximate):
         return torch.autograd.grad(F.gelu(x, approximate=approximate), x, dy)[0]
 
 
-def embedding_grad(dy, ids, rows, padding_idx=None):
-    flat = ids.reshape(-1)
-    dy = dy.reshape(flat.numel(), -1)
+def places(shape, ids, dim, batch_dims):
+    """For each element of a gather from a tensor of `shape`, and for each of the
+    indices: the linear place of what it names, and the index."""
+    slices = shape[:dim] + list(ids.shape[batch_dims:]) + shape[dim + 1:]
+    inner = ids.dim() - batch_dims
+    own = ids.reshape(list(ids.shape[:batch_dims]) + [1] * (dim - batch_dims) +
+                      list(ids.shape[batch_dims:]) + [1] * (len(shape) - dim - 1)).expand(slices)
+    place = torch.zeros(slices, dtype=torch.int64)
+    for d, size in enumerate(shape):
+        at = d if d < dim else d - 1 + inner
+        line = own if d == dim else torch.arange(size).reshape(
+            [-1 if i == at else 1 for i in range(len(slices))])
+        place = place * size + line
+    return place, own
+
+
+def gather(x, ids, dim=0, batch_dims=0):
+    place, _ = places(list(x.shape), ids.clamp(0, x.shape[dim] - 1), dim, batch_dims)
+    return x.reshape(-1)[place]
+
+
+def gather_grad(dy, ids, shape, dim=0, batch_dims=0, padding_idx=None):
+    place, _ = places(shape, ids.clamp(0, shape[dim] - 1), dim, batch_dims)
     if padding_idx is not None:
-        dy = dy * (flat != padding_idx)[:, None]
-    return torch.zeros(rows, dy.shape[1], dtype=dy.dtype).index_add(0, flat, dy)
+        dy = torch.where(places(shape, ids, dim, batch_dims)[1] == padding_idx, 0.0, dy).to(dy.dtype)
+    flat = torch.zeros(math.prod(shape), dtype=dy.dtype)
+    return flat.index_add(0, place.reshape(-1), dy.reshape(-1)).reshape(shape)
+
+
+def scatter(x, ids, updates, dim=0, batch_dims=0, reduction=None):
+    place, own = places(list(x.shape), ids, dim, batch_dims)
+    result = x.reshape(-1).clone()
+    combine = {None: lambda a, b: b, "sum": torch.add, "prod": torch.mul, "min": torch.minimum,
+               "max": torch.maximum}[reduction]
+    for at, i, update in zip(place.reshape(-1), own.reshape(-1), updates.reshape(-1)):
+        if 0 <= i < x.shape[dim]:
+            result[at] = combine(result[at], update)
+    return result.reshape(x.shape)
 
 
 def cross_entropy(logits, targets, reduction, ignore_index):
@@ -183,13 +223,69 @@ def adamw(p, g, m, v, step, lr, beta1, beta2, eps, weight_decay):
     return (p - (scale * m / (v.sqrt() / root + eps)).to(p.dtype)), m, v
 
 
+def top_k(x, dim, k, largest=False):
+    """Equal elements in the order of their indices; the type of these is the op's."""
+    values, indices = torch.sort(x, dim=dim, descending=largest, stable=True)
+    return values.narrow(dim, 0, k), indices.narrow(dim, 0, k)
+
+
+def cumulative(x, reduction, dim, reverse=False):
+    x = x.flip(dim) if reverse else x
+    y = {"sum": lambda: torch.cumsum(x, dim), "prod": lambda: torch.cumprod(x, dim),
+         "max": lambda: torch.cummax(x, dim)[0],
+         "min": lambda: torch.cummin(x, dim)[0]}[reduction]().to(x.dtype)
+    return y.flip(dim) if reverse else y
+
+
+def words(seed, id, shape):
+    """Four words of 32 bits for each element, as i64."""
+    key = tuple(int(k) & 0xFFFFFFFF for k in seed)
+    drawn = [philox((e & 0xFFFFFFFF, e >> 32, id, 0), key) for e in range(math.prod(shape))]
+    return torch.tensor(drawn, dtype=torch.int64).reshape(-1, 4).unbind(1)
+
+
+def uniform(first, second, dtype):
+    if dtype == torch.float64:
+        return torch.tensor([((int(a) << 32 | int(b)) >> 11) * 2.0**-53
+                             for a, b in zip(first, second)], dtype=dtype)
+    bits = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}[dtype]
+    return ((first >> 32 - bits).double() * 2.0**-bits).to(dtype)
+
+
+def rng(seed, distribution, id, type):
+    dtype, (a, b, c, d) = DTYPES[type.dtype], words(seed, id, type.shape)
+    if distribution == "uniform":
+        return uniform(a, b, dtype).reshape(type.shape)
+    wide = dtype if dtype == torch.float64 else torch.float32
+    u = uniform(a, b, wide)
+    v = uniform(c, d, wide) if wide == torch.float64 else uniform(b, c, wide)
+    radius = torch.sqrt(-2 * torch.log(1 - u))
+    return (radius * torch.cos(2 * math.pi * v)).to(dtype).reshape(type.shape)
+
+
+def dropout(x, seed, p, id):
+    kept = words(seed, id, x.shape)[0].reshape(x.shape) >= math.floor(p * 2**32)
+    return torch.where(kept, x / (1 - p), torch.zeros((), dtype=x.dtype))
+
+
 def compare(a, b, predicate):
+    if predicate in ("ord", "uno"):
+        return (a.isnan() | b.isnan()) == (predicate == "uno")
     kind = predicate[1:] if predicate not in ("eq", "ne") else predicate
+    if predicate == "uno":
+        return a.isnan() | b.isnan()
     result = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b,
               "ge": a >= b}[kind]
     if predicate[0] == "u" and predicate != "une":
         result = result | a.isnan() | b.isnan()
     return result
+
+
+def compare_integers(a, b, predicate):
+    if predicate[0] == "u":  # in the order of the bits
+        low = torch.iinfo(a.dtype).min
+        a, b = a ^ low, b ^ low
+    return compare(a, b, "o" + predicate[-2:])
 
 
 def constant(type, value):
@@ -205,21 +301,34 @@ OPS = {
     "arith.divf": torch.div, "arith.maximumf": torch.maximum,
     "arith.minimumf": torch.minimum, "arith.negf": torch.neg,
     "arith.addi": torch.add, "arith.subi": torch.sub, "arith.muli": torch.mul,
-    "arith.andi": torch.logical_and, "arith.ori": torch.logical_or,
-    "arith.xori": torch.logical_xor, "arith.select": torch.where,
-    "arith.cmpf": compare, "arith.cmpi": lambda a, b, predicate:
-        compare(a, b, predicate[-2:]),
+    "arith.andi": torch.bitwise_and, "arith.ori": torch.bitwise_or,
+    "arith.xori": torch.bitwise_xor, "arith.select": torch.where,
+    "arith.remf": torch.fmod, "arith.remsi": torch.fmod,
+    "arith.divsi": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "arith.floordivsi": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "arith.shli": torch.bitwise_left_shift, "arith.shrsi": torch.bitwise_right_shift,
+    "arith.maxsi": torch.maximum, "arith.minsi": torch.minimum,
+    "arith.maxnumf": torch.fmax, "arith.minnumf": torch.fmin,
+    "arith.cmpf": compare, "arith.cmpi": compare_integers,
     "math.exp": torch.exp, "math.log": torch.log, "math.sqrt": torch.sqrt,
     "math.rsqrt": torch.rsqrt, "math.tanh": torch.tanh, "math.erf": torch.erf,
     "math.sin": torch.sin, "math.cos": torch.cos, "math.absf": torch.abs,
-    "math.powf": torch.pow,
+    "math.powf": torch.pow, "math.absi": torch.abs, "math.roundeven": torch.round,
+    "math.acosh": torch.acosh, "math.asinh": torch.asinh, "math.atanh": torch.atanh,
+    **{"math." + f.__name__: f for f in (
+        torch.acos, torch.asin, torch.atan, torch.atan2, torch.ceil, torch.copysign,
+        torch.cosh, torch.erfc, torch.exp2, torch.expm1, torch.floor, torch.log10,
+        torch.log1p, torch.log2, torch.sinh, torch.tan, torch.trunc)},
     "mpcomm.dot_general": dot_general,
     "mpcomm.transpose": lambda x, dims: x.permute(dims),
     "mpcomm.reduce": reduce,
     "mpcomm.slice": lambda x, starts, limits, strides:
         x[tuple(slice(*s) for s in zip(starts, limits, strides))],
+    "mpcomm.reverse": lambda x, dims: x.flip(dims),
     "mpcomm.concatenate": lambda *x, dim: torch.cat(x, dim),
     "mpcomm.pad": pad,
+    "mpcomm.cumulative": cumulative,
+    "mpcomm.dropout": dropout, "mpcomm.dropout_grad": dropout,
     "mpcomm.softmax": along(torch.softmax),
     "mpcomm.softmax_grad": along(
         lambda dy, y, dim: y * (dy - (dy * y).sum(dim, keepdim=True))),
@@ -230,7 +339,8 @@ OPS = {
     "mpcomm.layer_norm_grad": layer_norm_grad,
     "mpcomm.gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "mpcomm.gelu_grad": gelu_grad,
-    "mpcomm.embedding": lambda table, ids: table[ids],
+    "mpcomm.gather": gather,
+    "mpcomm.scatter": scatter,
     "mpcomm.cross_entropy": cross_entropy,
     "mpcomm.cross_entropy_grad": cross_entropy_grad,
     "mpcomm.convolution": convolution,
@@ -258,8 +368,13 @@ def execute(op, operands):
         d = op.attributes["dim"]
         return broadcast(torch.arange(type.shape[d]), type.shape, [d]).to(
             DTYPES[type.dtype])
-    if op.name == "mpcomm.embedding_grad":
-        return embedding_grad(*operands, rows=type.shape[0], **op.attributes)
+    if op.name == "mpcomm.gather_grad":
+        return gather_grad(*operands, shape=list(type.shape), **op.attributes)
+    if op.name == "mpcomm.rng":
+        return rng(*operands, **op.attributes, type=type)
+    if op.name == "mpcomm.top_k":
+        values, indices = top_k(*operands, **op.attributes)
+        return values, indices.to(DTYPES[op.results[1].dtype])
     like = torch.zeros(type.shape, dtype=DTYPES.get(type.dtype))
     if op.name == "mpcomm.convolution_input_grad":
         dy, w = operands
@@ -269,6 +384,11 @@ def execute(op, operands):
         return by_autograd(lambda w: convolution(x, w, **op.attributes), dy, like)
     if op.name == "mpcomm.avg_pool_grad":
         return by_autograd(lambda x: avg_pool(x, **op.attributes), operands[0], like)
+    if op.name == "mpcomm.update":
+        (arguments, ops), = op.regions
+        values = dict(zip((v for v, _ in arguments), operands))
+        compute(ops[:-1], values)
+        return tuple(values[v] for v in ops[-1].operands)
     if op.name in OPS:
         return OPS[op.name](*operands, **op.attributes)
     if op.name.split(".")[1] in ("extf", "truncf", "sitofp", "uitofp", "fptosi",
@@ -278,10 +398,20 @@ def execute(op, operands):
 
 
 @torch.no_grad()
-def run(function, arguments):
-    """Results of a function by name; `arguments` is {name: tensor}."""
-    values = {a.value: arguments[a.name] for a in function.arguments}
-    for op in function.ops:
+def scan(operands, body, trips, operandSegmentSizes, reverse=False):
+    """A loop over the first dimension of the operands in the middle."""
+    carried, sliced, _ = map(int, operandSegmentSizes.split(", "))
+    carries, slices = operands[:carried], operands[carried:carried + sliced]
+    captured, rows = operands[carried + sliced:], [None] * trips
+    for t in reversed(range(trips)) if reverse else range(trips):
+        results = run_ops(body, [*carries, *[s[t] for s in slices], *captured])
+        carries, rows[t] = results[:carried], results[carried:]
+    return (*carries, *map(torch.stack, zip(*rows)))
+
+
+def compute(ops, values):
+    """Adds the results of `ops` to `values`, {Value: tensor}."""
+    for op in ops:
         results = execute(op, [values[v] for v in op.operands])
         for value, result in zip(op.results, results if isinstance(results, tuple)
                                  else [results]):
@@ -291,4 +421,17 @@ def run(function, arguments):
                                      f"{value.type}, computed {tuple(result.shape)} "
                                      f"{result.dtype}")
             values[value] = result
-    return {r.name: values[r.value] for r in function.results}
+
+
+def run_ops(function, arguments):
+    """Results of a function, in order."""
+    values = dict(zip([a.value for a in function.arguments], arguments))
+    compute(function.ops, values)
+    return [values[r.value] for r in function.results]
+
+
+@torch.no_grad()
+def run(function, arguments):
+    """Results of a function by name; `arguments` is {name: tensor}."""
+    results = run_ops(function, [arguments[a.name] for a in function.arguments])
+    return {r.name: v for r, v in zip(function.results, results)}

@@ -5,22 +5,24 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Trains an example by PyTorch on the samples that mpcomm-run takes, and returns
-the loss of each step over the global batch; or by a program of ours.
+"""Trains an example, or another model file, by PyTorch on the samples that mpcomm-run
+takes, and returns the loss of each step over the global batch; or by a program of ours.
 
     train(model, options, size, steps, Way(ranks=2))
 
 With several ranks it is DistributedDataParallel over Gloo, one process and one
-thread a rank.
+thread a rank. `measure` also tells the milliseconds of each step and the memory.
 """
 
 import dataclasses
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import torch
 
@@ -28,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "Inputs")]
 import checks  # noqa: E402
 import sampler  # noqa: E402
+from mpcomm_import.workload import call  # noqa: E402
 from programs import read_losses, run  # noqa: E402
 
 
@@ -42,6 +45,8 @@ class Way:
     slices: int = 1         # gradients of slices of the batch, averaged
     autocast: bool = False  # forward pass under autocast, in bf16
     native: bool = False    # convolutions by PyTorch's own code, not by oneDNN
+    compiled: bool = False  # by torch.compile
+    shuffle: bool = True    # samples as mpcomm-run takes them without --no-shuffle
 
     @property
     def label(self):
@@ -50,18 +55,26 @@ class Way:
             "reversed batch" if self.reverse else \
             f"{self.slices} slices" if self.slices > 1 else "one process"
         return label + (", autocast" if self.autocast else "") + \
-            (", native" if self.native else "")
+            (", native" if self.native else "") + (", compiled" if self.compiled else "")
 
 
-def distributed(model):
+def distributed(workload):
+    """DistributedDataParallel at its best: gradients are views of buckets."""
     from torch.nn.parallel import DistributedDataParallel
-    masks = [n for n, b in model.named_buffers() if b.dtype == torch.bool]
+    net = workload.model
+    masks = [n for n, b in net.named_buffers() if b.dtype == torch.bool]
     # Gloo broadcasts no booleans; all ranks build the same ones.
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, masks)
-    return DistributedDataParallel(model, broadcast_buffers=False)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, masks)
+    trained = {id(p) for g in workload.optimizer.param_groups for p in g["params"]}
+    for p in net.parameters():
+        p.requires_grad_(p.requires_grad and id(p) in trained)
+    return DistributedDataParallel(net, broadcast_buffers=False, static_graph=True,
+                                   gradient_as_bucket_view=True)
 
 
 def run_rank(model, options, size, steps, way, rank):
+    """{"losses", "ms", "peak"} of a rank: the losses of the global batch, milliseconds
+    of each step, bytes of memory."""
     torch.set_num_threads(1)
     torch.backends.mkldnn.set_flags(not way.native)
     workload = checks.example(model, **options)
@@ -70,38 +83,49 @@ def run_rank(model, options, size, steps, way, rank):
     data, net = workload.dataset, workload.model.train()
     if way.ranks > 1:
         torch.distributed.init_process_group("gloo")
-        net = distributed(net)
-    order = sampler.Sampler(len(data["x"]), size)
+        net = distributed(workload)
+    if way.compiled:
+        net = torch.compile(net)
+    samples = len(next(iter(data.values())))
+    order = sampler.Sampler(samples, size) if way.shuffle else sampler.InOrder(samples, size)
     part = size // way.ranks
-    losses = []
+    losses, ms = [], []
     for step in range(steps):
+        start = time.perf_counter()
         indices = order[step][rank * part:(rank + 1) * part]
         indices = torch.tensor(indices[::-1] if way.reverse else indices)
         workload.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for chunk in indices.chunk(way.slices):
             with torch.autocast("cpu", torch.bfloat16, enabled=way.autocast):
-                loss = workload.loss(net(data["x"][chunk]), data["y"][chunk])
+                batch = {k: t[chunk] for k, t in data.items()}
+                loss, _ = workload.losses(call(net, workload.inputs, batch), batch)
             (loss / way.slices if way.slices > 1 else loss).backward()
             total += loss.item() / way.slices
         workload.optimizer.step()
         losses.append(total)
+        ms.append(1000 * (time.perf_counter() - start))
     if way.ranks > 1:
         mean = torch.tensor(losses, dtype=torch.float64)
         torch.distributed.all_reduce(mean)
         losses = (mean / way.ranks).tolist()
         torch.distributed.destroy_process_group()
-    return losses
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"losses": losses, "ms": ms, "peak": peak}
 
 
 def train(model, options, size, steps, way):
+    return measure(model, options, size, steps, way)["losses"]
+
+
+def measure(model, options, size, steps, way, limit=240):
     if way.ranks == 1:
         return run_rank(model, options, size, steps, way, 0)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "losses")
+        out = os.path.join(folder, "result")
         job = json.dumps([model, options, size, steps, dataclasses.asdict(way), out])
         env = dict(os.environ, WORLD_SIZE=str(way.ranks), MASTER_ADDR="127.0.0.1",
                    MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
@@ -109,7 +133,7 @@ def train(model, options, size, steps, way):
                                   env=dict(env, RANK=str(r))) for r in range(way.ranks)]
         try:
             for process in ranks:
-                if process.wait(timeout=240):
+                if process.wait(timeout=limit):
                     raise RuntimeError(f"a PyTorch rank ended with {process.returncode}")
         finally:
             for process in ranks:
@@ -150,7 +174,7 @@ def run_example(tool, program, ranks, steps, stem):
 if __name__ == "__main__":
     *args, way, out = json.loads(sys.argv[1])
     rank = int(os.environ["RANK"])
-    losses = run_rank(*args, Way(**way), rank)
+    result = run_rank(*args, Way(**way), rank)
     if rank == 0:
         with open(out, "w") as file:
-            json.dump(losses, file)
+            json.dump(result, file)

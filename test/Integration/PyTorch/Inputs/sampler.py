@@ -45,6 +45,14 @@ class Sampler:
         return self.order[at * self.size:(at + 1) * self.size]
 
 
+class InOrder(Sampler):
+    """The same with --no-shuffle."""
+
+    def __getitem__(self, step):
+        first = step % self.per_epoch * self.size
+        return list(range(first, first + self.size))
+
+
 if __name__ == "__main__":  # known answers: splitmix64 from state 0
     numbers = splitmix64(0)
     assert [next(numbers) for _ in range(3)] == [

@@ -43,7 +43,8 @@ class Builder:
         self.floats, self.integers = floats, integers
         # How often functions that round come in, and data of many bits.
         self.smooth, self.rough = smooth, rough
-        self.dropouts = 0
+        self.dropouts, self.bodies = 0, 0
+        self.is_body = False  # of a loop, in which there are no loops
         self.reuse = self.random.uniform(0.3, 0.7)
         self.banned = set()  # values that this part of the graph may not read
         self.enabled = None  # names of ways, if not all
@@ -339,6 +340,13 @@ def slice_(b, dtype, shape, depth):
         limit = min(size, start + span + r.randrange(stride)) if n else start
         starts.append(start), limits.append(limit), strides.append(stride)
     return b.add("mpcomm.slice", [x], {"starts": starts, "limits": limits, "strides": strides}, (dtype, shape))
+
+
+@way(1)
+def reverse(b, dtype, shape, depth):
+    x = b.make(dtype, shape, depth)
+    dims = [d for d in range(len(shape)) if b.random.random() < 0.5]
+    return b.add("mpcomm.reverse", [x], {"dims": dims}, (dtype, shape))
 
 
 @way(3)

@@ -16,7 +16,7 @@ import numpy as np
 import bounded
 from bounded import Bounded, cast, finish, monotone, products
 from formats import FLOATS
-from semantics import Whole, known, meaning, narrow, wide, widen
+from semantics import MEANINGS, Whole, known, meaning, narrow, wide, widen
 
 
 def exp(x):
@@ -176,27 +176,6 @@ def gelu_grad(op, dy, x):
         density = exp(-half * x * x) * text(1 / math.sqrt(2 * math.pi), x)
         d = phi + x * density
     return narrow(op, dy * d)
-
-
-@meaning("mpcomm.embedding")
-def embedding(op, table, ids):
-    at = np.clip(ids.v, 0, table.shape[0] - 1)
-    unsure = np.where(ids.e > 0, np.inf, 0)[..., None]
-    out = table[at]
-    return Bounded(out.v, np.maximum(out.e, unsure), out.format)
-
-
-@meaning("mpcomm.embedding_grad")
-def embedding_grad(op, dy, ids):
-    rows, columns = op.results[0].shape
-    at = np.clip(ids.v, 0, rows - 1).reshape(-1)
-    hot = (at[:, None] == np.arange(rows)).astype(np.float64)
-    if "padding_idx" in op.attributes:  # of the index as it is, which is no row beyond the table
-        hot[ids.v.reshape(-1) == op.attributes["padding_idx"]] = 0
-    flat = widen(dy).move(lambda a: a.reshape(len(at), columns))
-    out = products(Bounded(hot, None, flat.format), flat, "nr,nc->rc")
-    unsure = np.inf if (ids.e > 0).any() else 0.0
-    return narrow(op, Bounded(out.v, np.maximum(out.e, unsure), out.format))
 
 
 def rows_that_count(op, targets):
@@ -401,6 +380,14 @@ def adamw_update(op, p, g, m, v, step, lr):
     return narrow(op, new), narrow(op, m1, 1), narrow(op, v1, 2)
 
 
+@meaning("mpcomm.update")
+def update(op, *operands):
+    values = dict(zip(map(id, op.region.arguments), operands))
+    for inner in op.region.ops:
+        values[id(inner.results[0])] = MEANINGS[inner.name](inner, *[values[id(v)] for v in inner.operands])
+    return tuple(values[id(v)] for v in op.region.results)
+
+
 @meaning("mpcomm.unscale")
 def unscale(op, *operands):
     *grads, scale = operands
@@ -476,32 +463,3 @@ def update_fp8_scale(op, history, scale, amax):
     unsure = top.e > 0 and not (abs(top.v) > 2 * top.e)
     out = scale if keep else target
     return new, Bounded(out.v, np.inf if unsure else out.e, "f32")
-
-
-def philox(counters, key):
-    """The first word of Philox-4x32-10 for each counter (e, id)."""
-    a, b, c, d = (np.asarray(x, np.uint64) for x in counters)
-    k, l = (np.uint64(int(x) & 0xFFFFFFFF) for x in key)
-    low = np.uint64(0xFFFFFFFF)
-    for _ in range(10):
-        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
-        a, b, c, d = (q >> np.uint64(32)) ^ b ^ k, q & low, (p >> np.uint64(32)) ^ d ^ l, p & low
-        k, l = (k + np.uint64(0x9E3779B9)) & low, (l + np.uint64(0xBB67AE85)) & low
-    return a
-
-
-@meaning("mpcomm.dropout", "mpcomm.dropout_grad")
-def dropout(op, x, seed):
-    p, count = op.attributes["p"], int(np.prod(x.shape, dtype=np.int64))
-    at, zero = np.arange(count, dtype=np.uint64), np.zeros(count, np.uint64)
-    with np.errstate(over="ignore"):
-        words = philox((at, zero, zero + np.uint64(op.attributes["id"]), zero), seed.v)
-    kept = (words >= np.uint64(math.floor(p * 2**32))).reshape(x.shape)
-    w = widen(x)
-    factor = text(1 / (1 - p), w) if p < 1 else Bounded(np.inf, None, w.format)
-    y = w * factor if p < 1 else Bounded(np.zeros(x.shape), None, w.format)
-    unsure = np.inf if (seed.e > 0).any() else 0.0
-    if p >= 1:
-        kept = np.zeros(x.shape, bool)
-    y = narrow(op, y)
-    return Bounded(np.where(kept, y.v, 0.0), np.maximum(np.where(kept, y.e, 0.0), unsure), y.format)

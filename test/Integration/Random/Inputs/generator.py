@@ -22,7 +22,7 @@ import numpy as np
 import layers  # noqa: F401 (registers ways)
 from builder import Builder
 from formats import FLOATS
-from graph import Text
+from graph import Op, Region, Text, Value, number
 from network import Network
 
 KINDS = ("state", "ops", "train", "network")
@@ -426,6 +426,8 @@ class Generator:
         type_ = (p.dtype, p.shape)
         decay = {"weight_decay": r.choice((0.0, 0.0, 0.5, 0.25))}
         kind = r.choice(("sgd", "momentum", "nesterov") if self.exact else ("sgd", "momentum", "nesterov", "adamw"))
+        if r.random() < 0.3:
+            return self.region_update(p, g, lr, name)
         if kind == "sgd":
             return [(b.add("mpcomm.sgd_update", [p, g, lr], decay, type_), "parameter", name)]
         if kind in ("momentum", "nesterov"):
@@ -443,6 +445,45 @@ class Generator:
                      {"beta1": 0.5, "beta2": 0.75, "eps": r.choice((1.0, 1.0, 1.0, 1e-8)), **decay}, type_, type_, type_)  # fmt: skip
         return [(made[0], "parameter", name), (made[1], "optimizer_state", name + ".m"),
                 (made[2], "optimizer_state", name + ".v"), (step, "optimizer_state", name + ".steps")]  # fmt: skip
+
+    def region_update(self, p, g, lr, name):
+        """Some rule as a region: a state that follows the gradient, a count, and a step along
+        the state or its signs, as long as the parameter is large or as the rate says."""
+        b, r = self.b, self.random
+        type_, scalar = (p.dtype, p.shape), (p.dtype, ())
+        m, k = self.state("optimizer_state", *type_, name + ".m"), self.state("optimizer_state", "f32", (), name + ".k")
+        region = Region([p, g, m, k, lr])
+        q, d, s, count, rate = region.arguments
+        splat = lambda x, t=type_: constant(region, x, *t)
+        over = lambda x: region.add("mpcomm.broadcast_in_dim", [x], {"dims": []}, type_) if p.shape else x
+        next_count = region.add("arith.addf", [count, splat(1.0, ("f32", ()))], {}, ("f32", ()))
+        if p.dtype != "f32":
+            rate = region.add("arith.extf" if p.dtype == "f64" else "arith.truncf", [rate], {}, scalar)
+        new = region.add("arith.addf", [region.add("arith.mulf", [s, splat(r.choice((0.5, 0.75)))], {}, type_), d], {}, type_)
+        along = new
+        if r.random() < 0.5:
+            above = region.add("arith.cmpf", [new, splat(0.0)], {"predicate": 2}, ("i1", p.shape))
+            along = region.add("arith.select", [above, splat(1.0), splat(-1.0)], {}, type_)
+        if r.random() < 0.4 and p.shape and not self.exact:
+            size = region.add("math.absf", [q], {}, type_)
+            kind = r.choice(("max", "sum"))
+            total = region.add("mpcomm.reduce", [size], {"reduction": Text("#mpcomm<reduction %s>" % kind),
+                                                         "dims": list(range(len(p.shape)))}, scalar)  # fmt: skip
+            rate = region.add("arith.mulf", [rate, total], {}, scalar)
+        change = region.add("arith.mulf", [over(rate), along], {}, type_)
+        region.results = [region.add("arith.subf", [q, change], {}, type_), new, next_count]
+        b.graph.ops.append(Op("mpcomm.update", [p, g, m, k, lr], {"optimizer": Text('"Own"')}, [type_, type_, ("f32", ())], region))
+        made = b.graph.ops[-1].results
+        return [(made[0], "parameter", name), (made[1], "optimizer_state", name + ".m"),
+                (made[2], "optimizer_state", name + ".k")]  # fmt: skip
+
+
+def constant(region, x, dtype, shape):
+    """A constant of one value."""
+    text = "dense<%s> : %s" % ("" if 0 in shape else number(x, dtype), Value(dtype, shape).type)
+    made = region.add("arith.constant", [], {"value": Text(text)}, (dtype, shape))
+    made.op.payload = np.asarray(np.zeros(()) if 0 in shape else x)
+    return made
 
 
 def generate(seed, kind):

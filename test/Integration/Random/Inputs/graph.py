@@ -34,9 +34,47 @@ class Text(str):
 
 
 class Op:
-    def __init__(self, name, operands, attributes, types):
+    def __init__(self, name, operands, attributes, types, region=None):
         self.name, self.operands, self.attributes = name, list(operands), dict(attributes)
+        self.region = region
         self.results = [Value(dtype, shape, op=self, number=i) for i, (dtype, shape) in enumerate(types)]
+
+
+def unrounded(x):
+    return x
+
+
+class Body:
+    """A private function, the body of loops: arguments and results are values."""
+
+    def __init__(self, name, arguments, ops, results):
+        self.name, self.arguments, self.ops, self.results = name, arguments, ops, results
+        self.rounded = unrounded  # what may happen to a value in it, see interpreter.py
+
+    def __str__(self):
+        names = {id(v): "%%arg%d" % i for i, v in enumerate(self.arguments)}
+        lines = print_ops(self.ops, names, "%", "    ")
+        return "  func.func private @%s(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n" % (
+            self.name, ", ".join("%s: %s" % (names[id(v)], v.type) for v in self.arguments), types(self.results),
+            "\n".join(lines), ", ".join(names[id(v)] for v in self.results), types(self.results))  # fmt: skip
+
+
+class Region:
+    """The body of an op, on arguments of its own; `results` are what it yields."""
+
+    def __init__(self, operands):
+        self.arguments = [Value(v.dtype, v.shape) for v in operands]
+        self.ops, self.results = [], []
+
+    def add(self, name, operands, attributes, type_):
+        self.ops.append(Op(name, operands, attributes, [type_]))
+        return self.ops[-1].results[0]
+
+    def lines(self, stem, indent):
+        names = {id(v): "%s_a%d" % (stem, i) for i, v in enumerate(self.arguments)}
+        head = ", ".join("%s: %s" % (names[id(v)], v.type) for v in self.arguments)
+        end = Op("mpcomm.yield", self.results, {}, [])
+        return [indent + "^bb0(%s):" % head] + print_ops(self.ops + [end], names, stem + "_", indent + "  ")
 
 
 class Argument:
@@ -81,16 +119,7 @@ class Graph:
 
     def __str__(self):
         names = {id(a.value): "%%arg%d" % i for i, a in enumerate(self.arguments)}
-        lines = []
-        for i, op in enumerate(self.ops):
-            for j, value in enumerate(op.results):
-                names[id(value)] = "%%%d" % i if len(op.results) == 1 else "%%%d#%d" % (i, j)
-            result = "" if not op.results else "%%%d%s = " % (i, ":%d" % len(op.results) if len(op.results) > 1 else "")
-            attributes = ", ".join("%s%s" % (k, "" if v is True else " = " + attribute(v))
-                                   for k, v in op.attributes.items() if v is not False)  # fmt: skip
-            lines.append('    %s"%s"(%s)%s : (%s) -> %s' % (
-                result, op.name, ", ".join(names[id(v)] for v in op.operands),
-                " {%s}" % attributes if attributes else "", types(op.operands), result_types(op.results)))  # fmt: skip
+        lines = print_ops(self.ops, names, "%", "    ")
         place = {r.name: i for i, r in enumerate(self.results)}
         arguments = []
         for a in self.arguments:
@@ -103,9 +132,27 @@ class Graph:
                              % (names[id(a.value)], a.value.type, a.role, a.name, more))  # fmt: skip
         results = ['%s {mpcomm.role = #mpcomm.role<%s>, mpcomm.name = "%s"}' % (r.value.type, r.role, r.name)
                    for r in self.results]  # fmt: skip
-        return "module {\n  func.func @train_step(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n}\n" % (
+        bodies = {id(x): str(x) for op in self.ops for x in op.attributes.values() if isinstance(x, Body)}
+        return "module {\n  func.func @train_step(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n%s}\n" % (
             ",\n      ".join(arguments), ",\n      ".join(results), "\n".join(lines),
-            ", ".join(names[id(r.value)] for r in self.results), types([r.value for r in self.results]))  # fmt: skip
+            ", ".join(names[id(r.value)] for r in self.results), types([r.value for r in self.results]),
+            "".join(bodies.values()))  # fmt: skip
+
+
+def print_ops(ops, names, stem, indent):
+    """The lines of ops; their results are named after `stem`."""
+    lines = []
+    for i, op in enumerate(ops):
+        for j, value in enumerate(op.results):
+            names[id(value)] = "%s%d" % (stem, i) if len(op.results) == 1 else "%s%d#%d" % (stem, i, j)
+        result = "" if not op.results else "%s%d%s = " % (stem, i, ":%d" % len(op.results) if len(op.results) > 1 else "")
+        attributes = ", ".join("%s%s" % (k, "" if v is True else " = " + attribute(v))
+                               for k, v in op.attributes.items() if v is not False)  # fmt: skip
+        region = " ({\n%s\n%s})" % ("\n".join(op.region.lines("%s%d" % (stem, i), indent)), indent) if op.region else ""
+        lines.append('%s%s"%s"(%s)%s%s : (%s) -> %s' % (
+            indent, result, op.name, ", ".join(names[id(v)] for v in op.operands), region,
+            " {%s}" % attributes if attributes else "", types(op.operands), result_types(op.results)))  # fmt: skip
+    return lines
 
 
 def types(values):
@@ -113,7 +160,7 @@ def types(values):
 
 
 def result_types(values):
-    return values[0].type if len(values) == 1 else "(%s)" % types(values)
+    return "()" if not values else values[0].type if len(values) == 1 else "(%s)" % types(values)
 
 
 def number(x, dtype):
@@ -143,6 +190,8 @@ def elements(values, dtype):
 def attribute(x):
     if isinstance(x, Text):
         return x
+    if isinstance(x, Body):
+        return "@" + x.name
     if isinstance(x, bool):
         return "unit" if x else "false"
     if isinstance(x, int):

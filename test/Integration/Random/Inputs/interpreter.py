@@ -19,6 +19,8 @@
 import numpy as np
 
 import composites  # noqa: F401 (registers meanings)
+import indexed  # noqa: F401
+import indexing  # noqa: F401
 import windows  # noqa: F401
 from bounded import Bounded, finish
 from formats import FLOATS
@@ -27,13 +29,18 @@ from semantics import MEANINGS, Whole, known
 
 # Of each optimizer op, which operands are gradients.
 GRADIENTS = {
-    "mpcomm.sgd_update": lambda op: [1], "mpcomm.adamw_update": lambda op: [1],
+    "mpcomm.sgd_update": lambda op: [1], "mpcomm.adamw_update": lambda op: [1], "mpcomm.update": lambda op: [1],
     "mpcomm.unscale": lambda op: range(len(op.operands) - 1),
     "mpcomm.squared_norm": lambda op: range(len(op.operands)),
     "mpcomm.clip_by_global_norm": lambda op: range(len(op.results) - 1),
 }  # fmt: skip
 PRODUCTS = ("mpcomm.dot_general", "mpcomm.convolution", "mpcomm.convolution_input_grad",
             "mpcomm.convolution_filter_grad")  # fmt: skip
+
+
+def is_product(op):
+    """Whether it is one, or a loop over some."""
+    return op.name in PRODUCTS or any(o.name in PRODUCTS for o in getattr(op.attributes.get("body"), "ops", ()))
 
 
 class Options:
@@ -68,7 +75,7 @@ class Interpreter:
         """The ops of the update phase that depend on no product of it."""
         exact, rounded = set(), set()
         for op in self.graph.ops:
-            if op.name in PRODUCTS or any(id(v) in rounded for v in op.operands):
+            if is_product(op) or any(id(v) in rounded for v in op.operands):
                 if op in self.update_phase:
                     rounded.update(id(v) for v in op.results)
             elif op in self.update_phase:
@@ -104,7 +111,7 @@ class Interpreter:
             if number is None:
                 exact = op.name in GRADIENTS and i not in GRADIENTS[op.name](op)
                 number = wide[id(value)] if exact else stored[id(value)]
-            if op.name in PRODUCTS and op in self.update_phase:
+            if is_product(op) and op in self.update_phase:
                 number = self.narrowed(number)
             if self.options.precision == "fp8" and op.name in PRODUCTS:
                 number = self.eight_bits(number)
@@ -127,6 +134,8 @@ class Interpreter:
                 wide[id(a.value)] = inputs[a.name]
                 stored[id(a.value)] = self.narrowed(inputs[a.name])
         for op in ops:
+            if op.name == "mpcomm.scan" and op not in self.exact:
+                op.attributes["body"].rounded = self.narrowed
             made = MEANINGS[op.name](op, *self.operands(op, wide, stored, replaced or {}))
             for value, number in zip(op.results, made if isinstance(made, tuple) else (made,)):
                 # In narrow ops all intermediate values may be rounded.

@@ -10,8 +10,8 @@ gradients."""
 
 import math
 
-from builder import is_float, way
-from graph import Text
+from builder import Builder, is_float, way
+from graph import Body, Result, Text, Value
 
 
 def often(b, factor=3.0):
@@ -90,25 +90,55 @@ def batch_norm(b, dtype, shape, depth):
                  (dtype, shape), (of, features), (of, features))[0]  # fmt: skip
 
 
-@way(1.5, is_float)
-def embedding(b, dtype, shape, depth):
-    if not shape:
-        return None
-    rows, index = b.size(), b.random.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
-    table, ids = b.make(dtype, (rows, shape[-1]), depth), b.make(index, shape[:-1], depth)
-    return b.add("mpcomm.embedding", [table, ids], {}, (dtype, shape))
+def index_dims(b, shape):
+    """A dimension of `shape`, and how many of those before it indices share."""
+    dim = b.random.randrange(len(shape))
+    batch = b.random.randrange(dim + 1) if b.random.random() < 0.6 else 0
+    return dim, batch, {k: v for k, v in (("dim", dim), ("batch_dims", batch)) if v}
+
+
+def index_type(b):
+    return b.random.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
+
+
+@way(2)
+def gather(b, dtype, shape, depth):
+    """A dimension of the result, or several, or none, is that of the indices."""
+    dim, batch, attributes = index_dims(b, (*shape, 1))
+    end = b.random.randrange(dim, len(shape) + 1)
+    x = b.make(dtype, (*shape[:dim], b.size(), *shape[end:]), depth)
+    ids = b.make(index_type(b), (*shape[:batch], *shape[dim:end]), depth)
+    return b.add("mpcomm.gather", [x, ids], attributes, (dtype, shape))
+
+
+def scatter_operands(b, dtype, shape, depth):
+    """Attributes, indices and updates for a target of `shape`."""
+    dim, batch, attributes = index_dims(b, shape)
+    own = tuple(b.size() for _ in range(b.random.choice((0, 1, 1, 1, 2))))
+    ids = b.make(index_type(b), shape[:batch] + own, depth)
+    return attributes, ids, b.make(dtype, shape[:dim] + own + shape[dim + 1 :], depth)
 
 
 @way(1, is_float)
-def embedding_grad(b, dtype, shape, depth):
-    if len(shape) != 2 or not shape[0]:
+def gather_grad(b, dtype, shape, depth):
+    if not shape or 0 in shape:
         return None
-    r = b.random
-    lead = [b.size() for _ in range(r.choice((1, 1, 2)))]
-    index = r.choice([t for t in b.integers if t in ("i32", "i64")] or ["i32"])
-    attributes = {"padding_idx": r.randrange(shape[0])} if r.random() < 0.3 else {}
-    dy, ids = b.make(dtype, (*lead, shape[1]), depth), b.make(index, lead, depth)
-    return b.add("mpcomm.embedding_grad", [dy, ids], attributes, (dtype, shape))
+    attributes, ids, dy = scatter_operands(b, dtype, shape, depth)
+    if b.random.random() < 0.3:
+        attributes["padding_idx"] = b.random.randrange(shape[attributes.get("dim", 0)])
+    return b.add("mpcomm.gather_grad", [dy, ids], attributes, (dtype, shape))
+
+
+@way(1.5)
+def scatter(b, dtype, shape, depth):
+    if not shape:
+        return None
+    x = b.make(dtype, shape, depth)
+    attributes, ids, updates = scatter_operands(b, dtype, shape, depth)
+    kind = b.random.choice((None, "sum", "prod", "min", "max"))
+    if kind:
+        attributes["reduction"] = Text("#mpcomm<reduction %s>" % kind)
+    return b.add("mpcomm.scatter", [x, ids, updates], attributes, (dtype, shape))
 
 
 @way(2, is_float)
@@ -129,16 +159,68 @@ def cross_entropy(b, dtype, shape, depth):
     return b.add("mpcomm.cross_entropy_grad", [dloss, logits, targets, made[1]], attributes, (dtype, shape))
 
 
+def seeds_of(b):
+    seeds = b.pool.get(("i32", (2,)), [])
+    return [v for v in seeds if any(a.value is v and a.role == "rng" for a in b.graph.arguments)]
+
+
 @way(0.7, is_float)
 def dropout(b, dtype, shape, depth):
-    seeds = b.pool.get(("i32", (2,)), [])
-    seeds = [v for v in seeds if any(a.value is v and a.role == "rng" for a in b.graph.arguments)]
+    seeds = seeds_of(b)
     if not seeds:
         return None
     b.dropouts += 1
     name = b.random.choice(("dropout", "dropout_grad"))
     attributes = {"p": b.random.choice((0.5, 0.5, 0.75, 0.1, 0.0)), "id": b.dropouts}
     return b.add("mpcomm." + name, [b.make(dtype, shape, depth), seeds[0]], attributes, (dtype, shape))
+
+
+@way(0.5, lambda dtype: is_float(dtype) and not dtype.startswith("f8"))
+def rng(b, dtype, shape, depth):
+    seeds = seeds_of(b)
+    if not seeds:
+        return None
+    b.dropouts += 1
+    kind = "normal" if often(b) else "uniform"
+    attributes = {"distribution": Text("#mpcomm<rng_distribution %s>" % kind), "id": b.dropouts}
+    return b.add("mpcomm.rng", [seeds[0]], attributes, (dtype, shape))
+
+
+# ===----------------------------------------------------------------------=== #
+# Order
+# ===----------------------------------------------------------------------=== #
+
+
+@way(1.5, lambda dtype: not dtype.startswith("f8"))
+def top_k(b, dtype, shape, depth):
+    """Values, or indices where the type is one of theirs."""
+    if not shape or 0 in shape:
+        return None
+    r = b.random
+    dim, index = r.randrange(len(shape)), dtype in ("i32", "i64") and r.random() < 0.6
+    # Rows that are ordered by counting, and longer ones.
+    size = shape[dim] + r.choice((0, 0, 1, 3, 60, 130))
+    source = [*shape[:dim], size, *shape[dim + 1 :]]
+    if math.prod(source) > 2000:
+        return None
+    of = r.choice((*b.floats, *b.integers)) if index else dtype
+    if of.startswith("f8"):
+        return None
+    attributes = {"dim": dim, "k": shape[dim], **({"largest": True} if r.random() < 0.5 else {})}
+    other = dtype if index else r.choice(("i32", "i64"))
+    made = b.add("mpcomm.top_k", [b.make(of, source, depth)], attributes, (of, shape), (other, shape))
+    return made[1 if index else 0]
+
+
+@way(1.5, lambda dtype: not dtype.startswith("f8"))
+def cumulative(b, dtype, shape, depth):
+    if not shape:
+        return None
+    r = b.random
+    kind = r.choice(("sum", "sum", "max", "min", "prod"))
+    attributes = {"reduction": Text("#mpcomm<reduction %s>" % kind), "dim": r.randrange(len(shape)),
+                  **({"reverse": True} if r.random() < 0.5 else {})}  # fmt: skip
+    return b.add("mpcomm.cumulative", [b.make(dtype, shape, depth)], attributes, (dtype, shape))
 
 
 # ===----------------------------------------------------------------------=== #
@@ -282,3 +364,42 @@ def attention(b, dtype, shape, depth):
     grads = b.add("mpcomm.attention_grad", [b.make(dtype, shape, depth), q, k, v, *made, *mask], attributes,
                   (dtype, shape), (dtype, keys), (dtype, keys))  # fmt: skip
     return grads[0]
+
+
+class Segments(Text):
+    """Numbers of operands, by kind."""
+
+    def __new__(cls, *counts):
+        self = super().__new__(cls, "array<i32: %s>" % ", ".join(map(str, counts)))
+        self.counts = counts
+        return self
+
+
+@way(0.7, is_float)
+def loop(b, dtype, shape, depth):
+    """A loop with a body of random ops; what is wanted is a carry, or is stacked."""
+    r = b.random
+    is_stacked = bool(shape) and 0 < shape[0] <= 9 and r.random() < 0.6
+    trips = shape[0] if is_stacked else r.choice((1, 2, 3, 5))
+    if b.is_body or not is_stacked and trips * math.prod(shape) > 512:
+        return None
+    wanted = (dtype, tuple(shape[1:] if is_stacked else shape))
+    def types():
+        others = [wanted, (dtype, (b.size(),)), (dtype, (b.size(), b.size())), (r.choice(b.integers), (b.size(),))]
+        return [r.choice(others) for _ in range(r.choice((0, 1, 1, 2)))]
+    carries, slices, captured, stacked = types(), types(), types(), types()
+    (stacked if is_stacked else carries).append(wanted)
+    body = Builder(r.random(), b.floats, b.integers, b.smooth, b.rough)
+    body.is_body, body.graph.kind = True, b.graph.kind
+    arguments = [body.keep(Value(*t)) for t in carries + slices + captured]
+    results = [body.make(*t, 2) for t in carries + stacked]
+    body.graph.results = [Result(v, None, None) for v in results]
+    body.graph.remove_dead()
+    b.bodies += 1
+    attributes = {"body": Body("loop%d" % b.bodies, arguments, body.graph.ops, results), "trips": trips,
+                  "reverse": r.random() < 0.5, "operandSegmentSizes": Segments(len(carries), len(slices), len(captured))}
+    along = lambda types: [(t, (trips, *s)) for t, s in types]
+    operands = [b.make(*t, depth) for t in carries + along(slices) + captured]
+    made = b.add("mpcomm.scan", operands, attributes, *carries, *along(stacked))
+    made = made if isinstance(made, list) else [made]
+    return made[-1] if is_stacked else made[len(carries) - 1]

@@ -172,7 +172,7 @@ def copy_op(graph, r):
     """The same twice, each with some of the uses."""
     index = r.randrange(len(graph.ops))
     op = graph.ops[index]
-    twin = Op(op.name, op.operands, op.attributes, [(v.dtype, v.shape) for v in op.results])
+    twin = Op(op.name, op.operands, op.attributes, [(v.dtype, v.shape) for v in op.results], op.region)
     twin.payload = getattr(op, "payload", None)
     graph.ops.insert(index + 1, twin)
     for user in graph.ops[index + 2 :]:

@@ -241,8 +241,8 @@ class Network:
         elif kind == "ids":
             ids = self.b.argument("x", "batch", r.choice(("i32", "i64")), (n, r.choice((1, 2, 3))))
             table = self.parameter((r.choice((2, 3, 5)), r.choice((2, 4))))
-            y = self.op("mpcomm.embedding", [table, ids], {}, (table.dtype, (*ids.shape, table.shape[1])))
-            self.tape.append((y, lambda dy: [(table, self.op("mpcomm.embedding_grad", [dy, ids], {}, (table.dtype, table.shape)))]))
+            y = self.op("mpcomm.gather", [table, ids], {}, (table.dtype, (*ids.shape, table.shape[1])))
+            self.tape.append((y, lambda dy: [(table, self.op("mpcomm.gather_grad", [dy, ids], {}, (table.dtype, table.shape)))]))
             x = self.reshape(y, (n, ids.shape[1] * table.shape[1]))
         else:
             x = self.b.argument("x", "batch", self.dtype, (n, r.choice((2, 3)), r.choice((1, 2)), r.choice((2, 4))))

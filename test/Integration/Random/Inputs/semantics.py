@@ -341,6 +341,33 @@ def slice_(op, x):
     return x[index]
 
 
+@meaning("mpcomm.reverse")
+def reverse(op, x):
+    return x.move(lambda a: np.flip(a, op.attributes["dims"]))
+
+
+def stack(xs):
+    return make_like(xs[0], *(np.stack([getattr(x, field) for x in xs]) for field in "ve"))
+
+
+@meaning("mpcomm.scan")
+def scan(op, *operands):
+    body, trips = op.attributes["body"], op.attributes["trips"]
+    carried, sliced, _ = op.attributes["operandSegmentSizes"].counts
+    carries, slices = operands[:carried], operands[carried : carried + sliced]
+    rows = [None] * trips
+    for t in reversed(range(trips)) if op.attributes["reverse"] else range(trips):
+        inputs = [*carries, *[x[t] for x in slices], *operands[carried + sliced :]]
+        numbers = {id(v): x for v, x in zip(body.arguments, inputs)}
+        for inner in body.ops:
+            made = MEANINGS[inner.name](inner, *[body.rounded(numbers[id(v)]) for v in inner.operands])
+            for value, x in zip(inner.results, made if isinstance(made, tuple) else (made,)):
+                numbers[id(value)] = body.rounded(x)
+        results = [numbers[id(v)] for v in body.results]
+        carries, rows[t] = results[:carried], results[carried:]
+    return (*carries, *[body.rounded(stack(xs)) for xs in zip(*rows)])
+
+
 @meaning("mpcomm.concatenate")
 def concatenate(op, *xs):
     dim = op.attributes["dim"]

@@ -79,7 +79,7 @@ class Setting:
         """Which state other than buffers and what varies moves once a micro-batch is not documented, and
         only buffers of floats have a mean over ranks."""
         state = [a for a in graph.arguments if a.role in STATE_ROLES]
-        updates = sum(op.name in ("mpcomm.sgd_update", "mpcomm.adamw_update") for op in graph.ops)
+        updates = sum(op.name in ("mpcomm.sgd_update", "mpcomm.adamw_update", "mpcomm.update") for op in graph.ops)
         if updates < 2 * self.stages * self.chunks:
             self.stages = 1  # a stage without parameters is refused
         if self.stages == 1:

@@ -60,10 +60,10 @@ def layer_norm(g, x, weight, bias, eps="1.0e-05"):
 
 def embedding(g, table, ids):
     t = g.cast(table)
-    y = g.functional("embedding", "mpcomm.embedding {}, {}", [t, ids],
+    y = g.functional("embedding", "mpcomm.gather {}, {}", [t, ids],
                      ((*ids.shape, t.shape[1]), t.dtype))
     return g.record(y, [t], lambda d: [g.functional(
-        "embedding", "mpcomm.embedding_grad {}, {}", [d, ids], (t.shape, t.dtype))])
+        "embedding", "mpcomm.gather_grad {}, {}", [d, ids], (t.shape, t.dtype))])
 
 
 def add_rows(g, x, table):

@@ -20,8 +20,10 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/IndexedSlices.h"
 #include "mpcomm/Dialect/MPComm/IR/Linearity.h"
 
 #include "mpcomm/Dialect/MPComm/IR/MPCommDialect.h.inc"
@@ -47,10 +49,6 @@ inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 
-/// Marks a loop that adds rows of one tensor to rows of another, and its
-/// kernel. The value is the index whose rows are skipped, or -1.
-inline constexpr llvm::StringLiteral kScatterAddAttr = "mpcomm.scatter_add";
-
 namespace detail {
 
 /// The largest number of elements of a tensor: the bytes of a few such tensors
@@ -68,6 +66,8 @@ mlir::Type getSumType(mlir::Type element);
 int64_t countElements(mlir::Type type);
 /// Elements of all results of `op`.
 int64_t countResultElements(mlir::Operation *op);
+/// Operations of the ops of a region that have a cost. Saturated.
+int64_t countFlops(mlir::Region &region);
 /// Bytes of the shaped types among `types`; an element takes whole bytes.
 int64_t countBytes(mlir::TypeRange types);
 /// Two per product in a convolution with that filter and output.
@@ -78,6 +78,8 @@ int64_t countWindowFlops(llvm::ArrayRef<int64_t> window, mlir::Type windowed);
 /// elements, and `others` further operations per score. Saturated.
 int64_t countAttentionFlops(mlir::Type query, mlir::Type key, int64_t products,
                             int64_t others);
+/// Operations of all trips of an `mpcomm.scan`. Saturated.
+int64_t countScanFlops(mlir::Operation *op);
 /// Bytes that a collective moves for this rank: those of its operands, or of
 /// its results if it has no operands.
 int64_t countPayloadBytes(mlir::Operation *op);

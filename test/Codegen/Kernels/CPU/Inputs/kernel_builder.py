@@ -139,6 +139,16 @@ class Kernel:
         )
         return results if len(results) > 1 else results[0]
 
+    def scatter(self, kind, updates, indices, target, dim=0, batch_dims=0, more=""):
+        """An mprt.scatter; `more`: "clamp skipped = 3"."""
+        (u, of), (i, index), (shape, _) = map(self.type_of, (updates, indices, target))
+        name = self.fresh(shape, of)
+        self.lines.append(
+            '%%%s = mprt.scatter "%s" dim = %d batch_dims = %d %s ins(%%%s, %%%s : %s, %s) outs(%%%s : %s)'
+            % (name, kind, dim, batch_dims, more, updates, indices, self.tensor(u, of),
+               self.tensor(i, index), target, self.tensor(shape, of)))
+        return name
+
     def module(self, returned, attributes="mpcomm.kernel"):
         """The module: the kernel and one launch of it."""
         every = self.inputs + self.outputs

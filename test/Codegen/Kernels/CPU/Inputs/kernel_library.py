@@ -310,7 +310,8 @@ def scatter_add(vocabulary, rows, columns, padding=-1):
     k.input("dy", [rows, columns])
     k.input("ids", [rows], "i64")
     d = k.output("d", [vocabulary, columns])
-    return k, [k.fill("0.0", d)], "mpcomm.kernel, mpcomm.scatter_add = %d : i64" % padding
+    more = "clamp" + (" skipped = %d" % padding if padding >= 0 else "")
+    return k, [k.scatter("sum", "dy", "ids", k.fill("0.0", d), more=more)]
 
 
 def transpose(rows, columns):

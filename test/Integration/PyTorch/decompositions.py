@@ -1,0 +1,82 @@
+# Operators without a translation come in by way of their decompositions, with the name of
+# the operator in their locations; what the core lacks is named with the operator.
+#
+# REQUIRES: torch
+# RUN: %python %s
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import checks
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import mpcomm_import as mi
+
+
+class Call(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def workload(function, loss=F.mse_loss, y=None):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), Call(function), nn.LazyLinear(5))
+    model(torch.zeros(2, 6))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return mi.Workload(model, loss, optimizer, 4, name="model", dataset={
+        "x": torch.randn(8, 6), "y": torch.randn(8, 5) if y is None else y})
+
+
+FUNCTIONS = {
+    "hardswish": F.hardswish,
+    "native_group_norm": nn.GroupNorm(2, 8),
+    "leaky_relu": F.leaky_relu,
+    "logsumexp": lambda x: x * x.logsumexp(1, True),
+    "var": lambda x: x * x.var(1, keepdim=True),
+    "std": lambda x: x * x.std(0, unbiased=False),
+    "var_mean": lambda x: torch.var_mean(x, 1, keepdim=True)[0] * x,
+    "glu": lambda x: F.glu(x, 1),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=3),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x * x + 1),
+    "logaddexp": lambda x: torch.logaddexp(x, -x),
+    # Of the same operator twice, with other arguments.
+    "hardshrink": lambda x: F.hardshrink(x) + F.hardshrink(x, 0.1),
+    "_weight_norm_interface": torch.nn.utils.weight_norm(nn.Linear(8, 8)),
+}
+LOSSES = {
+    "huber_loss": lambda o, y: F.huber_loss(o, y, delta=0.7),
+    "smooth_l1_loss": lambda o, y: F.smooth_l1_loss(o, y, beta=0.3),
+    "smooth_l1_sum": lambda o, y: F.smooth_l1_loss(o, y, reduction="sum"),
+    "l1_loss": F.l1_loss,
+    "hinge": F.hinge_embedding_loss,
+}
+
+for name, function in FUNCTIONS.items():
+    program = checks.check(workload(function))
+    places = {op.location for op in program.functions[0].ops}
+    if "norm" not in name:
+        assert f"1/{name}" in places and f"1/{name}.grad" in places, (name, places)
+for name, loss in LOSSES.items():
+    checks.check(workload(lambda x: x, loss))
+
+# Class probabilities, and label smoothing, whose gradient by log_softmax is a sum.
+checks.check(workload(lambda x: x, F.cross_entropy, torch.rand(8, 5).softmax(1)))
+
+# What the core lacks.
+try:
+    mi.trace(workload(lambda x: torch.special.bessel_j0(x.detach()) +
+                      x * torch.special.log_ndtr(x.detach())))
+    raise AssertionError("expected a failure")
+except mi.UnsupportedOperators as error:
+    uses = {name: (reason, modules) for name, reason, modules in error.uses}
+    assert uses["aten.special_bessel_j0"] == ("", {"1": 1}), uses
+    reason, modules = uses["aten.special_log_ndtr"]
+    assert "its decomposition needs" in reason and "aten.special_erfcx" in reason or \
+        torch.__version__ < "2", reason

@@ -1,0 +1,402 @@
+# ===- scoreboard.py - the zoo's models beside PyTorch --------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Imports each model of the zoo, trains it on 1 and 2 ranks, and compares losses, time and
+memory with PyTorch's.
+
+    python scoreboard.py --folder F --quick          # imports and losses
+    python scoreboard.py --folder F resnet18 timm    # some models or families, all columns
+    python scoreboard.py --folder F --report --page docs/Scoreboard.md
+
+Measurements are lines of F/results.jsonl, and made once; --retry repeats those that
+failed, --again all of them. Each is a process of its own under limits of time and
+memory; peers are run by this Python, which decides the version of PyTorch.
+
+How near losses have to be is measured: PyTorch computes them in f64, and in f32 in four
+ways that differ in the order of their sums alone (samples of a batch in both orders,
+convolutions by oneDNN and not). S[s] is the largest distance of these four from f64
+within 4 steps of step s. Required is, for every step,
+
+    |ours[s] - f64[s]| <= 4 S[s] + u sqrt(n) |f64[s]|,  u = 2^-24
+
+with n the numbers that the loss is a mean of; parity.py derives it. Networks with batch
+norms and few samples to a rank amplify rounding up to hundredfold a step: there S grows
+quickly, and the first steps are what is compared. On 2 ranks a batch norm takes its
+statistics over the samples of a rank, so f64 and the four ways take batches in two slices.
+Models that draw random numbers in each step are only run: their losses have to be finite.
+
+REQUIRES: torch, torchvision, compiler
+RUN: rm -rf %t
+RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --quick --steps=3 resnet18 mlp-mixer | FileCheck %s
+CHECK: | resnet18 |
+CHECK: 2 of 2 imported and equal
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, *[os.pardir] * 3))
+ZOO = os.path.join(HERE, "zoo", "zoo.py")
+sys.path[:0] = [os.path.join(HERE, "zoo"),
+                os.path.join(ROOT, "test", "Integration", "PyTorch", "Inputs")]
+MARK = "<!-- rows: test/bench/models/scoreboard.py --report -->\n"
+
+
+class Failure(Exception):
+    pass
+
+
+# Measurements, each in a process of its own.
+
+def run(command, a, environment=()):
+    """(seconds, bytes of memory) of a command; Failure with its first error."""
+    def limits():
+        resource.setrlimit(resource.RLIMIT_AS, (a.memory << 30, a.memory << 30))
+        os.setpgid(0, 0)
+    start = time.time()
+    with tempfile.TemporaryFile("w+") as out:
+        child = subprocess.Popen([str(word) for word in command], stdout=out,
+                                 stderr=subprocess.STDOUT, preexec_fn=limits,
+                                 env={**os.environ, **dict(environment)})
+        while True:
+            done, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if done:
+                child.returncode = os.waitstatus_to_exitcode(status)
+                break
+            if time.time() - start > a.timeout:
+                os.killpg(child.pid, 9)
+                os.wait4(child.pid, 0)
+                child.returncode = -9
+                raise Failure(f"took longer than {a.timeout:.0f} s")
+            time.sleep(0.01)
+        out.seek(0)
+        text = out.read()
+    if child.returncode:
+        raise Failure(first_error(text) or f"ended with status {child.returncode}")
+    return time.time() - start, 1024 * usage.ru_maxrss
+
+
+def first_error(text):
+    """The first line that tells of an error, with the second if that one ends in a colon;
+    of a traceback the last line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if any(line.startswith("Traceback") for line in lines):
+        return "traceback: " + next((line for line in reversed(lines)
+                                     if not line.startswith(" ")), lines[-1])
+    for i, line in enumerate(lines):
+        if "error:" in line or "Error:" in line:
+            return line.split("error:", 1)[-1].strip() + (
+                " " + "; ".join(part.strip() for part in lines[i + 1:i + 6]) if line.endswith(":") else "")
+    return lines[-1] if lines else ""
+
+
+class Bench:
+    """Makes what the record lacks."""
+
+    def __init__(self, a):
+        self.a, self.path = a, os.path.join(a.folder, "results.jsonl")
+        self.record = {}
+        if os.path.exists(self.path):
+            with open(self.path) as file:
+                for line in file:
+                    entry = json.loads(line)
+                    self.record[entry["model"], entry["stage"]] = entry
+        self.remade = set()
+
+    def stem(self, model):
+        return os.path.join(self.a.folder, model)
+
+    def get(self, model, stage, make):
+        """What `make()` returns, a dictionary, now or before; None where it failed."""
+        key = model, stage
+        entry = self.record.get(key)
+        if entry is None or key not in self.remade and (
+                self.a.again or self.a.retry and "error" in entry):
+            self.remade.add(key)
+            try:
+                entry = make()
+            except Failure as failure:
+                entry = {"error": str(failure)}
+            entry = {"model": model, "stage": stage, **entry}
+            self.record[key] = entry
+            with open(self.path, "a") as file:
+                file.write(json.dumps(entry) + "\n")
+        return None if "error" in entry else entry
+
+    def imports(self, entry, dropout):
+        """Writes the files of a model."""
+        stem = self.stem(entry.name)
+        seconds, peak = run(
+            [sys.executable, "-W", "ignore", os.path.join(self.a.bin, "mpcomm-import"), ZOO,
+             "-O", "model=" + entry.name, "-O", f"dropout={dropout}", "-o", stem + ".mlir",
+             "--weights", stem + ".w", "--data", stem + ".d"], self.a)
+        with open(stem + ".mlir") as file:
+            text = file.read()
+        return {"seconds": seconds, "peak": peak, "random": "role<rng>" in text,
+                "ops": text.count(" = ")}
+
+    def imported(self, entry):
+        """Imports the model as it is, and then without what it drops by chance."""
+        first = self.get(entry.name, "import", lambda: self.imports(entry, True))
+        if first is None and self.record[entry.name, "import"]["error"].count("dropout") == 0:
+            return False
+        if first is None or first["random"] and not entry.random:
+            return self.get(entry.name, "import without dropout",
+                            lambda: self.imports(entry, False)) is not None
+        return True
+
+    def compiled(self, entry, ranks):
+        stem = self.stem(entry.name)
+
+        def make():
+            if not os.path.exists(stem + ".mlir"):
+                self.imports(entry, entry.random)
+            seconds, peak = run([os.path.join(self.a.bin, "mpcomm-compile"), stem + ".mlir",
+                                 "-o", f"{stem}-{ranks}.so", "--np", ranks], self.a)
+            return {"seconds": seconds, "peak": peak}
+        return self.get(entry.name, f"compile {ranks}", make)
+
+    def trained(self, entry, ranks):
+        stem = self.stem(entry.name)
+
+        def make():
+            if not os.path.exists(f"{stem}-{ranks}.so"):
+                self.a.again = True
+                self.compiled(entry, ranks)
+            _, peak = run([os.path.join(self.a.bin, "mpcomm-run"), f"{stem}-{ranks}.so", "--np",
+                           ranks, "--weights", stem + ".w", "--data", stem + ".d", "--steps",
+                           self.a.steps, "--no-shuffle", "--quiet", "--allow-nonfinite",
+                           "--log", stem + ".log"], self.a)
+            with open(stem + ".log") as log:
+                rows = [json.loads(line) for line in log]
+            return {"losses": [float("nan") if r["loss"] is None else r["loss"] for r in rows],
+                    "ms": statistics.median(r["ms"] for r in rows), "peak": peak}
+        return self.get(entry.name, f"run {ranks}", make)
+
+    def asked(self, entry, stage, job):
+        """What this script does in a process of its own."""
+        def make():
+            with tempfile.TemporaryDirectory() as folder:
+                out = os.path.join(folder, "out")
+                run([sys.executable, "-W", "ignore", os.path.abspath(__file__), "--job",
+                     json.dumps(job), "--out", out], self.a, AT_BEST)
+                with open(out) as file:
+                    return json.load(file)
+        return self.get(entry.name, stage, make)
+
+    def reference(self, entry, ranks):
+        return self.asked(entry, f"f64 {ranks}",
+                          ["reference", entry.name, ranks, self.a.steps])
+
+    def peer(self, entry, ranks, compiled):
+        import torch
+        name = f"PyTorch {torch.__version__.split('+')[0]}" + (" compiled" if compiled else "")
+        return self.asked(entry, f"{name} {ranks}",
+                          ["peer", entry.name, ranks, self.a.steps, compiled])
+
+
+# A rank of a peer has one thread; memory that a step frees is kept for the next one.
+AT_BEST = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "SkylakeX",
+           "MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
+           "MALLOC_TOP_PAD_": "64000000", "PYTHONWARNINGS": "ignore"}
+
+
+def job(words, out):
+    """A measurement of PyTorch; writes it."""
+    import peer
+    from peer import Way
+    kind, model, ranks, steps, *more = words
+    options = {"model": model, "dropout": "false"}
+    batch = peer.checks.example(ZOO, **options).batch * ranks
+
+    def losses(**options_of_way):
+        way = Way(slices=ranks, shuffle=False, **options_of_way)
+        return peer.train(ZOO, options, batch, steps, way)
+
+    if kind == "reference":
+        exact = losses(double=True)
+        apart = [0.0] * steps
+        for way in ({}, {"reverse": True}, {"native": True}, {"native": True, "reverse": True}):
+            apart = [max(a, abs(x - y)) for a, x, y in zip(apart, losses(**way), exact)]
+        band = [max(apart[max(s - 4, 0):s + 5]) for s in range(steps)]
+        result = {"losses": exact, "band": band, "terms": terms(ZOO, options) * batch}
+    else:
+        way = Way(ranks=ranks, shuffle=False, compiled=more[0])
+        measured = peer.measure(ZOO, options, batch, steps + 5, way)
+        result = {"ms": statistics.median(measured["ms"][5:]), "peak": measured["peak"]}
+    with open(out, "w") as file:
+        json.dump(result, file)
+
+
+def terms(path, options):
+    """Numbers that a sample adds to the loss: its labels."""
+    import checks
+    from mpcomm_import.workload import names_of
+    made = checks.example(path, **options)
+    names = names_of(made.targets) or \
+        [n for n in names_of(made.inputs) if not made.dataset[n].is_floating_point()]
+    return max([made.dataset[n][0].numel() for n in names] or [1])
+
+
+# What the measurements say.
+
+def verdict(ours, reference):
+    """(largest distance, PyTorch's, whether each is within its bound)"""
+    if ours is None or reference is None:
+        return None
+    apart = [abs(x - y) for x, y in zip(ours["losses"], reference["losses"])]
+    bound = [4 * s + 2.0 ** -24 * math.sqrt(reference["terms"]) * abs(l)
+             for s, l in zip(reference["band"], reference["losses"])]
+    good = len(apart) > 0 and all(x <= y for x, y in zip(apart, bound))
+    return max(apart, default=math.nan), max(reference["band"][:len(apart)], default=math.nan), good
+
+
+def shown(value, form="{:.2g}", factor=1.0):
+    return "" if value is None else form.format(value * factor)
+
+
+@dataclasses.dataclass
+class Row:
+    """A model's line of the table."""
+
+    bench: Bench
+    entry: object
+
+    def known(self, stage, key=None):
+        found = self.bench.record.get((self.entry.name, stage))
+        return None if found is None or "error" in found else found[key] if key else found
+
+    @property
+    def error(self):
+        for (model, stage), found in self.bench.record.items():
+            if model == self.entry.name and "error" in found:
+                return f"{stage}: {found['error']}"
+        return ""
+
+    @property
+    def verdicts(self):
+        return [verdict(self.known(f"run {r}"), self.known(f"f64 {r}")) for r in self.bench.a.ranks]
+
+    @property
+    def is_imported(self):
+        return self.known("import") is not None
+
+    @property
+    def is_equal(self):
+        runs = [self.known(f"run {r}") for r in self.bench.a.ranks]
+        if self.entry.random:
+            return all(run and all(map(math.isfinite, run["losses"])) for run in runs)
+        return all(v is not None and v[2] for v in self.verdicts)
+
+    def fastest(self, ranks):
+        """(milliseconds, name) of the fastest PyTorch."""
+        times = [(found["ms"], stage[:-2]) for (model, stage), found in self.bench.record.items()
+                 if model == self.entry.name and stage.startswith("PyTorch") and
+                 stage.endswith(f" {ranks}") and "ms" in found]
+        return min(times, default=(None, ""))
+
+    def cells(self):
+        imports = self.known("import") or self.known("import without dropout")
+        yield self.entry.name
+        yield "yes" if self.is_imported else "**no**"
+        yield shown(imports and imports["seconds"], "{:.1f}")
+        yield shown(imports and imports["peak"], "{:.2f}", 1e-9)
+        yield shown(self.known("compile 1", "seconds"), "{:.1f}")
+        for v in self.verdicts:
+            yield "" if v is None else f"{v[0]:.1e} / {v[1]:.1e}" + ("" if v[2] else " **no**")
+        for ranks in self.bench.a.ranks:
+            theirs, name = self.fastest(ranks)
+            mine = self.known(f"run {ranks}", "ms")
+            yield "" if theirs is None or mine is None else f"{mine:.1f} / {theirs:.1f} ({name})"
+        yield shown(self.known("run 1", "peak"), "{:.2f}", 1e-9)
+        yield self.error[:160].replace("|", "/") if not (self.is_imported and self.is_equal) else ""
+
+
+def table(bench, entries):
+    ranks = bench.a.ranks
+    heads = ["model", "imported", "s", "GB", "compile, s"] + \
+        [f"loss from f64, {r} ranks" if r > 1 else "loss from f64: ours / PyTorch" for r in ranks] + \
+        [f"ms a step, {r} ranks" if r > 1 else "ms a step: ours / PyTorch" for r in ranks] + ["GB of a step", "why not"]
+    lines, family = [], None
+    rows = [Row(bench, entry) for entry in entries]
+    for row in rows:
+        if row.entry.family != family:
+            family = row.entry.family
+            lines += ["", f"**{family}**", "", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+        lines.append("| " + " | ".join(row.cells()) + " |")
+    imported, equal = sum(r.is_imported for r in rows), sum(r.is_equal for r in rows)
+    lines += ["", f"{imported} of {len(rows)} imported; {equal} of {len(rows)} equal."]
+    return "\n".join(lines[1:])
+
+
+def measure(bench, entry, a):
+    if not bench.imported(entry):
+        return
+    for ranks in a.ranks:
+        if bench.compiled(entry, ranks) and bench.trained(entry, ranks) and not entry.random:
+            bench.reference(entry, ranks)
+        if not a.quick:
+            for compiled in (False, True):
+                bench.peer(entry, ranks, compiled)
+    if not a.keep:
+        for end in (".mlir", ".w", ".d", ".log", *[f"-{r}.so" for r in a.ranks]):
+            if os.path.exists(bench.stem(entry.name) + end):
+                os.remove(bench.stem(entry.name) + end)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", help="models or families; default: all")
+    p.add_argument("--folder", help="of results")
+    p.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
+    p.add_argument("--quick", action="store_true", help="no times of peers")
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--ranks", type=lambda text: [int(r) for r in text.split(",") if r], default=[1, 2])
+    p.add_argument("--timeout", type=float, default=600, help="seconds of a measurement")
+    p.add_argument("--memory", type=int, default=24, help="GiB of addresses of a measurement")
+    p.add_argument("--retry", action="store_true", help="repeat what failed")
+    p.add_argument("--again", action="store_true", help="repeat everything")
+    p.add_argument("--keep", action="store_true", help="keep graphs and programs")
+    p.add_argument("--report", action="store_true", help="measure nothing")
+    p.add_argument("--page", help="a page in Markdown whose table is renewed")
+    p.add_argument("--job", help=argparse.SUPPRESS)
+    p.add_argument("--out", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    if a.job:
+        return job(json.loads(a.job), a.out)
+    import zoo
+    os.makedirs(a.folder, exist_ok=True)
+    bench = Bench(a)
+    entries = [e for e in zoo.families.chosen(a.names) if not zoo.missing(e)]
+    for entry in entries if not a.report else ():
+        measure(bench, entry, a)
+        print("| " + " | ".join(Row(bench, entry).cells()) + " |", flush=True)
+    text = table(bench, entries)
+    if a.report:
+        print(text)
+    if a.page:
+        with open(a.page) as file:
+            start = file.read().split(MARK)[0]
+        with open(a.page, "w") as file:
+            file.write(start + MARK + text + "\n")
+    rows = [Row(bench, entry) for entry in entries]
+    print(f"{sum(r.is_imported and r.is_equal for r in rows)} of {len(rows)} imported and equal")
+    sys.exit(not a.report and not all(r.is_imported and r.is_equal for r in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+# ===- plain.py - the library without shortcuts ----------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Functions of PyTorch as the importer traces them.
+
+Attention, dropout and others have fast forms for one device or one case, draw random
+numbers one by one, or look at values. While a model is traced, functions that show what
+is computed are in their place.
+"""
+
+import contextlib
+import logging
+import math
+
+import torch
+
+from . import compat
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    """torch.nn.functional.dropout as one operator, which it is on a GPU alone."""
+    if not training or p == 0:
+        return input
+    result = torch.native_dropout(input, p, True)[0]
+    return input.copy_(result) if inplace else result
+
+
+def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+              enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention: two products and a softmax. Heads
+    of queries that share a key are rows of one product."""
+    rows = query.shape[-2]
+    groups = query.shape[-3] // key.shape[-3] if enable_gqa else 1
+    if groups > 1:
+        query = query.unflatten(-3, (key.shape[-3], groups)).flatten(-3, -2)
+    scores = query @ key.transpose(-2, -1)
+    scores = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if groups > 1:
+        scores = scores.unflatten(-2, (groups, rows)).flatten(-4, -3)
+    if is_causal:
+        attn_mask = torch.ones(rows, key.shape[-2], dtype=torch.bool).tril()
+    if attn_mask is None:
+        weights = torch.softmax(scores, -1)
+    else:
+        masked = scores.masked_fill(attn_mask.logical_not(), -math.inf) \
+            if attn_mask.dtype == torch.bool else scores + attn_mask
+        weights = torch.softmax(masked, -1) if is_causal else compat.safe_softmax(masked, -1)
+    weights = dropout(weights, dropout_p)
+    if groups > 1:
+        weights = weights.unflatten(-3, (-1, groups)).flatten(-3, -2)
+    result = weights @ value
+    return result.unflatten(-2, (groups, rows)).flatten(-4, -3) if groups > 1 else result
+
+
+def one_hot(tensor, num_classes=-1):
+    """torch.nn.functional.one_hot without looking at the values."""
+    if num_classes < 0:
+        return torch._C._nn.one_hot(tensor, num_classes)
+    classes = torch.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+
+
+def joined_pad(pad):
+    """torch.nn.functional.pad that pads circularly by joining slices, rather than by
+    writing them to memory of its own."""
+    def padded(input, padding, mode="constant", value=None):
+        if mode != "circular":
+            return pad(input, padding, mode, *([] if value is None else [value]))
+        for k in range(len(padding) // 2):
+            dim, (low, high) = input.dim() - 1 - k, padding[2 * k:2 * k + 2]
+            size = input.shape[dim]
+            if max(low, high) > size:
+                raise ValueError(f"expected padding of at most {size}, found {padding}")
+            parts = [input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))]
+            if low > 0:
+                parts.insert(0, input.narrow(dim, size - low, low))
+            if high > 0:
+                parts.append(input.narrow(dim, 0, high))
+            input = torch.cat(parts, dim)
+        return input
+    return padded
+
+
+def spatial_mean(x):
+    """Adaptive pooling to one element, which does not look at strides."""
+    return x.mean((-2, -1), keepdim=True)
+
+
+REPLACED = {"dropout": dropout, "scaled_dot_product_attention": attention, "one_hot": one_hot,
+            "pad": joined_pad(torch.nn.functional.pad)}
+
+
+@contextlib.contextmanager
+def plain_modules(model):
+    """Runs `model` without shortcuts."""
+    means = [m for m in model.modules() if "forward" not in vars(m) and
+             isinstance(m, torch.nn.AdaptiveAvgPool2d) and m.output_size in (1, (1, 1), [1, 1])]
+    encoders = [m for m in model.modules() if getattr(m, "enable_nested_tensor", False)]
+    functional = torch.nn.functional
+    held = {n: getattr(functional, n) for n in REPLACED if hasattr(functional, n)}
+    mha = getattr(torch.backends, "mha", None)
+    fast = mha.get_fastpath_enabled() if mha is not None else None
+    # A failure of a trace by shapes is no news: one on values follows.
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    own_kernels = torch._C._get_mkldnn_enabled()
+    try:
+        torch._C._set_mkldnn_enabled(False)
+        for name in held:
+            setattr(functional, name, REPLACED[name])
+        for module in means:
+            module.forward = spatial_mean
+        for module in encoders:
+            module.enable_nested_tensor = False
+        if mha is not None:
+            mha.set_fastpath_enabled(False)
+        level, log.disabled = log.disabled, True
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(own_kernels)
+        log.disabled = level
+        if mha is not None:
+            mha.set_fastpath_enabled(fast)
+        for module in encoders:
+            module.enable_nested_tensor = True
+        for module in means:
+            del module.forward
+        for name, function in held.items():
+            setattr(functional, name, function)

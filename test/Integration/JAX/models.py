@@ -124,7 +124,7 @@ program, _ = checks.train(mi.JaxWorkload(step=with_key, state=(PARAMS, zeros, ja
                                          batch=8, dataset=DATA, name="key"), units=50)
 found = roles(program)
 assert len(found.parameter) == len(found.optimizer_state) == 6, found
-assert found.buffer == ["2", "3"], found
+assert found.buffer == ["2", "3", "key.constant"], found  # the rotations of threefry
 program, _ = checks.train(mi.JaxWorkload(
     loss=lambda p, b, key: dropping(p, key, b), params=PARAMS, optimizer=optax.sgd(0.1), batch=8,
     dataset=DATA, rng=True, name="rng"), units=50)
@@ -152,4 +152,4 @@ assert found.hyperparameter == ["opt_state.hyperparams.learning_rate"], found
 gpt = mi.load_workload(os.path.join(checks.EXAMPLES, "gpt_jax.py"), {
     "layers": 1, "d": 32, "ctx": 16, "batch": 4, "clip": 1.0, "warmup": 5})
 program, _ = checks.train(gpt)
-assert program.functions[0].count("embedding") == 1
+assert program.functions[0].count("gather") == 1

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from . import (hlo_contraction, hlo_control, hlo_gather,  # noqa: F401 (register)
-               hlo_movement, hlo_pointwise, hlo_window)
+               hlo_movement, hlo_pointwise, hlo_sort, hlo_window)
 from .errors import ImportFailure, Unsupported
 from .hlo import Translator, numpy_type
 from .ir import Argument, Builder, Function, Result, Single, Type

@@ -25,6 +25,7 @@ from .errors import ImportFailure, Unsupported
 from .hlo import Translator, numpy_type
 from .ir import Argument, Builder, Function, Result, Single, Type
 from .jax_trace import array, lower, named_leaves
+from .jax_updates import form_updates
 from .program import Program, check_names, check_ranges, keep_used_buffers
 from .simplify import simplify
 from .views import View, materialise
@@ -194,6 +195,7 @@ def set_roles(graph, loss, warnings):
         else:
             role = "buffer"
         leaf.argument.role = role
+    form_updates(function, marks, graph.leaves)
 
 
 def train_function(workload, state, data, pool, warnings):

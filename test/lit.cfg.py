@@ -55,6 +55,7 @@ config.substitutions += [
         + (" --allow-run-as-root" if os.geteuid() == 0 else ""),
     ),
     ("%plugin", os.path.join(lib_dir, "MPCommPlugin.so")),
+    ("%python-env", lit_features.python_env(config)),
     ("%python", config.python),
     ("%cmake", config.cmake),
     ("%cxx", config.cxx_compiler),

@@ -55,6 +55,14 @@ def _python_modules(python, names):
         return []
 
 
+def python_env(config):
+    """The Python of the environment that tools/dev/python-env.sh makes."""
+    folder = os.environ.get("MPCOMM_PYTHON_ENV") or os.path.join(
+        config.mpcomm_src_root, "build", "python-env"
+    )
+    return os.path.join(folder, "bin", "python")
+
+
 def set_environment(config):
     """PATH finds this build's tools first, then LLVM's; OpenMPI may run as
     root and with more ranks than cores."""
@@ -114,6 +122,15 @@ def set_features(config, lit_config):
     modules = ["torch", "torchvision", "sklearn", "numpy"]
     for name in _python_modules(config.python, modules):
         features.add(name)
+
+    # What pip has to bring, see tools/dev/python-env.sh.
+    modules = ["torch", "transformers", "timm", "jax", "flax", "optax"]
+    found = _python_modules(python_env(config), modules)
+    features |= {"transformers", "timm"} & set(found)
+    if "torch" in found:
+        features.add("torch2")
+    if {"jax", "flax", "optax"} <= set(found):
+        features.add("jax")
 
     if "torch" in features and _has_pipelining(config.python):
         features.add("torch-pipelining")

@@ -3,13 +3,16 @@
 # is `N passed, N failed, N skipped`; the exit status is 0 only if none failed
 # (a failed configure or build counts as one failure).
 #
-# Usage: tools/dev/check.sh [--sanitize] [--long] [--build-dir DIR]
+# Usage: tools/dev/check.sh [--sanitize] [--long] [--python-env] [--build-dir DIR]
 #   --sanitize       with AddressSanitizer and UndefinedBehaviorSanitizer
 #   --long           also the campaigns that take longer than minutes
+#   --python-env     also makes what tests with PyTorch 2, JAX and collections of
+#                    models run in (tools/dev/python-env.sh), from PyPI
 #   --build-dir DIR  instead of build/dev (--sanitize: build/sanitize)
 #
 # Installs missing Debian packages (tools/dev/packages.txt) through apt-get, as
-# root or by sudo; needs no network once they are there.
+# root or by sudo; needs no network once they are there. Without --python-env nothing
+# comes from PyPI, and tests that need it are skipped unless it is there.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
@@ -20,19 +23,21 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 preset=dev
 build_dir=
 lit_args=()
+python_env=0
 split_equals "$@"
 set -- "${WORDS[@]}"
 while [ $# -gt 0 ]; do
   case $1 in
   --sanitize) preset=sanitize ;;
   --long) lit_args+=(--param long=1 --timeout 3600) ;;
+  --python-env) python_env=1 ;;
   --build-dir)
     [ $# -ge 2 ] || die "--build-dir needs a folder"
     build_dir=$2
     shift
     ;;
   -h | --help)
-    sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
   *) die "unknown argument '$1' (see --help)" ;;
@@ -53,6 +58,10 @@ trap finish EXIT
 
 start=$SECONDS
 install_packages
+if [ $python_env -eq 1 ]; then
+  "$ROOT/tools/dev/python-env.sh" ||
+    say "python: no environment; its tests will be skipped"
+fi
 # The dev preset asks for ccache.
 if [ $preset = dev ] && ! command -v ccache >/dev/null; then
   preset=release

@@ -23,13 +23,31 @@ MODEL = os.path.join(HERE, "Inputs", "unsupported.py")
 
 # `kind` of Inputs/unsupported.py -> the message, a regular expression.
 KINDS = {
-    "dropout": r"1 unsupported operator, 1 use:\n  aten\.dropout x1 in 1: draws random "
-               r"numbers; for dropout use p = 0",
-    "functional_dropout": r"aten\.(bernoulli|alpha_dropout)\S* x1 in 1: draws random",
-    "pair": r"expected the model to return one tensor, found tuple",
-    "dynamic": r"tracing stopped in 1: ",
-    "nonzero": r"aten\.\S+ x\d in 1",
-    "complex": r"aten\._fft_r2c x1 in 1",
+    "text": r"tracing stopped in loss: TypeError",
+    "pair": r"tracing stopped in loss: TypeError",
+    "dynamic": r"unsupported\.py:\d+: tracing stopped in 1, which asks for the value of a tensor; "
+               r"control flow and shapes cannot depend on data",
+    "branches": r"unsupported\.py:\d+: tracing stopped in 1, which asks for the value of a tensor",
+    "repeats": r"unsupported\.py:\d+: tracing stopped in 1, which asks for the value of a tensor",
+    "nonzero": r"aten\.index\.Tensor x1 in 1: a mask that depends on the data",
+    "unique": r"aten\._unique2 x1 in 1: a result whose shape depends on the data",
+    "complex": r"aten\._fft_r2c x1 in 1\n",
+    "numpy": r"what forward\(\) computes depends on values that PyTorch does not trace, of numpy\(\)",
+    "average": r"forward\(\) reads what the step before left in '1\.mean'; expected state to be in "
+               r"buffers",
+    "registering": r"forward\(\) registers '1\.shift', expected it to be registered before",
+    "factorization": r"1 unsupported operator, 1 use:\n  aten\.linalg_inv_ex x1 in 1",
+    "sparse": r"aten\._sparse_addmm x1 in 1\n  aten\._?to_sparse x1 in 1",
+    "library": r"1 unsupported operator, 1 use:\n  mpcomm_test\.cube x1 in 1",
+    "shapes": r"unsupported\.py:\d+: tracing stopped in 1: RuntimeError: mat1 and mat2 shapes",
+    "failing": r"unsupported\.py:\d+: tracing stopped in 1: TypeError: unsupported operand",
+    "lazy": r"'1\.weight' is not initialized; run the model once before the import",
+    "meta": r"expected '1\.weight' on the CPU, found it on meta",
+    "turns": r"parameter '1\.weight': no tensors of complex64",
+    "quantized": r"the loss does not depend on any parameter",
+    "scripted": r"expected a model that runs in Python, found a torch\.jit\.ScriptModule",
+    "unnamed": r"expected the loss to return one under the name 'loss', found error",
+    "lossless": r"tracing stopped in unsupported: TypeError: .*unexpected keyword argument 'x'",
     "constant": r"the loss does not depend on any parameter",
     "amsgrad": r"optimizer AdamW: expected amsgrad = False in group 0, found True",
     "maximize": r"optimizer SGD: expected maximize = False in group 0, found True",
@@ -51,8 +69,7 @@ KINDS = {
     "counts": r"dataset: numbers of samples differ: x has 8, y has 5",
     "bytes": r"dataset 'x': no tensors of uint8; convert to float32 or int64",
     "notargets": r"tracing stopped in loss: TypeError",
-    "vector": r"expected the loss to be a tensor of one element",
-    "weighted": r"aten\.nll_loss_forward x1 in loss: class weights",
+    "vector": r"expected the loss to be a tensor of one element, found one of shape \(4,\)",
 }
 # Arguments -> the message.
 ARGUMENTS = [

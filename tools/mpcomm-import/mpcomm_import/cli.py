@@ -16,6 +16,7 @@ import argparse
 import collections
 import os
 import sys
+import traceback
 
 from .errors import ImportFailure
 from .model_file import load_workload, read_value
@@ -149,6 +150,13 @@ def main(argv=None):
         return 1
     except OSError as error:
         print(f"mpcomm-import: error: {error.filename or ''}: {error.strerror}",
+              file=sys.stderr)
+        return 1
+    except Exception as error:  # one that only a defect explains
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        text = (str(error).strip().splitlines() or [""])[0]
+        print("mpcomm-import: error: a defect of the importer: "
+              f"{os.path.basename(frame.filename)}:{frame.lineno}: {type(error).__name__}: {text}",
               file=sys.stderr)
         return 1
     return 0

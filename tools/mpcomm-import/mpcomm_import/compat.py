@@ -47,6 +47,12 @@ def is_random(target):
     return tag is not None and tag in getattr(target, "tags", ())
 
 
+def is_sized_by_data(target):
+    """Whether the shape of an operator's result depends on values."""
+    tag = getattr(getattr(torch, "Tag", None), "dynamic_output_shape", None)
+    return tag is not None and tag in getattr(target, "tags", ())
+
+
 def is_mutating(target):
     schema = getattr(target, "_schema", None)
     if schema is None:

@@ -144,7 +144,7 @@ class Converter:
             if known is not None and known.shape == tensor.shape and \
                     known.dtype == tensor.dtype and torch.equal(known, tensor):
                 return name
-        origin = self.node.meta.get("mpcomm")
+        origin = self.node.meta.get("mpcomm") if self.node else None
         name = stem = f"{origin.module}.constant" if origin else "constant"
         while name in self.pool:
             name = f"{stem}_{len(self.pool)}"
@@ -213,6 +213,8 @@ class Converter:
                 return node.target(*args, **kwargs)
         self.place(self.expanding[0][0] if self.expanding else node)
         translation = find_translation(name)
+        if translation is None and compat.is_sized_by_data(node.target):
+            return self.refuse(node, name, "a result whose shape depends on the data")
         if translation is None:
             return self.expand(node, "draws random numbers" if is_random else "")
         meta = compat.tensor_meta(node)

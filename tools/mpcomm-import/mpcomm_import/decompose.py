@@ -88,8 +88,9 @@ def trace(function, nodes):
 
 
 def remove_unused(graph):
-    """Drops nodes without a use: what is computed to be looked at, and checks."""
+    """Drops nodes without a use: what is computed to be looked at, and checks. A shape
+    that depends on data may have been looked at."""
     for node in reversed(list(graph.nodes)):
         if node.op not in ("placeholder", "output") and not node.users and \
-                not compat.is_update(node):
+                not compat.is_update(node) and not compat.is_sized_by_data(node.target):
             graph.erase_node(node)

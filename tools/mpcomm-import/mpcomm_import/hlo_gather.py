@@ -52,7 +52,7 @@ def components(t, indices, vector):
     if isinstance(indices, np.ndarray):
         if vector == indices.ndim:
             return [indices]
-        return [np.take(indices, i, vector) for i in range(indices.shape[vector])]
+        return [np.asarray(np.take(indices, i, vector)) for i in range(indices.shape[vector])]
     indices = t.view(indices)
     if vector == len(indices.shape):
         return [indices]

@@ -39,10 +39,11 @@ class Graph:
     def __init__(self, workload, names, function, training, pool, left=None):
         self.workload, self.names, self.function = workload, names, function
         self.builder = Builder(function)
+        inputs = [("parameter", n) for n, _ in names.parameters]
+        inputs += [("buffer", n) for n, _ in names.buffers]
+        inputs += [("batch", n) for n in workload.dataset]
+        self.arguments = {(kind, name): self.argument(kind, name) for kind, name in inputs}
         self.traced = trace_module(workload, names, training, workload.name, left)
-        self.arguments = {}
-        for kind, name in self.traced.inputs:
-            self.arguments[kind, name] = self.argument(kind, name)
         self.converter = Converter(
             self.builder, self.traced,
             [View.of(self.arguments[i].value) for i in self.traced.inputs],

@@ -66,7 +66,8 @@ def keep_used_buffers(train, evaluate):
         function.arguments = [a for a in function.arguments if a.role != "buffer" or
                               a.value in used or a.name in kept]
     known = {a.name for a in train.arguments}
-    at = next(i for i, a in enumerate(train.arguments) if a.role == "hyperparameter")
+    at = next(i for i, a in enumerate(train.arguments)
+              if a.role in ("hyperparameter", "rng", "batch"))
     train.arguments[at:at] = [Argument("buffer", a.name, a.value.type)
                               for a in evaluate.arguments if a.name not in known]
 

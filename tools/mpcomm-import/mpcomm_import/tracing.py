@@ -19,6 +19,7 @@ depend on and no one has claimed is its own.
 import dataclasses
 import re
 import sys
+import traceback
 
 import torch
 
@@ -122,6 +123,23 @@ class TracingFailure(ImportFailure):
     """PyTorch stopped, for whatever reason of its own."""
 
 
+# Of messages about a value that is not known while a model is traced.
+VALUES = ("value out of a tracing tensor", "DataDependent", "_local_scalar_dense",
+          "data-dependent")
+
+
+def failure(error, where):
+    """The TracingFailure for what PyTorch raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not set(re.split(r"[/\\\\]", f.filename)) & LIBRARIES]
+    line = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    text = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+    if any(v in text for v in VALUES):
+        return TracingFailure(f"{line}tracing stopped in {where}, which asks for the value of a "
+                              "tensor; control flow and shapes cannot depend on data")
+    return TracingFailure(f"{line}tracing stopped in {where}: {text}")
+
+
 def trace(workload, names, training, root, given=None):
     """Traces `(loss, metrics…, gradients…)` if `training`, else `(loss, metrics…,
     outputs…)`.
@@ -136,18 +154,33 @@ def trace(workload, names, training, root, given=None):
     try:
         return trace_with(workload, names, training, root, given, "fake")
     except TracingFailure:
-        return trace_with(workload, names, training, root, given, "real")
+        first = trace_with(workload, names, training, root, given, "real")
+    other = trace_with(workload, names, training, root, given, "real", other=True)
+    if not same_graph(first.constants, other.constants, {}) and \
+            not sized_otherwise(first.graph, other.graph):
+        raise ImportFailure("what forward() computes depends on values that PyTorch does not "
+                            "trace, of numpy() for instance, or of a shape")
+    return first
 
 
-def trace_with(workload, names, training, root, given, tensors_mode):
-    """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"."""
+def sized_otherwise(graph, other):
+    """Whether an operator, which the converter refuses, had results of two sizes."""
+    return any(compat.is_sized_by_data(a.target) and
+               compat.tensor_meta(a) != compat.tensor_meta(b)
+               for a, b in zip(graph.nodes, other.nodes))
+
+
+def trace_with(workload, names, training, root, given, tensors_mode, other=False):
+    """`trace` on tensors that PyTorch calls "fake", shapes alone, or "real"; on `other`
+    ones than those of the first batch and of the model."""
     model = workload.model
     origins = Origins(model, root)
 
     def inputs():
-        state = [t.detach().clone().requires_grad_(t.requires_grad and t.is_floating_point())
+        state = [(t.detach() * (0.9 if other and t.requires_grad else 1)).to(t.dtype).clone()
+                 .requires_grad_(t.requires_grad and t.is_floating_point())
                  for _, t in names.parameters + names.buffers]
-        return state, [workload.example(k) for k in workload.dataset]
+        return state, [workload.example(k, other) for k in workload.dataset]
 
     def record(origins, attributes):
         """The graph of a step that starts with `attributes`, a Substitution's `given`."""
@@ -199,11 +232,8 @@ def trace_with(workload, names, training, root, given, tensors_mode):
     except ImportFailure:
         raise
     except Exception as error:  # PyTorch's own, of whatever type
-        text = str(error).strip().splitlines()
         where = "the backward pass" if origins.backward else origins.stack[-1]
-        raise TracingFailure(
-            f"tracing stopped in {where}: {type(error).__name__}: "
-            f"{text[0] if text else ''}") from error
+        raise failure(error, where) from error
     finally:
         for m, was in mode:
             m.training = was

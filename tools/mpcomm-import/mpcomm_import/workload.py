@@ -21,6 +21,11 @@ from .errors import ImportFailure
 from .model_file import TrainingSetup
 
 
+# Modules that run another one, by the attribute that holds it.
+WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module",
+            "DistributedDataParallel": "module"}
+
+
 def names_of(arguments):
     return list(arguments.values() if isinstance(arguments, Mapping) else arguments)
 
@@ -77,7 +82,7 @@ class Workload(TrainingSetup):
                    dictionary of such: what is minimised under "loss", metrics under
                    other names. None: the model computes its loss itself and returns
                    it alone, first, or under that name
-    optimizer      a torch.optim.SGD or AdamW over parameters of the model; its
+    optimizer      a torch.optim.Optimizer over parameters of the model; its
                    hyper-parameters and parameter groups are read
     batch          samples in a step of one rank
     dataset        {name: tensor}; the first dimension counts samples
@@ -100,6 +105,8 @@ class Workload(TrainingSetup):
 
     def __post_init__(self):
         names = list(self.dataset)
+        while type(self.model).__name__ in WRAPPERS:
+            self.model = getattr(self.model, WRAPPERS[type(self.model).__name__])
         if self.inputs is None:
             self.inputs = names[:1] if self.loss is not None else {n: n for n in names}
         if self.targets is None:
@@ -127,6 +134,9 @@ class Workload(TrainingSetup):
         if not isinstance(self.model, torch.nn.Module):
             raise ImportFailure("expected `model` to be a torch.nn.Module, found "
                                 f"{type(self.model).__name__}")
+        if isinstance(self.model, torch.jit.ScriptModule):
+            raise ImportFailure("expected a model that runs in Python, found a "
+                                "torch.jit.ScriptModule; give the module that it was made of")
         if not isinstance(self.batch, int) or self.batch < 1:
             raise ImportFailure(f"expected a batch of at least 1, found {self.batch}")
         for name in names_of(self.inputs) + names_of(self.targets):
@@ -170,9 +180,10 @@ class Workload(TrainingSetup):
         from .optimizers import replace_optimizer
         replace_optimizer(self, kind, options)
 
-    def example(self, name):
-        """A batch of the data to trace with."""
-        return self.dataset[name][:self.batch].clone()
+    def example(self, name, other=False):
+        """A batch of the data to trace with: the first, or another one."""
+        data = self.dataset[name]
+        return (data[-self.batch:].flip(0) if other else data[:self.batch]).clone()
 
 
 class StateNames:
@@ -186,6 +197,8 @@ class StateNames:
     def __init__(self, model, optimizer):
         self.parameters = list(model.named_parameters())
         self.buffers = list(model.named_buffers())
+        for name, tensor in self.parameters + self.buffers:
+            check_tensor(name, tensor)
         name_of = {id(p): n for n, p in self.parameters}
         self.trained = set()
         for group in optimizer.param_groups:
@@ -195,3 +208,12 @@ class StateNames:
                                         f"{tuple(p.shape)} that is not the model's")
                 if p.requires_grad:
                     self.trained.add(name_of[id(p)])
+
+
+def check_tensor(name, tensor):
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise ImportFailure(f"'{name}' is not initialized; run the model once before the import")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise ImportFailure(f"expected '{name}' to be a dense tensor of numbers")
+    if tensor.device.type != "cpu":
+        raise ImportFailure(f"expected '{name}' on the CPU, found it on {tensor.device}")

@@ -198,18 +198,29 @@ def train(workload, steps=20, units=1.0):
         if "default" in a.attributes:
             state[a.name] = torch.tensor(float(a.attributes["default"]))
     ours, step, theirs = [], jax.jit(workload.whole_step()), workload.initial_state()
-    double = any(a.value.dtype == "f64" for a in graph.arguments)
+    # Optax computes schedules and corrections of bias in f32, whatever parameters are.
+    double = all(v.dtype != "f32" for op in graph.ops for v in op.results)
     unit_error = units * rounding_of.rounding(graph, double)
     for i in range(steps):
-        batch = batch_of(workload, i)
+        batch, seed, key = batch_of(workload, i), np.array([i, 2**32 - 1 - i], np.uint32), []
+        if workload.rng:
+            state["rng.seed"], key = tensor(seed), [jax.random.wrap_key_data(seed)]
         results = evaluator.run(graph, {**state, **{n: tensor(v) for n, v in batch.items()}})
-        theirs, loss = step(theirs, batch)[:2]
+        theirs, loss = step(theirs, batch, *key)[:2]
         loss = float(loss)
         ours.append(results["loss"].item())
         bound = 2 * (i + 1) * unit_error
         off = abs(ours[-1] - loss) / max(abs(loss), 1e-12)
         assert off <= bound, f"step {i}: the loss differs by {off:.3g}, more than {bound:.3g}"
         state.update({n: v for n, v in results.items() if n != "loss"})
+    if workload.evaluate is not None:
+        batch = batch_of(workload, 0)
+        got = evaluator.run(program.functions[1], {
+            **state, **{n: tensor(v) for n, v in batch.items()}})
+        loss, output = jax.jit(workload.evaluate)(theirs, batch)
+        bound = 2 * (steps + 1) * unit_error
+        assert abs(got["loss"].item() - float(loss)) <= bound * abs(float(loss))
+        assert rounding_of.difference(tensor(output), got["output"]) <= bound
     return program, ours
 
 

@@ -1,6 +1,7 @@
-# A convolution network: every operator here that is not supported, in several
-# modules, besides some that are.
+# Models, data and optimizers that cannot be imported, by `kind`; some that can, for
+# comparison.
 
+import numpy
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -8,34 +9,109 @@ import torch.nn.functional as F
 import mpcomm_import as mi
 
 
-class Net(nn.Module):
-    def __init__(self):
+class Function(nn.Module):
+    def __init__(self, function):
         super().__init__()
-        self.stem = nn.Sequential(nn.ConvTranspose2d(1, 4, 3, padding=1),
-                                  nn.BatchNorm2d(4), nn.ReLU(inplace=True),
-                                  nn.MaxPool2d(2, 2, dilation=2))
-        self.head = nn.Linear(36, 10)
+        self.function = function
 
     def forward(self, x):
-        return self.head(self.stem(x).flatten(1).cumsum(1))
+        return self.function(x)
+
+
+class Net(nn.Module):
+    """Operators that have neither a translation nor a decomposition, in several modules,
+    besides some that have."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True),
+            Function(lambda x: x + torch.special.bessel_j0(x.detach())))
+        self.head = nn.Linear(144, 10)
+
+    def forward(self, x):
+        x = self.stem(x).flatten(1)
+        return self.head(x + torch.special.bessel_j1(x.detach())) + \
+            torch.special.bessel_j0(x[:, :10].detach())
+
+
+class Average(nn.Module):
+    """State that is not registered."""
+
+    mean = None
+
+    def forward(self, x):
+        mean = x.detach().mean()
+        self.mean = mean if self.mean is None else 0.9 * self.mean + 0.1 * mean
+        return x - self.mean
+
+
+class Halves(torch.autograd.Function):
+    """Written out by hand, on values that PyTorch does not see."""
+
+    @staticmethod
+    def forward(context, x):
+        return torch.from_numpy(numpy.floor(x.detach().numpy() / 2))
+
+    @staticmethod
+    def backward(context, grad):
+        return grad / 2
+
+
+class Registering(nn.Module):
+    def forward(self, x):
+        self.shift = nn.Parameter(torch.zeros(10))
+        return x + self.shift
+
+
+if not hasattr(torch.ops.mpcomm_test, "cube"):  # this file runs once a kind
+    torch.mpcomm_test = torch.library.Library("mpcomm_test", "DEF")
+    torch.mpcomm_test.define("cube(Tensor x) -> Tensor")
+    torch.mpcomm_test.impl("cube", lambda x: x ** 3, "CPU")
+
+
+def branches(x):
+    return x if x.sum() > 0 else -x
+
+
+def repeats(x):
+    while x.abs().max() > 1:
+        x = x / 2
+    return x
+
+
+MODULES = {
+    "pair": lambda: Function(lambda x: {"logits": x, "kind": "digits"}),
+    "text": lambda: Function(lambda x: "digits"),
+    "dynamic": lambda: Function(lambda x: x[: int(x.sum().item()) % 2 + 1]),
+    "branches": lambda: Function(branches),
+    "repeats": lambda: Function(repeats),
+    "nonzero": lambda: Function(lambda x: x * x[x > 0].sum()),
+    "unique": lambda: Function(lambda x: x + torch.unique(x.detach()).numel()),
+    "complex": lambda: Function(lambda x: torch.fft.fft(x).real),
+    "constant": lambda: Function(lambda x: torch.zeros(4, 10)),
+    "numpy": lambda: Function(Halves.apply),
+    "average": Average,
+    "registering": Registering,
+    "factorization": lambda: Function(lambda x: x @ torch.linalg.inv(x.t() @ x)),
+    "sparse": lambda: Function(lambda x: torch.sparse.mm(x.detach().to_sparse(), x.t() @ x)),
+    "shapes": lambda: Function(lambda x: x @ x),
+    "failing": lambda: Function(lambda x: x + None),
+    "library": lambda: Function(lambda x: x + torch.ops.mpcomm_test.cube(x.detach())),
+    "lazy": lambda: nn.LazyLinear(10),
+    "meta": lambda: nn.Linear(10, 10, device="meta"),
+    "turns": lambda: nn.Linear(10, 10, dtype=torch.complex64),
+    "quantized": lambda: Function(lambda x: torch.quantize_per_tensor(
+        x, 0.1, 0, torch.qint8).dequantize()),
+}
 
 
 def workload(kind="unsupported"):
     model = Net() if kind == "unsupported" else nn.Sequential(nn.Linear(64, 10))
-    if kind == "dropout":
-        model.append(nn.AlphaDropout(0.25))
-    if kind == "functional_dropout":
-        model.append(Function(lambda x: F.alpha_dropout(x, 0.5, True)))
-    if kind == "pair":
-        model.append(Function(lambda x: (x, x)))
-    if kind == "dynamic":
-        model.append(Function(lambda x: x[: int(x.sum().item()) % 2 + 1]))
-    if kind == "nonzero":
-        model.append(Function(lambda x: x * x[x > 0].sum()))
-    if kind == "complex":
-        model.append(Function(lambda x: torch.fft.fft(x).real))
-    if kind == "constant":
-        model.append(Function(lambda x: torch.zeros(4, 10)))
+    if kind in MODULES:
+        model.append(MODULES[kind]())
+    if kind == "scripted":
+        model = torch.jit.script(model)
     optimizer = {
         "amsgrad": lambda p: torch.optim.AdamW(p, amsgrad=True),
         "maximize": lambda p: torch.optim.SGD(p, lr=0.1, maximize=True),
@@ -74,15 +150,9 @@ def workload(kind="unsupported"):
         del data["y"]
     if kind == "vector":
         loss = lambda output, y: F.cross_entropy(output, y, reduction="none")
-    if kind == "weighted":
-        loss = lambda output, y: F.cross_entropy(output, y, weight=torch.rand(10))
+    if kind == "unnamed":
+        loss = lambda output, y: {"error": F.cross_entropy(output, y)}
+    if kind == "lossless":
+        loss = None
     return mi.Workload(model, loss, optimizer, 4, data)
 
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)

@@ -11,7 +11,8 @@ forward() may use them within a step (`self.attention = …` for the loss to rea
 what it leaves in them must not matter to the next step. To find out, the model is
 traced again with what the first trace left, tensors replaced by stand-ins: if it
 matters, the second graph differs. An attribute that the second trace changes again
-(a count of calls) is worth a warning, as a later value of it might matter.
+(a count of calls) is worth a warning, as a later value of it might matter. Hooks that
+forward() adds to modules are there in the next step, too.
 """
 
 import collections
@@ -25,6 +26,7 @@ CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict,
               collections.deque)
 NUMBERS = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 OWN = frozenset(vars(torch.nn.Module()))  # what every module has
+HOOKS = frozenset(name for name in OWN if "_hooks" in name)  # tables of them
 ABSENT = object()
 
 
@@ -48,7 +50,7 @@ class Attributes:
 
     def changes(self):
         """{(prefix, key): value} of the plain attributes that have changed since; the
-        value is ABSENT where there is none any more."""
+        value is ABSENT where there is none any more. Of hooks those that were added."""
         found = {}
         for prefix, table, was in self.tables:
             for key in {**was, **table}.keys() - OWN:
@@ -57,6 +59,11 @@ class Attributes:
                     old = self.contents[id(old)][1]
                 if not same(old, new):
                     found[prefix, key] = copied(new)
+            for key in HOOKS & was.keys() & table.keys():
+                old = self.contents[id(was[key])][1] if id(was[key]) in self.contents else {}
+                added = {k: h for k, h in (table[key] or {}).items() if k not in old}
+                if added:
+                    found[prefix, key] = added
         return found
 
 

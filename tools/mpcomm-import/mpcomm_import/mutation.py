@@ -13,13 +13,14 @@ The sources of these copies are values from before all of them, so that no copy
 reads what another one has written.
 """
 
+import collections
 import contextlib
 import math
 
 import torch
 
 from . import compat
-from .attributes import ABSENT, Attributes, copied, for_next
+from .attributes import ABSENT, HOOKS, Attributes, copied, for_next
 from .errors import ImportFailure
 
 
@@ -183,6 +184,8 @@ class Substitution:
                 continue
             if value is ABSENT:
                 table.pop(key, None)
+            elif key in HOOKS:
+                table[key] = collections.OrderedDict({**table[key], **value})
             elif id(value) in self.name_of:
                 table[key] = self.tensors[self.name_of[id(value)]]
             else:

@@ -16,6 +16,7 @@ no one has claimed is its parent's, and when it is left, whatever its outputs
 depend on and no one has claimed is its own.
 """
 
+import contextlib
 import dataclasses
 import re
 import sys
@@ -188,7 +189,8 @@ def trace_with(workload, names, training, root, given, tensors_mode, other=False
 
         def step(state, batch):
             tensors = dict(zip(substitution.held, state))
-            with substitution.entered(tensors):
+            looks = compat.constant_values() if tensors_mode == "real" else contextlib.nullcontext()
+            with substitution.entered(tensors), looks:
                 return substitution.write_back(
                     run(workload, names, training, origins, tensors,
                         dict(zip(workload.dataset, batch))))

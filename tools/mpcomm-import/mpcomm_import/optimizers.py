@@ -20,8 +20,9 @@ import torch
 from .aten_pointwise import emit_cast
 from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported
-from .ir import DTYPES, Argument, Builder, Function, Op, Result, Single, Spelled, Type, Value
+from .ir import Argument, Builder, Function, Op, Result, Single, Spelled, Type, Value
 from .simplify import simplify
+from .torch_types import DTYPES
 from .update_tracing import UpdateTracer, is_number
 from .views import View, materialise
 

@@ -182,8 +182,8 @@ LogicalResult GatherGradOp::verify() {
                          << grad.getElementType() << " and "
                          << result.getElementType();
   if (std::optional<uint64_t> padding = getPaddingIdx();
-      padding && *padding >= static_cast<uint64_t>(
-                                 result.getDimSize(getDim()))) // C5
+      padding &&
+      *padding >= static_cast<uint64_t>(result.getDimSize(getDim()))) // C5
     return emitOpError() << "expects 'padding_idx' in [0, "
                          << result.getDimSize(getDim()) << "), got "
                          << static_cast<int64_t>(*padding);
@@ -224,8 +224,7 @@ LogicalResult ScatterOp::inferReturnTypes(MLIRContext *,
 }
 
 OpFoldResult ScatterOp::fold(FoldAdaptor) {
-  bool isEmpty =
-      cast<ShapedType>(getUpdates().getType()).getNumElements() == 0;
+  bool isEmpty = cast<ShapedType>(getUpdates().getType()).getNumElements() == 0;
   if (isEmpty && getOperand() != getResult())
     return getOperand();
   return {};

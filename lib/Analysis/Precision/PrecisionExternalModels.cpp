@@ -119,9 +119,9 @@ static void attachMath(MLIRContext *context, math::MathDialect *) {
 static void attachTensor(MLIRContext *context, tensor::TensorDialect *) {
   using namespace tensor;
   attach<PrecisionClass::Any, CastOp, CollapseShapeOp, ConcatOp, DimOp, EmptyOp,
-         ExpandShapeOp, ExtractOp, ExtractSliceOp, FromElementsOp, tensor::GatherOp,
-         GenerateOp, InsertOp, InsertSliceOp, tensor::PadOp, RankOp,
-         tensor::ReshapeOp, tensor::ScatterOp, SplatOp>(context);
+         ExpandShapeOp, ExtractOp, ExtractSliceOp, FromElementsOp,
+         tensor::GatherOp, GenerateOp, InsertOp, InsertSliceOp, tensor::PadOp,
+         RankOp, tensor::ReshapeOp, tensor::ScatterOp, SplatOp>(context);
   // The bits of an element have a meaning in its own type only.
   attach<PrecisionClass::FP32, tensor::BitcastOp>(context);
 }

@@ -46,8 +46,7 @@ static bool isView(OpOperand &operand) {
 static bool hasCode(mprt::LaunchOp launch) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       launch, launch.getKernelAttr());
-  return !kernel || kernel.isExternal() ||
-         canGenerateKernel(kernel, launch);
+  return !kernel || kernel.isExternal() || canGenerateKernel(kernel, launch);
 }
 
 /// Bytes that packing `operand` copies.

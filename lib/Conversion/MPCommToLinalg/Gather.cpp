@@ -47,10 +47,10 @@ struct LowerGather : public OpRewritePattern<GatherOp> {
     int64_t numIndexed = indices.getRank() - batchDims;
     SmallVector<AffineExpr> indexDims;
     for (int64_t d = 0; d < indices.getRank(); ++d)
-      indexDims.push_back(rewriter.getAffineDimExpr(
-          d < batchDims ? d : d - batchDims + dim));
-    AffineMap map = AffineMap::get(type.getRank(), 0, indexDims,
-                                   rewriter.getContext());
+      indexDims.push_back(
+          rewriter.getAffineDimExpr(d < batchDims ? d : d - batchDims + dim));
+    AffineMap map =
+        AffineMap::get(type.getRank(), 0, indexDims, rewriter.getContext());
     LinalgBuilder linalg(rewriter, markOrigin(op), type.getShape());
     Value result = linalg.map(
         {linalg.mapped(op.getIndices(), map)}, type.getElementType(),

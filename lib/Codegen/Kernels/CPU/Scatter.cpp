@@ -77,8 +77,8 @@ void emitScatter(const ScatterModel &model, unsigned vectorBits,
                lanes * 4, lanes,
                [&](OpBuilder &, Value column, Value, int64_t, int64_t width,
                    Value mask) {
-                 emitter.update(emitter.move(offsets, column, columns),
-                                columns, width, mask);
+                 emitter.update(emitter.move(offsets, column, columns), columns,
+                                width, mask);
                });
 }
 

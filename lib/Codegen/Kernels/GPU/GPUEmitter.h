@@ -50,12 +50,12 @@ llvm::SmallVector<GPUKernel> emitGPUKernels(const KernelModel &model,
 /// The same for a kernel that is a scatter: `name`, which fills the destination
 /// where it has to be, and then `name`_slices. Fails, with an error, if it has
 /// another form.
-llvm::LogicalResult
-emitGPUScatter(mlir::func::FuncOp tensorForm,
-               llvm::ArrayRef<mlir::MemRefType> layouts,
-               llvm::ArrayRef<uint64_t> alignments, const GPULimits &limits,
-               mlir::OpBuilder &b, llvm::StringRef name,
-               llvm::SmallVectorImpl<GPUKernel> &kernels);
+llvm::LogicalResult emitGPUScatter(mlir::func::FuncOp tensorForm,
+                                   llvm::ArrayRef<mlir::MemRefType> layouts,
+                                   llvm::ArrayRef<uint64_t> alignments,
+                                   const GPULimits &limits, mlir::OpBuilder &b,
+                                   llvm::StringRef name,
+                                   llvm::SmallVectorImpl<GPUKernel> &kernels);
 
 /// The kernel of a pool, or of the gradient of one, on buffers of `layouts`.
 GPUKernel emitGPUPool(mprt::PoolOp op, llvm::ArrayRef<mlir::MemRefType> layouts,

@@ -144,19 +144,18 @@ ScatterSchedule::ScatterSchedule(const ScatterModel &model,
   double own = llvm::divideCeil(count, owners);
   double search =
       llvm::divideCeil(blocks, atATime) *
-      (2 * turns +
-       own * std::max(0.1, static_cast<double>(
-                               llvm::divideCeil(chunks, kThreads)) /
-                               groups()));
-  double rounds = llvm::divideCeil(
-      planes * slice, limits.processors * kResidentThreads);
+      (2 * turns + own * std::max(0.1, static_cast<double>(
+                                           llvm::divideCeil(chunks, kThreads)) /
+                                           groups()));
+  double rounds =
+      llvm::divideCeil(planes * slice, limits.processors * kResidentThreads);
   isShort = count * rounds <= search;
   if (isShort)
     blocks = llvm::divideCeil(planes * slice, kThreads);
 }
 
-GPUScatterEmitter::Offsets
-GPUScatterEmitter::moveTo(Offsets offsets, Value index, Dims dims) {
+GPUScatterEmitter::Offsets GPUScatterEmitter::moveTo(Offsets offsets,
+                                                     Value index, Dims dims) {
   SmallVector<int64_t> sizes;
   for (const ScatterModel::Dim &dim : dims)
     sizes.push_back(dim.size);
@@ -185,18 +184,18 @@ void GPUScatterEmitter::runShort() {
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   Value grid = gpu::GridDimOp::create(b, loc, gpu::Dimension::x);
-  auto items = scf::ForOp::create(
-      b, loc, addScaled(b, loc, thread, block, kThreads),
-      number(model.countPlanes() * slice),
-      arith::MulIOp::create(b, loc, grid, number(kThreads)));
+  auto items =
+      scf::ForOp::create(b, loc, addScaled(b, loc, thread, block, kThreads),
+                         number(model.countPlanes() * slice),
+                         arith::MulIOp::create(b, loc, grid, number(kThreads)));
   b.setInsertionPoint(items.getBody()->getTerminator());
   Value item = items.getInductionVar();
   Value plane = arith::DivUIOp::create(b, loc, item, number(slice));
   Value column = arith::RemUIOp::create(b, loc, item, number(slice));
   Offsets offsets = moveTo(toPlane(plane), column, model.slice);
   for (const ScatterModel::Dim &dim : model.indexed) {
-    auto loop = scf::ForOp::create(b, loc, number(0), number(dim.size),
-                                   number(1));
+    auto loop =
+        scf::ForOp::create(b, loc, number(0), number(dim.size), number(1));
     b.setInsertionPoint(loop.getBody()->getTerminator());
     offsets = emitter.move(offsets, loop.getInductionVar(), dim);
   }
@@ -218,8 +217,7 @@ void GPUScatterEmitter::combineSlice(Offsets plane, Value index) {
     Value group = arith::DivUIOp::create(b, loc, thread, number(threads));
     own = arith::RemUIOp::create(b, loc, thread, number(threads));
     Value turn = arith::DivUIOp::create(b, loc, row, number(schedule.owners));
-    turn =
-        arith::RemUIOp::create(b, loc, turn, number(schedule.groups()));
+    turn = arith::RemUIOp::create(b, loc, turn, number(schedule.groups()));
     mine = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, turn, group);
   }
   emitIf(b, loc, mine, [&] {
@@ -247,8 +245,8 @@ void GPUScatterEmitter::runSearch() {
   thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   owner = arith::RemUIOp::create(b, loc, block, number(schedule.owners));
-  Offsets plane = toPlane(
-      arith::DivUIOp::create(b, loc, block, number(schedule.owners)));
+  Offsets plane =
+      toPlane(arith::DivUIOp::create(b, loc, block, number(schedule.owners)));
   int64_t count = ScatterModel::count(model.indexed);
   int64_t warps = kThreads / kWarp, words = warps * kIndicesAtATime;
   Type i32 = b.getI32Type();

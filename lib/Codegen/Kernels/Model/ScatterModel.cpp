@@ -56,8 +56,7 @@ static void addDim(ScatterModel::Dims &dims, const ScatterModel::Dim &dim) {
 std::optional<ScatterModel> ScatterModel::build(func::FuncOp kernel,
                                                 ArrayRef<MemRefType> layouts) {
   auto fail = [&](const Twine &what) {
-    kernel.emitError() << "in kernel '" << kernel.getSymName()
-                       << "': " << what;
+    kernel.emitError() << "in kernel '" << kernel.getSymName() << "': " << what;
     return std::nullopt;
   };
   ScatterModel model;
@@ -165,8 +164,8 @@ Value ScatterEmitter::loadIndex(const Offsets &offsets) {
     index = memref::LoadOp::create(b, loc, flat[ScatterModel::Indices],
                                    offsets[ScatterModel::Indices]);
   else
-    index = arith::ConstantOp::create(b, loc,
-                                      model.uniform[ScatterModel::Indices]);
+    index =
+        arith::ConstantOp::create(b, loc, model.uniform[ScatterModel::Indices]);
   return arith::IndexCastOp::create(b, loc, b.getIndexType(), index);
 }
 
@@ -200,11 +199,10 @@ void ScatterEmitter::update(const Offsets &offsets,
   auto load = [&](Tensor tensor) -> Value {
     if (width == 0)
       return memref::LoadOp::create(b, loc, flat[tensor], offsets[tensor]);
-    return loadLanes(b, loc, flat[tensor], offsets[tensor],
-                     dim.strides[tensor], width, mask, alignment);
+    return loadLanes(b, loc, flat[tensor], offsets[tensor], dim.strides[tensor],
+                     width, mask, alignment);
   };
-  std::optional<Reduction> reduction =
-      symbolizeReduction(model.op.getKind());
+  std::optional<Reduction> reduction = symbolizeReduction(model.op.getKind());
   Value value;
   if (flat[Tensor::Updates]) {
     value = load(Tensor::Updates);

@@ -1,8 +1,8 @@
 # Training steps of flax and optax: 20 losses of the imported graph against JAX, in f64,
 # and what the roles of the state are.
 #
-# REQUIRES: jax, torch
-# RUN: %python %s
+# REQUIRES: jax, torch2
+# RUN: %python-env %s
 
 import os
 import sys

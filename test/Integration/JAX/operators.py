@@ -1,8 +1,8 @@
 # Each form of an op of StableHLO that is translated, against JAX, in f32 and f64, on
 # shapes that are drawn.
 #
-# REQUIRES: jax, torch
-# RUN: %python %s
+# REQUIRES: jax, torch2
+# RUN: %python-env %s
 
 import os
 import sys

@@ -196,6 +196,8 @@ def main():
             how, text = outcome(bench, program)
             done += 1
             counts[how] += 1
+            if done % 100 == 0:
+                print(f"{done}: {dict(counts)}", file=sys.stderr, flush=True)
             if a.show:
                 print(f"seed {seed}: {how}", *program.source, sep="\n  ", flush=True)
             if how == "refused":

@@ -168,7 +168,7 @@ class Composer:
             setattr(holder, name, nn.Parameter(tensor.clone()))
         try:
             value = eval(text, {"torch": torch, "F": F, "math": math, "p": holder, **self.values})
-        except (RuntimeError, ValueError, IndexError, TypeError):
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
             value = None
         if isinstance(value, torch.Tensor) and value.requires_grad:
             try:

@@ -148,7 +148,7 @@ def print_ops(ops, names, stem, indent):
         result = "" if not op.results else "%s%d%s = " % (stem, i, ":%d" % len(op.results) if len(op.results) > 1 else "")
         attributes = ", ".join("%s%s" % (k, "" if v is True else " = " + attribute(v))
                                for k, v in op.attributes.items() if v is not False)  # fmt: skip
-        region = " ({\n%s\n%s})" % ("\n".join(op.region.lines("%s%d" % (stem, i), indent)), indent) if op.region else ""
+        region = " ({\n%s\n%s})" % ("\n".join(op.region.lines("%%r%d" % i, indent)), indent) if op.region else ""
         lines.append('%s%s"%s"(%s)%s%s : (%s) -> %s' % (
             indent, result, op.name, ", ".join(names[id(v)] for v in op.operands), region,
             " {%s}" % attributes if attributes else "", types(op.operands), result_types(op.results)))  # fmt: skip

@@ -203,6 +203,13 @@ Rows TopKEmitter::selectBlocks(Rows rows, int64_t block, int64_t k) {
 Rows TopKEmitter::selectFromBlocks(Rows rows, int64_t block, int64_t k) {
   Type key = cast<RankedTensorType>(rows.keys.getType()).getElementType();
   Type i32 = builder.getI32Type();
+  if (block == 1) { // in order
+    LinalgBuilder linalg(builder, loc, {rows.rows, rows.size});
+    if (!rows.places)
+      rows.places = linalg.map(
+          {}, i32, [&](B &b, Values) { return Integers{b, i32}.loop(1); });
+    return rows;
+  }
   int64_t blocks = llvm::divideCeil(rows.size, block);
   Value keys = cut(rows.keys, rows, block, getIdentity(Reduction::Min, key));
   Value places =

@@ -74,7 +74,7 @@ def make():
 
     for name, dim, k, dtype, more in [("x", 1, 3, "f32", "largest"), ("x", 1, 70, "bf16", ""), ("x", 0, 2, "i32", ""),
                                       ("y", 1, 5, "f64", "largest"), ("y", 2, 1, "i8", ""), ("z", 1, 2, "f32", "largest"),
-                                      ("z", 1, 900, "f32", ""), ("z", 1, 30, "i64", "largest")]:  # fmt: skip
+                                      ("z", 1, 900, "f32", ""), ("z", 1, 1, "f32", ""), ("z", 1, 30, "i64", "largest")]:  # fmt: skip
         shape = list(INPUTS[name])
         shape[dim] = k
         for want in 0, 1:

@@ -25,6 +25,7 @@ CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict,
               collections.deque)
 NUMBERS = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 OWN = frozenset(vars(torch.nn.Module()))  # what every module has
+HOOKS = frozenset(k for k in OWN if k.startswith("_forward"))
 ABSENT = object()
 
 
@@ -48,9 +49,14 @@ class Attributes:
 
     def changes(self):
         """{(prefix, key): value} of the plain attributes that have changed since; the
-        value is ABSENT where there is none any more."""
+        value is ABSENT where there is none any more. Of tables of hooks, the new ones."""
         found = {}
         for prefix, table, was in self.tables:
+            for key in HOOKS & was.keys():
+                known = self.contents[id(was[key])][1]
+                new = {k: v for k, v in table[key].items() if k not in known}
+                if new:
+                    found[prefix, key] = new
             for key in {**was, **table}.keys() - OWN:
                 old, new = was.get(key, ABSENT), table.get(key, ABSENT)
                 if new is old and id(old) in self.contents:

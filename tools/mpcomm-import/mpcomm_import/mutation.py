@@ -19,7 +19,7 @@ import math
 import torch
 
 from . import compat
-from .attributes import ABSENT, Attributes, copied, for_next
+from .attributes import ABSENT, HOOKS, Attributes, copied, for_next
 from .errors import ImportFailure
 
 
@@ -181,7 +181,9 @@ class Substitution:
         for (module, key), value in self.given.items():
             if module != prefix:
                 continue
-            if value is ABSENT:
+            if key in HOOKS:
+                table[key].update(value)
+            elif value is ABSENT:
                 table.pop(key, None)
             elif id(value) in self.name_of:
                 table[key] = self.tensors[self.name_of[id(value)]]

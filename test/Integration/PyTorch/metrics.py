@@ -8,7 +8,7 @@
 # RUN: FileCheck %s --input-file=%t/out
 # RUN: %python %s %t/log %t/out
 
-# CHECK: step 1/3 loss {{.*}} accuracy {{.*}} size {{.*}} ms/step
+# CHECK: step 1/3  loss {{.*}} accuracy {{.*}} size {{.*}} ms/step
 # CHECK: loss last
 # CHECK-NEXT: last accuracy
 # CHECK-NEXT: last size

@@ -565,7 +565,7 @@ func.func @all_reduce_c2_axis(%x: tensor<4xf32>) {
 
 // A yield belongs into an async.
 func.func @yield_parent() {
-  // expected-error @below {{expects parent op 'mpcomm.async'}}
+  // expected-error @below {{expects parent op to be one of 'mpcomm.async, mpcomm.update'}}
   mpcomm.yield
 }
 

@@ -151,7 +151,7 @@ func.func private @cell(%h: tensor<f32>) -> tensor<f32> {
 mpcomm.mesh @mesh <["dp" = 2]>
 func.func private @cell(%h: tensor<f32>) -> tensor<f32> {
   // expected-note @below {{got 'mpcomm.all_reduce'}}
-  %0 = mpcomm.all_reduce sum(%h) on @mesh axes ["dp"] : tensor<f32>
+  %0 = mpcomm.all_reduce(%h) on @mesh axes ["dp"] sum : tensor<f32>
   return %0 : tensor<f32>
 }
 func.func @scan_c6_collective(%h: tensor<f32>) {

@@ -182,6 +182,28 @@ func.func @optimizers(%p: tensor<64x10xf32>, %g: tensor<64x10xf32>, %b: tensor<6
   return
 }
 
+// CHECK-LABEL: func.func @update
+func.func @update(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %n: tensor<f32>, %lr: tensor<f32>) {
+  // CHECK: mpcomm.update %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {optimizer = "Own"} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<f32>) {
+  // CHECK-NEXT: ^bb0(%{{.*}}: tensor<8xf32>, %{{.*}}: tensor<8xf32>, %{{.*}}: tensor<8xf32>, %{{.*}}: tensor<f32>, %{{.*}}: tensor<f32>):
+  // CHECK: mpcomm.yield %{{.*}}, %{{.*}}, %{{.*}} : tensor<8xf32>, tensor<8xf32>, tensor<f32>
+  %0:3 = mpcomm.update %p, %g, %m, %n, %lr {optimizer = "Own"}
+      : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<f32>) {
+  ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<f32>, %r: tensor<f32>):
+    %x = arith.addf %b, %d : tensor<8xf32>
+    %y = arith.addf %c, %r : tensor<f32>
+    mpcomm.yield %q, %x, %y : tensor<8xf32>, tensor<8xf32>, tensor<f32>
+  }
+  // Without state and further operands.
+  // CHECK: mpcomm.update %{{.*}}, %{{.*}} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> {
+  %1 = mpcomm.update %p, %g : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> {
+  ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>):
+    %x = arith.subf %q, %d : tensor<8xf32>
+    mpcomm.yield %x : tensor<8xf32>
+  }
+  return
+}
+
 // CHECK-LABEL: func.func @collectives
 func.func @collectives(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
   // CHECK: mpcomm.all_reduce(%{{.*}}, %{{.*}}) on @mesh axes ["dp"] mean : tensor<8x4xf32>, tensor<10xf32>

@@ -59,9 +59,8 @@ class Failed(Exception):
 
 def workload(program, dtype):
     net = program.module(dtype)
-    return mi.Workload(net, lambda loss: loss, torch.optim.SGD(net.parameters(), lr=1.0), BATCH,
-                       {"x": program.x.to(dtype), "ids": program.ids}, inputs=["x", "ids"],
-                       targets=[], name="composition")
+    return mi.Workload(net, None, torch.optim.SGD(net.parameters(), lr=1.0), BATCH,
+                       {"x": program.x.to(dtype), "ids": program.ids}, name="composition")
 
 
 def by_pytorch(program, dtype, moved=0):
@@ -197,6 +196,8 @@ def main():
             how, text = outcome(bench, program)
             done += 1
             counts[how] += 1
+            if done % 100 == 0:
+                print(f"{done}: {dict(counts)}", file=sys.stderr, flush=True)
             if a.show:
                 print(f"seed {seed}: {how}", *program.source, sep="\n  ", flush=True)
             if how == "refused":

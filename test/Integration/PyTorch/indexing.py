@@ -168,5 +168,31 @@ for mode in ("sum", "mean"):
 check("bags, last offset", bags(torch.tensor([0, 3, 3, 9, 20]), mode="sum", include_last_offset=True), (9, 6), (5,), 9)
 check("weighted bags", bags(mode="sum", per_sample_weights=True), (9, 6), (5,), 9)
 
+
+# --- tables of different sizes by columns of one tensor ---
+class Columns(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(n, 3) for n in (9, 4))
+
+    def forward(self, ids):
+        return sum(table(ids[:, i]) for i, table in enumerate(self.tables))
+
+
+def columns(last):
+    net = Columns()
+    ids = torch.tensor([[8, 3], [0, 1], [5, 0], [2, last]]).repeat(3, 1)
+    return mi.Workload(net, F.mse_loss, torch.optim.SGD(net.parameters(), lr=0.1), B,
+                       {"ids": ids, "y": torch.randn(N, 3)})
+
+
+program = checks.check(columns(2))
+assert next(a for a in program.functions[0].arguments if a.name == "ids").attributes["range"] == (0, 9)
+try:
+    mi.trace(columns(4))
+    failures.append("an index beyond the table of its column is taken")
+except mi.ImportFailure as error:
+    assert "'ids': expected values in [0, 4) in elements [:, 1:2], found 4" in str(error), error
+
 print("\n".join(failures))
 sys.exit(bool(failures))

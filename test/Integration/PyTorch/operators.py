@@ -143,6 +143,19 @@ class FunctionalPaths(nn.Module):
         return self.head(self.layer(x.transpose(0, 1))[-1])
 
 
+class Decoder(nn.Module):
+    """nn.TransformerDecoder, which looks at its mask: whether it is causal."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.decoder, self.head = nn.TransformerDecoder(layer, 1), nn.Linear(16, 3)
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]).to(x.dtype)
+        return self.head(self.decoder(x, x.flip(1), tgt_mask=mask)[:, -1])
+
+
 torch.manual_seed(0)
 N = 12
 labels = lambda classes, *shape: torch.randint(0, classes, (N,) + shape)
@@ -158,6 +171,7 @@ train(Slices(), torch.randn(N, 6), torch.randn(N, 5), lambda x, y: F.mse_loss(x,
 train(Convolutions(), torch.randn(N, 3, 8, 16), labels(7))
 train(Padded(), labels(9, 5), labels(4))
 train(FunctionalPaths(), torch.randn(N, 5, 16), labels(3))
+train(Decoder(), torch.randn(N, 5, 16), labels(3))
 
 # Rows whose target is -100 do not count.
 y = labels(4)

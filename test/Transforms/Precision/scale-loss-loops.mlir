@@ -19,8 +19,8 @@ func.func @train_step(
   %m = arith.mulf %y, %vs : tensor<8x2x4xf32>
   %loss = mpcomm.reduce sum %m, dims = [0, 1, 2] : (tensor<8x2x4xf32>) -> tensor<f32>
   // CHECK: %[[Y:.*]]:2 = mpcomm.scan @cell
-  // CHECK: %[[ONE:.*]] = mpcomm.broadcast_in_dim %{{.*}}, dims = [] : (tensor<f32>) -> tensor<8x2x4xf32>
-  // CHECK: %[[DY:.*]] = arith.mulf %[[ONE]],
+  // CHECK: %[[SCALE:.*]] = mpcomm.broadcast_in_dim %{{.*}}, dims = [] : (tensor<f32>) -> tensor<8x2x4xf32>
+  // CHECK: %[[DY:.*]] = arith.mulf %{{.*}}, %[[SCALE]]
   // CHECK: mpcomm.scan @cell_grad trips = 8 reverse carries(%{{.*}} : tensor<2x4xf32>) slices(%[[DY]], %[[Y]]#1 :
   // CHECK-NOT: arith.mulf
   // CHECK: mpcomm.sgd_update

@@ -31,9 +31,9 @@ Models that draw random numbers in each step are only run: their losses have to 
 
 REQUIRES: torch, torchvision, compiler
 RUN: rm -rf %t
-RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --quick --steps=3 resnet18 dlrm-like | FileCheck %s
+RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --quick --steps=3 resnet18 mlp-mixer | FileCheck %s
 CHECK: | resnet18 |
-CHECK: 2 of 2
+CHECK: 2 of 2 imported and equal
 """
 
 import argparse
@@ -245,8 +245,10 @@ def job(words, out):
 def terms(path, options):
     """Numbers that a sample adds to the loss: its labels."""
     import checks
+    from mpcomm_import.workload import names_of
     made = checks.example(path, **options)
-    names = made.targets or [n for n in made.inputs if not made.dataset[n].is_floating_point()]
+    names = names_of(made.targets) or \
+        [n for n in names_of(made.inputs) if not made.dataset[n].is_floating_point()]
     return max([made.dataset[n][0].numel() for n in names] or [1])
 
 

@@ -11,7 +11,8 @@ forward() may use them within a step (`self.attention = …` for the loss to rea
 what it leaves in them must not matter to the next step. To find out, the model is
 traced again with what the first trace left, tensors replaced by stand-ins: if it
 matters, the second graph differs. An attribute that the second trace changes again
-(a count of calls) is worth a warning, as a later value of it might matter.
+(a count of calls) is worth a warning, as a later value of it might matter. Hooks that
+forward() adds to modules are there in the next step, too.
 """
 
 import collections
@@ -25,7 +26,7 @@ CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict,
               collections.deque)
 NUMBERS = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 OWN = frozenset(vars(torch.nn.Module()))  # what every module has
-HOOKS = frozenset(k for k in OWN if k.startswith("_forward"))
+HOOKS = frozenset(name for name in OWN if "_hooks" in name)  # tables of them
 ABSENT = object()
 
 
@@ -49,20 +50,20 @@ class Attributes:
 
     def changes(self):
         """{(prefix, key): value} of the plain attributes that have changed since; the
-        value is ABSENT where there is none any more. Of tables of hooks, the new ones."""
+        value is ABSENT where there is none any more. Of hooks those that were added."""
         found = {}
         for prefix, table, was in self.tables:
-            for key in HOOKS & was.keys():
-                known = self.contents[id(was[key])][1]
-                new = {k: v for k, v in table[key].items() if k not in known}
-                if new:
-                    found[prefix, key] = new
             for key in {**was, **table}.keys() - OWN:
                 old, new = was.get(key, ABSENT), table.get(key, ABSENT)
                 if new is old and id(old) in self.contents:
                     old = self.contents[id(old)][1]
                 if not same(old, new):
                     found[prefix, key] = copied(new)
+            for key in HOOKS & was.keys() & table.keys():
+                old = self.contents[id(was[key])][1] if id(was[key]) in self.contents else {}
+                added = {k: h for k, h in (table[key] or {}).items() if k not in old}
+                if added:
+                    found[prefix, key] = added
         return found
 
 

@@ -14,6 +14,7 @@ import torch
 import torch._refs  # noqa: F401 (definitions of operators)
 from torch._decomp import decomposition_table
 from torch._subclasses import FakeTensorMode  # noqa: F401
+from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: F401
 
 try:  # 2.x
@@ -138,6 +139,42 @@ def before_forward(module, hook):
     if "with_kwargs" in inspect.signature(module.register_forward_pre_hook).parameters:
         return module.register_forward_pre_hook(hook, with_kwargs=True)
     return module.register_forward_pre_hook(hook)
+
+
+def constant_values():
+    """While it is entered, a model that is traced on real tensors may look at the values of
+    those that are made of constants alone, such as a mask. (2.x; nothing before.)"""
+    if not hasattr(proxy_tensor, "get_innermost_proxy_mode"):
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import TorchDispatchMode
+    looks = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default}
+    known = {}
+
+    def is_constant(node):
+        todo = [node]
+        while todo:
+            node = todo[-1]
+            inputs = [n for n in node.all_input_nodes if n not in known]
+            if node in known or node.op == "placeholder" or not inputs:
+                known.setdefault(node, node.op != "placeholder" and not is_random(node.target) and
+                                 all(known[n] for n in node.all_input_nodes))
+                todo.pop()
+            else:
+                todo += inputs
+        return known[node]
+
+    class Looks(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func in looks:
+                tracer = proxy_tensor.get_innermost_proxy_mode().tracer
+                slots = [proxy_tensor.get_proxy_slot(t, tracer, None) for t in args
+                         if isinstance(t, torch.Tensor)]
+                if all(slot is None or is_constant(slot.proxy.node) for slot in slots):
+                    with proxy_tensor.disable_proxy_modes_tracing():
+                        return func(*args)
+            return func(*args, **(kwargs or {}))
+
+    return Looks()
 
 
 @contextlib.contextmanager

@@ -100,22 +100,38 @@ class Graph:
         return [self.arguments["batch", n] for n in self.workload.dataset]
 
     def set_ranges(self):
-        """mpcomm.range on integer batch arguments that serve as indices."""
+        """mpcomm.range on integer batch arguments that serve as indices. Where tables of
+        different sizes are looked up by parts, the range is that of the largest."""
         by_value = {a.value: a for a in self.batch()}
         uses = {}
         for value, found in self.converter.ranges.items():
+            part = ()
             while value.op is not None and value.op.name in MOVES:
+                part = part_of(value.op)
                 value = value.op.operands[0]
             argument = by_value.get(value)
             if argument is not None:
-                uses.setdefault(argument, []).extend(found)
-        for argument, found in uses.items():
-            size = min(size for size, _ in found)
+                uses.setdefault(argument, {}).setdefault(part, []).extend(found)
+        for argument, parts in uses.items():
+            argument.parts = {part: min(size for size, _ in found)
+                              for part, found in parts.items()}
+            size = argument.parts.get((), max(argument.parts.values()))
             argument.attributes["range"] = (0, size)
+            found = [use for part in parts.values() for use in part]
             # What one use ignores, each of the others ignores or can look up.
             argument.ignored = {
                 i for _, i in found if i is not None and not 0 <= i < size and
                 all(i == other or 0 <= i < rows for rows, other in found)}
+
+
+def part_of(op):
+    """What a slice takes of each sample, as slices; () where it is all of it, or not known."""
+    if op.name != "mpcomm.slice":
+        return ()
+    starts, limits, strides = (op.attributes[n] for n in ("starts", "limits", "strides"))
+    if (starts[0], limits[0], strides[0]) != (0, op.operands[0].shape[0], 1):
+        return ()
+    return tuple(zip(starts[1:], limits[1:], strides[1:]))
 
 
 def train_function(workload, names, rules, rates, warnings, pool):

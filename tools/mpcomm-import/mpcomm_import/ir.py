@@ -123,6 +123,7 @@ class Argument:
         self.role, self.name, self.attributes = role, name, attributes
         self.value = Value(type)
         self.ignored = set()  # indices outside of its range that do not count
+        self.parts = {}  # of each sample, slices: what they have to be below
 
 
 class Result:

@@ -13,6 +13,7 @@ The sources of these copies are values from before all of them, so that no copy
 reads what another one has written.
 """
 
+import collections
 import contextlib
 import math
 
@@ -181,10 +182,10 @@ class Substitution:
         for (module, key), value in self.given.items():
             if module != prefix:
                 continue
-            if key in HOOKS:
-                table[key].update(value)
-            elif value is ABSENT:
+            if value is ABSENT:
                 table.pop(key, None)
+            elif key in HOOKS:
+                table[key] = collections.OrderedDict({**table[key], **value})
             elif id(value) in self.name_of:
                 table[key] = self.tensors[self.name_of[id(value)]]
             else:

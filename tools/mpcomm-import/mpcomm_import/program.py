@@ -66,7 +66,8 @@ def keep_used_buffers(train, evaluate):
         function.arguments = [a for a in function.arguments if a.role != "buffer" or
                               a.value in used or a.name in kept]
     known = {a.name for a in train.arguments}
-    at = next(i for i, a in enumerate(train.arguments) if a.role == "hyperparameter")
+    at = next(i for i, a in enumerate(train.arguments)
+              if a.role in ("hyperparameter", "rng", "batch"))
     train.arguments[at:at] = [Argument("buffer", a.name, a.value.type)
                               for a in evaluate.arguments if a.name not in known]
 
@@ -85,6 +86,12 @@ def check_ranges(workload, function):
             if a.name not in data:
                 continue
             values = np.asarray(data[a.name])
+            for part, size in a.parts.items():
+                taken = values[(slice(None), *[slice(*bounds) for bounds in part])]
+                wrong = np.setdiff1d(taken[(taken < 0) | (taken >= size)], list(a.ignored))
+                if part and wrong.size:
+                    raise ImportFailure(f"{kind} '{a.name}': expected values in [0, {size}) "
+                                        f"in elements {spelled(part)}, found {wrong[0]}")
             outside = set(np.unique(values[(values < low) | (values >= high)]).tolist())
             wrong = sorted(outside - a.ignored)
             if wrong:
@@ -95,6 +102,13 @@ def check_ranges(workload, function):
             reach |= outside
         if reach:
             a.attributes["range"] = (min(low, *reach), max(high, *(i + 1 for i in reach)))
+
+
+def spelled(part):
+    """Slices as Python writes them."""
+    return "[:, " + ", ".join(
+        f"{start}:{limit}" + (f":{stride}" if stride != 1 else "")
+        for start, limit, stride in part) + "]"
 
 
 def check_names(function):

@@ -16,6 +16,7 @@ no one has claimed is its parent's, and when it is left, whatever its outputs
 depend on and no one has claimed is its own.
 """
 
+import contextlib
 import dataclasses
 import re
 import sys
@@ -188,7 +189,8 @@ def trace_with(workload, names, training, root, given, tensors_mode, other=False
 
         def step(state, batch):
             tensors = dict(zip(substitution.held, state))
-            with substitution.entered(tensors):
+            looks = compat.constant_values() if tensors_mode == "real" else contextlib.nullcontext()
+            with substitution.entered(tensors), looks:
                 return substitution.write_back(
                     run(workload, names, training, origins, tensors,
                         dict(zip(workload.dataset, batch))))
@@ -255,10 +257,8 @@ def run(workload, names, training, origins, tensors, data):
     numbers = (loss, *[m.detach() for m in metrics.values()])
     if not training:
         outputs = [(n, t) for n, t in named_tensors(output) if t is not loss]
-        if not outputs:
-            raise ImportFailure("expected the model to return a tensor, found "
-                                f"{type(output).__name__}")
-        origins.outputs = [f"output.{n}" for n, _ in outputs] if len(outputs) > 1 else ["output"]
+        origins.outputs = [f"output.{n}" for n, _ in outputs] if len(outputs) > 1 else \
+            ["output"] * len(outputs)
         return numbers + tuple(t for _, t in outputs)
     origins.start_backward(loss)
     trained = [tensors[n] for n, _ in names.parameters if n in names.trained]

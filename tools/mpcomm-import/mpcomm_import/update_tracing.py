@@ -260,7 +260,6 @@ class UpdateTracer:
         """Runs step(); {"": new parameter, key: state}."""
         optimizer = object.__new__(type(self.optimizer))
         vars(optimizer).update(vars(self.optimizer))
-        plain = {k: v for k, v in vars(optimizer).items() if is_number(v)}
         own = parameter.clone()
         own.grad = gradient.clone()
         parameters = [own]
@@ -287,9 +286,8 @@ class UpdateTracer:
         group["params"] = parameters
         optimizer.param_groups = [group]
         self.step(optimizer)
-        for k, value in plain.items():
-            now = vars(optimizer).get(k)
-            if now is not value and now != value:
+        for k, value in vars(optimizer).items():
+            if is_number(value) and value is not getattr(self.optimizer, k, None):
                 raise Untraceable(f"step() changes its attribute '{k}', expected what changes "
                                   "from step to step in the state of a parameter")
         self.group_after = {k: v for k, v in group.items() if k != "params"}
@@ -307,6 +305,8 @@ def traced(function, examples):
     module = compat.make_fx(function, tracing_mode="fake")(*examples)
     module = functional(module, examples, [], "fake")
     check_followed(module.graph)
+    if any(n.op == "call_function" and compat.is_random(n.target) for n in module.graph.nodes):
+        raise Untraceable("step() draws random numbers")
     merge_equal(module.graph)
     module.graph.eliminate_dead_code()
     return module
@@ -317,7 +317,7 @@ def merge_equal(graph):
     to where a mask holds become selections, and maxima of two stacked tensors maxima."""
     known = {}
     for node in graph.nodes:
-        if node.op != "call_function" or compat.is_random(node.target):
+        if node.op != "call_function":
             continue
         name = compat.base_name(compat.op_name(node.target))
         if name == "index_put" and is_mask(node):
@@ -330,7 +330,9 @@ def merge_equal(graph):
             a, b = (x.args[1 + i] if is_where(x, condition) else x
                     for i, x in enumerate((a, b)))
             node.args = (condition, a, b)
-        same = node.args[0] if name in COPIES else \
+        is_copy = name in COPIES or name == "_to_copy" and \
+            compat.tensor_meta(node) == compat.tensor_meta(node.args[0])
+        same = node.args[0] if is_copy else \
             node.args[1] if name == "where" and node.args[1] is node.args[2] else \
             known.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
         if same is not node:
@@ -416,6 +418,8 @@ class Match:
     def same_nodes(self, a, b):
         if b in self.known:
             return self.known[b] is a
+        if name_of(b) == "_to_copy" and b.args[0] in self.free and name_of(a) != "_to_copy":
+            b = b.args[0]  # a number, which the first trace has as it is
         if b.op == "placeholder":
             return self.bound.setdefault(b, a) is a if b in self.free or b in self.bound \
                 else False

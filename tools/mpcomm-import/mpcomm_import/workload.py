@@ -82,7 +82,7 @@ class Workload(TrainingSetup):
                    dictionary of such: what is minimised under "loss", metrics under
                    other names. None: the model computes its loss itself and returns
                    it alone, first, or under that name
-    optimizer      a torch.optim.SGD or AdamW over parameters of the model; its
+    optimizer      a torch.optim.Optimizer over parameters of the model; its
                    hyper-parameters and parameter groups are read
     batch          samples in a step of one rank
     dataset        {name: tensor}; the first dimension counts samples

@@ -124,7 +124,7 @@ class Composer:
 
     def sizes(self, rank):
         most = {1: 12, 2: 8, 3: 6, 4: 4}[rank]
-        return [self.r.choice((1, 2, 3, 4, 5, 6, 8, most)) if self.r.random() < 0.8 else 1
+        return [min(self.r.choice((1, 2, 3, 4, 5, 6, 8, 12)), most) if self.r.random() < 0.8 else 1
                 for _ in range(rank)]
 
     def parameter(self, shape, scale=1.0):
@@ -168,7 +168,7 @@ class Composer:
             setattr(holder, name, nn.Parameter(tensor.clone()))
         try:
             value = eval(text, {"torch": torch, "F": F, "math": math, "p": holder, **self.values})
-        except (RuntimeError, ValueError, IndexError, TypeError):
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
             value = None
         if isinstance(value, torch.Tensor) and value.requires_grad:
             try:

@@ -265,6 +265,25 @@ def attributes_of_one_step(m, x):
     return m.last + m.size[0] + m.same
 
 
+def hooked(m):
+    m.part, m.ready = torch.nn.Identity(), False
+
+
+@model(hooked, a=(4,))
+def hook_of_the_first_step(m, x):
+    if not m.ready:  # as libraries do to look at what modules within return
+        m.part.register_forward_hook(lambda part, inputs, output: 2 * output)
+        m.ready = True
+    m.a.add_(1)
+    return m.part(x * m.w) + m.a
+
+
+@model(lambda m: setattr(m, "list", [m.a]), a=(4,))
+def buffer_in_a_list(m, x):
+    m.a.add_(1)
+    return x * m.w + m.list[0]
+
+
 # --- refused ----------------------------------------------------------------------------- #
 
 @model(lambda m: setattr(m, "state", numbers(4)), r"writes to a tensor that is not a registered "
@@ -290,12 +309,6 @@ def memory_shared(m, x):
 @model(lambda m: setattr(m, "v", nn.Parameter(m.w.data)), r"'\w' and '\w' share memory that the step writes")
 def parameters_in_one_memory(m, x):
     return x * m.w + m.v
-
-
-@model(lambda m: setattr(m, "list", [m.a]), r"'a' is read through a reference other than", a=(4,))
-def buffer_in_a_list(m, x):
-    m.a.add_(1)
-    return x * m.w + m.list[0]
 
 
 @model(None, r"after forward\(\) '\w' and '\w' share their memory", a=(4,), b=(4,))

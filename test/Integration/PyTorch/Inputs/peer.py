@@ -30,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "Inputs")]
 import checks  # noqa: E402
 import sampler  # noqa: E402
+from mpcomm_import.workload import call  # noqa: E402
 from programs import read_losses, run  # noqa: E402
 
 
@@ -97,8 +98,8 @@ def run_rank(model, options, size, steps, way, rank):
         total = 0.0
         for chunk in indices.chunk(way.slices):
             with torch.autocast("cpu", torch.bfloat16, enabled=way.autocast):
-                loss = workload.loss(net(*[data[k][chunk] for k in workload.inputs]),
-                                     *[data[k][chunk] for k in workload.targets])
+                batch = {k: t[chunk] for k, t in data.items()}
+                loss, _ = workload.losses(call(net, workload.inputs, batch), batch)
             (loss / way.slices if way.slices > 1 else loss).backward()
             total += loss.item() / way.slices
         workload.optimizer.step()

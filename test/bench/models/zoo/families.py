@@ -82,12 +82,13 @@ def missing(entry):
 
 
 def chosen(names):
-    """Entries by their names or families."""
+    """Entries by their names or families, in that order."""
     unknown = [n for n in names if n not in MODELS and
                n not in {e.family for e in MODELS.values()}]
     if unknown:
         sys.exit(f"zoo: no model or family {', '.join(unknown)}")
-    return [e for e in MODELS.values() if not names or e.name in names or e.family in names]
+    found = [e for n in names for e in MODELS.values() if n in (e.name, e.family)]
+    return list({e.name: e for e in found}.values()) if names else list(MODELS.values())
 
 
 # Data that a model can learn something of in a few steps: labels depend on the samples.

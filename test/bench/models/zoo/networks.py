@@ -142,14 +142,15 @@ class Diffusion(nn.Module):
         super().__init__()
         self.net, self.steps = net, steps
         kept = torch.cumprod(1 - torch.linspace(1e-4, 0.02, steps), 0)
-        self.register_buffer("signal", kept.sqrt())
-        self.register_buffer("noise", (1 - kept).sqrt())
+        self.register_buffer("alpha", kept.sqrt())
+        self.register_buffer("sigma", (1 - kept).sqrt())
 
     def forward(self, x, t=None, noise=None):
         if t is None:
             t = torch.randint(0, self.steps, (len(x),))
             noise = torch.randn_like(x)
-        mixed = self.signal[t][:, None, None, None] * x + self.noise[t][:, None, None, None] * noise
+        alpha, sigma = self.alpha[t][:, None, None, None], self.sigma[t][:, None, None, None]
+        mixed = alpha * x + sigma * noise
         return F.mse_loss(self.net(mixed, t), noise)
 
 
@@ -157,14 +158,14 @@ class Diffusion(nn.Module):
 def ddpm():
     net, x = Diffusion(DiffusionUNet()), torch.randn(SAMPLES, 3, 16, 16)
     data = {"x": x, "t": torch.randint(0, 100, (SAMPLES,)), "noise": torch.randn_like(x)}
-    return mi.Workload(net, lambda loss: loss, adamw(net, 2e-4), 4, data, inputs=list(data))
+    return mi.Workload(net, None, adamw(net, 2e-4), 4, data)
 
 
 @model("diffusion", random=True)
 def ddpm_sampling():
     net = Diffusion(DiffusionUNet())
-    return mi.Workload(net, lambda loss: loss, adamw(net, 2e-4), 4,
-                       {"x": torch.randn(SAMPLES, 3, 16, 16)}, targets=[])
+    return mi.Workload(net, None, adamw(net, 2e-4), 4,
+                       {"x": torch.randn(SAMPLES, 3, 16, 16)})
 
 
 @model("volumes")

@@ -17,24 +17,8 @@ VOCABULARY, LENGTH = 512, 32
 TOKENS = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 
-class Keywords(nn.Module):
-    """Calls a model as the Trainer does: tensors by keyword."""
-
-    def __init__(self, net, names, **fixed):
-        super().__init__()
-        self.net, self.names, self.fixed = net, names, fixed
-
-    def forward(self, *tensors):
-        return self.net(**dict(zip(self.names, tensors)), **self.fixed)
-
-
-def loss_of(output):
-    return output.loss
-
-
-def trained(net, data, batch=4, **fixed):
-    return mi.Workload(Keywords(net, list(data), **fixed), loss_of, adamw(net), batch, data,
-                       inputs=list(data), targets=[])
+def trained(net, data, batch=4):
+    return mi.Workload(net, None, adamw(net), batch, data)
 
 
 def make(kind, configuration, **options):
@@ -235,6 +219,17 @@ def deit():
                    pictures())
 
 
+class Contrast(nn.Module):
+    """CLIP computes its loss only where it is told to."""
+
+    def __init__(self, clip):
+        super().__init__()
+        self.clip = clip
+
+    def forward(self, **batch):
+        return self.clip(return_loss=True, **batch)
+
+
 @family("clip")
 def clip():
     net = make("CLIPModel", "CLIPConfig", projection_dim=64,
@@ -244,6 +239,6 @@ def clip():
     data = lines()
     # Ends with the token that its text is read from.
     data["input_ids"].scatter_(1, data["attention_mask"].sum(1, keepdim=True) - 1, 2)
-    return trained(net, {"input_ids": data["input_ids"],
-                         "pixel_values": pictures()["pixel_values"],
-                         "attention_mask": data["attention_mask"]}, return_loss=True)
+    return trained(Contrast(net), {"input_ids": data["input_ids"],
+                                   "pixel_values": pictures()["pixel_values"],
+                                   "attention_mask": data["attention_mask"]})

@@ -33,7 +33,8 @@ def VerifyTrainingGraphPass
     - batch arguments share their leading dimension; hyperparameters are 0-d
       floats with a default; an argument with `mpcomm.copy_of` is state of
       floats that names a parameter of its shape;
-    - `@train_step` has one result of role `loss`, a 0-d float;
+    - `@train_step` has a result of role `loss`, a 0-d float; metrics, of the same
+      role, may follow it;
     - `@evaluate` takes arguments of `@train_step` (same name, role and type),
       and donates nothing; `mpcomm.targets` names an integer batch argument.
 

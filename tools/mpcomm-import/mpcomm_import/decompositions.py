@@ -153,3 +153,31 @@ def weight_norm_backward(grad, v, g, norm, dim):
 
 def other_dims(v, dim):
     return [d for d in range(v.dim()) if d != dim]
+
+
+# --- mixtures of experts -------------------------------------------------------------- #
+
+@decomposition("_grouped_mm")
+def grouped_mm(a, b, offs=None, bias=None, out_dtype=None):
+    """A product for each group. Group g of a dimension that is a matrix's own ends before
+    offs[g]; what is in no group is 0."""
+    if offs is None:
+        return a @ b
+    size = a.shape[0] if b.dim() == 3 else a.shape[1] if a.dim() == 2 else b.shape[1]
+    place = torch.arange(size)
+    before = torch.cat([offs.new_zeros(1), offs[:-1]])
+    within = ((place >= before[:, None]) & (place < offs[:, None])).to(a.dtype)
+    if b.dim() == 3:
+        return ((a * within[:, :, None]) @ b).sum(0)
+    if a.dim() == 2:
+        return (a * within[:, None, :]) @ b
+    return ((a @ b) * within[:, None, :]).sum(0)
+
+
+@decomposition("histc")
+def histc(x, bins=100, min=0, max=0):
+    x = x.reshape(-1)
+    low, high = (x.amin(), x.amax()) if min == max else (min, max)
+    place = ((x - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
+    inside = (x >= low) & (x <= high)
+    return ((place[:, None] == torch.arange(bins)) & inside[:, None]).to(x.dtype).sum(0)

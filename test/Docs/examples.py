@@ -34,7 +34,7 @@ def statements(text):
         line = re.sub(r"//.*", "", line).rstrip()
         if not line.strip():
             continue
-        starts = re.match(r"\s*(%[\w:, %]+ = |[a-z]\w*\.\w|[a-z]\w*\b|})", line)
+        starts = re.match(r"\s*(%[\w:, %]+ = |[a-z]\w*\.\w|[a-z]\w*\b|}|\^\w)", line)
         continues = found and (line.startswith("    ") or not starts)
         if continues and not re.match(r"\s*(%[\w:, %]+ = |return|})", line):
             found[-1] += " " + line.strip()
@@ -82,7 +82,9 @@ def wrap(text):
             if value not in defined:
                 arguments.setdefault(value, kind)
         result = re.match(r"(%[\w:, %]+) = ", line)
-        if result:
+        if line.startswith("^"):  # arguments of a region
+            defined |= set(re.findall(VALUE, line))
+        elif result:
             defined |= set(re.findall(VALUE, result[1]))
     lines = [line for line in lines if not line.startswith("return")]
     preamble = PREAMBLE

@@ -113,11 +113,7 @@ def workload(kind="unsupported"):
     if kind == "scripted":
         model = torch.jit.script(model)
     optimizer = {
-        "amsgrad": lambda p: torch.optim.AdamW(p, amsgrad=True),
-        "maximize": lambda p: torch.optim.SGD(p, lr=0.1, maximize=True),
-        "dampening": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
-        "adam": lambda p: torch.optim.Adam(p, weight_decay=0.1),
-        "rmsprop": lambda p: torch.optim.RMSprop(p),
+        "lbfgs": lambda p: torch.optim.LBFGS(p),
         "nanrate": lambda p: torch.optim.SGD(p, lr=float("nan")),
         "foreign": lambda p: torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1),
     }.get(kind, lambda p: torch.optim.SGD(p, lr=0.1))(model.parameters())

@@ -122,3 +122,12 @@ func.func @fp8(%h: tensor<16xf32>, %s: tensor<f32>, %amax: tensor<f32>) -> (tens
   %0:2 = mpcomm.update_fp8_scale %h, %s, %amax, format = f8E4M3FN, margin = 1 : (tensor<16xf32>, tensor<f32>, tensor<f32>) -> (tensor<16xf32>, tensor<f32>)
   return %0#0, %0#1 : tensor<16xf32>, tensor<f32>
 }
+
+// Another name for the operand.
+// CHECK-LABEL: func.func @gradient
+// CHECK-SAME: %[[G:.*]]: tensor<8x4xf32>
+// CHECK-NEXT: return %[[G]]
+func.func @gradient(%g: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %h = mpcomm.gradient %g : tensor<8x4xf32>
+  return %h : tensor<8x4xf32>
+}

@@ -3,6 +3,13 @@
 // RUN: mpcomm-opt %s | mpcomm-opt | FileCheck %s
 // RUN: mpcomm-opt %s --mlir-print-op-generic | mpcomm-opt | FileCheck %s
 
+// CHECK-LABEL: func.func @gradient
+func.func @gradient(%g: tensor<8x4xbf16>) -> tensor<8x4xbf16> {
+  // CHECK: mpcomm.gradient %{{.*}} : tensor<8x4xbf16>
+  %h = mpcomm.gradient %g : tensor<8x4xbf16>
+  return %h : tensor<8x4xbf16>
+}
+
 // A gradient of 16 bits leaves as f32, one of f64 stays.
 // CHECK-LABEL: func.func @unscale
 func.func @unscale(%a: tensor<8x4xf16>, %b: tensor<4xf64>, %s: tensor<f32>) -> (tensor<8x4xf32>, tensor<4xf64>, tensor<f32>, tensor<2xf32>) {

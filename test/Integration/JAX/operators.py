@@ -143,6 +143,20 @@ def products(dtype):
 
 
 @case
+def kept_whole(dtype):
+    """softmax and GELU, forward and backward, twice differentiated, and under vmap."""
+    x = floats(dtype, *sizes(3, 2))
+    for f, name in ((jax.nn.softmax, "softmax"), (lambda x: jax.nn.softmax(x, 1), "softmax"),
+                    (jax.nn.gelu, "gelu"), (lambda x: jax.nn.gelu(x, False), "gelu")):
+        graph = checks.same(gradient(f, x), x, units=64)
+        assert graph.count(name) == graph.count(f"{name}_grad") == 1
+        assert checks.same(jax.vmap(lambda r: f(r[None])[0]), x, units=64).count(name) == 1
+        assert checks.same(lambda x: jax.jvp(f, (x,), (x * x,)), x, units=64).count(name) == 1
+        checks.same(jax.grad(lambda x: (jax.grad(lambda x: (f(x) ** 3).sum())(x) ** 2).sum()), x,
+                    units=256)
+
+
+@case
 def lookups(dtype):
     n, d = sizes(2, 3, 6)
     table, i = floats(dtype, n, d), random.integers(0, n, (4, 3)).astype(np.int32)

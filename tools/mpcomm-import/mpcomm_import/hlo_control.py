@@ -14,6 +14,8 @@ from jaxlib.mlir import ir
 from .errors import Unsupported
 from .hlo import broadcast, hlo
 from .hlo_pointwise import compare, number
+from .ir import enum
+from .pointwise import align, along
 
 # Times around a loop, and ops that loops may come to in all.
 MAX_TRIPS = 4096
@@ -22,6 +24,8 @@ MAX_STEPS = 200_000
 # Custom calls that compute nothing.
 ANNOTATIONS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_"
                "placement", "LayoutConstraint", "MoveToDevice", "MoveToHost")
+
+WHOLE = ("mpcomm.softmax", "mpcomm.softmax_grad", "mpcomm.gelu", "mpcomm.gelu_grad")
 
 
 @hlo("func.call")
@@ -41,7 +45,21 @@ def custom_call(t, op, *operands):
         return operands[:len(op.results)]
     if target == "mpcomm.gradient":
         return t.gradient(operands[0])
+    if target in WHOLE:
+        return whole(t, op, target, operands)
     raise Unsupported(f"'{target}'")
+
+
+def whole(t, op, target, operands):
+    """An op that was kept whole, see jax_ops.py."""
+    text, views = ir.StringAttr(op.attributes["backend_config"]).value, list(map(t.view, operands))
+    if "softmax" in target:
+        values, at, wrap = along(t.builder, views, int(text) % len(views[0].dims))
+        attributes = {"dim": at}
+    else:
+        values, wrap = align(t.builder, views)
+        attributes = {"approximate": enum("gelu_approximation", text)}
+    return wrap(t.builder.create(target, values, [values[0].type], **attributes)[0])
 
 
 @hlo("while")

@@ -23,6 +23,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir.dialects import stablehlo
 
+from . import jax_ops
 from .errors import ImportFailure
 
 MARK = "mpcomm.gradient"
@@ -73,6 +74,7 @@ def install():
                            (mark(result[0]), *result[1:]) if has_aux else mark(result))
         jax.value_and_grad = marking(jax.value_and_grad, lambda result, has_aux:
                                      (result[0], mark(result[1])))
+        jax_ops.install(lambda: _state["lowering"])
 
 
 install()

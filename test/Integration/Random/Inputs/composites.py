@@ -388,6 +388,11 @@ def update(op, *operands):
     return tuple(values[id(v)] for v in op.region.results)
 
 
+@meaning("mpcomm.gradient")
+def gradient(op, grad):
+    return grad
+
+
 @meaning("mpcomm.unscale")
 def unscale(op, *operands):
     *grads, scale = operands

@@ -30,7 +30,7 @@ from semantics import MEANINGS, Whole, known
 # Of each optimizer op, which operands are gradients.
 GRADIENTS = {
     "mpcomm.sgd_update": lambda op: [1], "mpcomm.adamw_update": lambda op: [1], "mpcomm.update": lambda op: [1],
-    "mpcomm.unscale": lambda op: range(len(op.operands) - 1),
+    "mpcomm.gradient": lambda op: [0], "mpcomm.unscale": lambda op: range(len(op.operands) - 1),
     "mpcomm.squared_norm": lambda op: range(len(op.operands)),
     "mpcomm.clip_by_global_norm": lambda op: range(len(op.results) - 1),
 }  # fmt: skip

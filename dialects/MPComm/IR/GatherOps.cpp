@@ -167,7 +167,6 @@ void GatherOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 
 LogicalResult GatherGradOp::verify() {
   auto grad = cast<RankedTensorType>(getGrad().getType());
-  auto indices = cast<RankedTensorType>(getIndices().getType());
   auto result = cast<RankedTensorType>(getResult().getType());
   IndexedSlices slices = getSlices();
   if (failed(slices.verify([&] { return emitOpError(); },

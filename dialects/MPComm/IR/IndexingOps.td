@@ -67,11 +67,11 @@ def MPComm_CumulativeOp : MPComm_InferredOp<"cumulative", "FP32", [{
     gradient of a running sum is the running sum of the gradient in the other
     direction.
 
-    The order does not depend on the device. With s = 1, 8, 64, … below the size
+    The order does not depend on the device. With s = 1, 4, 16, … below the size
     of the dimension, each pass replaces element i by
-    ((x[i - 7s] + x[i - 6s]) + …) + x[i], without the terms that are outside
-    (Hillis and Steele, "Data parallel algorithms", 1986, with eight terms a
-    pass). So a result has the errors of at most 7 log8(n) roundings.
+    ((x[i - 3s] + x[i - 2s]) + x[i - s]) + x[i], without the terms that are
+    outside (Hillis and Steele, "Data parallel algorithms", 1986, with four
+    terms a pass). So a result has the errors of at most 3 log4(n) roundings.
 
     Example:
     ```mlir

@@ -230,14 +230,15 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
   let description = [{
     Assumes: math ops on scalars and vectors.
 
-    Guarantees: no `exp`, `exp2`, `log`, `tanh`, `erf`, `powf` or `rsqrt` of f32
-    is left, and no other function of f32 that has an approximation upstream.
-    What is left has an instruction, or is of another type and becomes a call of
-    libm. No cast to or from 8-bit floats is left, and none to bf16 unless
+    Guarantees: no function of f32 is left that has no instruction. What is left
+    of another type becomes a call of libm. No cast to or from 8-bit floats is left, and none to bf16 unless
     `has-bf16`.
 
     Numerics: lossy, within 2 units in the last place for `exp` and `log`, 6 for
-    `tanh` and `erf`, 2 for `powf`. `exp` below 2^-125 gives zero. NaN and
+    `tanh` and `erf`, 2 for `powf`, 3 for `expm1` and `log1p`, and 1 for `sin`,
+    `cos`, `tan`, `sinh`, `cosh`, their inverses, `log2`, `log10` and `erfc`,
+    which are computed in f64. `sin`, `cos` and `tan` of x beyond 2^20 have an
+    error of about 2^-52 |x| beside. `exp` below 2^-125 gives zero. NaN and
     infinities are those of libm.
 
     Example:

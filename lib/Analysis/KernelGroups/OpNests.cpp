@@ -116,7 +116,8 @@ static size_t hashStep(Operation *op) {
 }
 
 static LoweredOp::Step describe(Operation *op) {
-  LoweredOp::Step step{hashStep(op)};
+  LoweredOp::Step step;
+  step.key = hashStep(op);
   step.isReshape =
       isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(op);
   auto generic = dyn_cast<linalg::GenericOp>(op);

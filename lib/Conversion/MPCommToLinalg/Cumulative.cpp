@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Hillis and Steele, "Data parallel algorithms" (1986), with a radix of eight:
-// after the pass of stride s, each element combines the 8s elements up to it.
-// Each pass is one elementwise generic that reads seven partners, so rows need
-// no loop that carries a value, on any device; log8(n) passes over memory that
+// Hillis and Steele, "Data parallel algorithms" (1986), with a radix of four:
+// after the pass of stride s, each element combines the 4s elements up to it.
+// Each pass is one elementwise generic that reads three partners, so rows need
+// no loop that carries a value, on any device; log4(n) passes over memory that
 // is in the cache cost less than a chain of n dependent additions.
 //
 //===----------------------------------------------------------------------===//

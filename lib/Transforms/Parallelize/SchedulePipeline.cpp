@@ -377,6 +377,10 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
   FailureOr<StageGraph> graph = StageGraph::get(*micro);
   if (failed(graph))
     return failure();
+  if (graph->hasMetrics())
+    return step.emitOpError("has results of role 'loss' after the first, which "
+                            "are metrics, expected none where stages are on "
+                            "different ranks");
   int64_t stages = 0;
   for (Operation *op : graph->getForward())
     if (auto stage = op->getAttrOfType<IntegerAttr>(kStageAttr))

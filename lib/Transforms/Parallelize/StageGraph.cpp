@@ -84,6 +84,7 @@ void StageGraph::findCopies() {
 LogicalResult StageGraph::findLoss() {
   func::FuncOp step = micro->step;
   auto exit = step.getFunctionBody().front().getTerminator();
+  bool isFirst = true;
   for (OpOperand &use : exit->getOpOperands()) {
     if (getResultRole(step, use.getOperandNumber()) != Role::Loss)
       continue;
@@ -91,17 +92,22 @@ LogicalResult StageGraph::findLoss() {
     for (auto reduce = value.getDefiningOp<AllReduceOp>(); reduce;
          reduce = value.getDefiningOp<AllReduceOp>())
       value = reduce.getInputs()[cast<OpResult>(value).getResultNumber()];
-    for (auto [i, sum] : llvm::enumerate(micro->sums))
-      for (OpOperand *sumUse : sum.uses)
-        if (sumUse->get() == value) {
-          loss = i;
-          return success();
-        }
-    return step.emitOpError()
-           << "computes " << describeResult(step, use.getOperandNumber())
-           << " after a collective or an update, or of no batch, expected it "
-              "of the micro-batch, to tell the forward pass by it";
+    auto *sum = llvm::find_if(micro->sums, [&](const auto &sum) {
+      return llvm::is_contained(
+          llvm::map_range(sum.uses, [](OpOperand *use) { return use->get(); }),
+          value);
+    });
+    if (sum != micro->sums.end())
+      losses.insert(sum - micro->sums.begin());
+    else if (isFirst)
+      return step.emitOpError()
+             << "computes " << describeResult(step, use.getOperandNumber())
+             << " after a collective or an update, or of no batch, expected it "
+                "of the micro-batch, to tell the forward pass by it";
+    isFirst = false;
   }
+  if (!losses.empty())
+    return success();
   return step.emitOpError("has no result of role loss, expected one to tell "
                           "the forward pass by");
 }
@@ -119,9 +125,10 @@ void StageGraph::classify() {
     if (Operation *def = value.getDefiningOp())
       set.insert(def);
   };
-  mark(ofLoss, micro->sums[loss].value);
+  for (unsigned loss : losses)
+    mark(ofLoss, micro->sums[loss].value);
   for (auto [i, sum] : llvm::enumerate(micro->sums))
-    if (i != loss && !sum.isMaximum)
+    if (!losses.contains(i) && !sum.isMaximum)
       mark(ofSum, sum.value);
   for (Operation &op : llvm::reverse(body)) {
     if (ofLoss.contains(&op))
@@ -391,7 +398,7 @@ void StageGraph::findLeaves() {
       for (Value root : roots)
         if (Operation *def = root.getDefiningOp())
           leaf.position = std::min(leaf.position, positions.lookup(def));
-      if (i == loss)
+      if (losses.contains(i))
         leaf.position = positions.lookup(sum.value.getDefiningOp());
       ArrayRef<int> uses = users[parameter];
       auto after = llvm::upper_bound(uses, leaf.position);

@@ -74,7 +74,9 @@ public:
   }
 
   /// The index of the loss among the micro-batch's sums.
-  unsigned getLoss() const { return loss; }
+  unsigned getLoss() const { return losses.front(); }
+  /// Whether there are results of role loss after the first.
+  bool hasMetrics() const { return losses.size() > 1; }
   /// By sum: its value, or the leaves that it adds up.
   llvm::ArrayRef<GradientLeaf> getLeaves(unsigned sum) const {
     return leaves[sum];
@@ -125,7 +127,8 @@ private:
   llvm::DenseMap<mlir::Value, mlir::BlockArgument> read;
   std::vector<llvm::SmallVector<GradientLeaf, 1>> leaves;
   std::vector<llvm::SmallVector<mlir::BlockArgument, 1>> parameters;
-  unsigned loss = 0;
+  /// Sums that are results of role loss; metrics follow the first.
+  llvm::SmallSetVector<unsigned, 1> losses;
 };
 
 /// Calls `callback` on each use, by `op` or in its regions, of a value of the

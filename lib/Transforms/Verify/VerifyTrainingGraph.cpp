@@ -287,8 +287,9 @@ void FunctionChecker::checkStep() {
       error() << "has a loss, " << describeResult(function, i) << ", of type "
               << type << ", expected a 0-d tensor of floats";
   }
-  if (losses != 1)
-    error() << "has " << losses << " results of role 'loss', expected one";
+  if (losses == 0)
+    error() << "has no result of role 'loss', expected one, and any metrics "
+               "after it";
 }
 
 void FunctionChecker::checkEvaluate(func::FuncOp step) {

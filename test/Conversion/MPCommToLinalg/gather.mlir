@@ -7,12 +7,12 @@
 // CHECK-LABEL: func.func @gather(
 // CHECK-SAME: %[[X:.*]]: tensor<4x5x6x7xbf16>, %[[I:.*]]: tensor<4x3xi32>
 //       CHECK: linalg.generic {indexing_maps = [#[[INDICES]], #{{.*}}], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%[[I]] : tensor<4x3xi32>)
+//       CHECK: %[[B:.*]] = linalg.index 0
+//       CHECK: %[[P:.*]] = linalg.index 1
 //       CHECK: %[[INDEX:.*]] = arith.index_cast %{{.*}} : i32 to index
 //       CHECK: %[[LOW:.*]] = arith.maxsi %[[INDEX]], %c0
 //       CHECK: %[[AT:.*]] = arith.minsi %[[LOW]], %c5
-//   CHECK-DAG: %[[B:.*]] = linalg.index 0
-//   CHECK-DAG: %[[P:.*]] = linalg.index 1
-//   CHECK-DAG: %[[S:.*]] = linalg.index 3
+//       CHECK: %[[S:.*]] = linalg.index 3
 //       CHECK: tensor.extract %[[X]][%[[B]], %[[P]], %[[AT]], %[[S]]] : tensor<4x5x6x7xbf16>
 func.func @gather(%x: tensor<4x5x6x7xbf16>, %i: tensor<4x3xi32>) -> tensor<4x5x3x7xbf16> {
   %0 = mpcomm.gather %x, %i dim = 2 batch_dims = 1 : (tensor<4x5x6x7xbf16>, tensor<4x3xi32>) -> tensor<4x5x3x7xbf16>

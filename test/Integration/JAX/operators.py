@@ -1,8 +1,8 @@
 # Each form of an op of StableHLO that is translated, against JAX, in f32 and f64, on
 # shapes that are drawn.
 #
-# REQUIRES: jax, torch
-# RUN: %python %s
+# REQUIRES: jax, torch2
+# RUN: %python-env %s
 
 import os
 import sys
@@ -167,6 +167,9 @@ def lookups(dtype):
     checks.same(lambda t: t.at[1].set(5.0).at[:, 0].add(2.0), table)
     checks.same(lambda t: t.at[1:3].set(0.5).at[jnp.array([0, 2])].add(1.0), table)
     checks.same(lambda t, i: t.at[i[0]].add(1.0), table, i)
+    checks.same(lambda t, i: (t.at[i[0]].max(0.5), t.at[i[1]].multiply(2.0), t.at[i[2]].set(1.0)),
+                table, wild[:, :1].repeat(3, 1))
+    checks.same(lambda t, i, r: t.at[i[:, 0], r[:1]].add(1.0), table, wild, rows)
     checks.same(lambda t, i: t[i], random.integers(0, 99, (n, 2)), i)
     checks.same(lambda t, i: jax.ops.segment_sum(t, i, 3), table, rows % 3)
     start = np.int32(1)
@@ -175,6 +178,16 @@ def lookups(dtype):
         checks.same(lambda t, s: lax.dynamic_slice_in_dim(t, s, 2, 1), table, at)
         checks.same(lambda t, s: lax.dynamic_update_slice_in_dim(t, t[:, :2] * 2, s, 1), table, at)
     checks.same(lambda x: jax.nn.one_hot(x, 5, dtype=dtype), i)
+
+
+@case
+def sorting(dtype):
+    x = floats(dtype, *sizes(2, 2, 6))
+    checks.same(lambda x: (jnp.sort(x), jnp.sort(x, 0), jnp.argsort(x, 1), lax.top_k(x, 2),
+                           jnp.median(x), jnp.sort(x, descending=True)), x)
+    checks.same(gradient(lambda x: jnp.sort(x, 0) * jnp.arange(x.shape[1]), x), x)
+    checks.same(gradient(lambda x: lax.top_k(x, 2)[0], x), x)
+    checks.same(lambda i: (jnp.sort(i), jnp.argsort(i)), random.integers(-9, 9, (3, 5)))
 
 
 @case

@@ -76,25 +76,34 @@ functions = {
                                i // (i * 2 + 1) + i.remainder(i * 2 + 1) + 7 // i),
     "shifts": lambda x, i: x * ((i << 3) + (i >> 1) + (i.abs() >> i.abs()) + (i << 70 - 60)),
     "any": lambda x, i: x * ((x > 1).any(1, True) | (x > -1).all(2, True)) * (i > 8).any() * i.bool().all(),
-    "prod": lambda x, i: x * x.detach().prod(1, True) + i.prod(2, True),
+    "prod": lambda x, i: x * x.prod(1, True) + i.prod(2, True),
     "logsumexp": lambda x, i: torch.logsumexp(x, (1, 2)) + torch.logsumexp(x, 1).sum(1),
     "norm": lambda x, i: (x.norm(dim=1), x.norm(1, 2), x.norm(math.inf, (1, 2)), x.norm(3, 1), x.norm(0, 1)),
     "arg": lambda x, i: x * x.argmax(1, True) + x.argmin(2)[:, :, None] * x + i.argmax(1, True) * x,
-    "arg_all": lambda x, i: x * i.argmax() + x * x.detach().max() + i.min(),
+    "arg_all": lambda x, i: x * i.argmax() + x * x.max() + i.min(),
     "aminmax": lambda x, i: x * torch.aminmax(x.detach(), dim=1, keepdim=True)[1],
-    "max": lambda x, i: x * x.detach().max(1, True)[0] + x * x.detach().min(2, True)[1] + i.max(1, True)[1],
-    "sorted": lambda x, i: x * x.detach().sort(1)[0] + x * x.detach().sort(2, True)[1] + i.argsort(1) +
+    "max": lambda x, i: x * x.max(1, True)[0] + x * x.min(2, True)[1] + i.max(1, True)[1],
+    "sorted": lambda x, i: x * x.sort(1)[0] + x.sort(2, True)[0] ** 2 + x * x.sort(2)[1] + i.argsort(1) +
               torch.msort(i) + i.sort(stable=True, dim=1)[1],
-    "topk": lambda x, i: x[:, :2] * x.detach().topk(2, 1)[0] + x[:, :2] * x.detach().topk(2, 1, False)[1] +
+    "topk": lambda x, i: x[:, :2] * x.topk(2, 1)[0] + x[:, :2] * x.topk(2, 1, False)[1] +
             i.topk(6)[0][:, :2],
-    "median": lambda x, i: x * x.detach().median() + x * x.detach().median(2, True)[0] +
-              x * x.detach().kthvalue(3, 1, True)[1],
-    "cumsum": lambda x, i: x * x.detach().cumsum(1) + x * x.detach().cumsum(2) + i.cumsum(2),
+    "median": lambda x, i: x * x.median() + x * x.median(2, True)[0] +
+              x * x.kthvalue(3, 1, True)[0],
+    "cumsum": lambda x, i: x.cumsum(1) + x.cumsum(2) * x + i.cumsum(2),
     "cumsum_bool": lambda x, i: x * (i > 0).cumsum(1),
-    "cumprod": lambda x, i: x * x.detach().cumprod(1) + i.cumprod(2),
-    "cummax": lambda x, i: x * x.detach().cummax(1)[1] + x * x.detach().cummin(2)[0] + i.cummax(2)[0],
-    "logcumsumexp": lambda x, i: x * x.detach().logcumsumexp(1),
+    "cumprod": lambda x, i: x * x.cumprod(1) + i.cumprod(2),
+    "cummax": lambda x, i: x * x.cummax(1)[1] + x * x.cummin(2)[0] + i.cummax(2)[0],
+    "logcumsumexp": lambda x, i: x * x.logcumsumexp(1),
     "triangle": lambda x, i: x.tril(1) + x.triu(-1) * 2 + x.tril(-9) + i.triu(),
 }  # fmt: skip
 for name, function in functions.items():
     train(function, name)
+
+# The gradient of a running sum is one op, in the other direction.
+model = Wrapped(lambda x, i: x.cumsum(1))
+program = mi.trace(mi.Workload(
+    model, F.mse_loss, torch.optim.SGD(model.parameters(), lr=0.1), 4,
+    {"x": torch.randn(8, 6), "i": torch.zeros(8, 4, 6).long(), "y": torch.randn(8, 24)},
+    inputs=["x", "i"], targets=["y"], name="model"))
+found = checks.count(program, "cumulative", "reverse")
+assert found == {"cumulative": 2, "reverse": 0}, found

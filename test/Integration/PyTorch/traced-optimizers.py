@@ -150,7 +150,7 @@ def check_refused():
     refuse(users.Counting, "optimizer Counting: step() changes its attribute 'calls'")
     refuse(users.Listing, "optimizer Listing: its state 'history' is a list")
     refuse(users.Plainly, "optimizer Plainly: float() of a tensor; use item()")
-    refuse(users.Noisy, "draws random numbers")
+    refuse(users.Noisy, "optimizer Noisy: step() draws random numbers")
 
 
 if sys.argv[1:]:

@@ -16,6 +16,7 @@ from .aten_pointwise import (cast, compare, compare_values, elementwise, formula
 from .convert import aten
 from .ir import Type, enum
 from .pointwise import along, reduce, resize
+from .positions import reversed_from, reversed_value
 from .views import View, materialise
 
 
@@ -270,8 +271,15 @@ def running(c, kind, x, dim):
     if not x.dims:
         return x
     (value,), at, wrap = along(c.builder, [x], dim)
-    return wrap(c.builder.create("mpcomm.cumulative", [value], [value.type],
-                                 reduction=enum("reduction", kind), dim=at)[0])
+
+    def total(value, reverse):
+        return c.builder.create("mpcomm.cumulative", [value], [value.type], dim=at,
+                                reduction=enum("reduction", kind), reverse=reverse)[0]
+
+    # A gradient is reversed before and after.
+    straight = reversed_from(value, at)
+    return wrap(total(value, False) if straight is None else
+                reversed_value(c, total(straight, True), at))
 
 
 @aten("cumsum")

@@ -14,6 +14,7 @@ import torch
 from .convert import aten, mlir_dtype
 from .errors import Unsupported
 from .ir import Type
+from .movement import joined
 from .pointwise import CMPF, CMPI, align, compare_values, reduce  # noqa: F401
 from .torch_types import TORCH_DTYPES
 from .views import View, splat_value
@@ -96,6 +97,10 @@ def add(c, node, a, b, alpha=1):
     for x, y in ((a, b), (b, a)):
         if hasattr(x, "plus") and alpha == 1:  # aten_loss.py
             return x.plus(c, y)
+    if isinstance(a, View) and isinstance(b, View) and alpha == 1:
+        whole = joined(c, a, b)
+        if whole is not None:
+            return whole
     return arithmetic(c, "add", a, scaled(c, b, alpha))
 
 

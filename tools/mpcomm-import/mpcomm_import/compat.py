@@ -81,6 +81,8 @@ def tensor_meta(node):
 
 def value(node):
     """A traced node's value where it is not a tensor: a number, None, a list."""
+    if "val" not in node.meta and "tensor_meta" not in node.meta:
+        raise ValueError(f"{node} is not known")
     return node.meta.get("val")
 
 

@@ -187,7 +187,8 @@ class Converter:
         if isinstance(tensor, torch.nn.Parameter) or tensor.requires_grad:
             return self.refuse(node, "parameter",
                                "used but not registered with its module")
-        return tensor.detach()
+        node.meta["val"] = tensor.detach()
+        return node.meta["val"]
 
     def resolve(self, x):
         if isinstance(x, torch.fx.Node):

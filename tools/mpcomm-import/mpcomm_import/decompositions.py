@@ -86,6 +86,14 @@ def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
     return torch.where(classes == safe.unsqueeze(dim), each.unsqueeze(dim), 0.0).to(x.dtype)
 
 
+@decomposition("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(x, y, weight=None, pos_weight=None, reduction=1):
+    softplus = (-x).clamp(min=0) + torch.log1p((-x.abs()).exp())
+    positive = 1 if pos_weight is None else (pos_weight - 1) * y + 1
+    loss = (1 - y) * x + positive * softplus
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+
+
 @decomposition("smooth_l1_loss")
 def smooth_l1_loss(x, y, reduction=1, beta=1.0):
     d = (x - y).abs()

@@ -30,7 +30,6 @@ from jaxlib.mlir import ir
 from .errors import Unsupported, UnsupportedOperators
 from .hlo_constants import evaluate
 from .ir import Type, Value
-from .movement import concatenated, sliced
 from .pointwise import align
 from .views import Axis, View, coalesce, materialise
 
@@ -232,15 +231,9 @@ class Translator:
         return View.of(self.builder.create("mpcomm.gradient", [value], [value.type])[0])
 
     def reverse(self, x):
-        """The elements in reverse order, by one slice for each."""
-        view = x.view
-        for d in x.dims:
-            size = view.shape[d]
-            if size > 64:
-                raise Unsupported(f"a dimension of {size} elements reversed")
-            parts = [sliced(self, view, d, i, i + 1) for i in reversed(range(size))]
-            view = concatenated(self, parts, d)
-        return view
+        value = materialise(self.builder, x.view)
+        return View.of(self.builder.create("mpcomm.reverse", [value], [value.type],
+                                           dims=sorted(x.dims))[0])
 
     # --- the walk ---
 

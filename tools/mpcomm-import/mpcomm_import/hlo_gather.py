@@ -7,10 +7,11 @@
 # ===----------------------------------------------------------------------=== #
 """Translations of gather, scatter, dynamic_slice and dynamic_update_slice.
 
-An index into whole rows, of one or several dimensions, becomes a lookup in a table
-whose rows these dimensions are. One index for each of the batching dimensions
-(take_along_axis) becomes a comparison with all places and a sum over them, which fuses
-with its neighbours.
+The dialect's ops take one index into one dimension, behind batching dimensions that the
+tensor and the indices share. Several indices are one into the dimensions that they
+address, side by side. One index for each of the batching dimensions (take_along_axis on
+a label) becomes a comparison with all places and a sum over them, which fuses with its
+neighbours.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from .hlo import attribute, broadcast, hlo, region, type_of
 from .hlo_contraction import lists
 from .hlo_movement import combiner, is_zero, reshaped
 from .hlo_pointwise import cast, compare
-from .ir import Type
+from .ir import Type, enum
 from .movement import concatenated, padded, sliced
 from .pointwise import reduce
 from .views import View
@@ -93,7 +94,7 @@ def gather(t, op, x, indices):
     offsets = found.get("offset_dims", [])
     if a.slide:
         y = slide(t, x, a, sizes, offsets)
-    elif a.batch:
+    elif is_label(a):
         y = pick_batched(t, x, a)
     else:
         y = lookup(t, x, a)
@@ -108,67 +109,97 @@ def index_vector(text):
     return int(found[1]) if found else 0
 
 
-def as_rows(t, x, picked):
-    """A View as [rows, elements of a row], and the dimensions of a row."""
-    rest = [d for d in range(len(x.shape)) if d not in picked]
-    rows = math.prod(x.shape[d] for d in picked)
-    row = [x.shape[d] for d in rest]
-    return reshaped(t, x.permute(picked + rest), (rows, math.prod(row))), rest
+def side_by_side(t, x, a):
+    """(x with its batching dimensions in front and those with an index as one behind
+    them, that dimension or None, the dimensions after it)."""
+    picked, batch = sorted(a.pick), [d for d, _ in a.batch]
+    rest = [d for d in range(len(x.shape)) if d not in picked and d not in batch]
+    merged = math.prod(x.shape[d] for d in picked)
+    return reshaped(t, x.permute(batch + picked + rest), [
+        *[x.shape[d] for d in batch], merged, *[x.shape[d] for d in rest]]), len(batch), rest
 
 
-def row_numbers(t, x, a, picked, clamp):
-    """Numbers of rows for index vectors: i32 or i64."""
-    total = None
+def numbers_of(t, x, a, drop):
+    """What dimension of `side_by_side` index vectors mean, batching dimensions first:
+    clamped, or -1 where they are outside and to `drop`."""
+    total, inside = None, None
+    picked = sorted(a.pick)
     for d in picked:
         part, size = t.view(a.pick[d]), x.shape[d]
         if part.dtype not in ("i32", "i64"):
             part = cast(t, part, "i32")
-        if clamp and len(picked) > 1 and not t.within(part, size):
-            part = t.apply("arith.maxsi", t.apply("arith.minsi", part, size - 1), 0)
+        if len(picked) > 1 and not t.within(part, size):
+            if drop:
+                good = t.apply("arith.andi", compare(t, "sge", part, 0),
+                               compare(t, "slt", part, size))
+                inside = good if inside is None else t.apply("arith.andi", inside, good)
+            else:
+                part = t.apply("arith.maxsi", t.apply("arith.minsi", part, size - 1), 0)
         total = part if total is None else t.apply(
             "arith.addi", t.apply("arith.muli", total, size), part)
-    return total
+    if inside is not None:
+        total = t.select(inside, total, -1)
+    own = [i for _, i in a.batch]
+    return total.permute(own + [i for i in range(len(a.shape)) if i not in own])
+
+
+def index_order(a):
+    """The dimensions of the indices, batching ones first, and how to undo that."""
+    own = [i for _, i in a.batch]
+    order = own + [i for i in range(len(a.shape)) if i not in own]
+    return order, [order.index(i) for i in range(len(order))]
 
 
 def lookup(t, x, a):
-    """Rows at index vectors: [indices…, window…]."""
-    picked = [d for d in sorted(a.pick)]
-    windows = [x.shape[d] for d in a.window]
-    if not picked:  # everything, as often as there are vectors
-        kept = [d for d in range(len(x.shape)) if d in a.window]
-        y = reshaped(t, x, [x.shape[d] for d in kept])
+    """Slices at index vectors: [indices…, window…]."""
+    picked = sorted(a.pick)
+    if not picked and not a.batch:  # everything, as often as there are vectors
+        y = reshaped(t, x, [x.shape[d] for d in a.window])
         return broadcast(y, [*a.shape, *y.shape],
-                         list(range(len(a.shape), len(a.shape) + len(kept))))
+                         list(range(len(a.shape), len(a.shape) + len(a.window))))
+    if not picked:
+        raise Unsupported("with batching dimensions and no index")
     # What is picked stays in the result as a dimension of 1 where it is not collapsed.
     windows = [1 if d in picked else x.shape[d] for d in a.window]
-    parts = a.pick[picked[0]]
-    if len(picked) == 1 and isinstance(parts, np.ndarray) and parts.size <= MAX_SLICES:
+    known = a.pick[picked[0]]
+    if len(picked) == 1 and not a.batch and isinstance(known, np.ndarray) and \
+            known.size <= MAX_SLICES:
         d = picked[0]
         chosen = [sliced(t, x, d, i, i + 1) for i in
-                  np.clip(parts.reshape(-1), 0, x.shape[d] - 1).tolist()]
+                  np.clip(known.reshape(-1), 0, x.shape[d] - 1).tolist()]
         whole = chosen[0] if len(chosen) == 1 else concatenated(t, chosen, d)
         rest = [e for e in range(len(x.shape)) if e != d]
         return reshaped(t, whole.permute([d, *rest]), [*a.shape, *windows])
-    numbers = row_numbers(t, x, a, picked, clamp=True)
-    table, _ = as_rows(t, x, picked)
-    through = x.dtype if x.type.is_float else "f64"
-    rows = lookup_rows(t, cast(t, table, through, x.dtype == "i1"), numbers)
-    return reshaped(t, cast(t, rows, x.dtype), [*a.shape, *windows])
+    if not a.batch and len(picked) == 1:
+        d = picked[0]  # where it is
+        y = gathered(t, x, numbers_of(t, x, a, False), d, 0)
+        count = len(a.shape)
+        order = [*range(d, d + count), *range(d), *range(d + count, len(y.shape))]
+        return reshaped(t, y.permute(order), [*a.shape, *windows])
+    table, batch, _ = side_by_side(t, x, a)
+    y = gathered(t, table, numbers_of(t, x, a, False), batch, batch)
+    _, back = index_order(a)
+    y = y.permute([*back, *range(len(back), len(y.shape))])
+    return reshaped(t, y, [*a.shape, *windows])
 
 
-def lookup_rows(t, table, numbers):
-    flat = numbers if numbers.shape else reshaped(t, numbers, (1,))
-    ids, values = t.whole(flat), t.whole(table)
-    return View.of(t.builder.create(
-        "mpcomm.embedding", [values, ids],
-        [Type((*flat.shape, values.shape[1]), table.dtype)])[0])
+def gathered(t, x, numbers, dim, batch_dims):
+    values, ids = t.whole(x), t.whole(numbers)
+    shape = (*values.shape[:dim], *ids.shape[batch_dims:], *values.shape[dim + 1:])
+    return View.of(t.builder.create("mpcomm.gather", [values, ids], [Type(shape, x.dtype)],
+                                    dim=dim, batch_dims=batch_dims)[0])
+
+
+def is_label(a):
+    """Whether there is one index for each of the batching dimensions."""
+    own = {i for _, i in a.batch}
+    return len(a.pick) == 1 and bool(a.batch) and \
+        all(n == 1 for i, n in enumerate(a.shape) if i not in own)
 
 
 def hits(t, x, a):
-    """(whether index vector i means place v, as [indices…, places]; x as [indices…,
-    places, window…], places, the dimension that has an index)."""
-    if len(a.pick) != 1:
-        raise Unsupported(f"with {len(a.pick)} indices and batching dimensions")
+    """(whether index vector i means place v, as [indices…, places]; the dimension that has
+    an index; its size)."""
     (d, part), = a.pick.items()
     part = t.view(part)
     places = t.builder.create("mpcomm.iota", [], [Type((x.shape[d],), part.dtype)], dim=0)[0]
@@ -188,8 +219,6 @@ def batched_dims(a, d, x):
 
 
 def pick_batched(t, x, a):
-    if not a.pick:
-        raise Unsupported("with batching dimensions and no index")
     same, d, size = hits(t, x, a)
     place, windows = batched_dims(a, d, x)
     shape = (*a.shape, size, *[x.shape[e] for e in windows])
@@ -224,12 +253,7 @@ def window_at(t, x, d, start, size):
     start = t.apply("arith.maxsi", t.apply("arith.minsi", start, last), 0)
     line = View.of(t.builder.create("mpcomm.iota", [], [Type((size,), start.dtype)], dim=0)[0])
     numbers = t.apply("arith.addi", broadcast(start, (size,), [0]), line)
-    table, rest = as_rows(t, x, [d])
-    through = x.dtype if x.type.is_float else "f64"
-    rows = cast(t, lookup_rows(t, cast(t, table, through, x.dtype == "i1"), numbers), x.dtype)
-    y = reshaped(t, rows, [size, *[x.shape[e] for e in rest]])
-    order = [d, *rest]
-    return y.permute([order.index(e) for e in range(len(order))])
+    return gathered(t, x, numbers, d, 0)
 
 
 @hlo("dynamic_slice")
@@ -259,12 +283,7 @@ def dynamic_update_slice(t, op, x, update, *starts):
     line = View.of(t.builder.create("mpcomm.iota", [], [Type((x.shape[d],), "i32")], dim=0)[0])
     offset = t.apply("arith.subi", line, broadcast(start, (x.shape[d],), [0]))
     inside = t.apply("arith.andi", compare(t, "sge", offset, 0), compare(t, "slt", offset, size))
-    table, rest = as_rows(t, update, [d])
-    through = x.dtype if x.type.is_float else "f64"
-    rows = cast(t, lookup_rows(t, cast(t, table, through, x.dtype == "i1"), offset), x.dtype)
-    order = [d, *rest]
-    spread = reshaped(t, rows, [x.shape[e] for e in order]).permute(
-        [order.index(e) for e in range(len(order))])
+    spread = gathered(t, update, offset, d, 0)
     return t.select(broadcast(inside, x.shape, [d]), spread, x)
 
 
@@ -284,15 +303,19 @@ def overwritten(t, x, update, starts):
 
 # --- scatter ------------------------------------------------------------------------------ #
 
+COMBINED = {"add": ("sum", "arith.addf", "arith.addi"), "multiply": ("prod", None, None),
+            "minimum": ("min", None, None), "maximum": ("max", None, None)}
+
+
 @hlo("scatter")
 def scatter(t, op, x, indices, updates):
     text = str(op.attributes["scatter_dimension_numbers"])
     found = lists(text)
     x, updates = t.view(x), t.view(updates)
-    body = list(region(op).operations)
-    adds = combiner(region(op)) == "add"
-    if not adds and not (len(body) == 1 and body[0].operands[0] == region(op).arguments[1]):
-        raise Unsupported("that neither adds nor replaces")
+    body, kind = list(region(op).operations), combiner(region(op))
+    replaces = len(body) == 1 and body[0].operands[0] == region(op).arguments[1]
+    if not replaces and kind not in COMBINED:
+        raise Unsupported("with a body that is no sum, product, minimum or maximum")
     inserted, batching = (found.get(k, []) for k in ("inserted_window_dims",
                                                     "input_batching_dims"))
     windows = found.get("update_window_dims", [])
@@ -305,22 +328,42 @@ def scatter(t, op, x, indices, updates):
                found.get("scatter_indices_batching_dims", []))
     outer = [d for d in range(len(updates.shape)) if d not in windows]
     updates = updates.permute(outer + windows)  # [indices…, window…]
-    unique = "unique_indices" in op.attributes and bool(op.attributes["unique_indices"].value)
     if a.slide:
-        return scatter_window(t, x, a, updates, sizes, adds)
-    if a.batch:
-        sums, any_ = spread_batched(t, x, a, updates, adds)
-    elif a.pick:
-        sums, any_ = sum_rows(t, x, a, updates, adds, unique or math.prod(a.shape) == 1)
-    else:
+        return scatter_window(t, x, a, updates, sizes, kind)
+    if not a.pick:
         raise Unsupported("without an index")
-    if adds:
-        target = "arith.addf" if x.type.is_float else "arith.addi"
-        return sums if is_zero(x) else t.apply(target, x, sums)
-    return t.select(any_, sums, x)
+    if is_label(a) and (kind == "add" or replaces):
+        sums, any_ = spread_batched(t, x, a, updates)
+        if replaces:
+            return t.select(any_, sums, x)
+        return sums if is_zero(x) else t.apply(COMBINED[kind][1 + (not x.type.is_float)], x, sums)
+    return scattered(t, x, a, updates, kind)
 
 
-def scatter_window(t, x, a, updates, sizes, adds):
+def scattered(t, x, a, updates, kind):
+    """Slices of x combined with the updates, by index."""
+    table, batch, rest = side_by_side(t, x, a)
+    order, _ = index_order(a)
+    numbers = numbers_of(t, x, a, True)
+    updates = reshaped(t, updates, [*a.shape, *[x.shape[d] for d in rest]])
+    updates = t.whole(updates.permute([*order, *range(len(order), len(updates.shape))]))
+    places, type = dict(dim=batch, batch_dims=batch), Type(table.shape, x.dtype)
+    picked = sorted(a.pick)
+    inside = len(picked) == 1 and t.within(t.view(a.pick[picked[0]]), x.shape[picked[0]])
+    if kind == "add" and is_zero(x) and inside and x.type.is_float:
+        value = t.builder.create("mpcomm.gather_grad", [updates, t.whole(numbers)], [type],
+                                 **places)[0]
+    else:
+        reduction = kind and enum("reduction", COMBINED[kind][0])
+        value = t.builder.create("mpcomm.scatter", [t.whole(table), t.whole(numbers), updates],
+                                 [type], reduction=reduction, **places)[0]
+    own = [d for d, _ in a.batch]
+    order = own + picked + rest
+    y = reshaped(t, View.of(value), [x.shape[d] for d in order])
+    return y.permute([order.index(d) for d in range(len(order))])
+
+
+def scatter_window(t, x, a, updates, sizes, kind):
     if len(a.slide) != 1 or a.pick or a.batch or math.prod(a.shape) != 1:
         raise Unsupported("of windows at more than one place")
     (d, start), = a.slide.items()
@@ -330,14 +373,16 @@ def scatter_window(t, x, a, updates, sizes, adds):
     first = int(start.reshape(-1)[0])
     if first < 0 or first + sizes[d] > x.shape[d]:
         return x
-    if not adds:
+    if kind is None:
         return overwritten(t, x, updates, {d: first})
+    if kind != "add":
+        raise Unsupported(f"of a window by '{kind}'")
     spread = padded(t, updates, d, first, x.shape[d] - first - sizes[d], 0, 0)
     return spread if is_zero(x) else t.apply(
         "arith.addf" if x.type.is_float else "arith.addi", x, spread)
 
 
-def spread_batched(t, x, a, updates, adds):
+def spread_batched(t, x, a, updates):
     """(sum of the updates for each element of x, whether there is one)."""
     same, d, size = hits(t, x, a)
     place, windows = batched_dims(a, d, x)
@@ -350,57 +395,9 @@ def spread_batched(t, x, a, updates, adds):
     chosen = t.select(mask, spread, 0)
     own = {i for _, i in a.batch}
     extra = [i for i in range(count) if i not in own]
-    if not adds and any(a.shape[i] != 1 for i in extra):
-        raise Unsupported("that replaces, with several indices for each batch")
     results = []
     for value in (chosen, mask):
         value = reduce(t.builder, "sum", value, extra, False)
         places = [i for i in range(len(shape)) if i not in extra]
         results.append(value.permute([places.index(place[e]) for e in range(len(x.shape))]))
     return results
-
-
-def sum_rows(t, x, a, updates, adds, unique):
-    """As spread_batched, of rows at index vectors."""
-    if not adds and not unique:
-        raise Unsupported("that replaces, with indices that may be equal")
-    picked = sorted(a.pick)
-    if not x.type.is_float:
-        raise Unsupported(f"on {x.dtype}")
-    rest = [d for d in range(len(x.shape)) if d not in picked]
-    rows, row = math.prod(x.shape[d] for d in picked), math.prod(x.shape[d] for d in rest)
-    numbers = row_numbers(t, x, a, picked, clamp=True)
-    inside = None
-    for d in picked:
-        part = t.view(a.pick[d])
-        if isinstance(a.pick[d], np.ndarray):
-            known = (a.pick[d] >= 0) & (a.pick[d] < x.shape[d])
-            ok = None if known.all() else t.view(known)
-        else:
-            ok = None if t.within(part, x.shape[d]) else t.apply(
-                "arith.andi", compare(t, "sge", part, 0), compare(t, "slt", part, x.shape[d]))
-        if ok is not None:
-            inside = ok if inside is None else t.apply("arith.andi", inside, ok)
-    count = math.prod(a.shape)
-    numbers = reshaped(t, numbers, (count,))
-    updates = reshaped(t, updates, (count, row))
-    if inside is not None:  # others are dropped
-        mask = broadcast(reshaped(t, inside, (count,)), (count, row), [0])
-        updates = t.select(mask, updates, 0.0)
-    order = picked + rest
-    back = [order.index(d) for d in range(len(order))]
-
-    def summed(values):
-        table = View.of(t.builder.create(
-            "mpcomm.embedding_grad", [t.whole(values), t.whole(numbers)],
-            [Type((rows, row), x.dtype)])[0])
-        return reshaped(t, table, [x.shape[d] for d in order]).permute(back)
-
-    if adds:
-        return summed(updates), None
-    ones = broadcast(t.scalar(1.0, x.dtype), (count, row), [])
-    if inside is not None:
-        ones = t.select(mask, ones, 0.0)
-    return summed(updates), compare(t, "ogt", summed(ones), 0.0)
-
-

@@ -350,7 +350,7 @@ def reduce_precision(t, op, x):
     return cast(t, cast(t, x, kinds[bits]), x.dtype)
 
 
-@hlo("optimization_barrier")
+@hlo("optimization_barrier", "sdy.sharding_constraint")
 def barrier(t, op, *operands):
     return operands
 

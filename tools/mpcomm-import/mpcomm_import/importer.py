@@ -75,7 +75,7 @@ class Graph:
     def metrics(self, values):
         """The results for the metrics among what follows the loss, and the rest."""
         names = self.traced.metrics
-        found = [Result("loss", n, emit_cast(self.converter, v, "f32"))
+        found = [Result("loss", n, v if v.type.is_float else emit_cast(self.converter, v, "f32"))
                  for n, v in zip(names, values)]
         return found, values[len(names):]
 

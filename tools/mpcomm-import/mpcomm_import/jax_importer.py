@@ -20,11 +20,12 @@ import jax
 import numpy as np
 
 from . import (hlo_contraction, hlo_control, hlo_gather,  # noqa: F401 (register)
-               hlo_movement, hlo_pointwise, hlo_window)
+               hlo_movement, hlo_pointwise, hlo_sort, hlo_window)
 from .errors import ImportFailure, Unsupported
 from .hlo import Translator, numpy_type
 from .ir import Argument, Builder, Function, Result, Single, Type
 from .jax_trace import array, lower, named_leaves
+from .jax_updates import form_updates
 from .program import Program, check_names, check_ranges, keep_used_buffers
 from .simplify import simplify
 from .views import View, materialise
@@ -194,6 +195,7 @@ def set_roles(graph, loss, warnings):
         else:
             role = "buffer"
         leaf.argument.role = role
+    form_updates(function, marks, graph.leaves)
 
 
 def train_function(workload, state, data, pool, warnings):

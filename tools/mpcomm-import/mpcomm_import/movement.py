@@ -13,7 +13,7 @@ import math
 from .errors import Unsupported
 from .ir import Type
 from .pointwise import resize, whole_dim
-from .views import Axis, View, coalesce, materialise
+from .views import Axis, View, coalesce, emit_reshape, materialise, splat_value
 
 
 def emit_slice(c, value, dim, start, limit, stride=1):
@@ -94,11 +94,86 @@ def concatenated(c, parts, dim):
     back = [order.index(i) for i in range(len(order))]
     if len(values) == 1:
         return View.of(values[0]).permute(back)
-    shape, at = list(values[0].shape), order.index(dim)
+    return concatenated_values(c, values, order.index(dim)).permute(back)
+
+
+def concatenated_values(c, values, at):
+    swapped = exchanged(c, values, at)
+    if swapped is not None:
+        return swapped
+    shape = list(values[0].shape)
     shape[at] = sum(v.shape[at] for v in values)
     return View.of(c.builder.create("mpcomm.concatenate", values,
-                                    [Type(shape, values[0].dtype)], dim=at)[0]
-                   ).permute(back)
+                                    [Type(shape, values[0].dtype)], dim=at)[0])
+
+
+def half(value, at):
+    """(what `value` is a slice of along dimension `at`, its start, whether it is
+    negated); None if it is none."""
+    negated = value.op is not None and value.op.name == "arith.negf"
+    op = value.op.operands[0].op if negated else value.op
+    if op is None or op.name != "mpcomm.slice":
+        return None
+    whole = op.operands[0]
+    others = all(a == b for i, (a, b) in enumerate(zip(value.shape, whole.shape)) if i != at)
+    if not others or op.attributes["strides"][at] != 1:
+        return None
+    return whole, op.attributes["starts"][at], negated
+
+
+def exchanged(c, values, at):
+    """The second half of a tensor and the first, each perhaps negated, as rotary
+    positions have it: the halves reversed, which needs no copy; else None."""
+    halves = [half(v, at) for v in values]
+    if len(halves) != 2 or None in halves:
+        return None
+    (whole, second, *_), (other, first, *_) = halves
+    size = values[0].shape[at]
+    if whole is not other or (second, first) != (size, 0) or whole.shape[at] != 2 * size:
+        return None
+    pair = emit_reshape(c.builder, whole, whole.shape[:at] + (2, size) + whole.shape[at + 1:])
+    turned = c.builder.create("mpcomm.reverse", [pair], [pair.type], dims=[at])[0]
+    signs = [-1.0 if negated else 1.0 for _, _, negated in halves]
+    if signs != [1.0, 1.0]:
+        sign = c.builder.literal(signs, Type((2,), whole.dtype))
+        sign = c.builder.create("mpcomm.broadcast_in_dim", [sign], [pair.type], dims=[at])[0]
+        turned = c.builder.create("arith.mulf", [turned, sign], [pair.type])[0]
+    turned = View.of(turned)
+    dims = turned.dims[:at] + [turned.dims[at] + turned.dims[at + 1]] + turned.dims[at + 2:]
+    return View(turned.base, turned.factors, dims)
+
+
+def border(view):
+    """(the value that the base of `view` is padded of by zeros, the only dimension that
+    is, the elements before it); None if it is not."""
+    op = view.base.op
+    if op is None or op.name != "mpcomm.pad" or splat_value(op.operands[1]) != 0 or \
+            any(op.attributes["interior"]):
+        return None
+    inner = op.operands[0]
+    grown = [i for i, (a, b) in enumerate(zip(inner.shape, view.base.shape)) if a != b]
+    return (inner, grown[0], op.attributes["low"][grown[0]]) if len(grown) == 1 else None
+
+
+def joined(c, a, b):
+    """The sum of two views of tensors that zeros surround, each where the other is not:
+    their concatenation; else None."""
+    a, b = coalesce(a), coalesce(b)
+    pads = border(a), border(b)
+    if None in pads or structure(a) != structure(b):
+        return None
+    (first, at, low), (second, other, after) = sorted(pads, key=lambda p: p[2])
+    if at != other or low != 0 or after != first.shape[at] or \
+            after + second.shape[at] != a.base.shape[at]:
+        return None
+    whole = materialise(c.builder, concatenated_values(c, [first, second], at))
+    return View(whole, a.factors, a.dims)
+
+
+def structure(view):
+    """Equal for views that see their bases in one way."""
+    places = {a: (i, k) for i, f in enumerate(view.factors) for k, a in enumerate(f)}
+    return view.base.shape, [[places.get(a, a) for a in d] for d in view.dims]
 
 
 def memory_order(view):

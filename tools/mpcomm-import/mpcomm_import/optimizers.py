@@ -122,15 +122,15 @@ class TracedRule:
             if value is not None and name in self.counters:
                 # A program counts in f32, whatever the optimizer does.
                 value = emit_cast(types.SimpleNamespace(builder=inner), value,
-                                  DTYPES[node.meta["dtype"]])
+                                  mlir_dtype(node.meta["dtype"]))
             inputs.append(value and View.of(value))
         converter = Converter(inner, types.SimpleNamespace(
             graph=self.update.module.graph, inputs=[], constants=self.update.module),
             inputs, location, {})
         views = converter.run()
-        if converter.constants or converter.seed:
-            raise ImportFailure(f"optimizer {self.kind}: expected an update without "
-                                "random numbers and large constants")
+        if converter.constants:
+            raise ImportFailure(f"optimizer {self.kind}: expected an update without large "
+                                "constants")
         inner.location = location
         outputs = [materialise(inner, v) for v in views]
         kept = [outputs[0]] + [v for v, s in zip(outputs[1:], self.update.states)

@@ -85,13 +85,54 @@ def joined_pad(pad):
     return padded
 
 
+def smoothing(cross_entropy):
+    """torch.nn.functional.cross_entropy whose smoothed labels do not look at which of them
+    are ignored."""
+    def smoothed(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+                 reduction="mean", label_smoothing=0.0):
+        if not label_smoothing or target.is_floating_point() or size_average is not None or \
+                reduce is not None:
+            return cross_entropy(input, target, weight, size_average, ignore_index, reduce,
+                                 reduction, label_smoothing)
+        dim = min(input.dim() - 1, 1)
+        logs = torch.log_softmax(input, dim)
+        loss = torch.nn.functional.nll_loss(logs, target, weight, ignore_index=ignore_index,
+                                            reduction=reduction)
+        if weight is not None:
+            logs = logs * weight.reshape([-1] + [1] * (input.dim() - 1 - dim))
+        ignored = target == ignore_index
+        even = -logs.sum(dim).masked_fill(ignored, 0)
+        if reduction == "mean":
+            counts = ignored.logical_not().to(input.dtype) if weight is None else \
+                weight[target.masked_fill(ignored, 0)].masked_fill(ignored, 0)
+            even = even.sum() / counts.sum()
+        elif reduction == "sum":
+            even = even.sum()
+        return (1 - label_smoothing) * loss + label_smoothing / input.shape[dim] * even
+    return smoothed
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """torch.nn.functional.gaussian_nll_loss without looking at the values."""
+    if var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    var = var.clone()
+    with torch.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
 def spatial_mean(x):
     """Adaptive pooling to one element, which does not look at strides."""
     return x.mean((-2, -1), keepdim=True)
 
 
 REPLACED = {"dropout": dropout, "scaled_dot_product_attention": attention, "one_hot": one_hot,
-            "pad": joined_pad(torch.nn.functional.pad)}
+            "gaussian_nll_loss": gaussian_nll_loss, "pad": joined_pad(torch.nn.functional.pad),
+            "cross_entropy": smoothing(torch.nn.functional.cross_entropy)}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ at it, and no transpose is computed for the sake of an addition.
 """
 
 from .ir import Spelled, Type, enum
-from .views import Axis, View, coalesce, match_axes, materialise
+from .views import Axis, View, coalesce, emit_reshape, match_axes, materialise, product
 
 # The cases of arith's predicates, by number.
 CMPF = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
@@ -34,8 +34,11 @@ def align(builder, views):
     of that shape, is to be seen: `wrap(value)`."""
     shape = broadcast_shape(views)
     full = [v for v in views if v.shape == shape and not v.repeated()]
-    lead = next((v for v in full if v.is_identity), full[0] if full else None)
+    lead = next((v for v in full if v.is_identity), None)
+    if lead is None and full:  # the others are reshaped to the finest for nothing
+        lead = max(full, key=lambda v: len(v.factors))
     if lead is not None:
+        lead = unmixed(builder, lead, views)
         values = [conform(builder, v, lead) for v in views]
         if all(v is not None for v in values):
             return values, lambda value: seen_as(value, lead)
@@ -48,28 +51,60 @@ def seen_as(value, lead):
     return View(value, lead.factors, lead.dims)
 
 
-def conform(builder, view, lead):
-    """`view`, broadcast to what the lead sees, as a value of the shape of the
-    lead's base; None where the two share no factorisation."""
-    if view is lead:
-        return lead.base
+def paired(view, lead):
+    """`view`, broadcast to what the lead sees, beside it: (the lead and the view with
+    axes that correspond, the view's axes for each dimension of the lead's base); None
+    where the two share no factorisation."""
     dims = [[]] * (len(lead.dims) - len(view.dims)) + view.dims
     parts, counterpart = {}, {}
     out = View(view.base, view.factors, dims)
     for k, want in enumerate(lead.dims):
         if want and not out.dims[k]:
-            counterpart.update({a: [Axis(a.size)] for a in want})
+            counterpart.update({a: Axis(a.size) for a in want})
             continue
         match = match_axes(want, out.dims[k])
         if match is None:
             return None
         parts.update(match[0])
         out = out.refine(match[1])
-        for a, b in match[2]:
-            counterpart[a] = [b]
-    dims = [[b for a in f for part in parts.get(a, [a]) for b in counterpart[part]]
-            for f in lead.factors]
+        counterpart.update(match[2])
+    lead = lead.refine(parts)
+    return lead, out, [[counterpart[a] for a in f] for f in lead.factors]
+
+
+def conform(builder, view, lead):
+    """`view`, broadcast to what the lead sees, as a value of the shape of the
+    lead's base; None where the two share no factorisation."""
+    if view.base is lead.base and view.factors is lead.factors and view.dims is lead.dims:
+        return lead.base
+    pair = paired(view, lead)
+    if pair is None:
+        return None
+    _, out, dims = pair
     return materialise(builder, coalesce(View(out.base, out.factors, dims)))
+
+
+def unmixed(builder, lead, views):
+    """The lead on its base reshaped so that no view has a part of a dimension and
+    repeats the rest: it is broadcast where it is read."""
+    for view in views:
+        pair = paired(view, lead) if view is not lead else None
+        if pair is None:
+            continue
+        refined, out, dims = pair
+        own, factors = out.base_axes(), []
+        for f, d in zip(refined.factors, dims):
+            runs = [[]] if not f else []
+            for i, (a, b) in enumerate(zip(f, d)):
+                if i and (b in own) == (d[i - 1] in own):
+                    runs[-1].append(a)
+                else:
+                    runs.append([a])
+            factors += runs
+        if len(factors) != len(refined.factors):
+            base = emit_reshape(builder, lead.base, [product(f) for f in factors])
+            lead = coalesce(View(base, factors, refined.dims))
+    return lead
 
 
 def reduce(builder, kind, view, dims, keep):
@@ -121,11 +156,28 @@ def replace_dim(view, at, value, size, dim):
     return View(value, factors, dims)
 
 
+def isolated(builder, view, dim):
+    """The view on its base reshaped to have seen dimension `dim`, which is a run of a
+    dimension of it; None if it is not."""
+    axes = view.dims[dim]
+    for i, f in enumerate(view.factors):
+        if not axes or axes[0] not in f:
+            continue
+        k = f.index(axes[0])
+        parts = [p for p in (f[:k], f[k:k + len(axes)], f[k + len(axes):]) if p]
+        if axes in parts:
+            factors = view.factors[:i] + parts + view.factors[i + 1:]
+            base = emit_reshape(builder, view.base, [product(p) for p in factors])
+            return View(base, factors, view.dims)
+    return None
+
+
 def resize(builder, view, dim, size, make):
     """Applies `make(value, dimension)`, which changes one dimension to `size`,
-    in the base if `dim` is a dimension of it."""
+    in the base if `dim` is a dimension of it, or a part of one."""
     view = coalesce(view)
     dim %= len(view.dims)
+    view = isolated(builder, view, dim) or view
     at = whole_dim(view, dim)
     if at is None:
         view, at = View.of(materialise(builder, view)), dim

@@ -35,9 +35,23 @@ def runs(numbers):
     return result
 
 
+def reversed_value(c, value, dim):
+    """A value reversed along a dimension; what is reversed twice is as it was."""
+    straight = reversed_from(value, dim)
+    return c.builder.create("mpcomm.reverse", [value], [value.type], dims=[dim])[0] \
+        if straight is None else straight
+
+
+def reversed_from(value, dim):
+    """What `value` is the reverse of along `dim` alone, or None."""
+    op = value.op
+    return op.operands[0] if op is not None and op.name == "mpcomm.reverse" and \
+        op.attributes["dims"] == [dim] else None
+
+
 def reversed_along(c, x, dim):
-    return resize(c.builder, c.view(x), dim, c.view(x).shape[dim], lambda v, at:
-                  c.builder.create("mpcomm.reverse", [v], [v.type], dims=[at])[0])
+    x = c.view(x)
+    return resize(c.builder, x, dim, x.shape[dim], lambda v, at: reversed_value(c, v, at))
 
 
 def take(c, x, dim, numbers):

@@ -305,6 +305,8 @@ def traced(function, examples):
     module = compat.make_fx(function, tracing_mode="fake")(*examples)
     module = functional(module, examples, [], "fake")
     check_followed(module.graph)
+    if any(n.op == "call_function" and compat.is_random(n.target) for n in module.graph.nodes):
+        raise Untraceable("step() draws random numbers")
     merge_equal(module.graph)
     module.graph.eliminate_dead_code()
     return module
@@ -315,7 +317,7 @@ def merge_equal(graph):
     to where a mask holds become selections, and maxima of two stacked tensors maxima."""
     known = {}
     for node in graph.nodes:
-        if node.op != "call_function" or compat.is_random(node.target):
+        if node.op != "call_function":
             continue
         name = compat.base_name(compat.op_name(node.target))
         if name == "index_put" and is_mask(node):

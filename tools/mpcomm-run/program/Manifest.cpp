@@ -479,6 +479,15 @@ const ManifestResult *ManifestFunction::resultOf(Role role) const {
   return nullptr;
 }
 
+std::vector<size_t> ManifestFunction::metrics() const {
+  std::vector<size_t> found;
+  const ManifestResult *loss = resultOf(Role::Loss);
+  for (const ManifestResult &result : results)
+    if (result.role == Role::Loss && &result != loss)
+      found.push_back(&result - results.data());
+  return found;
+}
+
 const ManifestArgument *
 ManifestFunction::argumentOf(const std::string &name) const {
   for (const ManifestArgument &argument : arguments)

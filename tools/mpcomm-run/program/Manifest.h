@@ -101,6 +101,9 @@ struct ManifestFunction {
   int64_t batchSize() const;
   /// First result of that role, or null.
   const ManifestResult *resultOf(Role role) const;
+  /// Indices of the results of role loss after the first, which are numbers to
+  /// look at.
+  std::vector<size_t> metrics() const;
   /// Argument of that name, or null.
   const ManifestArgument *argumentOf(const std::string &name) const;
 };

@@ -95,7 +95,33 @@ std::string lossScaleFields(const LossScaleRecord &record) {
   return text + "]";
 }
 
-/// The same for people.
+/// Metrics as a field of the log; empty where there are none.
+std::string metricFields(const Metrics &metrics) {
+  std::string text;
+  for (const auto &[name, value] : metrics)
+    text += (text.empty() ? ", \"metrics\": {" : ", ") + quoted(name) + ": " +
+            jsonLoss(value);
+  return text.empty() ? text : text + "}";
+}
+
+/// The same for people, after a loss.
+std::string metricText(const Metrics &metrics) {
+  std::string text;
+  char number[40];
+  for (const auto &[name, value] : metrics) {
+    std::snprintf(number, sizeof(number), " %.6g", value);
+    text += "  " + name + number;
+  }
+  return text;
+}
+
+/// A row of a table for each metric, after a row for the loss.
+void printMetrics(const Metrics &metrics, const char *what) {
+  for (const auto &[name, value] : metrics)
+    std::printf("%-22s %.6g\n", (what + name).c_str(), value);
+}
+
+/// Loss scaling for people.
 std::string lossScaleText(const LossScaleRecord &record) {
   if (!record.scale)
     return {};
@@ -221,6 +247,7 @@ Status Report::step(const StepRecord &record) {
   if (times.empty())
     firstLoss = record.loss;
   lastLoss = record.loss;
+  lastMetrics = record.metrics;
   times.push_back(static_cast<float>(record.milliseconds));
   if (record.exposedMilliseconds)
     exposed.push_back(static_cast<float>(*record.exposedMilliseconds));
@@ -228,11 +255,12 @@ Status Report::step(const StepRecord &record) {
   if (log) {
     int put = std::fprintf(
         log.get(),
-        "{\"step\": %llu, \"epoch\": %llu, \"loss\": %s, \"ms\": %s, "
+        "{\"step\": %llu, \"epoch\": %llu, \"loss\": %s%s, \"ms\": %s, "
         "\"exposed_ms\": %s%s%s%s}\n",
         static_cast<unsigned long long>(record.step),
         static_cast<unsigned long long>(record.epoch),
-        jsonLoss(record.loss).c_str(), jsonNumber(record.milliseconds).c_str(),
+        jsonLoss(record.loss).c_str(), metricFields(record.metrics).c_str(),
+        jsonNumber(record.milliseconds).c_str(),
         record.exposedMilliseconds
             ? jsonNumber(*record.exposedMilliseconds).c_str()
             : "null",
@@ -262,11 +290,11 @@ Status Report::step(const StepRecord &record) {
   if (record.exposedMilliseconds)
     std::snprintf(share, sizeof(share), "  exposed %.1f %%",
                   percent(*record.exposedMilliseconds, record.milliseconds));
-  std::printf("%sstep %llu/%llu  loss %.6g  %.3f ms/step%s%s%s",
+  std::printf("%sstep %llu/%llu  loss %.6g%s  %.3f ms/step%s%s%s",
               inPlace ? "\r\033[K" : "",
               static_cast<unsigned long long>(record.step),
               static_cast<unsigned long long>(lastStep), record.loss,
-              record.milliseconds, share,
+              metricText(record.metrics).c_str(), record.milliseconds, share,
               lossScaleText(record.lossScale).c_str(), inPlace ? "" : "\n");
   lineOpen = inPlace;
   flush();
@@ -287,6 +315,7 @@ void Report::finish(const std::vector<MemoryUse> &memory,
                 static_cast<unsigned long long>(*skipped));
   std::printf("loss first             %.6g\n", firstLoss);
   std::printf("loss last              %.6g\n", lastLoss);
+  printMetrics(lastMetrics, "last ");
   std::printf("ms per step (median)   %.3f\n", step);
   if (!exposed.empty())
     std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
@@ -309,6 +338,7 @@ void Report::evaluation(const EvaluationSummary &summary) {
   std::printf("\n");
   if (summary.hasLoss)
     std::printf("evaluation loss        %.6g\n", summary.loss);
+  printMetrics(summary.metrics, "evaluation ");
   if (summary.labels)
     std::printf("top-1 accuracy         %.2f %% (%llu of %llu)\n",
                 percent(static_cast<double>(summary.correct),

@@ -24,15 +24,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mpcomm::run {
+
+/// Numbers that a program returns beside its loss, by name.
+using Metrics = std::vector<std::pair<std::string, double>>;
 
 struct StepRecord {
   /// Steps done, this one included.
   uint64_t step = 0;
   uint64_t epoch = 0;
   double loss = 0;
+  Metrics metrics;
   double lr = 0;
   bool hasLr = false;
   double milliseconds = 0;
@@ -70,6 +75,7 @@ struct EvaluationSummary {
   uint64_t samples = 0, dropped = 0;
   bool hasLoss = false;
   double loss = 0;
+  Metrics metrics;
   /// Labelled rows, and those whose largest entry is at the label.
   uint64_t labels = 0, correct = 0;
 };
@@ -123,6 +129,7 @@ private:
   /// Of the first line that could not be printed.
   int printError = 0;
   double firstLoss = 0, lastLoss = 0;
+  Metrics lastMetrics;
   std::vector<float> times, exposed;
 };
 

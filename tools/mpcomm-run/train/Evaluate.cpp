@@ -61,6 +61,8 @@ Status Trainer::evaluate(Report &report) {
                 /*seed=*/0, /*shuffle=*/false);
   const ManifestResult *loss = function.resultOf(Role::Loss);
   Tally mine;
+  std::vector<size_t> metrics = function.metrics();
+  std::vector<double> metricSums(metrics.size());
   for (uint64_t step = 0; step < order.stepsPerEpoch(); ++step) {
     if (Status status = feed(binding, &*job.evalData, &order, step);
         status.failed())
@@ -70,6 +72,10 @@ Status Trainer::evaluate(Report &report) {
     if (Status status = device->fetch(binding.results); status.failed())
       return status;
     mine.batches += loss != nullptr;
+    for (size_t i = 0; i < metrics.size(); ++i)
+      metricSums[i] += loadFloat(
+          function.results[metrics[i]].type,
+          job.state->slot(binding.results[metrics[i]]).data, 0);
     for (size_t i = 0; i < function.results.size(); ++i) {
       const ManifestResult &result = function.results[i];
       const char *data = job.state->slot(binding.results[i]).data;
@@ -97,7 +103,20 @@ Status Trainer::evaluate(Report &report) {
     sum.labels += tally.labels;
     sum.correct += tally.correct;
   }
+  size_t bytes = metrics.size() * sizeof(double);
+  std::vector<double> allSums(metrics.size() * job.ranks);
+  if (bytes)
+    if (Status status = rank.gather(metricSums.data(), allSums.data(), bytes);
+        status.failed())
+      return status;
   EvaluationSummary summary;
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    double total = 0;
+    for (size_t other = i; other < allSums.size(); other += metrics.size())
+      total += allSums[other];
+    summary.metrics.emplace_back(function.results[metrics[i]].name,
+                                 total / static_cast<double>(sum.batches));
+  }
   summary.dropped = order.remainder();
   summary.samples = job.evalData->samples() - summary.dropped;
   summary.hasLoss = sum.batches > 0;

@@ -203,6 +203,10 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
         1e3 * (rank.context().stats().exposedSeconds() - exposedBefore);
   const Slot &loss = job.state->slot(lossSlot);
   record.loss = loadFloat(loss.type, loss.data, 0);
+  for (const auto &[name, index] : metricSlots) {
+    const Slot &metric = job.state->slot(index);
+    record.metrics.emplace_back(name, loadFloat(metric.type, metric.data, 0));
+  }
   record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
   record.lossScale = lossScale.read(*job.state);
@@ -226,6 +230,12 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
   lossScale.attach(*job.state, function);
   watched = lossScale.slots();
   watched.push_back(lossSlot);
+  metricSlots.clear();
+  for (size_t i : function.metrics()) {
+    size_t slot = job.state->bindingOf(function).results[i];
+    metricSlots.emplace_back(function.results[i].name, slot);
+    watched.push_back(slot);
+  }
   // Of state as the host has it.
   auto withState = [&](auto action) -> Status {
     if (Status status = device->fetchState(); status.failed())

@@ -80,6 +80,7 @@ private:
   /// The step that was fed already, while the one before it ran.
   std::optional<uint64_t> fed;
   size_t lossSlot = 0;
+  std::vector<std::pair<std::string, size_t>> metricSlots;
   /// What is read after each step.
   std::vector<size_t> watched;
   LossScaleWatch lossScale;

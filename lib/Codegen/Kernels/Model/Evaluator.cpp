@@ -279,7 +279,8 @@ bool Evaluator::isColumnIndex(linalg::LinalgOp op, Value value) const {
 
 /// Reads `index` as a shifted value, whether or not it is the column.
 static ShiftedColumn matchShift(Value index) {
-  ShiftedColumn result{index};
+  ShiftedColumn result;
+  result.column = index;
   APInt constant;
   auto match = [&](Operation *op) {
     return matchPattern(op->getOperand(1), m_ConstantInt(&constant));

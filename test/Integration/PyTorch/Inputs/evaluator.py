@@ -389,6 +389,8 @@ def execute(op, operands):
         values = dict(zip((v for v, _ in arguments), operands))
         compute(ops[:-1], values)
         return tuple(values[v] for v in ops[-1].operands)
+    if op.name == "mpcomm.scan":
+        return scan(operands, **op.attributes)
     if op.name in OPS:
         return OPS[op.name](*operands, **op.attributes)
     if op.name.split(".")[1] in ("extf", "truncf", "sitofp", "uitofp", "fptosi",
@@ -397,7 +399,6 @@ def execute(op, operands):
     raise NotImplementedError(op.name)
 
 
-@torch.no_grad()
 def scan(operands, body, trips, operandSegmentSizes, reverse=False):
     """A loop over the first dimension of the operands in the middle."""
     carried, sliced, _ = map(int, operandSegmentSizes.split(", "))

@@ -53,7 +53,7 @@ class Body:
 
     def __str__(self):
         names = {id(v): "%%arg%d" % i for i, v in enumerate(self.arguments)}
-        lines = print_ops(self.ops, names, "%", "    ")
+        lines = print_ops(self.ops, names, "%v", "    ")
         return "  func.func private @%s(%s)\n      -> (%s) {\n%s\n    return %s : %s\n  }\n" % (
             self.name, ", ".join("%s: %s" % (names[id(v)], v.type) for v in self.arguments), types(self.results),
             "\n".join(lines), ", ".join(names[id(v)] for v in self.results), types(self.results))  # fmt: skip
@@ -119,7 +119,7 @@ class Graph:
 
     def __str__(self):
         names = {id(a.value): "%%arg%d" % i for i, a in enumerate(self.arguments)}
-        lines = print_ops(self.ops, names, "%", "    ")
+        lines = print_ops(self.ops, names, "%v", "    ")
         place = {r.name: i for i, r in enumerate(self.results)}
         arguments = []
         for a in self.arguments:
@@ -148,7 +148,7 @@ def print_ops(ops, names, stem, indent):
         result = "" if not op.results else "%s%d%s = " % (stem, i, ":%d" % len(op.results) if len(op.results) > 1 else "")
         attributes = ", ".join("%s%s" % (k, "" if v is True else " = " + attribute(v))
                                for k, v in op.attributes.items() if v is not False)  # fmt: skip
-        region = " ({\n%s\n%s})" % ("\n".join(op.region.lines("%s%d" % (stem, i), indent)), indent) if op.region else ""
+        region = " ({\n%s\n%s})" % ("\n".join(op.region.lines("%%r%d" % i, indent)), indent) if op.region else ""
         lines.append('%s%s"%s"(%s)%s%s : (%s) -> %s' % (
             indent, result, op.name, ", ".join(names[id(v)] for v in op.operands), region,
             " {%s}" % attributes if attributes else "", types(op.operands), result_types(op.results)))  # fmt: skip

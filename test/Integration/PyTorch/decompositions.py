@@ -4,6 +4,7 @@
 # REQUIRES: torch
 # RUN: %python %s
 
+import math
 import os
 import sys
 
@@ -48,13 +49,24 @@ FUNCTIONS = {
     "logaddexp": lambda x: torch.logaddexp(x, -x),
     # Of the same operator twice, with other arguments.
     "hardshrink": lambda x: F.hardshrink(x) + F.hardshrink(x, 0.1),
+    "softshrink": lambda x: F.softshrink(x, 0.1),
+    "nan_to_num": lambda x: torch.nan_to_num(torch.where(x > 0.3, math.nan, x), 0.5, 1.0),
+    "nansum": lambda x: x * torch.where(x > 0.3, math.nan, x).nansum(1, True),
+    "histc": lambda x: x * torch.histc(x.detach(), 8, -0.5, 0.5),
     "_weight_norm_interface": torch.nn.utils.weight_norm(nn.Linear(8, 8)),
 }
 for name, function in FUNCTIONS.items():
     program = checks.check(workload(function))
     places = {op.location for op in program.functions[0].ops}
     if "norm" not in name:
-        assert f"1/{name}" in places and f"1/{name}.grad" in places, (name, places)
+        assert f"1/{name}" in places, (name, places)
+        assert name == "histc" or f"1/{name}.grad" in places, (name, places)
+
+# Rows and, in the gradient of the table, sums are in groups. PyTorch has no f64 of it.
+if hasattr(torch, "_grouped_mm"):
+    table = 0.2 * torch.randn(3, 8, 8)
+    checks.check(workload(lambda x: torch._grouped_mm(x, table * x.mean(), torch.tensor(
+        [1, 2, len(x)], dtype=torch.int32))), double=False)
 
 # What the core lacks.
 try:

@@ -14,6 +14,7 @@ import math
 import torch
 
 from .decompose import decomposition
+from .errors import Unsupported
 
 
 def dims_of(x, dims):
@@ -131,7 +132,54 @@ def logaddexp(x, y):
     return finite + torch.log((x - finite).exp() + (y - finite).exp())
 
 
-@decomposition("hardshrink_backward")
+@decomposition("nan_to_num")
+def nan_to_num(x, nan=None, posinf=None, neginf=None):
+    limits = torch.finfo(x.dtype)
+    x = torch.where(x != x, nan or 0.0, x)
+    x = torch.where(x == math.inf, limits.max if posinf is None else posinf, x)
+    return torch.where(x == -math.inf, limits.min if neginf is None else neginf, x)
+
+
+@decomposition("nansum")
+def nansum(x, dim=None, keepdim=False, dtype=None):
+    return torch.where(x != x, 0.0, x).sum(dims_of(x, dim), keepdim, dtype=dtype)
+
+
+@decomposition("histc")
+def histc(x, bins=100, min=0, max=0):
+    if min == max:
+        raise Unsupported("with limits of its values")
+    x = x.reshape(-1)
+    place = ((x - min) * bins / (max - min)).floor().clamp(max=bins - 1)
+    inside = (x >= min) & (x <= max)
+    each = (place.unsqueeze(1) == torch.arange(bins).to(x.dtype)) & inside.unsqueeze(1)
+    return each.to(x.dtype).sum(0)
+
+
+# --- products ------------------------------------------------------------------------ #
+
+@decomposition("_grouped_mm")
+def grouped_mm(a, b, offs=None, bias=None, out_dtype=None):
+    """Group g of what is T long, rows of `a` or what a product sums over, is that from
+    offs[g - 1] to offs[g]. Of how many rows is known when it is run: each group is a
+    product with the others' rows as zeros."""
+    if offs is None or bias is not None or out_dtype not in (None, a.dtype):
+        raise Unsupported("without offsets, with a bias or of another type")
+    if a.dim() == 3:  # groups of columns of b
+        return grouped_mm(b.t(), a.transpose(1, 2), offs).t()
+    length = a.shape[0] if b.dim() == 3 else a.shape[1]
+    place = torch.arange(length).to(offs.dtype)
+    before = place < offs.unsqueeze(1)  # group, place
+    ours = before & torch.cat([torch.ones_like(before[:1]), ~before[:-1]])
+    mask = ours.to(a.dtype)
+    if b.dim() == 2:
+        return (mask.unsqueeze(1) * a) @ b
+    groups, k, n = b.shape
+    spread = mask.t().unsqueeze(2) * a.unsqueeze(1)
+    return spread.reshape(length, groups * k) @ b.reshape(groups * k, n)
+
+
+@decomposition("hardshrink_backward", "softshrink_backward")
 def hardshrink_backward(grad, x, bound):
     return torch.where(x.abs() <= bound, 0.0, grad)
 

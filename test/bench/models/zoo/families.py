@@ -31,21 +31,23 @@ SAMPLES = 32  # of a dataset
 @dataclasses.dataclass
 class Entry:
     """`needs`: the package that has the model. `random`: it draws numbers in a step
-    even without dropout, so that PyTorch's losses are others."""
+    even without dropout, so that PyTorch's losses are others. `ordered`: the order of the
+    samples of a batch matters."""
 
     name: str
     family: str
     make: Callable
     needs: str = ""
     random: bool = False
+    ordered: bool = False
 
 
-def model(family, name=None, needs="", random=False):
+def model(family, name=None, needs="", **marks):
     """Registers a function that makes the Workload `name`."""
     def register(function):
         known = name or function.__name__.replace("_", "-")
         assert known not in MODELS, known
-        MODELS[known] = Entry(known, family, function, needs, random)
+        MODELS[known] = Entry(known, family, function, needs, **marks)
         return function
     return register
 

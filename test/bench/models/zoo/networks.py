@@ -398,7 +398,7 @@ class MixtureLM(nn.Module):
         return self.head(x), balance
 
 
-@model("experts")
+@model("experts", ordered=True)  # the first tokens take the places of an expert
 def mixture_of_experts():
     net, ids = MixtureLM(), text(25, 256)
     return mi.Workload(net, lambda output, y: tokens_loss(output[0], y) + 0.01 * output[1],

@@ -36,7 +36,7 @@ EXAMPLES = os.path.join(HERE, "..", "..", "..", "docs", "examples")
 MODELS = {
     "gpt": ["gpt.py", "-Olayers=2", "-Od=768", "-Oheads=12", "-Octx=1024", "-Ovocab=50257", "--batch=8"],
     "vit": ["vit.py", "-Olayers=2", "-Od=768", "-Oheads=12", "-Oimage=224", "-Opatch=16", "--batch=32"],
-    "lstm": ["lstm.py", "-Olayers=2", "-Od=512", "-Ohidden=1024", "-Octx=512", "--batch=64"],
+    "lstm": ["lstm.py", "-Olayers=2", "-Od=512", "-Ohidden=1024", "-Octx=512", "--batch=32"],
     "resnet": ["resnet.py", "-Omodel=resnet50", "-Oimage=224", "--batch=32"],
 }
 

@@ -15,7 +15,8 @@ products that make the gradients of the weights and of the input (Appleyard et a
 
 Names: x the part of the gates that the input makes, h the state, c the memory of an
 LSTM, w and b the weight and bias of the recurrent product, i, f, g, o and r, z, n the
-gates, as in PyTorch's documentation; d… is the gradient of ….
+gates, as in PyTorch's documentation; d… is the gradient of …. The forward cells take w
+transposed, once before the loop: its rows are then read as they lie in memory.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from .errors import ImportFailure
 
 
 def lstm(h, c, x, w):
-    i, f, g, o = (x + h @ w.t()).chunk(4, 1)
+    i, f, g, o = (x + h @ w).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     c = f * c + i * g
     h = o * c.tanh()
@@ -45,7 +46,7 @@ def lstm_grad(dh, dc, dy, i, f, g, o, c, before, w):
 
 
 def gru(h, x, w, *b):
-    recurrent = h @ w.t()
+    recurrent = h @ w
     if b:
         recurrent = recurrent + b[0]
     (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 1), recurrent.chunk(3, 1)
@@ -65,7 +66,7 @@ def gru_grad(dh, dy, r, z, n, hn, before, w):
 
 
 def rnn_tanh(h, x, w):
-    h = (x + h @ w.t()).tanh()
+    h = (x + h @ w).tanh()
     return h, h
 
 
@@ -75,7 +76,7 @@ def rnn_tanh_grad(dh, dy, y, w):
 
 
 def rnn_relu(h, x, w):
-    h = (x + h @ w.t()).relu()
+    h = (x + h @ w).relu()
     return h, h
 
 
@@ -133,7 +134,7 @@ def weight_grad(d, states):
 class LSTM(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, reverse, h, c):
-        last, memory, y, *saved = scan("lstm", [h, c], [x], [w], reverse)
+        last, memory, y, *saved = scan("lstm", [h, c], [x], [w.t()], reverse)
         ctx.save_for_backward(w, h, c, y, *saved)
         ctx.reverse = reverse
         return y, last, memory
@@ -149,7 +150,7 @@ class LSTM(torch.autograd.Function):
 class GRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, reverse, h, *b):
-        last, y, *saved = scan("gru", [h], [x], [w, *b], reverse)
+        last, y, *saved = scan("gru", [h], [x], [w.t(), *b], reverse)
         ctx.save_for_backward(w, h, y, *saved)
         ctx.reverse, ctx.biased = reverse, bool(b)
         return y, last
@@ -166,7 +167,7 @@ class GRU(torch.autograd.Function):
 class RNN(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, reverse, h, cell):
-        last, y = scan(cell, [h], [x], [w], reverse)
+        last, y = scan(cell, [h], [x], [w.t()], reverse)
         ctx.save_for_backward(w, h, y)
         ctx.reverse, ctx.cell = reverse, cell
         return y, last

@@ -48,9 +48,9 @@ def size(ctx):
     import_example(IMPORT, "lstm", {**OPTIONS, "ctx": ctx}, SIZE, stem)
     with open(stem + ".mlir") as file:
         ops = re.findall(r" = (\w+\.\w+)", file.read())
-    program = subprocess.run([OPT, stem + ".mlir", "--mpcomm-graph=mesh=dp:1", "--mpcomm-lower",
-                              "--mpcomm-program"], check=True, capture_output=True, text=True).stdout
-    return len(ops), len(re.findall(r"llvm\.call @mprt_", program))
+    done = subprocess.run([OPT, stem + ".mlir", "--mpcomm-graph=mesh=dp:1", "--mpcomm-lower",
+                           "--mpcomm-program"], check=True, capture_output=True, text=True)
+    return len(ops), len(re.findall(r"llvm\.call @mprt_", done.stdout))
 
 
 def band(exact, cast):

@@ -43,11 +43,21 @@ def MPComm_ScanOp : MPComm_ComputeOp<"scan", "FP32", [{
     The carries, and all that the body computes with f32 tensors, have their
     type; `mpcomm-insert-casts` gives products in the body 16-bit operands.
 
-    Example: with `func.func private @cell(%h, %x, %w) -> (h, y)`
+    Example:
     ```mlir
-    %h, %ys = mpcomm.scan @cell trips = 512 carries(%h0 : tensor<8x64xf32>)
-        slices(%xs : tensor<512x8x64xf32>) captured(%w : tensor<64x64xf32>)
-        -> tensor<8x64xf32>, tensor<512x8x64xf32>
+    func.func private @cell(%h: tensor<8x64xf32>, %x: tensor<8x64xf32>)
+        -> (tensor<8x64xf32>, tensor<8x64xf32>) {
+      %sum = arith.addf %h, %x : tensor<8x64xf32>
+      %y = math.tanh %sum : tensor<8x64xf32>
+      return %y, %y : tensor<8x64xf32>, tensor<8x64xf32>
+    }
+    func.func @layer(%h0: tensor<8x64xf32>, %xs: tensor<512x8x64xf32>)
+        -> tensor<512x8x64xf32> {
+      %h, %ys = mpcomm.scan @cell trips = 512 carries(%h0 : tensor<8x64xf32>)
+          slices(%xs : tensor<512x8x64xf32>)
+          -> tensor<8x64xf32>, tensor<512x8x64xf32>
+      return %ys : tensor<512x8x64xf32>
+    }
     ```
 
     Constraints:

@@ -111,19 +111,23 @@ def MPComm_UpdateOp : MPComm_ComputeOp<"update", "FP32",
 
     Example:
     ```mlir
-    %p1, %m1 = mpcomm.update %p, %g, %m, %lr {optimizer = "Lion"}
-        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>)
+    func.func @lion(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %lr: tensor<f32>)
         -> (tensor<8xf32>, tensor<8xf32>) {
-    ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>, %b: tensor<8xf32>, %r: tensor<f32>):
-      %c = arith.constant dense<0.9> : tensor<8xf32>
-      %x = arith.mulf %b, %c : tensor<8xf32>
-      %y = arith.addf %x, %d : tensor<8xf32>
-      %one = arith.constant dense<1.0> : tensor<8xf32>
-      %s = math.copysign %one, %y : tensor<8xf32>
-      %w = mpcomm.broadcast_in_dim %r, dims = [] : (tensor<f32>) -> tensor<8xf32>
-      %z = arith.mulf %w, %s : tensor<8xf32>
-      %n = arith.subf %q, %z : tensor<8xf32>
-      mpcomm.yield %n, %y : tensor<8xf32>, tensor<8xf32>
+      %p1, %m1 = mpcomm.update %p, %g, %m, %lr {optimizer = "Lion"}
+          : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>)
+          -> (tensor<8xf32>, tensor<8xf32>) {
+      ^bb0(%q: tensor<8xf32>, %d: tensor<8xf32>, %b: tensor<8xf32>, %r: tensor<f32>):
+        %c = arith.constant dense<0.9> : tensor<8xf32>
+        %x = arith.mulf %b, %c : tensor<8xf32>
+        %y = arith.addf %x, %d : tensor<8xf32>
+        %one = arith.constant dense<1.0> : tensor<8xf32>
+        %s = math.copysign %one, %y : tensor<8xf32>
+        %w = mpcomm.broadcast_in_dim %r, dims = [] : (tensor<f32>) -> tensor<8xf32>
+        %z = arith.mulf %w, %s : tensor<8xf32>
+        %n = arith.subf %q, %z : tensor<8xf32>
+        mpcomm.yield %n, %y : tensor<8xf32>, tensor<8xf32>
+      }
+      return %p1, %m1 : tensor<8xf32>, tensor<8xf32>
     }
     ```
 

@@ -64,10 +64,10 @@ func.func @views(%x: tensor<2x3x8xf32>) -> tensor<2x3x2x2xf32> {
 // -----
 
 // CHECK-LABEL: @reverse
+//       CHECK: %[[LAST:.+]] = arith.constant 7
 //       CHECK: linalg.generic
-//   CHECK-DAG: %[[I:.+]] = linalg.index 0
-//   CHECK-DAG: %[[J:.+]] = linalg.index 1
-//   CHECK-DAG: %[[LAST:.+]] = arith.constant 7
+//       CHECK: %[[I:.+]] = linalg.index 0
+//       CHECK: %[[J:.+]] = linalg.index 1
 //       CHECK: %[[AT:.+]] = arith.subi %[[LAST]], %[[J]]
 //       CHECK: tensor.extract %arg0[%[[I]], %[[AT]]]
 func.func @reverse(%x: tensor<3x8xf32>) -> tensor<3x8xf32> {

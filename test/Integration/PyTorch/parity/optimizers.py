@@ -66,7 +66,7 @@ def ours(kind, name, ranks, options, steps=STEPS):
     """(losses, {name: tensor} of the checkpoint)"""
     stem = path(f"{kind}-{name}")
     run(IMPORT, MODEL, "-O", "optimizer=" + kind, "--batch", SIZE // ranks, "-o", stem + ".mlir",
-        "--weights", stem + ".w", "--data", stem + ".d")
+        "--weights", stem + ".w", "--data", stem + ".d", limit=600)
     run(COMPILE, stem + ".mlir", "-o", stem + ".so", "--np", ranks, "--options=" + options)
     run(RUN, stem + ".so", "--weights", stem + ".w", "--data", stem + ".d", "--steps", steps,
         "--log", stem + ".log", "--save-weights", stem + ".end", limit=240)

@@ -145,6 +145,13 @@ program, _ = checks.train(mi.JaxWorkload(loss=penalised, params=PARAMS, optimize
 assert program.functions[0].count("update") == 6
 
 
+# Statistics that the forward pass makes and does not read are buffers.
+program, _ = checks.train(mi.JaxWorkload(
+    loss=lambda p, mean, b: (loss(p, b), 0.9 * mean + 0.1 * b["x"].mean(0)), params=PARAMS,
+    model_state=np.zeros(6), optimizer=optax.sgd(0.1), batch=8, dataset=DATA, name="mean"), units=50)
+assert roles(program).buffer == ["model_state"], roles(program)
+
+
 # --- in f32; the example ------------------------------------------------------------------- #
 
 jax.config.update("jax_enable_x64", False)

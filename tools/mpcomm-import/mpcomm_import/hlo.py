@@ -297,7 +297,8 @@ class Translator:
         name = NAME.match(text)
         if name is None:
             return
-        location, line = readable(name[1], self.root), source_line(text)
+        around = self.builder.location.rpartition("/")[0] or self.root  # of who calls
+        location, line = readable(name[1], around), source_line(text)
         self.builder.location = location or self.builder.location
         self.builder.line = line or self.builder.line
 
@@ -325,9 +326,9 @@ def numpy_type(dtype):
     raise Unsupported(f"no tensors of {dtype.name}")
 
 
-def readable(name, root):
+def readable(name, around):
     """"jit(step)/transpose(jvp(GPT))/Dense_0/dot_general" as "GPT.Dense_0/dot_general.grad"."""
-    *path, operator = name.split("/")
+    *path, operator = name.rstrip(":").split("/")
     modules, backward = [], False
     for part in path:
         match = WRAPPED.match(part)
@@ -338,7 +339,7 @@ def readable(name, root):
         if match is None and part and part not in ("while", "body", "cond", "closed_call",
                                                    "rematted_computation", "checkpoint"):
             modules.append(part)
-    return f"{'.'.join(modules) or root}/{operator}{'.grad' * backward}"
+    return f"{'.'.join(modules) or around}/{operator}{'.grad' * backward}"
 
 
 def source_line(text):

@@ -171,9 +171,12 @@ def set_roles(graph, loss, warnings):
     marks = keep_marks(function, graph.leaves)
     forward = reached(function, [op.operands[0] for op in marks] + [loss])
     made = {op.results[0] for op in marks}  # of gradients
+    drawn = {a.value for a in graph.batch} | {graph.seed.value}  # of samples alone
     for op in function.ops:
         if any(v in made for v in op.operands):
             made.update(op.results)
+        elif op not in marks and any(v in drawn for v in op.operands):
+            drawn.update(op.results)
     if not marks:
         warnings.append("found no gradients of jax.grad or jax.value_and_grad: parameters are "
                         "told by their names, and several ranks cannot train this program")
@@ -186,7 +189,8 @@ def set_roles(graph, loss, warnings):
                 "parameter" if "params" in parts and is_float else "buffer"
         elif leaf.new in made and leaf.value in forward and is_float:
             role = "parameter"
-        elif changes and (leaf.new in made or leaf.value not in forward):
+        elif leaf.new in made or (changes and leaf.value not in forward and
+                                  leaf.new not in drawn):
             role = "optimizer_state"
         elif not changes and leaf.array.shape == () and leaf.value.dtype == "f32" and \
                 "hyperparams" in leaf.name.split("."):

@@ -76,9 +76,14 @@ def logsumexp(c, node, x, dims, keepdim=False):
 @aten("linalg_vector_norm", "norm.ScalarOpt_dim", "norm.Scalar",
       "norm.ScalarOpt_dim_dtype")
 def norm(c, node, x, order=2, dims=None, keepdim=False, dtype=None):
-    x = cast(c, x, c.result_meta()[1])
-    order, dims = 2 if order is None else order, all_dims(x, dims)
+    """Of 16-bit numbers it is computed in f32, as PyTorch's is."""
+    result = c.result_meta()[1]
+    x = cast(c, x, "f32" if result in ("f16", "bf16") else result)
+    value = norm_of(c, x, 2 if order is None else order, all_dims(x, dims), keepdim)
+    return cast(c, value, result)
 
+
+def norm_of(c, x, order, dims, keepdim):
     def total(kind, terms):
         return reduce(c.builder, kind, terms, dims, keepdim)
 

@@ -44,6 +44,7 @@ def aten(*names):
     overload)."""
     def register(function):
         for name in names:
+            assert "aten." + name not in TRANSLATIONS, f"{name} has a translation"
             TRANSLATIONS["aten." + name] = function
         return function
     return register

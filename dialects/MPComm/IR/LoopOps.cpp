@@ -135,7 +135,8 @@ LogicalResult ScanOp::verifySymbolUses(SymbolTableCollection &symbols) {
   body.getFunctionBody().walk([&](Operation *op) {
     bool isTerminator = op->hasTrait<OpTrait::IsTerminator>();
     if (isa<CallOpInterface, ScanOp, CollectiveOpInterface,
-            RankDependentOpInterface, AsyncOp, AwaitOp>(op) ||
+            RankDependentOpInterface, AsyncOp, AwaitOp, OptimizerOpInterface,
+            UpdateFp8ScaleOp, UpdateLossScaleOp>(op) ||
         (!isTerminator && !isMemoryEffectFree(op)))
       wrong = op;
     return wrong ? WalkResult::interrupt() : WalkResult::advance();
@@ -144,7 +145,8 @@ LogicalResult ScanOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return success();
   InFlightDiagnostic diag = emitOpError() // scan C6
                             << "expects pure ops in " << getBodyAttr()
-                            << ", and none that communicates, calls or loops";
+                            << ", and none that communicates, calls, loops or "
+                               "updates state";
   diag.attachNote(wrong->getLoc()) << "got '" << wrong->getName() << "'";
   return diag;
 }

@@ -69,8 +69,8 @@ def MPComm_ScanOp : MPComm_ComputeOp<"scan", "FP32", [{
       each operand that is sliced, and of the captured operands, in this order.
     - C5: the results of the body have the types of the carries, and of a slice
       of each stacked result.
-    - C6: the ops of the body are pure; none communicates, calls a function or
-      is a loop.
+    - C6: the ops of the body are pure; none communicates, calls a function, is
+      a loop, or updates state.
 
     Created by front ends; lowered by `convert-mpcomm-to-mprt`.
   }];

@@ -20,7 +20,7 @@ def MPComm_Dialect : Dialect {
 
     Elementwise operations are `arith` and `math` on tensors. This dialect adds
     - operations without a value-semantics op upstream (contractions,
-      normalisation, softmax, embedding, losses, their gradients), with
+      normalisation, softmax, gather, losses, their gradients), with
       StableHLO's names if StableHLO has the op;
     - optimizer updates;
     - communication: variadic collectives over the axes of a mesh, and

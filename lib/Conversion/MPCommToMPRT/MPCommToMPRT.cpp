@@ -49,6 +49,7 @@ public:
 private:
   LogicalResult lowerFunction(func::FuncOp function);
   LogicalResult lowerCall(func::CallOp op);
+  void donateCarries(ScanOp op);
   void lowerScan(ScanOp op);
   FailureOr<SmallVector<Started>> start(OpBuilder &builder,
                                         CollectiveOpInterface op);
@@ -61,6 +62,7 @@ private:
 
   ModuleOp module;
   Numbering numbering;
+  llvm::DenseMap<Operation *, unsigned> carriesOf; // of loops, by body
   int64_t nextEvent = 0;
 };
 
@@ -416,9 +418,18 @@ LogicalResult Lowering::lowerCall(func::CallOp op) {
 }
 
 /// A loop updates its carries in place: the body donates each to its next
-/// value. Whoever else calls the body does so in this way, too.
-static void donateCarries(ScanOp op) {
+/// value. A loop with another number of carries gets a body of its own.
+void Lowering::donateCarries(ScanOp op) {
   FunctionOpInterface body = op.getBodyFunction();
+  unsigned count = op.getCarries().size();
+  if (carriesOf.try_emplace(body, count).first->second != count) {
+    body = body.clone();
+    for (unsigned i = 0, e = body.getNumArguments(); i < e; ++i)
+      body.removeArgAttr(i, kDonatedAttr);
+    StringAttr name = SymbolTable(module).insert(body);
+    op.setBodyAttr(FlatSymbolRefAttr::get(name));
+    carriesOf[body] = count;
+  }
   OpBuilder builder(op);
   for (unsigned i = 0, e = op.getCarries().size(); i < e; ++i)
     body.setArgAttr(i, kDonatedAttr, builder.getI64IntegerAttr(i));
@@ -501,7 +512,7 @@ LogicalResult Lowering::lowerFunction(func::FuncOp function) {
 }
 
 LogicalResult Lowering::run() {
-  module.walk(donateCarries);
+  module.walk([&](ScanOp op) { donateCarries(op); });
   for (auto function : module.getOps<func::FuncOp>()) {
     numbering.enter(function);
     if (failed(lowerFunction(function)))

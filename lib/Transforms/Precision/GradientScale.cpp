@@ -40,6 +40,9 @@ SmallVector<StepGradient> mpcomm::collectGradients(func::FuncOp function) {
           parameters.push_back(argument.getArgNumber());
     SmallVector<OpOperand *> uses = optimizer.getGradientOperands();
     for (OpOperand *use : uses) {
+      // What an op hands on belongs to the gradient that it takes.
+      if (use->get().getDefiningOp<OptimizerOpInterface>())
+        continue;
       StepGradient &gradient = found[use->get()];
       gradient.value = use->get();
       gradient.uses.push_back(use);
@@ -79,6 +82,7 @@ private:
   void place();
   void placeAbove(Operation *op);
   LogicalResult check();
+  LogicalResult checkOthers(OptimizerOpInterface op, Degrees &degrees);
   LogicalResult refuse(const StepGradient &gradient, int degree,
                        const Degrees &degrees);
 
@@ -112,13 +116,16 @@ static void forEachOperand(Operation *op, function_ref<void(Value)> visit) {
       [&](Operation *inner) { llvm::for_each(inner->getOperands(), visit); });
 }
 
-/// What the loss is computed by.
+/// What the loss is computed by. Metrics, the losses after the first, may be
+/// made from gradients.
 void Scaler::findForward() {
   SmallVector<Value> todo;
   Operation *exit = block.getTerminator();
   for (OpOperand &use : exit->getOpOperands())
-    if (getResultRole(function, use.getOperandNumber()) == Role::Loss)
+    if (getResultRole(function, use.getOperandNumber()) == Role::Loss) {
       todo.push_back(use.get());
+      break;
+    }
   while (!todo.empty()) {
     Operation *def = todo.pop_back_val().getDefiningOp();
     def = def ? block.findAncestorOpInBlock(*def) : nullptr;
@@ -300,12 +307,29 @@ LogicalResult Scaler::refuse(const StepGradient &gradient, int degree,
   return diag;
 }
 
+/// Nothing but gradients is unscaled for an optimizer.
+LogicalResult Scaler::checkOthers(OptimizerOpInterface op, Degrees &degrees) {
+  SmallVector<OpOperand *> uses = op.getGradientOperands();
+  for (OpOperand &operand : op->getOpOperands()) {
+    int degree = degrees.get(operand.get());
+    if (!llvm::is_contained(uses, &operand) && degree != 0 &&
+        degree != Degrees::kAny)
+      return op->emitOpError()
+             << "cannot scale the loss: operand #" << operand.getOperandNumber()
+             << " is made from a gradient, and not unscaled";
+  }
+  return success();
+}
+
 LogicalResult Scaler::check() {
   Degrees degrees;
   degrees.set(scale, 1);
   for (Operation &op : block.without_terminator()) {
-    if (isa<OptimizerOpInterface>(op))
+    if (auto optimizer = dyn_cast<OptimizerOpInterface>(op)) {
+      if (failed(checkOthers(optimizer, degrees)))
+        return failure();
       continue;
+    }
     degrees.propagate(&op);
     if (op.getNumRegions() == 0)
       continue;

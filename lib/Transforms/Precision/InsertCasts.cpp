@@ -351,8 +351,10 @@ void InsertCasts::runOnOperation() {
   remarkCasts(step, graph, plan, rewriter);
   if (failed(quantize(step, precision, graph)))
     return signalPassFailure();
-  if (int64_t loops =
-          moveCastsIntoLoops(step, precision.narrow, *computesNarrow))
+  auto isNarrow = [&](Operation *op) {
+    return *computesNarrow && graph.isNarrowProduct(op);
+  };
+  if (int64_t loops = moveCastsIntoLoops(step, precision.narrow, isNarrow))
     remark::analysis(step.getLoc(), remark::RemarkOpts::name("LoopCasts")
                                         .category(DEBUG_TYPE)
                                         .function(step.getName()))

@@ -42,9 +42,10 @@ struct NarrowBody {
 
 class LoopCaster {
 public:
-  LoopCaster(func::FuncOp step, FloatType narrow, bool narrowsProducts)
+  LoopCaster(func::FuncOp step, FloatType narrow,
+             function_ref<bool(Operation *)> isNarrowProduct)
       : module(step->getParentOfType<ModuleOp>()), symbols(module), step(step),
-        narrow(narrow), narrowsProducts(narrowsProducts) {}
+        narrow(narrow), isNarrowProduct(isNarrowProduct) {}
   int64_t run();
 
 private:
@@ -86,7 +87,7 @@ private:
   SymbolTable symbols;
   func::FuncOp step;
   FloatType narrow;
-  bool narrowsProducts;
+  function_ref<bool(Operation *)> isNarrowProduct;
   std::map<std::pair<Operation *, LoopPlan>, NarrowBody> bodies;
 };
 
@@ -104,9 +105,7 @@ LoopPlan LoopCaster::plan(ScanOp op) const {
 /// Products take rounded operands and give rounded results, as in the step.
 void LoopCaster::narrowProducts(Block &block, NarrowBody &made) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
-    auto model = dyn_cast<PrecisionOpInterface>(op);
-    if (!model || model.getPrecisionClass() != PrecisionClass::LowerPrecision ||
-        !llvm::all_of(op.getOperands(), isF32) ||
+    if (!isNarrowProduct(&op) || !llvm::all_of(op.getOperands(), isF32) ||
         !llvm::all_of(op.getResults(), isF32))
       continue;
     OpBuilder builder(&op);
@@ -145,8 +144,7 @@ NarrowBody LoopCaster::makeBody(ScanOp op, func::FuncOp body,
     slice.replaceAllUsesExcept(widening, widening);
     made.isChanged = true;
   }
-  if (narrowsProducts)
-    narrowProducts(block, made);
+  narrowProducts(block, made);
   for (BlockArgument captured :
        block.getArguments().take_back(op.getCaptured().size())) {
     bool isNarrow = isRounded(captured);
@@ -231,7 +229,8 @@ int64_t LoopCaster::run() {
   return count;
 }
 
-int64_t mpcomm::moveCastsIntoLoops(func::FuncOp step, FloatType narrow,
-                                   bool narrowsProducts) {
-  return LoopCaster(step, narrow, narrowsProducts).run();
+int64_t
+mpcomm::moveCastsIntoLoops(func::FuncOp step, FloatType narrow,
+                           function_ref<bool(Operation *)> isNarrowProduct) {
+  return LoopCaster(step, narrow, isNarrowProduct).run();
 }

@@ -15,12 +15,13 @@
 namespace mpcomm {
 
 /// Of each loop of `step`: casts from and to `narrow` around it move into its
-/// body, where kernels do them, and with `narrowsProducts`, products of the
-/// body take and give `narrow`. What such a product alone reads of the captured
-/// tensors is cast before the loop. Carries keep their types. Returns the
-/// number of loops that changed.
-int64_t moveCastsIntoLoops(mlir::func::FuncOp step, mlir::FloatType narrow,
-                           bool narrowsProducts);
+/// body, where kernels do them, and products of the body that are
+/// `isNarrowProduct` take and give `narrow`. What such a product alone reads of
+/// the captured tensors is cast before the loop. Carries keep their types.
+/// Returns the number of loops that changed.
+int64_t
+moveCastsIntoLoops(mlir::func::FuncOp step, mlir::FloatType narrow,
+                   llvm::function_ref<bool(mlir::Operation *)> isNarrowProduct);
 
 } // namespace mpcomm
 

@@ -224,6 +224,15 @@ FailureOr<CastClass> PrecisionGraph::getClass(Operation *op, bool &isOwn) {
   return toCastClass(isOwn ? model.getPrecisionClass() : rule->second);
 }
 
+bool PrecisionGraph::isNarrowProduct(Operation *op) {
+  bool isOwn;
+  auto model = dyn_cast<PrecisionOpInterface>(op);
+  if (!model || model.getPrecisionClass() != PrecisionClass::LowerPrecision)
+    return false;
+  FailureOr<CastClass> found = getClass(op, isOwn);
+  return succeeded(found) && *found == CastClass::Narrow;
+}
+
 /// Products that read a parameter which policy keeps in f32, or make its
 /// gradient, run in f32.
 void PrecisionGraph::keepParametersWide() {

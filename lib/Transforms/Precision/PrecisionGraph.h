@@ -90,6 +90,9 @@ public:
   /// Whether `op` is a product that reads both operands from 8 bits, which are
   /// made of a value of either type.
   bool isQuantized(mlir::Operation *op) const { return quantized.contains(op); }
+  /// Whether an op of a function that the step calls is a product that the
+  /// policy, or the op itself, has in lower precision.
+  bool isNarrowProduct(mlir::Operation *op);
 
 private:
   void findForward();

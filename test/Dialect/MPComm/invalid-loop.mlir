@@ -132,7 +132,7 @@ func.func private @cell(%h: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 func.func @scan_c6_call(%h: tensor<f32>) {
-  // expected-error @below {{expects pure ops in @cell, and none that communicates, calls or loops}}
+  // expected-error @below {{expects pure ops in @cell, and none that communicates, calls, loops or updates state}}
   %0 = mpcomm.scan @cell trips = 2 carries(%h : tensor<f32>) -> tensor<f32>
   return
 }
@@ -141,7 +141,7 @@ func.func @scan_c6_call(%h: tensor<f32>) {
 
 func.func private @cell(%h: tensor<f32>) -> tensor<f32> {
   // expected-note @below {{got 'mpcomm.scan'}}
-  // expected-error @below {{expects pure ops in @cell, and none that communicates, calls or loops}}
+  // expected-error @below {{expects pure ops in @cell, and none that communicates, calls, loops or updates state}}
   %0 = mpcomm.scan @cell trips = 2 carries(%h : tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
@@ -155,7 +155,7 @@ func.func private @cell(%h: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 func.func @scan_c6_collective(%h: tensor<f32>) {
-  // expected-error @below {{expects pure ops in @cell, and none that communicates, calls or loops}}
+  // expected-error @below {{expects pure ops in @cell, and none that communicates, calls, loops or updates state}}
   %0 = mpcomm.scan @cell trips = 2 carries(%h : tensor<f32>) -> tensor<f32>
   return
 }

@@ -50,9 +50,14 @@ FUNCTIONS = {
     # Of the same operator twice, with other arguments.
     "hardshrink": lambda x: F.hardshrink(x) + F.hardshrink(x, 0.1),
     "softshrink": lambda x: F.softshrink(x, 0.1),
-    "nan_to_num": lambda x: torch.nan_to_num(torch.where(x > 0.3, math.nan, x), 0.5, 1.0),
+    "nan_to_num": lambda x: torch.nan_to_num(torch.where(x > 0.3, math.nan, x), 0.5, 1.0) +
+    torch.nan_to_num(torch.where(x > 0.3, math.nan, x), math.inf).clamp(max=2),
     "nansum": lambda x: x * torch.where(x > 0.3, math.nan, x).nansum(1, True),
-    "histc": lambda x: x * torch.histc(x.detach(), 8, -0.5, 0.5),
+    "histc": lambda x: x * torch.histc(x.detach(), 8, -0.5, 0.5) +
+    torch.histc(0 * x.detach(), 8),
+    # Operators with a translation, in forms that have gone wrong.
+    "cat": lambda x: torch.cat([x, (x > 0).long(), x], 1)[:, 4:20:2] * x,
+    "slice": lambda x: F.pad(x.unsqueeze(0), (2, -1), mode="circular")[0],
     "_weight_norm_interface": torch.nn.utils.weight_norm(nn.Linear(8, 8)),
 }
 for name, function in FUNCTIONS.items():

@@ -47,6 +47,8 @@ KINDS = {
     "quantized": r"the loss does not depend on any parameter",
     "scripted": r"expected a model that runs in Python, found a torch\.jit\.ScriptModule",
     "unnamed": r"expected the loss to return one under the name 'loss', found error",
+    "hook": r"parameter '0\.weight' has hooks on its gradient",
+    "own step": r"optimizer RMSprop: expected the step\(\) of its class, found one of its own",
     "lossless": r"tracing stopped in unsupported: TypeError: .*unexpected keyword argument 'x'",
     "constant": r"the loss does not depend on any parameter",
     "lbfgs": r"optimizer LBFGS: step\(\) needs a closure",

@@ -5,6 +5,10 @@
 // RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=fp32" --canonicalize --cse | FileCheck %s --check-prefix=FP32
 // RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=bf16 compute=lower_precision" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: sed '/%h, %w/s/ : / {mpcomm.precision = "fp32"} : /' %s | mpcomm-opt --mpcomm-insert-casts="policy=bf16 compute=lower_precision" \
+// RUN:   --canonicalize --cse | FileCheck %s --check-prefix=ASKED
+
+// ASKED-COUNT-2: mpcomm.dot_general {{.*}}{mpcomm.precision = "fp32"} : (tensor<2x4xf32>, tensor<4x4xf32>)
 
 // REMARK: LoopCasts{{.*}}Function=train_step | loops=2
 

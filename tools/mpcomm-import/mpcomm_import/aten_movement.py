@@ -11,6 +11,7 @@ gradients. Most of them make no op at all (views.py)."""
 import math
 
 from . import compat
+from .aten_pointwise import cast
 from .convert import aten
 from .errors import Unsupported
 from .movement import concatenated, padded, sliced
@@ -191,13 +192,15 @@ def constant_pad(c, node, x, pad, value=0.0):
 
 @aten("cat")
 def cat(c, node, parts, dim=0):
-    return concatenated(c, [c.view(p) for p in parts], dim)
+    dtype = c.result_meta()[1]
+    return concatenated(c, [cast(c, p, dtype) for p in parts], dim)
 
 
 @aten("stack")
 def stack(c, node, parts, dim=0):
     dim %= len(c.view(parts[0]).dims) + 1
-    return concatenated(c, [unsqueeze(c, node, p, dim) for p in parts], dim)
+    dtype = c.result_meta()[1]
+    return concatenated(c, [unsqueeze(c, node, cast(c, p, dtype), dim) for p in parts], dim)
 
 
 # --- tensors of one number ------------------------------------------------------------ #

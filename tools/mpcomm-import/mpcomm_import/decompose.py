@@ -25,7 +25,9 @@ def decomposition(*names):
     """Registers what operators, of aten or named in full, are in terms of others."""
     def register(function):
         for name in names:
-            OWN[name if name.startswith("prims.") else "aten." + name] = function
+            name = name if name.startswith("prims.") else "aten." + name
+            assert name not in OWN, f"{name} has a definition"
+            OWN[name] = function
         return function
     return register
 

@@ -69,6 +69,7 @@ def nll_loss(x, target, weight, reduction, ignore_index):
     dim = min(x.dim() - 1, 1)
     factor, safe = class_weights(x, target, weight, ignore_index)
     loss = -x.gather(dim, safe.unsqueeze(dim)).squeeze(dim) * factor
+    loss = torch.where(target != ignore_index, loss, 0.0)
     total = factor.sum()
     if reduction == 0:
         return loss, total
@@ -134,49 +135,17 @@ def logaddexp(x, y):
 
 @decomposition("nan_to_num")
 def nan_to_num(x, nan=None, posinf=None, neginf=None):
+    if not x.is_floating_point():
+        return x.clone()
     limits = torch.finfo(x.dtype)
-    x = torch.where(x != x, nan or 0.0, x)
-    x = torch.where(x == math.inf, limits.max if posinf is None else posinf, x)
-    return torch.where(x == -math.inf, limits.min if neginf is None else neginf, x)
+    y = torch.where(x == math.inf, limits.max if posinf is None else posinf, x)
+    y = torch.where(x == -math.inf, limits.min if neginf is None else neginf, y)
+    return torch.where(x != x, nan or 0.0, y)
 
 
 @decomposition("nansum")
 def nansum(x, dim=None, keepdim=False, dtype=None):
     return torch.where(x != x, 0.0, x).sum(dims_of(x, dim), keepdim, dtype=dtype)
-
-
-@decomposition("histc")
-def histc(x, bins=100, min=0, max=0):
-    if min == max:
-        raise Unsupported("with limits of its values")
-    x = x.reshape(-1)
-    place = ((x - min) * bins / (max - min)).floor().clamp(max=bins - 1)
-    inside = (x >= min) & (x <= max)
-    each = (place.unsqueeze(1) == torch.arange(bins).to(x.dtype)) & inside.unsqueeze(1)
-    return each.to(x.dtype).sum(0)
-
-
-# --- products ------------------------------------------------------------------------ #
-
-@decomposition("_grouped_mm")
-def grouped_mm(a, b, offs=None, bias=None, out_dtype=None):
-    """Group g of what is T long, rows of `a` or what a product sums over, is that from
-    offs[g - 1] to offs[g]. Of how many rows is known when it is run: each group is a
-    product with the others' rows as zeros."""
-    if offs is None or bias is not None or out_dtype not in (None, a.dtype):
-        raise Unsupported("without offsets, with a bias or of another type")
-    if a.dim() == 3:  # groups of columns of b
-        return grouped_mm(b.t(), a.transpose(1, 2), offs).t()
-    length = a.shape[0] if b.dim() == 3 else a.shape[1]
-    place = torch.arange(length).to(offs.dtype)
-    before = place < offs.unsqueeze(1)  # group, place
-    ours = before & torch.cat([torch.ones_like(before[:1]), ~before[:-1]])
-    mask = ours.to(a.dtype)
-    if b.dim() == 2:
-        return (mask.unsqueeze(1) * a) @ b
-    groups, k, n = b.shape
-    spread = mask.t().unsqueeze(2) * a.unsqueeze(1)
-    return spread.reshape(length, groups * k) @ b.reshape(groups * k, n)
 
 
 @decomposition("hardshrink_backward", "softshrink_backward")
@@ -209,6 +178,8 @@ def other_dims(v, dim):
 def grouped_mm(a, b, offs=None, bias=None, out_dtype=None):
     """A product for each group. Group g of a dimension that is a matrix's own ends before
     offs[g]; what is in no group is 0."""
+    if bias is not None or out_dtype not in (None, a.dtype):
+        raise Unsupported("with a bias or of another type")
     if offs is None:
         return a @ b
     size = a.shape[0] if b.dim() == 3 else a.shape[1] if a.dim() == 2 else b.shape[1]
@@ -225,7 +196,11 @@ def grouped_mm(a, b, offs=None, bias=None, out_dtype=None):
 @decomposition("histc")
 def histc(x, bins=100, min=0, max=0):
     x = x.reshape(-1)
-    low, high = (x.amin(), x.amax()) if min == max else (min, max)
+    low, high = min, max
+    if low == high:
+        low, high = x.amin(), x.amax()
+        wide = (low == high).to(x.dtype)
+        low, high = low - wide, high + wide
     place = ((x - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
     inside = (x >= low) & (x <= high)
     return ((place[:, None] == torch.arange(bins)) & inside[:, None]).to(x.dtype).sum(0)

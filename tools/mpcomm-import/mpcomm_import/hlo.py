@@ -58,7 +58,9 @@ def hlo(*names):
     """Registers a translation for ops, "add" of StableHLO or "chlo.erf"."""
     def register(function):
         for name in names:
-            TRANSLATIONS[name if "." in name else "stablehlo." + name] = function
+            name = name if "." in name else "stablehlo." + name
+            assert name not in TRANSLATIONS, f"{name} has a translation"
+            TRANSLATIONS[name] = function
         return function
     return register
 

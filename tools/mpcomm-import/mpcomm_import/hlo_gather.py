@@ -219,7 +219,11 @@ def batched_dims(a, d, x):
 
 
 def pick_batched(t, x, a):
-    same, d, size = hits(t, x, a)
+    (d, part), = a.pick.items()
+    part = t.view(part)
+    for bound, name in ((0, "arith.maxsi"), (x.shape[d] - 1, "arith.minsi")):
+        part = t.apply(name, part, broadcast(t.scalar(bound, part.dtype), part.shape, []))
+    same, d, size = hits(t, x, dataclasses.replace(a, pick={d: part}))
     place, windows = batched_dims(a, d, x)
     shape = (*a.shape, size, *[x.shape[e] for e in windows])
     order = sorted(range(len(x.shape)), key=place.get)

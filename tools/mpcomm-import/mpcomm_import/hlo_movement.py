@@ -159,6 +159,8 @@ def with_index(t, op, over, x, places):
     kind = {"GT": "max", "LT": "min", "GE": "max", "LE": "min"}.get(direction(first))
     if kind is None:
         raise Unsupported("of two tensors, with a body that is no argmax or argmin")
+    if unsigned(op.operands[0]):
+        raise Unsupported("of unsigned integers")
     x, places, at = t.view(x), t.view(places), over[0]
     best = reduce(t.builder, kind, x, [at], False)
     rest = [d for d in range(len(x.dims)) if d != at]

@@ -10,7 +10,7 @@
 import math
 
 from .errors import Unsupported
-from .hlo import attribute, hlo, region, type_of
+from .hlo import attribute, hlo, region, type_of, unsigned
 from .hlo_constants import direction
 from .hlo_movement import combiner, is_neutral
 from .hlo_pointwise import number
@@ -69,6 +69,8 @@ def reduce_window(t, op, *operands):
     kinds = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}
     if name not in kinds or not is_neutral(kinds[name], start, x.type):
         raise Unsupported("with a body that is no sum, product, minimum or maximum")
+    if name in ("maximum", "minimum") and unsigned(op.operands[0]):
+        raise Unsupported("of unsigned integers")
     pool = Pool(op, x.shape)
     if pool.images and x.type.is_float and name in ("maximum", "add"):
         if name == "maximum":

@@ -22,7 +22,6 @@ from .convert import Converter, mlir_dtype
 from .errors import ImportFailure, Unsupported
 from .ir import Argument, Builder, Function, Op, Result, Single, Spelled, Type, Value
 from .simplify import simplify
-from .torch_types import DTYPES
 from .update_tracing import UpdateTracer, is_number
 from .views import View, materialise
 
@@ -168,6 +167,14 @@ def read_optimizer(optimizer, names):
     """{parameter name: rule} and the hyperparameter arguments, one learning rate
     for each that differs: `lr`, `lr.1`, …"""
     kind = type(optimizer).__name__
+    for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+        if getattr(optimizer, hooks, None):
+            raise ImportFailure(f"optimizer {kind}: expected a step() without hooks")
+    step = vars(optimizer).get("step")  # schedulers of learning rates count steps there
+    if step is not None and not (hasattr(step, "_with_counter") or
+                                 hasattr(step, "_wrapped_by_lr_sched")):
+        raise ImportFailure(f"optimizer {kind}: expected the step() of its class, found one of "
+                            "its own")
     has_own = type(optimizer) in {getattr(torch.optim, k) for k in REQUIRED}
     name_of = {id(p): n for n, p in names.parameters}
     rules, rates = {}, {}

@@ -72,10 +72,11 @@ def joined_pad(pad):
             return pad(input, padding, mode, *([] if value is None else [value]))
         for k in range(len(padding) // 2):
             dim, (low, high) = input.dim() - 1 - k, padding[2 * k:2 * k + 2]
-            size = input.shape[dim]
+            size = input.shape[dim] + min(low, 0) + min(high, 0)
             if max(low, high) > size:
                 raise ValueError(f"expected padding of at most {size}, found {padding}")
-            parts = [input.narrow(dim, max(-low, 0), size + min(low, 0) + min(high, 0))]
+            input = input.narrow(dim, max(-low, 0), size)
+            parts = [input]
             if low > 0:
                 parts.insert(0, input.narrow(dim, size - low, low))
             if high > 0:
@@ -114,6 +115,8 @@ def smoothing(cross_entropy):
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """torch.nn.functional.gaussian_nll_loss without looking at the values."""
+    if not isinstance(var, torch.Tensor):
+        var = torch.full_like(input, var)
     if var.shape == input.shape[:-1]:
         var = var.unsqueeze(-1)
     var = var.clone()
@@ -139,7 +142,8 @@ REPLACED = {"dropout": dropout, "scaled_dot_product_attention": attention, "one_
 def plain_modules(model):
     """Runs `model` without shortcuts."""
     means = [m for m in model.modules() if "forward" not in vars(m) and
-             isinstance(m, torch.nn.AdaptiveAvgPool2d) and m.output_size in (1, (1, 1), [1, 1])]
+             type(m).forward is torch.nn.AdaptiveAvgPool2d.forward and
+             m.output_size in (1, (1, 1), [1, 1])]
     encoders = [m for m in model.modules() if getattr(m, "enable_nested_tensor", False)]
     functional = torch.nn.functional
     held = {n: getattr(functional, n) for n in REPLACED if hasattr(functional, n)}
@@ -147,7 +151,7 @@ def plain_modules(model):
     fast = mha.get_fastpath_enabled() if mha is not None else None
     # A failure of a trace by shapes is no news: one on values follows.
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    own_kernels = torch._C._get_mkldnn_enabled()
+    own_kernels, level = torch._C._get_mkldnn_enabled(), log.disabled
     try:
         torch._C._set_mkldnn_enabled(False)
         for name in held:
@@ -158,7 +162,7 @@ def plain_modules(model):
             module.enable_nested_tensor = False
         if mha is not None:
             mha.set_fastpath_enabled(False)
-        level, log.disabled = log.disabled, True
+        log.disabled = True
         yield
     finally:
         torch._C._set_mkldnn_enabled(own_kernels)

@@ -15,6 +15,7 @@ by the count of steps.
 """
 
 import collections
+import copy
 import dataclasses
 import inspect
 import os
@@ -22,6 +23,7 @@ import os
 import torch
 
 from . import compat
+from .attributes import of_one_type, same
 from .errors import ImportFailure
 from .mutation import functional
 from .traced_numbers import (Number, Paths, Untraceable, check_followed, following)
@@ -92,6 +94,29 @@ def plain_step(optimizer):
     return step
 
 
+# Attributes that a step gets from elsewhere.
+OWN = {"state", "param_groups", "defaults"}
+
+
+def contents(value):
+    """What is in a container."""
+    if isinstance(value, dict):
+        value = [x for item in value.items() for x in item]
+    return value if isinstance(value, (list, tuple, set)) else []
+
+
+def copied(attributes):
+    """Attributes of an optimizer for a step that may change containers among them."""
+    return {k: copy.deepcopy(v) if k not in OWN and isinstance(v, (dict, list, set)) else v
+            for k, v in attributes.items()}
+
+
+def is_changed(value, old):
+    if isinstance(value, torch.Tensor):
+        return value is not old
+    return not same(value, old, of_one_type)
+
+
 class UpdateTracer:
     """Traces updates of the parameters of `group`, one of the optimizer's."""
 
@@ -106,11 +131,16 @@ class UpdateTracer:
                for p in parameters):
             raise ImportFailure(f"optimizer {self.kind}: step() needs a closure, expected one "
                                 "that updates from the gradients of one backward pass")
+        for k, value in vars(optimizer).items():
+            if k not in OWN and any(isinstance(x, torch.nn.Parameter) for x in contents(value)):
+                raise ImportFailure(f"optimizer {self.kind}: its attribute '{k}' is a table of "
+                                    "parameters, expected what differs between them in groups")
 
     def trace(self, parameter):
         """The Update of a parameter; equal ones share theirs."""
         state = dict(self.optimizer.state.get(parameter) or {})
-        key = (tuple(parameter.shape), parameter.dtype, tuple(
+        self.attributes = vars(parameter)
+        key = (tuple(parameter.shape), parameter.dtype, repr(self.attributes), tuple(
             (k, tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else
             (k, "number" if is_number(v) else repr(v)) for k, v in state.items()))
         if key not in self.known:
@@ -259,8 +289,9 @@ class UpdateTracer:
     def once(self, parameter, gradient, lr, state, others=()):
         """Runs step(); {"": new parameter, key: state}."""
         optimizer = object.__new__(type(self.optimizer))
-        vars(optimizer).update(vars(self.optimizer))
+        vars(optimizer).update(copied(vars(self.optimizer)))
         own = parameter.clone()
+        vars(own).update(self.attributes)
         own.grad = gradient.clone()
         parameters = [own]
         optimizer.state = collections.defaultdict(StateTable)
@@ -287,7 +318,8 @@ class UpdateTracer:
         optimizer.param_groups = [group]
         self.step(optimizer)
         for k, value in vars(optimizer).items():
-            if is_number(value) and value is not getattr(self.optimizer, k, None):
+            old = vars(self.optimizer).get(k)
+            if k not in OWN and is_changed(value, old):
                 raise Untraceable(f"step() changes its attribute '{k}', expected what changes "
                                   "from step to step in the state of a parameter")
         self.group_after = {k: v for k, v in group.items() if k != "params"}

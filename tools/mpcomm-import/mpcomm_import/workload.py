@@ -208,6 +208,9 @@ class StateNames:
                                         f"{tuple(p.shape)} that is not the model's")
                 if p.requires_grad:
                     self.trained.add(name_of[id(p)])
+                if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+                    raise ImportFailure(f"parameter '{name_of[id(p)]}' has hooks on its "
+                                        "gradient, which a step does not run")
 
 
 def check_tensor(name, tensor):

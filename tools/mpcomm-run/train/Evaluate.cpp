@@ -110,7 +110,7 @@ Status Trainer::evaluate(Report &report) {
         status.failed())
       return status;
   EvaluationSummary summary;
-  for (size_t i = 0; i < metrics.size(); ++i) {
+  for (size_t i = 0; i < metrics.size() && sum.batches > 0; ++i) {
     double total = 0;
     for (size_t other = i; other < allSums.size(); other += metrics.size())
       total += allSums[other];

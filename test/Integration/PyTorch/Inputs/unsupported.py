@@ -117,6 +117,11 @@ def workload(kind="unsupported"):
         "nanrate": lambda p: torch.optim.SGD(p, lr=float("nan")),
         "foreign": lambda p: torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1),
     }.get(kind, lambda p: torch.optim.SGD(p, lr=0.1))(model.parameters())
+    if kind == "hook":
+        model[0].weight.register_hook(lambda g: 3 * g)
+    if kind == "own step":
+        optimizer = torch.optim.RMSprop(model.parameters())
+        optimizer.step = lambda: None
     data = {"x": torch.randn(8, 64), "y": torch.randint(0, 10, (8,))}
     if kind == "unsupported":
         data["x"] = data["x"].view(8, 1, 8, 8)

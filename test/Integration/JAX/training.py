@@ -56,9 +56,11 @@ graph = checks.mi.trace(workload).functions[0]
 bound = checks.rounding_of.rounding(graph, False)
 if workload.loss is not None:
     of_ranks(workload)
+samples = len(workload.dataset["x"])
 step, state = jax.jit(workload.whole_step()), workload.initial_state()
 for i, loss in enumerate(ours):
-    batch = checks.batch_of(workload, i, ranks * workload.batch)
+    taken = ranks * workload.batch
+    batch = checks.batch_of(workload, i % (samples // taken), taken)
     state, expected = step(state, jax.tree_util.tree_map(jnp.asarray, batch))
     off = abs(loss - float(expected)) / abs(float(expected))
     print(f"{name}, {ranks} ranks, step {i}: {loss:.7f}, off by {off:.2g}")

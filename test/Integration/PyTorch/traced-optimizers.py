@@ -148,6 +148,7 @@ def check_refused():
     refuse(users.Closure, "optimizer Closure: step() needs a closure")
     refuse(users.Clipped, "optimizer Clipped: the update of one parameter depends on other")
     refuse(users.Counting, "optimizer Counting: step() changes its attribute 'calls'")
+    refuse(users.Tallying, "optimizer Tallying: step() changes its attribute 'counts'")
     refuse(users.Listing, "optimizer Listing: its state 'history' is a list")
     refuse(users.Plainly, "optimizer Plainly: float() of a tensor; use item()")
     refuse(users.Noisy, "optimizer Noisy: step() draws random numbers")

@@ -337,8 +337,9 @@ def seeing(original, function):
 
 
 @contextlib.contextmanager
-def following():
-    """Python's own functions see Numbers, and PyTorch's do."""
+def following(step):
+    """Python's own functions see Numbers, and PyTorch's do, also those that the module of
+    `step` has by another name."""
     numbers = {n: lambda x, f=getattr(torch, n): Number(f(x.tensor))
                for n in ("sqrt", "exp", "log", "log1p", "expm1", "log2", "log10", "sin", "cos",
                          "tanh")}
@@ -351,15 +352,19 @@ def following():
     new = [(math, n, seeing(getattr(math, n), f)) for n, f in numbers.items()]
     new += [(builtins, "min", extremum(min, torch.minimum)),
             (builtins, "max", extremum(max, torch.maximum))]
-    saved = [(module, name, getattr(module, name)) for module, name, _ in new]
+    new = [(vars(module), name, function) for module, name, function in new]
+    own = {id(table[name]): function for table, name, function in new}
+    names = getattr(step, "__globals__", {})
+    new += [(names, name, own[id(value)]) for name, value in names.items() if id(value) in own]
+    saved = [(table, name, table[name]) for table, name, _ in new]
     try:
-        for module, name, function in new:
-            setattr(module, name, function)
+        for table, name, function in new:
+            table[name] = function
         with Follow():
             yield
     finally:
-        for module, name, function in saved:
-            setattr(module, name, function)
+        for table, name, value in saved:
+            table[name] = value
 
 
 def check_followed(graph):

@@ -145,7 +145,7 @@ class UpdateTracer:
             (k, "number" if is_number(v) else repr(v)) for k, v in state.items()))
         if key not in self.known:
             try:
-                with torch.no_grad(), following():
+                with torch.no_grad(), following(self.step):
                     self.known[key] = self.trace_new(parameter, state)
             except Untraceable as error:
                 raise ImportFailure(f"optimizer {self.kind}: {error}") from None

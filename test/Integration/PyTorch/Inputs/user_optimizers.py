@@ -9,7 +9,7 @@
 one rule of the importer each. LAMB counts with Python's numbers, in the state of
 each parameter; Lion has no count; the last one counts in its groups."""
 
-import math
+from math import sqrt
 
 import torch
 from torch.optim import Optimizer
@@ -46,7 +46,7 @@ class LAMB(Plain):
         m, v = state["exp_avg"], state["exp_avg_sq"]
         m.mul_(beta1).add_(gradient, alpha=1 - beta1)
         v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        size = math.sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
+        size = sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
         change = (m / v.sqrt().add_(group["eps"])).mul_(size)
         change.add_(p, alpha=group["weight_decay"])
         weight, length = p.norm().item(), change.norm().item()
@@ -115,6 +115,18 @@ class Counting(Plain):
     def update(self, group, state, p, gradient):
         self.calls = self.calls + 1
         p.add_(gradient, alpha=-group["lr"] / self.calls)
+
+
+class Tallying(Plain):
+    """A count in a container of the optimizer."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.counts = {"calls": 0}
+
+    def update(self, group, state, p, gradient):
+        self.counts["calls"] += 1
+        p.add_(gradient, alpha=-group["lr"] / self.counts["calls"])
 
 
 class Listing(Plain):

@@ -448,7 +448,7 @@ class Scatter(Program):
         for argument, shape, of in (("dy", updates, dtype), ("ids", batch + count, rng.choice(["i32", "i64"]))):
             kernel.input(argument, shape, of, maker.layout(shape, False))
         kernel.output("to", target, dtype, maker.layout(target, True))
-        to = kernel.fill({"f": "1.0", "b": "1.0", "i": "1"}[dtype[0]] if dtype != "i1" else "true", "to") if rng.random() < 0.5 else "to"
+        to = kernel.fill({"f": "1.0", "b": "1.0", "i": "1"}[dtype[0]], "to") if rng.random() < 0.5 else "to"
         more = rng.choice(["", "clamp", "clamp skipped = %d" % (self.size - 1), "skipped = 0"])
         returned = kernel.scatter(kind, "dy", "ids", to, len(batch + planes), len(batch), more)
         super().__init__(kernel, [returned], {}, set())

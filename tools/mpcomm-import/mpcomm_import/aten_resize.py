@@ -41,11 +41,11 @@ def matrix(mode, antialias, size, out, align_corners, scale):
         return torch.ops.aten.upsample_nearest1d(unit[None], [out], scale)[0].t()
     if mode == "nearest_exact":
         return torch.ops.aten._upsample_nearest_exact1d(unit[None], [out], scale)[0].t()
-    image = unit[None, :, :, None]  # columns, which the width 1 leaves alone
+    rows = unit[:, None, None, :]  # PyTorch 2.13 is wrong for antialiased images of width 1
     name = "bicubic2d" if "cubic" in mode else "bilinear2d"
     function = getattr(torch.ops.aten, f"_upsample_{name}_aa" if antialias else
                        f"upsample_{name}")
-    return function(image, [out, 1], align_corners, scale, None)[0, :, :, 0].t()
+    return function(rows, [1, out], align_corners, None, scale)[:, 0, 0, :].t()
 
 
 def matrices(node, sizes, outs, options):

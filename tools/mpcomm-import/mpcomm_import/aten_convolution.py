@@ -85,7 +85,7 @@ def per_channel(v, spatial):
     return View(v.base, v.factors, v.dims + [[]] * spatial)
 
 
-@aten("convolution", "_convolution", "convolution_overrideable")
+@aten("convolution")
 def convolution(c, node, x, weight, bias, stride, padding, dilation, transposed,
                 output_padding, groups, *flags):
     x, weight = c.view(x), c.view(weight)
@@ -102,7 +102,7 @@ def convolution(c, node, x, weight, bias, stride, padding, dilation, transposed,
     return arithmetic(c, "add", y, per_channel(c.view(bias), len(shape) - 2))
 
 
-@aten("convolution_backward", "convolution_backward_overrideable")
+@aten("convolution_backward")
 def convolution_backward(c, node, grad, x, weight, bias_sizes, stride, padding,
                          dilation, transposed, output_padding, groups, mask):
     grad, x, weight = c.view(grad), c.view(x), c.view(weight)

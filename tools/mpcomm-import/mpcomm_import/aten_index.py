@@ -84,17 +84,6 @@ def scatter_reduce(c, node, x, dim, index, src, reduce, include_self=True):
     return scattered(c, x, dim, index, src, REDUCTIONS[reduce], include_self)
 
 
-@aten("value_selecting_reduction_backward")
-def selected_backward(c, node, grad, dim, indices, sizes, keepdim):
-    """The gradient of max, min, median and the like along a dimension."""
-    grad, indices = c.view(grad), c.view(indices)
-    if not keepdim and sizes:
-        dim %= len(sizes)
-        grad, indices = (View(v.base, v.factors, v.dims[:dim] + [[]] + v.dims[dim:])
-                         for v in (grad, indices))
-    return scattered(c, c.scalar(0, grad.dtype).expand(sizes), dim, indices, grad, "sum")
-
-
 def into_slices(c, x, dim, index, source, kind, include_self=True):
     """`source` combined with the slices of `x` that a list of indices names."""
     x = c.view(x)
@@ -116,12 +105,6 @@ def index_add(c, node, x, dim, index, source, alpha=1):
         kind = "arith.mulf" if source.base.type.is_float else "arith.muli"
         source = formula(c, kind, source, alpha)
     return into_slices(c, x, dim, index, source, "sum")
-
-
-@aten("index_select_backward")
-def index_select_backward(c, node, grad, sizes, dim, index):
-    zeros = c.scalar(0, c.view(grad).dtype).expand(sizes)
-    return into_slices(c, zeros, dim, index, grad, "sum")
 
 
 @aten("index_copy")

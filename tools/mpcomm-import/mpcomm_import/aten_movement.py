@@ -29,13 +29,12 @@ def reshaped(c, x, shape):
     return view
 
 
-@aten("view", "_unsafe_view", "reshape", "_reshape_alias")
+@aten("view", "_unsafe_view", "_reshape_alias")
 def view(c, node, x, shape, stride=None):
     return reshaped(c, x, shape)
 
 
-@aten("clone", "contiguous", "detach", "alias", "lift_fresh", "lift_fresh_copy",
-      "detach_")
+@aten("clone", "detach", "alias", "lift_fresh", "lift_fresh_copy")
 def same(c, node, x, **kwargs):
     return x
 

@@ -9,15 +9,12 @@
 
 import math
 
-import torch
-
 from .aten_movement import reshaped
 from .aten_pointwise import elementwise, formula
 from .convert import aten
 from .errors import Unsupported
 from .ir import Type
 from .pointwise import conform, reduce, seen_as, whole_dim
-from .torch_types import TORCH_DTYPES
 from .views import View, coalesce, materialise
 
 # --- over trailing dimensions ------------------------------------------------------------ #
@@ -68,35 +65,6 @@ def layer_norm_backward(c, node, grad, x, shape, mean, rstd, weight, bias, mask)
     dx, dgamma, dbeta = c.builder.create(
         "mpcomm.layer_norm_grad", values, [x.base.type, gamma.type, gamma.type])
     return [View(dx, x.factors, x.dims), View.of(dgamma), View.of(dbeta)]
-
-
-@aten("_fused_rms_norm")
-def rms_norm(c, node, x, shape, weight, eps):
-    rank = len(shape)
-    x, lead = normalised(c, x, rank)
-    gamma = scale_and_shift(c, shape, x.dtype, weight, None)[0]
-    if eps is None:
-        eps = torch.finfo(TORCH_DTYPES[x.dtype]).eps
-    y, rstd = c.builder.create(
-        "mpcomm.rms_norm", [x.base, gamma],
-        [x.base.type, Type(x.base.shape[:-rank], x.dtype)], eps=float(eps))
-    return [View(y, x.factors, x.dims),
-            View(rstd, lead.factors, lead.dims + [[] for _ in shape])]
-
-
-@aten("_fused_rms_norm_backward")
-def rms_norm_backward(c, node, grad, x, shape, rstd, weight, mask):
-    rank = len(shape)
-    x, lead = normalised(c, x, rank)
-    gamma = scale_and_shift(c, shape, x.dtype, weight, None)[0]
-    rows = coalesce(c.view(rstd))
-    rows = View(rows.base, rows.factors, rows.dims[:-rank])
-    values = [conform(c.builder, c.view(grad), x), x.base, conform(c.builder, rows, lead)]
-    if any(v is None for v in values):
-        raise Unsupported("its operands share no layout")
-    dx, dgamma = c.builder.create("mpcomm.rms_norm_grad", values + [gamma],
-                                  [x.base.type, gamma.type])
-    return [View(dx, x.factors, x.dims), View.of(dgamma)]
 
 
 # --- over groups of channels ----------------------------------------------------------- #
@@ -242,40 +210,6 @@ def batch_norm(c, node, x, weight, bias, mean, variance, training, momentum, eps
     return [y, m, Rstd(v, float(eps))]
 
 
-@aten("_native_batch_norm_legit.no_stats")
-def batch_norm_without(c, node, x, weight, bias, training, momentum, eps):
-    return batch_norm(c, node, x, weight, bias, None, None, True, momentum, eps)
-
-
-@aten("_native_batch_norm_legit_functional")
-def batch_norm_functional(c, node, x, weight, bias, mean, variance, training, momentum, eps):
-    if not training:
-        return [by_given(c, x, weight, bias, mean, variance, eps), Unused(), Unused(),
-                mean, variance]
-    y, m, v = by_batch(c, x, weight, bias, eps)
-    return [y, m, Rstd(v, float(eps))] + running(c, c.view(x), (mean, variance), momentum,
-                                                 m, v)
-
-
-@aten("_batch_norm_with_update")
-def batch_norm_with_update(c, node, x, weight, bias, mean, variance, momentum, eps):
-    return batch_norm(c, node, x, weight, bias, mean, variance, True, momentum, eps) + \
-        [Unused()]
-
-
-@aten("_batch_norm_with_update_functional")
-def batch_norm_with_update_functional(c, node, x, weight, bias, mean, variance, momentum,
-                                      eps):
-    *normed, m, v = batch_norm_functional(c, node, x, weight, bias, mean, variance, True,
-                                          momentum, eps)
-    return normed + [Unused(), m, v]
-
-
-@aten("_batch_norm_no_update")
-def batch_norm_no_update(c, node, x, weight, bias, mean, variance, momentum, eps):
-    return [by_given(c, x, weight, bias, mean, variance, eps), Unused(), Unused(), Unused()]
-
-
 def batch_norm_grad(c, grad, x, weight, mean, variance, eps, mask):
     """The gradient of `by_batch`."""
     x, at = featured(c, x)
@@ -314,10 +248,3 @@ def batch_norm_backward(c, node, grad, x, weight, running_mean, running_var, mea
     if not training:
         return given_norm_grad(c, grad, x, weight, running_mean, running_var, eps, mask)
     return batch_norm_grad(c, grad, x, weight, mean, rstd.variance, eps, mask)
-
-
-@aten("batch_norm_backward")
-def batch_norm_backward_reserved(c, node, grad, x, weight, running_mean, running_var, mean,
-                                 rstd, training, eps, mask, reserve):
-    return batch_norm_backward(c, node, grad, x, weight, running_mean, running_var, mean, rstd,
-                               training, eps, mask)

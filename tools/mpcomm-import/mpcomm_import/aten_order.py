@@ -209,16 +209,6 @@ def sort(c, node, x, *args, stable=None, dim=-1, descending=False):
     return top_k(c, x, dim, x.shape[dim], descending)
 
 
-@aten("argsort.default", "argsort.stable")
-def argsort(c, node, x, *args, **kwargs):
-    return sort(c, node, x, *args, **kwargs)[1]
-
-
-@aten("msort")
-def msort(c, node, x):
-    return sort(c, node, x, 0)[0]
-
-
 def picked(c, pair, dim, keepdim):
     """The last along `dim` of values and of indices."""
     def last(view):

@@ -92,7 +92,7 @@ def scaled(c, x, alpha):
     return x if alpha == 1 else arithmetic(c, "mul", x, alpha)
 
 
-@aten("add.Tensor", "add.Scalar", "add_.Tensor")
+@aten("add.Tensor", "add.Scalar")
 def add(c, node, a, b, alpha=1):
     for x, y in ((a, b), (b, a)):
         if hasattr(x, "plus") and alpha == 1:  # aten_loss.py
@@ -255,7 +255,7 @@ def negated(value):
     return value.op.operands[0] if splat_value(value.op.operands[1]) == 1 else None
 
 
-@aten("where.self", "where.ScalarSelf", "where.ScalarOther")
+@aten("where.self")
 def where(c, node, condition, a, b):
     dtype = c.result_meta()[1]
     a, b = operands(c, [a, b], dtype)
@@ -316,7 +316,7 @@ bitwise("arith.ori", "or")
 bitwise("arith.xori", "xor")
 
 
-@aten("_to_copy", "to.dtype")
+@aten("_to_copy")
 def to_copy(c, node, x, *args, **kwargs):
     return cast(c, x, c.result_meta()[1])
 

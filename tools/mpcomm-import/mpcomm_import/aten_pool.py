@@ -46,7 +46,6 @@ def max_pool_with_indices(c, node, x, *args, **kwargs):
     return [max_pool(c, node, x, *args, **kwargs), Indices()]
 
 
-@aten("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(c, node, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     samples = batched(c, x, dimensions(node))
     axes = axes_of(samples.shape, kernel, stride, padding, dilation, ceil_mode)
@@ -62,7 +61,7 @@ def max_pool_backward(c, node, grad, x, kernel, stride, padding, dilation, ceil_
     return like(c, greatest_grad(c, above, samples, axes), x)
 
 
-@aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
+@aten("avg_pool2d", "avg_pool3d")
 def avg_pool(c, node, x, kernel, stride=(), padding=0, ceil_mode=False,
              count_include_pad=True, divisor_override=None):
     samples = batched(c, x, dimensions(node))
@@ -110,8 +109,7 @@ def weigh(c, x, weights, side):
     return x
 
 
-@aten("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
-      "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(c, node, x, out):
     samples = batched(c, x, dimensions(node))
     axes = adaptive_axes(samples.shape, out)

@@ -142,7 +142,7 @@ def pixel_unshuffle(c, node, x, factor):
                     lead + [channels * factor ** 2, h // factor, w // factor])
 
 
-@aten("channel_shuffle", "native_channel_shuffle")
+@aten("channel_shuffle")
 def channel_shuffle(c, node, x, groups):
     shape = c.view(x).shape
     x = reshaped(c, x, (shape[0], groups, shape[1] // groups, math.prod(shape[2:])))

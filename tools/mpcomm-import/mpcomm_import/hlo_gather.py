@@ -9,9 +9,9 @@
 
 The dialect's ops take one index into one dimension, behind batching dimensions that the
 tensor and the indices share. Several indices are one into the dimensions that they
-address, side by side. One index for each of the batching dimensions (take_along_axis on
-a label) becomes a comparison with all places and a sum over them, which fuses with its
-neighbours.
+address, side by side. A sum of what has one index for each of the batching dimensions (the
+gradient of take_along_axis on a label) becomes a comparison with all places, which fuses
+with its neighbours.
 """
 
 import dataclasses
@@ -94,8 +94,6 @@ def gather(t, op, x, indices):
     offsets = found.get("offset_dims", [])
     if a.slide:
         y = slide(t, x, a, sizes, offsets)
-    elif is_label(a):
-        y = pick_batched(t, x, a)
     else:
         y = lookup(t, x, a)
     # Dimensions of the indices, then of the windows: into the order of the result.
@@ -216,24 +214,6 @@ def batched_dims(a, d, x):
     own = dict(a.batch)
     windows = [e for e in a.window if e != d]
     return {**own, d: count, **{e: count + 1 + i for i, e in enumerate(windows)}}, windows
-
-
-def pick_batched(t, x, a):
-    (d, part), = a.pick.items()
-    part = t.view(part)
-    for bound, name in ((0, "arith.maxsi"), (x.shape[d] - 1, "arith.minsi")):
-        part = t.apply(name, part, broadcast(t.scalar(bound, part.dtype), part.shape, []))
-    same, d, size = hits(t, x, dataclasses.replace(a, pick={d: part}))
-    place, windows = batched_dims(a, d, x)
-    shape = (*a.shape, size, *[x.shape[e] for e in windows])
-    order = sorted(range(len(x.shape)), key=place.get)
-    spread = broadcast(x.permute(order), shape, [place[e] for e in order])
-    mask = broadcast(same, shape, list(range(len(a.shape) + 1)))
-    number = spread if x.dtype != "i1" else cast(t, spread, "i32", True)
-    chosen = t.select(mask, number, 0)
-    y = reduce(t.builder, "sum", chosen, [len(a.shape)], False)
-    y = cast(t, y, x.dtype)
-    return reshaped(t, y, [*a.shape, *[1 if e == d else x.shape[e] for e in a.window]])
 
 
 def slide(t, x, a, sizes, offsets):

@@ -17,6 +17,7 @@
 #include "mpcomm/Analysis/Dataflow/Linearity.h"
 #include "mpcomm/Analysis/ExternalModels.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -39,6 +40,7 @@ private:
   bool addOperands(Operation *inner, const Degrees &degrees);
 
   ScanOp op;
+  llvm::DenseSet<Value> asked; // what has been asked once, a failure ends all
 };
 
 } // namespace
@@ -54,6 +56,8 @@ bool ScaledArguments::add(Value value) {
     arguments.insert(argument);
     return true;
   }
+  if (!asked.insert(value).second)
+    return true;
   Linearity linearity = getLinearity(value.getDefiningOp());
   return linearity.kind == Linearity::Joint && !linearity.operands.empty() &&
          llvm::all_of(linearity.operands,

@@ -29,7 +29,8 @@ static bool isCandidate(Operation *op) {
     return tensor && tensor.hasStaticShape();
   };
   return isa<CostOpInterface>(op) && op->getNumResults() > 0 &&
-         (op->getNumRegions() == 0 || isa<UpdateOp>(op)) &&
+         (op->getNumRegions() == 0 ||
+          op->hasTrait<OpTrait::IsIsolatedFromAbove>()) &&
          isMemoryEffectFree(op) && !isa<SymbolUserOpInterface>(op) &&
          !op->hasTrait<OpTrait::ConstantLike>() &&
          llvm::all_of(op->getResultTypes(), isTensor) &&
@@ -70,8 +71,9 @@ static std::vector<const void *> getSignature(Operation *op) {
   std::vector<const void *> signature{
       op->getName().getAsOpaquePointer(),
       op->getAttrDictionary().getAsOpaquePointer()};
-  if (auto update = dyn_cast<UpdateOp>(op))
-    addSignature(update.getBody().front(), signature);
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      addSignature(block, signature);
   for (OpOperand &operand : op->getOpOperands()) {
     Value value = operand.get();
     signature.push_back(value.getType().getAsOpaquePointer());

@@ -77,7 +77,7 @@ private:
   /// `offsets`, moved to point `index` of `dims` in row-major order.
   Offsets moveTo(Offsets offsets, Value index, Dims dims);
   Offsets toPlane(Value plane);
-  Value rowOf(Offsets offsets, Value &valid);
+  Value rowOf(Offsets offsets, Value *valid = nullptr);
   void combineSlice(Offsets plane, Value index);
 
   const ScatterModel &model;
@@ -171,11 +171,12 @@ GPUScatterEmitter::Offsets GPUScatterEmitter::toPlane(Value plane) {
   return moveTo(emitter.origin(), plane, dims);
 }
 
-/// The element of the dimension that the index at `offsets` names, and whether
-/// its updates count.
-Value GPUScatterEmitter::rowOf(Offsets offsets, Value &valid) {
+/// The element of the dimension that the index at `offsets` names, and where
+/// asked for, whether its updates count.
+Value GPUScatterEmitter::rowOf(Offsets offsets, Value *valid) {
   Value index = emitter.loadIndex(offsets);
-  valid = emitter.isValid(index);
+  if (valid)
+    *valid = emitter.isValid(index);
   return emitter.toElement(index);
 }
 
@@ -199,7 +200,7 @@ void GPUScatterEmitter::runShort() {
     b.setInsertionPoint(loop.getBody()->getTerminator());
     offsets = emitter.move(offsets, loop.getInductionVar(), dim);
   }
-  Value valid, row = rowOf(offsets, valid);
+  Value valid, row = rowOf(offsets, &valid);
   emitIf(b, loc, valid, [&] {
     Value &target = offsets[ScatterModel::Target];
     target = addScaled(b, loc, target, row, model.stride);
@@ -210,7 +211,7 @@ void GPUScatterEmitter::runShort() {
 /// Combines the slice of index number `index`, if it belongs to the thread.
 void GPUScatterEmitter::combineSlice(Offsets plane, Value index) {
   Offsets offsets = moveTo(plane, index, model.indexed);
-  Value valid, row = rowOf(offsets, valid), mine;
+  Value row = rowOf(offsets), mine;
   int64_t threads = schedule.threadsOfSlice;
   Value own = thread;
   if (schedule.groups() > 1) {
@@ -270,7 +271,7 @@ void GPUScatterEmitter::runSearch() {
       exists = isLess(b, loc, index, count);
       index = selectValid(b, loc, exists, index, number(0));
     }
-    Value valid, row = rowOf(moveTo(plane, index, model.indexed), valid);
+    Value valid, row = rowOf(moveTo(plane, index, model.indexed), &valid);
     Value owns = arith::CmpIOp::create(
         b, loc, arith::CmpIPredicate::eq,
         arith::RemUIOp::create(b, loc, row, number(schedule.owners)), owner);

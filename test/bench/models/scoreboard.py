@@ -246,13 +246,14 @@ def job(words, out):
 
 
 def terms(path, options):
-    """Numbers that a sample adds to the loss: its labels."""
+    """Numbers that a sample adds to the loss: its labels, or without any what is compared
+    with what it gives, which is as large."""
     import checks
     from mpcomm_import.workload import names_of
     made = checks.example(path, **options)
-    names = names_of(made.targets) or \
-        [n for n in names_of(made.inputs) if not made.dataset[n].is_floating_point()]
-    return max([made.dataset[n][0].numel() for n in names] or [1])
+    inputs = names_of(made.inputs)
+    names = names_of(made.targets) or [n for n in inputs if "label" in n] or inputs
+    return max(made.dataset[n][0].numel() for n in names)
 
 
 # What the measurements say.

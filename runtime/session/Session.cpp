@@ -29,7 +29,6 @@ Session::Session(const mpcomm_session_options &options)
                                            : options.timeout_seconds),
       wantedComm(options.comm ? options.comm : "auto"),
       wantedDevice(options.device ? options.device : "auto"),
-      traceCapacity(options.trace_capacity),
       flightCapacity(options.flight_capacity ? options.flight_capacity : 64),
       seed(options.seed) {}
 
@@ -132,9 +131,10 @@ Session::open(const mpcomm_session_options &options) {
     return fail("a timeout of ", session->timeout,
                 " seconds, expected more than 0 and at most 1e9");
   constexpr uint32_t mostKept = 1u << 24;
-  if (session->traceCapacity > mostKept || session->flightCapacity > mostKept)
-    return fail("traces and flight records keep at most ", mostKept,
-                " entries");
+  if (session->flightCapacity > mostKept)
+    return fail("a flight record keeps at most ", mostKept, " collectives");
+  if (options.reserved)
+    return Error(MPRT_UNSUPPORTED, "options: a reserved field is not 0");
   if (Error error = session->joinWorld(options))
     return error;
   return session;
@@ -296,8 +296,8 @@ Error Session::openProgram(LoadedProgram &loaded) {
       eventCount = std::max(eventCount, function->events);
       arenaBytes = std::max(arenaBytes, function->arenaBytes);
     }
-  Error error =
-      rank->createContext(manifest, eventCount, traceCapacity, flightCapacity);
+  Error error = rank->createContext(manifest, eventCount, /*traces=*/false,
+                                    flightCapacity);
   if (error.ok()) {
     Expected<void *> memory = rank->allocate(arenaBytes);
     if (memory)

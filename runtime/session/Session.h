@@ -154,7 +154,7 @@ private:
 
   double timeout = 0;
   std::string wantedComm, wantedDevice;
-  uint32_t traceCapacity = 0, flightCapacity = 0;
+  uint32_t flightCapacity = 0;
 
   // In this order: contexts go before programs and their buffers, and ranks
   // before where they have met.
@@ -174,8 +174,11 @@ private:
   std::set<std::string> valuesSet;
   std::optional<LearningRate> schedule;
 
-  /// The step whose batch has been given already.
+  /// The step whose batch has been given already, and what was wrong with it.
   std::optional<uint64_t> fedStep;
+  Error fedError;
+  /// Hyperparameters have been set since.
+  bool valuesChanged = false;
   const ManifestFunction *lastCalled = nullptr;
   const ManifestFunction *watchedFunction = nullptr;
   std::optional<LossScaleWatch> lossScale;

@@ -354,6 +354,7 @@ Error Session::set(const std::string &name, double value) {
                      "'; there are: ", names.empty() ? "none" : names);
   values[name] = value;
   valuesSet.insert(name);
+  valuesChanged = true;
   return {};
 }
 
@@ -383,6 +384,7 @@ Error Session::setSchedule(const LearningRate &wanted) {
   schedule = wanted;
   values.erase("lr");
   valuesSet.insert("lr");
+  valuesChanged = true;
   return {};
 }
 

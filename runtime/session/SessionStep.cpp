@@ -21,9 +21,10 @@
 
 using namespace mprt;
 
-Error Session::feed(Binding &binding, std::span<const mpcomm_array> batch,
-                    uint64_t forStep, std::vector<void *> *inPlace) {
-  const ManifestFunction &function = *binding.function;
+/// The arrays of a batch by the arguments that they are for.
+static Expected<std::vector<const mpcomm_array *>>
+matchBatch(const ManifestFunction &function,
+           std::span<const mpcomm_array> batch) {
   std::vector<const mpcomm_array *> given(function.arguments.size());
   for (const mpcomm_array &array : batch) {
     if (!array.name)
@@ -45,18 +46,29 @@ Error Session::feed(Binding &binding, std::span<const mpcomm_array> batch,
                   "' of function '", function.name, "' is missing, expected ",
                   mprt::describe(function.arguments[i].type,
                                  function.arguments[i].shape));
+  return given;
+}
+
+Error Session::feed(Binding &binding, std::span<const mpcomm_array> batch,
+                    uint64_t forStep, std::vector<void *> *inPlace) {
+  const ManifestFunction &function = *binding.function;
+  Expected<std::vector<const mpcomm_array *>> given =
+      matchBatch(function, batch);
+  if (!given)
+    return given.error();
   onDevice->beginInputs();
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (!given[i])
+  for (size_t i = 0; i < given->size(); ++i) {
+    const mpcomm_array *array = (*given)[i];
+    if (!array)
       continue;
     const ManifestArgument &argument = function.arguments[i];
-    const void *data = state->slot(binding.arguments[i]).data;
-    if (inPlace && !argument.updated && isUsableInPlace(*given[i], argument)) {
-      data = given[i]->data;
-      (*inPlace)[i] = const_cast<void *>(data);
-    } else if (Error error = storeArray(*given[i], argument,
-                                        state->slot(binding.arguments[i]).data))
+    void *data = state->slot(binding.arguments[i]).data;
+    if (inPlace && !argument.updated && isUsableInPlace(*array, argument)) {
+      data = const_cast<void *>(array->data);
+      (*inPlace)[i] = data;
+    } else if (Error error = storeArray(*array, argument, data)) {
       return error;
+    }
     if (argument.range)
       if (Error error = checkValues(argument, data, *argument.range))
         return error;
@@ -178,24 +190,29 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   Binding &binding = state->bindingOf(*function);
   std::vector<void *> pointers = binding.pointers;
   bool isAsynchronous = rank->device().isAsynchronous();
+  if (!next.empty())
+    if (auto matched = matchBatch(*function, next); !matched)
+      return matched.error();
   if (!(isFed && fedStep == steps)) {
     fedStep.reset();
     if (Error error =
             feed(binding, batch, steps, isAsynchronous ? nullptr : &pointers))
       return error;
-  } else {
-    // What may have been set since.
+  } else if (fedError) {
+    return fedError;
+  } else if (valuesChanged) {
     setScalars(binding, steps);
+    if (Error error = onDevice->sendInputs())
+      return error;
   }
   double exposedBefore = rank->context().stats().exposedSeconds();
   Error error = call(binding, pointers);
   fedStep.reset();
-  Error nextError;
   if (error.ok() && !next.empty()) {
-    // The next batch travels while the device is busy with this one.
-    nextError = feed(binding, next, steps + 1, nullptr);
-    if (nextError.ok())
-      fedStep = steps + 1;
+    // It travels while the device is busy with this one.
+    fedError = feed(binding, next, steps + 1, nullptr);
+    fedStep = steps + 1;
+    valuesChanged = false;
   }
   if (error.ok())
     error = onDevice->fetch(watched);
@@ -216,7 +233,7 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
           : 1e3 * (rank->context().stats().exposedSeconds() - exposedBefore);
   emit(MPCOMM_EVENT_STEP, "", result.loss, result.milliseconds,
        result.exposed_milliseconds);
-  return nextError;
+  return {};
 }
 
 Error Session::evaluate(const std::string &name,

@@ -125,9 +125,9 @@ typedef struct {
   /* Of the random bits that programs take, until a checkpoint is resumed or
    * another is set. */
   uint64_t seed;
-  /* Events of a trace that are kept, and collectives of the flight record; 0:
-   * no trace, 64 collectives. */
-  uint32_t trace_capacity, flight_capacity;
+  uint32_t reserved; /* 0 */
+  /* Collectives of the record that errors are explained by; 0: 64. */
+  uint32_t flight_capacity;
 } mpcomm_session_options;
 
 /* Joins a world (all ranks). `options` may be null. On success *session is the
@@ -364,7 +364,8 @@ typedef struct {
   uint32_t struct_size;
   uint32_t next_count;
   /* The batch of the next step, which is then called with a null batch. On a
-   * GPU it is copied there while this step runs. */
+   * GPU it is copied there while this step runs. A value of it that is out of
+   * range is an error of that step. An evaluation in between forgets it. */
   const mpcomm_array *next;
 } mpcomm_step_options;
 

@@ -218,6 +218,16 @@ static void testBatch(void) {
   CHECK(!memcmp(&first, &same, sizeof(first)));
   FAILS(MPRT_INVALID_ARGUMENT, "is missing", mpcomm_session_step, session, NULL,
         0, NULL, NULL);
+  /* What is wrong with its form is found at once, with its values later. */
+  next.arrays[0].ndim = 1;
+  FAILS(MPRT_INVALID_ARGUMENT, "'x' is f32 [8], expected f32 [8, 4]",
+        mpcomm_session_step, session, samples.arrays, 3, &ahead, NULL);
+  next.arrays[0].ndim = 2;
+  next.label[0] = -1;
+  OK(mpcomm_session_step, session, samples.arrays, 3, &ahead, NULL);
+  FAILS(MPRT_INVALID_ARGUMENT, "'label', element 0: -1", mpcomm_session_step,
+        session, NULL, 0, NULL, NULL);
+  step(session, &samples);
   OK(mpcomm_session_close, session);
   OK(mpcomm_session_close, other);
 }
@@ -656,6 +666,75 @@ static void testWorlds(void) {
     CHECK(!memcmp(&places[0].state, &places[t].state, sizeof(ToyState)));
 }
 
+/* Goes on from the checkpoint "c", if there is one, to step `last`, with a
+ * checkpoint in the background after each second step. Tells each that is
+ * complete. */
+static void trainTo(mpcomm_session *session, uint64_t last) {
+  mpcomm_session_info info = {.struct_size = sizeof(info)};
+  OK(mpcomm_session_load, session, program, NULL);
+  if (exists("c"))
+    OK(mpcomm_session_resume, session, "c", NULL);
+  else
+    writeWeights(session);
+  OK(mpcomm_session_describe, session, &info);
+  Samples samples;
+  mpcomm_save_options options = {
+      .struct_size = sizeof(options), .background = 1, .keep = 2};
+  for (uint64_t at = info.step; at < last; ++at) {
+    makeSamples(&samples, 8, (int)(at * 8 % 5000 + info.rank * 7));
+    step(session, &samples);
+    if (at % 2)
+      OK(mpcomm_session_save, session, "c", &options);
+    mpcomm_event events[8];
+    uint32_t taken = 0;
+    OK(mpcomm_session_events, session, events, 8, &taken, NULL);
+    for (uint32_t i = 0; i < taken; ++i)
+      if (events[i].kind == MPCOMM_EVENT_SAVED) {
+        /* A save tells what was written before it. */
+        printf("saved before step %d\n", (int)at + 1);
+        fflush(stdout);
+      }
+  }
+}
+
+static void printToy(mpcomm_session *session) {
+  ToyState state = readToy(session);
+  printf("step %d:", (int)state.step);
+  for (size_t i = 0; i < sizeof(state); ++i)
+    printf("%02x", ((unsigned char *)&state)[i]);
+  puts("");
+}
+
+static void testUntil(void) {
+  mpcomm_session *session = openAlone();
+  trainTo(session, strtoull(second, NULL, 10));
+  printToy(session);
+  OK(mpcomm_session_close, session);
+}
+
+/* The same on two ranks. */
+static void testUntilByTwo(void) {
+  mpcomm_ranks *ranks = NULL;
+  OK(mpcomm_ranks_create, 2, &ranks);
+  uint32_t rank = fork() == 0;
+  mpcomm_session_options options = {.struct_size = sizeof(options),
+                                    .rank = rank,
+                                    .ranks = ranks,
+                                    .timeout_seconds = 60};
+  mpcomm_session *session = NULL;
+  OK(mpcomm_session_open, &options, &session);
+  trainTo(session, strtoull(second, NULL, 10));
+  if (rank == 0)
+    printToy(session);
+  OK(mpcomm_session_gather, session, NULL, NULL, 0);
+  OK(mpcomm_session_close, session);
+  if (rank)
+    _exit(0);
+  int status = 1;
+  wait(&status);
+  CHECK(status == 0);
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -671,7 +750,9 @@ int main(int argc, char **argv) {
                {"processes", testProcesses},
                {"launched", testLaunched},
                {"peer-fails", testPeerFails},
-               {"worlds", testWorlds}};
+               {"worlds", testWorlds},
+               {"until", testUntil},
+               {"until-by-two", testUntilByTwo}};
   CHECK(argc >= 3);
   program = argv[2];
   second = argc > 3 ? argv[3] : NULL;

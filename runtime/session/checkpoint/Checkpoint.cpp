@@ -152,6 +152,7 @@ Expected<CheckpointInfo> mprt::readCheckpointInfo(const SafeTensors &file) {
   info.samples = reader.number<uint64_t>("mpcomm.samples");
   auto shuffle = reader.all.find("mpcomm.shuffle");
   info.shuffle = shuffle == reader.all.end() || shuffle->second != "0";
+  info.wraps = reader.text("mpcomm.last_batch") == "wrap";
   info.data = reader.text("mpcomm.data");
   if (std::string digest = reader.text("mpcomm.graph"); !digest.empty()) {
     info.graph.emplace();
@@ -196,8 +197,10 @@ mprt::metadataOf(const CheckpointInfo &info) {
   auto count = [](uint64_t value) { return std::to_string(value); };
   add("mpcomm.global_batch", info.globalBatch, count);
   add("mpcomm.samples", info.samples, count);
-  if (info.samples)
+  if (info.samples) {
     metadata["mpcomm.shuffle"] = info.shuffle ? "1" : "0";
+    metadata["mpcomm.last_batch"] = info.wraps ? "wrap" : "drop";
+  }
   if (!info.data.empty())
     metadata["mpcomm.data"] = info.data;
   if (const std::optional<ManifestGraph> &graph = info.graph) {

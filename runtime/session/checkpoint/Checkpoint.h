@@ -37,6 +37,9 @@ struct CheckpointInfo {
   /// Empty where the file does not say.
   std::optional<uint64_t> globalBatch, samples;
   bool shuffle = true;
+  /// Whether samples of an epoch that do not fill a batch wrap; else they are
+  /// left out.
+  bool wraps = false;
   /// Checksum of the data; empty where the file does not say.
   std::string data;
   /// Of the program's graph, where it has told; without `options` that the file

@@ -17,6 +17,11 @@
 
 namespace mpcomm::run {
 
+/// Replaces each pattern among the names of data by the files that match it, in
+/// the order of their names. Fails where none does. A file whose name looks
+/// like a pattern is a file.
+Status expandPatterns(RunOptions &options);
+
 /// No file is written that is also read, or written by two options, under the
 /// names that --checkpoint-keep gives, too. (A checkpoint may replace the one
 /// that is resumed.) Follows links.

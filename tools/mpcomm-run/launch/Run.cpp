@@ -20,6 +20,7 @@
 #include "launch/Compile.h"
 #include "launch/Launcher.h"
 #include "launch/StopSignals.h"
+#include "report/EventFile.h"
 #include "report/FlightLog.h"
 #include "session/files/OutputFile.h"
 #include "train/Trainer.h"
@@ -76,7 +77,9 @@ int conclude(Rank &rank, const Status &status) {
 
 /// Joins the others, trains, and says what went wrong; the exit status.
 int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
-            RankPosition *position) {
+            RankPosition &position) {
+  // Who stops a run may signal all of its processes.
+  StopHandler handler(position.stopsWhenAsked, position.stopSignal);
   Status status = agreeOn(sharedSettingsOf(job), rank);
   if (status.ok())
     status = shareOutputs(job, rank);
@@ -98,8 +101,10 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
     std::optional<FlightLog> flight;
     if (!job.options.flightRecord.empty())
       flight.emplace(job.options.flightRecord, job.program->manifest(), rank);
-    Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
+    Trainer trainer(job, rank, fault, position);
     status = trainer.run();
+    if (status.ok() && trainer.stoppedBy())
+      return 128 + trainer.stoppedBy();
     if (status.failed() && flight)
       flight->fail(status.message());
   }
@@ -109,9 +114,9 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
 /// The same of a rank that is a process of its own.
 int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
                     RankPosition &position) {
-  int status = runRank(job, rank, fault, &position);
+  int status = runRank(job, rank, fault, position);
   // What hangs on a GPU holds up the end of all that belongs to it.
-  if (status != 0 && rank.hasMover())
+  if (status == 1 && rank.hasMover())
     rank.abandon();
   return status;
 }
@@ -209,6 +214,9 @@ Status prepareLaunched(const RunOptions &options,
       return fail("--checkpoint ", lock.message());
     checkpointLock.emplace(lock.take());
   }
+  if (rank.index() == 0)
+    if (Status status = makeEventFolder(options.tensorboard); status.failed())
+      return status;
   return job ? makeFlightFolder(options.flightRecord) : Status();
 }
 
@@ -324,8 +332,10 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
     return reportAndFail(job.message());
   if (Status status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
-  if (Status status = makeFlightFolder(options.flightRecord); status.failed())
-    return reportAndFail(status.message());
+  for (const Status &status : {makeFlightFolder(options.flightRecord),
+                               makeEventFolder(options.tensorboard)})
+    if (status.failed())
+      return reportAndFail(status.message());
   Result<OutputLock> lock = OutputLock::take(options.checkpoint);
   if (lock.failed())
     return reportAndFail("--checkpoint " + lock.message());
@@ -362,12 +372,15 @@ int mpcomm::run::runDistributed(const RunOptions &options,
       printError("rank " + std::to_string(rank->index()) + ": " +
                  all.message());
   } else {
-    result =
-        job ? runRank(*job, *rank, fault, nullptr) : runBench(options, *rank);
+    RankPosition position{};
+    result = job ? runRank(*job, *rank, fault, position)
+                 : runBench(options, *rank);
+    if (result > 128 && rank->index() == 0)
+      printError(describeStop(result - 128));
   }
   // A launcher ends the others at the first failure; let who has something to
   // say say it. Leaving MPI in order would wait for peers that are gone.
-  if (result != 0) {
+  if (result == 1) {
     usleep(300'000);
     lock.reset();
     rank->abandon();

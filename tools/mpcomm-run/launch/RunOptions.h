@@ -13,6 +13,7 @@
 #ifndef MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
 #define MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
 
+#include "data/DataFormat.h"
 #include "data/Status.h"
 #include "session/state/LearningRate.h"
 
@@ -33,10 +34,15 @@ struct RunOptions {
   std::string device = "auto";
   double timeoutSeconds = 120;
 
-  std::string weights, data, evalData;
+  std::string weights;
+  /// Each of --data or of --tokens.
+  DataFiles data, evalData;
+  DataFormat format;
   std::optional<uint64_t> steps, epochs, seed;
   bool shuffle = true;
   bool evaluate = false;
+  /// Steps between evaluations while it trains; 0: only after it.
+  uint64_t evaluateEvery = 0;
 
   std::optional<double> lr;
   std::optional<uint64_t> lrWarmup;
@@ -52,7 +58,7 @@ struct RunOptions {
   std::optional<uint64_t> checkReplicas;
 
   uint64_t logEvery = 10;
-  std::string log, trace, timeline, profile;
+  std::string log, tensorboard, trace, timeline, profile;
   bool quiet = false;
   /// Folder of the flight records, and how many collectives each keeps.
   std::string flightRecord;

@@ -15,6 +15,7 @@
 #define MPCOMM_RUN_LAUNCH_TRAININGJOB_H
 
 #include "data/Dataset.h"
+#include "data/Sampler.h"
 #include "launch/RunOptions.h"
 #include "session/checkpoint/Checkpoint.h"
 #include "session/files/SafeTensors.h"
@@ -78,6 +79,8 @@ struct TrainingJob {
   uint32_t events() const;
   /// Samples of all ranks in one training step.
   uint64_t globalBatch() const;
+  /// The order of training's samples, where there is data.
+  Sampler sampler() const;
   /// One line that names the program, the ranks and the steps.
   std::string describe() const;
   /// The hyperparameter `lr` of training, or null.

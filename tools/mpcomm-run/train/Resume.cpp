@@ -32,6 +32,11 @@ mpcomm::run::differencesFrom(const CheckpointInfo &info,
     if (info.shuffle != job.options.shuffle)
       found.push_back(describeDifference("samples", order(job.options.shuffle),
                                          order(info.shuffle)));
+    LastBatch last = job.options.format.lastBatch,
+              before = info.wraps ? LastBatch::Wrap : LastBatch::Drop;
+    if (before != last)
+      found.push_back(
+          describeDifference("--last-batch", nameOf(last), nameOf(before)));
   }
   if (job.options.seed && *job.options.seed != info.seed)
     found.push_back(describeDifference("--seed",
@@ -49,6 +54,7 @@ CheckpointInfo mpcomm::run::describeCheckpoint(const TrainingJob &job,
   info.step = step;
   info.seed = job.seed;
   info.shuffle = job.options.shuffle;
+  info.wraps = job.options.format.lastBatch == LastBatch::Wrap;
   info.globalBatch = job.globalBatch();
   info.samples = job.data ? job.data->samples() : 0;
   if (job.data)

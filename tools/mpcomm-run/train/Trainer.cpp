@@ -59,9 +59,15 @@ Status Trainer::prepare() {
   if (made.failed())
     return fail("rank ", rank.index(), ": ", made.message());
   device.emplace(made.take());
-  if (job.data)
-    sampler.emplace(job.data->samples(), batchSizeOf(job.trainers),
-                    job.dataRanks, job.seed, job.options.shuffle);
+  if (!job.data)
+    return {};
+  sampler.emplace(job.sampler());
+  if (job.train)
+    reader = std::make_unique<BatchReader>(
+        *job.data,
+        [this](uint64_t step) { return sampler->indices(step, job.dataRank); },
+        job.options.shuffle, job.state->bindingOf(*job.train), job.firstStep,
+        job.lastStep);
   return {};
 }
 
@@ -78,11 +84,11 @@ void Trainer::setScalars(Binding &binding, uint64_t step) {
   }
 }
 
-Status Trainer::feed(Binding &binding, Dataset *data, Sampler *order,
-                     uint64_t step) {
+Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
   device->beginInputs();
-  if (data && order)
-    data->gather(order->indices(step, job.dataRank), *job.state, binding);
+  if (batches)
+    if (Status status = batches->take(step, *job.state); status.failed())
+      return status;
   setScalars(binding, step);
   return device->sendInputs();
 }
@@ -141,14 +147,11 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
   double exposedBefore = rank.context().stats().exposedSeconds();
-  if (position)
-    position->store(step + 1, std::memory_order_relaxed);
-  Sampler *order = sampler ? &*sampler : nullptr;
-  Dataset *data = order ? &*job.data : nullptr;
-  if (order)
-    record.epoch = order->epochOf(step);
+  position.step.store(step + 1, std::memory_order_relaxed);
+  if (sampler)
+    record.epoch = sampler->epochOf(step);
   if (fed != step)
-    if (Status status = feed(binding, data, order, step); status.failed())
+    if (Status status = feed(binding, reader.get(), step); status.failed())
       return status;
   maybeFail(fault, rank.index(), step + 1);
   uint64_t begin = mprt::nowNanoseconds();
@@ -157,7 +160,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   // The next batch is gathered while the device is busy with this one.
   bool runsAhead = rank.device().isAsynchronous();
   if (runsAhead && step + 1 < job.lastStep) {
-    if (Status status = feed(binding, data, order, step + 1); status.failed())
+    if (Status status = feed(binding, reader.get(), step + 1); status.failed())
       return status;
     fed = step + 1;
   }
@@ -234,7 +237,21 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     if (Status status = report.step(record); status.failed())
       return status;
     uint64_t done = step + 1;
-    bool isKept = falls(done, options.checkpointEvery) && done < job.lastStep;
+    Result<int> stop = stopVote.afterStep();
+    if (stop.failed())
+      return stop.error();
+    stopped = done < job.lastStep ? *stop : 0;
+    // Before the checkpoint: a run that resumes it does not evaluate again.
+    if (job.evaluate && falls(done, options.evaluateEvery) &&
+        done < job.lastStep)
+      if (Status status = evaluate(report, done, /*isLast=*/false);
+          status.failed()) {
+        report.interrupt();
+        return status;
+      }
+    bool isKept =
+        done < job.lastStep && (falls(done, options.checkpointEvery) ||
+                                (stopped && !options.checkpoint.empty()));
     Status status;
     // What was trained on other data is not kept, nor goes on for long.
     if (isKept || done == job.lastStep ||
@@ -249,6 +266,13 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     if (status.failed()) {
       report.interrupt();
       return status;
+    }
+    if (stopped) {
+      report.note("stopped after step " + std::to_string(done) + " by signal " +
+                  std::to_string(stopped) +
+                  (isKept ? "; --resume " + options.checkpoint + " continues"
+                          : "; without --checkpoint its state is lost"));
+      return {};
     }
   }
   uint64_t last = job.lastStep;
@@ -379,8 +403,13 @@ Status Trainer::writeTraces() {
 }
 
 Status Trainer::run() {
-  Result<Report> report = Report::create(job.options, rank.index() == 0,
-                                         job.firstStep, job.lastStep);
+  ReportedSteps steps = {job.firstStep, job.lastStep};
+  if (job.data) {
+    steps.samples = job.globalBatch();
+    steps.tokens = steps.samples * job.data->tokensPerSample();
+  }
+  Result<Report> report =
+      Report::create(job.options, rank.index() == 0, steps);
   Status mine = report.failed() ? report.error() : prepare();
   if (Status status = rank.agree(mine); status.failed())
     return status;
@@ -395,7 +424,10 @@ Status Trainer::run() {
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {
-    if (Status status = train(*report, keeper); status.failed()) {
+    position.stopsWhenAsked = true;
+    Status status = train(*report, keeper);
+    position.stopsWhenAsked = false;
+    if (status.failed()) {
       // What led there is what the trace was asked for.
       if (rank.index() == 0 && !job.options.trace.empty())
         (void)writeOwnTrace(job.options.trace, job.program->manifest(), rank);
@@ -404,8 +436,9 @@ Status Trainer::run() {
     if (Status status = finish(*report); status.failed())
       return status;
   }
-  if (job.evaluate)
-    if (Status status = evaluate(*report); status.failed())
+  if (job.evaluate && !stopped)
+    if (Status status = evaluate(*report, job.lastStep, /*isLast=*/true);
+        status.failed())
       return status;
   if (Status status = writeTraces(); status.failed())
     return status;

@@ -110,7 +110,7 @@ class TensorBoard(RegressionTest):
         steps = [e for e in log_of("log") if "loss" in e]
         evaluations = [(e["step"], e["evaluation"]) for e in log_of("log") if "evaluation" in e]
         f32 = lambda value: struct.unpack("<f", struct.pack("<f", value))[0]
-        for tag, key in ("loss", "loss"), ("lr", "lr"), ("speed/step_ms", "ms"), ("speed/exposed_ms", "exposed_ms"):
+        for tag, key in ("loss", "loss"), ("lr", "lr"), ("speed/step_ms", "ms"), ("speed/exposed_ms", "exposed_ms"), ("speed/data_ms", "data_ms"):
             # The log has nine digits, which tell a number of f32.
             self.assertEqual([step for step, _ in scalars[tag]], list(range(1, 13)))
             for (_, value), entry in zip(scalars[tag], steps):
@@ -120,7 +120,7 @@ class TensorBoard(RegressionTest):
         for tag, key in ("evaluation/loss", "loss"), ("evaluation/accuracy", "accuracy"):
             self.assertEqual(scalars[tag], [(step, f32(e[key])) for step, e in evaluations])
         self.assertEqual([step for step, _ in evaluations], [5, 10, 12])
-        self.assertEqual(len(scalars), 7)
+        self.assertEqual(len(scalars), 8)
         if EventAccumulator:
             reader = EventAccumulator(path("new/run-1")).Reload()
             self.assertEqual(set(reader.Tags()["scalars"]), set(scalars))

@@ -123,7 +123,7 @@ class Train(RegressionTest):
         self.assertIn("global batch 16 of 103 samples (7 left out of each epoch)\n", out)
         # The first step tells nothing of the others; after the last nothing is left.
         self.assertEqual(["left" in line for line in lines], [False, True, True, False])
-        for row in "loss first", "loss last", "ms per step", "exposed communication", "memory":
+        for row in "loss first", "loss last", "ms per step", "exposed communication", "waiting for data", "memory":
             self.assertRegex(out, "(?m)^" + row)
         quiet = self.succeeds(
             path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 3, "--quiet"

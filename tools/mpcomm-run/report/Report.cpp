@@ -298,6 +298,8 @@ Status Report::writeEvents(const StepRecord &record) {
   addRate("speed/tokens_per_second", steps.tokens);
   if (record.exposedMilliseconds)
     scalars.emplace_back("speed/exposed_ms", *record.exposedMilliseconds);
+  if (record.dataMilliseconds)
+    scalars.emplace_back("speed/data_ms", *record.dataMilliseconds);
   return events->add(record.step, scalars);
 }
 
@@ -347,6 +349,8 @@ Status Report::step(const StepRecord &record) {
   times.push_back(static_cast<float>(record.milliseconds));
   if (record.exposedMilliseconds)
     exposed.push_back(static_cast<float>(*record.exposedMilliseconds));
+  if (record.dataMilliseconds)
+    waits.push_back(static_cast<float>(*record.dataMilliseconds));
 
   if (log) {
     std::string line =
@@ -356,6 +360,9 @@ Status Report::step(const StepRecord &record) {
         ", \"ms\": " + jsonNumber(record.milliseconds) + ", \"exposed_ms\": " +
         (record.exposedMilliseconds ? jsonNumber(*record.exposedMilliseconds)
                                     : "null") +
+        (record.dataMilliseconds
+             ? ", \"data_ms\": " + jsonNumber(*record.dataMilliseconds)
+             : "") +
         (record.hasLr ? ", \"lr\": " + jsonNumber(record.lr) : "") +
         lossScaleFields(record.lossScale) + "}";
     if (Status status = writeLog(line); status.failed())
@@ -402,6 +409,9 @@ void Report::finish(const std::vector<MemoryUse> &memory,
   if (!exposed.empty())
     std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
                 percent(wait, step));
+  if (!waits.empty())
+    std::printf("waiting for data       %.3f ms (%.1f %%)\n",
+                medianOfFloats(waits), percent(medianOfFloats(waits), step));
   if (host)
     printHostCost(*host);
   printMemory(memory);

@@ -46,6 +46,8 @@ struct StepRecord {
   /// Time that compute waited for communication, where it is known: the host
   /// does not see what a device waits for.
   std::optional<double> exposedMilliseconds;
+  /// Time that the step waited for its samples, where it has some.
+  std::optional<double> dataMilliseconds;
   LossScaleRecord lossScale;
 };
 
@@ -150,7 +152,7 @@ private:
   int printError = 0;
   double firstLoss = 0, lastLoss = 0;
   Metrics lastMetrics;
-  std::vector<float> times, exposed;
+  std::vector<float> times, exposed, waits;
 };
 
 /// Peak resident memory of this process, in bytes, from its own start on.

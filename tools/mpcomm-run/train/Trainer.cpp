@@ -86,9 +86,12 @@ void Trainer::setScalars(Binding &binding, uint64_t step) {
 
 Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
   device->beginInputs();
-  if (batches)
+  if (batches) {
+    Clock::time_point start = Clock::now();
     if (Status status = batches->take(step, *job.state); status.failed())
       return status;
+    dataWait = millisecondsSince(start);
+  }
   setScalars(binding, step);
   return device->sendInputs();
 }
@@ -172,6 +175,9 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (fault.hits(Fault::Kind::Flip, rank.index()) && fault.step == step + 1)
     flipBit();
   record.step = step + 1;
+  // Where a device computes, that of the next step, which it hides.
+  if (reader && !runsAhead)
+    record.dataMilliseconds = dataWait;
   record.milliseconds = millisecondsSince(start);
   if (!runsAhead)
     record.exposedMilliseconds =

@@ -94,6 +94,8 @@ private:
   void *arena = nullptr;
   std::optional<Sampler> sampler;
   std::unique_ptr<BatchReader> reader;
+  /// Milliseconds that the last batch was waited for.
+  double dataWait = 0;
   std::optional<DeviceState> device;
   /// The step that was fed already, while the one before it ran.
   std::optional<uint64_t> fed;

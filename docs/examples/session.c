@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
                           {"y", y, MPRT_F32, 2, of_y, NULL}};
   mpcomm_save_options background = {
       .struct_size = sizeof(background), .background = 1, .keep = 2};
-  for (int step = 0; step < 200; ++step) {
+  for (int step = 0; step < 1000; ++step) {
     for (int i = 0; i < 8 * 4; ++i)
       x[i] = (float)((i * 37 + step * 11) % 19 - 9) / 9;
     for (int s = 0; s < 8; ++s) {
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     }
     mpcomm_result result = {.struct_size = sizeof(result)};
     check(mpcomm_session_step(session, batch, 2, NULL, &result, &error));
-    if (result.step % 50 == 0) {
+    if (result.step % 250 == 0) {
       printf("step %d, loss %.5f\n", (int)result.step, result.loss);
       check(mpcomm_session_save(session, "linear.ckpt", &background, &error));
     }

@@ -15,6 +15,7 @@
 #ifndef MPCOMM_RUN_TRAIN_STOPVOTE_H
 #define MPCOMM_RUN_TRAIN_STOPVOTE_H
 
+#include "data/Status.h"
 #include "session/Rank.h"
 
 #include <atomic>

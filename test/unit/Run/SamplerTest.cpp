@@ -73,8 +73,9 @@ TEST(Sampler, EveryPermutationIsOne) {
 }
 
 // Over many seeds each sample comes first, and second after a given first one,
-// equally often. Of 6 x 20,000 draws with p = 1/6 (standard deviation of a count
-// 52.7), and 30 ordered pairs with p = 1/30 (25.4), six deviations are allowed.
+// equally often. Of 6 x 20,000 draws with p = 1/6 (standard deviation of a
+// count 52.7), and 30 ordered pairs with p = 1/30 (25.4), six deviations are
+// allowed.
 TEST(Sampler, PermutationsAreUniform) {
   constexpr int draws = 20'000;
   int first[6] = {}, pairs[6][6] = {};

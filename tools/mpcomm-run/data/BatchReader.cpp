@@ -70,8 +70,8 @@ void BatchReader::serve(uint64_t last) {
         return;
     }
     for (size_t c = 0; c < places.size(); ++c)
-      own[c] = places[c].isUsed ? buffer.bytes.data() + places[c].offset
-                                : nullptr;
+      own[c] =
+          places[c].isUsed ? buffer.bytes.data() + places[c].offset : nullptr;
     buffer.status = gather(step, own);
     {
       std::lock_guard<std::mutex> guard(mutex);

@@ -60,8 +60,8 @@ Result<DataFile> DataFile::openTokens(const std::string &path) {
 }
 
 const std::string &DataFile::path() const {
-  return std::visit([](const auto &f) -> const std::string & { return f.path(); },
-                    file);
+  return std::visit(
+      [](const auto &f) -> const std::string & { return f.path(); }, file);
 }
 
 Result<SafeTensors::Stamp> DataFile::stamp() const {

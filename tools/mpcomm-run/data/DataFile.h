@@ -15,8 +15,8 @@
 #define MPCOMM_RUN_DATA_DATAFILE_H
 
 #include "data/MappedFile.h"
-#include "session/files/SafeTensors.h"
 #include "data/Status.h"
+#include "session/files/SafeTensors.h"
 
 #include <optional>
 #include <string>

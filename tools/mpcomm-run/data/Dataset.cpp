@@ -57,9 +57,9 @@ Result<std::vector<TokenArgument>> mpcomm::run::chooseTokenArguments(
   };
   for (const ManifestArgument *argument : arguments) {
     const std::string &name = argument->name;
-    auto given = std::find_if(
-        format.tokenArguments.begin(), format.tokenArguments.end(),
-        [&](const auto &entry) { return entry.first == name; });
+    auto given =
+        std::find_if(format.tokenArguments.begin(), format.tokenArguments.end(),
+                     [&](const auto &entry) { return entry.first == name; });
     bool fits = isInteger(argument->type) && argument->shape.size() == 2;
     if (!format.tokenArguments.empty()
             ? given == format.tokenArguments.end() || !fits
@@ -72,9 +72,9 @@ Result<std::vector<TokenArgument>> mpcomm::run::chooseTokenArguments(
     if (argument->shape[1] != arguments[0]->shape.back())
       return unclear("samples differ in length");
     bool isTarget = name == "y" || name == "target" || name == "targets";
-    chosen.push_back(
-        {argument, format.tokenArguments.empty() ? isTarget && arguments.size() > 1
-                                                 : given->second});
+    chosen.push_back({argument, format.tokenArguments.empty()
+                                    ? isTarget && arguments.size() > 1
+                                    : given->second});
   }
   for (const auto &[name, shift] : format.tokenArguments)
     if (std::none_of(chosen.begin(), chosen.end(), [&](const auto &entry) {
@@ -92,8 +92,8 @@ Result<std::vector<TokenArgument>> mpcomm::run::chooseTokenArguments(
 
 Status Dataset::openFiles() {
   for (const std::string &path : source.paths) {
-    Result<DataFile> file = source.areTokens ? DataFile::openTokens(path)
-                                             : DataFile::open(path);
+    Result<DataFile> file =
+        source.areTokens ? DataFile::openTokens(path) : DataFile::open(path);
     if (file.failed())
       return file.error();
     opened.push_back(file.take());
@@ -126,8 +126,8 @@ Status Dataset::addColumn(const ManifestArgument &argument) {
     if (!column)
       column.emplace(Column{&argument, encoding.take(), {}});
     else if (encoding->description() != column->encoding.description())
-      return fail(file.path(), ": ", quoted, " is ",
-                  describe(entry), ", and has other samples in ",
+      return fail(file.path(), ": ", quoted, " is ", describe(entry),
+                  ", and has other samples in ",
                   opened[column->pieces[0].file].path());
     auto count = static_cast<uint64_t>(entry.shape[0]);
     column->pieces.push_back({i, {data, entry.bytes}, samples, count});
@@ -202,9 +202,8 @@ Dataset::open(const DataFiles &files, const DataFormat &format,
   for (const ManifestFunction *function : functions)
     for (const ManifestArgument &argument : function->arguments)
       if (argument.role == Role::Batch &&
-          std::none_of(arguments.begin(), arguments.end(), [&](const auto *a) {
-            return a->name == argument.name;
-          }))
+          std::none_of(arguments.begin(), arguments.end(),
+                       [&](const auto *a) { return a->name == argument.name; }))
         arguments.push_back(&argument);
   if (arguments.empty())
     return fail(dataset.name(), ": function '", functions[0]->name,
@@ -277,9 +276,9 @@ Status Dataset::gather(std::span<const uint64_t> indices,
   for (size_t c = 0; c < columns.size() && isLarge; ++c)
     for (uint64_t index : indices)
       if (targets[c])
-        advisePages({columns[c].find(index).second,
-                     columns[c].encoding.stride()},
-                    PageAdvice::Soon);
+        advisePages(
+            {columns[c].find(index).second, columns[c].encoding.stride()},
+            PageAdvice::Soon);
   for (size_t c = 0; c < columns.size(); ++c) {
     const Column &column = columns[c];
     char *target = targets[c];

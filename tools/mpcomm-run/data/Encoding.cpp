@@ -148,8 +148,8 @@ Status Encoding::convertImage(const Shape &stored, const DataFormat &format) {
   valuesPerSample =
       argument->elements / static_cast<uint64_t>(argument->shape[0]);
   kind = Kind::Image;
-  channels = std::max<size_t>(
-      {1, format.imageMean.size(), format.imageStd.size()});
+  channels =
+      std::max<size_t>({1, format.imageMean.size(), format.imageStd.size()});
   auto isFirst = [&](const Shape &shape) {
     return !shape.empty() && static_cast<uint64_t>(shape.front()) == channels;
   };
@@ -215,10 +215,11 @@ void Encoding::decode(const char *stored, char *target) const {
     uint64_t pixels = valuesPerSample / channels;
     for (uint64_t c = 0; c < channels; ++c)
       for (uint64_t p = 0; p < pixels; ++p)
-        store(target, c * strides[0] + p * strides[1],
-              load<Bits>(table.data(),
-                         256 * c + bytes[c * storedStrides[0] +
-                                         p * storedStrides[1]]));
+        store(
+            target, c * strides[0] + p * strides[1],
+            load<Bits>(table.data(),
+                       256 * c +
+                           bytes[c * storedStrides[0] + p * storedStrides[1]]));
   });
 }
 
@@ -244,13 +245,13 @@ std::string Encoding::describeBad(const char *stored, size_t index) const {
     return fail(loadFloat(argument->type, stored, index),
                 " is not finite; --allow-nonfinite accepts it")
         .message();
-  int64_t value = isTokens() ? withToken(valueBytes,
-                                         [&](auto token) {
-                                           return static_cast<int64_t>(
-                                               load<decltype(token)>(stored,
-                                                                     index));
-                                         })
-                             : loadInteger(argument->type, stored, index);
+  int64_t value = isTokens()
+                      ? withToken(valueBytes,
+                                  [&](auto token) {
+                                    return static_cast<int64_t>(
+                                        load<decltype(token)>(stored, index));
+                                  })
+                      : loadInteger(argument->type, stored, index);
   return fail(value, " is outside [", range->first, ", ", range->second, ")")
       .message();
 }

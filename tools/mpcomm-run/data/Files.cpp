@@ -52,9 +52,9 @@ std::vector<Input> inputsOf(const RunOptions &options) {
     inputs.push_back(
         {options.data.areTokens ? "--tokens" : "--data", fileOf(path)});
   for (const std::string &path : options.evalData.paths)
-    inputs.push_back({options.evalData.areTokens ? "--eval-tokens"
-                                                 : "--eval-data",
-                      fileOf(path)});
+    inputs.push_back(
+        {options.evalData.areTokens ? "--eval-tokens" : "--eval-data",
+         fileOf(path)});
   return inputs;
 }
 

@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUN_DATA_MAPPEDFILE_H
 #define MPCOMM_RUN_DATA_MAPPEDFILE_H
 
-#include "session/files/SafeTensors.h"
 #include "data/Status.h"
+#include "session/files/SafeTensors.h"
 
 #include <cstdint>
 #include <string>

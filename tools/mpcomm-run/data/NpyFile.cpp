@@ -114,9 +114,9 @@ struct NpyType {
 };
 
 constexpr NpyType types[] = {
-    {"<f4", MPRT_F32}, {"<f8", MPRT_F64}, {"<f2", MPRT_F16}, {"|i1", MPRT_I8},
-    {"|u1", MPRT_U8},  {"<i2", MPRT_I16}, {"<i4", MPRT_I32}, {"<i8", MPRT_I64},
-    {"|b1", MPRT_BOOL}};
+    {"<f4", MPRT_F32}, {"<f8", MPRT_F64}, {"<f2", MPRT_F16},
+    {"|i1", MPRT_I8},  {"|u1", MPRT_U8},  {"<i2", MPRT_I16},
+    {"<i4", MPRT_I32}, {"<i8", MPRT_I64}, {"|b1", MPRT_BOOL}};
 
 } // namespace
 
@@ -138,8 +138,7 @@ Result<TensorEntry> mpcomm::run::parseNpy(const std::string &what,
     length = length << 8 | byteAt(8 + i);
   uint64_t begin = 8 + lengthBytes + length;
   if (begin > contents.size())
-    return fail(what, ": header of ", length,
-                " bytes, but the file has only ",
+    return fail(what, ": header of ", length, " bytes, but the file has only ",
                 contents.size() - 8 - lengthBytes,
                 " after its length (is it truncated?)");
   HeaderReader header(contents.substr(8 + lengthBytes, length));
@@ -150,9 +149,8 @@ Result<TensorEntry> mpcomm::run::parseNpy(const std::string &what,
                       "numpy.ascontiguousarray gives the other");
   TensorEntry entry;
   const auto *known =
-      std::find_if(std::begin(types), std::end(types), [&](const NpyType &t) {
-        return t.name == header.descr;
-      });
+      std::find_if(std::begin(types), std::end(types),
+                   [&](const NpyType &t) { return t.name == header.descr; });
   entry.shape = header.shape;
   entry.begin = begin;
   entry.bytes = contents.size() - begin;

@@ -15,8 +15,8 @@
 #ifndef MPCOMM_RUN_DATA_NPYFILE_H
 #define MPCOMM_RUN_DATA_NPYFILE_H
 
-#include "session/files/SafeTensors.h"
 #include "data/Status.h"
+#include "session/files/SafeTensors.h"
 
 #include <string>
 #include <string_view>

@@ -373,8 +373,8 @@ int mpcomm::run::runDistributed(const RunOptions &options,
                  all.message());
   } else {
     RankPosition position{};
-    result = job ? runRank(*job, *rank, fault, position)
-                 : runBench(options, *rank);
+    result =
+        job ? runRank(*job, *rank, fault, position) : runBench(options, *rank);
     if (result > 128 && rank->index() == 0)
       printError(describeStop(result - 128));
   }

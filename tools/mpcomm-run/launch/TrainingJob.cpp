@@ -268,7 +268,8 @@ Status openData(TrainingJob &job) {
                   job.dataRanks,
                   job.dataRanks == job.ranks ? " ranks of " : " data ranks of ",
                   batch, ")");
-    bool isKnown = !trains && job.data && areSameFiles(files, job.data->files());
+    bool isKnown =
+        !trains && job.data && areSameFiles(files, job.data->files());
     return dataset->validate(options.allowNonFinite,
                              isKnown ? &*job.data : nullptr);
   };

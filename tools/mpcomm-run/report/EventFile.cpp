@@ -119,9 +119,9 @@ Result<EventFile> EventFile::create(const std::string &folder, uint64_t step) {
                 secondsNow(), host, getpid());
   EventFile file;
   file.path = folder + name;
-  file.descriptor = open(file.path.c_str(),
-                         O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC,
-                         0666);
+  file.descriptor =
+      open(file.path.c_str(),
+           O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   if (file.descriptor < 0)
     return fail("--tensorboard ", printable(file.path),
                 ": cannot create: ", std::strerror(errno));
@@ -154,7 +154,8 @@ Status EventFile::write(std::string_view event) {
   record += event;
   record += maskedChecksum(event);
   for (size_t done = 0; done < record.size();) {
-    ssize_t put = ::write(descriptor, record.data() + done, record.size() - done);
+    ssize_t put =
+        ::write(descriptor, record.data() + done, record.size() - done);
     if (put < 0 && errno == EINTR)
       continue;
     if (put < 0)
@@ -167,7 +168,7 @@ Status EventFile::write(std::string_view event) {
 Status EventFile::add(uint64_t step, const Scalars &scalars) {
   std::string summary;
   for (const auto &[name, value] : scalars)
-    summary += message(1, message(1, name) +
-                              number(2, static_cast<float>(value)));
+    summary +=
+        message(1, message(1, name) + number(2, static_cast<float>(value)));
   return write(eventAt(step) + message(5, summary));
 }

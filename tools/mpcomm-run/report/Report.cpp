@@ -235,7 +235,8 @@ Result<Report> Report::create(const RunOptions &options, bool active,
   report.every = options.logEvery;
   report.steps = steps;
   if (!options.tensorboard.empty()) {
-    Result<EventFile> file = EventFile::create(options.tensorboard, steps.first);
+    Result<EventFile> file =
+        EventFile::create(options.tensorboard, steps.first);
     if (file.failed())
       return file.error();
     report.events.emplace(file.take());
@@ -308,8 +309,8 @@ void Report::printProgress(const StepRecord &record) {
   // Short names: the whole is to fit a line of a terminal.
   auto rateText = [&](uint64_t count, const char *what) {
     if (count && record.milliseconds > 0)
-      rate = "  " + countText(static_cast<double>(count) * 1e3 /
-                              record.milliseconds) +
+      rate = "  " +
+             countText(static_cast<double>(count) * 1e3 / record.milliseconds) +
              what;
   };
   rateText(steps.samples, " samples/s");
@@ -327,14 +328,13 @@ void Report::printProgress(const StepRecord &record) {
     left = "  left " +
            timeText(passed.count() / static_cast<double>(times.size() - 1) *
                     static_cast<double>(steps.last - record.step));
-  std::printf("%sstep %llu/%llu  loss %.6g%s%s  %.3f ms/step%s%s%s%s",
-              inPlace ? "\r\033[K" : "",
-              static_cast<unsigned long long>(record.step),
-              static_cast<unsigned long long>(steps.last), record.loss,
-              metricText(record.metrics).c_str(), rate.c_str(),
-              record.milliseconds, share.c_str(),
-              lossScaleText(record.lossScale).c_str(), left.c_str(),
-              inPlace ? "" : "\n");
+  std::printf(
+      "%sstep %llu/%llu  loss %.6g%s%s  %.3f ms/step%s%s%s%s",
+      inPlace ? "\r\033[K" : "", static_cast<unsigned long long>(record.step),
+      static_cast<unsigned long long>(steps.last), record.loss,
+      metricText(record.metrics).c_str(), rate.c_str(), record.milliseconds,
+      share.c_str(), lossScaleText(record.lossScale).c_str(), left.c_str(),
+      inPlace ? "" : "\n");
   lineOpen = inPlace;
   flush();
 }
@@ -420,16 +420,15 @@ void Report::finish(const std::vector<MemoryUse> &memory,
 
 Status Report::evaluation(const EvaluationSummary &summary, uint64_t step,
                           bool isLast) {
-  double accuracy = summary.labels
-                        ? static_cast<double>(summary.correct) /
-                              static_cast<double>(summary.labels)
-                        : 0;
+  double accuracy = summary.labels ? static_cast<double>(summary.correct) /
+                                         static_cast<double>(summary.labels)
+                                   : 0;
   // What only evaluates leaves no mark of a training.
   bool trains = steps.first < steps.last;
   if (log && trains) {
-    std::string line = "{\"step\": " + std::to_string(step) +
-                       ", \"evaluation\": {\"samples\": " +
-                       std::to_string(summary.samples);
+    std::string line =
+        "{\"step\": " + std::to_string(step) +
+        ", \"evaluation\": {\"samples\": " + std::to_string(summary.samples);
     if (summary.hasLoss)
       line += ", \"loss\": " + jsonLoss(summary.loss);
     if (summary.labels)

@@ -38,16 +38,16 @@ public:
 
   std::span<const uint64_t> indices(uint64_t call) {
     for (uint64_t i = 0; i < batch; ++i)
-      taken[i] = call > whole ? samples - 1
-                              : std::min(firstOf(call) + i, samples - 1);
+      taken[i] =
+          call > whole ? samples - 1 : std::min(firstOf(call) + i, samples - 1);
     return taken;
   }
 
   /// By which the loss of a call is multiplied.
   double weight(uint64_t call) const {
-    return call > whole ? -static_cast<double>(copies()) /
-                              static_cast<double>(ranks)
-                        : static_cast<double>(batch);
+    return call > whole
+               ? -static_cast<double>(copies()) / static_cast<double>(ranks)
+               : static_cast<double>(batch);
   }
   /// Samples of a call that are no copies; they come first.
   uint64_t counted(uint64_t call) const {
@@ -172,8 +172,7 @@ Status Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
   for (size_t i = 0; i < metrics.size() && summary.hasLoss; ++i)
     summary.metrics.emplace_back(job.evaluate->results[metrics[i]].name,
                                  sum[4 + i] / counted);
-  if (Status status = report.evaluation(summary, step, isLast);
-      status.failed())
+  if (Status status = report.evaluation(summary, step, isLast); status.failed())
     return status;
   if (!summary.hasLoss || std::isfinite(summary.loss) ||
       job.options.allowNonFinite)

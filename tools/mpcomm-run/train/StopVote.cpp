@@ -33,7 +33,8 @@ Result<int> StopVote::ask() {
     int64_t signal;
   };
   std::chrono::duration<double> passed = Clock::now() - before;
-  Vote mine = {passed.count() / static_cast<double>(std::max<uint64_t>(steps, 1)),
+  Vote mine = {passed.count() /
+                   static_cast<double>(std::max<uint64_t>(steps, 1)),
                asked.load()};
   std::vector<Vote> all(rank.size());
   if (Status status = rank.gather(&mine, all.data(), sizeof(mine));

@@ -414,8 +414,7 @@ Status Trainer::run() {
     steps.samples = job.globalBatch();
     steps.tokens = steps.samples * job.data->tokensPerSample();
   }
-  Result<Report> report =
-      Report::create(job.options, rank.index() == 0, steps);
+  Result<Report> report = Report::create(job.options, rank.index() == 0, steps);
   Status mine = report.failed() ? report.error() : prepare();
   if (Status status = rank.agree(mine); status.failed())
     return status;

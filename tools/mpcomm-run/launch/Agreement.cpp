@@ -140,6 +140,7 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
 
   all.addFlag("--checkpoint", !options.checkpoint.empty());
   all.addNumber("--checkpoint-every", options.checkpointEvery);
+  all.addFlag("--checkpoint-background", options.checkpointBackground);
   all.addFlag("--save-weights", !options.saveWeights.empty());
   all.add("--check-replicas",
           options.checkReplicas

@@ -327,6 +327,10 @@ CommandLine::CommandLine(RunOptions &o)
       "keep the last N checkpoints: the latest as FILE, earlier ones\n"
       "as FILE.step-K (default 1)",
       natural(o.checkpointKeep, 1));
+  add("--checkpoint-background",
+      "write checkpoints before the last one while training continues,\n"
+      "from a copy of the state on rank 0",
+      o.checkpointBackground);
   add("--resume", "FILE",
       "continue a checkpoint with its step, seed, order of samples and\n"
       "hyperparameters, unless an option overrides them",
@@ -416,6 +420,7 @@ CommandLine::CommandLine(RunOptions &o)
   option("--steps")->excludes(option("--epochs"));
   option("--checkpoint-every")->needs(option("--checkpoint"));
   option("--checkpoint-keep")->needs(option("--checkpoint"));
+  option("--checkpoint-background")->needs(option("--checkpoint-every"));
   // A checkpoint holds the weights.
   option("--resume")->excludes(option("--weights"));
   option("--resume-anyway")->needs(option("--resume"));

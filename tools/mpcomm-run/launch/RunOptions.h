@@ -53,6 +53,7 @@ struct RunOptions {
   /// Whatever else is not as in the checkpoint.
   bool resumeAnyway = false;
   uint64_t checkpointEvery = 0, checkpointKeep = 1;
+  bool checkpointBackground = false;
   /// Steps between comparisons of replicas, beside those at checkpoints; 0:
   /// not even there.
   std::optional<uint64_t> checkReplicas;

@@ -186,6 +186,13 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   return checkLoss(step + 1, record.loss);
 }
 
+Status Trainer::finishWriting(StateKeeper &keeper) {
+  if (!job.options.checkpointBackground)
+    return {};
+  std::optional<WrittenCheckpoint> written = keeper.takeWritten(/*waits=*/true);
+  return rank.agree(written ? written->error : Status());
+}
+
 Status Trainer::train(Report &report, StateKeeper &keeper) {
   stepper->watch(*job.train, /*isTraining=*/true);
   // Of state as the host has it.
@@ -228,16 +235,20 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     bool isKept =
         done < job.lastStep && (falls(done, options.checkpointEvery) ||
                                 (stopped && !options.checkpoint.empty()));
-    Status status;
+    bool isCompared = falls(done, options.checkReplicas.value_or(0));
+    Status status =
+        isKept || isCompared || stopped ? finishWriting(keeper) : Status();
     // What was trained on other data is not kept, nor goes on for long.
-    if (isKept || done == job.lastStep ||
-        (sampler && done % sampler->stepsPerEpoch() == 0))
+    if (status.ok() && (isKept || done == job.lastStep ||
+                        (sampler && done % sampler->stepsPerEpoch() == 0)))
       status = checkData(job.data);
     if (status.ok() && isKept)
       status = withState([&] {
-        return keeper.writeCheckpoint(requestFor(done, /*atEnd=*/false));
+        SaveRequest request = requestFor(done, /*atEnd=*/false);
+        request.background = options.checkpointBackground && !stopped;
+        return keeper.writeCheckpoint(request);
       });
-    else if (status.ok() && falls(done, options.checkReplicas.value_or(0)))
+    else if (status.ok() && isCompared)
       status = withState([&] { return keeper.checkReplicas(done); });
     if (status.failed()) {
       report.interrupt();
@@ -252,8 +263,8 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     }
   }
   uint64_t last = job.lastStep;
-  Status status;
-  if (!options.checkpoint.empty())
+  Status status = finishWriting(keeper);
+  if (status.ok() && !options.checkpoint.empty())
     status = withState([&] {
       return keeper.writeCheckpoint(requestFor(last, /*atEnd=*/true));
     });

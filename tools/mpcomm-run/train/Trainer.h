@@ -56,6 +56,8 @@ private:
   Status prepare();
   Status train(Report &report, StateKeeper &keeper);
   Status trainStep(uint64_t step, StepRecord &record);
+  /// Waits for a checkpoint that is being written. All ranks call it.
+  Status finishWriting(StateKeeper &keeper);
   /// As a defect of memory would, in the first parameter; on the host.
   void flipBit();
   Status checkLoss(uint64_t step, double loss) const;

@@ -47,7 +47,6 @@ Expected<std::optional<LaunchedBy>> mprt::launcherFromEnvironment() {
       continue;
     LaunchedBy found;
     found.launcher = variables.launcher;
-    // As many as --np takes.
     if (!parse(rank, found.rank) || !parse(size, found.size) ||
         found.rank >= found.size || found.size > kMaxRanks)
       return fail("environment: ", variables.rank, "='", printable(rank),

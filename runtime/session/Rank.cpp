@@ -35,7 +35,8 @@ Error Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   options.scratchBytes = manifest.scratchBytes;
   if (Error status = World::openDevice(manifest.device, options);
       status.failed())
-    return fail("--device ", manifest.device, ": ", status.message());
+    return Error(status.status(),
+                 "device " + manifest.device + ": " + status.message());
   return {};
 }
 
@@ -51,7 +52,7 @@ void Rank::prepareNccl(const Manifest &manifest) {
 
 Error Rank::openNccl() {
   if (Error status = openMover(*mprt::findBackend("nccl")); status.failed())
-    return fail("--comm nccl: ", status.message());
+    return Error(status.status(), "comm nccl: " + status.message());
   return {};
 }
 

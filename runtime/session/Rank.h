@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A session of the runtime, opened for the programs of a manifest, and what
+// A place in a world, opened for the programs of a manifest, and what
 // ranks agree on outside of any step.
 //
 //===----------------------------------------------------------------------===//

@@ -23,17 +23,17 @@ Expected<World> World::meet(Expected<std::unique_ptr<Transport>> transport,
                             double timeoutSeconds) {
   if (!transport)
     return transport.error();
-  World session;
-  session.transport = transport.take();
-  session.timeout = timeoutSeconds;
-  auto meeting = Meeting::create(*session.transport, timeoutSeconds);
+  World world;
+  world.transport = transport.take();
+  world.timeout = timeoutSeconds;
+  auto meeting = Meeting::create(*world.transport, timeoutSeconds);
   if (!meeting) {
     // Before the transport goes, which would wait for the others.
-    session.transport->reportFailure(meeting.error());
+    world.transport->reportFailure(meeting.error());
     return meeting.error();
   }
-  session.meeting = meeting.take();
-  return session;
+  world.meeting = meeting.take();
+  return world;
 }
 
 Expected<World> World::join(LocalRanks &ranks, unsigned rank,
@@ -72,7 +72,7 @@ Error World::openMover(const Backend &backend) {
   options.meeting = transport.get();
   options.device = &device();
   options.timeoutSeconds = timeout;
-  // A session may be moved, what it is on is not.
+  // A world may be moved, what it is on is not.
   gatherAll = [all = meeting.get()](const void *mine, void *theirs,
                                     uint64_t bytes) {
     return all->gather(mine, theirs, bytes);

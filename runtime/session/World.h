@@ -74,7 +74,7 @@ public:
   const char *backend() const;
 
   /// Makes the context that the current program runs in. All ranks call it,
-  /// with the same mesh. Of `options` the session sets the device, the timeout
+  /// with the same mesh. Of `options` the world sets the device, the timeout
   /// and, where there is a mover and all ranks run the same steps
   /// (`stepsMatch`), the way to agree on graphs.
   Error createContext(ContextOptions options, const MeshOptions &mesh,
@@ -90,7 +90,7 @@ public:
   }
 
   /// Zeroed memory of the device that the communicators can reach, aligned to
-  /// 64 bytes; given back with the session.
+  /// 64 bytes; given back with the world.
   Expected<void *> allocate(uint64_t bytes);
 
   /// Outside of any program: every rank's `bytes` at `mine` to every rank's

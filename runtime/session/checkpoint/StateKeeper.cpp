@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// See StateKeeper.h. --check-replicas 0 turns the comparison off, but for the
-// one at the start.
+// See StateKeeper.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -88,7 +87,7 @@ Error StateKeeper::checkStart() {
   if (survey->difference.empty())
     return {};
   return tell("ranks start from different state: " + survey->difference +
-              "; give every rank the same --weights or --resume");
+              "; give every rank the same weights or checkpoint");
 }
 
 Error StateKeeper::checkReplicas(uint64_t step) {

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The JSON text inside a program file, as data. docs/Design/Manifest.md
-// describes it. `parseManifest` checks all that the runner later relies on, so
+// describes it. `parseManifest` checks all that is relied on later, so
 // that nothing after it needs to look at JSON or doubt an index.
 //
 //===----------------------------------------------------------------------===//

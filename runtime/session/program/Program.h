@@ -7,7 +7,7 @@
 //
 // Checks that step.so is whole and that this runtime and this processor can run
 // it, opens it, and finds its entry points. Its undefined mprt_* symbols bind
-// to the runtime that the runner is linked with.
+// to the runtime that this is linked with.
 //
 //===----------------------------------------------------------------------===//
 

@@ -28,6 +28,12 @@ using mprt::nameOf;
 using Status = Error;
 template <typename T> using Result = Expected<T>;
 
+/// `status`, whose message begins with the name of an option, as the user has
+/// given that.
+inline Status asOption(const Status &status) {
+  return status.ok() ? status : fail("--", status.message());
+}
+
 } // namespace mpcomm::run
 
 #endif // MPCOMM_RUN_DATA_STATUS_H

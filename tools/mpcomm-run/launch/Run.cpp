@@ -90,9 +90,10 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
   if (isOnNccl)
     Rank::prepareNccl(manifest);
   if (status.ok())
-    status = rank.agree(rank.openDevice(manifest, job.program->images()));
+    status =
+        rank.agree(asOption(rank.openDevice(manifest, job.program->images())));
   if (status.ok() && isOnNccl)
-    status = rank.openNccl();
+    status = asOption(rank.openNccl());
   if (status.ok())
     status = rank.createContext(
         job.program->manifest(), job.events(), job.outputs.any(),
@@ -122,10 +123,10 @@ int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
 }
 
 /// The rank that a way of joining has led to.
-Result<Rank> makeRank(Result<mprt::World> session) {
-  if (!session)
-    return session.error();
-  return Rank(session.take());
+Result<Rank> makeRank(Result<World> world) {
+  if (!world)
+    return world.error();
+  return Rank(world.take());
 }
 
 /// The backend by which ranks meet: that of --comm, or where that leaves it

@@ -98,9 +98,10 @@ OutputFile::~OutputFile() {
 }
 
 Error OutputFile::broken(const char *what, int error) const {
-  return fail(path, ": cannot ", what, ": ", std::strerror(error),
-              exists(path) ? "; the file of that name is as it was before"
-                           : "; there is no file of that name");
+  return makeError(MPRT_IO_ERROR, path, ": cannot ", what, ": ",
+                   std::strerror(error),
+                   exists(path) ? "; the file of that name is as it was before"
+                                : "; there is no file of that name");
 }
 
 Error OutputFile::open() {
@@ -164,8 +165,8 @@ Error OutputFile::commit() {
   int closed = close(descriptor), error = errno;
   descriptor = -1;
   if (closed != 0)
-    return fail(path,
-                ": written, but cannot be closed: ", std::strerror(error));
+    return makeError(MPRT_IO_ERROR, path,
+                     ": written, but cannot be closed: ", std::strerror(error));
 
   std::string folder = folderOf(target);
   int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -175,8 +176,9 @@ Error OutputFile::commit() {
     close(opened);
   // Some file systems cannot sync a folder; the data itself is safe by then.
   if (!synced && error != EINVAL && error != ENOTSUP && error != EACCES)
-    return fail(path, ": written, but its folder cannot be synced: ",
-                std::strerror(error));
+    return makeError(
+        MPRT_IO_ERROR, path,
+        ": written, but its folder cannot be synced: ", std::strerror(error));
   return {};
 }
 
@@ -191,7 +193,8 @@ Expected<OutputLock> OutputLock::take(const std::string &path) {
   if (path.empty())
     return lock;
   if (int error = followLinks(target))
-    return fail(path, ": cannot lock: ", std::strerror(error));
+    return makeError(MPRT_IO_ERROR, path,
+                     ": cannot lock: ", std::strerror(error));
   lock.file = target + ".mpcomm-lock";
   struct stat info, named;
   // Open for reading, so that the file system may still become read-only; NFS
@@ -201,8 +204,8 @@ Expected<OutputLock> OutputLock::take(const std::string &path) {
     lock.descriptor = ::open(lock.file.c_str(),
                              access | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (lock.descriptor < 0)
-      return fail(path, ": cannot lock it by ", lock.file, ": ",
-                  std::strerror(errno));
+      return makeError(MPRT_IO_ERROR, path, ": cannot lock it by ", lock.file,
+                       ": ", std::strerror(errno));
     bool failed = flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0;
     if (failed && errno == EWOULDBLOCK) {
       char holder[256] = {};

@@ -32,7 +32,7 @@ class Checkpoint(ToyTest):
         self.assertEqual(sorted(tensors), ["b", "scale", "step", "w", "w.momentum"])
         self.assertEqual(tensors["step"], [7.0])
         expected = {"step": "7", "seed": "4", "shuffle": "0", "global_batch": "16",
-                    "samples": "64", "program": "toy", "lr": "0.05", "lr_schedule": "constant",
+                    "samples": "64", "program": "toy", "last_batch": "drop", "lr": "0.05", "lr_schedule": "constant",
                     "lr_warmup": "0", "lr_total": "7"}  # fmt: skip
         rest = {key: metadata[key] for key in metadata if "checksum" not in key and key != "mpcomm.data"}
         self.assertEqual(rest, {"mpcomm." + key: value for key, value in expected.items()})
@@ -225,7 +225,9 @@ class Checkpoint(ToyTest):
             self.succeeds(*self.common, "--resume", name + "2", "--steps", 2)
 
         self.assertEqual(run_through(compete, *start, "--checkpoint", name).code, 128 + signal.SIGTERM)
-        self.assertEqual(sorted(os.listdir(folder)), ["c2", "link"])
+        # What stops it lets it write its checkpoint.
+        self.assertEqual(sorted(os.listdir(folder)), ["c", "c2", "link"])
+        os.remove(name)
 
         # What a launcher leaves that could not remove it is nobody's lock.
         run_through(lambda process: process.kill(), *start, "--checkpoint", name, goes_on=False)

@@ -11,10 +11,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "data/Files.h"
-#include "launch/Environment.h"
 #include "launch/Launcher.h"
 #include "launch/Run.h"
 #include "report/FlightLog.h"
+#include "session/Environment.h"
 
 #include "mpcomm/Runtime/mprt.h"
 
@@ -83,10 +83,12 @@ int main(int argc, char **argv) {
     std::printf("mpcomm-run " MPCOMM_VERSION ", ABI %u\n", MPRT_ABI_VERSION);
     return endOutput();
   }
-  if (Status status = checkFilesDiffer(*options); status.failed()) {
-    printError(status.message());
-    return 2;
-  }
+  for (const Status &status :
+       {expandPatterns(*options), checkFilesDiffer(*options)})
+    if (status.failed()) {
+      printError(status.message());
+      return 2;
+    }
   Result<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
   Result<Fault> fault = faultFromEnvironment();
   if (launched.failed() || fault.failed()) {

@@ -32,7 +32,7 @@ class Checkpoint(ToyTest):
         self.assertEqual(sorted(tensors), ["b", "scale", "step", "w", "w.momentum"])
         self.assertEqual(tensors["step"], [7.0])
         expected = {"step": "7", "seed": "4", "shuffle": "0", "global_batch": "16",
-                    "samples": "64", "program": "toy", "lr": "0.05", "lr_schedule": "constant",
+                    "samples": "64", "program": "toy", "last_batch": "drop", "lr": "0.05", "lr_schedule": "constant",
                     "lr_warmup": "0", "lr_total": "7"}  # fmt: skip
         rest = {key: metadata[key] for key in metadata if "checksum" not in key and key != "mpcomm.data"}
         self.assertEqual(rest, {"mpcomm." + key: value for key, value in expected.items()})
@@ -184,6 +184,27 @@ class Checkpoint(ToyTest):
         with open(self.weights, "rb") as before, open(theirs, "rb") as after:
             self.assertEqual(after.read(), before.read())
 
+    def test_background(self):
+        os.makedirs(path("background"))
+        start = [*self.common, "--weights", self.weights, "--steps", 12, "--checkpoint-every", 2,
+                 "--checkpoint-keep", 3]  # fmt: skip
+        self.succeeds(*start, "--checkpoint", path("background/a"))
+        self.succeeds(*start, "--checkpoint", path("background/b"), "--checkpoint-background")
+        for kept in "", ".step-10", ".step-8":
+            self.assertEqual(read_tensors("background/a" + kept), read_tensors("background/b" + kept))
+        self.assertEqual(sorted(os.listdir(path("background"))),
+                         [f + kept for f in "ab" for kept in ("", ".step-10", ".step-8")])  # fmt: skip
+        self.fails("--checkpoint-background requires --checkpoint-every", *self.common, "--weights", self.weights,
+                   "--checkpoint", path("x"), "--checkpoint-background", code=2)  # fmt: skip
+
+    def test_background_that_cannot_write(self):
+        os.makedirs(path("vanishes"))
+        outcome = run_through(lambda _: shutil.rmtree(path("vanishes")), *self.common, "--weights", self.weights,
+                              "--checkpoint", path("vanishes/c"), "--checkpoint-every", 100,
+                              "--checkpoint-background", goes_on=False)  # fmt: skip
+        self.assertEqual(outcome.code, 1, str(outcome))
+        self.assertRegex(outcome.err, r"error: %s: cannot .*No such file or directory" % path("vanishes/c"))
+
     def test_one_run_at_a_time(self):
         folder = path("locked")
         os.mkdir(folder)
@@ -204,7 +225,9 @@ class Checkpoint(ToyTest):
             self.succeeds(*self.common, "--resume", name + "2", "--steps", 2)
 
         self.assertEqual(run_through(compete, *start, "--checkpoint", name).code, 128 + signal.SIGTERM)
-        self.assertEqual(sorted(os.listdir(folder)), ["c2", "link"])
+        # What stops it lets it write its checkpoint.
+        self.assertEqual(sorted(os.listdir(folder)), ["c", "c2", "link"])
+        os.remove(name)
 
         # What a launcher leaves that could not remove it is nobody's lock.
         run_through(lambda process: process.kill(), *start, "--checkpoint", name, goes_on=False)

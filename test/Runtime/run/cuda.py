@@ -101,6 +101,16 @@ class Cuda(CudaTest):
         self.assertEqual(find(on_device), find(on_host))
         self.assertIn("evaluation loss", on_device)
 
+    def test_evaluate_while_it_trains(self):
+        # The batch that was sent ahead is sent again.
+        for program in "alone.so", "toy2.so":
+            plain, _ = self.train(program, "--steps", 20, "--evaluate")
+            often, _ = self.train(program, "--steps", 20, "--evaluate-every", 3)
+            steps = lambda log: [(e["step"], e["loss"]) for e in log if "loss" in e]
+            self.assertEqual(steps(often), steps(plain))
+            self.assertEqual([e["step"] for e in often if "evaluation" in e], [3, 6, 9, 12, 15, 18, 20])
+            self.assertEqual(often[-1], plain[-1])
+
     def test_numbers_are_checked(self):
         self.fails("the loss is", path("alone.so"), *self.common, "--steps", 300, "--lr", "1e30", lines=1)
         self.fails("tensor 'w'", path("alone.so"), *self.common, "--steps", 300, "--lr", "1e38",

@@ -35,6 +35,19 @@ class Train(RegressionTest):
                 self.assertEqual([e["epoch"] for e in log], [s // 6 for s in range(60)])
                 self.compare_weights("out", w, b)
 
+    def test_the_last_batch_wraps(self):
+        losses, w, b = twin(self.samples, 16, 21, seed=5, wrap=True)
+        for ranks in 1, 2, 4:
+            with self.subTest(ranks=ranks):
+                log = self.train(ranks, "--epochs", 3, "--seed", 5, "--last-batch", "wrap", "--save-weights", path("out"))
+                self.compare(log, losses)
+                self.assertEqual([e["epoch"] for e in log], [s // 7 for s in range(21)])
+                self.compare_weights("out", w, b)
+        few = Samples(5)
+        self.succeeds(path("toy1.so"), "--weights", self.weights, "--data", few.write("few"), "--last-batch", "wrap",
+                      "--epochs", 2, "--quiet", "--log", path("log"))  # fmt: skip
+        self.assertEqual(len(log_of("log")), 2)
+
     def test_seeds_differ(self):
         first = self.train(2, "--steps", 6)
         second = self.train(2, "--steps", 6, "--seed", 1)
@@ -63,11 +76,15 @@ class Train(RegressionTest):
             self.assertEqual(file.read(), contents)
 
     def test_numbers_that_the_program_cannot_hold(self):
-        for value, stored in ("1e-60", "0"), ("1e300", "inf"), ("-3.5e38", "-inf"):
+        for value, stored in ("1e-60", "0"), ("1e300", "inf"):
             for option in ("--lr", value), ("--set", "lr=" + value):
                 self.fails("hyperparameter 'lr': %s is %s in the program's type f32" % (float(value).__format__("g"), stored),
                            path("toy1.so"), *self.common, *option)  # fmt: skip
         self.succeeds(path("toy1.so"), *self.common, "--lr", "0", "--steps", "1", "--quiet")
+
+    def test_a_negative_learning_rate(self):
+        self.fails("--lr: '-0.1' is not a finite number of at least 0", path("toy1.so"), *self.common, "--lr", "-0.1", code=2)
+        self.fails("--set lr=-0.1: a learning rate is not negative", path("toy1.so"), *self.common, "--set", "lr=-0.1", code=2)
 
     def test_learning_rate(self):
         def rate(step):
@@ -102,8 +119,11 @@ class Train(RegressionTest):
         lines = [line for line in out.splitlines() if line.startswith("step ")]
         self.assertEqual([line.split()[1] for line in lines], ["1/30", "10/30", "20/30", "30/30"])
         for line in lines:
-            self.assertRegex(line, r"loss \S+  \S+ ms/step  exposed \S+ %$")
-        for row in "loss first", "loss last", "ms per step", "exposed communication", "memory":
+            self.assertRegex(line, r"loss \S+  \S+ samples/s  \S+ ms/step  exposed \S+ %(  left \d\d:\d\d)?$")
+        self.assertIn("global batch 16 of 103 samples (7 left out of each epoch)\n", out)
+        # The first step tells nothing of the others; after the last nothing is left.
+        self.assertEqual(["left" in line for line in lines], [False, True, True, False])
+        for row in "loss first", "loss last", "ms per step", "exposed communication", "waiting for data", "memory":
             self.assertRegex(out, "(?m)^" + row)
         quiet = self.succeeds(
             path("toy2.so"), "--weights", self.weights, "--data", self.data, "--steps", 3, "--quiet"

@@ -35,6 +35,7 @@ protected:
     argument.role = Role::Batch;
     argument.type = MPRT_I64;
     argument.shape = {2};
+    argument.elements = 2;
     argument.bytes = 16;
     argument.range = {0, 10};
   }
@@ -43,7 +44,7 @@ protected:
     std::string path = folder / name;
     EXPECT_TRUE(
         writeSafetensors(path, {{"label", MPRT_I64, {4}, labels}}, {}).ok());
-    Result<Dataset> data = Dataset::open(path, {&user});
+    Result<Dataset> data = Dataset::open({{path}}, {}, {&user});
     EXPECT_TRUE(data.ok()) << data.message();
     return data.take();
   }

@@ -36,6 +36,21 @@ TEST(Options, BothSpellings) {
   EXPECT_EQ(options->seed, ~uint64_t(0));
 }
 
+TEST(Options, DataIsAList) {
+  Result<RunOptions> options = parseOptions(
+      {"step.so", "--tokens", "a", "--tokens", "b", "--token-arguments",
+       "input_ids,labels+1", "--image-mean", "0.5,1", "--evaluate-every", "3"});
+  ASSERT_TRUE(options.ok()) << options.message();
+  EXPECT_TRUE(options->data.areTokens);
+  EXPECT_EQ(options->data.paths, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(options->format.tokenArguments,
+            (std::vector<std::pair<std::string, uint64_t>>{{"input_ids", 0},
+                                                           {"labels", 1}}));
+  EXPECT_EQ(options->format.imageMean, (std::vector<double>{0.5, 1}));
+  EXPECT_TRUE(options->evaluate);
+  EXPECT_EQ(options->evaluateEvery, 3u);
+}
+
 TEST(Options, TheLastOneCounts) {
   Result<RunOptions> options = parseOptions(
       {"--set", "a=1", "step.so", "--set", "b=-2", "--set", "a=3", "--lr", "1",
@@ -66,7 +81,16 @@ TEST(Options, Mistakes) {
   EXPECT_EQ(errorOf({"a.so", "--steps", "-1"}),
             "--steps: '-1' is not a number from 0 to 4611686018427387904");
   EXPECT_EQ(errorOf({"a.so", "--lr", "nan"}),
-            "--lr: 'nan' is not a finite number");
+            "--lr: 'nan' is not a finite number of at least 0");
+  EXPECT_EQ(errorOf({"a.so", "--lr", "-1"}),
+            "--lr: '-1' is not a finite number of at least 0");
+  EXPECT_EQ(errorOf({"a.so", "--image-mean", "0.5,x"}),
+            "--image-mean: '0.5,x' is not a list of finite numbers");
+  EXPECT_EQ(errorOf({"a.so", "--image-std", "0.5,0"}),
+            "--image-std: '0.5,0' is not a list of positive numbers");
+  EXPECT_EQ(errorOf({"a.so", "--tokens", "t", "--token-arguments", "x,"}),
+            "--token-arguments: 'x,' is not a list of names, each with +1 or "
+            "without");
   EXPECT_EQ(errorOf({"a.so", "--timeout", "0"}),
             "--timeout: '0' is not a number of seconds from more than 0 to "
             "1e+09");
@@ -97,6 +121,16 @@ TEST(Options, Combinations) {
             "--resume-anyway requires --resume");
   EXPECT_EQ(errorOf({"a.so", "--lr", "1", "--set", "lr=1"}),
             "--lr and --set lr= exclude each other");
+  EXPECT_EQ(errorOf({"a.so", "--set", "lr=-1"}),
+            "--set lr=-1: a learning rate is not negative");
+  EXPECT_EQ(errorOf({"a.so", "--data", "d", "--tokens", "t"}),
+            "--data excludes --tokens");
+  EXPECT_EQ(errorOf({"a.so", "--data", "d", "--context", "8"}),
+            "--context requires --tokens");
+  EXPECT_EQ(errorOf({"a.so", "--image-mean", "1,2,3", "--image-std", "1,2"}),
+            "--image-mean has 3 numbers, --image-std 2");
+  EXPECT_EQ(errorOf({"a.so", "--eval-tokens", "d"}),
+            "--eval-tokens requires --evaluate");
   EXPECT_EQ(errorOf({"a.so", "--eval-data", "d"}),
             "--eval-data requires --evaluate");
   EXPECT_EQ(errorOf({"a.so", "--check-numerics", "--allow-nonfinite"}),

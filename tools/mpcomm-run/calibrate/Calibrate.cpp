@@ -59,11 +59,12 @@ Status Bench::prepare(const RunOptions &options) {
   bool isOnNccl = options.comm == "nccl";
   if (isOnNccl)
     Rank::prepareNccl(manifest);
-  if (Status status = rank.agree(rank.openDevice(manifest, calibrationImages));
+  if (Status status =
+          rank.agree(asOption(rank.openDevice(manifest, calibrationImages)));
       status.failed())
     return status;
   if (isOnNccl)
-    if (Status status = rank.openNccl(); status.failed())
+    if (Status status = asOption(rank.openNccl()); status.failed())
       return status;
   if (rank.device().isAsynchronous())
     mostBytes = std::clamp(std::bit_floor(rank.device().memoryBytes() / 16),

@@ -5,83 +5,149 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A dataset is a safetensors file with one tensor for each batch argument, of
-// the argument's type and shape but for the leading dimension, which counts
-// samples. It stays in the page cache; batches are gathered out of the mapping.
-// Where ranks run several functions of one name, each of them takes what its
-// own has as arguments.
+// The samples of several files, one after another. Files of tensors hold, for
+// each batch argument, samples of its type and shape; files of tokens hold
+// windows. Both stay in the page cache; batches are gathered out of the
+// mappings. Where ranks run several functions of one name, each of them takes
+// what its own has as arguments.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUN_DATA_DATASET_H
 #define MPCOMM_RUN_DATA_DATASET_H
 
-#include "data/SafeTensors.h"
+#include "data/DataFile.h"
+#include "data/DataFormat.h"
+#include "data/Encoding.h"
 #include "data/Status.h"
-#include "program/Manifest.h"
-#include "train/RankState.h"
+#include "session/program/Manifest.h"
 
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace mpcomm::run {
 
+/// What the tokens of a stream are for.
+struct TokenArgument {
+  const ManifestArgument *argument;
+  /// It starts so many tokens after the first of a sample.
+  uint64_t shift;
+};
+
+/// The batch arguments, `arguments` in all, that get tokens. Without
+/// --token-arguments these are the integer arguments with samples of one
+/// dimension: a single one, or two of which the one called y, target or targets
+/// starts one token later. All have samples of --context tokens.
+Result<std::vector<TokenArgument>>
+chooseTokenArguments(const std::vector<const ManifestArgument *> &arguments,
+                     const DataFormat &format);
+
 class Dataset {
 public:
-  /// Opens `path` for the batch arguments of `functions`, all of one name,
+  /// Opens `files` for the batch arguments of `functions`, all of one name,
   /// which must outlive the dataset. Checks types and shapes, not yet the
   /// values.
   static Result<Dataset>
-  open(const std::string &path,
+  open(const DataFiles &files, const DataFormat &format,
        const std::vector<const ManifestFunction *> &functions);
 
   uint64_t samples() const { return sampleCount; }
-  const std::string &path() const { return file.path(); }
+  /// Of a sample, where the files are of tokens; else 0.
+  uint64_t tokensPerSample() const { return context; }
+  /// Tokens at the ends of files that no sample has as an input.
+  uint64_t tokensLeftOver() const { return leftOver; }
+  /// Of all files that are used, in bytes.
+  uint64_t bytes() const { return allBytes; }
+  /// Whether values are converted on the way in.
+  bool converts() const;
+  /// The files, for messages.
+  std::string name() const;
+  const DataFiles &files() const { return source; }
+  /// An .npy file of the dataset for an argument of another name than `known`.
+  Status checkArguments(const std::vector<std::string> &known) const;
 
   /// Looks at every value once: integers against the argument's range, bool
   /// against 0 and 1, and floats, unless `allowNonFinite`, for NaN and
   /// infinity. Names the first offending sample. Takes the checksum of each
-  /// tensor on the way, and compares it with the one that the file may have.
-  /// Linear in the file; what it has read does not stay in this process'
-  /// memory. What `known` has validated, a dataset of the same file, is not
-  /// read again.
+  /// column on the way, and compares that of a tensor with the one that its
+  /// file may have. Linear in the files; what it has read does not stay in this
+  /// process' memory. What `known` has validated, a dataset of the same files,
+  /// is not read again. Where data is not read at start, values are looked at
+  /// by `gather` instead, and checksums are of samples of the files.
   Status validate(bool allowNonFinite, const Dataset *known = nullptr);
 
-  /// Fails where the file has other contents than `validate` has seen. Reads it
-  /// again only where somebody has written to it, or touched it.
+  /// Fails where a file has other contents than `validate` has seen. Reads them
+  /// again only where somebody has written to one, or touched it.
   Status checkUnchanged(bool allowNonFinite);
 
-  /// XXH64 of each tensor that is used, by name; empty before `validate`.
+  /// One for each column, by the name of its argument; empty before `validate`.
   const std::map<std::string, uint64_t> &checksums() const { return hashes; }
   /// One number for all of them.
   uint64_t checksum() const;
 
-  /// Copies the samples `indices` into the batch slots of `binding`, which
-  /// belongs to one of the functions that the dataset was opened for.
-  void gather(std::span<const uint64_t> indices, RankState &state,
-              const Binding &binding);
+  /// Batch arguments that have samples.
+  size_t columnCount() const { return columns.size(); }
+  const ManifestArgument &argumentOf(size_t column) const {
+    return *columns[column].argument;
+  }
+  /// Converts the samples `indices` of each column to where `targets` has it;
+  /// null is left out. Fails for values that were not looked at before and that
+  /// the program cannot take.
+  Status gather(std::span<const uint64_t> indices,
+                std::span<char *const> targets);
+  /// Says how samples will be gathered from now on.
+  void expectOrder(bool isShuffled) const;
 
 private:
-  explicit Dataset(SafeTensors file) : file(std::move(file)) {}
+  Dataset(DataFiles source, const DataFormat &format)
+      : source(std::move(source)), format(format) {}
 
+  /// What of a column is in one file.
+  struct Piece {
+    size_t file;
+    /// All of it; samples are at multiples of the stride.
+    std::string_view stored;
+    /// Samples before it, and in it.
+    uint64_t first, samples;
+  };
   struct Column {
     const ManifestArgument *argument;
-    const char *data;
-    uint64_t sampleBytes;
+    Encoding encoding;
+    std::vector<Piece> pieces;
+    uint64_t samples() const {
+      return pieces.back().first + pieces.back().samples;
+    }
+    /// Where sample `index` begins in the file.
+    std::pair<const Piece *, const char *> find(uint64_t index) const;
   };
 
+  Status openFiles();
   Status addColumn(const ManifestArgument &argument);
-  /// The checksum of a tensor that was validated for such an argument.
-  std::optional<uint64_t> knownHash(const ManifestArgument &argument) const;
-  Status validateColumn(const Column &column, bool allowNonFinite);
+  Status addTokens(const std::vector<const ManifestArgument *> &arguments);
+  Status checkCounts() const;
+  /// The checksum of a column that was validated for such an argument.
+  std::optional<uint64_t> knownHash(const Column &column) const;
+  /// Looks at all of a column; its checksum.
+  Result<uint64_t> validateColumn(const Column &column) const;
+  /// A checksum of some of it.
+  uint64_t sampleHash(const Column &column) const;
+  /// The failure that value `index` of a piece is.
+  Status describeBad(const Column &column, const Piece &piece,
+                     uint64_t index) const;
+  Result<std::vector<SafeTensors::Stamp>> stamps() const;
+  void release() const;
 
-  SafeTensors file;
+  DataFiles source;
+  DataFormat format;
+  std::vector<DataFile> opened;
   std::vector<Column> columns;
-  SafeTensors::Stamp validated;
+  std::vector<SafeTensors::Stamp> validated;
   std::map<std::string, uint64_t> hashes;
-  uint64_t sampleCount = 0;
+  uint64_t sampleCount = 0, context = 0, leftOver = 0, allBytes = 0;
+  bool allowsNonFinite = false, readsAtStart = true;
   /// Bytes gathered since pages were last given back.
   uint64_t touchedBytes = 0;
 };

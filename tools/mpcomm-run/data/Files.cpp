@@ -11,13 +11,15 @@
 
 #include "data/Files.h"
 
-#include "data/OutputFile.h"
-#include "train/KeptCheckpoints.h"
+#include "data/DataFile.h"
+#include "session/checkpoint/KeptCheckpoints.h"
+#include "session/files/OutputFile.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <glob.h>
 #include <unistd.h>
 
 using namespace mpcomm::run;
@@ -31,18 +33,30 @@ struct NamedFile {
   std::string RunOptions::*path;
 };
 
+/// A file that is read.
+struct Input {
+  std::string option, path;
+  bool isResumed = false;
+};
+
 /// Whether the name takes new contents at the end, whole, or line by line.
 struct NamedOutput : NamedFile {
   bool replaced;
 };
 
-const NamedFile inputs[] = {
-    {"the program", &RunOptions::program},
-    {"--weights", &RunOptions::weights},
-    {"--data", &RunOptions::data},
-    {"--eval-data", &RunOptions::evalData},
-    {"--resume", &RunOptions::resume},
-};
+std::vector<Input> inputsOf(const RunOptions &options) {
+  std::vector<Input> inputs = {{"the program", options.program},
+                               {"--weights", options.weights},
+                               {"--resume", options.resume, true}};
+  for (const std::string &path : options.data.paths)
+    inputs.push_back(
+        {options.data.areTokens ? "--tokens" : "--data", fileOf(path)});
+  for (const std::string &path : options.evalData.paths)
+    inputs.push_back(
+        {options.evalData.areTokens ? "--eval-tokens" : "--eval-data",
+         fileOf(path)});
+  return inputs;
+}
 
 const NamedOutput outputs[] = {
     {{"--checkpoint", &RunOptions::checkpoint}, true},
@@ -53,13 +67,6 @@ const NamedOutput outputs[] = {
     {{"--calibrate", &RunOptions::calibrate}, true},
     {{"--log", &RunOptions::log}, false},
 };
-
-/// A name that is not there yet is resolved as far as its folder is.
-fs::path resolve(const fs::path &name) {
-  std::error_code error;
-  fs::path path = fs::weakly_canonical(fs::absolute(name, error), error);
-  return error ? name : path;
-}
 
 /// Whether --checkpoint-keep may give the name of `file` to a checkpoint.
 bool isKeptName(const std::string &file, const RunOptions &options) {
@@ -87,54 +94,69 @@ bool isFlightName(const std::string &file, const RunOptions &options) {
 
 } // namespace
 
-bool mpcomm::run::areSameFile(const std::string &a, const std::string &b) {
-  std::error_code error;
-  if (a.empty() || b.empty())
-    return false;
-  fs::path first = resolve(a), second = resolve(b);
-  bool known = fs::exists(first, error);
-  if (known && !fs::is_regular_file(first, error))
-    return false;
-  return first == second || (known && fs::equivalent(first, second, error));
+Status mpcomm::run::expandPatterns(RunOptions &options) {
+  for (DataFiles *files : {&options.data, &options.evalData}) {
+    std::vector<std::string> all;
+    std::error_code error;
+    for (const std::string &given : files->paths) {
+      std::string file = fileOf(given);
+      std::string before = given.substr(0, given.size() - file.size());
+      if (file.find_first_of("*?[") == file.npos || fs::exists(file, error)) {
+        all.push_back(given);
+        continue;
+      }
+      glob_t found = {};
+      if (glob(file.c_str(), 0, nullptr, &found) != 0) {
+        globfree(&found);
+        return fail(printable(given), ": no file matches");
+      }
+      for (size_t i = 0; i < found.gl_pathc; ++i)
+        all.push_back(before + found.gl_pathv[i]);
+      globfree(&found);
+    }
+    files->paths = std::move(all);
+  }
+  return {};
 }
 
 Status mpcomm::run::checkFilesDiffer(const RunOptions &options) {
+  const std::vector<Input> inputs = inputsOf(options);
   for (const NamedOutput &output : outputs) {
     const std::string &path = options.*output.path;
-    auto clash = [&](const NamedFile &other) {
+    auto clash = [&](const std::string &other) {
       return fail(output.option, " ", printable(path), ": that is the file of ",
-                  other.option);
+                  other);
     };
-    for (const NamedFile &input : inputs) {
-      bool renews = output.path == &RunOptions::checkpoint &&
-                    input.path == &RunOptions::resume;
-      if (!renews && areSameFile(path, options.*input.path))
-        return clash(input);
+    for (const Input &input : inputs) {
+      bool renews = output.path == &RunOptions::checkpoint && input.isResumed;
+      if (!renews && areSameFile(path, input.path))
+        return clash(input.option);
     }
     for (const NamedOutput &other : outputs) {
       if (other.path == output.path)
         break;
       if (areSameFile(path, options.*other.path))
-        return clash(other);
+        return clash(other.option);
     }
   }
-  auto checkName = [&](const NamedFile &file) -> Status {
-    const std::string &path = options.*file.path;
+  auto checkName = [&](const Input &file) -> Status {
+    const std::string &path = file.path;
     if (isFlightName(path, options))
       return fail(file.option, " ", printable(path),
                   ": that may be the name of a record that --flight-record "
                   "writes; move it to another");
-    if (file.path == &RunOptions::resume || !isKeptName(path, options))
+    if (file.isResumed || !isKeptName(path, options))
       return {};
     return fail(file.option, " ", printable(path),
                 ": that may be the name of a checkpoint that "
                 "--checkpoint-keep keeps; move it to another");
   };
-  for (const NamedFile &input : inputs)
+  for (const Input &input : inputs)
     if (Status status = checkName(input); status.failed())
       return status;
   for (const NamedFile &output : outputs)
-    if (Status status = checkName(output); status.failed())
+    if (Status status = checkName({output.option, options.*output.path});
+        status.failed())
       return status;
   return {};
 }

@@ -17,9 +17,10 @@
 
 namespace mpcomm::run {
 
-/// Whether two names lead to one regular file, or would. Several outputs may
-/// well go to one device.
-bool areSameFile(const std::string &a, const std::string &b);
+/// Replaces each pattern among the names of data by the files that match it, in
+/// the order of their names. Fails where none does. A file whose name looks
+/// like a pattern is a file.
+Status expandPatterns(RunOptions &options);
 
 /// No file is written that is also read, or written by two options, under the
 /// names that --checkpoint-keep gives, too. (A checkpoint may replace the one

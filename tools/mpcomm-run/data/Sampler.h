@@ -5,61 +5,77 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The order of samples is a function of (seed, step) alone: every rank works
-// it out by itself, a resumed run continues where it stopped, and 1, 2 or 4
-// ranks with the same global batch see the same samples at the same step.
+// The order of samples is a function of (seed, step, global batch) alone: every
+// rank works it out by itself, a resumed run continues where it stopped, and 1,
+// 2 or 4 ranks with the same global batch see the same samples at the same
+// step. It takes no memory: where a data set has 10^9 samples, a table of their
+// order would be larger than the model.
 //
-// Epoch e visits a permutation of the samples made by Fisher and Yates' shuffle
-// (Knuth, The Art of Computer Programming 2, algorithm 3.4.2 P) from the
-// generator splitmix64 (Steele, Lea and Flood, OOPSLA 2014) with the seed
-// `seed * 0x9E3779B97F4A7C15 + e`. Step s of the epoch takes G consecutive
-// entries, rank r its r-th slice of them; a remainder of fewer than G samples
-// is left out.
+// Epoch e visits a pseudorandom permutation of the S samples: a balanced
+// Feistel network (Luby and Rackoff, SIAM J. Comput. 17, 1988) of six rounds on
+// 2h bits, h the least with 4^h >= S, and cycle walking (Black and Rogaway,
+// CT-RSA 2002, method 2) from its domain into [0, S). The keys of the rounds
+// are the outputs of the generator splitmix64 (Steele, Lea and Flood, OOPSLA
+// 2014) with the seed `seed * 0x9E3779B97F4A7C15 + e`; the round function is
+// its finalizer. Step s of the epoch takes G consecutive entries, rank r its
+// r-th slice of them. A remainder of fewer than G samples is left out, or
+// filled up with the first samples of the same epoch.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUN_DATA_SAMPLER_H
 #define MPCOMM_RUN_DATA_SAMPLER_H
 
+#include "data/Status.h"
+
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace mpcomm::run {
 
-/// The generator splitmix64.
-class SplitMix64 {
+/// What becomes of the samples of an epoch that do not fill a global batch.
+enum class LastBatch : uint8_t { Drop, Wrap };
+
+/// `drop` or `wrap`.
+const char *nameOf(LastBatch policy);
+
+/// A permutation of [0, count).
+class Permutation {
 public:
-  explicit SplitMix64(uint64_t seed) : state(seed) {}
-  uint64_t next();
+  Permutation(uint64_t count, uint64_t seed);
+  /// The image of `index`; at most four turns through the network on average.
+  uint64_t operator()(uint64_t index) const;
 
 private:
-  uint64_t state;
+  uint64_t count, half;
+  std::array<uint64_t, 6> keys;
 };
 
 class Sampler {
 public:
   /// `samples` in all, of which `ranks` ranks take `batch` each a step. All
-  /// positive, and samples >= ranks * batch.
+  /// positive; samples >= ranks * batch where what is left is dropped.
   Sampler(uint64_t samples, uint64_t batch, uint64_t ranks, uint64_t seed,
-          bool shuffle);
+          bool shuffle, LastBatch last = LastBatch::Drop);
 
-  uint64_t stepsPerEpoch() const { return samples / (batch * ranks); }
+  uint64_t stepsPerEpoch() const;
   uint64_t epochOf(uint64_t step) const { return step / stepsPerEpoch(); }
   /// Samples that no epoch visits.
-  uint64_t remainder() const { return samples % (batch * ranks); }
+  uint64_t dropped() const {
+    return last == LastBatch::Drop ? samples % (batch * ranks) : 0;
+  }
 
   /// The `batch` sample indices of `rank` at `step` (counted from 0 over all
-  /// epochs). Valid until the next call. O(batch), and O(samples) where the
-  /// epoch differs from that of the last call.
+  /// epochs). Valid until the next call. O(batch).
   std::span<const uint64_t> indices(uint64_t step, uint64_t rank);
 
 private:
   uint64_t samples, batch, ranks, seed;
   bool shuffle;
-  /// Epoch that `order` holds, plus one; zero for none.
-  uint64_t shuffledEpoch = 0;
-  std::vector<uint64_t> order;
+  LastBatch last;
+  std::vector<uint64_t> taken;
 };
 
 } // namespace mpcomm::run

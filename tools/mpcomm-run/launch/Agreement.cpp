@@ -12,7 +12,7 @@
 
 #include "launch/Agreement.h"
 
-#include "program/Hash.h"
+#include "session/files/Hash.h"
 
 #include "mpcomm/Runtime/Exactly.h"
 #include "mpcomm/Runtime/mprt.h"
@@ -115,12 +115,14 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
   // Which functions run, and from where to where.
   bool trains = !job.trainers.empty();
   all.addFlag("--evaluate", options.evaluate);
+  all.addNumber("--evaluate-every", options.evaluateEvery);
   all.add("--resume", job.resumed ? std::optional("of step " +
                                                   std::to_string(job.firstStep))
                                   : std::nullopt);
   all.addNumber("--steps", trains ? job.lastStep : 0);
   all.addNumber("--seed", job.seed);
   all.addFlag("--no-shuffle", !options.shuffle);
+  all.add("--last-batch", nameOf(options.format.lastBatch));
 
   if (job.learningRateArgument()) {
     all.add("--lr", exactly(job.learningRate.base));
@@ -138,6 +140,7 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
 
   all.addFlag("--checkpoint", !options.checkpoint.empty());
   all.addNumber("--checkpoint-every", options.checkpointEvery);
+  all.addFlag("--checkpoint-background", options.checkpointBackground);
   all.addFlag("--save-weights", !options.saveWeights.empty());
   all.add("--check-replicas",
           options.checkReplicas

@@ -12,9 +12,9 @@
 
 #include "launch/Launcher.h"
 
-#include "data/OutputFile.h"
 #include "launch/StopSignals.h"
 #include "report/FlightLog.h"
+#include "session/files/OutputFile.h"
 
 #include <cerrno>
 #include <chrono>
@@ -57,6 +57,8 @@ private:
   void reportLost(uint64_t rank, const std::string &why);
   void stopSoon();
   void killAll(int signal);
+  /// A signal has come: asks ranks that train to stop, or ends them.
+  void takeStop(int signal);
   void checkStarted();
   void removeTemporaries();
 
@@ -69,6 +71,7 @@ private:
   Clock::time_point startDeadline;
   /// When what is left will be killed; set by the first failure.
   std::optional<Clock::time_point> killDeadline;
+  bool isStopping = false;
 };
 
 Clock::duration secondsOf(double seconds) {
@@ -133,6 +136,13 @@ void Launch::killAll(int signal) {
 void Launch::reportDeath(uint64_t rank, int status) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return;
+  if (WIFEXITED(status) && WEXITSTATUS(status) > 128) {
+    // All of them stop after the same step.
+    if (exitStatus == 0)
+      printError(describeStop(WEXITSTATUS(status) - 128));
+    exitStatus = WEXITSTATUS(status);
+    return;
+  }
   // A rank that exits has said why; one that was killed could not.
   if (WIFEXITED(status)) {
     plan.markDead(rank, "has stopped after an error");
@@ -197,6 +207,21 @@ void Launch::removeTemporaries() {
     removeAbandoned(path);
 }
 
+void Launch::takeStop(int signal) {
+  bool canStop = !isStopping && !killDeadline;
+  for (uint64_t rank = 0; rank < children.size(); ++rank)
+    canStop &= !children[rank].running || positions[rank].stopsWhenAsked.load();
+  isStopping = true;
+  if (!canStop) {
+    printError(describeStop(signal));
+    exitStatus = 128 + signal;
+    killDeadline = Clock::now();
+    return;
+  }
+  for (uint64_t rank = 0; rank < children.size(); ++rank)
+    positions[rank].stopSignal.store(signal);
+}
+
 int Launch::run() {
   children.resize(plan.ranks);
   if (!createPositions()) {
@@ -212,11 +237,8 @@ int Launch::run() {
   plan.started();
 
   while (running > 0) {
-    if (int signal = signals.wait(std::chrono::milliseconds(100))) {
-      printError(describeStop(signal));
-      exitStatus = 128 + signal;
-      killDeadline = Clock::now();
-    }
+    if (int signal = signals.wait(std::chrono::milliseconds(100)))
+      takeStop(signal);
     if (plan.recordsFlights && takeFlightSignal())
       killAll(flightSignal);
     reap();

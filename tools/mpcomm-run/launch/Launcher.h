@@ -10,7 +10,8 @@
 //  - a rank that dies is noticed at once, the others are told through the
 //    shared world, and whoever is left `grace` later is killed;
 //  - a rank that never reports that it started is an error after the timeout;
-//  - a signal to the parent ends all ranks;
+//  - a signal to the parent, or to all, ends all ranks: after their step, where
+//    they train, at once elsewhere and with a second signal;
 //  - no rank outlives the parent, however the parent ends.
 //
 //===----------------------------------------------------------------------===//
@@ -34,6 +35,10 @@ struct RankPosition {
   std::atomic<uint64_t> started;
   /// The step that it works on, from 1; 0 before the first.
   std::atomic<uint64_t> step;
+  /// Whether it stops by itself, after a step, once it is asked to.
+  std::atomic<bool> stopsWhenAsked;
+  /// The signal that asks it to; 0: none.
+  std::atomic<int> stopSignal;
 };
 
 struct LaunchPlan {

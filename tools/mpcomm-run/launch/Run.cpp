@@ -15,12 +15,14 @@
 
 #include "calibrate/Calibrate.h"
 #include "data/Files.h"
-#include "data/OutputFile.h"
 #include "data/WorkFolder.h"
 #include "launch/Agreement.h"
+#include "launch/Compile.h"
 #include "launch/Launcher.h"
 #include "launch/StopSignals.h"
+#include "report/EventFile.h"
 #include "report/FlightLog.h"
+#include "session/files/OutputFile.h"
 #include "train/Trainer.h"
 
 #include <unistd.h>
@@ -75,7 +77,9 @@ int conclude(Rank &rank, const Status &status) {
 
 /// Joins the others, trains, and says what went wrong; the exit status.
 int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
-            RankPosition *position) {
+            RankPosition &position) {
+  // Who stops a run may signal all of its processes.
+  StopHandler handler(position.stopsWhenAsked, position.stopSignal);
   Status status = agreeOn(sharedSettingsOf(job), rank);
   if (status.ok())
     status = shareOutputs(job, rank);
@@ -86,9 +90,10 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
   if (isOnNccl)
     Rank::prepareNccl(manifest);
   if (status.ok())
-    status = rank.agree(rank.openDevice(manifest, job.program->images()));
+    status =
+        rank.agree(asOption(rank.openDevice(manifest, job.program->images())));
   if (status.ok() && isOnNccl)
-    status = rank.openNccl();
+    status = asOption(rank.openNccl());
   if (status.ok())
     status = rank.createContext(
         job.program->manifest(), job.events(), job.outputs.any(),
@@ -97,8 +102,10 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
     std::optional<FlightLog> flight;
     if (!job.options.flightRecord.empty())
       flight.emplace(job.options.flightRecord, job.program->manifest(), rank);
-    Trainer trainer(job, rank, fault, position ? &position->step : nullptr);
+    Trainer trainer(job, rank, fault, position);
     status = trainer.run();
+    if (status.ok() && trainer.stoppedBy())
+      return 128 + trainer.stoppedBy();
     if (status.failed() && flight)
       flight->fail(status.message());
   }
@@ -108,18 +115,18 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
 /// The same of a rank that is a process of its own.
 int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
                     RankPosition &position) {
-  int status = runRank(job, rank, fault, &position);
+  int status = runRank(job, rank, fault, position);
   // What hangs on a GPU holds up the end of all that belongs to it.
-  if (status != 0 && rank.hasMover())
+  if (status == 1 && rank.hasMover())
     rank.abandon();
   return status;
 }
 
 /// The rank that a way of joining has led to.
-Result<Rank> makeRank(Result<mprt::Session> session) {
-  if (!session)
-    return session.error();
-  return Rank(session.take());
+Result<Rank> makeRank(Result<World> world) {
+  if (!world)
+    return world.error();
+  return Rank(world.take());
 }
 
 /// The backend by which ranks meet: that of --comm, or where that leaves it
@@ -137,8 +144,8 @@ const mprt::Backend &meetingOf(const RunOptions &options,
 /// Joins the ranks that are forked here, as `index`.
 Result<Rank> joinHere(const RunOptions &options, mprt::LocalRanks &meeting,
                       uint64_t index) {
-  return makeRank(mprt::Session::join(meeting, static_cast<unsigned>(index),
-                                      options.timeoutSeconds));
+  return makeRank(mprt::World::join(meeting, static_cast<unsigned>(index),
+                                    options.timeoutSeconds));
 }
 
 /// Joins the ranks that another launcher has started.
@@ -156,7 +163,7 @@ Result<Rank> joinLaunched(const RunOptions &options,
     printError((named ? "" : "rank " + rank + ": ") + error.message());
     _exit(1);
   };
-  return makeRank(mprt::Session::join(meetingOf(options, launched), join));
+  return makeRank(mprt::World::join(meetingOf(options, launched), join));
 }
 
 /// Whether this is one of as many ranks as was asked for.
@@ -208,6 +215,9 @@ Status prepareLaunched(const RunOptions &options,
       return fail("--checkpoint ", lock.message());
     checkpointLock.emplace(lock.take());
   }
+  if (rank.index() == 0)
+    if (Status status = makeEventFolder(options.tensorboard); status.failed())
+      return status;
   return job ? makeFlightFolder(options.flightRecord) : Status();
 }
 
@@ -217,6 +227,8 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
   if (fault.hits(Fault::Kind::NeverStart, index))
     while (true)
       pause();
+  // What a rank runs goes after it.
+  std::optional<Result<TrainingJob>> otherJob;
   Result<Rank> rank = joinHere(job.options, meeting, index);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
@@ -228,14 +240,14 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
   }
 
   Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
-  Result<TrainingJob> otherJob =
-      other.failed() ? Result<TrainingJob>(other.error())
-                     : prepareJob(job.options, other.take(), job.ranks);
-  if (otherJob.failed()) {
-    printError("rank " + std::to_string(index) + ": " + otherJob.message());
+  otherJob.emplace(other.failed()
+                       ? Result<TrainingJob>(other.error())
+                       : prepareJob(job.options, other.take(), job.ranks));
+  if (otherJob->failed()) {
+    printError("rank " + std::to_string(index) + ": " + otherJob->message());
     return 1;
   }
-  return runRankToItsEnd(*otherJob, *rank, fault, position);
+  return runRankToItsEnd(**otherJob, *rank, fault, position);
 }
 
 int reportAndFail(const std::string &message) {
@@ -321,8 +333,10 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
     return reportAndFail(job.message());
   if (Status status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
-  if (Status status = makeFlightFolder(options.flightRecord); status.failed())
-    return reportAndFail(status.message());
+  for (const Status &status : {makeFlightFolder(options.flightRecord),
+                               makeEventFolder(options.tensorboard)})
+    if (status.failed())
+      return reportAndFail(status.message());
   Result<OutputLock> lock = OutputLock::take(options.checkpoint);
   if (lock.failed())
     return reportAndFail("--checkpoint " + lock.message());
@@ -339,6 +353,8 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
     while (true)
       pause();
+  // What a rank runs goes after it.
+  std::optional<TrainingJob> job;
   Result<Rank> rank = joinLaunched(options, launched);
   if (rank.failed())
     return reportAndFail(
@@ -348,7 +364,6 @@ int mpcomm::run::runDistributed(const RunOptions &options,
                    " started this process; --comm shm starts the ranks here)"
              : ""));
 
-  std::optional<TrainingJob> job;
   std::optional<OutputLock> lock;
   Status mine = prepareLaunched(options, launched, fault, *rank, job, lock);
   int result = 1;
@@ -358,12 +373,15 @@ int mpcomm::run::runDistributed(const RunOptions &options,
       printError("rank " + std::to_string(rank->index()) + ": " +
                  all.message());
   } else {
+    RankPosition position{};
     result =
-        job ? runRank(*job, *rank, fault, nullptr) : runBench(options, *rank);
+        job ? runRank(*job, *rank, fault, position) : runBench(options, *rank);
+    if (result > 128 && rank->index() == 0)
+      printError(describeStop(result - 128));
   }
   // A launcher ends the others at the first failure; let who has something to
   // say say it. Leaving MPI in order would wait for peers that are gone.
-  if (result != 0) {
+  if (result == 1) {
     usleep(300'000);
     lock.reset();
     rank->abandon();

@@ -13,7 +13,8 @@
 
 #include "launch/RunOptions.h"
 
-#include "launch/Environment.h"
+#include "session/Environment.h"
+#include "session/World.h"
 
 #include <CLI/CLI.hpp>
 
@@ -54,6 +55,54 @@ Store file(std::string &target) {
   return [&](const std::string &value) {
     target = value;
     return value.empty() || value.starts_with("--") ? "a name" : "";
+  };
+}
+
+/// Another file, or pattern, of a data set.
+Store moreFiles(DataFiles &target, bool areTokens) {
+  return [&, areTokens](const std::string &value) {
+    target.areTokens = areTokens;
+    target.paths.push_back(value);
+    return value.empty() || value.starts_with("--") ? "a name" : "";
+  };
+}
+
+/// Calls `take` with each text between commas.
+void split(const std::string &list,
+           const std::function<void(const std::string &)> &take) {
+  for (size_t begin = 0, end; begin <= list.size(); begin = end + 1) {
+    end = std::min(list.find(',', begin), list.size());
+    take(list.substr(begin, end - begin));
+  }
+}
+
+Store numbers(std::vector<double> &target, bool mayBeZero) {
+  return [&, mayBeZero](const std::string &value) -> std::string {
+    bool good = true;
+    target.clear();
+    split(value, [&](const std::string &part) {
+      std::optional<double> number = parseWhole<double>(part);
+      good &= number && std::isfinite(*number) && (mayBeZero || *number > 0);
+      target.push_back(number.value_or(0));
+    });
+    return good        ? ""
+           : mayBeZero ? "a list of finite numbers"
+                       : "a list of positive numbers";
+  };
+}
+
+/// NAME,NAME+1
+Store shiftedNames(std::vector<std::pair<std::string, uint64_t>> &target) {
+  return [&](const std::string &value) {
+    bool good = true;
+    target.clear();
+    split(value, [&](const std::string &part) {
+      bool shifted = part.ends_with("+1");
+      target.emplace_back(part.substr(0, part.size() - (shifted ? 2 : 0)),
+                          shifted);
+      good &= !target.back().first.empty();
+    });
+    return good ? "" : "a list of names, each with +1 or without";
   };
 }
 
@@ -210,8 +259,13 @@ CommandLine::CommandLine(RunOptions &o)
   add("--weights", "FILE", "initial parameters and buffers (safetensors)",
       file(o.weights));
   add("--data", "FILE",
-      "dataset: one tensor for each batch argument, samples first",
-      file(o.data));
+      "dataset: one tensor for each batch argument, samples first, in\n"
+      ".safetensors; or [NAME=]FILE.npy, one file per argument. Given\n"
+      "several times, or as a quoted pattern, files follow one another",
+      moreFiles(o.data, false));
+  add("--tokens", "FILE",
+      "dataset of tokens without a header; may be repeated, or a pattern",
+      moreFiles(o.data, true));
   add("--steps", "N",
       "last step, including the steps of a resumed run;\n"
       "0: no training (default: one epoch)",
@@ -222,9 +276,38 @@ CommandLine::CommandLine(RunOptions &o)
       natural(o.seed, 0, ~uint64_t(0)));
   add("--no-shuffle", "take samples in the order of the file", o.shuffle,
       false);
+  add("--last-batch", "drop|wrap",
+      "samples of an epoch that do not fill a global batch: leave them\n"
+      "out, or fill it with the first of the epoch (default drop)",
+      choice<LastBatch>(o.format.lastBatch, {{"drop", LastBatch::Drop},
+                                             {"wrap", LastBatch::Wrap}}));
+
+  group = "Data";
+  add("--context", "N",
+      "tokens per sample (default: as long as the arguments are)",
+      natural(o.format.context, 1));
+  add("--token-type", "uint16|uint32", "type of --tokens (default uint16)",
+      choice<uint64_t>(o.format.tokenBytes, {{"uint16", 2}, {"uint32", 4}}));
+  add("--token-arguments", "NAMES",
+      "batch arguments that get the tokens, and with +1 those that\n"
+      "follow: input_ids,labels+1 (default: the one argument, or of two\n"
+      "y, target or targets gets those that follow)",
+      shiftedNames(o.format.tokenArguments));
+  add("--image-mean", "M,...",
+      "uint8 data for float arguments is (byte / 255 - M) / S, with a\n"
+      "number for each channel, or one for all",
+      numbers(o.format.imageMean, true));
+  add("--image-std", "S,...", "see --image-mean",
+      numbers(o.format.imageStd, false));
+  add("--check-data", "start|use",
+      "look for values that are out of range or not finite before the\n"
+      "first step, or when a sample is used (default: start up to 4 GiB)",
+      choice<bool>(o.format.readsAtStart, {{"start", true}, {"use", false}}));
 
   group = "Hyperparameters";
-  add("--lr", "X", "learning rate (default: the program's)", real(o.lr));
+  add("--lr", "X", "learning rate (default: the program's)",
+      real(o.lr, "a finite number of at least 0",
+           [](double x) { return x >= 0; }));
   add("--lr-warmup", "N", "steps of linear warm-up", natural(o.lrWarmup));
   add("--lr-schedule", "KIND",
       "constant, cosine or linear; the decay ends at --steps",
@@ -244,6 +327,10 @@ CommandLine::CommandLine(RunOptions &o)
       "keep the last N checkpoints: the latest as FILE, earlier ones\n"
       "as FILE.step-K (default 1)",
       natural(o.checkpointKeep, 1));
+  add("--checkpoint-background",
+      "write checkpoints before the last one while training continues,\n"
+      "from a copy of the state on rank 0",
+      o.checkpointBackground);
   add("--resume", "FILE",
       "continue a checkpoint with its step, seed, order of samples and\n"
       "hyperparameters, unless an option overrides them",
@@ -266,8 +353,15 @@ CommandLine::CommandLine(RunOptions &o)
       "run the program's `evaluate` after training and print mean loss\n"
       "and top-1 accuracy; with --steps 0, only evaluate",
       o.evaluate);
+  add("--evaluate-every", "N", "the same, and after every N steps",
+      [&o](const std::string &value) {
+        o.evaluate = true;
+        return natural(o.evaluateEvery, 1)(value);
+      });
   add("--eval-data", "FILE", "held-out dataset (default: --data)",
-      file(o.evalData));
+      moreFiles(o.evalData, false));
+  add("--eval-tokens", "FILE", "the same of tokens (default: --tokens)",
+      moreFiles(o.evalData, true));
 
   group = "Output";
   add("--log-every", "N", "steps between progress lines (default 10)",
@@ -275,6 +369,10 @@ CommandLine::CommandLine(RunOptions &o)
   add("--log", "FILE",
       "one JSON object per step; --resume keeps lines up to its step",
       file(o.log));
+  add("--tensorboard", "FOLDER",
+      "event files for TensorBoard: loss, metrics, learning rate, speed,\n"
+      "exposed communication, evaluations",
+      file(o.tensorboard));
   add("--trace", "FILE",
       "Chrome/Perfetto trace: one process per rank, one track per stream",
       file(o.trace));
@@ -322,10 +420,12 @@ CommandLine::CommandLine(RunOptions &o)
   option("--steps")->excludes(option("--epochs"));
   option("--checkpoint-every")->needs(option("--checkpoint"));
   option("--checkpoint-keep")->needs(option("--checkpoint"));
+  option("--checkpoint-background")->needs(option("--checkpoint-every"));
   // A checkpoint holds the weights.
   option("--resume")->excludes(option("--weights"));
   option("--resume-anyway")->needs(option("--resume"));
-  option("--eval-data")->needs(option("--evaluate"));
+  option("--data")->excludes(option("--tokens"));
+  option("--eval-data")->excludes(option("--eval-tokens"));
   option("--check-numerics")->excludes(option("--allow-nonfinite"));
   option("--calibrate")->excludes(option("program"));
   option("--calibrate-block")->needs(option("--calibrate"));
@@ -384,8 +484,22 @@ Status checkTogether(const RunOptions &options) {
                : Status();
   if (options.program.empty())
     return fail("no program given; usage: mpcomm-run step.so [options]");
-  if (options.lr && options.hyperparameters.count("lr"))
+  auto lr = options.hyperparameters.find("lr");
+  if (options.lr && lr != options.hyperparameters.end())
     return fail("--lr and --set lr= exclude each other");
+  if (lr != options.hyperparameters.end() && lr->second < 0)
+    return fail("--set lr=", lr->second, ": a learning rate is not negative");
+  size_t means = options.format.imageMean.size(),
+         scales = options.format.imageStd.size();
+  if (means > 1 && scales > 1 && means != scales)
+    return fail("--image-mean has ", means, " numbers, --image-std ", scales);
+  if (!options.evalData.empty() && !options.evaluate)
+    return fail(options.evalData.areTokens ? "--eval-tokens" : "--eval-data",
+                " requires --evaluate");
+  if ((options.format.context || !options.format.tokenArguments.empty()) &&
+      !options.data.areTokens && !options.evalData.areTokens)
+    return fail(options.format.context ? "--context" : "--token-arguments",
+                " requires --tokens");
   bool trainsNothing = options.steps == 0u || options.epochs == 0u;
   if (trainsNothing &&
       !(options.checkpoint.empty() && options.saveWeights.empty()))

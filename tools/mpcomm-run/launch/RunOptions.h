@@ -13,8 +13,9 @@
 #ifndef MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
 #define MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
 
+#include "data/DataFormat.h"
 #include "data/Status.h"
-#include "train/LearningRate.h"
+#include "session/state/LearningRate.h"
 
 #include <cstdint>
 #include <map>
@@ -33,10 +34,15 @@ struct RunOptions {
   std::string device = "auto";
   double timeoutSeconds = 120;
 
-  std::string weights, data, evalData;
+  std::string weights;
+  /// Each of --data or of --tokens.
+  DataFiles data, evalData;
+  DataFormat format;
   std::optional<uint64_t> steps, epochs, seed;
   bool shuffle = true;
   bool evaluate = false;
+  /// Steps between evaluations while it trains; 0: only after it.
+  uint64_t evaluateEvery = 0;
 
   std::optional<double> lr;
   std::optional<uint64_t> lrWarmup;
@@ -47,12 +53,13 @@ struct RunOptions {
   /// Whatever else is not as in the checkpoint.
   bool resumeAnyway = false;
   uint64_t checkpointEvery = 0, checkpointKeep = 1;
+  bool checkpointBackground = false;
   /// Steps between comparisons of replicas, beside those at checkpoints; 0:
   /// not even there.
   std::optional<uint64_t> checkReplicas;
 
   uint64_t logEvery = 10;
-  std::string log, trace, timeline, profile;
+  std::string log, tensorboard, trace, timeline, profile;
   bool quiet = false;
   /// Folder of the flight records, and how many collectives each keeps.
   std::string flightRecord;

@@ -12,6 +12,7 @@
 #include "launch/StopSignals.h"
 
 #include <cstring>
+#include <iterator>
 
 using namespace mpcomm::run;
 
@@ -21,12 +22,43 @@ static bool isIgnored(int signal) {
          action.sa_handler == SIG_IGN;
 }
 
+static constexpr int stopping[] = {SIGINT, SIGTERM, SIGHUP};
+// Of the handler, which is there once.
+static const std::atomic<bool> *listening;
+static std::atomic<int> *taken;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+static void takeStop(int signal) {
+  // Of a second one, and where nobody listens, the default.
+  if (listening->load())
+    taken->store(signal);
+  else
+    raise(signal);
+}
+
+StopHandler::StopHandler(const std::atomic<bool> &listens,
+                         std::atomic<int> &signal) {
+  listening = &listens;
+  taken = &signal;
+  struct sigaction action = {};
+  action.sa_handler = takeStop;
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  for (size_t i = 0; i < std::size(stopping); ++i)
+    sigaction(stopping[i], isIgnored(stopping[i]) ? nullptr : &action,
+              &before[i]);
+}
+
+StopHandler::~StopHandler() {
+  for (size_t i = 0; i < std::size(stopping); ++i)
+    sigaction(stopping[i], &before[i], nullptr);
+}
+
 StopSignals::StopSignals() {
   // Where a parent has left it ignored, children vanish without a status.
   std::signal(SIGCHLD, SIG_DFL);
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (int signal : stopping)
     if (!isIgnored(signal))
       sigaddset(&watched, signal);
   sigprocmask(SIG_BLOCK, &watched, &before);

@@ -7,7 +7,8 @@
 //
 // Whoever has something to clean up blocks the signals that would end the
 // process, and waits for them and for its children in one call: a loop without
-// handlers, hence without races between them. A signal that this process was
+// handlers, hence without races between them. Whoever stops between two steps
+// has a handler. A signal that this process was
 // started to ignore (SIGHUP under nohup, SIGINT in the background of a script)
 // stays ignored.
 //
@@ -16,6 +17,7 @@
 #ifndef MPCOMM_RUN_LAUNCH_STOPSIGNALS_H
 #define MPCOMM_RUN_LAUNCH_STOPSIGNALS_H
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -40,6 +42,20 @@ public:
 
 private:
   sigset_t watched, before;
+};
+
+/// While it lives and `listens` is set, SIGINT, SIGTERM and SIGHUP store their
+/// number into `signal` instead of ending the process. A second one of the same
+/// kind ends it. One that is ignored stays so.
+class StopHandler {
+public:
+  StopHandler(const std::atomic<bool> &listens, std::atomic<int> &signal);
+  ~StopHandler();
+  StopHandler(const StopHandler &) = delete;
+  StopHandler &operator=(const StopHandler &) = delete;
+
+private:
+  struct sigaction before[3];
 };
 
 /// `stopped by signal 15 (Terminated)`.

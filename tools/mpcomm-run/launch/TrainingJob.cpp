@@ -13,9 +13,11 @@
 
 #include "launch/TrainingJob.h"
 
-#include "data/DType.h"
 #include "data/Files.h"
 #include "data/Sampler.h"
+#include "session/files/OutputFile.h"
+#include "support/Tensor.h"
+#include "train/Resume.h"
 
 #include <algorithm>
 #include <cmath>
@@ -115,6 +117,9 @@ Status checkRange(const TrainingJob &job) {
         continue;
       double value = argument.name == "lr" ? job.learningRate.base
                                            : job.hyperparameter(argument, 0);
+      if (argument.name == "lr" && value < 0)
+        return fail("the learning rate is ", value,
+                    ", expected a number of at least 0");
       uint64_t storage = 0;
       storeNumber(argument.type, &storage, 0, value);
       double stored = loadFloat(argument.type, &storage, 0);
@@ -223,28 +228,48 @@ Status adoptCheckpoint(TrainingJob &job) {
   return {};
 }
 
+bool areSameFiles(const DataFiles &a, const DataFiles &b) {
+  return a.areTokens == b.areTokens &&
+         std::equal(a.paths.begin(), a.paths.end(), b.paths.begin(),
+                    b.paths.end(), [](const auto &x, const auto &y) {
+                      return x == y || areSameFile(fileOf(x), fileOf(y));
+                    });
+}
+
 Status openData(TrainingJob &job) {
   const RunOptions &options = job.options;
-  auto open = [&](const std::string &path,
+  std::vector<std::string> names;
+  for (const ManifestFunction &function : job.program->manifest().functions)
+    for (const ManifestArgument &argument : function.arguments)
+      if (argument.role == Role::Batch &&
+          std::find(names.begin(), names.end(), argument.name) == names.end())
+        names.push_back(argument.name);
+  auto open = [&](const DataFiles &files,
                   const std::vector<const ManifestFunction *> &functions,
                   const char *option,
                   std::optional<Dataset> &dataset) -> Status {
     const std::string &name = functions[0]->name;
-    if (path.empty())
+    if (files.empty())
       return fail("function '", name, "' takes a batch: ", option,
                   " FILE gives the samples");
-    Result<Dataset> opened = Dataset::open(path, functions);
+    Result<Dataset> opened = Dataset::open(files, options.format, functions);
     if (opened.failed())
       return opened.error();
     dataset.emplace(opened.take());
-    uint64_t batch = batchSizeOf(functions);
-    if (dataset->samples() < batch * job.dataRanks)
-      return fail(path, ": ", dataset->samples(), " samples, but one step of '",
-                  name, "' takes ", batch * job.dataRanks, " (", job.dataRanks,
+    if (Status status = dataset->checkArguments(names); status.failed())
+      return status;
+    bool trains = &dataset == &job.data;
+    uint64_t batch = batchSizeOf(functions), global = batch * job.dataRanks;
+    // Each sample is evaluated, however few there are.
+    bool fills = trains && options.format.lastBatch == LastBatch::Drop;
+    if (dataset->samples() < (fills ? global : 1))
+      return fail(dataset->name(), ": ", dataset->samples(),
+                  " samples, but one step of '", name, "' takes ", global, " (",
+                  job.dataRanks,
                   job.dataRanks == job.ranks ? " ranks of " : " data ranks of ",
                   batch, ")");
-    bool isKnown = &dataset != &job.data && job.data &&
-                   areSameFile(path, job.data->path());
+    bool isKnown =
+        !trains && job.data && areSameFiles(files, job.data->files());
     return dataset->validate(options.allowNonFinite,
                              isKnown ? &*job.data : nullptr);
   };
@@ -254,9 +279,8 @@ Status openData(TrainingJob &job) {
       return status;
   if (job.evaluators.empty())
     return {};
-  const std::string &path =
-      options.evalData.empty() ? options.data : options.evalData;
-  return open(path, job.evaluators, "--eval-data", job.evalData);
+  return open(options.evalData.empty() ? options.data : options.evalData,
+              job.evaluators, "--eval-data", job.evalData);
 }
 
 Status planSteps(TrainingJob &job) {
@@ -282,17 +306,17 @@ Status planSteps(TrainingJob &job) {
                   "; --resume-anyway goes on");
     if (!differences.empty())
       job.warnings.push_back(options.resume + ": this run has " + differences);
-    if (job.data && info->globalBatch != job.globalBatch())
+    if (job.data && info->globalBatch.value_or(0) != job.globalBatch())
       job.warnings.push_back(
           options.resume + ": written with a global batch of " +
-          std::to_string(info->globalBatch) + ", going on with " +
+          std::to_string(info->globalBatch.value_or(0)) + ", going on with " +
           std::to_string(job.globalBatch()) +
           "; samples will not continue where it stopped");
   }
   if (options.steps)
     job.lastStep = *options.steps;
   else if (job.data) {
-    uint64_t perEpoch = job.data->samples() / job.globalBatch();
+    uint64_t perEpoch = job.sampler().stepsPerEpoch();
     if (__builtin_mul_overflow(options.epochs.value_or(1), perEpoch,
                                &job.lastStep))
       return fail("--epochs ", *options.epochs, " of ", perEpoch,
@@ -325,6 +349,18 @@ void planLearningRate(TrainingJob &job) {
                            ", now until step " + std::to_string(job.lastStep));
 }
 
+/// What of the data no epoch has; empty where there is nothing.
+std::string describeLeftOver(const TrainingJob &job) {
+  std::string text;
+  auto add = [&](uint64_t count, const char *what) {
+    if (count)
+      text += (text.empty() ? " (" : ", ") + std::to_string(count) + what;
+  };
+  add(job.sampler().dropped(), " left out of each epoch");
+  add(job.data->tokensLeftOver(), " tokens left over");
+  return text.empty() ? text : text + ")";
+}
+
 } // namespace
 
 uint64_t mpcomm::run::batchSizeOf(
@@ -348,6 +384,15 @@ Status TrainingJob::becomeRank(uint64_t rank) {
   return {};
 }
 
+SharedState TrainingJob::sharedState() const {
+  FunctionSet functions{&program->manifest(), {}};
+  if (!trainers.empty())
+    functions.names.push_back("train_step");
+  if (!evaluators.empty())
+    functions.names.push_back("evaluate");
+  return {&*state, {functions}};
+}
+
 uint64_t TrainingJob::arenaBytes() const {
   uint64_t bytes = 0;
   for (const ManifestFunction *function : {train, evaluate})
@@ -368,6 +413,11 @@ uint64_t TrainingJob::globalBatch() const {
   return batchSizeOf(trainers) * dataRanks;
 }
 
+Sampler TrainingJob::sampler() const {
+  return Sampler(data->samples(), batchSizeOf(trainers), dataRanks, seed,
+                 options.shuffle, options.format.lastBatch);
+}
+
 std::string TrainingJob::describe() const {
   std::string text = printable(program->manifest().program.empty()
                                    ? program->path()
@@ -379,7 +429,8 @@ std::string TrainingJob::describe() const {
     text += ", steps " + std::to_string(firstStep + 1) + " to " +
             std::to_string(lastStep) +
             (data ? ", global batch " + std::to_string(globalBatch()) + " of " +
-                        std::to_string(data->samples()) + " samples"
+                        std::to_string(data->samples()) + " samples" +
+                        describeLeftOver(*this)
                   : "");
   return text;
 }

@@ -15,11 +15,12 @@
 #define MPCOMM_RUN_LAUNCH_TRAININGJOB_H
 
 #include "data/Dataset.h"
-#include "data/SafeTensors.h"
+#include "data/Sampler.h"
 #include "launch/RunOptions.h"
-#include "program/Program.h"
-#include "train/Checkpoint.h"
-#include "train/RankState.h"
+#include "session/checkpoint/Checkpoint.h"
+#include "session/files/SafeTensors.h"
+#include "session/program/Program.h"
+#include "session/state/StateUnion.h"
 
 #include <memory>
 
@@ -69,12 +70,17 @@ struct TrainingJob {
   /// Makes this the job of `rank`.
   Status becomeRank(uint64_t rank);
 
+  /// The state of all ranks, from `becomeRank` on.
+  SharedState sharedState() const;
+
   /// Bytes of scratch that this rank's functions need.
   uint64_t arenaBytes() const;
   /// Events that this rank's functions number.
   uint32_t events() const;
   /// Samples of all ranks in one training step.
   uint64_t globalBatch() const;
+  /// The order of training's samples, where there is data.
+  Sampler sampler() const;
   /// One line that names the program, the ranks and the steps.
   std::string describe() const;
   /// The hyperparameter `lr` of training, or null.

@@ -49,6 +49,30 @@ std::string sizeText(uint64_t bytes) {
   return text;
 }
 
+/// `12.3k`: three digits or so.
+std::string countText(double count) {
+  char text[32];
+  if (count < 1e4)
+    std::snprintf(text, sizeof(text), "%.0f", count);
+  else if (count < 1e6)
+    std::snprintf(text, sizeof(text), "%.1fk", count / 1e3);
+  else
+    std::snprintf(text, sizeof(text), "%.1fM", count / 1e6);
+  return text;
+}
+
+/// `1:02:03`, or `02:03` below an hour.
+std::string timeText(double seconds) {
+  auto whole = static_cast<unsigned long long>(std::min(seconds, 1e15));
+  char text[40];
+  if (whole >= 3600)
+    std::snprintf(text, sizeof(text), "%llu:%02llu:%02llu", whole / 3600,
+                  whole / 60 % 60, whole % 60);
+  else
+    std::snprintf(text, sizeof(text), "%02llu:%02llu", whole / 60, whole % 60);
+  return text;
+}
+
 /// JSON has no NaN and no infinity. 9 digits identify a number of f32, 17 one
 /// of f64.
 std::string jsonNumber(double value, int digits = 9) {
@@ -202,14 +226,21 @@ void printMemory(const std::vector<MemoryUse> &memory) {
 } // namespace
 
 Result<Report> Report::create(const RunOptions &options, bool active,
-                              uint64_t firstStep, uint64_t lastStep) {
+                              const ReportedSteps &steps) {
   Report report;
   if (!active)
     return report;
   report.prints = !options.quiet;
   report.inPlace = report.prints && isatty(STDOUT_FILENO);
   report.every = options.logEvery;
-  report.lastStep = lastStep;
+  report.steps = steps;
+  if (!options.tensorboard.empty()) {
+    Result<EventFile> file =
+        EventFile::create(options.tensorboard, steps.first);
+    if (file.failed())
+      return file.error();
+    report.events.emplace(file.take());
+  }
   if (options.log.empty())
     return report;
   report.logPath = options.log;
@@ -217,8 +248,8 @@ Result<Report> Report::create(const RunOptions &options, bool active,
   report.log.reset(std::fopen(options.log.c_str(), goesOn ? "ae" : "we"));
   if (!report.log)
     return fail(options.log, ": cannot open: ", std::strerror(errno));
-  if (goesOn && firstStep < lastStep)
-    if (Status status = cutLog(options.log, firstStep); status.failed())
+  if (goesOn && steps.first < steps.last)
+    if (Status status = cutLog(options.log, steps.first); status.failed())
       return status;
   return report;
 }
@@ -243,39 +274,109 @@ void Report::interrupt() {
   flush();
 }
 
+Status Report::writeLog(const std::string &line) {
+  if (log && (std::fputs((line + "\n").c_str(), log.get()) < 0 ||
+              std::fflush(log.get()) != 0))
+    return fail(logPath, ": cannot write: ", std::strerror(errno));
+  return {};
+}
+
+Status Report::writeEvents(const StepRecord &record) {
+  double seconds = record.milliseconds / 1e3;
+  Scalars scalars = {{"loss", record.loss}};
+  for (const auto &[name, value] : record.metrics)
+    scalars.emplace_back("metrics/" + name, value);
+  if (record.hasLr)
+    scalars.emplace_back("lr", record.lr);
+  if (record.lossScale.scale)
+    scalars.emplace_back("loss_scale", *record.lossScale.scale);
+  scalars.emplace_back("speed/step_ms", record.milliseconds);
+  auto addRate = [&](const char *name, uint64_t count) {
+    if (count && seconds > 0)
+      scalars.emplace_back(name, static_cast<double>(count) / seconds);
+  };
+  addRate("speed/samples_per_second", steps.samples);
+  addRate("speed/tokens_per_second", steps.tokens);
+  if (record.exposedMilliseconds)
+    scalars.emplace_back("speed/exposed_ms", *record.exposedMilliseconds);
+  if (record.dataMilliseconds)
+    scalars.emplace_back("speed/data_ms", *record.dataMilliseconds);
+  return events->add(record.step, scalars);
+}
+
+void Report::printProgress(const StepRecord &record) {
+  std::string rate, share, left;
+  // Short names: the whole is to fit a line of a terminal.
+  auto rateText = [&](uint64_t count, const char *what) {
+    if (count && record.milliseconds > 0)
+      rate = "  " +
+             countText(static_cast<double>(count) * 1e3 / record.milliseconds) +
+             what;
+  };
+  rateText(steps.samples, " samples/s");
+  rateText(steps.tokens, " tokens/s");
+  char text[48];
+  if (record.exposedMilliseconds) {
+    std::snprintf(text, sizeof(text), "  exposed %.1f %%",
+                  percent(*record.exposedMilliseconds, record.milliseconds));
+    share = text;
+  }
+  // By the clock, so that checkpoints and evaluations count.
+  std::chrono::duration<double> passed =
+      std::chrono::steady_clock::now() - firstEnd;
+  if (times.size() > 1 && record.step < steps.last)
+    left = "  left " +
+           timeText(passed.count() / static_cast<double>(times.size() - 1) *
+                    static_cast<double>(steps.last - record.step));
+  std::printf(
+      "%sstep %llu/%llu  loss %.6g%s%s  %.3f ms/step%s%s%s%s",
+      inPlace ? "\r\033[K" : "", static_cast<unsigned long long>(record.step),
+      static_cast<unsigned long long>(steps.last), record.loss,
+      metricText(record.metrics).c_str(), rate.c_str(), record.milliseconds,
+      share.c_str(), lossScaleText(record.lossScale).c_str(), left.c_str(),
+      inPlace ? "" : "\n");
+  lineOpen = inPlace;
+  flush();
+}
+
 Status Report::step(const StepRecord &record) {
-  if (times.empty())
+  if (times.empty()) {
     firstLoss = record.loss;
+    firstEnd = std::chrono::steady_clock::now();
+  }
   lastLoss = record.loss;
   lastMetrics = record.metrics;
   times.push_back(static_cast<float>(record.milliseconds));
   if (record.exposedMilliseconds)
     exposed.push_back(static_cast<float>(*record.exposedMilliseconds));
+  if (record.dataMilliseconds)
+    waits.push_back(static_cast<float>(*record.dataMilliseconds));
 
   if (log) {
-    int put = std::fprintf(
-        log.get(),
-        "{\"step\": %llu, \"epoch\": %llu, \"loss\": %s%s, \"ms\": %s, "
-        "\"exposed_ms\": %s%s%s%s}\n",
-        static_cast<unsigned long long>(record.step),
-        static_cast<unsigned long long>(record.epoch),
-        jsonLoss(record.loss).c_str(), metricFields(record.metrics).c_str(),
-        jsonNumber(record.milliseconds).c_str(),
-        record.exposedMilliseconds
-            ? jsonNumber(*record.exposedMilliseconds).c_str()
-            : "null",
-        record.hasLr ? ", \"lr\": " : "",
-        record.hasLr ? jsonNumber(record.lr).c_str() : "",
-        lossScaleFields(record.lossScale).c_str());
-    if (put < 0 || std::fflush(log.get()) != 0)
-      return fail(logPath, ": cannot write: ", std::strerror(errno));
+    std::string line =
+        "{\"step\": " + std::to_string(record.step) +
+        ", \"epoch\": " + std::to_string(record.epoch) +
+        ", \"loss\": " + jsonLoss(record.loss) + metricFields(record.metrics) +
+        ", \"ms\": " + jsonNumber(record.milliseconds) + ", \"exposed_ms\": " +
+        (record.exposedMilliseconds ? jsonNumber(*record.exposedMilliseconds)
+                                    : "null") +
+        (record.dataMilliseconds
+             ? ", \"data_ms\": " + jsonNumber(*record.dataMilliseconds)
+             : "") +
+        (record.hasLr ? ", \"lr\": " + jsonNumber(record.lr) : "") +
+        lossScaleFields(record.lossScale) + "}";
+    if (Status status = writeLog(line); status.failed())
+      return status;
   }
+  if (events)
+    if (Status status = writeEvents(record); status.failed())
+      return status;
 
   if (prints && !record.lossScale.nonFinite.empty())
     note("step " + std::to_string(record.step) + ": " +
          describeNonFinite(record.lossScale.nonFinite));
 
-  bool last = record.step == lastStep;
+  bool last = record.step == steps.last;
   bool due = record.step % every == 0 || last || times.size() == 1;
   if (inPlace) {
     // A terminal is slower than a short step, and eyes are slower than both.
@@ -284,20 +385,8 @@ Status Report::step(const StepRecord &record) {
     if (due)
       lastPrint = now;
   }
-  if (!prints || !due)
-    return {};
-  char share[40] = "";
-  if (record.exposedMilliseconds)
-    std::snprintf(share, sizeof(share), "  exposed %.1f %%",
-                  percent(*record.exposedMilliseconds, record.milliseconds));
-  std::printf("%sstep %llu/%llu  loss %.6g%s  %.3f ms/step%s%s%s",
-              inPlace ? "\r\033[K" : "",
-              static_cast<unsigned long long>(record.step),
-              static_cast<unsigned long long>(lastStep), record.loss,
-              metricText(record.metrics).c_str(), record.milliseconds, share,
-              lossScaleText(record.lossScale).c_str(), inPlace ? "" : "\n");
-  lineOpen = inPlace;
-  flush();
+  if (prints && due)
+    printProgress(record);
   return {};
 }
 
@@ -320,32 +409,76 @@ void Report::finish(const std::vector<MemoryUse> &memory,
   if (!exposed.empty())
     std::printf("exposed communication  %.3f ms (%.1f %%)\n", wait,
                 percent(wait, step));
+  if (!waits.empty())
+    std::printf("waiting for data       %.3f ms (%.1f %%)\n",
+                medianOfFloats(waits), percent(medianOfFloats(waits), step));
   if (host)
     printHostCost(*host);
   printMemory(memory);
   flush();
 }
 
-void Report::evaluation(const EvaluationSummary &summary) {
+Status Report::evaluation(const EvaluationSummary &summary, uint64_t step,
+                          bool isLast) {
+  double accuracy = summary.labels ? static_cast<double>(summary.correct) /
+                                         static_cast<double>(summary.labels)
+                                   : 0;
+  // What only evaluates leaves no mark of a training.
+  bool trains = steps.first < steps.last;
+  if (log && trains) {
+    std::string line =
+        "{\"step\": " + std::to_string(step) +
+        ", \"evaluation\": {\"samples\": " + std::to_string(summary.samples);
+    if (summary.hasLoss)
+      line += ", \"loss\": " + jsonLoss(summary.loss);
+    if (summary.labels)
+      line += ", \"accuracy\": " + jsonNumber(accuracy);
+    line += metricFields(summary.metrics) + "}}";
+    if (Status status = writeLog(line); status.failed())
+      return status;
+  }
+  if (events) {
+    Scalars scalars;
+    if (summary.hasLoss)
+      scalars.emplace_back("evaluation/loss", summary.loss);
+    if (summary.labels)
+      scalars.emplace_back("evaluation/accuracy", accuracy);
+    for (const auto &[name, value] : summary.metrics)
+      scalars.emplace_back("evaluation/" + name, value);
+    if (Status status = events->add(step, scalars); status.failed())
+      return status;
+  }
   if (!prints)
-    return;
+    return {};
   interrupt();
-  std::printf("\nevaluation             %llu samples",
+  if (!isLast) {
+    std::string text = "step " + std::to_string(step) + ": evaluation of " +
+                       std::to_string(summary.samples) + " samples";
+    char number[48];
+    if (summary.hasLoss) {
+      std::snprintf(number, sizeof(number), "  loss %.6g", summary.loss);
+      text += number;
+    }
+    text += metricText(summary.metrics);
+    if (summary.labels) {
+      std::snprintf(number, sizeof(number), "  top-1 %.2f %%", 100 * accuracy);
+      text += number;
+    }
+    note(text);
+    return {};
+  }
+  std::printf("\nevaluation             %llu samples\n",
               static_cast<unsigned long long>(summary.samples));
-  if (summary.dropped)
-    std::printf(" (%llu dropped: they do not fill a global batch)",
-                static_cast<unsigned long long>(summary.dropped));
-  std::printf("\n");
   if (summary.hasLoss)
     std::printf("evaluation loss        %.6g\n", summary.loss);
   printMetrics(summary.metrics, "evaluation ");
   if (summary.labels)
     std::printf("top-1 accuracy         %.2f %% (%llu of %llu)\n",
-                percent(static_cast<double>(summary.correct),
-                        static_cast<double>(summary.labels)),
+                100 * accuracy,
                 static_cast<unsigned long long>(summary.correct),
                 static_cast<unsigned long long>(summary.labels));
   flush();
+  return {};
 }
 
 void Report::flush() {

@@ -7,7 +7,8 @@
 //
 // What rank 0 tells the user. On a terminal one line is rewritten in place;
 // elsewhere each line stands, every --log-every steps. The log file gets one
-// JSON object a step, with all digits of the loss.
+// JSON object a step, with all digits of the loss, and one an evaluation.
+// TensorBoard gets the same numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +17,8 @@
 
 #include "data/Status.h"
 #include "launch/RunOptions.h"
-#include "train/LossScale.h"
+#include "report/EventFile.h"
+#include "session/state/LossScale.h"
 
 #include <chrono>
 #include <cstdint>
@@ -44,6 +46,8 @@ struct StepRecord {
   /// Time that compute waited for communication, where it is known: the host
   /// does not see what a device waits for.
   std::optional<double> exposedMilliseconds;
+  /// Time that the step waited for its samples, where it has some.
+  std::optional<double> dataMilliseconds;
   LossScaleRecord lossScale;
 };
 
@@ -72,7 +76,7 @@ struct HostCost {
 };
 
 struct EvaluationSummary {
-  uint64_t samples = 0, dropped = 0;
+  uint64_t samples = 0;
   bool hasLoss = false;
   double loss = 0;
   Metrics metrics;
@@ -80,15 +84,22 @@ struct EvaluationSummary {
   uint64_t labels = 0, correct = 0;
 };
 
+/// The steps that will be reported, from `first` on to `last`, and what each of
+/// them takes.
+struct ReportedSteps {
+  uint64_t first = 0, last = 0;
+  /// Zero where there are none.
+  uint64_t samples = 0, tokens = 0;
+};
+
 class Report {
 public:
   /// Reports nothing at all unless `active`; prints to standard output unless
   /// `options.quiet`.
-  /// Steps from `firstStep` on to `lastStep` will be reported: a log that a
-  /// resumed run goes on with loses its lines of later steps, and a last line
-  /// that is not whole.
+  /// A log that a resumed run goes on with loses its lines of the steps that
+  /// will be reported, and a last line that is not whole.
   static Result<Report> create(const RunOptions &options, bool active,
-                               uint64_t firstStep, uint64_t lastStep);
+                               const ReportedSteps &steps);
 
   Report(Report &&) = default;
   Report &operator=(Report &&) = default;
@@ -105,7 +116,10 @@ public:
   void finish(const std::vector<MemoryUse> &memory,
               std::optional<uint64_t> skipped,
               const std::optional<HostCost> &host);
-  void evaluation(const EvaluationSummary &summary);
+  /// After `step` steps; a table at the end, before that a line. Fails where
+  /// the log cannot be written.
+  Status evaluation(const EvaluationSummary &summary, uint64_t step,
+                    bool isLast);
   /// Ends a progress line that stands open, before an error is printed.
   void interrupt();
   /// Fails where something of all this could not be printed. A run whose
@@ -114,6 +128,10 @@ public:
 
 private:
   void flush();
+  /// Adds a line to the log.
+  Status writeLog(const std::string &line);
+  Status writeEvents(const StepRecord &record);
+  void printProgress(const StepRecord &record);
 
   Report() = default;
 
@@ -123,14 +141,18 @@ private:
 
   std::chrono::steady_clock::time_point lastPrint;
   bool prints = false, inPlace = false, lineOpen = false;
-  uint64_t every = 1, lastStep = 0;
+  uint64_t every = 1;
+  ReportedSteps steps;
+  /// When the first step had ended. It is longer than the others.
+  std::chrono::steady_clock::time_point firstEnd;
   std::unique_ptr<std::FILE, Closer> log;
   std::string logPath;
+  std::optional<EventFile> events;
   /// Of the first line that could not be printed.
   int printError = 0;
   double firstLoss = 0, lastLoss = 0;
   Metrics lastMetrics;
-  std::vector<float> times, exposed;
+  std::vector<float> times, exposed, waits;
 };
 
 /// Peak resident memory of this process, in bytes, from its own start on.

@@ -6,9 +6,14 @@
 //===----------------------------------------------------------------------===//
 //
 // Each data rank evaluates its slice of each global batch, in the order of the
-// file; sums and counts of all ranks meet at the end: of those that share their
-// samples, all that have a loss have the same one, and one counts labels.
-// Samples that do not fill a global batch are left out, and that is said.
+// file; sums of all ranks meet at the end: of those that share their samples,
+// all that have a loss have the same one, and one counts labels.
+//
+// Every sample counts once. Of N = w G + n samples, n < G, the last n fill a
+// global batch together with P = G - n copies of the last sample. A program
+// returns the mean of its batch, so that the sum of that batch has P times the
+// loss of that sample too much; a batch of nothing but copies tells what that
+// is. This is exact where a loss or a metric is a mean over samples.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,19 +26,56 @@ using namespace mpcomm::run;
 
 namespace {
 
-/// What one rank has counted.
-struct Tally {
-  double lossSum = 0;
-  uint64_t batches = 0, labels = 0, correct = 0;
+/// Which samples a call takes, and what counts of it.
+class EvaluationOrder {
+public:
+  EvaluationOrder(uint64_t samples, uint64_t batch, uint64_t ranks,
+                  uint64_t rank)
+      : samples(samples), batch(batch), ranks(ranks), rank(rank),
+        whole(samples / (batch * ranks)), taken(batch) {}
+
+  uint64_t calls() const { return whole + (copies() ? 2 : 0); }
+
+  std::span<const uint64_t> indices(uint64_t call) {
+    for (uint64_t i = 0; i < batch; ++i)
+      taken[i] =
+          call > whole ? samples - 1 : std::min(firstOf(call) + i, samples - 1);
+    return taken;
+  }
+
+  /// By which the loss of a call is multiplied.
+  double weight(uint64_t call) const {
+    return call > whole
+               ? -static_cast<double>(copies()) / static_cast<double>(ranks)
+               : static_cast<double>(batch);
+  }
+  /// Samples of a call that are no copies; they come first.
+  uint64_t counted(uint64_t call) const {
+    uint64_t first = std::min(firstOf(call), samples);
+    return call > whole ? 0 : std::min(samples - first, batch);
+  }
+
+private:
+  uint64_t copies() const {
+    uint64_t global = batch * ranks, left = samples % global;
+    return left ? global - left : 0;
+  }
+  uint64_t firstOf(uint64_t call) const {
+    return (call * ranks + rank) * batch;
+  }
+
+  uint64_t samples, batch, ranks, rank, whole;
+  std::vector<uint64_t> taken;
 };
 
-/// Counts rows of `output` whose largest entry is at the row's label. Labels
-/// that are no class (padding, by custom negative) do not count.
+/// Counts those of the first `count` rows of `output` whose largest entry is at
+/// the row's label. Labels that are no class (padding, by custom negative) do
+/// not count.
 void countCorrect(const ManifestTensor &output, const char *rows,
                   const ManifestTensor &labels, const char *labelData,
-                  Tally &tally) {
+                  uint64_t count, EvaluationSums &sums) {
   uint64_t classes = static_cast<uint64_t>(output.shape.back());
-  for (uint64_t row = 0; row < labels.elements; ++row) {
+  for (uint64_t row = 0; row < count; ++row) {
     int64_t label = loadInteger(labels.type, labelData, row);
     if (label < 0 || static_cast<uint64_t>(label) >= classes)
       continue;
@@ -46,84 +88,92 @@ void countCorrect(const ManifestTensor &output, const char *rows,
         best = i;
       }
     }
-    ++tally.labels;
-    tally.correct += best == static_cast<uint64_t>(label);
+    ++sums.labels;
+    sums.correct += best == static_cast<uint64_t>(label);
   }
 }
 
 } // namespace
 
-Status Trainer::evaluate(Report &report) {
+Result<EvaluationSums> Trainer::evaluateSums() {
   const ManifestFunction &function = *job.evaluate;
   Binding &binding = job.state->bindingOf(function);
-  Sampler order(job.evalData->samples(), batchSizeOf(job.evaluators),
-                job.dataRanks,
-                /*seed=*/0, /*shuffle=*/false);
+  uint64_t batch = batchSizeOf(job.evaluators);
+  EvaluationOrder order(job.evalData->samples(), batch, job.dataRanks,
+                        job.dataRank);
+  BatchReader batches(
+      *job.evalData, [&](uint64_t call) { return order.indices(call); },
+      /*isShuffled=*/false, binding, 0, order.calls());
   const ManifestResult *loss = function.resultOf(Role::Loss);
-  Tally mine;
   std::vector<size_t> metrics = function.metrics();
-  std::vector<double> metricSums(metrics.size());
-  for (uint64_t step = 0; step < order.stepsPerEpoch(); ++step) {
-    if (Status status = feed(binding, &*job.evalData, &order, step);
-        status.failed())
+  EvaluationSums sums;
+  sums.hasLoss = loss != nullptr;
+  sums.metrics.resize(metrics.size());
+  auto numberOf = [&](size_t result) {
+    return loadFloat(function.results[result].type,
+                     job.state->slot(binding.results[result]).data, 0);
+  };
+  for (uint64_t step = 0; step < order.calls(); ++step) {
+    if (Status status = feed(binding, &batches, step); status.failed())
       return status;
     if (Status status = call(binding); status.failed())
       return status;
     if (Status status = device->fetch(binding.results); status.failed())
       return status;
-    mine.batches += loss != nullptr;
     for (size_t i = 0; i < metrics.size(); ++i)
-      metricSums[i] += loadFloat(
-          function.results[metrics[i]].type,
-          job.state->slot(binding.results[metrics[i]]).data, 0);
+      sums.metrics[i] += order.weight(step) * numberOf(metrics[i]);
     for (size_t i = 0; i < function.results.size(); ++i) {
       const ManifestResult &result = function.results[i];
-      const char *data = job.state->slot(binding.results[i]).data;
       if (&result == loss)
-        mine.lossSum += loadFloat(result.type, data, 0);
+        sums.loss += order.weight(step) * numberOf(i);
       if (!result.targets)
         continue;
       const ManifestArgument *labels = function.argumentOf(*result.targets);
       size_t index = labels - function.arguments.data();
-      countCorrect(result, data, *labels,
-                   job.state->slot(binding.arguments[index]).data, mine);
+      countCorrect(result, job.state->slot(binding.results[i]).data, *labels,
+                   job.state->slot(binding.arguments[index]).data,
+                   labels->elements / batch * order.counted(step), sums);
     }
   }
+  return sums;
+}
 
+Status Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
+  // Training's next batch, where it is there already, has to make room.
+  fed.reset();
+  Result<EvaluationSums> own = evaluateSums();
+  if (own.failed())
+    return own.error();
   if (Status status = checkData(job.evalData); status.failed())
     return status;
-  std::vector<Tally> all(job.ranks);
-  if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
+  std::vector<double> mine = {own->loss, static_cast<double>(own->hasLoss),
+                              static_cast<double>(own->labels),
+                              static_cast<double>(own->correct)};
+  mine.insert(mine.end(), own->metrics.begin(), own->metrics.end());
+  std::vector<double> all(mine.size() * job.ranks);
+  if (Status status =
+          rank.gather(mine.data(), all.data(), mine.size() * sizeof(double));
       status.failed())
     return status;
-  Tally sum;
-  for (const Tally &tally : all) {
-    sum.lossSum += tally.lossSum;
-    sum.batches += tally.batches;
-    sum.labels += tally.labels;
-    sum.correct += tally.correct;
-  }
-  size_t bytes = metrics.size() * sizeof(double);
-  std::vector<double> allSums(metrics.size() * job.ranks);
-  if (bytes)
-    if (Status status = rank.gather(metricSums.data(), allSums.data(), bytes);
-        status.failed())
-      return status;
+  std::vector<double> sum(mine.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    sum[i % sum.size()] += all[i];
+
   EvaluationSummary summary;
-  for (size_t i = 0; i < metrics.size() && sum.batches > 0; ++i) {
-    double total = 0;
-    for (size_t other = i; other < allSums.size(); other += metrics.size())
-      total += allSums[other];
-    summary.metrics.emplace_back(function.results[metrics[i]].name,
-                                 total / static_cast<double>(sum.batches));
-  }
-  summary.dropped = order.remainder();
-  summary.samples = job.evalData->samples() - summary.dropped;
-  summary.hasLoss = sum.batches > 0;
-  summary.loss = sum.lossSum / static_cast<double>(sum.batches);
-  summary.labels = sum.labels;
-  summary.correct = sum.correct;
-  report.evaluation(summary);
+  summary.samples = job.evalData->samples();
+  summary.hasLoss = sum[1] > 0;
+  // Of stages several ranks have the sums of one data rank.
+  double counted = static_cast<double>(summary.samples) * sum[1] /
+                   static_cast<double>(job.dataRanks);
+  summary.loss = sum[0] / counted;
+  summary.labels = static_cast<uint64_t>(sum[2]);
+  summary.correct = static_cast<uint64_t>(sum[3]);
+  std::vector<size_t> metrics = job.evaluate->metrics();
+  for (size_t i = 0; i < metrics.size() && summary.hasLoss; ++i)
+    summary.metrics.emplace_back(job.evaluate->results[metrics[i]].name,
+                                 sum[4 + i] / counted);
+  if (Status status = report.evaluation(summary, step, isLast); status.failed())
+    return status;
   if (!summary.hasLoss || std::isfinite(summary.loss) ||
       job.options.allowNonFinite)
     return {};

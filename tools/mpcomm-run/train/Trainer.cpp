@@ -13,7 +13,8 @@
 
 #include "train/Trainer.h"
 
-#include "train/StateSurvey.h"
+#include "session/state/StateSurvey.h"
+#include "train/Resume.h"
 
 #include <algorithm>
 #include <chrono>
@@ -29,6 +30,19 @@ static double millisecondsSince(Clock::time_point start) {
       .count();
 }
 
+static KeeperOptions keeperOptionsOf(const TrainingJob &job) {
+  KeeperOptions keeper;
+  keeper.path = job.options.checkpoint;
+  keeper.keep = job.options.checkpointKeep;
+  keeper.every = job.options.checkpointEvery;
+  keeper.resume = job.options.resume;
+  keeper.resumed = job.resumed ? &*job.resumed : nullptr;
+  keeper.firstStep = job.firstStep;
+  keeper.lastStep = job.lastStep;
+  keeper.comparesReplicas = job.options.checkReplicas != 0u;
+  return keeper;
+}
+
 Status Trainer::prepare() {
   if (job.weights) {
     if (Status status = job.state->load(*job.weights); status.failed())
@@ -39,57 +53,41 @@ Status Trainer::prepare() {
   Result<void *> memory = rank.allocate(job.arenaBytes());
   if (memory.failed())
     return memory.error();
-  arena = *memory;
   Result<DeviceState> made =
       DeviceState::create(rank.device(), rank.context(), *job.state);
   if (made.failed())
     return fail("rank ", rank.index(), ": ", made.message());
   device.emplace(made.take());
-  if (job.data)
-    sampler.emplace(job.data->samples(), batchSizeOf(job.trainers),
-                    job.dataRanks, job.seed, job.options.shuffle);
+  stepper.emplace(rank, *job.program, *job.state, *device, *memory);
+  if (!job.data)
+    return {};
+  sampler.emplace(job.sampler());
+  if (job.train)
+    reader = std::make_unique<BatchReader>(
+        *job.data,
+        [this](uint64_t step) { return sampler->indices(step, job.dataRank); },
+        job.options.shuffle, job.state->bindingOf(*job.train), job.firstStep,
+        job.lastStep);
   return {};
 }
 
-void Trainer::setScalars(Binding &binding, uint64_t step) {
-  const std::vector<ManifestArgument> &arguments = binding.function->arguments;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const ManifestArgument &argument = arguments[i];
-    char *data = job.state->slot(binding.arguments[i]).data;
-    if (argument.role == Role::Hyperparameter)
-      storeNumber(argument.type, data, 0, job.hyperparameter(argument, step));
-    if (argument.role != Role::Rng)
-      continue;
-    // A function of seed, step and samples: needs no place in a checkpoint.
-    SplitMix64 mixed(job.seed);
-    SplitMix64 generator(mixed.next() ^ (step * job.dataRanks + job.dataRank));
-    for (uint64_t at = 0; at < argument.bytes; at += sizeof(uint64_t)) {
-      uint64_t word = generator.next();
-      std::memcpy(data + at, &word,
-                  std::min<uint64_t>(sizeof(word), argument.bytes - at));
-    }
-  }
-}
-
-Status Trainer::feed(Binding &binding, Dataset *data, Sampler *order,
-                     uint64_t step) {
+Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
   device->beginInputs();
-  if (data && order)
-    data->gather(order->indices(step, job.dataRank), *job.state, binding);
-  setScalars(binding, step);
+  if (batches) {
+    Clock::time_point start = Clock::now();
+    if (Status status = batches->take(step, *job.state); status.failed())
+      return status;
+    dataWait = millisecondsSince(start);
+  }
+  stepper->storeScalars(binding, step, job.seed,
+                        [&](const ManifestArgument &argument) {
+                          return job.hyperparameter(argument, step);
+                        });
   return device->sendInputs();
 }
 
 Status Trainer::call(Binding &binding) {
-  if (Status status = device->placeInputs(); status.failed())
-    return status;
-  mprt_entry entry = job.program->entryOf(*binding.function);
-  int32_t status = rank.context().call(entry, binding.pointers.data(),
-                                       binding.pointers.size(), arena);
-  if (status != MPRT_OK)
-    return rank.describeFailure(binding.function->name, status);
-  job.state->adoptResults(binding);
-  return {};
+  return stepper->call(binding, binding.pointers);
 }
 
 Status Trainer::checkLoss(uint64_t step, double loss) const {
@@ -120,41 +118,6 @@ Status Trainer::checkState(uint64_t step) const {
   return {};
 }
 
-Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
-  auto checks = [](const ManifestFunction *function) {
-    return std::any_of(function->results.begin(), function->results.end(),
-                       [](const ManifestResult &result) {
-                         return result.name == "nonfinite";
-                       });
-  };
-  if (job.dataRanks == job.ranks ||
-      std::none_of(job.trainers.begin(), job.trainers.end(), checks))
-    return {};
-  auto found = static_cast<uint8_t>(!parameters.empty());
-  std::vector<uint8_t> any(rank.size());
-  if (Status status = rank.gather(&found, any.data(), 1); status.failed())
-    return status;
-  if (std::all_of(any.begin(), any.end(), [](uint8_t f) { return f == 0; }))
-    return {};
-  std::string mine;
-  for (const std::string &name : parameters)
-    mine += name + '\0';
-  Result<std::vector<std::string>> all = rank.gatherText(
-      job.dataRank == 0 ? mine : std::string(), "names of parameters");
-  if (all.failed())
-    return all.error();
-  for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)
-    for (size_t at = 0; at < (*all)[r].size();) {
-      std::string name = (*all)[r].c_str() + at;
-      at += name.size() + 1;
-      // Stages that share a parameter find the same.
-      if (std::find(parameters.begin(), parameters.end(), name) ==
-          parameters.end())
-        parameters.push_back(std::move(name));
-    }
-  return {};
-}
-
 void Trainer::flipBit() {
   const std::vector<Slot> &all = job.state->all();
   auto slot = std::find_if(all.begin(), all.end(), [](const Slot &candidate) {
@@ -169,14 +132,11 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
   double exposedBefore = rank.context().stats().exposedSeconds();
-  if (position)
-    position->store(step + 1, std::memory_order_relaxed);
-  Sampler *order = sampler ? &*sampler : nullptr;
-  Dataset *data = order ? &*job.data : nullptr;
-  if (order)
-    record.epoch = order->epochOf(step);
+  position.step.store(step + 1, std::memory_order_relaxed);
+  if (sampler)
+    record.epoch = sampler->epochOf(step);
   if (fed != step)
-    if (Status status = feed(binding, data, order, step); status.failed())
+    if (Status status = feed(binding, reader.get(), step); status.failed())
       return status;
   maybeFail(fault, rank.index(), step + 1);
   uint64_t begin = mprt::nowNanoseconds();
@@ -185,32 +145,36 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   // The next batch is gathered while the device is busy with this one.
   bool runsAhead = rank.device().isAsynchronous();
   if (runsAhead && step + 1 < job.lastStep) {
-    if (Status status = feed(binding, data, order, step + 1); status.failed())
+    if (Status status = feed(binding, reader.get(), step + 1); status.failed())
       return status;
     fed = step + 1;
   }
-  if (Status status = device->fetch(watched); status.failed())
-    return status;
+  Result<StepOutcome> outcome = stepper->read();
+  if (outcome.failed())
+    return outcome.error();
   if (job.outputs.any())
     spans.push_back({begin, mprt::nowNanoseconds()});
 
   if (fault.hits(Fault::Kind::Flip, rank.index()) && fault.step == step + 1)
     flipBit();
   record.step = step + 1;
+  // Where a device computes, that of the next step, which it hides.
+  if (reader && !runsAhead)
+    record.dataMilliseconds = dataWait;
   record.milliseconds = millisecondsSince(start);
   if (!runsAhead)
     record.exposedMilliseconds =
         1e3 * (rank.context().stats().exposedSeconds() - exposedBefore);
-  const Slot &loss = job.state->slot(lossSlot);
-  record.loss = loadFloat(loss.type, loss.data, 0);
-  for (const auto &[name, index] : metricSlots) {
-    const Slot &metric = job.state->slot(index);
-    record.metrics.emplace_back(name, loadFloat(metric.type, metric.data, 0));
-  }
+  record.loss = *outcome->loss;
+  std::vector<size_t> metrics = job.train->metrics();
+  for (size_t i = 0; i < metrics.size(); ++i)
+    record.metrics.emplace_back(job.train->results[metrics[i]].name,
+                                outcome->metrics[i]);
   record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
-  record.lossScale = lossScale.read(*job.state);
-  if (Status status = gatherNonFinite(record.lossScale.nonFinite);
+  record.lossScale = std::move(outcome->lossScale);
+  if (Status status = gatherNonFinite(job.program->manifest(), rank,
+                                      record.lossScale.nonFinite);
       status.failed())
     return status;
   if (job.options.checkNumerics) {
@@ -222,20 +186,15 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   return checkLoss(step + 1, record.loss);
 }
 
+Status Trainer::finishWriting(StateKeeper &keeper) {
+  if (!job.options.checkpointBackground)
+    return {};
+  std::optional<WrittenCheckpoint> written = keeper.takeWritten(/*waits=*/true);
+  return rank.agree(written ? written->error : Status());
+}
+
 Status Trainer::train(Report &report, StateKeeper &keeper) {
-  const ManifestFunction &function = *job.train;
-  lossSlot =
-      job.state->bindingOf(function)
-          .results[function.resultOf(Role::Loss) - function.results.data()];
-  lossScale.attach(*job.state, function);
-  watched = lossScale.slots();
-  watched.push_back(lossSlot);
-  metricSlots.clear();
-  for (size_t i : function.metrics()) {
-    size_t slot = job.state->bindingOf(function).results[i];
-    metricSlots.emplace_back(function.results[i].name, slot);
-    watched.push_back(slot);
-  }
+  stepper->watch(*job.train, /*isTraining=*/true);
   // Of state as the host has it.
   auto withState = [&](auto action) -> Status {
     if (Status status = device->fetchState(); status.failed())
@@ -243,6 +202,12 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     return action();
   };
   const RunOptions &options = job.options;
+  auto requestFor = [&](uint64_t step, bool atEnd) {
+    SaveRequest request{describeCheckpoint(job, step)};
+    if (options.allowNonFinite && !atEnd)
+      request.nonFinite = NonFinitePolicy::Skip;
+    return request;
+  };
   auto falls = [](uint64_t step, uint64_t every) {
     return every && step % every == 0;
   };
@@ -255,29 +220,59 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     if (Status status = report.step(record); status.failed())
       return status;
     uint64_t done = step + 1;
-    bool isKept = falls(done, options.checkpointEvery) && done < job.lastStep;
-    Status status;
+    Result<int> stop = stopVote.afterStep();
+    if (stop.failed())
+      return stop.error();
+    stopped = done < job.lastStep ? *stop : 0;
+    // Before the checkpoint: a run that resumes it does not evaluate again.
+    if (job.evaluate && falls(done, options.evaluateEvery) &&
+        done < job.lastStep)
+      if (Status status = evaluate(report, done, /*isLast=*/false);
+          status.failed()) {
+        report.interrupt();
+        return status;
+      }
+    bool isKept =
+        done < job.lastStep && (falls(done, options.checkpointEvery) ||
+                                (stopped && !options.checkpoint.empty()));
+    bool isCompared = falls(done, options.checkReplicas.value_or(0));
+    Status status =
+        isKept || isCompared || stopped ? finishWriting(keeper) : Status();
     // What was trained on other data is not kept, nor goes on for long.
-    if (isKept || done == job.lastStep ||
-        (sampler && done % sampler->stepsPerEpoch() == 0))
+    if (status.ok() && (isKept || done == job.lastStep ||
+                        (sampler && done % sampler->stepsPerEpoch() == 0)))
       status = checkData(job.data);
     if (status.ok() && isKept)
-      status = withState(
-          [&] { return keeper.writeCheckpoint(done, /*atEnd=*/false); });
-    else if (status.ok() && falls(done, options.checkReplicas.value_or(0)))
+      status = withState([&] {
+        SaveRequest request = requestFor(done, /*atEnd=*/false);
+        request.background = options.checkpointBackground && !stopped;
+        return keeper.writeCheckpoint(request);
+      });
+    else if (status.ok() && isCompared)
       status = withState([&] { return keeper.checkReplicas(done); });
     if (status.failed()) {
       report.interrupt();
       return status;
     }
+    if (stopped) {
+      report.note("stopped after step " + std::to_string(done) + " by signal " +
+                  std::to_string(stopped) +
+                  (isKept ? "; --resume " + options.checkpoint + " continues"
+                          : "; without --checkpoint its state is lost"));
+      return {};
+    }
   }
   uint64_t last = job.lastStep;
-  Status status;
-  if (!options.checkpoint.empty())
-    status =
-        withState([&] { return keeper.writeCheckpoint(last, /*atEnd=*/true); });
+  Status status = finishWriting(keeper);
+  if (status.ok() && !options.checkpoint.empty())
+    status = withState([&] {
+      return keeper.writeCheckpoint(requestFor(last, /*atEnd=*/true));
+    });
   if (status.ok() && !options.saveWeights.empty())
-    status = withState([&] { return keeper.writeWeights(last); });
+    status = withState([&] {
+      return keeper.writeWeights(options.saveWeights,
+                                 requestFor(last, /*atEnd=*/true));
+    });
   if (status.failed())
     report.interrupt();
   return status;
@@ -314,7 +309,7 @@ Status Trainer::finish(Report &report) {
     return status;
   if (const std::string &why = rank.context().graphNote(); !why.empty())
     report.note("note: steps run call by call, not as a graph: " + why);
-  report.finish(all, lossScale.skipped(), hostCost());
+  report.finish(all, stepper->skipped(), hostCost());
   return {};
 }
 
@@ -395,13 +390,17 @@ Status Trainer::writeTraces() {
 }
 
 Status Trainer::run() {
-  Result<Report> report = Report::create(job.options, rank.index() == 0,
-                                         job.firstStep, job.lastStep);
+  ReportedSteps steps = {job.firstStep, job.lastStep};
+  if (job.data) {
+    steps.samples = job.globalBatch();
+    steps.tokens = steps.samples * job.data->tokensPerSample();
+  }
+  Result<Report> report = Report::create(job.options, rank.index() == 0, steps);
   Status mine = report.failed() ? report.error() : prepare();
   if (Status status = rank.agree(mine); status.failed())
     return status;
 
-  StateKeeper keeper(job, rank,
+  StateKeeper keeper(keeperOptionsOf(job), job.sharedState(), rank,
                      [&](const std::string &line) { report->note(line); });
   if (Status status = keeper.checkStart(); status.failed())
     return status;
@@ -411,7 +410,10 @@ Status Trainer::run() {
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {
-    if (Status status = train(*report, keeper); status.failed()) {
+    position.stopsWhenAsked = true;
+    Status status = train(*report, keeper);
+    position.stopsWhenAsked = false;
+    if (status.failed()) {
       // What led there is what the trace was asked for.
       if (rank.index() == 0 && !job.options.trace.empty())
         (void)writeOwnTrace(job.options.trace, job.program->manifest(), rank);
@@ -420,8 +422,9 @@ Status Trainer::run() {
     if (Status status = finish(*report); status.failed())
       return status;
   }
-  if (job.evaluate)
-    if (Status status = evaluate(*report); status.failed())
+  if (job.evaluate && !stopped)
+    if (Status status = evaluate(*report, job.lastStep, /*isLast=*/true);
+        status.failed())
       return status;
   if (Status status = writeTraces(); status.failed())
     return status;

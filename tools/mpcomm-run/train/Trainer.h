@@ -14,43 +14,60 @@
 #ifndef MPCOMM_RUN_TRAIN_TRAINER_H
 #define MPCOMM_RUN_TRAIN_TRAINER_H
 
+#include "data/BatchReader.h"
 #include "data/Sampler.h"
 #include "launch/Fault.h"
-#include "launch/Rank.h"
+#include "launch/Launcher.h"
 #include "launch/TrainingJob.h"
 #include "report/Report.h"
 #include "report/Steps.h"
-#include "train/DeviceState.h"
-#include "train/StateKeeper.h"
+#include "session/Rank.h"
+#include "session/Stepper.h"
+#include "session/checkpoint/StateKeeper.h"
+#include "train/StopVote.h"
 
-#include <atomic>
+#include <memory>
 
 namespace mpcomm::run {
 
+/// What one rank has counted of the samples that are evaluated. Losses and
+/// metrics are sums over samples.
+struct EvaluationSums {
+  double loss = 0;
+  uint64_t hasLoss = 0, labels = 0, correct = 0;
+  std::vector<double> metrics;
+};
+
 class Trainer {
 public:
-  /// `position`, if not null, is told the step being worked on, for the
-  /// launcher's messages.
+  /// `position` is told the step being worked on, for the launcher's messages,
+  /// and tells when to stop.
   Trainer(TrainingJob &job, Rank &rank, const Fault &fault,
-          std::atomic<uint64_t> *position)
-      : job(job), rank(rank), fault(fault), position(position) {}
+          RankPosition &position)
+      : job(job), rank(rank), fault(fault), position(position),
+        stopVote(rank, position.stopSignal) {}
 
   /// Everything. A failure is this rank's own, or what it learned of others.
   Status run();
+  /// The signal by which all ranks stopped after a step; 0: they did not.
+  int stoppedBy() const { return stopped; }
 
 private:
   Status prepare();
   Status train(Report &report, StateKeeper &keeper);
   Status trainStep(uint64_t step, StepRecord &record);
+  /// Waits for a checkpoint that is being written. All ranks call it.
+  Status finishWriting(StateKeeper &keeper);
   /// As a defect of memory would, in the first parameter; on the host.
   void flipBit();
-  /// Of stages, each knows of its own gradients: rank 0 learns of all.
-  Status gatherNonFinite(std::vector<std::string> &parameters);
   Status checkLoss(uint64_t step, double loss) const;
   /// Fails where `data` were changed under the run. All ranks call it.
   Status checkData(std::optional<Dataset> &data);
   Status checkState(uint64_t step) const;
-  Status evaluate(Report &report);
+  /// After `step` steps; `isLast` of all evaluations.
+  Status evaluate(Report &report, uint64_t step, bool isLast);
+  /// Sums of this rank over the evaluation data.
+  Result<EvaluationSums> evaluateSums();
   Status finish(Report &report);
   /// Writes what --trace, --timeline and --profile ask for.
   Status writeTraces();
@@ -60,30 +77,28 @@ private:
   /// clock; and from where to where it goes on all that are shown.
   Result<std::pair<StepSpan, StepSpan>> chooseStep(const StepSpan &median);
 
-  /// Gives `function` what `step` has of its own: samples of `data` (may be
-  /// null) in the order of `order`, hyperparameters and random bits.
-  Status feed(Binding &binding, Dataset *data, Sampler *order, uint64_t step);
+  /// Gives `function` what `step` has of its own: samples from `reader` (may be
+  /// null), hyperparameters and random bits.
+  Status feed(Binding &binding, BatchReader *reader, uint64_t step);
   /// Calls `function` with its current buffers. It may still run when this
   /// returns, until `device` fetches something.
   Status call(Binding &binding);
-  /// Stores hyperparameters and random seeds for `step`.
-  void setScalars(Binding &binding, uint64_t step);
   std::optional<HostCost> hostCost() const;
 
   TrainingJob &job;
   Rank &rank;
   const Fault &fault;
-  std::atomic<uint64_t> *position;
-  void *arena = nullptr;
+  RankPosition &position;
+  StopVote stopVote;
+  int stopped = 0;
   std::optional<Sampler> sampler;
+  std::unique_ptr<BatchReader> reader;
+  /// Milliseconds that the last batch was waited for.
+  double dataWait = 0;
   std::optional<DeviceState> device;
   /// The step that was fed already, while the one before it ran.
   std::optional<uint64_t> fed;
-  size_t lossSlot = 0;
-  std::vector<std::pair<std::string, size_t>> metricSlots;
-  /// What is read after each step.
-  std::vector<size_t> watched;
-  LossScaleWatch lossScale;
+  std::optional<Stepper> stepper;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;
 };

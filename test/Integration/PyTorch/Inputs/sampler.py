@@ -6,8 +6,9 @@
 #
 # ===----------------------------------------------------------------------=== #
 """The order of samples that mpcomm-run's documentation describes: epoch e visits a
-Fisher-Yates shuffle from splitmix64 seeded by (seed, e); a step takes the next
-global batch, a rank its slice of it; what does not fill a batch is left out."""
+permutation by a Feistel network with keys from splitmix64 seeded by (seed, e); a step
+takes the next global batch, a rank its slice of it; what does not fill a batch is left
+out."""
 
 MASK = 2 ** 64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -16,19 +17,34 @@ GOLDEN = 0x9E3779B97F4A7C15
 def splitmix64(state):
     while True:
         state = (state + GOLDEN) & MASK
-        z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        yield z ^ (z >> 31)
+        yield mix(state)
+
+
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
 
 
 def permutation(samples, seed, epoch):
     numbers = splitmix64((seed * GOLDEN + epoch) & MASK)
-    order = list(range(samples))
-    for i in range(samples - 1, 0, -1):
-        j = next(numbers) % (i + 1)
-        order[i], order[j] = order[j], order[i]
-    return order
+    keys = [next(numbers) for _ in range(6)]
+    half = ((samples - 1).bit_length() + 1) // 2
+    low = (1 << half) - 1
+
+    def network(index):
+        left, right = index >> half, index & low
+        for key in keys:
+            left, right = right, left ^ (mix((right + key) & MASK) & low)
+        return left << half | right
+
+    def image(index):
+        index = network(index)
+        while index >= samples:
+            index = network(index)
+        return index
+
+    return [image(i) for i in range(samples)] if samples > 1 else [0]
 
 
 class Sampler:
@@ -58,3 +74,4 @@ if __name__ == "__main__":  # known answers: splitmix64 from state 0
     assert [next(numbers) for _ in range(3)] == [
         0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     assert sorted(permutation(100, 3, 2)) == list(range(100))
+    assert permutation(10, 3, 2) == [6, 8, 1, 0, 4, 7, 2, 9, 3, 5]

@@ -111,33 +111,42 @@ def weights():
     return {"w": ("F32", [DIM], [0.0] * DIM), "b": ("F32", [], [0.0]), "scale": ("F32", [], [1.0])}
 
 
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
 def permutation(count, seed, epoch):
     """The order of samples as docs/Design/Manifest.md defines it."""
     state = (seed * 0x9E3779B97F4A7C15 + epoch) & MASK
+    keys = [mix((state + i * 0x9E3779B97F4A7C15) & MASK) for i in range(1, 7)]
+    half = ((count - 1).bit_length() + 1) // 2
 
-    def following():
-        nonlocal state
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        return z ^ (z >> 31)
+    def once(index):
+        left, right = index >> half, index & ((1 << half) - 1)
+        for key in keys:
+            left, right = right, left ^ (mix((right + key) & MASK) & ((1 << half) - 1))
+        return left << half | right
 
-    order = list(range(count))
-    for i in range(count - 1, 0, -1):
-        j = following() % (i + 1)
-        order[i], order[j] = order[j], order[i]
-    return order
+    order = []
+    for index in range(count if count > 1 else 0):
+        index = once(index)
+        while index >= count:
+            index = once(index)
+        order.append(index)
+    return order or [0]
 
 
-def twin(samples, global_batch, steps, seed=0, shuffle=True, lr=lambda step: 0.05):
+def twin(samples, global_batch, steps, seed=0, shuffle=True, lr=lambda step: 0.05, wrap=False):
     """Losses of the toy program, in double precision, and its last state."""
     w, b, momentum, losses = [0.0] * DIM, 0.0, [0.0] * (DIM + 1), []
     count = len(samples.y)
-    an_epoch = count // global_batch
+    an_epoch = (count + wrap * (global_batch - 1)) // global_batch
     for step in range(steps):
         epoch, at = divmod(step, an_epoch)
         order = permutation(count, seed, epoch) if shuffle else list(range(count))
+        order += order[: wrap * global_batch]
         gradient, loss = [0.0] * (DIM + 1), 0.0
         for index in order[at * global_batch : (at + 1) * global_batch]:
             row = samples.x[index] + [1.0]

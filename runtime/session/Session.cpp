@@ -360,14 +360,21 @@ Error Session::load(const std::string &path, uint32_t &number) {
     failure = failure ? failure : error;
     return error;
   }
-  rank->useProgram(current);
   number = uint32_t(programs.size() - 1);
   keepers.clear();
-  fedStep.reset();
-  lastCalled = watchedFunction = nullptr;
+  use(current);
   fillTable();
   emit(MPCOMM_EVENT_LOADED, path);
   return {};
+}
+
+void Session::use(size_t number) {
+  current = number;
+  rank->useProgram(number);
+  fedStep.reset();
+  lastCalled = watchedFunction = nullptr;
+  stepper.emplace(*rank, *programs[number].program, *state, *onDevice,
+                  programs[number].arena);
 }
 
 Error Session::switchTo(uint32_t number) {
@@ -386,10 +393,7 @@ Error Session::switchTo(uint32_t number) {
       return fail("rank ", other, " switches to program ", all[other].number,
                   " after step ", all[other].step, ", rank 0 to program ",
                   all[0].number, " after step ", all[0].step);
-  current = number;
-  rank->useProgram(number);
-  fedStep.reset();
-  lastCalled = watchedFunction = nullptr;
+  use(number);
   emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
   return {};
 }

@@ -17,11 +17,8 @@
 #ifndef MPCOMM_RUNTIME_SESSION_SESSION_H
 #define MPCOMM_RUNTIME_SESSION_SESSION_H
 
-#include "session/Rank.h"
+#include "session/Stepper.h"
 #include "session/checkpoint/StateKeeper.h"
-#include "session/program/Program.h"
-#include "session/state/DeviceState.h"
-#include "session/state/LossScale.h"
 
 #include "mpcomm/Runtime/Session.h"
 
@@ -110,6 +107,8 @@ private:
   Error checkProgram(const Program &program) const;
   Error agreeOnProgram(const Program &program);
   Error openProgram(LoadedProgram &loaded);
+  /// Makes `number` the program that steps.
+  void use(size_t number);
   /// Lays out the state of all programs, with the values that it has.
   Error layOutState();
   const Manifest &manifestOf() const {
@@ -138,11 +137,11 @@ private:
   Error feed(Binding &binding, std::span<const mpcomm_array> batch,
              uint64_t forStep, std::vector<void *> *inPlace);
   void setScalars(Binding &binding, uint64_t forStep);
-  Error call(Binding &binding, const std::vector<void *> &pointers);
-  Error callFailed(const ManifestFunction &function, int32_t status);
+  /// The session has failed for a call of a function.
+  Error callFailed(const Error &error);
   /// Finds what of `function` is looked at after a call.
   void watch(const ManifestFunction &function, bool isTraining);
-  void fill(mpcomm_result &result);
+  void fill(const StepOutcome &outcome, mpcomm_result &result);
 
   // SessionFiles.cpp
   Error finishWriting(bool waits);
@@ -181,13 +180,11 @@ private:
   bool valuesChanged = false;
   const ManifestFunction *lastCalled = nullptr;
   const ManifestFunction *watchedFunction = nullptr;
-  std::optional<LossScaleWatch> lossScale;
-  std::vector<size_t> watched;
-  std::optional<size_t> lossSlot;
-  std::vector<std::pair<std::string, size_t>> metricSlots;
+  /// Of the current program.
+  std::optional<Stepper> stepper;
   // What a result points to.
   std::vector<mpcomm_metric> metricValues;
-  LossScaleRecord lossScaleRecord;
+  std::vector<std::string> nonFinite;
   std::vector<const char *> nonFiniteNames;
 
   std::map<std::string, std::unique_ptr<StateKeeper>> keepers;

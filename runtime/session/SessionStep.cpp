@@ -78,18 +78,10 @@ Error Session::feed(Binding &binding, std::span<const mpcomm_array> batch,
 }
 
 void Session::setScalars(Binding &binding, uint64_t forStep) {
-  const std::vector<ManifestArgument> &arguments = binding.function->arguments;
-  const Manifest &manifest = manifestOf();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const ManifestArgument &argument = arguments[i];
-    char *data = state->slot(binding.arguments[i]).data;
-    if (argument.role == Role::Hyperparameter)
-      storeNumber(argument.type, data, 0, hyperparameter(argument, forStep));
-    if (argument.role == Role::Rng)
-      storeRandomBits(argument, data, seed,
-                      forStep * manifest.dataRanks() +
-                          manifest.dataRankOf(index()));
-  }
+  stepper->storeScalars(binding, forStep, seed,
+                        [&](const ManifestArgument &argument) {
+                          return hyperparameter(argument, forStep);
+                        });
 }
 
 /// Where in the model's source that is which `message` names, as far as the
@@ -104,71 +96,37 @@ static std::string locationIn(const std::string &message,
   return "";
 }
 
-Error Session::callFailed(const ManifestFunction &function, int32_t status) {
-  Error error = rank->describeFailure(function.name, status);
+Error Session::callFailed(const Error &error) {
   failure = Error(error.status(), error.message(),
                   locationIn(error.message(), rank->context()));
   emit(MPCOMM_EVENT_FAILED, error.message());
   return failure;
 }
 
-Error Session::call(Binding &binding, const std::vector<void *> &pointers) {
-  if (Error error = onDevice->placeInputs())
-    return error;
-  LoadedProgram &loaded = programs[current];
-  mprt_entry entry = loaded.program->entryOf(*binding.function);
-  int32_t status = rank->context().call(entry, pointers.data(), pointers.size(),
-                                        loaded.arena);
-  if (status != MPRT_OK)
-    return callFailed(*binding.function, status);
-  state->adoptResults(binding);
-  lastCalled = binding.function;
-  return {};
-}
-
 void Session::watch(const ManifestFunction &function, bool isTraining) {
-  if (watchedFunction == &function)
-    return;
+  if (watchedFunction != &function)
+    stepper->watch(function, isTraining);
   watchedFunction = &function;
-  watched.clear();
-  metricSlots.clear();
-  lossSlot.reset();
-  lossScale.reset();
-  const std::vector<size_t> &results = state->bindingOf(function).results;
-  if (isTraining) {
-    lossScale.emplace();
-    lossScale->attach(*state, function);
-    watched = lossScale->slots();
-  }
-  if (const ManifestResult *loss = function.resultOf(Role::Loss)) {
-    lossSlot = results[loss - function.results.data()];
-    watched.push_back(*lossSlot);
-  }
-  for (size_t i : function.metrics()) {
-    metricSlots.emplace_back(function.results[i].name, results[i]);
-    watched.push_back(results[i]);
-  }
 }
 
-void Session::fill(mpcomm_result &result) {
-  auto valueOf = [&](size_t index) {
-    const Slot &slot = state->slot(index);
-    return loadFloat(slot.type, slot.data, 0);
-  };
+void Session::fill(const StepOutcome &outcome, mpcomm_result &result) {
+  const ManifestFunction &function = *lastCalled;
   result.step = steps;
-  result.has_loss = lossSlot.has_value();
-  if (lossSlot)
-    result.loss = valueOf(*lossSlot);
+  result.has_loss = outcome.loss.has_value();
+  result.loss = outcome.loss.value_or(0);
   metricValues.clear();
-  for (const auto &[name, index] : metricSlots)
-    metricValues.push_back({name.c_str(), valueOf(index)});
+  std::vector<size_t> metrics = function.metrics();
+  for (size_t i = 0; i < metrics.size(); ++i)
+    metricValues.push_back(
+        {function.results[metrics[i]].name.c_str(), outcome.metrics[i]});
   result.metric_count = uint32_t(metricValues.size());
   result.metrics = metricValues.data();
-  result.has_loss_scale = lossScaleRecord.scale.has_value();
-  result.loss_scale = lossScaleRecord.scale.value_or(0);
-  result.is_skipped = lossScaleRecord.isSkipped;
+  result.has_loss_scale = outcome.lossScale.scale.has_value();
+  result.loss_scale = outcome.lossScale.scale.value_or(0);
+  result.is_skipped = outcome.lossScale.isSkipped;
+  nonFinite = outcome.lossScale.nonFinite;
   nonFiniteNames.clear();
-  for (const std::string &name : lossScaleRecord.nonFinite)
+  for (const std::string &name : nonFinite)
     nonFiniteNames.push_back(name.c_str());
   result.nonfinite_count = uint32_t(nonFiniteNames.size());
   result.nonfinite = nonFiniteNames.data();
@@ -206,26 +164,24 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
       return error;
   }
   double exposedBefore = rank->context().stats().exposedSeconds();
-  Error error = call(binding, pointers);
+  if (Error error = stepper->call(binding, pointers))
+    return callFailed(error);
+  lastCalled = function;
   fedStep.reset();
-  if (error.ok() && !next.empty()) {
+  if (!next.empty()) {
     // It travels while the device is busy with this one.
     fedError = feed(binding, next, steps + 1, nullptr);
     fedStep = steps + 1;
     valuesChanged = false;
   }
-  if (error.ok())
-    error = onDevice->fetch(watched);
-  if (error) {
-    failure = failure ? failure : error;
-    return error;
-  }
+  Expected<StepOutcome> outcome = stepper->read();
+  if (!outcome)
+    return callFailed(outcome.error());
   ++steps;
-  lossScaleRecord = lossScale->read(*state);
-  if (Error lost =
-          gatherNonFinite(manifestOf(), *rank, lossScaleRecord.nonFinite))
-    return failed(lost);
-  fill(result);
+  if (Error error =
+          gatherNonFinite(manifestOf(), *rank, outcome->lossScale.nonFinite))
+    return failed(error);
+  fill(*outcome, result);
   result.milliseconds = 1e-6 * double(nowNanoseconds() - begin);
   result.exposed_milliseconds =
       isAsynchronous
@@ -258,15 +214,13 @@ Error Session::evaluate(const std::string &name,
   if (Error error = feed(binding, batch, steps,
                          rank->device().isAsynchronous() ? nullptr : &pointers))
     return error;
-  Error error = call(binding, pointers);
-  if (error.ok())
-    error = onDevice->fetch(watched);
-  if (error) {
-    failure = failure ? failure : error;
-    return error;
-  }
-  lossScaleRecord = {};
-  fill(result);
+  if (Error error = stepper->call(binding, pointers))
+    return callFailed(error);
+  lastCalled = function;
+  Expected<StepOutcome> outcome = stepper->read();
+  if (!outcome)
+    return callFailed(outcome.error());
+  fill(*outcome, result);
   result.milliseconds = 1e-6 * double(nowNanoseconds() - begin);
   result.exposed_milliseconds = -1;
   emit(MPCOMM_EVENT_EVALUATED, name, result.loss, result.milliseconds, -1);

@@ -53,12 +53,12 @@ Status Trainer::prepare() {
   Result<void *> memory = rank.allocate(job.arenaBytes());
   if (memory.failed())
     return memory.error();
-  arena = *memory;
   Result<DeviceState> made =
       DeviceState::create(rank.device(), rank.context(), *job.state);
   if (made.failed())
     return fail("rank ", rank.index(), ": ", made.message());
   device.emplace(made.take());
+  stepper.emplace(rank, *job.program, *job.state, *device, *memory);
   if (!job.data)
     return {};
   sampler.emplace(job.sampler());
@@ -71,19 +71,6 @@ Status Trainer::prepare() {
   return {};
 }
 
-void Trainer::setScalars(Binding &binding, uint64_t step) {
-  const std::vector<ManifestArgument> &arguments = binding.function->arguments;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const ManifestArgument &argument = arguments[i];
-    char *data = job.state->slot(binding.arguments[i]).data;
-    if (argument.role == Role::Hyperparameter)
-      storeNumber(argument.type, data, 0, job.hyperparameter(argument, step));
-    if (argument.role == Role::Rng)
-      storeRandomBits(argument, data, job.seed,
-                      step * job.dataRanks + job.dataRank);
-  }
-}
-
 Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
   device->beginInputs();
   if (batches) {
@@ -92,20 +79,15 @@ Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
       return status;
     dataWait = millisecondsSince(start);
   }
-  setScalars(binding, step);
+  stepper->storeScalars(binding, step, job.seed,
+                        [&](const ManifestArgument &argument) {
+                          return job.hyperparameter(argument, step);
+                        });
   return device->sendInputs();
 }
 
 Status Trainer::call(Binding &binding) {
-  if (Status status = device->placeInputs(); status.failed())
-    return status;
-  mprt_entry entry = job.program->entryOf(*binding.function);
-  int32_t status = rank.context().call(entry, binding.pointers.data(),
-                                       binding.pointers.size(), arena);
-  if (status != MPRT_OK)
-    return rank.describeFailure(binding.function->name, status);
-  job.state->adoptResults(binding);
-  return {};
+  return stepper->call(binding, binding.pointers);
 }
 
 Status Trainer::checkLoss(uint64_t step, double loss) const {
@@ -167,8 +149,9 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
       return status;
     fed = step + 1;
   }
-  if (Status status = device->fetch(watched); status.failed())
-    return status;
+  Result<StepOutcome> outcome = stepper->read();
+  if (outcome.failed())
+    return outcome.error();
   if (job.outputs.any())
     spans.push_back({begin, mprt::nowNanoseconds()});
 
@@ -182,15 +165,14 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (!runsAhead)
     record.exposedMilliseconds =
         1e3 * (rank.context().stats().exposedSeconds() - exposedBefore);
-  const Slot &loss = job.state->slot(lossSlot);
-  record.loss = loadFloat(loss.type, loss.data, 0);
-  for (const auto &[name, index] : metricSlots) {
-    const Slot &metric = job.state->slot(index);
-    record.metrics.emplace_back(name, loadFloat(metric.type, metric.data, 0));
-  }
+  record.loss = *outcome->loss;
+  std::vector<size_t> metrics = job.train->metrics();
+  for (size_t i = 0; i < metrics.size(); ++i)
+    record.metrics.emplace_back(job.train->results[metrics[i]].name,
+                                outcome->metrics[i]);
   record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
-  record.lossScale = lossScale.read(*job.state);
+  record.lossScale = std::move(outcome->lossScale);
   if (Status status = gatherNonFinite(job.program->manifest(), rank,
                                       record.lossScale.nonFinite);
       status.failed())
@@ -205,19 +187,7 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
 }
 
 Status Trainer::train(Report &report, StateKeeper &keeper) {
-  const ManifestFunction &function = *job.train;
-  lossSlot =
-      job.state->bindingOf(function)
-          .results[function.resultOf(Role::Loss) - function.results.data()];
-  lossScale.attach(*job.state, function);
-  watched = lossScale.slots();
-  watched.push_back(lossSlot);
-  metricSlots.clear();
-  for (size_t i : function.metrics()) {
-    size_t slot = job.state->bindingOf(function).results[i];
-    metricSlots.emplace_back(function.results[i].name, slot);
-    watched.push_back(slot);
-  }
+  stepper->watch(*job.train, /*isTraining=*/true);
   // Of state as the host has it.
   auto withState = [&](auto action) -> Status {
     if (Status status = device->fetchState(); status.failed())
@@ -328,7 +298,7 @@ Status Trainer::finish(Report &report) {
     return status;
   if (const std::string &why = rank.context().graphNote(); !why.empty())
     report.note("note: steps run call by call, not as a graph: " + why);
-  report.finish(all, lossScale.skipped(), hostCost());
+  report.finish(all, stepper->skipped(), hostCost());
   return {};
 }
 

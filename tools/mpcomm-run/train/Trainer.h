@@ -22,8 +22,8 @@
 #include "report/Report.h"
 #include "report/Steps.h"
 #include "session/Rank.h"
+#include "session/Stepper.h"
 #include "session/checkpoint/StateKeeper.h"
-#include "session/state/DeviceState.h"
 #include "train/StopVote.h"
 
 #include <memory>
@@ -81,8 +81,6 @@ private:
   /// Calls `function` with its current buffers. It may still run when this
   /// returns, until `device` fetches something.
   Status call(Binding &binding);
-  /// Stores hyperparameters and random seeds for `step`.
-  void setScalars(Binding &binding, uint64_t step);
   std::optional<HostCost> hostCost() const;
 
   TrainingJob &job;
@@ -91,7 +89,6 @@ private:
   RankPosition &position;
   StopVote stopVote;
   int stopped = 0;
-  void *arena = nullptr;
   std::optional<Sampler> sampler;
   std::unique_ptr<BatchReader> reader;
   /// Milliseconds that the last batch was waited for.
@@ -99,11 +96,7 @@ private:
   std::optional<DeviceState> device;
   /// The step that was fed already, while the one before it ran.
   std::optional<uint64_t> fed;
-  size_t lossSlot = 0;
-  std::vector<std::pair<std::string, size_t>> metricSlots;
-  /// What is read after each step.
-  std::vector<size_t> watched;
-  LossScaleWatch lossScale;
+  std::optional<Stepper> stepper;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;
 };

@@ -59,6 +59,7 @@ Error Session::finishWriting(bool waits) {
     }
   if (!waits)
     return {};
+  writing = nullptr;
   return std::exchange(writeError, {});
 }
 
@@ -139,7 +140,8 @@ Error Session::save(const std::string &path,
     return failed(error);
   double milliseconds = 1e-6 * double(nowNanoseconds() - begin);
   if (options.background) {
-    writing = &keeper;
+    // The others have nothing to write.
+    writing = index() == 0 ? &keeper : nullptr;
     emit(MPCOMM_EVENT_SNAPSHOT, path, 0, milliseconds);
   } else {
     emit(MPCOMM_EVENT_SAVED, path, 0, milliseconds);

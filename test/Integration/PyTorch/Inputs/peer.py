@@ -34,6 +34,11 @@ from mpcomm_import.workload import call  # noqa: E402
 from programs import read_losses, run  # noqa: E402
 
 
+# What PyTorch 2.13 now and then hangs in freeing: the destructor of a group of Gloo waits
+# with Python's lock for a thread that waits for that lock.
+KEPT = []
+
+
 @dataclasses.dataclass
 class Way:
     """How one and the same step is computed: all of these are equal but for
@@ -109,7 +114,7 @@ def run_rank(model, options, size, steps, way, rank):
         mean = torch.tensor(losses, dtype=torch.float64)
         torch.distributed.all_reduce(mean)
         losses = (mean / way.ranks).tolist()
-        torch.distributed.destroy_process_group()
+        KEPT.append(net)
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"losses": losses, "ms": ms, "peak": peak}
 
@@ -132,9 +137,14 @@ def measure(model, options, size, steps, way, limit=240):
         ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), job],
                                   env=dict(env, RANK=str(r))) for r in range(way.ranks)]
         try:
-            for process in ranks:
-                if process.wait(timeout=limit):
-                    raise RuntimeError(f"a PyTorch rank ended with {process.returncode}")
+            # The results are rank 0's.
+            end = time.monotonic() + limit
+            while ranks[0].poll() is None:
+                if any(process.poll() for process in ranks) or time.monotonic() > end:
+                    break
+                time.sleep(0.02)
+            if ranks[0].returncode != 0:
+                raise RuntimeError(f"PyTorch ranks ended with {[r.returncode for r in ranks]}")
         finally:
             for process in ranks:
                 process.kill()
@@ -178,3 +188,5 @@ if __name__ == "__main__":
     if rank == 0:
         with open(out, "w") as file:
             json.dump(result, file)
+    sys.stdout.flush()
+    os._exit(0)

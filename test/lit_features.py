@@ -121,6 +121,15 @@ def set_features(config, lit_config):
     if on(getattr(config, "have_simgrid", "OFF")):
         features.add("simgrid")
 
+    if shutil.which("pkg-config"):
+        features.add("pkg-config")
+    if shutil.which("zsh"):
+        features.add("zsh")
+    if shutil.which("bash") and os.path.exists(
+        "/usr/share/bash-completion/bash_completion"
+    ):
+        features.add("bash-completion")
+
     modules = ["torch", "torchvision", "sklearn", "numpy"]
     for name in _python_modules(config.python, modules):
         features.add(name)

@@ -15,6 +15,8 @@
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
@@ -165,8 +167,15 @@ Error CodeGen::emitObject(llvm::Module &module,
 }
 
 Error mpcomm::linkShared(StringRef object, StringRef output) {
+  // Where there may be none in PATH, one is installed beside this program.
+  std::string self = llvm::sys::fs::getMainExecutable(
+      nullptr, reinterpret_cast<void *>(&mpcomm::linkShared));
+  StringRef beside = llvm::sys::path::parent_path(self);
   for (StringRef name : {"ld.lld-22", "ld.lld", "ld", "ld.bfd", "ld.gold"}) {
-    llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName(name);
+    llvm::ErrorOr<std::string> linker =
+        llvm::sys::findProgramByName(name, {beside});
+    if (!linker)
+      linker = llvm::sys::findProgramByName(name);
     if (!linker)
       continue;
     llvm::SmallVector<StringRef> args{*linker, "-shared", "-o", output, object};

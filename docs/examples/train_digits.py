@@ -9,7 +9,7 @@
 
     python3 train_digits.py                          # one rank
     python3 train_digits.py --ranks 2                # two, started here
-    torchrun --nproc-per-node 2 train_digits.py      # two, started by torchrun
+    torchrun --nproc_per_node 2 train_digits.py      # two, started by torchrun
 """
 
 import argparse

@@ -20,14 +20,14 @@ class Attention(nn.Module):
         self.heads = heads
         self.c_attn = nn.Linear(width, 3 * width)
         self.c_proj = nn.Linear(width, width)
-        self.register_buffer("mask", torch.ones(context, context, dtype=torch.bool).tril())
+        self.register_buffer("bias", torch.ones(context, context).tril())
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2)
                    for y in self.c_attn(x).split(c, dim=2))
         scores = q @ k.transpose(2, 3) / math.sqrt(c // self.heads)
-        scores = scores.masked_fill(~self.mask[:t, :t], float("-inf"))
+        scores = scores.masked_fill(self.bias[:t, :t] == 0, float("-inf"))
         y = F.softmax(scores, dim=-1) @ v
         return self.c_proj(y.transpose(1, 2).reshape(b, t, c))
 

@@ -7,7 +7,7 @@
 # ===----------------------------------------------------------------------=== #
 """Trains a GPT on text, byte by byte:
 
-    torchrun --nproc-per-node 2 train_ddp.py --steps 200
+    torchrun --nproc_per_node 2 train_ddp.py --steps 200
 
 train_mpcomm.py is the same script, changed to train by a compiled program.
 """
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="samples of a rank")
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--log", default="/dev/null")
+    parser.add_argument("--losses", default="/dev/null")
     parser.add_argument("--save", default="/dev/null")
     args = parser.parse_args()
 
@@ -60,7 +60,7 @@ def main():
 
     torch.manual_seed(1)
     model = GPT(context=args.context)
-    model = DistributedDataParallel(model, broadcast_buffers=False)
+    model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95),
                                   weight_decay=0.1)
     warmup = max(1, args.steps // 20)
@@ -68,7 +68,7 @@ def main():
         optimizer, lambda step: min((step + 1) / warmup, 0.5 + 0.5 * math.cos(
             math.pi * step / args.steps)))
     step, epoch, start = 0, 0, time.perf_counter()
-    with open(args.log if rank == 0 else "/dev/null", "w") as log:
+    with open(args.losses if rank == 0 else "/dev/null", "w") as log:
         while step < args.steps:
             sampler.set_epoch(epoch)
             for tokens, targets in loader:
@@ -94,4 +94,5 @@ def main():
         torch.save(model.module.state_dict(), args.save)
 
 
-main()
+if __name__ == "__main__":
+    main()

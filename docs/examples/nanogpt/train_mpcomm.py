@@ -7,7 +7,7 @@
 # ===----------------------------------------------------------------------=== #
 """Trains a GPT on text, byte by byte:
 
-    torchrun --nproc-per-node 2 train_mpcomm.py --steps 200
+    torchrun --nproc_per_node 2 train_mpcomm.py --steps 200
 
 It is train_ddp.py, changed to train by a compiled program.
 """
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="samples of a rank")
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--log", default="/dev/null")
+    parser.add_argument("--losses", default="/dev/null")
     parser.add_argument("--save", default="/dev/null")
     args = parser.parse_args()
 
@@ -70,7 +70,7 @@ def main():
                              inputs=(0, 1), targets=(), clip_norm=1.0)
     session = mpcomm.Session(program, lr=scheduler)
     step, epoch, start = 0, 0, time.perf_counter()
-    with open(args.log if rank == 0 else "/dev/null", "w") as log:
+    with open(args.losses if rank == 0 else "/dev/null", "w") as log:
         while step < args.steps:
             sampler.set_epoch(epoch)
             for tokens, targets in loader:
@@ -90,4 +90,5 @@ def main():
         torch.save(session.state_dict(), args.save)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,8 @@ count with each. A tensor that a model has under two names is in a program under
 import collections
 from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
+import numpy
+
 from .errors import Error
 
 #: The count of steps that all parameters share in a program.
@@ -98,9 +100,11 @@ def is_count(program: Mapping, name: str, key: str, value: Any) -> bool:
 
 
 def to_pytorch(state: Mapping[str, Any], names: OptimizerNames, trained: Collection[str],
-               rates: Mapping[str, float]) -> Dict[str, Any]:
+               rates: Mapping[str, float],
+               options: Optional[List[Dict[str, Any]]] = None) -> Dict[str, Any]:
     """`optimizer.state_dict()` for the state of a program, {name: tensor}, which updates
-    the parameters `trained`."""
+    the parameters `trained` at `rates`. `options`: those that the parameter groups have
+    now."""
     table: Dict[int, Dict[str, Any]] = {}
     for index, name in enumerate(names.order):
         if name not in trained:
@@ -115,24 +119,24 @@ def to_pytorch(state: Mapping[str, Any], names: OptimizerNames, trained: Collect
                 own[key] = kind.new_full((), count) if is_tensor(kind) else type(kind)(count)
             elif kind is None or isinstance(kind, (bool, str)):
                 own[key] = kind
-        if any(v is not None for v in own.values()):
+        if own:
             table[index] = own
     groups, first = [], 0
-    for members, options in zip(names.groups, names.options):
-        groups.append({**options, "params": list(range(first, first + len(members)))})
+    for members, own in zip(names.groups, options or names.options):
+        groups.append({**own, "params": list(range(first, first + len(members)))})
         first += len(members)
     for rate, indices in names.rates().items():
         for i in indices:
-            if rate in rates:
+            # A program holds the rate in f32.
+            if rate in rates and numpy.float32(groups[i]["lr"]) != numpy.float32(rates[rate]):
                 groups[i]["lr"] = rates[rate]
     return {"state": table, "param_groups": groups}
 
 
 def from_pytorch(saved: Mapping[str, Any], names: OptimizerNames,
-                 program: Mapping[str, Any]) -> Tuple[Dict[str, Any], Optional[float]]:
-    """The state of a program, {name: value}, for an `optimizer.state_dict()`, and the steps
-    that it has made; ({}, None) if it has made none. `program` has the names of the
-    program's state."""
+                 program: Mapping[str, Any]) -> Dict[str, Any]:
+    """The state of a program, {name: value}, for an `optimizer.state_dict()`; {} if that has
+    made no step. `program` has the names of the program's state."""
     if not isinstance(saved, Mapping) or not {"state", "param_groups"} <= set(saved):
         raise Error("expected what optimizer.state_dict() returns: a dictionary with 'state' "
                     "and 'param_groups'")
@@ -151,7 +155,7 @@ def from_pytorch(saved: Mapping[str, Any], names: OptimizerNames,
             elif is_count(program, name, key, value):
                 counts[name] = float(value)
     if not result and not counts:
-        return {}, None
+        return {}
     needed = [n for n in program if n != STEP and any(
         n == f"{p}.{k}" for p in names.order for k in names.kinds[p])]
     missing = [n for n in needed if result.get(n) is None]
@@ -161,10 +165,9 @@ def from_pytorch(saved: Mapping[str, Any], names: OptimizerNames,
         (low, a), (high, b) = (f((c, n) for n, c in counts.items()) for f in (min, max))
         raise Error("expected all parameters to have made as many steps, found "
                     f"{low:g} of '{a}' and {high:g} of '{b}'")
-    step = next(iter(counts.values()), None)
-    if step is not None:
-        result[STEP] = step
-    return result, step
+    if counts:
+        result[STEP] = next(iter(counts.values()))
+    return result
 
 
 def listed(names: List[str], most: int = 5) -> str:

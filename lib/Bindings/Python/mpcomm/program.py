@@ -62,11 +62,9 @@ class Program:
     def initial_state(self, program: Mapping[str, Any]) -> Dict[str, Any]:
         """{name: tensor} of the state that a session starts from: that which model and
         optimizer have now. `program` has the names of the program's state."""
-        state = self.model_state()
-        saved = self._saved_optimizer if self._optimizer is None else \
-            self._optimizer.state_dict()
+        state, saved = self.model_state(), self.optimizer_state()
         if saved is not None and self.optimizer_names is not None:
-            state.update(from_pytorch(saved, self.optimizer_names, program)[0])
+            state.update(from_pytorch(saved, self.optimizer_names, program))
         return {name: value for name, value in state.items() if name in program}
 
     def model_state(self) -> Dict[str, Any]:
@@ -77,12 +75,15 @@ class Program:
             state.update({name: held[key] for key, name in self.model_names.aliases.items()})
         return state
 
-    def __getstate__(self) -> Dict[str, Any]:
-        saved = self._saved_optimizer if self._optimizer is None else \
+    def optimizer_state(self) -> Optional[Mapping[str, Any]]:
+        """`state_dict()` of the optimizer as it is now; None if there is none."""
+        return self._saved_optimizer if self._optimizer is None else \
             self._optimizer.state_dict()
+
+    def __getstate__(self) -> Dict[str, Any]:
         return dict(vars(self), _weights={n: getattr(t, "detach", lambda t=t: t)()
                                           for n, t in self.model_state().items()},
-                    _saved_optimizer=saved, _folder=None, _model=None, _optimizer=None)
+                    _saved_optimizer=self.optimizer_state(), _folder=None, _model=None, _optimizer=None)
 
     def __repr__(self) -> str:
         return f"mpcomm.Program({self.path!r})"

@@ -105,7 +105,8 @@ class Session:
         self._bind()
         initial = program.initial_state(self._state.table)
         self._state.write(initial)
-        self._has_history = any(self._state.table[n].role == "optimizer_state" for n in initial)
+        saved = program.optimizer_state()
+        self._has_history = saved is not None and bool(saved["state"])
         if STEP in initial:
             self._handle("set_step", int(float(initial[STEP])))
         if self.size > 1 and any(self._gathered(bool(initial))):
@@ -348,24 +349,26 @@ class Session:
         names = self._optimizer_names()
         held = {n: self._state.read(n) for n in self._state.names("optimizer_state")}
         trained = self._state.names("parameter") if self._has_history or self._steps else []
-        return to_pytorch(held, names, trained, self._last_rates() if self._steps else self.lr())
+        live = self.program.optimizer
+        options = live and [{k: v for k, v in g.items() if k != "params"}
+                            for g in live.param_groups]
+        return to_pytorch(held, names, trained, self.lr(), options)
 
     def load_optimizer_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with the state of PyTorch's optimizer, `optimizer.state_dict()`, and with
         its count of steps. All ranks give the same."""
         names = self._optimizer_names()
-        own = self._state.names("optimizer_state")
-        values, count = from_pytorch(state, names, self._state.table)
+        values = from_pytorch(state, names, self._state.table)
         if not values:
             text = ctypes.c_char_p()
             self._handle("manifest", self._describe().current, ctypes.byref(text))
-            values = {n: self._state.initial(text.value.decode(), n) for n in own}
-            count = 0.0
+            values = {n: self._state.initial(text.value.decode(), n)
+                      for n in self._state.names("optimizer_state")}
         self._state.write(values)
-        self._has_history = count != 0.0
-        if count is not None:
-            self._handle("set_step", int(count))
-            self._steps = int(count)
+        self._has_history = bool(state["state"])
+        if STEP in values:
+            self._steps = int(float(values[STEP]))
+            self._handle("set_step", self._steps)
         if self._rates is None:
             for name, indices in names.rates().items():
                 if name in self._rate_names:
@@ -480,9 +483,10 @@ class Session:
             self.abort(error)
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None and handle.pointer:
-            self.abort("the session was left without close()")
+        try:
+            self._handle.close()
+        except (AttributeError, Error):
+            pass  # it was never opened, or has failed: nobody is left to hear of it
 
 
 def checkpoint_path(path: str, make: bool = False) -> str:

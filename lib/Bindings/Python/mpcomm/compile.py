@@ -7,8 +7,10 @@
 # ===----------------------------------------------------------------------=== #
 """`compile`: imports a training step of PyTorch or JAX, and compiles it for N ranks."""
 
+import contextlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import warnings
@@ -70,8 +72,9 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
             if mesh or precision or len(options) > 2 or cpu or output:
                 raise CompileError(f"{path} is compiled; expected no options with it")
             return Program(path)
-        program, folder = run_compiler(path, {}, options, cpu, output)
-        return Program(program, folder=folder)
+        with temporary_folder() as folder:
+            return Program(run_compiler(path, {}, options, cpu,
+                                        output or os.path.join(folder, "step.so")), folder=folder)
     if hasattr(model, "translate"):
         workload, kind = model, "mapping"
     else:
@@ -79,14 +82,14 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
                                      options.get("micro-batches", 1))
         workload.name = name or type(workload.model).__name__
     imported = translate(workload)
-    folder = tempfile.TemporaryDirectory(prefix="mpcomm-")
-    graph = os.path.join(folder.name, "step.mlir")
-    with open(graph, "w", encoding="utf-8") as file:
-        file.write(imported.text)
-    program, _ = run_compiler(graph, imported.lines, options, cpu,
-                              output or os.path.join(folder.name, "step.so"))
-    result = Program(program, weights=imported.weights, folder=folder,
-                     batch=list(imported.dataset), batch_kind=kind)
+    with temporary_folder() as folder:
+        graph = os.path.join(folder, "step.mlir")
+        with open(graph, "w", encoding="utf-8") as file:
+            file.write(imported.text)
+        program = run_compiler(graph, imported.lines, options, cpu,
+                               output or os.path.join(folder, "step.so"))
+        result = Program(program, weights=imported.weights, folder=folder,
+                         batch=list(imported.dataset), batch_kind=kind)
     if hasattr(workload, "optimizer") and hasattr(workload.model, "named_parameters"):
         result.bind(workload.model, workload.optimizer)
     return result
@@ -191,14 +194,21 @@ def spelled(key: str, value: Any) -> str:
     return f"{key}={text}"
 
 
+@contextlib.contextmanager
+def temporary_folder():
+    """A folder that a Program takes over; removed after an error."""
+    folder = tempfile.mkdtemp(prefix="mpcomm-")
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any],
-                 cpu: Optional[str], output: Optional[str]):
-    """Runs mpcomm-compile; returns the program's path, and its folder if that is new.
-    `lines`: lines of the model by location."""
-    folder = None
-    if output is None:
-        folder = tempfile.TemporaryDirectory(prefix="mpcomm-")
-        output = os.path.join(folder.name, "step.so")
+                 cpu: Optional[str], output: str) -> str:
+    """Runs mpcomm-compile; returns the program's path. `lines`: lines of the model by
+    location."""
     command = [tools.tool("mpcomm-compile"), graph, "-o", output]
     command += [f"--options={spelled(k, v)}" for k, v in options.items() if v is not None]
     command += [f"--cpu={cpu}"] if cpu else []
@@ -207,7 +217,7 @@ def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any
     if result.returncode:
         raise CompileError(explained(result.stderr, lines) or
                            f"mpcomm-compile ended with status {result.returncode}")
-    return output, folder
+    return output
 
 
 def explained(text: str, lines: Dict[str, List[str]]) -> str:

@@ -75,7 +75,7 @@ def launch(function: Callable, np: int = 2, args: Sequence[Any] = (),
         end([starter])
     if error is not None:
         raise error
-    return results
+    return [pickle.loads(r) for r in results]
 
 
 def start_ranks(pipe, parent: int, np: int, function, args, kwargs) -> None:
@@ -122,8 +122,8 @@ def ending(process) -> str:
     return f"ended {how} before it returned"
 
 
-def watch(ranks: List[Rank], world: Optional[library.Ranks]) -> List[Any]:
-    """Waits until all have returned or one has failed."""
+def watch(ranks: List[Rank], world: Optional[library.Ranks]) -> List[bytes]:
+    """Waits until all have returned or one has failed; what they returned, pickled."""
     waiting = {r.pipe: r for r in ranks}
     first, deadline = None, None
     while waiting:
@@ -169,7 +169,9 @@ def run(pipe, parent: int, world, index: int, function, args, kwargs) -> None:
     os.environ.update(RANK=str(index), LOCAL_RANK=str(index))
     library.inherited = world and (world, index)
     try:
-        pipe.send((None, function(*args, **kwargs)))
+        # As bytes: multiprocessing would share the memory of tensors, which ends with this
+        # process.
+        pipe.send((None, pickle.dumps(function(*args, **kwargs))))
     except KeyboardInterrupt:
         sys.exit(130)
     except BaseException:  # SystemExit too: the parent reports it

@@ -9,6 +9,7 @@
 
 import os
 import shutil
+import weakref
 from typing import Any, Dict, List, Mapping, Optional
 
 from .errors import Error
@@ -27,14 +28,15 @@ class Program:
     """
 
     def __init__(self, path: str, *, weights: Optional[Mapping[str, Any]] = None,
-                 folder: Any = None, batch: Optional[List[str]] = None,
+                 folder: Optional[str] = None, batch: Optional[List[str]] = None,
                  batch_kind: str = "mapping"):
         self.path = os.fspath(path)
         if not os.path.isfile(self.path):
             raise Error(f"{self.path}: no such file")
         self.batch, self.batch_kind = batch or [], batch_kind
         self._weights = dict(weights or {})
-        self._folder = folder  # removed with the last reference
+        if folder is not None:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._model = self._optimizer = None
         self._saved_optimizer: Optional[Mapping[str, Any]] = None  # of a copy that was pickled
         self.model_names: Optional[ModelNames] = None
@@ -83,7 +85,7 @@ class Program:
     def __getstate__(self) -> Dict[str, Any]:
         return dict(vars(self), _weights={n: getattr(t, "detach", lambda t=t: t)()
                                           for n, t in self.model_state().items()},
-                    _saved_optimizer=self.optimizer_state(), _folder=None, _model=None, _optimizer=None)
+                    _saved_optimizer=self.optimizer_state(), _model=None, _optimizer=None)
 
     def __repr__(self) -> str:
         return f"mpcomm.Program({self.path!r})"

@@ -277,7 +277,7 @@ class Session:
         over the ranks, with the model in evaluation mode (all ranks). Each rank gives its
         own samples, in as many batches as the others."""
         began = time.perf_counter()
-        one = isinstance(batches, (Mapping, tuple, list)) or hasattr(batches, "__dlpack__")
+        one = is_batch(batches)
         totals: Dict[str, float] = {}
         count = 0
         taker = self._batches_of(function)
@@ -401,7 +401,7 @@ class Session:
         path = checkpoint_path(path, make=self.rank == 0)
         pairs = list((metadata or {}).items())
         texts = (library.Text * max(1, len(pairs)))(
-            *[library.Text(k.encode(), str(v).encode()) for k, v in pairs])
+            *[library.Text(key=k.encode(), value=str(v).encode()) for k, v in pairs])
         self._handle("save", library.encoded(path), ctypes.byref(library.SaveOptions(
             background=not blocking, weights_only=weights_only, allow_nonfinite=allow_nonfinite,
             keep=keep, metadata_count=len(pairs), metadata=texts)))
@@ -487,6 +487,14 @@ class Session:
             self._handle.close()
         except (AttributeError, Error):
             pass  # it was never opened, or has failed: nobody is left to hear of it
+
+
+def is_batch(value: Any) -> bool:
+    """Whether that is a batch, and no loader or list of batches."""
+    if isinstance(value, (tuple, list)) and value:
+        return not isinstance(value[0], (Mapping, tuple, list))
+    return isinstance(value, Mapping) or hasattr(value, "__dlpack__") or \
+        type(value).__name__ == "PyCapsule"
 
 
 def checkpoint_path(path: str, make: bool = False) -> str:

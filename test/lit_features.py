@@ -114,6 +114,8 @@ def set_features(config, lit_config):
         os.path.join(lib_dir, "libmprt_mpi.so")
     ):
         features.add("mpi")
+    if shutil.which("abidiff"):
+        features.add("abidiff")
     if on(config.have_gloo):
         features.add("gloo")
     if on(getattr(config, "have_simgrid", "OFF")):

@@ -45,6 +45,8 @@ public:
 /// What a rank knows that another launcher has started.
 struct JoinOptions {
   unsigned rank = 0, size = 1;
+  /// "host:port", where ranks meet; empty: as the environment says.
+  std::string address;
   /// Ranks that do not come are an error after so long; 0: for ever, where the
   /// backend can.
   double timeoutSeconds = 0;

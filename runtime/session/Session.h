@@ -1,125 +1,214 @@
-//===- Session.h - what a program that runs steps needs of the runtime ----===//
+//===- Session.h - one rank of a training job -----------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The one header of the runtime that its clients include, beside mprt.h. A
-// session is one process among the ranks that run a program: it has met the
-// others over a backend, computes on a device and runs entry points in a
-// context. The order of its calls is
+// What is below the C ABI of mpcomm/Runtime/Session.h, whose comments say what
+// each call does; SessionABI.cpp translates. A failure is an Error in place of
+// the status and the mpcomm_error.
 //
-//   join -> openDevice -> [openMover] -> createContext -> context().call(...)
-//
-// With it come what it hands out and takes: Backend, Device, Context (which
-// has the totals, the trace and the flight record), Error, and the element
-// types. What fails returns an Error, or an Expected; nothing throws.
+// State is laid out once for the functions of all programs that are loaded.
+// What a rank does not hold itself it knows by the manifests (StateUnion.h).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUNTIME_SESSION_SESSION_H
 #define MPCOMM_RUNTIME_SESSION_SESSION_H
 
-#include "comm/Registry.h"
-#include "device/Device.h"
-#include "session/Context.h"
-#include "support/DType.h"
+#include "session/Rank.h"
+#include "session/checkpoint/StateKeeper.h"
+#include "session/program/Program.h"
+#include "session/state/DeviceState.h"
+#include "session/state/LossScale.h"
+
+#include "mpcomm/Runtime/Session.h"
+
+#include <deque>
+#include <set>
+#include <span>
 
 namespace mprt {
 
-class Meeting;
-
-/// The mesh of a program, and the communicators that it numbers.
-struct MeshOptions {
-  /// Ranks along each axis, outermost first.
-  std::vector<unsigned> axisSizes;
-  /// For each communicator the axes that it spans, as indices of `axisSizes`.
-  /// Communicators that span the same axes are several.
-  std::vector<std::vector<unsigned>> communicators;
-};
-
 class Session {
 public:
-  /// Becomes `rank` of those that are forked here. A wait in which nothing
-  /// moves for `timeoutSeconds` fails, from here on.
-  static Expected<Session> join(LocalRanks &ranks, unsigned rank,
-                                double timeoutSeconds);
-  /// Becomes a rank that another launcher has started. `backend` has `join`.
-  static Expected<Session> join(const Backend &backend,
-                                const JoinOptions &options);
-  Session(Session &&) noexcept;
-  ~Session();
+  static Expected<std::unique_ptr<Session>>
+  open(const mpcomm_session_options &options);
+  Error close();
 
-  /// This rank, and how many there are.
-  unsigned index() const;
-  unsigned size() const;
-  /// Ranks on this machine, as far as is known.
-  unsigned localRanks() const;
+  Error describe(mpcomm_session_info &info) const;
+  Error load(const std::string &path, uint32_t &number);
+  Error switchTo(uint32_t number);
+  Error manifest(uint32_t number, const char *&json) const;
 
-  /// Takes the device that programs compute on, as `createDevice`. Comes before
-  /// all that needs one.
-  Error openDevice(std::string_view kind, const DeviceOptions &options);
-  Device &device() const { return *computes; }
-  /// Bytes of the device's own memory that this process has taken.
-  uint64_t deviceBytes() const;
+  uint32_t stateCount() const { return uint32_t(table.size()); }
+  Error stateAt(uint32_t index, mpcomm_tensor &tensor);
+  Error tensor(const std::string &name, mpcomm_tensor &tensor);
+  Error argument(const std::string &function, uint32_t index,
+                 mpcomm_tensor &tensor);
+  Error write(const mpcomm_array &array);
+  Error read(const std::string &name, void *data, uint64_t bytes);
+  Error readGlobal(const std::string &name, void *data, uint64_t bytes);
 
-  /// Has `backend`, which has `move`, carry what programs send between the
-  /// ranks' devices, instead of the backend over which the ranks have met. All
-  /// ranks call it, after `openDevice`.
-  Error openMover(const Backend &backend);
-  bool hasMover() const { return mover != nullptr; }
-  /// The name of the backend that carries what programs send.
-  const char *backend() const;
+  Error set(const std::string &name, double value);
+  Error get(const std::string &name, double &value) const;
+  Error setSchedule(const LearningRate &schedule);
+  Error setSeed(uint64_t value);
+  Error setStep(uint64_t value);
 
-  /// Makes the context that programs run in. All ranks call it, with the same
-  /// mesh. Of `options` the session sets the device, the timeout and, where
-  /// there is a mover and all ranks run the same steps (`stepsMatch`), the way
-  /// to agree on graphs.
-  Error createContext(ContextOptions options, const MeshOptions &mesh,
-                      bool stepsMatch);
-  Context &context() const { return *program; }
-  /// What entry points and the calls of mprt.h take.
-  mprt_context *handle() const { return program->handle(); }
-  /// The ranks that make up a communicator of the context, ascending.
-  const std::vector<unsigned> &groupOf(uint32_t communicator) const {
-    return groups.at(communicator);
-  }
+  Error step(std::span<const mpcomm_array> batch, bool isFed,
+             std::span<const mpcomm_array> next, mpcomm_result &result);
+  Error evaluate(const std::string &function,
+                 std::span<const mpcomm_array> batch, mpcomm_result &result);
 
-  /// Zeroed memory of the device that the communicators can reach, aligned to
-  /// 64 bytes; given back with the session.
-  Expected<void *> allocate(uint64_t bytes);
+  Error save(const std::string &path, const mpcomm_save_options &options);
+  Error wait();
+  Error readState(const std::string &path);
+  Error resume(const std::string &path, bool anyway);
+  Error metadata(const std::string &key, const char *&value) const;
 
-  /// Outside of any program: every rank's `bytes` at `mine` to every rank's
-  /// `all`, in order of rank. All ranks call it.
   Error gather(const void *mine, void *all, uint64_t bytes);
-  /// Gives `bytes` at `data` to rank `to`, which receives as many from this
-  /// one; both wait for it. Errors and traces call it `what`, a literal.
-  Error send(unsigned to, const void *data, uint64_t bytes, const char *what);
-  Error receive(unsigned from, void *data, uint64_t bytes, const char *what);
+  Error abort(const std::string &message);
 
-  /// Tells the others that this rank will not go on, so that none waits for
-  /// it. Does not wait.
-  void reportFailure(const std::string &message);
+  void onEvent(mpcomm_event_callback function, void *user) {
+    callback = function;
+    callbackUser = user;
+  }
+  uint32_t takeEvents(std::span<mpcomm_event> events, uint64_t &lost);
+
+  uint32_t index() const { return rank->index(); }
 
 private:
-  Session();
-  static Expected<Session> meet(Expected<std::unique_ptr<Transport>> transport,
-                                double timeoutSeconds);
+  struct LoadedProgram {
+    std::unique_ptr<Program> program;
+    /// Its functions, each name once.
+    FunctionSet functions;
+    void *arena = nullptr;
+  };
+  /// A tensor of the state, on whatever rank.
+  struct TableEntry {
+    SharedTensor shared;
+    Role role = Role::Parameter;
+    /// Where this rank has it.
+    std::optional<size_t> slot;
+    bool isUpdated = false;
+    /// Something has given it a value, or it needs none.
+    bool hasValue = false;
+  };
 
-  // In this order: contexts go before what they are on.
-  std::unique_ptr<Device> computes;
-  std::unique_ptr<Transport> transport;
-  std::unique_ptr<Meeting> meeting;
-  /// On `transport`, and its way to gather; null: that moves data, too.
-  std::unique_ptr<Transport> mover;
-  /// `gather` for what the mover is told, and asked; null without it.
-  std::function<Error(const void *mine, void *all, uint64_t bytes)> gatherAll;
-  std::unique_ptr<Context> program;
-  std::vector<std::vector<unsigned>> groups;
+  explicit Session(const mpcomm_session_options &options);
+
+  // Session.cpp
+  Error joinWorld(const mpcomm_session_options &options);
+  /// The failure of this session, or that there is no program.
+  Error checkReady() const;
+  /// Marks the session as failed, unless `error` is of arguments alone.
+  Error failed(Error error);
+  /// As Rank::agree; says which rank has failed.
+  Error agree(const Error &mine);
+  Error checkProgram(const Program &program) const;
+  Error agreeOnProgram(const Program &program);
+  Error openProgram(LoadedProgram &loaded);
+  /// Lays out the state of all programs, with the values that it has.
+  Error layOutState();
+  const Manifest &manifestOf() const {
+    return programs[current].program->manifest();
+  }
+  /// What this rank runs under that name.
+  const ManifestFunction *find(const std::string &function) const;
+  void emit(mpcomm_event_kind kind, const std::string &text, double value = 0,
+            double milliseconds = 0, double exposed = 0);
+
+  // SessionState.cpp
+  void fillTable();
+  TableEntry *entryOf(const std::string &name);
+  Expected<size_t> slotOf(const std::string &name);
+  void describe(const TableEntry &entry, mpcomm_tensor &tensor) const;
+  void describe(const ManifestTensor &tensor, mpcomm_tensor &result) const;
+  /// All slots have the values that a file has.
+  void markLoaded(const SafeTensors &file);
+  /// Fails where a step has no value of something.
+  Error checkValuesOf(const ManifestFunction &function) const;
+  /// Those of the current program, or of all that are loaded.
+  std::vector<const ManifestArgument *> hyperparameters() const;
+  double hyperparameter(const ManifestArgument &argument, uint64_t at) const;
+
+  // SessionStep.cpp
+  Error feed(Binding &binding, std::span<const mpcomm_array> batch,
+             uint64_t forStep, std::vector<void *> *inPlace);
+  void setScalars(Binding &binding, uint64_t forStep);
+  Error call(Binding &binding, const std::vector<void *> &pointers);
+  Error callFailed(const ManifestFunction &function, int32_t status);
+  /// Finds what of `function` is looked at after a call.
+  void watch(const ManifestFunction &function, bool isTraining);
+  void fill(mpcomm_result &result);
+
+  // SessionFiles.cpp
+  Error finishWriting(bool waits);
+  StateKeeper &keeperOf(const std::string &path, uint32_t keep);
+  CheckpointInfo describeCheckpoint() const;
+  void adopt(const CheckpointInfo &info);
+  Error useFile(const std::string &path, bool complete,
+                std::optional<CheckpointInfo> *info, bool anyway);
+
   double timeout = 0;
+  std::string wantedComm, wantedDevice;
+  uint32_t flightCapacity = 0;
+
+  // In this order: contexts go before programs and their buffers, and ranks
+  // before where they have met.
+  std::unique_ptr<LocalRanks> alone;
+  std::vector<LoadedProgram> programs;
+  std::optional<RankState> state;
+  std::optional<Rank> rank;
+  std::optional<DeviceState> onDevice;
+  size_t current = 0;
+  bool isAlone = false;
+  std::vector<TableEntry> table;
+
+  Error failure;
+  uint64_t steps = 0, seed = 0;
+  bool seedIsSet = false;
+  std::map<std::string, double> values;
+  std::set<std::string> valuesSet;
+  std::optional<LearningRate> schedule;
+
+  /// The step whose batch has been given already, and what was wrong with it.
+  std::optional<uint64_t> fedStep;
+  Error fedError;
+  /// Hyperparameters have been set since.
+  bool valuesChanged = false;
+  const ManifestFunction *lastCalled = nullptr;
+  const ManifestFunction *watchedFunction = nullptr;
+  std::optional<LossScaleWatch> lossScale;
+  std::vector<size_t> watched;
+  std::optional<size_t> lossSlot;
+  std::vector<std::pair<std::string, size_t>> metricSlots;
+  // What a result points to.
+  std::vector<mpcomm_metric> metricValues;
+  LossScaleRecord lossScaleRecord;
+  std::vector<const char *> nonFiniteNames;
+
+  std::map<std::string, std::unique_ptr<StateKeeper>> keepers;
+  StateKeeper *writing = nullptr;
+  Error writeError;
+  std::string resumedFrom;
+  std::optional<CheckpointInfo> resumed;
+  std::map<std::string, std::string> fileMetadata;
+
+  mpcomm_event_callback callback = nullptr;
+  void *callbackUser = nullptr;
+  std::deque<mpcomm_event> events;
+  uint64_t lostEvents = 0;
 };
 
 } // namespace mprt
+
+/// What mpcomm_ranks is.
+struct mpcomm_ranks {
+  std::unique_ptr<mprt::LocalRanks> ranks;
+  uint32_t size = 0;
+};
 
 #endif // MPCOMM_RUNTIME_SESSION_SESSION_H

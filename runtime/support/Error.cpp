@@ -27,6 +27,27 @@ const char *mprt::nameOf(mprt_status status) {
     return "MPRT_IO_ERROR";
   case MPRT_INTERNAL:
     return "MPRT_INTERNAL";
+  case MPRT_NOT_FOUND:
+    return "MPRT_NOT_FOUND";
+  case MPRT_NOT_READY:
+    return "MPRT_NOT_READY";
   }
   return "an unknown status";
+}
+
+std::string mprt::printable(const std::string &text, size_t limit) {
+  static const char digits[] = "0123456789abcdef";
+  std::string result;
+  for (unsigned char c : text) {
+    if (result.size() >= limit)
+      return result + "...";
+    if (c >= 0x20 && c != 0x7f) {
+      result += static_cast<char>(c);
+      continue;
+    }
+    result += "\\x";
+    result += digits[c >> 4];
+    result += digits[c & 15];
+  }
+  return result;
 }

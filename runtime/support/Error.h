@@ -29,18 +29,20 @@ namespace mprt {
 class [[nodiscard]] Error {
 public:
   Error() = default;
-  Error(mprt_status status, std::string message)
-      : code(status), text(std::move(message)) {}
+  Error(mprt_status status, std::string message, std::string location = "")
+      : code(status), text(std::move(message)), place(std::move(location)) {}
 
   explicit operator bool() const { return failed(); }
   bool failed() const { return code != MPRT_OK; }
   bool ok() const { return !failed(); }
   mprt_status status() const { return code; }
   const std::string &message() const { return text; }
+  /// Place in the model's source, where that is known apart from the message.
+  const std::string &location() const { return place; }
 
 private:
   mprt_status code = MPRT_OK;
-  std::string text;
+  std::string text, place;
 };
 
 /// Concatenates `parts` into the message of an Error.
@@ -49,6 +51,11 @@ Error makeError(mprt_status status, const Parts &...parts) {
   std::ostringstream stream;
   (stream << ... << parts);
   return Error(status, stream.str());
+}
+
+/// The same of what the caller, a file or an option has wrong.
+template <typename... Parts> Error fail(const Parts &...parts) {
+  return makeError(MPRT_INVALID_ARGUMENT, parts...);
 }
 
 /// A value, or the error that kept it from being made. Converts to true where
@@ -76,6 +83,11 @@ private:
   std::optional<T> value;
   Error failure;
 };
+
+/// `text` made safe for one line of a terminal: control characters escaped,
+/// cut at `limit` bytes. Names from files go through this before they are
+/// printed.
+std::string printable(const std::string &text, size_t limit = 120);
 
 /// The name of `status`, as in "MPRT_TIMEOUT".
 const char *nameOf(mprt_status status);

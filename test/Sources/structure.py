@@ -18,8 +18,8 @@ ROOT = sys.argv[1]
 # Each may include what is before it.
 LIBRARIES = ["dialects", "Scheduling", "Analysis", "Transforms", "Conversion", "Codegen", "Pipelines", "tools"]
 RUNTIME = ["support", "device", "comm", "session"]
-# What mpcomm-run includes of the project: one header of the runtime, and what compiler and runner share.
-CLIENT = re.compile(r"session/Session\.h|mpcomm/Runtime/")
+# What mpcomm-run includes of the project: sessions with what they are made of, and what compiler and runner share.
+CLIENT = re.compile(r"session/|support/(Error|Tensor)\.h|mpcomm/Runtime/")
 
 # Casts to ops of our own dialects outside of conversions. An op that passes need
 # to know tells them through an interface; this number may only fall.

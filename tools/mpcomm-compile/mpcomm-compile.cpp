@@ -15,7 +15,6 @@
 #include "DescribeGraph.h"
 #include "MakeProgram.h"
 #include "Report.h"
-#include "data/OutputFile.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -26,6 +25,7 @@
 #include "mpcomm/InitAllDialects.h"
 #include "mpcomm/Pipelines/MeshChoice.h"
 #include "mpcomm/Transforms/Passes.h"
+#include "session/files/OutputFile.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
@@ -120,14 +120,13 @@ emit(const CompileOptions &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
 /// A failure leaves nothing, and an older program stays whole.
 static int write(const CompileOptions &options, mpcomm::CodeGen &codeGen,
                  ModuleOp module) {
-  if (mpcomm::run::Status status = mpcomm::run::probeOutput(options.output);
-      status.failed())
+  if (mprt::Error status = mprt::probeOutput(options.output); status.failed())
     return fail(status.message());
   llvm::Expected<std::string> contents = emit(options, codeGen, module);
   if (!contents)
     return fail(llvm::toString(contents.takeError()));
-  mpcomm::run::OutputFile file(options.output);
-  mpcomm::run::Status status = file.open();
+  mprt::OutputFile file(options.output);
+  mprt::Error status = file.open();
   if (status.ok())
     status = file.write(contents->data(), contents->size());
   if (status.ok())

@@ -11,10 +11,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "data/Files.h"
-#include "launch/Environment.h"
 #include "launch/Launcher.h"
 #include "launch/Run.h"
 #include "report/FlightLog.h"
+#include "session/Environment.h"
 
 #include "mpcomm/Runtime/mprt.h"
 

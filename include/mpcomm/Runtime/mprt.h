@@ -40,7 +40,9 @@ typedef enum MPRT_ENUM_TYPE {
   MPRT_PEER_FAILED = 5, /* a peer died or reported a failure          */
   MPRT_MISMATCH = 6,    /* ranks called different collectives         */
   MPRT_IO_ERROR = 7,
-  MPRT_INTERNAL = 8
+  MPRT_INTERNAL = 8,
+  MPRT_NOT_FOUND = 9, /* no file, tensor or function of that name    */
+  MPRT_NOT_READY = 10 /* not possible now; another call comes first  */
 } mprt_status;
 
 typedef enum MPRT_ENUM_TYPE {

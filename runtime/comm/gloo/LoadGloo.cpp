@@ -173,9 +173,34 @@ static Expected<std::unique_ptr<LocalRanks>> prepare(unsigned ranks,
   return std::unique_ptr<LocalRanks>(new LoopbackRanks(options));
 }
 
+/// The same where the caller says where the ranks meet.
+static Expected<GlooOptions> glooOptionsFor(const JoinOptions &options) {
+  GlooOptions gloo;
+  gloo.rank = options.rank;
+  gloo.size = options.size;
+  size_t colon = options.address.rfind(':');
+  std::string port =
+      colon == std::string::npos ? "" : options.address.substr(colon + 1);
+  const char *end = port.data() + port.size();
+  auto [stop, code] = std::from_chars(port.data(), end, gloo.port);
+  if (colon == 0 || port.empty() || code != std::errc() || stop != end ||
+      gloo.port == 0)
+    return makeError(MPRT_INVALID_ARGUMENT,
+                     "expected an address host:port, found '",
+                     printable(options.address), "'");
+  gloo.address = options.address.substr(0, colon);
+  if (gloo.address == "localhost" || gloo.address.starts_with("127."))
+    gloo.hasOtherMachines = false;
+  if (const char *interface = getenv("GLOO_SOCKET_IFNAME"))
+    gloo.interface = interface;
+  return gloo;
+}
+
 static Expected<std::unique_ptr<Transport>> join(const JoinOptions &options) {
   Expected<GlooOptions> gloo =
-      glooOptionsFromEnvironment(options.rank, options.size);
+      options.address.empty()
+          ? glooOptionsFromEnvironment(options.rank, options.size)
+          : glooOptionsFor(options);
   if (!gloo)
     return gloo.error();
   gloo->timeoutSeconds = options.timeoutSeconds;

@@ -133,8 +133,6 @@ struct Segment {
   uint64_t bytes = 0;
   int fd = -1;
   pid_t launcher = 0;
-  /// Communicators made by this process so far.
-  unsigned usedSlots = 0;
 
   WorldRecord &world() const { return *reinterpret_cast<WorldRecord *>(base); }
   RankRecord &rank(unsigned r) const {

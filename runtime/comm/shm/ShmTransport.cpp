@@ -49,12 +49,12 @@ ShmTransport::createCommunicator(std::vector<unsigned> group) {
                      segment.ranks,
                      " cannot make a communicator of a group that is not "
                      "ascending or that it is not in");
-  if (segment.usedSlots == segment.slots)
+  if (usedSlots == segment.slots)
     return makeError(MPRT_OUT_OF_MEMORY, "more than ", segment.slots,
                      " communicators");
   auto rank = unsigned(position - group.begin());
-  return std::unique_ptr<Communicator>(new ShmCommunicator(
-      segment, segment.usedSlots++, std::move(group), rank));
+  return std::unique_ptr<Communicator>(
+      new ShmCommunicator(segment, usedSlots++, std::move(group), rank));
 }
 
 Expected<void *> ShmTransport::allocate(uint64_t bytes) {

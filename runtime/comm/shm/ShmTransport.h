@@ -34,6 +34,8 @@ private:
   Segment &segment;
   unsigned self;
   uint64_t allocated = 0;
+  /// Communicators made so far; ranks may be threads that share the segment.
+  unsigned usedSlots = 0;
   /// Descriptors through which the peers' ends are seen; -1: not open yet.
   std::vector<int> pidfds;
 };

@@ -8,8 +8,8 @@
 """Imports each model of the zoo, trains it on 1 and 2 ranks, and compares losses, time and
 memory with PyTorch's.
 
-    python scoreboard.py --folder F --quick          # imports and losses
-    python scoreboard.py --folder F resnet18 timm    # some models or families, all columns
+    python scoreboard.py --folder F --columns losses  # imports and losses
+    python scoreboard.py --folder F resnet18 timm     # some models or families, all columns
     python scoreboard.py --folder F --report --page docs/Scoreboard.md
 
 Measurements are lines of F/results.jsonl, and made once; --retry repeats those that
@@ -31,7 +31,7 @@ Models that draw random numbers in each step are only run: their losses have to 
 
 REQUIRES: torch, torchvision, compiler
 RUN: rm -rf %t
-RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --quick --steps=3 resnet18 mlp-mixer | FileCheck %s
+RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --columns=losses --steps=3 resnet18 mlp-mixer | FileCheck %s
 CHECK: | resnet18 |
 CHECK: 2 of 2 imported and equal
 """
@@ -351,11 +351,12 @@ def measure(bench, entry, a):
     if not bench.imported(entry):
         return
     for ranks in a.ranks:
-        if bench.compiled(entry, ranks) and bench.trained(entry, ranks) and not entry.random:
+        if bench.compiled(entry, ranks) and bench.trained(entry, ranks) and \
+                "losses" in a.columns and not entry.random:
             bench.reference(entry, ranks)
-        if not a.quick:
-            for compiled in (False, True):
-                bench.peer(entry, ranks, compiled)
+        for way in ("eager", "compiled"):
+            if way in a.columns:
+                bench.peer(entry, ranks, way == "compiled")
     if not a.keep:
         for end in (".mlir", ".w", ".d", ".log", *[f"-{r}.so" for r in a.ranks]):
             if os.path.exists(bench.stem(entry.name) + end):
@@ -367,7 +368,8 @@ def main():
     p.add_argument("names", nargs="*", help="models or families; default: all")
     p.add_argument("--folder", help="of results")
     p.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
-    p.add_argument("--quick", action="store_true", help="no times of peers")
+    p.add_argument("--columns", type=lambda text: text.split(","), default=["losses", "eager", "compiled"],
+                   help="of PyTorch: losses in f64, times of eager, compiled (default: all)")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--ranks", type=lambda text: [int(r) for r in text.split(",") if r], default=[1, 2])
     p.add_argument("--timeout", type=float, default=600, help="seconds of a measurement")

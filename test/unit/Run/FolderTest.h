@@ -18,8 +18,6 @@
 #include <filesystem>
 #include <string>
 
-namespace mpcomm::run {
-
 /// Has `folder`, which is empty when a test begins and gone after it.
 class FolderTest : public testing::Test {
 protected:
@@ -33,7 +31,5 @@ protected:
 
   std::filesystem::path folder;
 };
-
-} // namespace mpcomm::run
 
 #endif // MPCOMM_TEST_UNIT_RUN_FOLDERTEST_H

@@ -16,8 +16,8 @@
 #define MPCOMM_RUN_CALIBRATE_CALIBRATE_H
 
 #include "calibrate/RobustLine.h"
-#include "launch/Rank.h"
 #include "launch/RunOptions.h"
+#include "session/Rank.h"
 
 #include <deque>
 #include <functional>

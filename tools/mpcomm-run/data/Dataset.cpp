@@ -13,7 +13,7 @@
 
 #include "data/Dataset.h"
 
-#include "program/Hash.h"
+#include "session/files/Hash.h"
 
 #include <algorithm>
 #include <cstring>

@@ -16,10 +16,10 @@
 #ifndef MPCOMM_RUN_DATA_DATASET_H
 #define MPCOMM_RUN_DATA_DATASET_H
 
-#include "data/SafeTensors.h"
 #include "data/Status.h"
-#include "program/Manifest.h"
-#include "train/RankState.h"
+#include "session/files/SafeTensors.h"
+#include "session/program/Manifest.h"
+#include "session/state/RankState.h"
 
 #include <map>
 #include <optional>

@@ -11,8 +11,8 @@
 
 #include "data/Files.h"
 
-#include "data/OutputFile.h"
-#include "train/KeptCheckpoints.h"
+#include "session/checkpoint/KeptCheckpoints.h"
+#include "session/files/OutputFile.h"
 
 #include <cerrno>
 #include <cstring>
@@ -54,13 +54,6 @@ const NamedOutput outputs[] = {
     {{"--log", &RunOptions::log}, false},
 };
 
-/// A name that is not there yet is resolved as far as its folder is.
-fs::path resolve(const fs::path &name) {
-  std::error_code error;
-  fs::path path = fs::weakly_canonical(fs::absolute(name, error), error);
-  return error ? name : path;
-}
-
 /// Whether --checkpoint-keep may give the name of `file` to a checkpoint.
 bool isKeptName(const std::string &file, const RunOptions &options) {
   if (file.empty() || options.checkpointKeep < 2)
@@ -86,17 +79,6 @@ bool isFlightName(const std::string &file, const RunOptions &options) {
 }
 
 } // namespace
-
-bool mpcomm::run::areSameFile(const std::string &a, const std::string &b) {
-  std::error_code error;
-  if (a.empty() || b.empty())
-    return false;
-  fs::path first = resolve(a), second = resolve(b);
-  bool known = fs::exists(first, error);
-  if (known && !fs::is_regular_file(first, error))
-    return false;
-  return first == second || (known && fs::equivalent(first, second, error));
-}
 
 Status mpcomm::run::checkFilesDiffer(const RunOptions &options) {
   for (const NamedOutput &output : outputs) {

@@ -17,10 +17,6 @@
 
 namespace mpcomm::run {
 
-/// Whether two names lead to one regular file, or would. Several outputs may
-/// well go to one device.
-bool areSameFile(const std::string &a, const std::string &b);
-
 /// No file is written that is also read, or written by two options, under the
 /// names that --checkpoint-keep gives, too. (A checkpoint may replace the one
 /// that is resumed.) Follows links.

@@ -14,24 +14,19 @@
 #ifndef MPCOMM_RUN_DATA_STATUS_H
 #define MPCOMM_RUN_DATA_STATUS_H
 
-#include "session/Session.h"
-
-#include <string>
+#include "support/Error.h"
+#include "support/Tensor.h"
 
 namespace mpcomm::run {
 
-using Status = mprt::Error;
-template <typename T> using Result = mprt::Expected<T>;
+// The runner is written against the session library. Where there is a function
+// of the same name here, the library's is one of several.
+using namespace mprt;
+using mprt::describe;
+using mprt::nameOf;
 
-/// Concatenates `parts` into a failed Status. Nobody asks for its code.
-template <typename... Parts> Status fail(const Parts &...parts) {
-  return mprt::makeError(MPRT_INVALID_ARGUMENT, parts...);
-}
-
-/// `text` made safe for one line of a terminal: control characters escaped,
-/// cut at `limit` bytes. Names from files go through this before they are
-/// printed.
-std::string printable(const std::string &text, size_t limit = 120);
+using Status = Error;
+template <typename T> using Result = Expected<T>;
 
 } // namespace mpcomm::run
 

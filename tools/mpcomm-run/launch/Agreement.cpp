@@ -12,7 +12,7 @@
 
 #include "launch/Agreement.h"
 
-#include "program/Hash.h"
+#include "session/files/Hash.h"
 
 #include "mpcomm/Runtime/Exactly.h"
 #include "mpcomm/Runtime/mprt.h"

@@ -18,8 +18,8 @@
 #ifndef MPCOMM_RUN_LAUNCH_AGREEMENT_H
 #define MPCOMM_RUN_LAUNCH_AGREEMENT_H
 
-#include "launch/Rank.h"
 #include "launch/TrainingJob.h"
+#include "session/Rank.h"
 
 #include <optional>
 #include <string>

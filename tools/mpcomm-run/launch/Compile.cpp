@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "program/Program.h"
+#include "launch/Compile.h"
 
 #include "launch/StopSignals.h"
 
@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace mpcomm::run;
 

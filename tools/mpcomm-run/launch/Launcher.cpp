@@ -12,9 +12,9 @@
 
 #include "launch/Launcher.h"
 
-#include "data/OutputFile.h"
 #include "launch/StopSignals.h"
 #include "report/FlightLog.h"
+#include "session/files/OutputFile.h"
 
 #include <cerrno>
 #include <chrono>

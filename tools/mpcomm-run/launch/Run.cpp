@@ -15,12 +15,13 @@
 
 #include "calibrate/Calibrate.h"
 #include "data/Files.h"
-#include "data/OutputFile.h"
 #include "data/WorkFolder.h"
 #include "launch/Agreement.h"
+#include "launch/Compile.h"
 #include "launch/Launcher.h"
 #include "launch/StopSignals.h"
 #include "report/FlightLog.h"
+#include "session/files/OutputFile.h"
 #include "train/Trainer.h"
 
 #include <unistd.h>
@@ -116,7 +117,7 @@ int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
 }
 
 /// The rank that a way of joining has led to.
-Result<Rank> makeRank(Result<mprt::Session> session) {
+Result<Rank> makeRank(Result<mprt::World> session) {
   if (!session)
     return session.error();
   return Rank(session.take());
@@ -137,8 +138,8 @@ const mprt::Backend &meetingOf(const RunOptions &options,
 /// Joins the ranks that are forked here, as `index`.
 Result<Rank> joinHere(const RunOptions &options, mprt::LocalRanks &meeting,
                       uint64_t index) {
-  return makeRank(mprt::Session::join(meeting, static_cast<unsigned>(index),
-                                      options.timeoutSeconds));
+  return makeRank(mprt::World::join(meeting, static_cast<unsigned>(index),
+                                    options.timeoutSeconds));
 }
 
 /// Joins the ranks that another launcher has started.
@@ -156,7 +157,7 @@ Result<Rank> joinLaunched(const RunOptions &options,
     printError((named ? "" : "rank " + rank + ": ") + error.message());
     _exit(1);
   };
-  return makeRank(mprt::Session::join(meetingOf(options, launched), join));
+  return makeRank(mprt::World::join(meetingOf(options, launched), join));
 }
 
 /// Whether this is one of as many ranks as was asked for.
@@ -217,6 +218,8 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
   if (fault.hits(Fault::Kind::NeverStart, index))
     while (true)
       pause();
+  // What a rank runs goes after it.
+  std::optional<Result<TrainingJob>> otherJob;
   Result<Rank> rank = joinHere(job.options, meeting, index);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
@@ -228,14 +231,14 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
   }
 
   Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
-  Result<TrainingJob> otherJob =
-      other.failed() ? Result<TrainingJob>(other.error())
-                     : prepareJob(job.options, other.take(), job.ranks);
-  if (otherJob.failed()) {
-    printError("rank " + std::to_string(index) + ": " + otherJob.message());
+  otherJob.emplace(other.failed()
+                       ? Result<TrainingJob>(other.error())
+                       : prepareJob(job.options, other.take(), job.ranks));
+  if (otherJob->failed()) {
+    printError("rank " + std::to_string(index) + ": " + otherJob->message());
     return 1;
   }
-  return runRankToItsEnd(*otherJob, *rank, fault, position);
+  return runRankToItsEnd(**otherJob, *rank, fault, position);
 }
 
 int reportAndFail(const std::string &message) {
@@ -339,6 +342,8 @@ int mpcomm::run::runDistributed(const RunOptions &options,
   if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
     while (true)
       pause();
+  // What a rank runs goes after it.
+  std::optional<TrainingJob> job;
   Result<Rank> rank = joinLaunched(options, launched);
   if (rank.failed())
     return reportAndFail(
@@ -348,7 +353,6 @@ int mpcomm::run::runDistributed(const RunOptions &options,
                    " started this process; --comm shm starts the ranks here)"
              : ""));
 
-  std::optional<TrainingJob> job;
   std::optional<OutputLock> lock;
   Status mine = prepareLaunched(options, launched, fault, *rank, job, lock);
   int result = 1;

@@ -14,9 +14,9 @@
 #ifndef MPCOMM_RUN_LAUNCH_RUN_H
 #define MPCOMM_RUN_LAUNCH_RUN_H
 
-#include "launch/Environment.h"
 #include "launch/Fault.h"
 #include "launch/RunOptions.h"
+#include "session/Environment.h"
 
 namespace mpcomm::run {
 

@@ -13,7 +13,8 @@
 
 #include "launch/RunOptions.h"
 
-#include "launch/Environment.h"
+#include "session/Environment.h"
+#include "session/World.h"
 
 #include <CLI/CLI.hpp>
 

@@ -14,7 +14,7 @@
 #define MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
 
 #include "data/Status.h"
-#include "train/LearningRate.h"
+#include "session/state/LearningRate.h"
 
 #include <cstdint>
 #include <map>

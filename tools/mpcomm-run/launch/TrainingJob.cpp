@@ -13,9 +13,11 @@
 
 #include "launch/TrainingJob.h"
 
-#include "data/DType.h"
 #include "data/Files.h"
 #include "data/Sampler.h"
+#include "session/files/OutputFile.h"
+#include "support/Tensor.h"
+#include "train/Resume.h"
 
 #include <algorithm>
 #include <cmath>
@@ -282,10 +284,10 @@ Status planSteps(TrainingJob &job) {
                   "; --resume-anyway goes on");
     if (!differences.empty())
       job.warnings.push_back(options.resume + ": this run has " + differences);
-    if (job.data && info->globalBatch != job.globalBatch())
+    if (job.data && info->globalBatch.value_or(0) != job.globalBatch())
       job.warnings.push_back(
           options.resume + ": written with a global batch of " +
-          std::to_string(info->globalBatch) + ", going on with " +
+          std::to_string(info->globalBatch.value_or(0)) + ", going on with " +
           std::to_string(job.globalBatch()) +
           "; samples will not continue where it stopped");
   }
@@ -346,6 +348,15 @@ Status TrainingJob::becomeRank(uint64_t rank) {
   state.emplace(made.take());
   state->storeDefaults();
   return {};
+}
+
+SharedState TrainingJob::sharedState() const {
+  FunctionSet functions{&program->manifest(), {}};
+  if (!trainers.empty())
+    functions.names.push_back("train_step");
+  if (!evaluators.empty())
+    functions.names.push_back("evaluate");
+  return {&*state, {functions}};
 }
 
 uint64_t TrainingJob::arenaBytes() const {

@@ -15,11 +15,11 @@
 #define MPCOMM_RUN_LAUNCH_TRAININGJOB_H
 
 #include "data/Dataset.h"
-#include "data/SafeTensors.h"
 #include "launch/RunOptions.h"
-#include "program/Program.h"
-#include "train/Checkpoint.h"
-#include "train/RankState.h"
+#include "session/checkpoint/Checkpoint.h"
+#include "session/files/SafeTensors.h"
+#include "session/program/Program.h"
+#include "session/state/StateUnion.h"
 
 #include <memory>
 
@@ -68,6 +68,9 @@ struct TrainingJob {
 
   /// Makes this the job of `rank`.
   Status becomeRank(uint64_t rank);
+
+  /// The state of all ranks, from `becomeRank` on.
+  SharedState sharedState() const;
 
   /// Bytes of scratch that this rank's functions need.
   uint64_t arenaBytes() const;

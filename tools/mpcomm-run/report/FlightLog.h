@@ -17,8 +17,8 @@
 #define MPCOMM_RUN_REPORT_FLIGHTLOG_H
 
 #include "data/Status.h"
-#include "launch/Rank.h"
-#include "program/Manifest.h"
+#include "session/Rank.h"
+#include "session/program/Manifest.h"
 
 #include <atomic>
 #include <mutex>

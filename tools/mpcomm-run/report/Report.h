@@ -16,7 +16,7 @@
 
 #include "data/Status.h"
 #include "launch/RunOptions.h"
-#include "train/LossScale.h"
+#include "session/state/LossScale.h"
 
 #include <chrono>
 #include <cstdint>

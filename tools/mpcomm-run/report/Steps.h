@@ -17,8 +17,8 @@
 #define MPCOMM_RUN_REPORT_STEPS_H
 
 #include "data/Status.h"
-#include "program/Manifest.h"
 #include "report/Trace.h"
+#include "session/program/Manifest.h"
 
 #include <cstdint>
 #include <string>

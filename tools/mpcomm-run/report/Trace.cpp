@@ -13,8 +13,8 @@
 
 #include "report/Trace.h"
 
-#include "data/OutputFile.h"
-#include "launch/Rank.h"
+#include "session/Rank.h"
+#include "session/files/OutputFile.h"
 
 #include <nlohmann/json.hpp>
 

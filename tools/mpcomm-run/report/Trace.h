@@ -14,13 +14,11 @@
 #define MPCOMM_RUN_REPORT_TRACE_H
 
 #include "data/Status.h"
-#include "program/Manifest.h"
+#include "session/Rank.h"
 
 #include <string>
 
 namespace mpcomm::run {
-
-class Rank;
 
 /// What a stream did, as the runtime records it.
 using mprt::TraceEvent;

@@ -13,7 +13,8 @@
 
 #include "train/Trainer.h"
 
-#include "train/StateSurvey.h"
+#include "session/state/StateSurvey.h"
+#include "train/Resume.h"
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +28,19 @@ using Clock = std::chrono::steady_clock;
 static double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start)
       .count();
+}
+
+static KeeperOptions keeperOptionsOf(const TrainingJob &job) {
+  KeeperOptions keeper;
+  keeper.path = job.options.checkpoint;
+  keeper.keep = job.options.checkpointKeep;
+  keeper.every = job.options.checkpointEvery;
+  keeper.resume = job.options.resume;
+  keeper.resumed = job.resumed ? &*job.resumed : nullptr;
+  keeper.firstStep = job.firstStep;
+  keeper.lastStep = job.lastStep;
+  keeper.comparesReplicas = job.options.checkReplicas != 0u;
+  return keeper;
 }
 
 Status Trainer::prepare() {
@@ -58,16 +72,9 @@ void Trainer::setScalars(Binding &binding, uint64_t step) {
     char *data = job.state->slot(binding.arguments[i]).data;
     if (argument.role == Role::Hyperparameter)
       storeNumber(argument.type, data, 0, job.hyperparameter(argument, step));
-    if (argument.role != Role::Rng)
-      continue;
-    // A function of seed, step and samples: needs no place in a checkpoint.
-    SplitMix64 mixed(job.seed);
-    SplitMix64 generator(mixed.next() ^ (step * job.dataRanks + job.dataRank));
-    for (uint64_t at = 0; at < argument.bytes; at += sizeof(uint64_t)) {
-      uint64_t word = generator.next();
-      std::memcpy(data + at, &word,
-                  std::min<uint64_t>(sizeof(word), argument.bytes - at));
-    }
+    if (argument.role == Role::Rng)
+      storeRandomBits(argument, data, job.seed,
+                      step * job.dataRanks + job.dataRank);
   }
 }
 
@@ -117,41 +124,6 @@ Status Trainer::checkState(uint64_t step) const {
                   printable(tensor.name), "', element ", first, ": ",
                   loadFloat(tensor.type, tensor.data, first), " is not finite");
   }
-  return {};
-}
-
-Status Trainer::gatherNonFinite(std::vector<std::string> &parameters) {
-  auto checks = [](const ManifestFunction *function) {
-    return std::any_of(function->results.begin(), function->results.end(),
-                       [](const ManifestResult &result) {
-                         return result.name == "nonfinite";
-                       });
-  };
-  if (job.dataRanks == job.ranks ||
-      std::none_of(job.trainers.begin(), job.trainers.end(), checks))
-    return {};
-  auto found = static_cast<uint8_t>(!parameters.empty());
-  std::vector<uint8_t> any(rank.size());
-  if (Status status = rank.gather(&found, any.data(), 1); status.failed())
-    return status;
-  if (std::all_of(any.begin(), any.end(), [](uint8_t f) { return f == 0; }))
-    return {};
-  std::string mine;
-  for (const std::string &name : parameters)
-    mine += name + '\0';
-  Result<std::vector<std::string>> all = rank.gatherText(
-      job.dataRank == 0 ? mine : std::string(), "names of parameters");
-  if (all.failed())
-    return all.error();
-  for (uint64_t r = 1; r < rank.size() && rank.index() == 0; ++r)
-    for (size_t at = 0; at < (*all)[r].size();) {
-      std::string name = (*all)[r].c_str() + at;
-      at += name.size() + 1;
-      // Stages that share a parameter find the same.
-      if (std::find(parameters.begin(), parameters.end(), name) ==
-          parameters.end())
-        parameters.push_back(std::move(name));
-    }
   return {};
 }
 
@@ -210,7 +182,8 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
   record.lossScale = lossScale.read(*job.state);
-  if (Status status = gatherNonFinite(record.lossScale.nonFinite);
+  if (Status status = gatherNonFinite(job.program->manifest(), rank,
+                                      record.lossScale.nonFinite);
       status.failed())
     return status;
   if (job.options.checkNumerics) {
@@ -243,6 +216,12 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     return action();
   };
   const RunOptions &options = job.options;
+  auto requestFor = [&](uint64_t step, bool atEnd) {
+    SaveRequest request{describeCheckpoint(job, step)};
+    if (options.allowNonFinite && !atEnd)
+      request.nonFinite = NonFinitePolicy::Skip;
+    return request;
+  };
   auto falls = [](uint64_t step, uint64_t every) {
     return every && step % every == 0;
   };
@@ -262,8 +241,9 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
         (sampler && done % sampler->stepsPerEpoch() == 0))
       status = checkData(job.data);
     if (status.ok() && isKept)
-      status = withState(
-          [&] { return keeper.writeCheckpoint(done, /*atEnd=*/false); });
+      status = withState([&] {
+        return keeper.writeCheckpoint(requestFor(done, /*atEnd=*/false));
+      });
     else if (status.ok() && falls(done, options.checkReplicas.value_or(0)))
       status = withState([&] { return keeper.checkReplicas(done); });
     if (status.failed()) {
@@ -274,10 +254,14 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
   uint64_t last = job.lastStep;
   Status status;
   if (!options.checkpoint.empty())
-    status =
-        withState([&] { return keeper.writeCheckpoint(last, /*atEnd=*/true); });
+    status = withState([&] {
+      return keeper.writeCheckpoint(requestFor(last, /*atEnd=*/true));
+    });
   if (status.ok() && !options.saveWeights.empty())
-    status = withState([&] { return keeper.writeWeights(last); });
+    status = withState([&] {
+      return keeper.writeWeights(options.saveWeights,
+                                 requestFor(last, /*atEnd=*/true));
+    });
   if (status.failed())
     report.interrupt();
   return status;
@@ -401,7 +385,7 @@ Status Trainer::run() {
   if (Status status = rank.agree(mine); status.failed())
     return status;
 
-  StateKeeper keeper(job, rank,
+  StateKeeper keeper(keeperOptionsOf(job), job.sharedState(), rank,
                      [&](const std::string &line) { report->note(line); });
   if (Status status = keeper.checkStart(); status.failed())
     return status;

@@ -16,12 +16,12 @@
 
 #include "data/Sampler.h"
 #include "launch/Fault.h"
-#include "launch/Rank.h"
 #include "launch/TrainingJob.h"
 #include "report/Report.h"
 #include "report/Steps.h"
-#include "train/DeviceState.h"
-#include "train/StateKeeper.h"
+#include "session/Rank.h"
+#include "session/checkpoint/StateKeeper.h"
+#include "session/state/DeviceState.h"
 
 #include <atomic>
 
@@ -44,8 +44,6 @@ private:
   Status trainStep(uint64_t step, StepRecord &record);
   /// As a defect of memory would, in the first parameter; on the host.
   void flipBit();
-  /// Of stages, each knows of its own gradients: rank 0 learns of all.
-  Status gatherNonFinite(std::vector<std::string> &parameters);
   Status checkLoss(uint64_t step, double loss) const;
   /// Fails where `data` were changed under the run. All ranks call it.
   Status checkData(std::optional<Dataset> &data);

@@ -1,0 +1,120 @@
+//===- Rank.cpp - one process among the ranks of a run --------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Thin: everything that takes time is in the runtime.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/Rank.h"
+
+#include "session/Environment.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <unistd.h>
+
+using namespace mprt;
+
+namespace {
+
+/// Events that a trace keeps on each rank, 15 MB.
+constexpr uint32_t traceCapacity = 1u << 18;
+
+} // namespace
+
+Error Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
+  mprt::DeviceOptions options;
+  options.localRank = static_cast<unsigned>(
+      localRankFromEnvironment().value_or(index() % localRanks()));
+  options.communicators = static_cast<uint32_t>(manifest.communicators.size());
+  options.images = images;
+  options.scratchBytes = manifest.scratchBytes;
+  if (Error status = World::openDevice(manifest.device, options);
+      status.failed())
+    return fail("--device ", manifest.device, ": ", status.message());
+  return {};
+}
+
+void Rank::prepareNccl(const Manifest &manifest) {
+  // Two GPUs that have no room for the kernels of both of two communicators may
+  // each run the one that the other waits for. Ranks that run the same run it
+  // in one order; others have been proved to match without one.
+  if (std::all_of(
+          manifest.functions.begin(), manifest.functions.end(),
+          [](const ManifestFunction &f) { return f.coordinates.empty(); }))
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+}
+
+Error Rank::openNccl() {
+  if (Error status = openMover(*mprt::findBackend("nccl")); status.failed())
+    return fail("--comm nccl: ", status.message());
+  return {};
+}
+
+Error Rank::createContext(const Manifest &manifest, uint32_t events,
+                          bool traces, uint32_t flights) {
+  mprt::MeshOptions mesh;
+  for (const ManifestAxis &axis : manifest.axes)
+    mesh.axisSizes.push_back(static_cast<unsigned>(axis.size));
+  // Those of one group and several channels are several.
+  for (const ManifestCommunicator &wanted : manifest.communicators)
+    mesh.communicators.emplace_back(wanted.axes.begin(), wanted.axes.end());
+  mprt::ContextOptions options;
+  options.events = events;
+  options.traceCapacity = traces ? traceCapacity : 0;
+  options.flightCapacity = flights;
+  // Ranks that measure call what they call as often as they like.
+  return World::createContext(options, mesh,
+                              /*stepsMatch=*/!manifest.functions.empty());
+}
+
+Expected<std::vector<std::string>> Rank::gatherText(const std::string &mine,
+                                                    const char *what) {
+  uint64_t bytes = mine.size();
+  std::vector<uint64_t> all(size());
+  if (Error status = gather(&bytes, all.data(), sizeof(bytes)); status.failed())
+    return status;
+  std::vector<std::string> texts(size());
+  texts[index()] = mine;
+  for (uint64_t from = 1; from < size(); ++from) {
+    Error status;
+    if (all[from] && index() == 0) {
+      texts[from].resize(all[from]);
+      status = receive(from, texts[from].data(), all[from], what);
+    } else if (all[from] && index() == from) {
+      status = send(0, mine.data(), bytes, what);
+    }
+    if (status.failed())
+      return status;
+  }
+  return texts;
+}
+
+Error Rank::agree(const Error &mine) {
+  uint8_t failed = mine.failed();
+  std::vector<uint8_t> all(size());
+  if (Error status = gather(&failed, all.data(), 1); status.failed())
+    return mine.failed() ? mine : status;
+  for (uint64_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank])
+      return rank == index() ? mine : fail("");
+  return {};
+}
+
+Error Rank::describeFailure(const std::string &function, int32_t status) const {
+  mprt::Error error = context().error();
+  if (error)
+    return Error(error.status(), function + ": " + error.message());
+  return makeError(MPRT_INTERNAL, "rank ", index(), ": ", function,
+                   " returned status ", status,
+                   " without an error of the runtime");
+}
+
+void Rank::abandon() {
+  std::fflush(stdout);
+  _exit(1);
+}

@@ -1,0 +1,543 @@
+//===- SessionABI.cpp - the C ABI of sessions -----------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each call checks its pointers, takes the session's lock, and turns an Error
+// or what a standard library throws into a status and a mpcomm_error.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/Session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+
+using namespace mprt;
+
+struct mpcomm_session {
+  std::unique_ptr<Session> session;
+  std::mutex mutex;
+  /// The thread whose call is under way.
+  std::atomic<std::thread::id> caller{};
+};
+
+namespace {
+
+void copyText(char *target, size_t capacity, std::string_view text) {
+  size_t length = std::min(text.size(), capacity - 1);
+  // Not in the middle of a character.
+  while (length < text.size() && length && (text[length] & 0xc0) == 0x80)
+    --length;
+  std::memcpy(target, text.data(), length);
+  target[length] = 0;
+}
+
+/// The rank that a failure is of: the one that a message names where it is a
+/// peer's.
+int32_t rankOf(const Error &error, int32_t own) {
+  if (error.status() != MPRT_PEER_FAILED)
+    return own;
+  const std::string &text = error.message();
+  size_t failed = text.find(" failed: ");
+  size_t start = text.rfind("rank ", failed);
+  if (failed == std::string::npos || start == std::string::npos)
+    return own;
+  return int32_t(std::atol(text.c_str() + start + 5));
+}
+
+mprt_status report(mprt_status status, const char *message, int32_t rank,
+                   mpcomm_error *error, std::string_view location = {}) {
+  if (!error)
+    return status;
+  error->code = status;
+  error->rank = rank;
+  copyText(error->location, sizeof(error->location), location);
+  copyText(error->message, sizeof(error->message), message);
+  return status;
+}
+
+mprt_status report(const Error &from, int32_t rank, mpcomm_error *error) {
+  if (from.ok())
+    return MPRT_OK;
+  return report(from.status(), from.message().c_str(), rankOf(from, rank),
+                error, from.location());
+}
+
+/// Calls `function`, which returns an Error and may throw.
+template <typename Function>
+mprt_status guard(int32_t rank, mpcomm_error *error, Function function) {
+  try {
+    return report(function(), rank, error);
+  } catch (const std::bad_alloc &) {
+    return report(MPRT_OUT_OF_MEMORY, "out of memory", rank, error);
+  } catch (const std::exception &exception) {
+    return report(MPRT_INTERNAL, exception.what(), rank, error);
+  } catch (...) {
+    return report(MPRT_INTERNAL, "unknown exception", rank, error);
+  }
+}
+
+Error nullArgument(const char *name) { return fail(name, " is null"); }
+
+/// The same with the session, one call at a time.
+template <typename Function>
+mprt_status enter(mpcomm_session *session, mpcomm_error *error,
+                  Function function) {
+  if (!session)
+    return guard(-1, error, [] { return nullArgument("session"); });
+  if (session->caller == std::this_thread::get_id())
+    return guard(-1, error, [] {
+      return Error(MPRT_NOT_READY,
+                   "called from inside of an event callback of the session");
+    });
+  std::lock_guard<std::mutex> lock(session->mutex);
+  session->caller = std::this_thread::get_id();
+  auto rank = int32_t(session->session->index());
+  mprt_status status =
+      guard(rank, error, [&] { return function(*session->session); });
+  session->caller = std::thread::id();
+  return status;
+}
+
+/// What the caller has set of a structure that begins with its size; null is
+/// one with defaults.
+template <typename T>
+Error readOptions(const T *given, const char *name, T &options) {
+  options = {};
+  if (!given)
+    return {};
+  if (given->struct_size < sizeof(uint32_t) || given->struct_size > sizeof(T))
+    return fail(name, ": a struct_size of ", given->struct_size, ", expected ",
+                sizeof(T),
+                given->struct_size > sizeof(T)
+                    ? " or less: made for a newer library"
+                    : "");
+  std::memcpy(&options, given, given->struct_size);
+  return {};
+}
+
+/// Prepares `result` for being filled; see `storeResult`.
+template <typename T> Error checkResult(const T *result, const char *name) {
+  if (!result)
+    return nullArgument(name);
+  if (result->struct_size < sizeof(uint32_t) || result->struct_size > sizeof(T))
+    return fail(name, ": a struct_size of ", result->struct_size, ", expected ",
+                sizeof(T));
+  return {};
+}
+
+/// Gives the caller as much of `filled` as it knows of.
+template <typename T> void storeResult(T filled, T *result) {
+  filled.struct_size = result->struct_size;
+  std::memcpy(result, &filled, result->struct_size);
+}
+
+/// Calls `function` with a structure that it fills, and passes that on.
+template <typename T, typename Function>
+mprt_status fillFor(mpcomm_session *session, T *result, const char *name,
+                    mpcomm_error *error, Function function) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (Error wrong = checkResult(result, name))
+      return wrong;
+    T filled = {};
+    if (Error failed = function(inner, filled))
+      return failed;
+    storeResult(filled, result);
+    return {};
+  });
+}
+
+Error checkBatch(const mpcomm_array *batch, uint32_t count) {
+  if (!batch && count)
+    return fail("a batch of ", count, " arrays at null");
+  return {};
+}
+
+} // namespace
+
+uint32_t mpcomm_session_abi(void) { return MPCOMM_SESSION_ABI; }
+
+const char *mpcomm_session_version(void) { return MPCOMM_VERSION; }
+
+const char *mpcomm_status_name(int32_t code) {
+  return nameOf(mprt_status(code));
+}
+
+//===----------------------------------------------------------------------===//
+// Worlds
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_ranks_create(uint32_t size, mpcomm_ranks **ranks,
+                                mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!ranks)
+      return nullArgument("ranks");
+    *ranks = nullptr;
+    const Backend &shm = *findBackend("shm");
+    if (size == 0 || size > shm.mostLocalRanks)
+      return fail("expected 1 to ", shm.mostLocalRanks, " ranks, found ", size);
+    auto made = shm.prepare(size, 0);
+    if (!made)
+      return made.error();
+    *ranks = new mpcomm_ranks{made.take(), size};
+    return {};
+  });
+}
+
+mprt_status mpcomm_ranks_mark_dead(mpcomm_ranks *ranks, uint32_t rank,
+                                   const char *reason, mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!ranks || !reason)
+      return nullArgument(ranks ? "reason" : "ranks");
+    if (rank >= ranks->size)
+      return fail("rank ", rank, " of ", ranks->size);
+    ranks->ranks->markDead(rank, reason);
+    return {};
+  });
+}
+
+void mpcomm_ranks_destroy(mpcomm_ranks *ranks) { delete ranks; }
+
+mprt_status mpcomm_session_open(const mpcomm_session_options *given,
+                                mpcomm_session **session, mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!session)
+      return nullArgument("session");
+    *session = nullptr;
+    mpcomm_session_options options;
+    if (Error wrong = readOptions(given, "options", options))
+      return wrong;
+    auto made = std::make_unique<mpcomm_session>();
+    Expected<std::unique_ptr<Session>> opened = Session::open(options);
+    if (!opened)
+      return opened.error();
+    made->session = opened.take();
+    *session = made.release();
+    return {};
+  });
+}
+
+mprt_status mpcomm_session_close(mpcomm_session *session, mpcomm_error *error) {
+  if (!session)
+    return MPRT_OK;
+  mprt_status status =
+      enter(session, error, [](Session &inner) { return inner.close(); });
+  if (session->caller != std::this_thread::get_id())
+    delete session;
+  return status;
+}
+
+mprt_status mpcomm_session_describe(mpcomm_session *session,
+                                    mpcomm_session_info *info,
+                                    mpcomm_error *error) {
+  return fillFor(session, info, "info", error,
+                 [](Session &inner, mpcomm_session_info &filled) {
+                   return inner.describe(filled);
+                 });
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_session_load(mpcomm_session *session, const char *path,
+                                uint32_t *program, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!path)
+      return nullArgument("path");
+    uint32_t number = 0;
+    Error failed = inner.load(path, number);
+    if (program && failed.ok())
+      *program = number;
+    return failed;
+  });
+}
+
+mprt_status mpcomm_session_switch(mpcomm_session *session, uint32_t program,
+                                  mpcomm_error *error) {
+  return enter(session, error,
+               [&](Session &inner) { return inner.switchTo(program); });
+}
+
+mprt_status mpcomm_session_manifest(mpcomm_session *session, uint32_t program,
+                                    const char **json, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!json)
+      return nullArgument("json");
+    return inner.manifest(program, *json);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_session_state_count(mpcomm_session *session, uint32_t *count,
+                                       mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!count)
+      return nullArgument("count");
+    *count = inner.stateCount();
+    return {};
+  });
+}
+
+mprt_status mpcomm_session_state_at(mpcomm_session *session, uint32_t index,
+                                    mpcomm_tensor *tensor,
+                                    mpcomm_error *error) {
+  return fillFor(session, tensor, "tensor", error,
+                 [&](Session &inner, mpcomm_tensor &filled) {
+                   return inner.stateAt(index, filled);
+                 });
+}
+
+mprt_status mpcomm_session_tensor(mpcomm_session *session, const char *name,
+                                  mpcomm_tensor *tensor, mpcomm_error *error) {
+  return fillFor(session, tensor, "tensor", error,
+                 [&](Session &inner, mpcomm_tensor &filled) {
+                   return name ? inner.tensor(name, filled)
+                               : nullArgument("name");
+                 });
+}
+
+mprt_status mpcomm_session_argument(mpcomm_session *session,
+                                    const char *function, uint32_t index,
+                                    mpcomm_tensor *tensor,
+                                    mpcomm_error *error) {
+  return fillFor(session, tensor, "tensor", error,
+                 [&](Session &inner, mpcomm_tensor &filled) {
+                   return function ? inner.argument(function, index, filled)
+                                   : nullArgument("function");
+                 });
+}
+
+mprt_status mpcomm_session_write(mpcomm_session *session,
+                                 const mpcomm_array *array,
+                                 mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return array ? inner.write(*array) : nullArgument("array");
+  });
+}
+
+mprt_status mpcomm_session_read(mpcomm_session *session, const char *name,
+                                void *data, uint64_t bytes,
+                                mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return name ? inner.read(name, data, bytes) : nullArgument("name");
+  });
+}
+
+mprt_status mpcomm_session_read_global(mpcomm_session *session,
+                                       const char *name, void *data,
+                                       uint64_t bytes, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return name ? inner.readGlobal(name, data, bytes) : nullArgument("name");
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Stepping
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_session_set(mpcomm_session *session, const char *name,
+                               double value, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return name ? inner.set(name, value) : nullArgument("name");
+  });
+}
+
+mprt_status mpcomm_session_get(mpcomm_session *session, const char *name,
+                               double *value, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return name && value ? inner.get(name, *value)
+                         : nullArgument(name ? "value" : "name");
+  });
+}
+
+mprt_status mpcomm_session_set_schedule(mpcomm_session *session,
+                                        const mpcomm_schedule *given,
+                                        mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!given)
+      return nullArgument("schedule");
+    mpcomm_schedule schedule;
+    if (Error wrong = readOptions(given, "schedule", schedule))
+      return wrong;
+    LearningRate rate;
+    switch (schedule.decay) {
+    case MPCOMM_CONSTANT:
+      rate.kind = DecayKind::Constant;
+      break;
+    case MPCOMM_COSINE:
+      rate.kind = DecayKind::Cosine;
+      break;
+    case MPCOMM_LINEAR:
+      rate.kind = DecayKind::Linear;
+      break;
+    default:
+      return fail("schedule: ", schedule.decay, " is no mpcomm_decay");
+    }
+    rate.base = schedule.base;
+    rate.warmup = schedule.warmup;
+    rate.total = schedule.total;
+    return inner.setSchedule(rate);
+  });
+}
+
+mprt_status mpcomm_session_set_seed(mpcomm_session *session, uint64_t seed,
+                                    mpcomm_error *error) {
+  return enter(session, error,
+               [&](Session &inner) { return inner.setSeed(seed); });
+}
+
+mprt_status mpcomm_session_set_step(mpcomm_session *session, uint64_t step,
+                                    mpcomm_error *error) {
+  return enter(session, error,
+               [&](Session &inner) { return inner.setStep(step); });
+}
+
+mprt_status mpcomm_session_step(mpcomm_session *session,
+                                const mpcomm_array *batch, uint32_t count,
+                                const mpcomm_step_options *given,
+                                mpcomm_result *result, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    mpcomm_step_options options;
+    if (Error wrong = readOptions(given, "options", options))
+      return wrong;
+    if (result)
+      if (Error wrong = checkResult(result, "result"))
+        return wrong;
+    if (Error wrong = checkBatch(batch, count))
+      return wrong;
+    if (Error wrong = checkBatch(options.next, options.next_count))
+      return wrong;
+    mpcomm_result filled = {};
+    if (Error failed = inner.step({batch, count}, /*isFed=*/!batch,
+                                  {options.next, options.next_count}, filled))
+      return failed;
+    if (result)
+      storeResult(filled, result);
+    return {};
+  });
+}
+
+mprt_status mpcomm_session_evaluate(mpcomm_session *session,
+                                    const char *function,
+                                    const mpcomm_array *batch, uint32_t count,
+                                    mpcomm_result *result,
+                                    mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (result)
+      if (Error wrong = checkResult(result, "result"))
+        return wrong;
+    if (Error wrong = checkBatch(batch, count))
+      return wrong;
+    mpcomm_result filled = {};
+    if (Error failed = inner.evaluate(function ? function : "evaluate",
+                                      {batch, count}, filled))
+      return failed;
+    if (result)
+      storeResult(filled, result);
+    return {};
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_session_save(mpcomm_session *session, const char *path,
+                                const mpcomm_save_options *given,
+                                mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!path)
+      return nullArgument("path");
+    mpcomm_save_options options;
+    if (Error wrong = readOptions(given, "options", options))
+      return wrong;
+    return inner.save(path, options);
+  });
+}
+
+mprt_status mpcomm_session_wait(mpcomm_session *session, mpcomm_error *error) {
+  return enter(session, error, [](Session &inner) { return inner.wait(); });
+}
+
+mprt_status mpcomm_session_read_state(mpcomm_session *session, const char *path,
+                                      mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return path ? inner.readState(path) : nullArgument("path");
+  });
+}
+
+mprt_status mpcomm_session_resume(mpcomm_session *session, const char *path,
+                                  const mpcomm_resume_options *given,
+                                  mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!path)
+      return nullArgument("path");
+    mpcomm_resume_options options;
+    if (Error wrong = readOptions(given, "options", options))
+      return wrong;
+    return inner.resume(path, options.anyway);
+  });
+}
+
+mprt_status mpcomm_session_metadata(mpcomm_session *session, const char *key,
+                                    const char **value, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return key && value ? inner.metadata(key, *value)
+                        : nullArgument(key ? "value" : "key");
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks and events
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_session_gather(mpcomm_session *session, const void *mine,
+                                  void *all, uint64_t bytes,
+                                  mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (bytes && (!mine || !all))
+      return nullArgument(mine ? "all" : "mine");
+    return inner.gather(mine, all, bytes);
+  });
+}
+
+mprt_status mpcomm_session_abort(mpcomm_session *session, const char *message,
+                                 mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) {
+    return message ? inner.abort(message) : nullArgument("message");
+  });
+}
+
+mprt_status mpcomm_session_on_event(mpcomm_session *session,
+                                    mpcomm_event_callback callback, void *user,
+                                    mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    inner.onEvent(callback, user);
+    return {};
+  });
+}
+
+mprt_status mpcomm_session_events(mpcomm_session *session, mpcomm_event *events,
+                                  uint32_t capacity, uint32_t *taken,
+                                  uint64_t *dropped, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!taken || (!events && capacity))
+      return nullArgument(taken ? "events" : "taken");
+    uint64_t lost = 0;
+    *taken = inner.takeEvents({events, capacity}, lost);
+    if (dropped)
+      *dropped = lost;
+    return {};
+  });
+}

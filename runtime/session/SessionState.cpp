@@ -1,0 +1,402 @@
+//===- SessionState.cpp - state of a session, by name ---------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The table has every tensor of the state once, whoever holds it. Values on an
+// asynchronous device are fetched when they are asked for.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/Session.h"
+
+#include "session/Arrays.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace mprt;
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+void Session::fillTable() {
+  std::set<std::string> known;
+  for (const TableEntry &entry : table)
+    if (entry.hasValue)
+      known.insert(entry.shared.name);
+  std::map<std::string, Role> roles;
+  std::set<std::string> updated;
+  std::vector<FunctionSet> functions;
+  for (const LoadedProgram &loaded : programs) {
+    functions.push_back(loaded.functions);
+    for (const ManifestFunction &function :
+         loaded.program->manifest().functions)
+      for (const ManifestArgument &argument : function.arguments) {
+        roles[argument.name] = argument.role;
+        if (argument.updated)
+          updated.insert(argument.name);
+      }
+  }
+  std::map<std::string, size_t> slots;
+  for (size_t index : state->stateSlots())
+    slots[state->slot(index).name] = index;
+  table.clear();
+  for (SharedTensor &shared : unionOfState(functions, /*optimizer=*/true)) {
+    TableEntry &entry = table.emplace_back();
+    entry.shared = std::move(shared);
+    const std::string &name = entry.shared.name;
+    entry.role = roles[name];
+    entry.isUpdated = updated.count(name);
+    if (auto slot = slots.find(name); slot != slots.end())
+      entry.slot = slot->second;
+    entry.hasValue =
+        known.count(name) || !entry.slot || !state->needsWeights(*entry.slot);
+  }
+}
+
+Session::TableEntry *Session::entryOf(const std::string &name) {
+  for (TableEntry &entry : table)
+    if (entry.shared.name == name)
+      return &entry;
+  return nullptr;
+}
+
+Expected<size_t> Session::slotOf(const std::string &name) {
+  if (TableEntry *entry = entryOf(name)) {
+    if (entry->slot)
+      return *entry->slot;
+    return makeError(MPRT_NOT_FOUND, "tensor '", printable(name),
+                     "' is not on rank ", index(), "; rank ",
+                     entry->shared.owner(), " has it");
+  }
+  if (lastCalled) {
+    Binding &binding = state->bindingOf(*lastCalled);
+    for (size_t i = 0; i < lastCalled->results.size(); ++i)
+      if (lastCalled->results[i].name == name)
+        return binding.results[i];
+  }
+  return makeError(MPRT_NOT_FOUND, "no tensor '", printable(name),
+                   "' in the state, nor among the results of the last call");
+}
+
+void Session::describe(const ManifestTensor &tensor,
+                       mpcomm_tensor &result) const {
+  result.role = int32_t(tensor.role);
+  result.name = tensor.name.c_str();
+  result.dtype = tensor.type;
+  result.ndim = uint32_t(tensor.shape.size());
+  result.shape = result.global_shape = tensor.shape.data();
+  result.bytes = tensor.elements * sizeOf(tensor.type);
+  result.owner = int32_t(index());
+  result.is_local = 1;
+}
+
+void Session::describe(const TableEntry &entry, mpcomm_tensor &result) const {
+  const SharedTensor &shared = entry.shared;
+  result.role = int32_t(entry.role);
+  result.name = shared.name.c_str();
+  result.dtype = shared.type;
+  result.ndim = uint32_t(shared.shape.size());
+  result.shape = result.global_shape = shared.shape.data();
+  result.bytes = *bytesOf(shared.type, shared.shape);
+  result.owner = int32_t(shared.owner());
+  result.is_local = entry.slot.has_value();
+  result.is_replicated = shared.holders.size() == rank->size();
+  result.is_updated = entry.isUpdated;
+  result.needs_value = !entry.hasValue;
+}
+
+Error Session::stateAt(uint32_t index, mpcomm_tensor &tensor) {
+  if (index >= table.size())
+    return makeError(MPRT_NOT_FOUND, "tensor ", index, " of ", table.size());
+  const TableEntry &entry = table[index];
+  describe(entry, tensor);
+  if (entry.slot && !rank->device().isAsynchronous())
+    tensor.data = state->slot(*entry.slot).data;
+  return {};
+}
+
+Error Session::tensor(const std::string &name, mpcomm_tensor &tensor) {
+  if (Error error = checkReady())
+    return error;
+  TableEntry *entry = entryOf(name);
+  if (entry) {
+    describe(*entry, tensor);
+    if (!entry->slot)
+      return {};
+  }
+  Expected<size_t> slot = slotOf(name);
+  if (!slot)
+    return slot.error();
+  if (Error error = onDevice->fetch({*slot}))
+    return failed(error);
+  if (!entry)
+    describe(state->slot(*slot), tensor);
+  tensor.data = state->slot(*slot).data;
+  return {};
+}
+
+Error Session::argument(const std::string &name, uint32_t index,
+                        mpcomm_tensor &tensor) {
+  if (programs.empty())
+    return Error(MPRT_NOT_READY, "no program is loaded");
+  const ManifestFunction *function = find(name);
+  if (!function || index >= function->arguments.size())
+    return function ? makeError(MPRT_NOT_FOUND, "argument ", index, " of ",
+                                function->arguments.size(), " of function '",
+                                printable(name), "'")
+                    : makeError(MPRT_NOT_FOUND, "rank ", this->index(),
+                                " runs no function '", printable(name), "'");
+  const ManifestArgument &argument = function->arguments[index];
+  Slot &slot = state->slot(state->bindingOf(*function).arguments[index]);
+  if (isState(argument.role)) {
+    describe(*entryOf(argument.name), tensor);
+  } else {
+    describe(argument, tensor);
+    tensor.is_replicated = argument.role == Role::Hyperparameter;
+  }
+  if (!rank->device().isAsynchronous() || argument.role == Role::Batch)
+    tensor.data = slot.data;
+  if (argument.range) {
+    tensor.range_begin = argument.range->first;
+    tensor.range_end = argument.range->second;
+  }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+Error Session::write(const mpcomm_array &array) {
+  if (Error error = checkReady())
+    return error;
+  if (!array.name)
+    return fail("the array has no name");
+  TableEntry *entry = entryOf(array.name);
+  Expected<size_t> found = slotOf(array.name);
+  if (!found)
+    return found.error();
+  if (!entry)
+    return fail("tensor '", printable(array.name),
+                "' is a result; what can be written is state");
+  Slot &slot = state->slot(*found);
+  if (Error error = checkArray(array, slot))
+    return error;
+  // Half a tensor would be worse than none.
+  if (array.dtype != slot.type && isInteger(slot.type)) {
+    std::vector<char> whole(slot.bytes);
+    if (Error error = storeArray(array, slot, whole.data()))
+      return error;
+    std::memcpy(slot.data, whole.data(), whole.size());
+  } else if (Error error = storeArray(array, slot, slot.data)) {
+    return error;
+  }
+  entry->hasValue = true;
+  std::vector<size_t> changed = state->renewCopies(*found);
+  changed.push_back(*found);
+  watchedFunction = nullptr;
+  return onDevice->store(changed);
+}
+
+Error Session::read(const std::string &name, void *data, uint64_t bytes) {
+  if (programs.empty())
+    return Error(MPRT_NOT_READY, "no program is loaded");
+  Expected<size_t> found = slotOf(name);
+  if (!found)
+    return found.error();
+  Slot &slot = state->slot(*found);
+  uint64_t expected = slot.elements * sizeOf(slot.type);
+  if (bytes != expected || (!data && bytes))
+    return fail("tensor '", printable(name), "' has ", expected,
+                " bytes, found room for ", data ? bytes : 0);
+  if (Error error = onDevice->fetch({*found}))
+    return failed(error);
+  if (bytes)
+    std::memcpy(data, slot.data, bytes);
+  return {};
+}
+
+Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
+  if (Error error = checkReady())
+    return error;
+  TableEntry *entry = entryOf(name);
+  Error mine;
+  if (!entry)
+    mine = makeError(MPRT_NOT_FOUND, "no tensor '", printable(name),
+                     "' in the state");
+  else if (uint64_t expected =
+               *bytesOf(entry->shared.type, entry->shared.shape);
+           bytes != expected || (!data && bytes))
+    mine = fail("tensor '", printable(name), "' has ", expected,
+                " bytes, found room for ", data ? bytes : 0);
+  if (Error error = agree(mine))
+    return error;
+  auto owner = unsigned(entry->shared.owner());
+  if (entry->slot) {
+    if (Error error = onDevice->fetch({*entry->slot}))
+      return failed(error);
+    if (bytes)
+      std::memcpy(data, state->slot(*entry->slot).data, bytes);
+  }
+  const std::vector<uint64_t> &holders = entry->shared.holders;
+  constexpr uint64_t block = 1 << 20;
+  for (unsigned to = 0; to < rank->size(); ++to) {
+    bool has = std::find(holders.begin(), holders.end(), to) != holders.end();
+    if (has || (index() != owner && index() != to))
+      continue;
+    for (uint64_t at = 0; at < bytes; at += block) {
+      char *place = static_cast<char *>(data) + at;
+      uint64_t count = std::min(block, bytes - at);
+      if (Error error =
+              index() == owner
+                  ? rank->send(to, place, count, "state of a rank")
+                  : rank->receive(owner, place, count, "state of a rank"))
+        return failed(error);
+    }
+  }
+  return agree({});
+}
+
+void Session::markLoaded(const SafeTensors &file) {
+  for (TableEntry &entry : table)
+    if (file.find(entry.shared.name))
+      entry.hasValue = true;
+  watchedFunction = nullptr;
+  fedStep.reset();
+}
+
+Error Session::checkValuesOf(const ManifestFunction &function) const {
+  for (const TableEntry &entry : table)
+    if (!entry.hasValue)
+      for (const ManifestArgument &argument : function.arguments)
+        if (argument.name == entry.shared.name)
+          return Error(MPRT_NOT_READY,
+                       std::string(nameOf(entry.role)) + " '" +
+                           printable(entry.shared.name) +
+                           "' has no value yet: read a file of weights, "
+                           "resume a checkpoint, or write it");
+  for (const ManifestArgument &argument : function.arguments)
+    if (argument.role == Role::Hyperparameter && !argument.defaultValue &&
+        !values.count(argument.name) && !(argument.name == "lr" && schedule))
+      return Error(MPRT_NOT_READY, "hyperparameter '" +
+                                       printable(argument.name) +
+                                       "' has no default and no value yet");
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Hyperparameters
+//===----------------------------------------------------------------------===//
+
+std::vector<const ManifestArgument *> Session::hyperparameters() const {
+  std::vector<const ManifestArgument *> all;
+  // The current program's come first: a default is its.
+  auto add = [&](const LoadedProgram &loaded) {
+    for (const ManifestFunction &function :
+         loaded.program->manifest().functions)
+      for (const ManifestArgument &argument : function.arguments)
+        if (argument.role == Role::Hyperparameter)
+          all.push_back(&argument);
+  };
+  if (!programs.empty())
+    add(programs[current]);
+  for (size_t i = 0; i < programs.size(); ++i)
+    if (i != current)
+      add(programs[i]);
+  return all;
+}
+
+double Session::hyperparameter(const ManifestArgument &argument,
+                               uint64_t at) const {
+  if (auto set = values.find(argument.name); set != values.end())
+    return set->second;
+  if (argument.name == "lr" && schedule)
+    return schedule->at(at);
+  return argument.defaultValue.value_or(0);
+}
+
+/// Whether `type` holds `value`: it becomes neither infinite nor, if it is
+/// another number, zero.
+static Error checkRange(const std::string &name, DType type, double value) {
+  uint64_t storage = 0;
+  storeNumber(type, &storage, 0, value);
+  double stored = loadFloat(type, &storage, 0);
+  if (std::isfinite(stored) && (stored != 0 || value == 0))
+    return {};
+  return fail("hyperparameter '", printable(name), "': ", value, " is ", stored,
+              " in the program's type ", nameOf(type));
+}
+
+Error Session::set(const std::string &name, double value) {
+  if (Error error = checkReady())
+    return error;
+  bool isKnown = false;
+  std::set<std::string> known;
+  for (const ManifestArgument *argument : hyperparameters()) {
+    known.insert(printable(argument->name));
+    if (argument->name != name)
+      continue;
+    isKnown = true;
+    if (Error error = checkRange(name, argument->type, value))
+      return error;
+  }
+  std::string names;
+  for (const std::string &other : known)
+    names += (names.empty() ? "" : ", ") + other;
+  if (!isKnown)
+    return makeError(MPRT_NOT_FOUND, "no hyperparameter '", printable(name),
+                     "'; there are: ", names.empty() ? "none" : names);
+  values[name] = value;
+  valuesSet.insert(name);
+  valuesChanged = true;
+  return {};
+}
+
+Error Session::get(const std::string &name, double &value) const {
+  if (Error error = checkReady())
+    return error;
+  for (const ManifestArgument *argument : hyperparameters())
+    if (argument->name == name) {
+      value = hyperparameter(*argument, steps);
+      return {};
+    }
+  return makeError(MPRT_NOT_FOUND, "no hyperparameter '", printable(name), "'");
+}
+
+Error Session::setSchedule(const LearningRate &wanted) {
+  if (Error error = checkReady())
+    return error;
+  bool isKnown = false;
+  for (const ManifestArgument *argument : hyperparameters())
+    if (argument->name == "lr") {
+      isKnown = true;
+      if (Error error = checkRange("lr", argument->type, wanted.base))
+        return error;
+    }
+  if (!isKnown)
+    return Error(MPRT_NOT_FOUND, "no hyperparameter 'lr'");
+  schedule = wanted;
+  values.erase("lr");
+  valuesSet.insert("lr");
+  valuesChanged = true;
+  return {};
+}
+
+Error Session::setSeed(uint64_t value) {
+  seed = value;
+  seedIsSet = true;
+  fedStep.reset();
+  return {};
+}
+
+Error Session::setStep(uint64_t value) {
+  steps = value;
+  fedStep.reset();
+  return {};
+}

@@ -1,0 +1,141 @@
+//===- SafeTensorsWriter.cpp - replacing a file all at once ---------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Temporary file in the same folder, write, fsync, rename, fsync of the
+// folder: after a crash at any point the name holds the old contents or the
+// new, never a mixture. Tensors are laid out by falling element size after a
+// header padded to eight bytes, so that each lies aligned.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/files/SafeTensors.h"
+
+#include "session/files/Hash.h"
+#include "session/files/OutputFile.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+using namespace mprt;
+
+namespace {
+
+std::string quoted(const std::string &text) {
+  return nlohmann::json(text).dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
+}
+
+/// Adds those of the tensors and of the header to `metadata`.
+void addChecksums(const std::vector<TensorToWrite> &order,
+                  std::map<std::string, std::string> &metadata) {
+  std::map<std::string, TensorEntry> entries;
+  uint64_t at = 0;
+  for (const TensorToWrite &tensor : order) {
+    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+    entries[tensor.name] = {tensor.type, "", tensor.shape, at, bytes};
+    at += bytes;
+    if (tensor.checksum)
+      metadata[std::string(tensorChecksumPrefix) + tensor.name] =
+          hexOf(*tensor.checksum);
+  }
+  metadata[std::string(headerChecksumKey)] =
+      hexOf(checksumOfHeader(entries, metadata));
+}
+
+std::string makeHeader(const std::vector<TensorToWrite> &order,
+                       const std::map<std::string, std::string> &metadata) {
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    bool first = true;
+    for (const auto &[key, value] : metadata) {
+      header += (first ? "" : ",") + quoted(key) + ":" + quoted(value);
+      first = false;
+    }
+    header += "}";
+  }
+  uint64_t at = 0;
+  for (const TensorToWrite &tensor : order) {
+    if (header.size() > 1)
+      header += ",";
+    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+    header += quoted(tensor.name) + ":{\"dtype\":\"";
+    header += mprt::safetensorsNameOf(tensor.type);
+    header += "\",\"shape\":[";
+    for (size_t i = 0; i < tensor.shape.size(); ++i)
+      header += (i ? "," : "") + std::to_string(tensor.shape[i]);
+    header += "],\"data_offsets\":[" + std::to_string(at) + "," +
+              std::to_string(at + bytes) + "]}";
+    at += bytes;
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  return header;
+}
+
+} // namespace
+
+uint64_t
+mprt::checksumOfHeader(const std::map<std::string, TensorEntry> &tensors,
+                       const std::map<std::string, std::string> &metadata) {
+  Hash hash;
+  // With its length, so that no two lists of texts are the same bytes.
+  auto add = [&](std::string_view text) {
+    uint64_t bytes = text.size();
+    hash.add(&bytes, sizeof(bytes));
+    hash.add(text.data(), bytes);
+  };
+  for (const auto &[key, value] : metadata)
+    if (key != headerChecksumKey) {
+      add(key);
+      add(value);
+    }
+  for (const auto &[name, entry] : tensors) {
+    add(name);
+    add(describe(entry));
+    hash.add(&entry.begin, sizeof(entry.begin));
+  }
+  return hash.value();
+}
+
+Error mprt::writeSafetensors(
+    const std::string &path, const std::vector<TensorToWrite> &tensors,
+    const std::map<std::string, std::string> &metadata) {
+  std::vector<TensorToWrite> order = tensors;
+  sortForFile(order);
+  std::map<std::string, std::string> described = metadata;
+  if (std::any_of(order.begin(), order.end(), [](const TensorToWrite &tensor) {
+        return tensor.checksum.has_value();
+      }))
+    addChecksums(order, described);
+  std::string header = makeHeader(order, described);
+  if (header.size() > maxSafetensorsHeader)
+    return fail(path, ": header of ", header.size(), " bytes, the limit is ",
+                maxSafetensorsHeader);
+
+  OutputFile file(path);
+  if (Error status = file.open(); status.failed())
+    return status;
+  char length[8];
+  for (int i = 0; i < 8; ++i)
+    length[i] = static_cast<char>(uint64_t(header.size()) >> (8 * i));
+  if (Error status = file.write(length, sizeof(length)); status.failed())
+    return status;
+  if (Error status = file.write(header.data(), header.size()); status.failed())
+    return status;
+  TensorSink sink = [&](const void *data, uint64_t bytes) {
+    return file.write(data, bytes);
+  };
+  for (const TensorToWrite &tensor : order) {
+    Error status = tensor.produce
+                       ? tensor.produce(sink)
+                       : sink(tensor.data, *bytesOf(tensor.type, tensor.shape));
+    if (status.failed())
+      return status;
+  }
+  return file.commit();
+}

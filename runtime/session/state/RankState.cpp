@@ -1,0 +1,308 @@
+//===- RankState.cpp - the buffers that a program works on ----------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Slots are aligned to 64 bytes and more, as kernels expect.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/state/RankState.h"
+
+#include "support/SplitMix64.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace mprt;
+
+namespace {
+
+/// Of a device too: what its wide loads and its libraries ask for.
+constexpr uint64_t alignment = 256;
+constexpr uint64_t hugePageThreshold = 4 << 20;
+
+} // namespace
+
+void mprt::storeRandomBits(const ManifestTensor &tensor, char *data,
+                           uint64_t seed, uint64_t place) {
+  SplitMix64 mixed(seed);
+  SplitMix64 generator(mixed.next() ^ place);
+  for (uint64_t at = 0; at < tensor.bytes; at += sizeof(uint64_t)) {
+    uint64_t word = generator.next();
+    std::memcpy(data + at, &word,
+                std::min<uint64_t>(sizeof(word), tensor.bytes - at));
+  }
+}
+
+Expected<RankState>
+RankState::create(const std::vector<const ManifestFunction *> &functions) {
+  RankState state;
+  std::map<std::string, size_t> byName;
+  std::map<std::string, std::string> copies;
+  for (const ManifestFunction *function : functions) {
+    Binding binding;
+    binding.function = function;
+    for (const ManifestArgument &argument : function->arguments) {
+      if (argument.copyOf)
+        copies[argument.name] = *argument.copyOf;
+      auto [found, isNew] =
+          byName.try_emplace(argument.name, state.slots.size());
+      if (isNew) {
+        Slot slot;
+        static_cast<ManifestTensor &>(slot) = argument;
+        slot.defaultValue = argument.defaultValue;
+        state.slots.push_back(std::move(slot));
+      }
+      // Batches of two functions may differ in size; the buffer fits both.
+      Slot &slot = state.slots[found->second];
+      slot.bytes = std::max(slot.bytes, argument.bytes);
+      binding.arguments.push_back(found->second);
+    }
+    for (const ManifestResult &result : function->results) {
+      if (result.argument) {
+        binding.results.push_back(binding.arguments[*result.argument]);
+        continue;
+      }
+      Slot slot;
+      static_cast<ManifestTensor &>(slot) = result;
+      binding.results.push_back(state.slots.size());
+      state.slots.push_back(std::move(slot));
+    }
+    state.bindings.push_back(std::move(binding));
+  }
+  // The manifest's reader has seen to it that the parameters are there.
+  for (const auto &[name, source] : copies)
+    state.slots[byName.at(name)].copyOf = byName.at(source);
+
+  for (bool inputs : {true, false}) {
+    for (Slot &slot : state.slots) {
+      if (isInput(slot.role) != inputs)
+        continue;
+      slot.offset = state.memoryBytes;
+      uint64_t padded;
+      if (__builtin_add_overflow(slot.bytes, alignment - 1, &padded) ||
+          __builtin_add_overflow(state.memoryBytes, padded & -alignment,
+                                 &state.memoryBytes))
+        return fail("buffers of the program overflow the address space");
+    }
+    if (inputs)
+      state.inputsEnd = state.memoryBytes;
+  }
+  state.memoryBytes = std::max(state.memoryBytes, alignment);
+  void *memory = mmap(nullptr, state.memoryBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    uint64_t wanted = state.memoryBytes;
+    return fail("cannot reserve ", wanted,
+                " bytes for parameters and batches: ", std::strerror(errno));
+  }
+  state.memory = static_cast<char *>(memory);
+  if (state.memoryBytes >= hugePageThreshold)
+    madvise(memory, state.memoryBytes, MADV_HUGEPAGE);
+  for (Slot &slot : state.slots)
+    slot.data = state.memory + slot.offset;
+  state.refresh();
+  return state;
+}
+
+void RankState::storeDefaults() {
+  for (Slot &slot : slots)
+    if (slot.defaultValue)
+      for (uint64_t i = 0; i < slot.elements; ++i)
+        storeNumber(slot.type, slot.data, i, *slot.defaultValue);
+}
+
+RankState::RankState(RankState &&other) noexcept { *this = std::move(other); }
+
+RankState &RankState::operator=(RankState &&other) noexcept {
+  std::swap(slots, other.slots);
+  std::swap(bindings, other.bindings);
+  std::swap(memory, other.memory);
+  std::swap(memoryBytes, other.memoryBytes);
+  std::swap(inputsEnd, other.inputsEnd);
+  return *this;
+}
+
+RankState::~RankState() {
+  if (memory)
+    munmap(memory, memoryBytes);
+}
+
+Binding &RankState::bindingOf(const ManifestFunction &function) {
+  return *std::find_if(
+      bindings.begin(), bindings.end(),
+      [&](const Binding &binding) { return binding.function == &function; });
+}
+
+uint64_t RankState::bytesOf(Role role) const {
+  uint64_t bytes = 0;
+  for (const Slot &slot : slots)
+    if (slot.role == role)
+      bytes += slot.bytes;
+  return bytes;
+}
+
+void RankState::refresh() {
+  auto bufferOf = [this](size_t index) {
+    const Slot &slot = slots[index];
+    return slot.device ? slot.device : slot.data;
+  };
+  for (Binding &binding : bindings) {
+    binding.pointers.clear();
+    for (size_t index : binding.arguments)
+      binding.pointers.push_back(bufferOf(index));
+    for (size_t i = 0; i < binding.results.size(); ++i)
+      if (!binding.function->results[i].argument)
+        binding.pointers.push_back(bufferOf(binding.results[i]));
+  }
+}
+
+void RankState::useDevice(char *twins) {
+  for (Slot &slot : slots)
+    slot.device = twins + slot.offset;
+  refresh();
+}
+
+void RankState::useInputs(char *inputs) {
+  for (Slot &slot : slots)
+    if (isInput(slot.role))
+      slot.data = inputs + slot.offset;
+}
+
+void RankState::adoptResults(Binding &binding) {
+  bool traded = false;
+  const ManifestFunction &function = *binding.function;
+  for (size_t i = 0; i < function.results.size(); ++i) {
+    const ManifestResult &result = function.results[i];
+    if (result.argument || !isState(result.role))
+      continue;
+    for (size_t j = 0; j < function.arguments.size(); ++j)
+      if (function.arguments[j].name == result.name &&
+          function.arguments[j].bytes == result.bytes) {
+        std::swap(slots[binding.arguments[j]].data,
+                  slots[binding.results[i]].data);
+        std::swap(slots[binding.arguments[j]].device,
+                  slots[binding.results[i]].device);
+        traded = true;
+      }
+  }
+  if (traded)
+    refresh();
+}
+
+std::vector<size_t> RankState::stateSlots() const {
+  std::vector<size_t> list;
+  std::vector<bool> seen(slots.size());
+  for (const Binding &binding : bindings)
+    for (size_t index : binding.arguments) {
+      if (isState(slots[index].role) && !seen[index])
+        list.push_back(index);
+      seen[index] = true;
+    }
+  return list;
+}
+
+/// Whether a file may leave out what the slot holds.
+static bool mayBeMissing(const Slot &slot, bool complete) {
+  bool starts = slot.defaultValue || slot.copyOf;
+  switch (slot.role) {
+  case Role::Parameter:
+    return false;
+  case Role::Buffer:
+    return slot.copyOf || (starts && !complete);
+  case Role::LossScale:
+    return starts || !complete;
+  default:
+    return slot.copyOf || !complete;
+  }
+}
+
+Error RankState::check(const SafeTensors &file, bool complete) const {
+  for (size_t index : stateSlots()) {
+    const Slot &slot = slots[index];
+    const TensorEntry *entry = file.find(slot.name);
+    if (!entry && mayBeMissing(slot, complete))
+      continue;
+    if (!entry)
+      return fail(file.path(), ": no tensor '", printable(slot.name),
+                  "', expected ", nameOf(slot.role), " ",
+                  describe(slot.type, slot.shape));
+    if (!entry->otherType.empty() || entry->type != slot.type ||
+        entry->shape != slot.shape)
+      return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
+                  describe(*entry), ", expected ",
+                  describe(slot.type, slot.shape));
+  }
+  return {};
+}
+
+Error RankState::load(const SafeTensors &file) {
+  for (size_t index : stateSlots()) {
+    Slot &slot = slots[index];
+    const TensorEntry *entry = file.find(slot.name);
+    if (!entry)
+      continue;
+    if (Error status = file.read(slot.name, *entry, slot.data); status.failed())
+      return status;
+  }
+  for (size_t index : stateSlots()) {
+    Slot &slot = slots[index];
+    if (!slot.copyOf || file.find(slot.name))
+      continue;
+    renewCopy(slot);
+  }
+  return {};
+}
+
+void RankState::renewCopy(Slot &slot) {
+  const Slot &source = slots[*slot.copyOf];
+  for (uint64_t i = 0; i < slot.elements; ++i)
+    storeNumber(slot.type, slot.data, i,
+                loadFloat(source.type, source.data, i));
+}
+
+std::vector<size_t> RankState::renewCopies(size_t source) {
+  std::vector<size_t> copies;
+  for (size_t index : stateSlots())
+    if (slots[index].copyOf == source) {
+      renewCopy(slots[index]);
+      copies.push_back(index);
+    }
+  return copies;
+}
+
+void RankState::copyState(const RankState &other) {
+  std::map<std::string, const Slot *> known;
+  for (size_t index : other.stateSlots())
+    known[other.slots[index].name] = &other.slots[index];
+  for (size_t index : stateSlots())
+    if (auto found = known.find(slots[index].name); found != known.end())
+      std::memcpy(slots[index].data, found->second->data, slots[index].bytes);
+}
+
+bool RankState::needsWeights(size_t index) const {
+  return !mayBeMissing(slots[index], /*complete=*/false);
+}
+
+bool RankState::needsWeights() const {
+  for (size_t index : stateSlots())
+    if (needsWeights(index))
+      return true;
+  return false;
+}
+
+std::vector<StateTensor> RankState::tensors(bool optimizer) const {
+  std::vector<StateTensor> list;
+  for (size_t index : stateSlots()) {
+    const Slot &slot = slots[index];
+    if (optimizer || slot.role == Role::Parameter || slot.role == Role::Buffer)
+      list.push_back(
+          {{slot.name, slot.type, slot.shape, slot.data}, slot.role});
+  }
+  return list;
+}

@@ -72,7 +72,8 @@ if __name__ == "__main__":
     lines = [json.loads(line) for line in open(log)]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert [line["loss"] for line in lines] == first[0]
-    assert all(line["lr"] == 1e-2 and line["ms"] > 0 for line in lines)
+    # A program holds the rate in f32.
+    assert all(abs(line["lr"] - 1e-2) <= 2 ** -24 * 1e-2 and line["ms"] > 0 for line in lines)
 
     states = mpcomm.launch(unequal, np=2, args=(batches,))
     for name, tensor in seeded(0).state_dict().items():

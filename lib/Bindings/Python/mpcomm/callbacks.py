@@ -61,10 +61,10 @@ class JsonLines:
         self.file = None
 
     def __call__(self, record: Record) -> None:
+        if self.file is None:  # with the first step, whether it is written or not
+            self.file = self.open(record.step)
         if record.kind == "step" and record.step % self.every:
             return
-        if self.file is None:
-            self.file = self.open(record.step)
         line: Dict[str, Any] = {"step": record.step, "loss": json_number(record.loss)}
         if record.kind != "step":
             line = {"step": record.step, "eval_loss": json_number(record.loss)}

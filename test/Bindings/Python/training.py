@@ -125,11 +125,13 @@ def with_schedule(make, lr):
     rule = adamw(fresh.parameters())
     scheduler = make(rule)
     program = mpcomm.compile(fresh, F.cross_entropy, rule, batches[0])
-    with mpcomm.Session(program, lr=lr(scheduler)) as session:
+    rate = lr(scheduler)
+    with mpcomm.Session(program, lr=rate) as session:
         found = []
         for batch in batches:
             found.append(session.step(batch))
-            scheduler.step()
+            if rate is None or rate is scheduler:
+                scheduler.step()
     return found, exact, bound
 
 

@@ -109,8 +109,9 @@ class Session:
         self._has_history = saved is not None and bool(saved["state"])
         if STEP in initial:
             self._handle("set_step", int(float(initial[STEP])))
-        if self.size > 1 and any(self._gathered(bool(initial))):
-            self._state.broadcast()
+        size = self.size
+        if size > 1 and b"\1" in self._state.gather(bytes([bool(initial)]), size):
+            self._state.broadcast(size)
         self._steps = int(self._describe().step)
         self.set_lr(lr)
 
@@ -138,11 +139,6 @@ class Session:
         info = library.SessionInfo()
         self._handle("describe", ctypes.byref(info))
         return info
-
-    def _gathered(self, flag: bool) -> bytes:
-        everyone = ctypes.create_string_buffer(self.size)
-        self._handle("gather", bytes([flag]), everyone, 1)
-        return everyone.raw
 
     # --- the world ---
 
@@ -298,11 +294,11 @@ class Session:
 
     def _over_ranks(self, values: Dict[str, float]) -> Dict[str, float]:
         """The means over the ranks."""
+        size = self.size
         mine = (ctypes.c_double * len(values))(*values.values())
-        everyone = (ctypes.c_double * (self.size * len(values)))()
-        self._handle("gather", mine, everyone, ctypes.sizeof(mine))
-        return {name: sum(everyone[i::len(values)]) / self.size
-                for i, name in enumerate(values)}
+        everyone = [mine.__class__.from_buffer_copy(b)
+                    for b in self._state.gather(bytes(mine), size)]
+        return {name: sum(e[i] for e in everyone) / size for i, name in enumerate(values)}
 
     def output(self, name: str = "output") -> Any:
         """A copy of a result of the last evaluation on this rank's samples."""

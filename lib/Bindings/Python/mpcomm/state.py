@@ -8,6 +8,7 @@
 """The state of a session: its table, and copies of its tensors as PyTorch's or NumPy's."""
 
 import ctypes
+import hashlib
 import json
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
@@ -17,6 +18,10 @@ import numpy
 from .batches import NUMPY, TORCH, Described, describe, fill
 from .errors import Error
 from .library import DTYPES, ROLES, Array, Handle, Tensor
+
+
+#: Bytes of a checksum, and of a tensor that ranks send at a time.
+DIGEST, BLOCK = 8, 1 << 20
 
 
 class TensorInfo(NamedTuple):
@@ -133,17 +138,45 @@ class State:
                 self.handle("write", ctypes.byref(array))
                 del held
 
-    def broadcast(self) -> None:
-        """Gives all ranks the values that each tensor's owner has, as
-        DistributedDataParallel does (all ranks)."""
-        for name, info in self.table.items():
-            value, address = empty(info)
-            self.handle("read_global", name.encode(), address, element_bytes(info))
-            if info.is_local:
-                array = Array(name=name.encode())
-                held = fill(array, Described(address, info.dtype, info.shape, None, value))
-                self.handle("write", ctypes.byref(array))
-                del held
+    def memory(self, name: str) -> Any:
+        """The bytes of a tensor that this rank has, until the next call that changes it."""
+        tensor = Tensor()
+        self.handle("tensor", name.encode(), ctypes.byref(tensor))
+        return (ctypes.c_char * tensor.bytes).from_address(tensor.data) if tensor.bytes else b""
+
+    def broadcast(self, size: int) -> None:
+        """Gives the `size` ranks the values that each tensor's owner has, as
+        DistributedDataParallel does (all ranks). Ranks of one seed have them already: they
+        compare checksums, and send what differs."""
+        local = {n: i for n, i in self.table.items() if i.is_local}
+        own = b"".join(hashlib.blake2b(self.memory(n), digest_size=DIGEST).digest()
+                       if n in local else bytes(DIGEST) for n in self.table)
+        sums = self.gather(own, size)
+        for index, (name, info) in enumerate(self.table.items()):
+            place = slice(index * DIGEST, (index + 1) * DIGEST)
+            wanted = sums[info.owner][place]
+            if any(s[place] not in (wanted, bytes(DIGEST)) for s in sums):
+                self.send(name, info, size)
+
+    def send(self, name: str, info: TensorInfo, size: int) -> None:
+        """Gives all ranks a tensor of its owner's."""
+        value, address = empty(info)
+        total = element_bytes(info)
+        mine = bytes(self.memory(name)) if info.is_local else bytes(total)
+        for at in range(0, total, BLOCK):
+            block = self.gather(mine[at:at + BLOCK], size)[info.owner]
+            ctypes.memmove(address + at, block, len(block))
+        if info.is_local:
+            array = Array(name=name.encode())
+            held = fill(array, Described(address, info.dtype, info.shape, None, value))
+            self.handle("write", ctypes.byref(array))
+            del held
+
+    def gather(self, mine: bytes, size: int) -> List[bytes]:
+        """What each rank gives (all ranks)."""
+        everyone = ctypes.create_string_buffer(size * len(mine))
+        self.handle("gather", mine, everyone, len(mine))
+        return [everyone.raw[i * len(mine):(i + 1) * len(mine)] for i in range(size)]
 
     def initial(self, manifest: str, name: str) -> Any:
         """What the program says that a tensor of the optimizer's state starts with."""

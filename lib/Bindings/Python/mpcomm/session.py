@@ -1,0 +1,503 @@
+# ===- session.py - training with a program -------------------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""The Session: a rank of a training job, and the state that its program trains."""
+
+import ctypes
+import os
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from . import library
+from .batches import Batches
+from .callbacks import Callback, Record
+from .errors import Error
+from .names import STEP, from_pytorch, listed, to_pytorch
+from .program import Program
+from .schedules import Constant, Cosine, LearningRate, Linear, Rates
+from .state import State, TensorInfo, arguments
+
+
+class StepResult(NamedTuple):
+    """What a step gave.
+
+    milliseconds          of the step on the device
+    exposed_milliseconds  that it waited for communication; -1: not known
+    is_skipped            parameters kept their values, because gradients overflowed
+    loss_scale            of the next step; None if the program does not scale its loss
+    nonfinite             parameters whose gradients were not finite, with check_gradients
+    """
+
+    step: int
+    loss: float
+    metrics: Dict[str, float]
+    milliseconds: float
+    exposed_milliseconds: float
+    is_skipped: bool
+    loss_scale: Optional[float]
+    nonfinite: List[str]
+
+
+class Event(NamedTuple):
+    """What a session reports: `kind` is "loaded", "saved", "warning", …"""
+
+    kind: str
+    step: int
+    milliseconds: float
+    value: float
+    text: str
+
+
+class Session:
+    """Trains with a program, as one rank of a world.
+
+    program    a Program, or the path of a program file
+    lr         a number; a schedule (Constant, Cosine, Linear, or a function of the step,
+               counted from 0); a torch.optim.Optimizer or a scheduler of
+               torch.optim.lr_scheduler, whose rates are read before each step (the loop
+               calls the scheduler's step(), as ever); a list of these for several
+               learning rates. Default: that of the optimizer that was compiled
+    callbacks  functions of a Record, called on rank 0: JsonLines, TensorBoard, your own
+    comm       "shm", "gloo", "mpi", "nccl" or "self"; default: by the launcher
+    device     "host" or "cuda"; default: that of the program
+    timeout    seconds after which a wait for other ranks in which nothing moves fails
+    seed       of the random bits that a program takes (dropout)
+
+    The world is that of the launcher: torchrun, mpirun, srun or mpcomm.launch; without
+    one it has one rank. State starts as model and optimizer have it now; with several
+    ranks all start with the values of rank 0. The model is not changed by training:
+    `model.load_state_dict(session.state_dict())` brings back what was learned.
+
+    A session is a context manager; an exception inside of it ends the other ranks too.
+    """
+
+    def __init__(self, program: Union[Program, str], *, lr: LearningRate = None,
+                 callbacks: Union[Callback, Sequence[Callback]] = (),
+                 comm: Optional[str] = None, device: Optional[str] = None,
+                 timeout: float = 120.0, seed: int = 0):
+        if not isinstance(program, Program):
+            program = Program(program)
+        self.program = program
+        self._callbacks = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+        options = library.SessionOptions(timeout_seconds=timeout, seed=seed)
+        options.comm = comm.encode() if comm else None
+        options.device = device.encode() if device else None
+        if library.inherited is not None and comm in (None, "auto", "shm"):
+            ranks, options.rank = library.inherited
+            options.ranks, options.size = ranks.pointer, ranks.size
+        self._handle = library.Handle(options)
+        try:
+            self._open(program, lr)
+        except BaseException as error:
+            self.abort(error)
+            raise
+
+    def _open(self, program: Program, lr: LearningRate) -> None:
+        number = ctypes.c_uint32()
+        self._handle("load", library.encoded(program.path), ctypes.byref(number))
+        self._result, self._error = library.Result(), library.ErrorRecord()
+        self._references = ctypes.byref(self._result), ctypes.byref(self._error)
+        self._function = self._handle.library.mpcomm_session_step
+        self._bind()
+        initial = program.initial_state(self._state.table)
+        self._state.write(initial)
+        saved = program.optimizer_state()
+        self._has_history = saved is not None and bool(saved["state"])
+        if STEP in initial:
+            self._handle("set_step", int(float(initial[STEP])))
+        size = self.size
+        if size > 1 and b"\1" in self._state.gather(bytes([bool(initial)]), size):
+            self._state.broadcast(size)
+        self._steps = int(self._describe().step)
+        self.set_lr(lr)
+
+    def _bind(self) -> None:
+        """What depends on the current program."""
+        self._state = State(self._handle)
+        self._rates: Optional[Rates] = None
+        self._batches: Dict[str, Batches] = {}
+        self._rate_names = [a.name for a in arguments(self._handle, "train_step")
+                            if a.role == "hyperparameter" and (a.name + ".").startswith("lr.")]
+        self._train = self._batches_of("train_step")
+
+    def _batches_of(self, function: str) -> Batches:
+        if function not in self._batches:
+            found = arguments(self._handle, function)
+            if not found:
+                raise Error(f"the program has no function '{function}'", code="not_found")
+            self._batches[function] = Batches(
+                [(a.name, a.dtype, a.shape) for a in found if a.role == "batch"],
+                [] if self.program.batch_kind == "mapping" else self.program.batch,
+                self.program.batch)
+        return self._batches[function]
+
+    def _describe(self) -> library.SessionInfo:
+        info = library.SessionInfo()
+        self._handle("describe", ctypes.byref(info))
+        return info
+
+    # --- the world ---
+
+    @property
+    def rank(self) -> int:
+        return self._describe().rank
+
+    @property
+    def size(self) -> int:
+        """Ranks of the world."""
+        return self._describe().size
+
+    @property
+    def data_rank(self) -> int:
+        """Which part of the global batch this rank takes; for a DistributedSampler."""
+        return self._describe().data_rank
+
+    @property
+    def data_ranks(self) -> int:
+        """Into how many parts the global batch is divided."""
+        return self._describe().data_ranks
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self._steps
+
+    @property
+    def backend(self) -> str:
+        """What carries messages: "self", "shm", "gloo", "mpi" or "nccl"."""
+        return self._describe().backend.decode()
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """The state, by name."""
+        return self._state.table
+
+    # --- training ---
+
+    def set_lr(self, lr: LearningRate) -> None:
+        """Another learning rate from the next step on; see `lr` of the class."""
+        names = self._rate_names
+        if lr is None:
+            lr = self.program.optimizer
+            if lr is None:
+                self._rates = None
+                return
+        if type(lr) in (Constant, Cosine, Linear) and names == ["lr"]:
+            kind = library.DECAYS.index(type(lr).__name__.lower())
+            self._handle("set_schedule", ctypes.byref(library.ScheduleRecord(
+                decay=kind, base=lr.lr, warmup=lr.warmup, total=lr.total)))
+            self._rates = None  # a checkpoint holds it
+            return
+        groups = self.program.optimizer_names
+        self._rates = Rates(lr, names, list(groups.rates().values()) if groups else [])
+        self._set: List[Optional[float]] = [None] * len(names)
+
+    def lr(self) -> Dict[str, float]:
+        """The learning rates that the next step takes, by name."""
+        if self._rates is not None:
+            return dict(zip(self._rates.names, self._rates.at(self._steps)))
+        value, result = ctypes.c_double(), {}
+        for name in self._rate_names:
+            self._handle("get", name.encode(), ctypes.byref(value))
+            result[name] = value.value
+        return result
+
+    def set(self, name: str, value: float) -> None:
+        """The value of a hyperparameter of the program from the next step on."""
+        self._handle("set", name.encode(), float(value))
+
+    def step(self, batch: Any) -> float:
+        """Makes a training step on this rank's samples (all ranks) and returns the loss,
+        the mean over the global batch.
+
+        batch   a dictionary, tuple or list of tensors as `example_batch` was; a single
+                tensor if that is all. Tensors of PyTorch, arrays of NumPy and whatever
+                has `__dlpack__` are used where they are: on the CPU, dense and at an
+                address that is a multiple of 64, nothing is copied"""
+        began = time.perf_counter() if self._callbacks else 0.0
+        self._train.take(batch)
+        if self._rates is not None:
+            rates = self._rates.at(self._steps)
+            if rates != self._set:
+                for name, rate in zip(self._rates.names, rates):
+                    self.set(name, rate)
+                self._set = rates
+        result, error = self._references
+        if self._function(self._handle.pointer, self._train.arrays, self._train.count, None,
+                          result, error):
+            raise self._failure()
+        self._steps = self._result.step
+        if self._callbacks:
+            self._report("step", self._result.loss, self._metrics(), began)
+        return self._result.loss
+
+    def _failure(self) -> Error:
+        if not self._handle.pointer:
+            return Error("the session is closed", code="not_ready")
+        return library.failure(self._error)
+
+    def _metrics(self) -> Dict[str, float]:
+        found = self._result
+        return {found.metrics[i].name.decode(): found.metrics[i].value
+                for i in range(found.metric_count)}
+
+    def _report(self, kind: str, loss: float, metrics: Dict[str, float], began: float) -> None:
+        if self.rank == 0:
+            record = Record(kind, self._steps, loss, metrics,
+                            1000 * (time.perf_counter() - began),
+                            self._last_rates() if kind == "step" else {})
+            for callback in self._callbacks:
+                callback(record)
+
+    def _last_rates(self) -> Dict[str, float]:
+        """The learning rates of the step that was just made."""
+        if self._rates is not None:
+            return dict(zip(self._rates.names, self._set))
+        return self.lr()
+
+    @property
+    def last(self) -> StepResult:
+        """What the last step or evaluation gave beside the loss."""
+        r = self._result
+        return StepResult(r.step, r.loss, self._metrics(), r.milliseconds,
+                          r.exposed_milliseconds, bool(r.is_skipped),
+                          r.loss_scale if r.has_loss_scale else None,
+                          [r.nonfinite[i].decode() for i in range(r.nonfinite_count)])
+
+    def evaluate(self, batches: Any, function: str = "evaluate") -> Dict[str, float]:
+        """The loss and the metrics of a batch, or the means over a loader of batches, and
+        over the ranks, with the model in evaluation mode (all ranks). Each rank gives its
+        own samples, in as many batches as the others."""
+        began = time.perf_counter()
+        one = is_batch(batches)
+        totals: Dict[str, float] = {}
+        count = 0
+        taker = self._batches_of(function)
+        for batch in [batches] if one else batches:
+            taker.take(batch)
+            self._handle("evaluate", function.encode(), taker.arrays, taker.count,
+                         self._references[0])
+            count += 1
+            for name, value in {"loss": self._result.loss, **self._metrics()}.items():
+                totals[name] = totals.get(name, 0.0) + value
+        if not count:
+            raise Error("expected at least one batch to evaluate, found none")
+        means = self._over_ranks({name: value / count for name, value in totals.items()})
+        if self._callbacks:
+            metrics = {k: v for k, v in means.items() if k != "loss"}
+            self._report("evaluate", means["loss"], metrics, began)
+        return means
+
+    def _over_ranks(self, values: Dict[str, float]) -> Dict[str, float]:
+        """The means over the ranks."""
+        size = self.size
+        mine = (ctypes.c_double * len(values))(*values.values())
+        everyone = [mine.__class__.from_buffer_copy(b)
+                    for b in self._state.gather(bytes(mine), size)]
+        return {name: sum(e[i] for e in everyone) / size for i, name in enumerate(values)}
+
+    def output(self, name: str = "output") -> Any:
+        """A copy of a result of the last evaluation on this rank's samples."""
+        return self._state.result(name)
+
+    # --- state ---
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Copies of parameters and buffers, for `model.load_state_dict`: tensors of PyTorch
+        if this process uses it, else arrays. If the program is a pipeline, all ranks call
+        it, and all get everything."""
+        held = {n: self._state.read(n) for n in self._state.names("parameter", "buffer")}
+        names = self.program.model_names
+        if names is None:
+            return held
+        model = self.program.model_state()
+        return {key: held[name] if name in held else model[name]
+                for key, name in names.aliases.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Sets parameters and buffers, from `model.state_dict()` for instance. All ranks
+        give the same. If anything does not fit, nothing is changed.
+
+        strict   refuse names that the model does not have, and a state that lacks some"""
+        names = self.program.model_names
+        aliases = names.aliases if names else {}
+        own = set(self._state.names("parameter", "buffer"))
+        values = {aliases.get(k, k): v for k, v in state.items() if aliases.get(k, k) in own}
+        if strict:
+            needed = own & set(aliases.values()) if names else own
+            missing = sorted(needed - set(values))
+            unknown = sorted(k for k in state if k not in aliases and k not in own)
+            if missing or unknown:
+                raise Error("; ".join(
+                    (["the state lacks " + listed(missing)] if missing else []) +
+                    (["the program has no " + listed(unknown)] if unknown else [])),
+                    code="not_found")
+        self._state.write(values)
+
+    def optimizer_state_dict(self) -> Dict[str, Any]:
+        """What `optimizer.state_dict()` would be had PyTorch made the steps, for
+        `optimizer.load_state_dict`; needs a program that was compiled from a model, or
+        bound to one. As `state_dict` of a pipeline, to be called by all ranks."""
+        names = self._optimizer_names()
+        held = {n: self._state.read(n) for n in self._state.names("optimizer_state")}
+        trained = self._state.names("parameter") if self._has_history or self._steps else []
+        live = self.program.optimizer
+        options = live and [{k: v for k, v in g.items() if k != "params"}
+                            for g in live.param_groups]
+        return to_pytorch(held, names, trained, self.lr(), options)
+
+    def load_optimizer_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with the state of PyTorch's optimizer, `optimizer.state_dict()`, and with
+        its count of steps. All ranks give the same."""
+        names = self._optimizer_names()
+        values = from_pytorch(state, names, self._state.table)
+        if not values:
+            text = ctypes.c_char_p()
+            self._handle("manifest", self._describe().current, ctypes.byref(text))
+            values = {n: self._state.initial(text.value.decode(), n)
+                      for n in self._state.names("optimizer_state")}
+        self._state.write(values)
+        self._has_history = bool(state["state"])
+        if STEP in values:
+            self._steps = int(float(values[STEP]))
+            self._handle("set_step", self._steps)
+        if self._rates is None:
+            for name, indices in names.rates().items():
+                if name in self._rate_names:
+                    self.set(name, state["param_groups"][indices[0]]["lr"])
+
+    def _optimizer_names(self):
+        if self.program.optimizer_names is None:
+            raise Error("the program was not compiled from a model of PyTorch in this process; "
+                        "Program.bind(model, optimizer) tells it the names", code="not_ready")
+        return self.program.optimizer_names
+
+    def read_state(self, path: str) -> None:
+        """Takes state from a file of weights or a checkpoint (all ranks)."""
+        self._handle("read_state", library.encoded(path))
+
+    # --- checkpoints ---
+
+    def save(self, path: str, *, blocking: bool = True, keep: int = 1,
+             weights_only: bool = False, allow_nonfinite: bool = False,
+             metadata: Optional[Mapping[str, str]] = None) -> None:
+        """Writes a checkpoint (all ranks, after the same step), which replaces an older one
+        at `path` when it is complete.
+
+        path             a file; in a folder ("ckpt/") it is checkpoint.safetensors
+        blocking         False: return as soon as the state is copied
+        keep             how many checkpoints are kept, older ones as PATH.step-K
+        weights_only     parameters and buffers alone
+        allow_nonfinite  even if the state has NaN in it
+        metadata         texts to keep with it; `metadata()` reads them after `resume`"""
+        path = checkpoint_path(path, make=self.rank == 0)
+        pairs = list((metadata or {}).items())
+        texts = (library.Text * max(1, len(pairs)))(
+            *[library.Text(key=k.encode(), value=str(v).encode()) for k, v in pairs])
+        self._handle("save", library.encoded(path), ctypes.byref(library.SaveOptions(
+            background=not blocking, weights_only=weights_only, allow_nonfinite=allow_nonfinite,
+            keep=keep, metadata_count=len(pairs), metadata=texts)))
+
+    def wait(self) -> None:
+        """Waits for a checkpoint that is written in the background."""
+        self._handle("wait")
+
+    def resume(self, path: str, anyway: bool = False) -> int:
+        """Goes on where a checkpoint was written, on this mesh or on another one (all
+        ranks); returns the steps done. `anyway`: even if another program wrote it."""
+        self._handle("resume", library.encoded(checkpoint_path(path)),
+                     ctypes.byref(library.ResumeOptions(anyway=anyway)))
+        self._steps, self._has_history = int(self._describe().step), True
+        return self._steps
+
+    def metadata(self, key: str) -> Optional[str]:
+        """A text of the checkpoint that was resumed; None if it has none of that name."""
+        text = ctypes.c_char_p()
+        try:
+            self._handle("metadata", key.encode(), ctypes.byref(text))
+        except Error as error:
+            if error.code == "not_found":
+                return None
+            raise
+        return text.value.decode()
+
+    # --- programs, events, the end ---
+
+    def load(self, program: Union[Program, str]) -> int:
+        """Loads a further program that trains the same state (all ranks); its number."""
+        number = ctypes.c_uint32()
+        path = program.path if isinstance(program, Program) else program
+        self._handle("load", library.encoded(path), ctypes.byref(number))
+        return number.value
+
+    def switch(self, program: int) -> None:
+        """Goes on with another loaded program (all ranks, after the same step)."""
+        self._handle("switch", program)
+        rates, given = self._rates, getattr(self, "_set", [])
+        self._bind()
+        self._rates, self._set = rates, [None] * len(given)
+
+    def events(self) -> List[Event]:
+        """What has happened since the last call: at most the last 1024 events."""
+        records, result = (library.EventRecord * 64)(), []
+        taken, dropped = ctypes.c_uint32(64), ctypes.c_uint64()
+        while taken.value == 64:
+            self._handle("events", records, 64, ctypes.byref(taken), ctypes.byref(dropped))
+            result += [Event(library.EVENTS[r.kind], r.step, r.milliseconds, r.value,
+                             r.text.decode(errors="replace")) for r in records[:taken.value]]
+        return result
+
+    def abort(self, reason: Any) -> None:
+        """Ends the session; ranks that wait for this one fail, and say why."""
+        text = f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else reason
+        try:
+            self._handle("abort", str(text).splitlines()[0].encode())
+        except Error:
+            pass  # it has failed already
+        try:
+            self.close()
+        except Error:
+            pass  # the reason matters more
+
+    def close(self) -> None:
+        """Waits for checkpoints in the background and leaves the world."""
+        for callback in self._callbacks:
+            getattr(callback, "close", lambda: None)()
+        self._handle.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, where: Any) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort(error)
+
+    def __del__(self) -> None:
+        try:
+            self._handle.close()
+        except (AttributeError, Error):
+            pass  # it was never opened, or has failed: nobody is left to hear of it
+
+
+def is_batch(value: Any) -> bool:
+    """Whether that is a batch, and no loader or list of batches."""
+    if isinstance(value, (tuple, list)) and value:
+        return not isinstance(value[0], (Mapping, tuple, list))
+    return isinstance(value, Mapping) or hasattr(value, "__dlpack__") or \
+        type(value).__name__ == "PyCapsule"
+
+
+def checkpoint_path(path: str, make: bool = False) -> str:
+    """The file for a path that may be a folder."""
+    text = os.fspath(path)
+    if not (text.endswith(os.sep) or os.path.isdir(text)):
+        return text
+    if make:
+        os.makedirs(text, exist_ok=True)
+    return os.path.join(text, "checkpoint.safetensors")

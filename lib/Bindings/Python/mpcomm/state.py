@@ -1,0 +1,204 @@
+# ===- state.py - tensors of a session, read and written ------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""The state of a session: its table, and copies of its tensors as PyTorch's or NumPy's."""
+
+import ctypes
+import hashlib
+import json
+import sys
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+
+import numpy
+
+from .batches import NUMPY, TORCH, Described, describe, fill
+from .errors import Error
+from .library import DTYPES, ROLES, Array, Handle, Tensor
+
+
+#: Bytes of a checksum, and of a tensor that ranks send at a time.
+DIGEST, BLOCK = 8, 1 << 20
+
+
+class TensorInfo(NamedTuple):
+    """A tensor of a session.
+
+    role           "parameter", "optimizer_state", "buffer", "loss_scale", "output", …
+    dtype          "f32", "bf16", "i64", …
+    shape          of what this rank has
+    owner          the lowest rank that has it
+    is_local       whether this rank has it
+    is_replicated  whether all ranks have it; else those of a pipeline's stage have it
+    """
+
+    name: str
+    role: str
+    dtype: str
+    shape: Tuple[int, ...]
+    owner: int
+    is_local: bool
+    is_replicated: bool
+    nbytes: int
+
+
+def info_of(tensor: Tensor) -> TensorInfo:
+    shape = tensor.shape if tensor.is_local else tensor.global_shape
+    return TensorInfo(tensor.name.decode(), ROLES[tensor.role], DTYPES[tensor.dtype],
+                      tuple(shape[:tensor.ndim]), tensor.owner, bool(tensor.is_local),
+                      bool(tensor.is_replicated), tensor.bytes)
+
+
+def arguments(handle: Handle, function: str) -> List[TensorInfo]:
+    """The arguments of a function of the current program; [] if there is none."""
+    result: List[TensorInfo] = []
+    while True:
+        tensor = Tensor()
+        try:
+            handle("argument", function.encode(), len(result), ctypes.byref(tensor))
+        except Error as error:
+            if error.code != "not_found":
+                raise
+            return result
+        result.append(info_of(tensor))
+
+
+def empty(info: TensorInfo) -> Tuple[Any, int]:
+    """A new tensor of that type and shape, and its address: one of PyTorch if the process
+    uses that, else an array."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, TORCH[info.dtype]):
+        tensor = torch.empty(info.shape, dtype=getattr(torch, TORCH[info.dtype]))
+        return tensor, tensor.data_ptr()
+    array = numpy.empty(info.shape, NUMPY.get(info.dtype, numpy.uint16))
+    return array, array.ctypes.data
+
+
+def finished(info: TensorInfo, value: Any) -> Any:
+    """NumPy has no bfloat16: its values are f32 there."""
+    if info.dtype == "bf16" and isinstance(value, numpy.ndarray):
+        return (value.astype(numpy.uint32) << 16).view(numpy.float32)
+    return value
+
+
+class State:
+    """The tensors of state that the programs of a session have, on any rank."""
+
+    def __init__(self, handle: Handle):
+        self.handle = handle
+        count = ctypes.c_uint32()
+        handle("state_count", ctypes.byref(count))
+        self.table: Dict[str, TensorInfo] = {}
+        for index in range(count.value):
+            tensor = Tensor()
+            handle("state_at", index, ctypes.byref(tensor))
+            info = info_of(tensor)
+            self.table[info.name] = info
+
+    def names(self, *roles: str) -> List[str]:
+        return [n for n, i in self.table.items() if i.role in roles]
+
+    def read(self, name: str) -> Any:
+        """A copy of a tensor; all ranks call it for one that not all of them have."""
+        info = self.table[name]
+        value, address = empty(info)
+        self.handle("read" if info.is_replicated else "read_global", name.encode(), address,
+                    element_bytes(info))
+        return finished(info, value)
+
+    def result(self, name: str) -> Any:
+        """A copy of a result of the last step or evaluation on this rank."""
+        tensor = Tensor()
+        self.handle("tensor", name.encode(), ctypes.byref(tensor))
+        info = info_of(tensor)
+        value, address = empty(info)
+        self.handle("read", name.encode(), address, info.nbytes)
+        return finished(info, value)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Refuses values that do not fit, before any is written."""
+        for name, value in values.items():
+            info, found = self.table[name], describe(name, value)
+            if found.shape != info.shape:
+                raise Error(f"'{name}': expected shape {list(info.shape)}, found "
+                            f"{list(found.shape)}")
+            if kind_of(found.dtype) != kind_of(info.dtype):
+                raise Error(f"'{name}': expected {info.dtype}, found {found.dtype}")
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Writes those of the tensors that this rank has."""
+        self.check(values)
+        for name, value in values.items():
+            if self.table[name].is_local:
+                array = Array(name=name.encode())
+                held = fill(array, describe(name, value))
+                self.handle("write", ctypes.byref(array))
+                del held
+
+    def memory(self, name: str) -> Any:
+        """The bytes of a tensor that this rank has, until the next call that changes it."""
+        tensor = Tensor()
+        self.handle("tensor", name.encode(), ctypes.byref(tensor))
+        return (ctypes.c_char * tensor.bytes).from_address(tensor.data) if tensor.bytes else b""
+
+    def broadcast(self, size: int) -> None:
+        """Gives the `size` ranks the values that each tensor's owner has, as
+        DistributedDataParallel does (all ranks). Ranks of one seed have them already: they
+        compare checksums, and send what differs."""
+        local = {n: i for n, i in self.table.items() if i.is_local}
+        own = b"".join(hashlib.blake2b(self.memory(n), digest_size=DIGEST).digest()
+                       if n in local else bytes(DIGEST) for n in self.table)
+        sums = self.gather(own, size)
+        for index, (name, info) in enumerate(self.table.items()):
+            place = slice(index * DIGEST, (index + 1) * DIGEST)
+            wanted = sums[info.owner][place]
+            if any(s[place] not in (wanted, bytes(DIGEST)) for s in sums):
+                self.send(name, info, size)
+
+    def send(self, name: str, info: TensorInfo, size: int) -> None:
+        """Gives all ranks a tensor of its owner's."""
+        value, address = empty(info)
+        total = element_bytes(info)
+        mine = bytes(self.memory(name)) if info.is_local else bytes(total)
+        for at in range(0, total, BLOCK):
+            block = self.gather(mine[at:at + BLOCK], size)[info.owner]
+            ctypes.memmove(address + at, block, len(block))
+        if info.is_local:
+            array = Array(name=name.encode())
+            held = fill(array, Described(address, info.dtype, info.shape, None, value))
+            self.handle("write", ctypes.byref(array))
+            del held
+
+    def gather(self, mine: bytes, size: int) -> List[bytes]:
+        """What each rank gives (all ranks)."""
+        everyone = ctypes.create_string_buffer(size * len(mine))
+        self.handle("gather", mine, everyone, len(mine))
+        return [everyone.raw[i * len(mine):(i + 1) * len(mine)] for i in range(size)]
+
+    def initial(self, manifest: str, name: str) -> Any:
+        """What the program says that a tensor of the optimizer's state starts with."""
+        info = self.table[name]
+        for function in json.loads(manifest)["functions"]:
+            for argument in function["arguments"]:
+                if argument["name"] == name and "copy_of" in argument:
+                    return self.read(argument["copy_of"])
+                if argument["name"] == name:
+                    value, _ = empty(info)
+                    value[...] = argument.get("default", 0)
+                    return value
+        raise Error(f"the program has no state '{name}'", code="not_found")
+
+
+def kind_of(dtype: str) -> str:
+    return dtype if dtype == "bool" else "float" if dtype[0] in "fb" else "integer"
+
+
+def element_bytes(info: TensorInfo) -> int:
+    count = 1
+    for size in info.shape:
+        count *= size
+    return count * (1 if info.dtype[:2] == "f8" or info.dtype == "bool" else
+                    int("".join(c for c in info.dtype if c.isdigit())) // 8)

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import evaluator  # noqa: E402
 import mpcomm_import as mi  # noqa: E402
-from mpcomm_import.workload import named_tensors  # noqa: E402
+from mpcomm_import.torch_front.workload import named_tensors  # noqa: E402
 
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 

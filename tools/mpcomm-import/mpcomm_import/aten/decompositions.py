@@ -1,0 +1,206 @@
+# ===- decompositions.py - operators in terms of others --------------------=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Definitions of operators that PyTorch has none for, or none in 1.13, or only by
+itself. Each is a function of tensors, with the operator's arguments, that
+decompose.py traces."""
+
+import math
+
+import torch
+
+from ..errors import Unsupported
+from .decompose import decomposition
+
+
+def dims_of(x, dims):
+    return list(range(x.dim())) if dims is None or dims == [] else \
+        [dims] if isinstance(dims, int) else list(dims)
+
+
+def reduce_loss(loss, reduction):
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+# --- statistics ---------------------------------------------------------------------- #
+
+@decomposition("var_mean.correction")
+def var_mean(x, dim=None, correction=None, keepdim=False):
+    dims = dims_of(x, dim)
+    count = math.prod(x.shape[d] for d in dims) - (1 if correction is None else correction)
+    mean = x.mean(dims, True)
+    var = (x - mean).square().sum(dims, keepdim) / max(count, 0)
+    return var, mean if keepdim else x.mean(dims)
+
+
+@decomposition("var.correction")
+def var(x, dim=None, correction=None, keepdim=False):
+    return var_mean(x, dim, correction, keepdim)[0]
+
+
+@decomposition("std.correction")
+def std(x, dim=None, correction=None, keepdim=False):
+    return var(x, dim, correction, keepdim).sqrt()
+
+
+@decomposition("std_mean.correction")
+def std_mean(x, dim=None, correction=None, keepdim=False):
+    variance, mean = var_mean(x, dim, correction, keepdim)
+    return variance.sqrt(), mean
+
+
+# --- losses -------------------------------------------------------------------------- #
+
+def class_weights(x, target, weight, ignore_index):
+    """How much each target counts, of the shape of `target`, and the targets that
+    count, 0 for the others."""
+    counts = target != ignore_index
+    safe = torch.where(counts, target, 0)
+    ones = x.new_ones(()) if weight is None else weight[safe]
+    return torch.where(counts, ones, 0.0).to(x.dtype), safe
+
+
+@decomposition("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss(x, target, weight, reduction, ignore_index):
+    dim = min(x.dim() - 1, 1)
+    factor, safe = class_weights(x, target, weight, ignore_index)
+    loss = -x.gather(dim, safe.unsqueeze(dim)).squeeze(dim) * factor
+    loss = torch.where(target != ignore_index, loss, 0.0)
+    total = factor.sum()
+    if reduction == 0:
+        return loss, total
+    return loss.sum() / total if reduction == 1 else loss.sum(), total
+
+
+@decomposition("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
+    dim = min(x.dim() - 1, 1)
+    factor, safe = class_weights(x, target, weight, ignore_index)
+    each = -grad * factor
+    if reduction == 1:
+        each = each / total
+    classes = torch.arange(x.shape[dim]).reshape([-1] + [1] * (x.dim() - 1 - dim))
+    return torch.where(classes == safe.unsqueeze(dim), each.unsqueeze(dim), 0.0).to(x.dtype)
+
+
+@decomposition("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(x, y, weight=None, pos_weight=None, reduction=1):
+    softplus = (-x).clamp(min=0) + torch.log1p((-x.abs()).exp())
+    positive = 1 if pos_weight is None else (pos_weight - 1) * y + 1
+    loss = (1 - y) * x + positive * softplus
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+
+
+@decomposition("smooth_l1_loss")
+def smooth_l1_loss(x, y, reduction=1, beta=1.0):
+    d = (x - y).abs()
+    return reduce_loss(torch.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta)
+                       if beta > 0 else d, reduction)
+
+
+@decomposition("smooth_l1_loss_backward")
+def smooth_l1_loss_backward(grad, x, y, reduction, beta):
+    d = x - y
+    slope = torch.where(d.abs() < beta, d / beta, d.sign()) if beta > 0 else d.sign()
+    return grad * slope / (d.numel() if reduction == 1 else 1)
+
+
+@decomposition("huber_loss_backward")
+def huber_loss_backward(grad, x, y, reduction, delta):
+    return grad * (x - y).clamp(-delta, delta) / (x.numel() if reduction == 1 else 1)
+
+
+# --- elementwise ---------------------------------------------------------------------- #
+
+@decomposition("prims.convert_element_type")
+def convert_element_type(x, dtype):
+    return x.to(dtype)
+
+
+@decomposition("prims.sum")
+def prims_sum(x, dims, *, output_dtype=None):
+    return x.sum(dims, dtype=output_dtype or x.dtype)
+
+
+@decomposition("logaddexp")
+def logaddexp(x, y):
+    top = torch.maximum(x, y)
+    finite = torch.where(top.abs() == math.inf, 0.0, top)
+    return finite + torch.log((x - finite).exp() + (y - finite).exp())
+
+
+@decomposition("nan_to_num")
+def nan_to_num(x, nan=None, posinf=None, neginf=None):
+    if not x.is_floating_point():
+        return x.clone()
+    limits = torch.finfo(x.dtype)
+    y = torch.where(x == math.inf, limits.max if posinf is None else posinf, x)
+    y = torch.where(x == -math.inf, limits.min if neginf is None else neginf, y)
+    return torch.where(x != x, nan or 0.0, y)
+
+
+@decomposition("nansum")
+def nansum(x, dim=None, keepdim=False, dtype=None):
+    return torch.where(x != x, 0.0, x).sum(dims_of(x, dim), keepdim, dtype=dtype)
+
+
+@decomposition("hardshrink_backward", "softshrink_backward")
+def hardshrink_backward(grad, x, bound):
+    return torch.where(x.abs() <= bound, 0.0, grad)
+
+
+# --- weight norm ------------------------------------------------------------------------- #
+
+@decomposition("_weight_norm_interface")
+def weight_norm(v, g, dim=0):
+    norm = v.square().sum(other_dims(v, dim), True).sqrt()
+    return v * (g / norm), norm
+
+
+@decomposition("_weight_norm_interface_backward")
+def weight_norm_backward(grad, v, g, norm, dim):
+    norm = norm.reshape(g.shape)
+    along = (grad * v).sum(other_dims(v, dim), True) / norm
+    return g / norm * (grad - v * (along / norm)), along
+
+
+def other_dims(v, dim):
+    return [d for d in range(v.dim()) if d != dim]
+
+
+# --- mixtures of experts -------------------------------------------------------------- #
+
+@decomposition("_grouped_mm")
+def grouped_mm(a, b, offs=None, bias=None, out_dtype=None):
+    """A product for each group. Group g of a dimension that is a matrix's own ends before
+    offs[g]; what is in no group is 0."""
+    if bias is not None or out_dtype not in (None, a.dtype):
+        raise Unsupported("with a bias or of another type")
+    if offs is None:
+        return a @ b
+    size = a.shape[0] if b.dim() == 3 else a.shape[1] if a.dim() == 2 else b.shape[1]
+    place = torch.arange(size)
+    before = torch.cat([offs.new_zeros(1), offs[:-1]])
+    within = ((place >= before[:, None]) & (place < offs[:, None])).to(a.dtype)
+    if b.dim() == 3:
+        return ((a * within[:, :, None]) @ b).sum(0)
+    if a.dim() == 2:
+        return (a * within[:, None, :]) @ b
+    return ((a @ b) * within[:, None, :]).sum(0)
+
+
+@decomposition("histc")
+def histc(x, bins=100, min=0, max=0):
+    x = x.reshape(-1)
+    low, high = min, max
+    if low == high:
+        low, high = x.amin(), x.amax()
+        wide = (low == high).to(x.dtype)
+        low, high = low - wide, high + wide
+    place = ((x - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
+    inside = (x >= low) & (x <= high)
+    return ((place[:, None] == torch.arange(bins)) & inside[:, None]).to(x.dtype).sum(0)

@@ -9,12 +9,14 @@
 itself. Each is a function of tensors, with the operator's arguments, that
 decompose.py traces."""
 
+import itertools
 import math
 
 import torch
 
 from ..errors import Unsupported
 from .decompose import decomposition
+from .pool import adaptive_taps
 
 
 def dims_of(x, dims):
@@ -151,6 +153,159 @@ def nansum(x, dim=None, keepdim=False, dtype=None):
 @decomposition("hardshrink_backward", "softshrink_backward")
 def hardshrink_backward(grad, x, bound):
     return torch.where(x.abs() <= bound, 0.0, grad)
+
+
+@decomposition("hypot")
+def hypot(x, y):
+    low, top = torch.minimum(x.abs(), y.abs()), torch.maximum(x.abs(), y.abs())
+    ratio = low / torch.where(top == 0, 1.0, top)
+    return torch.where(top == math.inf, top, top * (1 + ratio * ratio).sqrt())
+
+
+@decomposition("round.decimals")
+def round_decimals(x, *, decimals):
+    ten = 10.0 ** abs(decimals)
+    return (x * ten).round() / ten if decimals >= 0 else (x / ten).round() * ten
+
+
+@decomposition("mode")
+def mode(x, dim=-1, keepdim=False):
+    """The least of the most frequent values, and where it is last."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    values, places = x.sort(dim, stable=True)
+    size = x.shape[dim]
+    place = torch.arange(size).reshape([size if d == dim % x.dim() else 1 for d in range(x.dim())])
+    if size > 1:
+        begins = values.narrow(dim, 1, size - 1) != values.narrow(dim, 0, size - 1)
+        begins = torch.cat([torch.ones_like(begins.narrow(dim, 0, 1)), begins], dim)
+        first = torch.where(begins, place, 0).cummax(dim)[0]
+        best = (place - first).argmax(dim, True)
+        values, places = values.gather(dim, best), places.gather(dim, best)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
+# --- distances ------------------------------------------------------------------------ #
+
+def norm_of(d, p):
+    """The p-norm of the last dimension."""
+    if p == 0:
+        return (d != 0).to(d.dtype).sum(-1)
+    if p == 1:
+        return d.abs().sum(-1)
+    if p == 2:
+        return d.square().sum(-1).sqrt()
+    return d.abs().amax(-1) if p == math.inf else d.abs().pow(p).sum(-1).pow(1 / p)
+
+
+def norm_slope(d, norm, p):
+    """The derivative of norm_of as PyTorch has it, 0 where the norm is."""
+    if p == 0:
+        return torch.zeros_like(d)
+    if p == 1:
+        return d.sign()
+    norm = norm.unsqueeze(-1)
+    if p == math.inf:
+        return torch.where(d.abs() == norm, d.sign(), 0.0)
+    length = torch.where(norm == 0, 1.0, norm)
+    if p == 2:
+        return d / length
+    slope = d.sign() * torch.where(d == 0, 0.0, torch.where(d == 0, 1.0, d.abs()).pow(p - 1))
+    return torch.where(norm == 0, 0.0, slope / length.pow(p - 1))
+
+
+@decomposition("_cdist_forward")
+def cdist(a, b, p, compute_mode):
+    return norm_of(a.unsqueeze(-2) - b.unsqueeze(-3), p)
+
+
+@decomposition("_cdist_backward")
+def cdist_backward(grad, a, b, p, norm):
+    slope = norm_slope(a.unsqueeze(-2) - b.unsqueeze(-3), norm, p)
+    return (grad.unsqueeze(-1) * slope).sum(-2)
+
+
+@decomposition("_euclidean_dist")
+def euclidean_dist(a, b):
+    squares = a.square().sum(-1, True) + b.square().sum(-1).unsqueeze(-2)
+    return (squares - 2 * (a @ b.transpose(-2, -1))).clamp(min=0).sqrt()
+
+
+@decomposition("_pdist_forward")
+def pdist(x, p=2.0):
+    a, b = torch.triu_indices(len(x), len(x), 1)
+    return norm_of(x[a] - x[b], p)
+
+
+@decomposition("_pdist_backward")
+def pdist_backward(grad, x, p, norm):
+    a, b = torch.triu_indices(len(x), len(x), 1)
+    each = grad.unsqueeze(-1) * norm_slope(x[a] - x[b], norm, p)
+    return torch.zeros_like(x).index_add(0, a, each).index_add(0, b, -each)
+
+
+# --- windows ------------------------------------------------------------------------------- #
+
+def greatest_of(x, taps, before):
+    """The first of the greatest elements of each window, and its index among all elements
+    of a sample's channel. taps[d][k] are the k-th elements of the windows along dimension
+    d, of x with before[d] elements more in front."""
+    rank, sizes = len(taps), [*x.shape[-len(taps):]]
+    pads = [n for d in reversed(range(rank))
+            for n in (before[d], max(0, int(max(map(max, taps[d]))) + 1 - sizes[d] - before[d]))]
+    padded = torch.nn.functional.pad(x, pads, value=-math.inf) if any(pads) else x
+    best = index = None
+    for chosen in itertools.product(*taps):
+        part, here = padded, torch.zeros((), dtype=torch.int64)
+        for d, positions in enumerate(map(torch.tensor, chosen)):
+            part = part.index_select(d - rank, positions)
+            here = here.unsqueeze(-1) * sizes[d] + positions - before[d]
+        here = here.expand(part.shape)
+        if best is None:
+            best, index = part, here
+            continue
+        better = (part > best) | (part != part)
+        best, index = torch.where(better, part, best), torch.where(better, here, index)
+    return best, index
+
+
+def greatest_of_windows(rank):
+    @decomposition(f"max_pool{rank}d_with_indices")
+    def of_pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+        def each(given):
+            given = [given] if isinstance(given, int) else list(given)
+            return given * rank if len(given) == 1 else given
+
+        kernel, padding, taps = each(kernel), each(padding), []
+        for n, k, s, p, d in zip(x.shape[-rank:], kernel, each(stride or kernel), padding,
+                                 each(dilation)):
+            room = n + 2 * p - d * (k - 1) - 1
+            count = (-(-room // s) if ceil_mode else room // s) + 1
+            if ceil_mode and (count - 1) * s >= n + p:
+                count -= 1
+            taps.append([[i * s + at * d for i in range(count)] for at in range(k)])
+        return greatest_of(x, taps, padding)
+
+    @decomposition(f"adaptive_max_pool{rank}d")
+    def of_adaptive(x, out):
+        return greatest_of(x, list(map(adaptive_taps, x.shape[-rank:], out)), [0] * rank)
+
+
+greatest_of_windows(2)
+greatest_of_windows(3)
+
+
+def unpooled(rank):
+    @decomposition(f"max_unpool{rank}d")
+    def definition(x, indices, output_size, *_):
+        lead = list(x.shape[:-rank])
+        zeros = x.new_zeros(lead + [math.prod(output_size)])
+        return zeros.scatter(-1, indices.flatten(-rank), x.flatten(-rank)).reshape(
+            lead + list(output_size))
+
+
+unpooled(2)
+unpooled(3)
 
 
 # --- weight norm ------------------------------------------------------------------------- #

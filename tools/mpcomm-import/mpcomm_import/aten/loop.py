@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""The translation of `mpcomm::scan` (torch_front/recurrent.py): its cell is traced for itself and
+"""The translation of `mpcomm::scan` (torch_front/scan.py): its cell is traced for itself and
 becomes a function, the body of the loop."""
 
 import inspect
@@ -16,7 +16,7 @@ from ..emit.views import View, materialise
 from ..ir.graph import Argument, Builder, Function, Result, Spelled, Type
 from ..torch_front import compat
 from ..torch_front.dtypes import TORCH_DTYPES
-from ..torch_front.recurrent import CELLS
+from ..torch_front.scan import CELLS
 from ..torch_front.tracing import Traced
 from .convert import TRANSLATIONS, Converter
 

@@ -13,7 +13,6 @@ import math
 from ..emit.movement import concatenated, padded, sliced
 from ..emit.views import Axis, View, coalesce, emit_reshape, materialise
 from ..errors import Unsupported
-from ..torch_front import compat
 from .convert import aten
 from .pointwise import cast
 
@@ -90,29 +89,6 @@ def squeeze(c, node, x, dims=None):
     dims = {d % rank for d in dims} if rank else set()
     return View(x.base, x.factors,
                 [d for i, d in enumerate(x.dims) if d or i not in dims])
-
-
-@aten("as_strided")
-def as_strided(c, node, x, shape, strides, offset=None):
-    """A view of all elements of a tensor that lies in memory as it is seen."""
-    x = c.view(x)
-    if offset or compat.strides(node.args[0]) != contiguous_strides(x.shape):
-        raise Unsupported("of a tensor that is not contiguous")
-    dims = [d for d, n in enumerate(shape) if n != 1 and strides[d] != 0]
-    order = sorted(dims, key=lambda d: -strides[d])
-    stored = [shape[d] for d in order]
-    if math.prod(stored) != math.prod(x.shape) or \
-            [strides[d] for d in order] != list(contiguous_strides(stored)):
-        raise Unsupported("that is neither a reshape nor a transposition")
-    result = reshaped(c, x, stored).permute([order.index(d) for d in dims])
-    for d in range(len(shape)):
-        if d not in dims:
-            result = unsqueeze(c, node, result, d)
-    return result.expand(shape)
-
-
-def contiguous_strides(shape):
-    return tuple(math.prod(shape[d + 1:]) for d in range(len(shape)))
 
 
 # --- slices --------------------------------------------------------------------- #

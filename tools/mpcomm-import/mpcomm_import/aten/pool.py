@@ -11,7 +11,6 @@ import torch
 
 from ..emit.contraction import contract
 from ..emit.views import View
-from ..errors import Unsupported
 from .convert import aten
 from .emit.pooling import (Axis, axes_of, constant, greatest, greatest_along,
                            greatest_along_grad, greatest_grad, means, means_grad)
@@ -19,10 +18,14 @@ from .movement import unsqueeze
 
 
 class Indices:
-    """Where the greatest elements of windows are: the gradient finds them anew."""
+    """Where the greatest elements of windows are: the gradient finds them anew. What else
+    reads them has them from the operator's definition."""
+
+    def __init__(self, c, node):
+        self.node, self.given = node, c.given(node)
 
     def force(self, c):
-        raise Unsupported("the indices of its maxima")
+        return c.view(c.expand(self.node, "the indices of its maxima", self.given)[1])
 
 
 def batched(c, x, count):
@@ -43,7 +46,7 @@ def dimensions(node):
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(c, node, x, *args, **kwargs):
-    return [max_pool(c, node, x, *args, **kwargs), Indices()]
+    return [max_pool(c, node, x, *args, **kwargs), Indices(c, node)]
 
 
 def max_pool(c, node, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
@@ -147,11 +150,11 @@ def adaptive_max_pool(c, node, x, out):
     y = batched(c, x, dimensions(node))
     axes = adaptive_axes(y.shape, out)
     if axes is not None:
-        return [like(c, greatest(c, y, axes), x), Indices()]
+        return [like(c, greatest(c, y, axes), x), Indices(c, node)]
     for i in reversed(range(len(out))):
         size = y.shape[2 + i]
         y = greatest_along(c, y, 2 + i, plain(size), adaptive_taps(size, out[i]))
-    return [like(c, y, x), Indices()]
+    return [like(c, y, x), Indices(c, node)]
 
 
 @aten("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")

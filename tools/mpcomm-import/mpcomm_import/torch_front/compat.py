@@ -95,6 +95,13 @@ def strides(node):
     raise AssertionError(f"{node} is not a tensor")
 
 
+def storage_offset(node):
+    """Where in its memory a traced node's value begins; None if that is not known, of real
+    tensors in 1.13."""
+    meta = node.meta.get("val")
+    return meta.storage_offset() if hasattr(meta, "storage_offset") else None
+
+
 def definition(target):
     """What PyTorch itself computes an operator by: a function that calls others."""
     if target in decomposition_table:

@@ -18,7 +18,8 @@ import math
 
 import torch
 
-from . import compat
+from . import compat, recurrent
+from .ctc import ctc_loss
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -128,6 +129,13 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """torch.nn.functional.rrelu, whose operator writes what it draws to another tensor."""
+    slope = torch.rand_like(input) * (upper - lower) + lower if training else (lower + upper) / 2
+    result = torch.where(input > 0, input, input * slope)
+    return input.copy_(result) if inplace else result
+
+
 def spatial_mean(x):
     """Adaptive pooling to one element, which does not look at strides."""
     return x.mean((-2, -1), keepdim=True)
@@ -135,7 +143,7 @@ def spatial_mean(x):
 
 REPLACED = {"dropout": dropout, "scaled_dot_product_attention": attention, "one_hot": one_hot,
             "gaussian_nll_loss": gaussian_nll_loss, "pad": joined_pad(torch.nn.functional.pad),
-            "cross_entropy": smoothing(torch.nn.functional.cross_entropy)}
+            "cross_entropy": smoothing(torch.nn.functional.cross_entropy), "rrelu": rrelu}
 
 
 @contextlib.contextmanager
@@ -175,3 +183,17 @@ def plain_modules(model):
             del module.forward
         for name, function in held.items():
             setattr(functional, name, function)
+
+
+@contextlib.contextmanager
+def loops():
+    """Within, recurrent modules and what else goes along a sequence are loops."""
+    original = torch.ctc_loss
+    try:
+        torch.ctc_loss = ctc_loss
+        vars(torch._VF).update(recurrent.FUNCTIONS)
+        yield
+    finally:
+        torch.ctc_loss = original
+        for name in recurrent.FUNCTIONS:
+            del vars(torch._VF)[name]

@@ -5,9 +5,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""LSTM, GRU and RNN by an operator `mpcomm::scan`, which a trace has as one node.
+"""LSTM, GRU and RNN by loops (scan.py).
 
-The operator runs a function of CELLS once a step of the sequence, as mpcomm.scan does.
 A layer is a loop for each direction. What does not depend on the step before is outside
 of it, over all steps at once: the product of the input and, in the backward pass, the
 products that make the gradients of the weights and of the input (Appleyard et al.,
@@ -19,16 +18,16 @@ gates, as in PyTorch's documentation; d… is the gradient of …. The forward c
 transposed, once before the loop: its rows are then read as they lie in memory.
 """
 
-import contextlib
-
 import torch
 import torch.nn.functional as F
 
 from ..errors import ImportFailure
+from .scan import cell, scan
 
 # --- one step ---
 
 
+@cell
 def lstm(h, c, x, w):
     i, f, g, o = (x + h @ w).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
@@ -37,6 +36,7 @@ def lstm(h, c, x, w):
     return h, c, h, i, f, g, o, c
 
 
+@cell
 def lstm_grad(dh, dc, dy, i, f, g, o, c, before, w):
     dh, tanh = dh + dy, c.tanh()
     dc = dc + dh * o * (1 - tanh * tanh)
@@ -45,6 +45,7 @@ def lstm_grad(dh, dc, dy, i, f, g, o, c, before, w):
     return gates @ w, dc * f, gates
 
 
+@cell
 def gru(h, x, w, *b):
     recurrent = h @ w
     if b:
@@ -56,6 +57,7 @@ def gru(h, x, w, *b):
     return h, h, r, z, n, hn
 
 
+@cell
 def gru_grad(dh, dy, r, z, n, hn, before, w):
     dh = dh + dy
     dn = dh * (1 - z) * (1 - n * n)
@@ -65,60 +67,31 @@ def gru_grad(dh, dy, r, z, n, hn, before, w):
     return dh * z + recurrent @ w, torch.cat([dr, dz, dn], 1), recurrent
 
 
+@cell
 def rnn_tanh(h, x, w):
     h = (x + h @ w).tanh()
     return h, h
 
 
+@cell
 def rnn_tanh_grad(dh, dy, y, w):
     d = (dh + dy) * (1 - y * y)
     return d @ w, d
 
 
+@cell
 def rnn_relu(h, x, w):
     h = (x + h @ w).relu()
     return h, h
 
 
+@cell
 def rnn_relu_grad(dh, dy, y, w):
     d = torch.where(y > 0, dh + dy, 0 * dy)
     return d @ w, d
 
 
-CELLS = {f.__name__: f for f in (lstm, lstm_grad, gru, gru_grad, rnn_tanh, rnn_tanh_grad,
-                                 rnn_relu, rnn_relu_grad)}
-
 # --- all steps ---
-
-
-def run_scan(cell, carries, slices, captured, reverse):
-    carries, stacked = list(carries), []
-    trips = range(len(slices[0]))
-    for t in reversed(trips) if reverse else trips:
-        results = CELLS[cell](*carries, *[s[t] for s in slices], *captured)
-        carries = list(results[:len(carries)])
-        stacked.append(results[len(carries):])
-    if reverse:
-        stacked.reverse()
-    return carries + [torch.stack(s) for s in zip(*stacked)]
-
-
-def shape_of_scan(cell, carries, slices, captured, reverse):
-    results = CELLS[cell](*carries, *[s[0] for s in slices], *captured)
-    return [torch.empty_like(c) for c in carries] + \
-        [r.new_empty((len(slices[0]), *r.shape)) for r in results[len(carries):]]
-
-
-LIBRARY = torch.library.Library("mpcomm", "DEF")
-LIBRARY.define("scan(str cell, Tensor[] carries, Tensor[] slices, Tensor[] captured, "
-               "bool reverse) -> Tensor[]")
-LIBRARY.impl("scan", run_scan, "CompositeExplicitAutograd")
-LIBRARY.impl("scan", shape_of_scan, "Meta")
-
-
-def scan(*arguments):
-    return torch.ops.mpcomm.scan.default(*arguments)
-
 
 def before(first, rows, reverse):
     """For each step the state that it starts with, out of those that steps end with."""
@@ -221,14 +194,5 @@ def packed(*_):
                         "pad to one length and let the loss ignore what is padded")
 
 
-@contextlib.contextmanager
-def loops():
-    """Within, recurrent modules are loops."""
-    functions = {k: layers_of(k) for k in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
-    functions["_pack_padded_sequence"] = packed
-    vars(torch._VF).update(functions)
-    try:
-        yield
-    finally:
-        for name in functions:
-            del vars(torch._VF)[name]
+FUNCTIONS = {**{k: layers_of(k) for k in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+             "_pack_padded_sequence": packed}

@@ -28,8 +28,7 @@ from ..errors import ImportFailure
 from . import compat
 from .attributes import same_graph, unsteady
 from .mutation import Substitution, functional
-from .plain import plain_modules
-from .recurrent import loops
+from .plain import loops, plain_modules
 from .workload import named_tensors
 
 # What runs between a line of the model and the operator that it calls.

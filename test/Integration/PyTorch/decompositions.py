@@ -67,6 +67,34 @@ for name, function in FUNCTIONS.items():
         assert f"1/{name}" in places, (name, places)
         assert name == "histc" or f"1/{name}.grad" in places, (name, places)
 
+# In more forms, or by operators of other names.
+FORMS = {
+    "hypot": lambda x: torch.hypot(x, x.flip(0)) + torch.hypot(0 * x.detach(), 0 * x.detach()),
+    "round": lambda x: x * torch.round(x, decimals=1) + x * torch.round(40 * x, decimals=-1),
+    # Of the values 0 to 2 in the first column one is twice there.
+    "mode": lambda x: x.gather(1, torch.mode((x.detach() * 4).round(), 1, True)[1]) +
+    torch.mode((x.detach() * 4).round(), 0)[0] * x,
+    "cdist": lambda x: sum(torch.cdist(x, x.flip(0) * 0.5 + k, p)[:, :1] * x for k, p in enumerate(
+        (0.0, 1.0, 1.5, 2.0, 3.0, math.inf))),
+    "cdist.products": lambda x: x * torch.cdist(
+        x, x + 1, compute_mode="use_mm_for_euclid_dist").mean(1, True),
+    "cdist.zero": lambda x: x * sum(torch.cdist(x, x.detach(), p).mean() for p in (1.5, 2.0, 3.0)),
+    "pdist": lambda x: x * torch.pdist(x).sum() + x * torch.pdist(x, 3.0)[:1],
+    "lerp": lambda x: torch.lerp(x, x * x, torch.sigmoid(x)),
+    "shift": lambda x: x * (((x * 40).long() << 2) >> torch.arange(8) % 4).to(x.dtype) / 100 +
+    x * torch.bitwise_right_shift((x * 40).int(), 1).to(x.dtype) / 100,
+    "rrelu": lambda x: F.rrelu(x, 0.3, 0.3, training=True) + F.rrelu(x, 0.1, 0.4),
+    "as_strided": lambda x: x.as_strided((len(x), 4, 2), (8, 1, 3)).sum(2) + x.t().as_strided(
+        (len(x), 4), (8, 2), x.storage_offset() + 1),
+    "diagonal": lambda x: x.diagonal(1).unsqueeze(1) + torch.diagonal_scatter(
+        x, x[:, 0])[:, :3].diag_embed().mean(2),
+}
+for name, function in FORMS.items():
+    try:
+        checks.check(workload(function))
+    except Exception as error:
+        raise AssertionError(name) from error
+
 # Rows and, in the gradient of the table, sums are in groups. PyTorch has no f64 of it.
 if hasattr(torch, "_grouped_mm"):
     table = 0.2 * torch.randn(3, 8, 8)

@@ -455,8 +455,9 @@ def aligned(c, a, v):
         return None
     _, frames, classes = v.shape
     targets = f"ids[:, :2] % {classes - 1} + 1"
-    lengths = "[1, 2, 1, 2]" if c.r.random() < 0.5 else "ids[:, 0] % 3"
-    return (f"F.ctc_loss(F.log_softmax({a}.transpose(0, 1), 2), {targets}, [{frames}, {max(frames - 1, 1)}, {frames}, {frames}], {lengths}, "
+    frames = [frames, max(frames - 1, 1), frames, frames]
+    lengths = c.r.choice((f"{frames}, [1, 2, 1, 2]", f"torch.tensor({frames}), ids[:, 0] % 3"))
+    return (f"F.ctc_loss(F.log_softmax({a}.transpose(0, 1), 2), {targets}, {lengths}, "
             f"reduction='{c.r.choice(('mean', 'sum', 'none'))}', zero_infinity=True)")
 
 

@@ -111,6 +111,32 @@ def smooth_l1_loss_backward(grad, x, y, reduction, beta):
     return grad * slope / (d.numel() if reduction == 1 else 1)
 
 
+def margins(x, target, p, margin, weight):
+    """How far each class is within the margin of the target's, [N, C], and its weight."""
+    x = x.reshape(-1, x.shape[-1])
+    target = target.reshape(-1, 1)
+    z = (margin - x.gather(1, target) + x).clamp(min=0)
+    others = torch.arange(x.shape[1]) != target
+    share = others.to(x.dtype) / x.shape[1]
+    return z, share if weight is None else share * weight[target], target
+
+
+@decomposition("multi_margin_loss")
+def multi_margin_loss(x, target, p=1, margin=1, weight=None, reduction=1):
+    z, share, _ = margins(x, target, p, margin, weight)
+    loss = ((z if p == 1 else z * z) * share).sum(1)
+    return reduce_loss(loss.reshape(target.shape), reduction)
+
+
+@decomposition("multi_margin_loss_backward")
+def multi_margin_loss_backward(grad, x, target, p, margin, weight=None, reduction=1):
+    z, share, target = margins(x, target, p, margin, weight)
+    slope = ((z > 0).to(z.dtype) if p == 1 else 2 * z) * share
+    slope = slope.scatter_add(1, target, -slope.sum(1, True))
+    each = grad.reshape(-1, 1) / (len(z) if reduction == 1 else 1)
+    return (each * slope).reshape(x.shape)
+
+
 @decomposition("huber_loss_backward")
 def huber_loss_backward(grad, x, y, reduction, delta):
     return grad * (x - y).clamp(-delta, delta) / (x.numel() if reduction == 1 else 1)
@@ -173,7 +199,7 @@ def mode(x, dim=-1, keepdim=False):
     """The least of the most frequent values, and where it is last."""
     if x.dim() == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    values, places = x.sort(dim, stable=True)
+    values, places = torch.sort(x, dim=dim, stable=True)
     size = x.shape[dim]
     place = torch.arange(size).reshape([size if d == dim % x.dim() else 1 for d in range(x.dim())])
     if size > 1:
@@ -183,6 +209,118 @@ def mode(x, dim=-1, keepdim=False):
         best = (place - first).argmax(dim, True)
         values, places = values.gather(dim, best), places.gather(dim, best)
     return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
+@decomposition("count_nonzero", "count_nonzero.dim_IntList")
+def count_nonzero(x, dim=None):
+    return (x != 0).sum(dims_of(x, dim))
+
+
+@decomposition("isin.Tensor_Tensor")
+def isin(x, values, *, assume_unique=False, invert=False):
+    found = (x.unsqueeze(-1) == values.flatten()).any(-1)
+    return found.logical_not() if invert else found
+
+
+@decomposition("searchsorted.Tensor")
+def searchsorted(sequence, x, *, out_int32=False, right=False, side=None, sorter=None):
+    """How many elements are before each one of x."""
+    if sorter is not None:
+        sequence = sequence.gather(-1, sorter)
+    sequence, x = sequence.unsqueeze(-2), x.unsqueeze(-1)
+    before = sequence <= x if right or side == "right" else sequence < x
+    return before.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+@decomposition("bucketize.Tensor")
+def bucketize(x, boundaries, *, out_int32=False, right=False):
+    before = boundaries <= x.unsqueeze(-1) if right else boundaries < x.unsqueeze(-1)
+    return before.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+# --- products -------------------------------------------------------------------------- #
+
+@decomposition("addmv")
+def addmv(x, a, b, *, beta=1, alpha=1):
+    return beta * x + alpha * (a @ b)
+
+
+@decomposition("linalg_cross")
+def cross(a, b, *, dim=-1):
+    return a.roll(-1, dim) * b.roll(1, dim) - a.roll(1, dim) * b.roll(-1, dim)
+
+
+@decomposition("_trilinear")
+def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    """The sum of a product of three tensors, as that of two products of two."""
+    for dims, which in ((expand1, "a"), (expand2, "b"), (expand3, "c")):
+        for d in dims:
+            a, b, c = [t.unsqueeze(d) if w == which else t for w, t in zip("abc", (a, b, c))]
+    early = [d for d in sumdim if c.shape[d] == 1 and d not in expand3] or \
+        [d for d in sumdim if c.shape[d] == 1]
+    product = (a * b).sum(early, True) if early else a * b
+    return (product * c).sum(sumdim)
+
+
+@decomposition("affine_grid_generator")
+def affine_grid_generator(theta, size, align_corners):
+    """Points of a grid over an image, [N, …, D], after a linear map of D dimensions."""
+    sizes, lines = list(size[2:]), []
+    for n in sizes:
+        half = 1 if align_corners else (n - 1) / n
+        lines.append(torch.linspace(-half, half, n, dtype=theta.dtype) if n > 1 else
+                     torch.zeros(1, dtype=theta.dtype))
+    points = torch.stack([*torch.meshgrid(*lines, indexing="ij")][::-1] +
+                         [torch.ones(sizes, dtype=theta.dtype)], -1)
+    result = points.flatten(0, -2) @ theta.transpose(1, 2)
+    return result.reshape([len(theta), *sizes, len(sizes)])
+
+
+# --- diagonals -------------------------------------------------------------------------- #
+
+def diagonal_places(rows, columns, offset):
+    """Where the elements of a diagonal are in a matrix, row by row."""
+    first = offset if offset >= 0 else -offset * columns
+    count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+    return first + (columns + 1) * torch.arange(max(count, 0))
+
+
+@decomposition("diagonal")
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    x = x.movedim((dim1, dim2), (-2, -1))
+    return x.flatten(-2).index_select(-1, diagonal_places(*x.shape[-2:], offset))
+
+
+@decomposition("diagonal_backward")
+def diagonal_backward(grad, sizes, offset, dim1, dim2):
+    rows, columns = sizes[dim1], sizes[dim2]
+    flat = grad.new_zeros([*grad.shape[:-1], rows * columns]).index_add(
+        -1, diagonal_places(rows, columns, offset), grad)
+    return flat.unflatten(-1, (rows, columns)).movedim((-2, -1), (dim1, dim2))
+
+
+@decomposition("diagonal_scatter")
+def diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):
+    written = diagonal_backward(source, x.shape, offset, dim1, dim2)
+    rows, columns = torch.arange(x.shape[dim1]), torch.arange(x.shape[dim2])
+    shape = [1] * x.dim()
+    shape[dim1] = -1
+    rows, shape[dim1] = rows.reshape(shape), 1
+    shape[dim2] = -1
+    return torch.where(columns.reshape(shape) - rows == offset, written, x)
+
+
+@decomposition("diag")
+def diag(x, diagonal=0):
+    if x.dim() == 2:
+        return torch.diagonal(x, diagonal)
+    size = len(x) + abs(diagonal)
+    return diagonal_backward(x, [size, size], diagonal, 0, 1)
+
+
+@decomposition("trace")
+def trace(x):
+    return torch.diagonal(x).sum()
 
 
 # --- distances ------------------------------------------------------------------------ #

@@ -12,6 +12,7 @@ A point of the grid is in [-1, 1] along each dimension, the last one first. The 
 that of the definition: it is written so that a kink has the slope that PyTorch's has.
 """
 
+import functools
 import itertools
 import math
 
@@ -47,9 +48,10 @@ def bounded(x, size, padding, align):
 
 def elements(x, place):
     """Elements of x [N, C, …] at whole numbers, one tensor [N, …] a dimension; 0 outside."""
-    sizes, flat, inside = x.shape[2:], 0, True
+    sizes, flat = x.shape[2:], 0
+    inside = functools.reduce(torch.logical_and, [
+        (at >= 0) & (at <= size - 1) for at, size in zip(place, sizes)])
     for at, size in zip(place, sizes):
-        inside = inside & (at >= 0) & (at <= size - 1)
         flat = flat * size + at.clamp(0, size - 1).to(torch.int64)
     index = flat.flatten(1).unsqueeze(1).expand(-1, x.shape[1], -1)
     found = x.flatten(2).gather(2, index).unflatten(2, flat.shape[1:])

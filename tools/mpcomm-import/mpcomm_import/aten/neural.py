@@ -15,7 +15,7 @@ from ..emit.views import View
 from ..errors import Unsupported
 from ..ir.graph import enum
 from .convert import aten
-from .pointwise import arithmetic, compare, select
+from .pointwise import cast, compare, formula, select
 
 # --- products ---------------------------------------------------------------------- #
 
@@ -41,13 +41,18 @@ def dot(c, node, a, b):
 
 
 def plus(c, product, x, beta, alpha):
+    """alpha product + beta x; of 16 bits, whose factors may have more, in f32."""
+    dtype = product.dtype
+    if {alpha, beta} - {0, 1} and product.base.type.is_float and product.base.type.width == 16:
+        product, x = cast(c, product, "f32"), cast(c, x, "f32")
+    kind = "f" if product.base.type.is_float else "i"
     if alpha != 1:
-        product = arithmetic(c, "mul", product, alpha)
-    if beta == 0:
-        return product
-    x = c.view(x)
-    return arithmetic(c, "add", product,
-                      x if beta == 1 else arithmetic(c, "mul", x, beta))
+        product = formula(c, f"arith.mul{kind}", product, alpha)
+    if beta != 0:
+        x = c.view(x)
+        scaled = x if beta == 1 else formula(c, f"arith.mul{kind}", x, beta)
+        product = formula(c, f"arith.add{kind}", product, scaled)
+    return cast(c, product, dtype)
 
 
 @aten("addmm")

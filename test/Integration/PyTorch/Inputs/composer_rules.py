@@ -337,7 +337,7 @@ def attended(c, a, v):
 def distances(c, a, v):
     if v.dim() < 2:
         return None
-    p = c.r.choice((1.0, 2.0, 2.0, 3.0, math.inf))
+    p = c.r.choice(("1.0", "2.0", "2.0", "3.0", "math.inf"))
     return c.r.choice((f"torch.cdist({a}, {c.parameter([3, v.shape[-1]])}, p={p})",
                        f"torch.cdist({a}, {a} * 0.5 + 1, compute_mode='donot_use_mm_for_euclid_dist')",
                        f"torch.pdist({a}.flatten(0, -2) + {c.parameter([math.prod(v.shape[:-1]), 1])}, {p})"))

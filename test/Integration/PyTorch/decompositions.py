@@ -86,6 +86,18 @@ FORMS = {
     "rrelu": lambda x: F.rrelu(x, 0.3, 0.3, training=True) + F.rrelu(x, 0.1, 0.4),
     "as_strided": lambda x: x.as_strided((len(x), 4, 2), (8, 1, 3)).sum(2) + x.t().as_strided(
         (len(x), 4), (8, 2), x.storage_offset() + 1),
+    "unfold": lambda x: x.unfold(1, 3, 2).sum(2) + x.unfold(-1, 2, 3).prod(2),
+    "trace": lambda x: x * torch.trace(x) + torch.diag(x[0])[:1],
+    "bilinear": lambda x, w=torch.randn(5, 8, 8): F.bilinear(x, x * x, w.to(x.dtype)),
+    "cross": lambda x: torch.cross(x[:, :3], x[:, 3:6], 1),
+    "counts": lambda x: x * torch.count_nonzero(x > 0, 1)[:, None] * torch.bucketize(
+        x.detach(), torch.tensor([-0.5, 0.0, 0.5], dtype=x.dtype)) * torch.isin(
+            (x * 4).long(), torch.tensor([0, 1])) * torch.searchsorted(
+                torch.linspace(-1, 1, 5, dtype=x.dtype), x.detach(), right=True),
+    "multi_margin": lambda x: x * F.multi_margin_loss(x, torch.arange(len(x))) + F.multi_margin_loss(
+        x, torch.arange(len(x)), p=2, margin=0.3, reduction="none")[:, None],
+    "affine_grid": lambda x: F.affine_grid(x[:, :6].reshape(-1, 2, 3), [len(x), 1, 2, 3], align_corners=True).
+    flatten(1) + F.affine_grid(x[:, :6].reshape(-1, 2, 3), [len(x), 1, 2, 3], align_corners=False).flatten(1),
     "diagonal": lambda x: x.diagonal(1).unsqueeze(1) + torch.diagonal_scatter(
         x, x[:, 0])[:, :3].diag_embed().mean(2),
 }

@@ -185,10 +185,10 @@ class Converter:
     def attribute(self, node, tensor):
         for part in node.target.split("."):
             tensor = getattr(tensor, part)
+        node.meta["val"] = tensor.detach()
         if isinstance(tensor, torch.nn.Parameter) or tensor.requires_grad:
             return self.refuse(node, "parameter",
                                "used but not registered with its module")
-        node.meta["val"] = tensor.detach()
         return node.meta["val"]
 
     def resolve(self, x):

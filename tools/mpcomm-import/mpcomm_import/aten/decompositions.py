@@ -276,6 +276,28 @@ def affine_grid_generator(theta, size, align_corners):
     return result.reshape([len(theta), *sizes, len(sizes)])
 
 
+# --- windows of one dimension ------------------------------------------------------------- #
+
+def window_places(count, size, step):
+    return (step * torch.arange(count).unsqueeze(1) + torch.arange(size)).flatten()
+
+
+@decomposition("unfold")
+def unfold(x, dim, size, step):
+    dim %= x.dim()
+    count = (x.shape[dim] - size) // step + 1
+    return x.index_select(dim, window_places(count, size, step)).unflatten(
+        dim, (count, size)).movedim(dim + 1, -1)
+
+
+@decomposition("unfold_backward")
+def unfold_backward(grad, sizes, dim, size, step):
+    dim %= len(sizes)
+    places = window_places(grad.shape[dim], size, step)
+    return grad.new_zeros(sizes).index_add(
+        dim, places, grad.movedim(-1, dim + 1).flatten(dim, dim + 1))
+
+
 # --- diagonals -------------------------------------------------------------------------- #
 
 def diagonal_places(rows, columns, offset):

@@ -41,7 +41,7 @@ sys.path[:0] = [os.path.join(HERE, "Inputs"), os.path.join(HERE, "..", "Random",
 import checks  # noqa: E402
 import torch  # noqa: E402
 from composer import BATCH, compose  # noqa: E402
-from mpcomm_import import safetensors  # noqa: E402
+from mpcomm_import.ir import safetensors  # noqa: E402
 from mpcomm_import.errors import ImportFailure  # noqa: E402
 from formats import read_tensors  # noqa: E402
 from tools import start_compiler  # noqa: E402

@@ -67,6 +67,46 @@ for name, function in FUNCTIONS.items():
         assert f"1/{name}" in places, (name, places)
         assert name == "histc" or f"1/{name}.grad" in places, (name, places)
 
+# In more forms, or by operators of other names.
+FORMS = {
+    "hypot": lambda x: torch.hypot(x, x.flip(0)) + torch.hypot(0 * x.detach(), 0 * x.detach()),
+    "round": lambda x: x * torch.round(x, decimals=1) + x * torch.round(40 * x, decimals=-1),
+    # Of the values 0 to 2 in the first column one is twice there.
+    "mode": lambda x: x.gather(1, torch.mode((x.detach() * 4).round(), 1, True)[1]) +
+    torch.mode((x.detach() * 4).round(), 0)[0] * x,
+    "cdist": lambda x: sum(torch.cdist(x, x.flip(0) * 0.5 + k, p)[:, :1] * x for k, p in enumerate(
+        (0.0, 1.0, 1.5, 2.0, 3.0, math.inf))),
+    "cdist.products": lambda x: x * torch.cdist(
+        x, x + 1, compute_mode="use_mm_for_euclid_dist").mean(1, True),
+    "cdist.zero": lambda x: x * sum(torch.cdist(x, x.detach(), p).mean() for p in (1.5, 2.0, 3.0)),
+    "pdist": lambda x: x * torch.pdist(x).sum() + x * torch.pdist(x, 3.0)[:1],
+    "lerp": lambda x: torch.lerp(x, x * x, torch.sigmoid(x)),
+    "shift": lambda x: x * (((x * 40).long() << 2) >> torch.arange(8) % 4).to(x.dtype) / 100 +
+    x * torch.bitwise_right_shift((x * 40).int(), 1).to(x.dtype) / 100,
+    "rrelu": lambda x: F.rrelu(x, 0.3, 0.3, training=True) + F.rrelu(x, 0.1, 0.4),
+    "as_strided": lambda x: x.as_strided((len(x), 4, 2), (8, 1, 3)).sum(2) + x.t().as_strided(
+        (len(x), 4), (8, 2), x.storage_offset() + 1),
+    "unfold": lambda x: x.unfold(1, 3, 2).sum(2) + x.unfold(-1, 2, 3).prod(2),
+    "trace": lambda x: x * torch.trace(x) + torch.diag(x[0])[:1],
+    "bilinear": lambda x, w=torch.randn(5, 8, 8): F.bilinear(x, x * x, w.to(x.dtype)),
+    "cross": lambda x: torch.cross(x[:, :3], x[:, 3:6], 1),
+    "counts": lambda x: x * torch.count_nonzero(x > 0, 1)[:, None] * torch.bucketize(
+        x.detach(), torch.tensor([-0.5, 0.0, 0.5], dtype=x.dtype)) * torch.isin(
+            (x * 4).long(), torch.tensor([0, 1])) * torch.searchsorted(
+                torch.linspace(-1, 1, 5, dtype=x.dtype), x.detach(), right=True),
+    "multi_margin": lambda x: x * F.multi_margin_loss(x, torch.arange(len(x))) + F.multi_margin_loss(
+        x, torch.arange(len(x)), p=2, margin=0.3, reduction="none")[:, None],
+    "affine_grid": lambda x: F.affine_grid(x[:, :6].reshape(-1, 2, 3), [len(x), 1, 2, 3], align_corners=True).
+    flatten(1) + F.affine_grid(x[:, :6].reshape(-1, 2, 3), [len(x), 1, 2, 3], align_corners=False).flatten(1),
+    "diagonal": lambda x: x.diagonal(1).unsqueeze(1) + torch.diagonal_scatter(
+        x, x[:, 0])[:, :3].diag_embed().mean(2),
+}
+for name, function in FORMS.items():
+    try:
+        checks.check(workload(function))
+    except Exception as error:
+        raise AssertionError(name) from error
+
 # Rows and, in the gradient of the table, sums are in groups. PyTorch has no f64 of it.
 if hasattr(torch, "_grouped_mm"):
     table = 0.2 * torch.randn(3, 8, 8)

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(HERE, "Inputs"))
 import checks
 
 from mpcomm_import import cli
-from mpcomm_import.pretty import mapped
+from mpcomm_import.ir.pretty import mapped
 
 os.chdir(sys.argv[1])
 MODEL = os.path.join(HERE, "Inputs", "unsupported.py")

@@ -19,7 +19,7 @@ import checks
 import numpy as np
 import torch
 
-from mpcomm_import import safetensors
+from mpcomm_import.ir import safetensors
 
 folder = sys.argv[1]
 program = checks.mi.trace(checks.example("gpt", layers=1, ctx=32))

@@ -79,6 +79,9 @@ for kind in ("sum", "prod", "amax", "amin", "mean"):
                 return w + w.detach().scatter_reduce(1, i, v[:, :6].detach(), kind, include_self=include)
             return w.scatter_reduce(1, i, v[:, :6], kind, include_self=include)
         check("scatter_reduce %s %s" % (kind, include), body, (B, 8), (6,), 8)
+for kind in ("add", "multiply"):  # without gradients
+    check("scatter " + kind, lambda w, v, i: w * w.detach().scatter(1, i, v[:, :6].detach(), reduce=kind), (B, 8), (6,), 8)
+    check("scatter value " + kind, lambda w, v, i: w * w.detach().scatter(1, i, 1.5, reduce=kind), (B, 8), (6,), 8)
 check("scatter_add", lambda w, v, i: w.scatter_add(1, i, v[:, :6]), (B, 8), (6,), 8)
 check("scatter_add first", lambda w, v, i: w.scatter_add(0, i, v), (B, 8), (8,), 4)
 check("scatter_add slices", lambda w, v, i: w.scatter_add(1, i[:, :, None].expand(-1, -1, 3), v[:, 2:]), (B, 8, 3), (6,), 8)
@@ -93,6 +96,13 @@ check("scatter of integers", lambda w, v, i: w * torch.zeros(B, 8, dtype=long).s
 check("index_select", lambda w, v, i: w.index_select(1, i[:, 0]) + v.index_select(1, i[:, 0]).sum(), (3, 9), (2,), 9)
 check("index_select of a transpose", lambda w, v, i: w.t().index_select(0, i[:, 0]), (3, 9), (2,), 9)
 check("index_add", lambda w, v, i: w.index_add(0, i[:, 0], v[:4], alpha=2), (9, 3), (2,), 9)
+for kind in ("prod", "amax", "amin", "mean"):
+    for include in (True, False):
+        def body(w, v, i):
+            if kind == "prod":
+                return w * w.detach().index_reduce(0, i[:, 0], v[:4].detach(), kind, include_self=include)
+            return w.index_reduce(0, i[:, 0], v[:4], kind, include_self=include)
+        check("index_reduce %s %s" % (kind, include), body, (9, 3), (2,), 9)
 check("index_copy", lambda w, v, i: w.index_copy(1, i[0, :4], v[:, :4]), (B, 8), permutations)
 check("index_fill", lambda w, v, i: w.index_fill(0, i[:, 0], 2.5), (9, 4), (2,), 9)
 check("take", lambda w, v, i: w.take(i - 4), (B, 9), (3,), 9)
@@ -166,6 +176,7 @@ for mode in ("sum", "mean"):
     check("bags of lengths, " + mode, bags(starts, mode=mode), (9, 6), (5,), 9)
     check("bags from the data, " + mode, bags(lambda i: i[:, 0] * 0 + starts, mode=mode), (9, 6), (5,), 9)
 check("bags, last offset", bags(torch.tensor([0, 3, 3, 9, 20]), mode="sum", include_last_offset=True), (9, 6), (5,), 9)
+check("frozen bags", lambda w, v, i: F.embedding_bag(i, w.detach()) * v[:B], (9, 6), (5,), 9)
 check("weighted bags", bags(mode="sum", per_sample_weights=True), (9, 6), (5,), 9)
 
 

@@ -53,6 +53,22 @@ class Drawn:
     def normal(self, mean, std, shape):
         return self.randn(shape) * std + mean
 
+    def normal_of(self, mean, std, shape):
+        return self.randn(shape) * std + mean
+
+    def randint_like(self, x, *bounds):
+        return self.randint(*([0] * (2 - len(bounds))), *bounds, x.shape)
+
+    def bernoulli_of(self, p):
+        return self.bernoulli(p, p.shape)
+
+    def rrelu(self, x, low, high):
+        slope = self.uniform(low, high, x.shape)
+        return torch.where(x > 0, x, x * slope)
+
+    def multinomial(self, p, count):
+        return torch.topk(p / self.exponential(1.0, p.shape), count, -1)[1]
+
     def exponential(self, rate, shape):
         return -torch.log(1 - self.rand(shape)) / rate
 
@@ -79,6 +95,12 @@ class PyTorch:
         self.bernoulli = lambda p, shape: torch.bernoulli(p) if torch.is_tensor(p) else empty(shape).bernoulli_(p)
         self.uniform = lambda low, high, shape: empty(shape).uniform_(low, high)
         self.normal = lambda mean, std, shape: empty(shape).normal_(mean, std)
+        self.normal_of = lambda mean, std, shape: torch.normal(mean, std) if torch.is_tensor(mean) or \
+            torch.is_tensor(std) else torch.normal(mean, std, shape, **f64)
+        self.randint_like = lambda x, *bounds: torch.randint_like(x, *bounds).long()
+        self.bernoulli_of = lambda p: empty(p.shape).bernoulli_(p)
+        self.rrelu = lambda x, low, high: F.rrelu(x, low, high, True)
+        self.multinomial = torch.multinomial
         self.exponential = lambda rate, shape: empty(shape).exponential_(rate)
         self.randperm = torch.randperm
         self.dropout = lambda x, p: F.dropout(x, p, True)
@@ -101,6 +123,11 @@ class Net(nn.Module):
         h = s.feature_dropout(h.reshape(4, 2, 2, 2), 0.5).reshape(4, 8)
         h = h + s.uniform(-1.0, 2.0, (4, 1)) * s.normal(1.0, 0.5, (8,)) + s.exponential(2.0, (8,)) * h
         h = h * s.bernoulli(torch.sigmoid(h.detach()), (4, 8)) + s.randperm(8) * h
+        d = h.detach()
+        h = h + s.normal_of(d, 0.5, d.shape) + s.normal_of(d, d.abs() + 0.1, d.shape) + \
+            s.normal_of(-1.0, d.abs(), d.shape) + s.normal_of(0.5, 2.0, d.shape)
+        h = h * s.randint_like(d, 3) + s.randint_like(d, -2, 3) + h * s.bernoulli_of(torch.sigmoid(d))
+        h = s.rrelu(h, 0.1, 0.4) + s.multinomial(torch.softmax(d, 1), 3).sum(1, True)
         return self.b(h)
 
 
@@ -114,7 +141,7 @@ train, evaluate = program.functions
 seeds = [[a.name for a in f.arguments if a.role == "rng"] for f in program.functions]
 assert seeds == [["rng.seed"], ["rng.seed"]], seeds
 ids = [op.attributes["id"] for op in train.ops if op.name in ("mpcomm.rng", "mpcomm.dropout")]
-assert len(set(ids)) == len(ids) == 11, ids  # the gradient draws nothing anew
+assert len(set(ids)) == len(ids) == 20, ids  # the gradient draws nothing anew
 
 batch = checks.batch_of(workload, data, 0)
 state = {**checks.initial_state(program), "rng.seed": SEED}

@@ -9,8 +9,8 @@
 # RUN: rm -rf %t && mkdir -p %t/bin %t/share/mpcomm-import
 # RUN: ln -s %mpcomm-opt %t/bin/mpcomm-opt
 # RUN: cp -r %mpcomm_src_root/tools/mpcomm-import/mpcomm_import %t/share/mpcomm-import
-# RUN: env PATH= PYTHONPATH=%t/share/mpcomm-import %python -c "import mpcomm_import.pretty as p; print(p.find())" | FileCheck %s
-# CHECK: share/mpcomm-import/mpcomm_import/../../../bin/mpcomm-opt
+# RUN: env PATH= PYTHONPATH=%t/share/mpcomm-import %python -c "import mpcomm_import.ir.pretty as p; print(p.find())" | FileCheck %s
+# CHECK: share/mpcomm-import/mpcomm_import/ir/../../../../bin/mpcomm-opt
 
 import math
 import os
@@ -21,9 +21,9 @@ import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import checks
-from mpcomm_import.aten_pointwise import CMPF, CMPI, compare_values
-from mpcomm_import.ir import Argument, Builder, Function, Result, Type
-from mpcomm_import.printer import print_module
+from mpcomm_import.aten.pointwise import CMPF, CMPI, compare_values
+from mpcomm_import.ir.graph import Argument, Builder, Function, Result, Type
+from mpcomm_import.ir.printer import print_module
 
 LOCATED = ["--mlir-print-debuginfo", "--mlir-print-local-scope"]
 

@@ -16,11 +16,12 @@ import checks  # noqa: F401 (sets the path)
 import evaluator
 import torch
 
-from mpcomm_import import (aten_movement, aten_neural, aten_pointwise, contraction,
-                           pointwise)
-from mpcomm_import.convert import Converter
-from mpcomm_import.ir import Argument, Builder, Function, Result, Type
-from mpcomm_import.views import View, materialise
+from mpcomm_import.aten import movement, neural
+from mpcomm_import.aten.convert import Converter
+from mpcomm_import.aten.pointwise import simple
+from mpcomm_import.emit import contraction, pointwise
+from mpcomm_import.emit.views import View, materialise
+from mpcomm_import.ir.graph import Argument, Builder, Function, Result, Type
 
 seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10 ** 6)
 print("seed", seed)
@@ -71,7 +72,7 @@ def wander(case, view, tensor, steps):
         kind = rng.choice(["reshape", "permute", "expand", "slice", "squeeze", "unary"])
         if kind == "reshape":
             shape = factorisation(tensor.numel())
-            view, tensor = aten_movement.reshaped(case.c, view, shape), tensor.reshape(shape)
+            view, tensor = movement.reshaped(case.c, view, shape), tensor.reshape(shape)
         elif kind == "permute":
             order = rng.sample(range(tensor.dim()), tensor.dim())
             view, tensor = view.permute(order), tensor.permute(order)
@@ -84,12 +85,12 @@ def wander(case, view, tensor, steps):
             start = rng.randrange(tensor.shape[d])
             stop = rng.randrange(start, tensor.shape[d]) + 1
             step = rng.choice([1, 1, 2])
-            view = aten_movement.sliced(case.c, view, d, start, stop, step)
+            view = movement.sliced(case.c, view, d, start, stop, step)
             tensor = tensor[(slice(None),) * d + (slice(start, stop, step),)]
         elif kind == "squeeze":
-            view, tensor = aten_movement.squeeze(case.c, None, view), tensor.squeeze()
+            view, tensor = movement.squeeze(case.c, None, view), tensor.squeeze()
         elif kind == "unary":
-            view = aten_pointwise.simple(case.c, "arith.negf", [view])
+            view = simple(case.c, "arith.negf", [view])
             tensor = -tensor
     return view, tensor
 
@@ -100,7 +101,7 @@ def one_view():
 
 
 def reshaped_to(case, view, tensor, shape):
-    return aten_movement.reshaped(case.c, view, shape), tensor.reshape(shape)
+    return movement.reshaped(case.c, view, shape), tensor.reshape(shape)
 
 
 def product():
@@ -142,7 +143,7 @@ def addition():
         if d and len(d) == a.dim() and rng.random() < 0.5:
             va, a = va.permute(range(a.dim())[::-1]), a.permute(*range(a.dim())[::-1])
             vb, b = vb.permute(range(a.dim())[::-1]), b.permute(*range(a.dim())[::-1])
-    case.check(aten_pointwise.simple(case.c, "arith.addf", [va, vb]), a + b)
+    case.check(simple(case.c, "arith.addf", [va, vb]), a + b)
 
 
 def reduction():
@@ -162,7 +163,7 @@ def safe_softmax():
     view, tensor = case.input([3, 4])
     tensor[1], tensor[2, 2] = -math.inf, -math.inf
     case.c.result_meta = lambda: ((3, 4), "f64")
-    case.check(aten_neural.safe_softmax(case.c, None, view, -1),
+    case.check(neural.safe_softmax(case.c, None, view, -1),
                torch.softmax(tensor, -1).nan_to_num(),
                # Difference, exponential, a sum of four and a quotient, twice.
                bound=2 * 7 * 2.0**-53)

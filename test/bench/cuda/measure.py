@@ -84,8 +84,8 @@ class Runner:
         model = self.programs[name][0]
         key = model, batch, steps
         if key not in self.files:
-            from mpcomm_import.safetensors import save
-            from mpcomm_import.workload import StateNames
+            from mpcomm_import.ir.safetensors import save
+            from mpcomm_import.torch_front.workload import StateNames
 
             load = self.workload(name, steps, batch)
             names = StateNames(load.model, load.optimizer)

@@ -249,7 +249,7 @@ def terms(path, options):
     """Numbers that a sample adds to the loss: its labels, or without any what is compared
     with what it gives, which is as large."""
     import checks
-    from mpcomm_import.workload import names_of
+    from mpcomm_import.torch_front.workload import names_of
     made = checks.example(path, **options)
     inputs = names_of(made.inputs)
     names = names_of(made.targets) or [n for n in inputs if "label" in n] or inputs

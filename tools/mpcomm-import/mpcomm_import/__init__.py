@@ -25,7 +25,8 @@ __all__ = ["ImportFailure", "JaxWorkload", "Program", "UnsupportedOperators",
            "Workload", "load_workload", "trace"]
 
 # A model file of one framework loads nothing of the other.
-HOMES = {"JaxWorkload": "jax_workload", "Program": "program", "Workload": "workload"}
+HOMES = {"JaxWorkload": "jax_front.workload", "Program": "ir.program",
+         "Workload": "torch_front.workload"}
 
 
 def __getattr__(name):

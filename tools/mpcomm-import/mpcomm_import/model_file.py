@@ -101,7 +101,7 @@ def import_framework(path):
         if "torch" in roots:
             importlib.import_module("torch")
         if roots & {"jax", "flax", "optax"}:
-            importlib.import_module(".jax_trace", __package__)
+            importlib.import_module(".jax_front.trace", __package__)
 
 
 def seed_all(seed):

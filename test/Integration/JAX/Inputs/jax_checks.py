@@ -24,11 +24,11 @@ sys.path.insert(0, os.path.join(ROOT, "test", "Integration", "PyTorch", "Inputs"
 import checks as rounding_of  # noqa: E402 (PyTorch's, for what rounding makes)
 import evaluator  # noqa: E402
 import mpcomm_import as mi  # noqa: E402
-from mpcomm_import import jax_importer  # noqa: E402,F401 (registers translations)
-from mpcomm_import.hlo import Translator, numpy_type  # noqa: E402
-from mpcomm_import.ir import Argument, Builder, Function, Result, Type, eliminate_dead_code  # noqa: E402
-from mpcomm_import.jax_trace import lower  # noqa: E402
-from mpcomm_import.views import View, materialise  # noqa: E402
+from mpcomm_import.jax_front import importer  # noqa: E402,F401 (registers translations)
+from mpcomm_import.hlo.translator import Translator, numpy_type  # noqa: E402
+from mpcomm_import.ir.graph import Argument, Builder, Function, Result, Type, eliminate_dead_code  # noqa: E402
+from mpcomm_import.jax_front.trace import lower  # noqa: E402
+from mpcomm_import.emit.views import View, materialise  # noqa: E402
 
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 

@@ -99,6 +99,48 @@ def avg_pool(r, dims):
         [2, *sizes(r, dims, 4, 9)]
 
 
+def unpool(r, dims):
+    """Windows side by side: where they overlap, what writes last shows in the gradient."""
+    kernel, shape = each(r, dims, lambda: r.randint(1, 3)), sizes(r, dims, 4, 9)
+    pool = getattr(nn, f"MaxPool{dims}d")(kernel, return_indices=True)
+    back = getattr(nn, f"MaxUnpool{dims}d")(kernel)
+    return Function(f"unpool {kernel}", lambda x: back(*pool(x), output_size=x.shape)), [2, *shape]
+
+
+def pool_indices(r, dims):
+    """Which elements windows have, of pools of all kinds, as weights of other ones."""
+    if r.random() < 0.3:
+        out = tuple(r.randint(1, 5) for _ in range(dims))
+        pool = getattr(nn, f"AdaptiveMaxPool{dims}d")(out, return_indices=True)
+    else:
+        options = windows(r, dims)
+        options["dilation"] = each(r, dims, lambda: r.choice([1, 1, 2]))
+        pool = getattr(nn, f"MaxPool{dims}d")(return_indices=True, **options)
+
+    def function(x):
+        values, indices = pool(x)
+        return values * indices.to(x.dtype) / 10
+    return Function(str(pool), function), [2, *sizes(r, dims, 4, 9)]
+
+
+def sampling(r, dims):
+    """At points inside of an image and outside; where a point is on a pixel's border, which
+    of two is nearest is up to rounding."""
+    dims = max(dims, 2)
+    options = dict(mode=r.choice(["bilinear", "nearest"] + ["bicubic"] * (dims == 2)),
+                   padding_mode=r.choice(["zeros", "border", "reflection"]),
+                   align_corners=r.random() < 0.5)
+    shape, points = sizes(r, dims, 2, 5), [r.randint(1, 3) for _ in range(dims)]
+    count = math.prod(points) * dims
+
+    def function(x):
+        image, grid = x.split([2 * math.prod(shape), count], 1)
+        return F.grid_sample(image.reshape(-1, 2, *shape),
+                             1.3 * grid.reshape(-1, *points, dims).tanh(), **options)
+    return Function(f"grid_sample {shape} {points} {options}", function), \
+        [2 * math.prod(shape) + count]
+
+
 def lp_pool(r, dims):
     dims = min(dims, 2)
     p, kernel = r.choice([2.0, 3.0]), r.randint(1, 3)
@@ -213,8 +255,8 @@ def pixels(r, dims):
     return nn.PixelUnshuffle(k), [2, 2 * k, 3 * k]
 
 
-KINDS = {f.__name__: f for f in (convolution, transposed, max_pool, avg_pool, lp_pool, adaptive,
-                                 resize, padding, order, norm, pixels)}
+KINDS = {f.__name__: f for f in (convolution, transposed, max_pool, avg_pool, lp_pool, unpool,
+                                 pool_indices, sampling, adaptive, resize, padding, order, norm, pixels)}
 
 
 def case(kind, r):

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import evaluator  # noqa: E402
 import mpcomm_import as mi  # noqa: E402
-from mpcomm_import.workload import named_tensors  # noqa: E402
+from mpcomm_import.torch_front.workload import named_tensors  # noqa: E402
 
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
@@ -177,7 +177,7 @@ def check(workload, steps=3, double=True):
             if name not in numbers:
                 bound /= min([1] + [g["eps"] for g in workload.optimizer.param_groups
                                     if isinstance(g.get("eps"), float)])
-            assert d <= bound, f"step {step}: {name} differs by {d:.3g}"
+            assert d <= bound, f"step {step}: {name} differs by {d:.3g} of {bound:.3g}"
         state.update({n: t for n, t in results.items() if n not in numbers})
     check_evaluate(workload, evaluate, state, 2 * (steps + 1) * unit_error)
     return program

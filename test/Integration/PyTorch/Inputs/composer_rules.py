@@ -66,7 +66,9 @@ forms("{a} + {o}", "{a} - {n} * {o}", "{a} * {o}", "{a} / ({o}.abs() + 0.5)",
       "torch.where(~{m}, {a} * 2, {a})", "({a} >= {n}).to({a}.dtype) + {a}", "torch.fmod({a}, 2.5)",
       "torch.remainder({a}, 2.5)", "{a} + (ids.sum(1) % 3).to({a}.dtype).mean()", "torch.fmax({a}, {o})",
       "torch.clamp({a}, min={o}.abs() * -1 - 0.1, max={o}.abs() + 0.1)", "torch.rsub({a}, {o}, alpha={n})",
-      "torch.copysign({a}, {o})", "torch.xlogy({a}, {o}.abs() + 0.5)")
+      "torch.copysign({a}, {o})", "torch.xlogy({a}, {o}.abs() + 0.5)", "torch.lerp({a}, {o}, torch.sigmoid({a}))",
+      "{a} * ((ids.sum() << 2) >> 1).to({a}.dtype) * 0.01", "torch.round({a}, decimals=1) * {a}",
+      "F.rrelu({a}, 0.3, 0.3, training=True)")
 # Reductions.
 forms("{a}.sum({d}, keepdim={k})", "{a}.mean({d}, keepdim={k})", "{a}.amax({d}, keepdim={k})",
       "{a}.amin({d})", "{a}.logsumexp({d})", "{a}.max({d}, keepdim={k})[0]", "{a}.min({d})[0]",
@@ -176,6 +178,14 @@ def diagonal(c, a, v):
 
 
 @rule
+def strided(c, a, v):
+    n = v.shape[-1]
+    return c.r.choice((f"{a}.contiguous().as_strided(({v.numel()},), (1,))",
+                       f"{a}.contiguous().as_strided(({max(n - 1, 1)}, 2), (1, 1))",
+                       f"{a}.contiguous().as_strided((2, {(v.numel() + 1) // 2}), (0, 2))"))
+
+
+@rule
 def unfolded(c, a, v):
     d = c.dim(v, 3)
     return f"{a}.unfold({d}, {c.r.choice((2, 3))}, {c.r.choice((1, 2))})"
@@ -234,7 +244,17 @@ def by_order(c, a, v):
         f"torch.sort({a}, {d})[0]", f"torch.sort({a}, {d}, descending=True)[0]",
         f"torch.gather({a}, {d}, torch.argsort({a}, {d}))", f"{a}.topk({c.r.randint(1, v.shape[d])}, {d})[0]",
         f"torch.gather({a} * 2, {d}, {a}.argmax({d}, keepdim=True))", f"{a}.median({d})[0]",
+        f"torch.mode(torch.round({a}), {d})[0] + {a}.mean({d})", 
         f"{a}.kthvalue({c.r.randint(1, v.shape[d])}, {d})[0]", f"{a} * F.one_hot({a}.movedim({d}, -1).argmax(-1), {v.shape[d]}).movedim(-1, {d})"))
+
+
+@rule
+def most_frequent(c, a, v):
+    """PyTorch sorts more than 16 elements in no defined order."""
+    d = c.dim(v)
+    if v.shape[d] > 16:
+        return None
+    return f"torch.gather({a}, {d}, torch.mode(torch.floor({a}), {d}, True)[1])"
 
 
 @rule
@@ -247,6 +267,8 @@ def scattered(c, a, v):
         f"{zeros}.index_add(0, {index}, {a})", f"{zeros}.scatter_add(0, {wide}, {a})",
         f"{zeros}.index_put(({index},), {a}, accumulate=True)",
         f"{zeros}.scatter_reduce(0, {wide}, {a}, 'amax', include_self=False)",
+        f"{zeros}.index_reduce(0, {index}, {a}, '{c.r.choice(('amax', 'amin', 'mean'))}', include_self={c.r.random() < 0.5})",
+        f"({zeros} + 2).scatter(0, {wide}, {a}.detach(), reduce='{c.r.choice(('add', 'multiply'))}') * {a}.mean()",
         f"{zeros}.scatter_reduce(0, {wide}, {a}, 'sum')", f"({zeros} + 1).scatter_reduce(0, {wide}, {a}, 'mean')"))
 
 
@@ -309,6 +331,16 @@ def attended(c, a, v):
     n, d = v.shape[-2:]
     mask = c.r.choice(("", ", is_causal=True", f", attn_mask={c.parameter([n, n])}"))
     return f"F.scaled_dot_product_attention({a}, {a} * 0.5, {a} + 1{mask})"
+
+
+@rule
+def distances(c, a, v):
+    if v.dim() < 2:
+        return None
+    p = c.r.choice(("1.0", "2.0", "2.0", "3.0", "math.inf"))
+    return c.r.choice((f"torch.cdist({a}, {c.parameter([3, v.shape[-1]])}, p={p})",
+                       f"torch.cdist({a}, {a} * 0.5 + 1, compute_mode='donot_use_mm_for_euclid_dist')",
+                       f"torch.pdist({a}.flatten(0, -2) + {c.parameter([math.prod(v.shape[:-1]), 1])}, {p})"))
 
 
 # Norms.
@@ -386,6 +418,27 @@ def resized(c, a, v):
 
 
 @rule
+def unpooled(c, a, v):
+    """Windows side by side: where they overlap, the order of equal writes shows in the gradient."""
+    rank = v.dim() - 2
+    if rank not in (1, 2, 3):
+        return None
+    return c.r.choice((f"F.max_unpool{rank}d(*F.max_pool{rank}d({a}, 2, return_indices=True), 2)",
+                       f"F.max_pool{rank}d({a}, 3, 2, 1, return_indices=True)[1].to({a}.dtype).mean() * 0.1 + {a}"))
+
+
+@rule
+def sampled(c, a, v):
+    rank = v.dim() - 2
+    if rank not in (2, 3):
+        return None
+    grid = f"torch.tanh({c.parameter([v.shape[0], *[c.r.randint(1, 4) for _ in range(rank)], rank])})"
+    mode = c.r.choice(("bilinear", "bilinear", "nearest", "bicubic")[:3 + (rank == 2)])
+    return (f"F.grid_sample({a}, {grid} * {c.r.choice((0.9, 1.6))}, mode='{mode}', padding_mode="
+            f"'{c.r.choice(('zeros', 'border', 'reflection'))}', align_corners={c.r.random() < 0.5})")
+
+
+@rule
 def shuffled(c, a, v):
     if v.dim() != 4:
         return None
@@ -394,6 +447,19 @@ def shuffled(c, a, v):
 
 
 # Losses, over what the value has.
+
+@rule
+def aligned(c, a, v):
+    """Frames of 4 samples, of which some have no path."""
+    if v.dim() != 3 or v.shape[0] != BATCH or v.shape[2] < 2:
+        return None
+    _, frames, classes = v.shape
+    targets = f"ids[:, :2] % {classes - 1} + 1"
+    frames = [frames, max(frames - 1, 1), frames, frames]
+    lengths = c.r.choice((f"{frames}, [1, 2, 1, 2]", f"torch.tensor({frames}), ids[:, 0] % 3"))
+    return (f"F.ctc_loss(F.log_softmax({a}.transpose(0, 1), 2), {targets}, {lengths}, "
+            f"reduction='{c.r.choice(('mean', 'sum', 'none'))}', zero_infinity=True)")
+
 
 @rule
 def classified(c, a, v):

@@ -38,16 +38,20 @@ CASES = {
     "LAMB": (dict(), dict(weight_decay=0.0)),
     "Lion": (dict(lr=2.0 ** -9), dict(weight_decay=0.0)),
     "Orthogonal": (dict(), dict(momentum=0.5)),
+    "Muon": (dict(), dict(momentum=0.5, nesterov=False, adjust_lr_fn="match_rms_adamw")),
 }
 
 
 def workload(optimizer="RMSprop", batch=16):
-    net = nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 4))
+    bias = optimizer != "Muon"  # which is for matrices
+    net = nn.Sequential(nn.Linear(12, 24, bias), nn.Tanh(), nn.Linear(24, 24, bias), nn.Tanh(),
+                        nn.Linear(24, 4, bias))
     x = torch.randn(128, 12)
     y = (x @ torch.randn(12, 4)).argmax(1)
     make = getattr(torch.optim, optimizer, None) or getattr(user_optimizers, optimizer)
     options, second = CASES[optimizer]
     parameters = list(net.parameters())
-    groups = [{"params": parameters[:3]}, {"params": parameters[3:], **second}]
+    half = (len(parameters) + 1) // 2
+    groups = [{"params": parameters[:half]}, {"params": parameters[half:], **second}]
     return mi.Workload(model=net, loss=F.cross_entropy, batch=batch, dataset={"x": x, "y": y},
                        optimizer=make(groups, **{"lr": RATE, **options}))

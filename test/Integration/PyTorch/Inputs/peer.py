@@ -30,7 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "Inputs")]
 import checks  # noqa: E402
 import sampler  # noqa: E402
-from mpcomm_import.workload import call  # noqa: E402
+from mpcomm_import.torch_front.workload import call  # noqa: E402
 from programs import read_losses, run  # noqa: E402
 
 

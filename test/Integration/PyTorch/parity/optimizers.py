@@ -38,8 +38,19 @@ def path(name):
 
 
 def eager(kind, double=False, slices=1, autocast=False):
-    """(losses, {name: final tensor}) by PyTorch."""
+    """(losses, {name: final tensor}) by PyTorch. Muon's iteration is in bf16 in itself; with
+    `double` it is in f64."""
     torch.set_num_threads(1)
+    cast = torch.Tensor.bfloat16
+    if double and kind == "Muon":
+        torch.Tensor.bfloat16 = torch.Tensor.clone
+    try:
+        return trained(kind, double, slices, autocast)
+    finally:
+        torch.Tensor.bfloat16 = cast
+
+
+def trained(kind, double, slices, autocast):
     workload = mi.load_workload(MODEL, {"optimizer": kind})
     if double:
         checks.in_double(workload)
@@ -65,7 +76,7 @@ def eager(kind, double=False, slices=1, autocast=False):
 def ours(kind, name, ranks, options, steps=STEPS):
     """(losses, {name: tensor} of the checkpoint)"""
     stem = path(f"{kind}-{name}")
-    run(IMPORT, MODEL, "-O", "optimizer=" + kind, "--batch", SIZE // ranks, "-o", stem + ".mlir",
+    run(sys.executable, IMPORT, MODEL, "-O", "optimizer=" + kind, "--batch", SIZE // ranks, "-o", stem + ".mlir",
         "--weights", stem + ".w", "--data", stem + ".d", limit=600)
     run(COMPILE, stem + ".mlir", "-o", stem + ".so", "--np", ranks, "--options=" + options)
     run(RUN, stem + ".so", "--weights", stem + ".w", "--data", stem + ".d", "--steps", steps,

@@ -52,8 +52,9 @@ void Degrees::propagate(Operation *op) {
   }
   if (degree == 0)
     return;
-  for (Value result : op->getResults())
-    set(result, isa<FloatType>(getElementTypeOrSelf(result.getType()))
-                    ? degree
-                    : kUnknown);
+  for (OpResult result : op->getResults())
+    if (degree == kUnknown || !llvm::is_contained(linearity.unchanged, result))
+      set(result, isa<FloatType>(getElementTypeOrSelf(result.getType()))
+                      ? degree
+                      : kUnknown);
 }

@@ -52,9 +52,9 @@ void Degrees::propagate(Operation *op) {
   }
   if (degree == 0)
     return;
-  for (OpResult result : op->getResults())
-    if (degree == kUnknown || !llvm::is_contained(linearity.unchanged, result))
-      set(result, isa<FloatType>(getElementTypeOrSelf(result.getType()))
-                      ? degree
-                      : kUnknown);
+  for (Value result : op->getResults())
+    if (isa<FloatType>(getElementTypeOrSelf(result.getType())))
+      set(result, degree);
+    else if (!together || degree == kUnknown)
+      set(result, kUnknown); // else not multiplied, so unchanged
 }

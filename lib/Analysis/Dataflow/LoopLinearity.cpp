@@ -132,9 +132,6 @@ struct ScanModel : LinearOpInterface::ExternalModel<ScanModel, ScanOp> {
     linearity.kind = Linearity::Joint;
     for (BlockArgument argument : scaled.arguments)
       linearity.operands.push_back(&op->getOpOperand(argument.getArgNumber()));
-    for (OpResult result : op->getResults())
-      if (!isFloat(result))
-        linearity.unchanged.push_back(result);
     return linearity;
   }
 };

@@ -36,9 +36,6 @@ struct Linearity {
   /// The operand that is the gradient of the result of an op whose gradient
   /// this op computes, or null.
   mlir::OpOperand *gradient = nullptr;
-  /// Results that no factor on listed operands changes, such as the counter of
-  /// a loop.
-  llvm::SmallVector<mlir::OpResult, 0> unchanged;
 
   /// In all float operands of `op` together.
   static Linearity jointly(mlir::Operation *op);

@@ -71,7 +71,7 @@ class Regrouper:
                 shape += [fine[g] for g in groups[d]] if whole else [size]
             source = self.reshape(op, source, shape)
             return self.create(op, op.name, [source], fine, {"dims": dims})
-        if is_elementwise(op) and self.uses[value] == 1:
+        if is_elementwise(op) and self.uses.get(value) == 1:
             return self.create(op, op.name, [self.split(v, fine) for v in op.operands], fine,
                                op.attributes)
         return self.reshape(op, value, fine)
@@ -97,7 +97,7 @@ class Regrouper:
         for i, v in enumerate(op.operands):
             reshape = v.op if v.op is not None and v.op.name == "mpcomm.reshape" else None
             source = reshape.operands[0] if reshape else None
-            if source is None or self.uses[v] != 1 or \
+            if source is None or self.uses.get(v) != 1 or \
                     not (is_elementwise(source.op) or source.op and source.op.name == MOVED):
                 continue
             if is_elementwise(source.op) and split_into(source.shape, coarse):

@@ -79,8 +79,8 @@ def MPComm_GatherGradOp : MPComm_ComputeOp<"gather_grad", "FP32", [{
   let summary = "gradient of gather: slices summed by index";
   let description = [{
     Slice v of the result along `dim` is the sum of the slices of dy whose index
-    (clamped, as in `gather`) is v, in the order of the indices. Slices with
-    index `padding_idx` do not contribute.
+    (clamped, as in `gather`) is v, in the order of the indices. Slice
+    `padding_idx` of the result is zero, whatever indices are clamped to it.
 
     The gradient with respect to dy is the `gather` with the same indices, of
     zeros for `padding_idx`.

@@ -543,8 +543,8 @@ def MPRT_ScatterOp : MPRT_Op<"scatter", [
     In the order of the indices, updates[b…, p…, i…, s…] is combined with
     element [b…, p…, indices[b…, i…], s…] of the operand, or replaces it; the
     dimensions are those of `mpcomm.scatter`. An index out of range is clamped
-    with `clamp`, else its updates are dropped; those of index `skipped` are,
-    too. The op is on tensors; a kernel has it alone, maybe onto a fill.
+    with `clamp`, else its updates are dropped; those for element `skipped`
+    are, too. The op is on tensors; a kernel has it alone, maybe onto a fill.
 
     Sums and products are in the element type; those of i1 are a disjunction and
     a conjunction.

@@ -53,7 +53,8 @@ void Degrees::propagate(Operation *op) {
   if (degree == 0)
     return;
   for (Value result : op->getResults())
-    set(result, isa<FloatType>(getElementTypeOrSelf(result.getType()))
-                    ? degree
-                    : kUnknown);
+    if (isa<FloatType>(getElementTypeOrSelf(result.getType())))
+      set(result, degree);
+    else if (!together || degree == kUnknown)
+      set(result, kUnknown); // else not multiplied, so unchanged
 }

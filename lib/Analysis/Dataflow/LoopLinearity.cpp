@@ -7,9 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // LinearOpInterface for mpcomm.scan. A loop of the backward pass is linear in
-// its carries, and in the slices that its body adds to what has their factor.
-// Which those are is found by running the degrees through the body: a sum of
-// what has the factor and what lacks it asks for it on the other operand.
+// its float carries, and in the slices that its body adds to what has their
+// factor. Which those are is found by running the degrees through the body: a
+// sum of what has the factor and what lacks it asks for it on the other
+// operand. Integers, such as counters, are not scaled and must not depend on
+// what is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,13 +47,16 @@ private:
 
 } // namespace
 
+static bool isFloat(Value value) {
+  return isa<FloatType>(getElementTypeOrSelf(value.getType()));
+}
+
 /// Asks for the factor on what a value is a sum of.
 bool ScaledArguments::add(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (argument) {
     unsigned end = op.getCarries().size() + op.getSlices().size();
-    if (argument.getArgNumber() >= end ||
-        !isa<FloatType>(getElementTypeOrSelf(argument.getType())))
+    if (argument.getArgNumber() >= end || !isFloat(argument))
       return false;
     arguments.insert(argument);
     return true;
@@ -81,7 +86,7 @@ bool ScaledArguments::addOperands(Operation *inner, const Degrees &degrees) {
 
 bool ScaledArguments::find(Block &body) {
   for (unsigned i = 0, e = op.getCarries().size(); i < e; ++i)
-    if (!add(body.getArgument(i)))
+    if (isFloat(body.getArgument(i)) && !add(body.getArgument(i)))
       return false;
   // Each round but the last adds an argument.
   while (!arguments.empty()) {
@@ -104,7 +109,9 @@ bool ScaledArguments::find(Block &body) {
       return llvm::all_of(body.getTerminator()->getOperands(),
                           [&](Value value) {
                             int degree = degrees.get(value);
-                            return degree == 1 || degree == Degrees::kAny;
+                            return isFloat(value)
+                                       ? degree == 1 || degree == Degrees::kAny
+                                       : degree == 0;
                           });
   }
   return false;

@@ -14,7 +14,9 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/Dominators.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -162,6 +164,24 @@ static void optimize(Module &module, TargetMachine &machine) {
       .run(module, modules);
 }
 
+/// The assembler unrolls loops even where that takes more registers than a thread
+/// has. Threads of the largest blocks have 64: their loops stay as they are,
+/// with as much in flight as the kernel's schedule says.
+static void keepLoopsOfLargeBlocks(Module &module) {
+  for (Function &function : module) {
+    unsigned threads;
+    StringRef size =
+        function.getFnAttribute("nvvm.maxntid").getValueAsString();
+    if (function.isDeclaration() ||
+        size.split(',').first.getAsInteger(10, threads) || threads < 1024)
+      continue;
+    DominatorTree tree(function);
+    LoopInfo loops(tree);
+    for (Loop *loop : loops.getLoopsInPreorder())
+      loop->setLoopAlreadyUnrolled();
+  }
+}
+
 /// Whether `module` has copies and products that came with sm_80, for which the
 /// backend has no instruction before.
 static bool needsSM80(const Module &module) {
@@ -200,6 +220,7 @@ Expected<std::string> translateToPTX(Module &module, StringRef chip) {
   if (Error error = linkLibdevice(module))
     return std::move(error);
   optimize(module, *machine);
+  keepLoopsOfLargeBlocks(module);
   for (const Function &function : module)
     if (function.isDeclaration() && !function.isIntrinsic() &&
         !function.use_empty())

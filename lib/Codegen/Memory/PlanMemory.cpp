@@ -62,7 +62,7 @@ private:
   void formBucket(mprt::StartOp op);
   Value ownBuffer(mprt::StartOp op, unsigned index,
                   llvm::DenseSet<Value> &taken);
-  void makeContiguous(mprt::CallOp op, OpOperand &operand);
+  void makeContiguous(mprt::CallOp op, OpOperand &operand, bool isRead);
   LogicalResult addScratch();
   LogicalResult place();
   DictionaryAttr
@@ -234,8 +234,10 @@ DictionaryAttr FunctionPlanner::countBytesByKind(
   return builder.getDictionaryAttr(parts);
 }
 
-/// A part takes buffers without gaps: one that has some is copied.
-void FunctionPlanner::makeContiguous(mprt::CallOp op, OpOperand &operand) {
+/// A part takes buffers without gaps: one that has some is copied, before the
+/// call where the part reads it.
+void FunctionPlanner::makeContiguous(mprt::CallOp op, OpOperand &operand,
+                                     bool isRead) {
   auto type = cast<MemRefType>(operand.get().getType());
   if (mprt::isContiguous(type))
     return;
@@ -244,12 +246,20 @@ void FunctionPlanner::makeContiguous(mprt::CallOp op, OpOperand &operand) {
   Value own = memref::AllocOp::create(
       builder, op.getLoc(),
       MemRefType::get(type.getShape(), type.getElementType()));
-  memref::CopyOp::create(builder, op.getLoc(), buffer, own);
+  if (isRead)
+    memref::CopyOp::create(builder, op.getLoc(), buffer, own);
   operand.set(own);
   if (!op.isDpsInit(&operand))
     return;
   builder.setInsertionPointAfter(op);
   memref::CopyOp::create(builder, op.getLoc(), own, buffer);
+}
+
+/// Whether a result of a part is in the buffer of an argument.
+static bool isUpdated(Attribute result) {
+  auto argument = cast<DictionaryAttr>(result).getAs<IntegerAttr>(
+      mprt::kResultArgument);
+  return argument && argument.getInt() >= 0;
 }
 
 /// Gives each call of a part as much of the arena as the part needs.
@@ -262,8 +272,13 @@ LogicalResult FunctionPlanner::addScratch() {
     auto bytes = part->getAttrOfType<IntegerAttr>(mprt::kArenaBytesAttr);
     if (!bytes)
       return op.emitOpError("calls a function that calls it");
+    // Of outputs, those are read that an argument donates.
+    auto results = part->getAttrOfType<ArrayAttr>(mprt::kResultsAttr);
+    unsigned first = op.getInputs().size();
     for (OpOperand &operand : op->getOpOperands())
-      makeContiguous(op, operand);
+      makeContiguous(op, operand,
+                     !op.isDpsInit(&operand) ||
+                         isUpdated(results[operand.getOperandNumber() - first]));
     builder.setInsertionPoint(op);
     Value scratch = memref::AllocOp::create(
         builder, op.getLoc(),

@@ -55,7 +55,7 @@ class Case:
             near = min(max(index, 0), size - 1)
             element = flat(at[: self.dim] + (near,) + at[self.dim + inner :], self.shape)
             gathered.append(self.x[element])
-            if self.op == "gather_grad" and index != self.padding:
+            if self.op == "gather_grad" and near != self.padding:
                 out[element] += self.u[number]
             elif self.op == "scatter" and index == near:
                 out[element] = self.combined(out[element], self.u[number])

@@ -35,6 +35,25 @@ func.func @train_step(
 
 // -----
 
+// expected-error @below {{has results of role 'loss' after the first, which are metrics, expected none where stages are on different ranks}}
+func.func @train_step(
+    %w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 2 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "metric"},
+        tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %y = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %loss = mpcomm.reduce sum %y, dims = [0, 1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  %square = arith.mulf %y, %y {mpcomm.stage = 1 : i64} : tensor<8x4xf32>
+  %metric = mpcomm.reduce sum %square, dims = [0, 1] {mpcomm.stage = 1 : i64} : (tensor<8x4xf32>) -> tensor<f32>
+  %dw = mpcomm.dot_general %x, %y, contracting_dims = [0] x [0] {mpcomm.stage = 0 : i64} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %n = mpcomm.sgd_update %w, %dw, %lr, weight_decay = 0.0 : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %loss, %metric, %n : tensor<f32>, tensor<f32>, tensor<4x4xf32>
+}
+
+// -----
+
 // expected-error @below {{has argument #0 'x' of type 'tensor<?x4xf32>', expected a ranked tensor of static shape with samples along its first dimension}}
 func.func @train_step(
     %x: tensor<?x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})

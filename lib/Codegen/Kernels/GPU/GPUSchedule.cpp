@@ -242,6 +242,11 @@ void GPUPlanner::chooseGroup() {
   if (schedule.sumsInScratch)
     schedule.group = schedule.threads;
   schedule.chunks = std::min<int64_t>(chunksFor(schedule.group), 4);
+  // What is loaded at a time, what is computed of it, and sums of a row.
+  int64_t values = std::max<int64_t>(rowValues, 1) + hasRowReduce;
+  while (schedule.chunks > 1 && schedule.chunks * vector * values >
+                                    registersForRow(schedule.threads))
+    schedule.chunks /= 2;
 }
 
 void GPUPlanner::chooseGrid() {

@@ -277,21 +277,26 @@ bool Evaluator::isColumnIndex(linalg::LinalgOp op, Value value) const {
          model.loops.find(op)->second[index.getDim()] == model.column();
 }
 
-/// Reads `index` as a shifted value, whether or not it is the column.
-static ShiftedColumn matchShift(Value index) {
+/// Reads `index`, of a dimension of `size`, as a shifted value, whether or not
+/// it is the column. A bound outside of the dimension never takes effect, since
+/// there is no element at it, which must not be loaded, either.
+static ShiftedColumn matchShift(Value index, int64_t size) {
   ShiftedColumn result;
   result.column = index;
   APInt constant;
+  auto within = [&](int64_t bound) {
+    return bound >= 0 && bound < size ? std::optional(bound) : std::nullopt;
+  };
   auto match = [&](Operation *op) {
     return matchPattern(op->getOperand(1), m_ConstantInt(&constant));
   };
   if (auto bound = result.column.getDefiningOp<arith::MinSIOp>();
       bound && match(bound)) {
-    result.high = constant.getSExtValue();
+    result.high = within(constant.getSExtValue());
     result.column = bound.getLhs();
   } else if (auto bound = result.column.getDefiningOp<arith::MaxSIOp>();
              bound && match(bound)) {
-    result.low = constant.getSExtValue();
+    result.low = within(constant.getSExtValue());
     result.column = bound.getLhs();
   }
   if (auto sum = result.column.getDefiningOp<arith::AddIOp>();
@@ -365,12 +370,14 @@ Value Evaluator::extract(linalg::LinalgOp op, tensor::ExtractOp extract,
     }
     vectors = arith::AddIOp::create(code, loc, vectors, term);
   };
-  for (auto [index, stride] : llvm::zip(extract.getIndices(), strides)) {
+  for (auto [index, stride, size] :
+       llvm::zip(extract.getIndices(), strides,
+                 extract.getTensor().getType().getShape())) {
     if (chunk && isColumnIndex(op, index)) {
       columnStride += stride;
       continue;
     }
-    if (ShiftedColumn found = matchShift(index);
+    if (ShiftedColumn found = matchShift(index, size);
         chunk && !shiftedIndex && isColumnIndex(op, found.column)) {
       shifted = found;
       shiftedIndex = index;

@@ -177,7 +177,9 @@ Value ScatterEmitter::isValid(Value index) {
   std::optional<uint64_t> skipped = model.op.getSkipped();
   if (!skipped)
     return valid;
-  Value counts = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, index,
+  // Of the element that is combined: clamped indices are skipped, too.
+  Value counts = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
+                                       toElement(index),
                                        number(static_cast<int64_t>(*skipped)));
   return valid ? arith::AndIOp::create(b, loc, valid, counts).getResult()
                : counts;

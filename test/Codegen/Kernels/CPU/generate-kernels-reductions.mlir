@@ -209,10 +209,10 @@ func.func private @embedding(%t: tensor<11x16xf32>, %ids: tensor<5xi64>, %d: ten
 // CHECK: scf.for %[[I:.*]] = %c0{{.*}} to %c5{{.*}} step %c1
 // CHECK: %[[ID:.*]] = memref.load
 // CHECK: %[[INDEX:.*]] = arith.index_cast %[[ID]]
-// CHECK: %[[TAKEN:.*]] = arith.cmpi ne, %[[INDEX]], %c3
+// CHECK: %[[LOW:.*]] = arith.maxsi %[[INDEX]], %c0
+// CHECK: %[[ROW:.*]] = arith.minsi %[[LOW]], %c10
+// CHECK: %[[TAKEN:.*]] = arith.cmpi ne, %[[ROW]], %c3
 // CHECK: scf.if %[[TAKEN]]
-// CHECK: arith.maxsi
-// CHECK: arith.minsi %{{.*}}, %c10
 // CHECK: vector.load
 // CHECK: vector.load
 // CHECK: arith.addf

@@ -326,3 +326,39 @@ func.func @step_narrow(%x: memref<4xi8>, %y: memref<4x300xi1>) {
   mprt.launch @narrow_column ins(%x : memref<4xi8>) outs(%y : memref<4x300xi1>)
   return
 }
+
+// A shifted column that a bound holds within the dimension reads the element of the
+// bound for the lanes beyond it. Of a bound that no column reaches there is no element.
+// CHECK-LABEL: func.func private @shifted(
+// CHECK-NOT: memref.load %{{.*}}[%c{{-?}}1000]
+// CHECK: %[[EDGE:.*]] = memref.load %{{.*}}[%c119]
+// CHECK: vector.broadcast %[[EDGE]]
+// CHECK-NOT: memref.load %{{.*}}[%c{{-?}}1000]
+// CHECK: return
+func.func private @shifted(%x: tensor<120xf32>, %d: tensor<100xf32>) -> tensor<100xf32> attributes {mpcomm.kernel} {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%d : tensor<100xf32>) {
+  ^bb0(%b: f32):
+    %i = linalg.index 0 : index
+    %c1 = arith.constant 1 : index
+    %c99 = arith.constant 99 : index
+    %last = arith.constant 119 : index
+    %before = arith.constant -1000 : index
+    %after = arith.constant 1000 : index
+    %i1 = arith.addi %i, %c1 : index
+    %i9 = arith.addi %i, %c99 : index
+    %clamped = arith.minsi %i9, %last : index
+    %low = arith.maxsi %i1, %before : index
+    %high = arith.minsi %i1, %after : index
+    %e0 = tensor.extract %x[%clamped] : tensor<120xf32>
+    %e1 = tensor.extract %x[%low] : tensor<120xf32>
+    %e2 = tensor.extract %x[%high] : tensor<120xf32>
+    %s = arith.addf %e0, %e1 : f32
+    %t = arith.addf %s, %e2 : f32
+    linalg.yield %t : f32
+  } -> tensor<100xf32>
+  return %r : tensor<100xf32>
+}
+func.func @step_shifted(%x: memref<120xf32>, %d: memref<100xf32>) {
+  mprt.launch @shifted ins(%x : memref<120xf32>) outs(%d : memref<100xf32>)
+  return
+}

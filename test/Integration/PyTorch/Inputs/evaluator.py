@@ -172,9 +172,9 @@ def gather(x, ids, dim=0, batch_dims=0):
 
 
 def gather_grad(dy, ids, shape, dim=0, batch_dims=0, padding_idx=None):
-    place, _ = places(shape, ids.clamp(0, shape[dim] - 1), dim, batch_dims)
+    place, own = places(shape, ids.clamp(0, shape[dim] - 1), dim, batch_dims)
     if padding_idx is not None:
-        dy = torch.where(places(shape, ids, dim, batch_dims)[1] == padding_idx, 0.0, dy).to(dy.dtype)
+        dy = torch.where(own == padding_idx, 0.0, dy).to(dy.dtype)
     flat = torch.zeros(math.prod(shape), dtype=dy.dtype)
     return flat.index_add(0, place.reshape(-1), dy.reshape(-1)).reshape(shape)
 

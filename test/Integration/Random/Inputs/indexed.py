@@ -18,7 +18,7 @@ from semantics import Whole, meaning, narrow, widen
 
 class Slices:
     """Of a tensor of `shape` the elements that indices name, as [planes, indices, slice]:
-    the linear place of each, the index as it is, and whether it is out of range."""
+    the linear place of each, the index as it is clamped, and whether it was in range."""
 
     def __init__(self, op, shape, ids):
         self.dim, batch = op.attributes.get("dim", 0), op.attributes.get("batch_dims", 0)
@@ -28,11 +28,11 @@ class Slices:
         self.shape = shape[: self.dim] + own + shape[self.dim + 1 :]
         self.grid = (planes, math.prod(own), slice_)
         each = np.repeat(ids.v.reshape(shared, -1), planes // shared if shared else 0, 0)
-        self.index = np.broadcast_to(each.reshape(planes, -1, 1), self.grid)
-        near = np.clip(self.index, 0, max(size - 1, 0))
-        self.inside = near == self.index if size else np.zeros(self.grid, bool)
+        index = np.broadcast_to(each.reshape(planes, -1, 1), self.grid)
+        self.near = np.clip(index, 0, max(size - 1, 0))
+        self.inside = self.near == index if size else np.zeros(self.grid, bool)
         plane, column = np.arange(planes)[:, None, None], np.arange(slice_)
-        self.place = (plane * size + near) * slice_ + column
+        self.place = (plane * size + self.near) * slice_ + column
         self.is_unsure = bool((ids.e > 0).any())
 
     def unsure(self, x):
@@ -75,8 +75,7 @@ def scattered(x, slices, updates, counts, kind):
 def gather_grad(op, dy, ids):
     dy = widen(dy)
     slices = Slices(op, op.results[0].shape, ids)
-    # Of the index as it is: one that is clamped to padding_idx counts.
-    counts = slices.index != op.attributes.get("padding_idx", math.inf)
+    counts = slices.near != op.attributes.get("padding_idx", math.inf)
     zeros = Bounded(np.zeros(op.results[0].shape), None, dy.format)
     return narrow(op, scattered(zeros, slices, dy, counts, "sum"))
 

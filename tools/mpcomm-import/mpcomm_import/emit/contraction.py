@@ -38,6 +38,7 @@ class Side:
         self.order = [a for f in view.factors for a in f]
         self.place = {a: i for i, a in enumerate(self.order)}
         self.dim_of = {a: i for i, f in enumerate(view.factors) for a in f}
+        self.seen_in = {a: i for i, d in enumerate(view.dims) for a in d}
 
     def of_role(self, role):
         return [a for a in self.order if self.role[a] == role]
@@ -53,6 +54,14 @@ class Side:
 
     def follows(self, a, b):
         return self.place[a] + 1 == self.place[b]
+
+    def joins(self, a, b):
+        """Whether `b` becomes one dimension with `a`, which it follows: if they are one
+        in memory, or in a product of batches one to who reads it. Such a product
+        is of matrices; in others, batch and sequence stay as they lie."""
+        in_batches = BATCH in self.role.values() and self.role[a] != BATCH
+        return self.dim_of[a] == self.dim_of[b] or \
+            in_batches and self.seen_in[a] == self.seen_in[b]
 
 
 def ordered(builder, view, batch, contracted):
@@ -150,8 +159,28 @@ def copy_axes(view):
 
 
 def plain(builder, view):
-    """Without repeated axes: no contraction reads those in place."""
-    return View.of(materialise(builder, view)) if view.repeated() else view
+    """Without repeated axes: no contraction reads those in place. A copy of the base has
+    them beside the axes that they are seen beside, whatever the order of what is seen:
+    all views of one tensor, such as keys that heads share, are views of one copy."""
+    repeated = set(view.repeated())
+    if not repeated:
+        return view
+    front, before, after = [], {}, {}
+    for d in view.dims:
+        own = [i for i, a in enumerate(d) if a not in repeated]
+        for i, a in enumerate(d):
+            if a not in repeated:
+                continue
+            if not own:
+                front.append([a])
+            elif i < own[-1]:
+                before.setdefault(d[next(k for k in own if k > i)], []).append(a)
+            else:
+                after.setdefault(d[own[-1]], []).append(a)
+    factors = front + [[b for a in f for b in before.get(a, []) + [a] + after.get(a, [])]
+                       for f in view.factors]
+    value = materialise(builder, View(view.base, view.factors, factors))
+    return View(value, factors, view.dims)
 
 
 def same_order(left, right, pairs):
@@ -163,8 +192,8 @@ def same_order(left, right, pairs):
 
 
 def group(left, right, pairs, role):
-    """Pairs of runs of axes that become one dimension of each operand: axes are
-    apart where both operands already keep them apart."""
+    """Pairs of runs of axes that become one dimension of each operand: contracted axes
+    are apart where both operands keep them apart, batching ones where either does."""
     pairs = [p for p in pairs if left.role[p[0]] == role]
     if role == CONTRACT:
         pairs.sort(key=lambda p: left.place[p[0]])
@@ -172,9 +201,9 @@ def group(left, right, pairs, role):
     for a, b in pairs:
         if runs:
             c, d = runs[-1][-1]
-            apart = (left.dim_of[c] != left.dim_of[a] and
-                     right.dim_of[d] != right.dim_of[b])
-            if not apart and left.follows(c, a) and right.follows(d, b):
+            joined = left.joins(c, a), right.joins(d, b)
+            joins = all(joined) if role == BATCH else any(joined)
+            if joins and left.follows(c, a) and right.follows(d, b):
                 runs[-1].append((a, b))
                 continue
         runs.append([(a, b)])
@@ -182,11 +211,10 @@ def group(left, right, pairs, role):
 
 
 def free_runs(side):
-    """The free axes in memory order, those of one dimension together."""
+    """The free axes in memory order, those that become one dimension together."""
     runs = []
     for a in side.of_role(FREE):
-        if runs and side.dim_of[runs[-1][-1]] == side.dim_of[a] and \
-                side.follows(runs[-1][-1], a):
+        if runs and side.follows(runs[-1][-1], a) and side.joins(runs[-1][-1], a):
             runs[-1].append(a)
         else:
             runs.append([a])

@@ -8,6 +8,7 @@
 """Rewrites that need to see how a value is used, then dead code elimination."""
 
 from .graph import eliminate_dead_code
+from .regroup import regroup
 
 
 def uses_of(function):
@@ -73,5 +74,6 @@ def narrow_loops(function):
 
 def simplify(function):
     swap_operands(function)
+    regroup(function, uses_of(function))
     eliminate_dead_code(function)
     narrow_loops(function)

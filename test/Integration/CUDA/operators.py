@@ -1,0 +1,78 @@
+# REQUIRES: compiler, torch
+# RUN: %python %s %mpcomm-opt %mpcomm-run %cc %mpcomm_obj_root/test/lib/FakeCuda %t.dir
+#
+# The operators of Inputs/operators.py, with gradients and all optimizers, on the fake GPU
+# have the losses and the state of training that they have on the processor. That their
+# kernels are machine code without spills: assemble-operators.py.
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""operators.py ... [<name>...]: only those networks.
+
+Both targets run the same tensor forms; sums have another order, and products are fused with
+sums in other places. A value of n such terms is off by at most 2 n u, u = 2^-24, of the
+largest. A step has some DEPTH values one after the other; S steps are S times as many. The
+networks' sums have at most TERMS terms. An optimizer that divides by the size of a gradient
+does so by at least eps = 2^-10 of what the gradients are here, so that its steps, of lr =
+2^-7 each, differ by 8 times as much as gradients do."""
+
+import json
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
+sys.path.insert(0, os.path.join(HERE, "Inputs"))
+import operators
+from emulation import Emulator, call
+from programs import read_tensors, run
+
+OPT, RUN, CC, FAKES, FOLDER = sys.argv[1:6]
+STEPS, TERMS, DEPTH, U = 2, 200, 2, 2.0**-24
+BOUND = 2 * STEPS * TERMS * DEPTH * U
+
+
+def train(program, name, files, environment, *options):
+    out, log = (os.path.join(FOLDER, name + end) for end in (".safetensors", ".jsonl"))
+    old = dict(os.environ)
+    os.environ.update(environment)
+    run(RUN, program, *files, "--steps", STEPS, "--seed", 7, "--log", log, "--save-weights", out, "--quiet", *options,
+        limit=600)  # fmt: skip
+    os.environ.clear()
+    os.environ.update(old)
+    with open(log) as lines:
+        return [json.loads(line)["loss"] for line in lines], read_tensors(out)
+
+
+def main():
+    emulator = Emulator(OPT, CC, FAKES, FOLDER)
+    failed = []
+    for name in sys.argv[6:] or operators.names():
+        step, weights, data = (os.path.join(FOLDER, name + end) for end in (".mlir", ".w", ".d"))
+        program = operators.mi.trace(operators.make(name))
+        program.write(step, weights=weights, data=data)
+        files = ["--weights", weights, "--data", data]
+        cpu = os.path.join(FOLDER, name + ".cpu.so")
+        emulator.link(call([OPT, step, "--mpcomm-compile=cluster=dgx-h100"]), cpu)
+        gpu = emulator.compile(step, name)
+        losses, state = train(cpu, name + ".cpu", files, {})
+        found, other = train(gpu, name, files, dict(emulator.environment, MPFAKE_SEED="1"), "--device", "cuda")
+        pairs = [("loss", losses, found)] + [(key, values, other[key]) for key, values in state.items()]
+        worst, where = 0.0, ""
+        for key, a, b in pairs:
+            size = max(map(abs, a), default=0.0) or 1.0
+            # NaN is no difference of at most anything.
+            far = max((abs(x - y) / size if x == x and y == y else float("inf") for x, y in zip(a, b)), default=0.0)
+            if len(a) != len(b) or far > worst:
+                worst, where = far, key
+        initial = {key: values for key, values in read_tensors(weights).items() if re.fullmatch(r"learned\.\d+", key)}
+        stuck = [key for key, values in initial.items() if state[key] == values]
+        print("%-20s %d tensors, %.1e off%s" % (name, len(pairs), worst, " in " + where if where else ""))
+        if not worst <= BOUND or stuck or not initial:
+            failed.append(name)
+    if failed:
+        sys.exit("differ by more than %g, or have parameters that do not move: %s" % (BOUND, ", ".join(failed)))
+
+
+main()

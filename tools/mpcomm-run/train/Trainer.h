@@ -19,7 +19,7 @@
 #include "launch/Rank.h"
 #include "launch/TrainingJob.h"
 #include "report/Report.h"
-#include "report/Steps.h"
+#include "report/Timeline.h"
 #include "train/DeviceState.h"
 #include "train/StateKeeper.h"
 

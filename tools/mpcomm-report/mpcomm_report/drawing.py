@@ -360,7 +360,8 @@ class Drawing:
             'data-bottom="%d">%s\n<defs><clipPath id="plot"><rect x="0" y="0" '
             'width="%d" height="%d"/></clipPath></defs>\n%s\n%s\n'
             '<g id="labels">%s</g>\n</svg>' % (
-                'xmlns="http://www.w3.org/2000/svg" ' if head else "", LEFT + WIDTH + RIGHT, self.y, self.span, LEFT, WIDTH, bottom, head,
+                'xmlns="http://www.w3.org/2000/svg" ' if head else "",
+                LEFT + WIDTH + RIGHT, self.y, self.span, LEFT, WIDTH, bottom, head,
                 WIDTH + 2, self.y, axis, "\n".join(self.parts),
                 "\n".join(self.labels))).replace(
                     '<g clip-path="url(#plot)">',

@@ -113,7 +113,10 @@ class Pipeline:
 
 class Timeline:
     def __init__(self, o):
-        o.choice("schema", [SCHEMA])
+        if o.value.get("schema") != SCHEMA:
+            raise o.error("schema", "'%s', of mpcomm-run --timeline or mpcomm-sim --json, "
+                          "found %s" % (SCHEMA, describe(o.value["schema"]) if "schema"
+                                        in o.value else "nothing"))
         self.file = o.file
         self.name, self.cluster = o.text("name"), o.text("cluster", "")
         self.kind = o.choice("kind", ["simulated", "measured"])

@@ -1,4 +1,4 @@
-//===- InitAllDialects.h - every dialect of mpcomm --------------*- C++ -*-===//
+//===- InitAllDialects.h - every dialect that mpcomm uses -------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -9,20 +9,16 @@
 #ifndef MPCOMM_INITALLDIALECTS_H
 #define MPCOMM_INITALLDIALECTS_H
 
-#include "mpcomm/Analysis/ExternalModels.h"
-#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
-#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
-#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "mlir/IR/DialectRegistry.h"
 
 namespace mpcomm {
 
-/// Adds the project's dialects, and their external models, to `registry`.
-inline void registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<MPCommDialect, mprt::MPRTDialect>();
-  registerExternalModels(registry);
-  registerOpLowering(registry);
-  mprt::registerBufferizableOpInterfaceExternalModels(registry);
-}
+/// Adds what IR of any form is made of, and what the pipelines for CPUs need of
+/// it: the project's dialects, those of MLIR that appear beside them, and the
+/// external models of both. What else is registered stays. For target cuda, a
+/// tool adds mlir::registerAllExtensions and
+/// mlir::registerAllGPUToLLVMIRTranslations.
+void registerAllDialects(mlir::DialectRegistry &registry);
 
 } // namespace mpcomm
 

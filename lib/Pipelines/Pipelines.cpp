@@ -494,11 +494,11 @@ static void registerPipeline(StringRef name, StringRef description, Build build,
           OpPassManager &passes, StringRef text,
           function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
         CompileOptions options;
-        if (failed(options.parseFromString(text)))
-          return failure();
+        std::string reason;
+        if (failed(options.parse(text, reason)))
+          return error(reason);
         if (!options.target.hasValue())
           options.target = target.str();
-        std::string reason;
         FailureOr<int64_t> ranks = options.check(reason);
         if (failed(ranks))
           return error(reason);

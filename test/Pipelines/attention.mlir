@@ -44,7 +44,7 @@
 // RUN: mpcomm-opt %s --mpcomm-graph="target=cuda precision=bf16 micro-batches=2 mesh=dp:2" | FileCheck %s --check-prefix=FUSED
 
 // RUN: not mpcomm-opt %s --mpcomm-graph="attention=some" 2>&1 | FileCheck %s --check-prefix=SOME
-// SOME: Cannot find option named 'some'
+// SOME: expected auto, fused or separate for 'attention', got 'some'
 
 func.func @train_step(
     %w: tensor<512x1536xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},

@@ -9,7 +9,6 @@
 #include "Report.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Format.h"
@@ -101,15 +100,16 @@ static void printMemory(const Object &function, llvm::raw_ostream &stream) {
   table.print("all", whole);
 }
 
-/// Runtime calls of an entry point, by callee.
-static llvm::StringMap<unsigned> countCalls(ModuleOp module, StringRef entry) {
-  llvm::StringMap<unsigned> calls;
-  if (auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(entry))
-    function.walk([&](LLVM::CallOp call) {
-      if (auto callee = call.getCallee())
-        ++calls[*callee];
-    });
-  return calls;
+/// Of coordinates, as in " (pp:1)"; of a stage with data parallelism there are
+/// several, and the first is as good as any.
+static std::string describePlace(const Object &coordinates) {
+  std::map<std::string, int64_t> axes;
+  for (const auto &[axis, at] : coordinates)
+    axes[axis.str()] = *at.getAsInteger();
+  std::string text;
+  for (const auto &[axis, at] : axes)
+    text += (text.empty() ? " (" : " x ") + axis + ":" + std::to_string(at);
+  return text + ")";
 }
 
 void mpcomm::printReport(ModuleOp module, llvm::raw_ostream &stream) {
@@ -129,11 +129,16 @@ void mpcomm::printReport(ModuleOp module, llvm::raw_ostream &stream) {
   stream << "kernels: " << kernels << "\n";
   for (const llvm::json::Value &entry : *manifest.getArray("functions")) {
     const Object &function = *entry.getAsObject();
-    auto calls = countCalls(module, *function.getString("entry"));
-    stream << "@" << *function.getString("name") << ": " << calls["mprt_launch"]
-           << " kernel launches, " << calls["mprt_gemm"] << " matrix products, "
-           << calls["mprt_copy"] << " copies, " << calls["mprt_collective_run"]
-           << " collectives\n";
+    const Object &calls = *function.getObject("calls");
+    stream << "@" << *function.getString("name");
+    if (const llvm::json::Array *ranks = function.getArray("coordinates"))
+      stream << describePlace(*(*ranks)[0].getAsObject());
+    stream << ": " << *calls.getInteger("kernels") << " kernel launches, "
+           << *calls.getInteger("products") << " matrix products, ";
+    if (int64_t windows = *calls.getInteger("windows"))
+      stream << windows << " convolutions and pools, ";
+    stream << *calls.getInteger("copies") << " copies, "
+           << function.getArray("collectives")->size() << " collectives\n";
     printMemory(function, stream);
     for (const llvm::json::Value &item : *function.getArray("collectives")) {
       const Object &collective = *item.getAsObject();

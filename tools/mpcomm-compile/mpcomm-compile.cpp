@@ -15,6 +15,8 @@
 #include "DescribeGraph.h"
 #include "MakeProgram.h"
 #include "Report.h"
+#include "ToolDiagnostics.h"
+#include "ToolHelp.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -45,11 +47,8 @@ enum class Emit { Program, Object, LLVM, MLIR };
 
 struct CompileOptions {
   cl::OptionCategory category{"mpcomm-compile options"};
-  cl::list<std::string> inputs{
-      cl::Positional, cl::OneOrMore, cl::value_desc("step.mlir"),
-      cl::desc("<step.mlir>; with mesh=auto:N several, imported with batches "
-               "of several sizes"),
-      cl::cat(category)};
+  cl::list<std::string> inputs{cl::Positional, cl::OneOrMore,
+                               cl::desc("<step.mlir>..."), cl::cat(category)};
   cl::opt<std::string> output{"o", cl::Required, cl::value_desc("file"),
                               cl::desc("File to write"), cl::cat(category)};
   cl::opt<int> np{"np", cl::init(0), cl::value_desc("N"),
@@ -57,8 +56,7 @@ struct CompileOptions {
                   cl::cat(category)};
   cl::list<std::string> settings{
       "options", cl::value_desc("key=value ..."),
-      cl::desc(
-          "Options of the pipeline mpcomm-compile (see mpcomm-opt --help)"),
+      cl::desc("Options of the pipeline: `mpcomm-opt --help=mpcomm-compile`"),
       cl::cat(category)};
   cl::opt<std::string> cpu{"cpu", cl::init("native"), cl::value_desc("name"),
                            cl::desc("Processor to generate code for"),
@@ -137,6 +135,12 @@ static int write(const CompileOptions &options, mpcomm::CodeGen &codeGen,
 /// The module in a file, with a name; null after an error.
 static OwningOpRef<ModuleOp>
 read(const std::string &input, llvm::SourceMgr &sources, MLIRContext &context) {
+  if (llvm::sys::path::extension(input) == ".py") {
+    fail("'" + input +
+         "' is a Python file: mpcomm-import makes a training "
+         "graph of it");
+    return nullptr;
+  }
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &message);
   if (!file) {
@@ -203,21 +207,26 @@ int main(int argc, char **argv) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
+  mpcomm::setVersion("mpcomm-compile");
   CompileOptions options;
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv,
       "mpcomm-compile: compiles a training step for N ranks\n\n"
-      "  mpcomm-compile step.mlir -o step.so --np 2 --report\n\n"
-      "Options of MLIR and LLVM that `mpcomm-opt --help` lists are taken too:\n"
-      "--mlir-print-ir-after-all, --mlir-timing, ...\n");
+      "  mpcomm-compile step.mlir -o step.so --np 2 --report\n"
+      "  mpcomm-compile step.mlir -o step.so --options=\"mesh=pp:2,dp:2 "
+      "micro-batches=8 precision=bf16\"\n\n"
+      "`mpcomm-opt --help=mpcomm-compile` lists what --options takes. Options "
+      "of MLIR are\ntaken too: --mlir-print-ir-after-all, --mlir-timing, "
+      "...\n");
 
   mpcomm::CompileOptions compile;
   std::string settings;
   for (const std::string &setting : options.settings)
     settings += (settings.empty() ? "" : " ") + setting;
-  if (failed(compile.parseFromString(settings)))
-    return 1;
+  std::string reason;
+  if (failed(compile.parse(settings, reason)))
+    return fail("--options: " + reason);
   if (compile.cpu.hasValue() || compile.features.hasValue())
     return fail("expected the processor as --cpu, not in --options");
   if (options.level > 3)
@@ -228,7 +237,6 @@ int main(int argc, char **argv) {
   if (options.np > 0 && mpcomm::isAutoMesh(compile.mesh, autoRanks))
     return fail("expected no --np with mesh=auto:N");
   if (options.np > 0 && compile.mesh.hasValue()) {
-    std::string reason;
     FailureOr<int64_t> samples = compile.check(reason);
     if (failed(samples))
       return fail(reason);
@@ -259,7 +267,7 @@ int main(int argc, char **argv) {
   context.printOpOnDiagnostic(false);
 
   llvm::SourceMgr sources;
-  SourceMgrDiagnosticHandler handler(sources, &context);
+  mpcomm::ToolDiagnostics handler(sources, &context);
   std::vector<OwningOpRef<ModuleOp>> modules;
   for (const std::string &input : options.inputs) {
     modules.push_back(read(input, sources, context));
@@ -272,7 +280,6 @@ int main(int argc, char **argv) {
   OwningOpRef<ModuleOp> &module = modules[*chosen];
 
   PassManager passes(&context);
-  std::string reason;
   if (failed(applyPassManagerCLOptions(passes)))
     return 1;
   if (options.from == From::Graph) {
@@ -290,8 +297,13 @@ int main(int argc, char **argv) {
     mpcomm::buildLowerPipeline(passes, compile);
     mpcomm::buildProgramPipeline(passes, compile);
   }
+  bool hasMesh = !module->getOps<mpcomm::MeshOp>().empty();
   if (failed(passes.run(*module)))
-    return fail("cannot compile '" + options.inputs[*chosen] + "'");
+    return fail("cannot compile '" + options.inputs[*chosen] + "'" +
+                (hasMesh && options.from == From::Graph
+                     ? "; rank programs, which communicate, are compiled with "
+                       "--from=programs"
+                     : ""));
   if (options.report)
     mpcomm::printReport(*module, llvm::outs());
   return write(options, *codeGen, *module);

@@ -14,6 +14,8 @@
 
 #include "SimGrid.h"
 #include "StepTimeline.h"
+#include "ToolDiagnostics.h"
+#include "ToolHelp.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
@@ -324,6 +326,7 @@ static int run(const SimOptions &options, ModuleOp module) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  setVersion("mpcomm-sim");
   mlir::registerAllPasses();
   mpcomm::registerAllPasses();
   registerMLIRContextCLOptions();
@@ -336,8 +339,8 @@ int main(int argc, char **argv) {
       "mpcomm-sim: predicts the time of a training step on a cluster\n\n"
       "  mpcomm-sim step.mlir --cluster=dgx-h100 --ranks=1024 --json "
       "out.json\n\n"
-      "Options of MLIR and LLVM that `mpcomm-opt --help` lists are taken too:\n"
-      "--mlir-print-ir-after-all, --mlir-timing, ...\n");
+      "Options of MLIR are taken too: --mlir-print-ir-after-all, "
+      "--mlir-timing, ...\n");
   if (options.ranks < 0)
     return fail("expected --ranks of at least 1");
   if (options.oversubscription < 1 || options.rounds < 1)
@@ -360,7 +363,7 @@ int main(int argc, char **argv) {
   MLIRContext context(registry);
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  SourceMgrDiagnosticHandler handler(sources, &context);
+  ToolDiagnostics handler(sources, &context);
   OwningOpRef<ModuleOp> module =
       parseSourceFile<ModuleOp>(options.input, sources, &context);
   if (!module)

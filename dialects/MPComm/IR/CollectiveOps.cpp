@@ -158,12 +158,14 @@ LogicalResult AsyncOp::verify() {
   return success();
 }
 
-LogicalResult AwaitOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+LogicalResult AwaitOp::inferReturnTypes(MLIRContext *,
+                                        std::optional<Location> location,
                                         Adaptor adaptor,
                                         SmallVectorImpl<Type> &types) {
   auto future = dyn_cast<FutureType>(adaptor.getFuture().getType());
   if (!future)
-    return failure();
+    return inferError(location, "await", "expects a future, got ",
+                      adaptor.getFuture().getType());
   llvm::append_range(types, future.getTypes());
   return success();
 }

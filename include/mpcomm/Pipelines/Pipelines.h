@@ -10,7 +10,7 @@
 #define MPCOMM_PIPELINES_PIPELINES_H
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassOptions.h"
+#include "mpcomm/Pipelines/CheckedOptions.h"
 #include "mpcomm/Transforms/PassOptions.h"
 
 namespace mpcomm {
@@ -22,7 +22,7 @@ enum class BatchNormStatistics { Local, Sync };
 enum class AttentionForm { Auto, Fused, Separate };
 
 /// The options of a compilation; see their descriptions.
-struct CompileOptions : public mlir::PassPipelineOptions<CompileOptions> {
+struct CompileOptions : public CheckedOptions {
   Option<std::string> mesh{
       *this, "mesh",
       llvm::cl::desc("Ranks: dp:N with different samples, or pp:P,dp:N for N "

@@ -412,6 +412,10 @@ LogicalResult Lowering::lowerCall(func::CallOp op) {
   }
   auto call = mprt::CallOp::create(builder, op.getLoc(), op.getCalleeAttr(),
                                    inputs, outputs);
+  // Which pass of a pipeline it is, the program file says.
+  for (StringRef name : {kTagAttr, kStageAttr})
+    if (Attribute value = op->getAttr(name))
+      call->setAttr(name, value);
   op.replaceAllUsesWith(call.getResults());
   op.erase();
   return success();

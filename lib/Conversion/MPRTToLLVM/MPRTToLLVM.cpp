@@ -51,7 +51,7 @@ public:
         pointer(LLVM::LLVMPointerType::get(function.getContext())),
         i32(builder.getI32Type()), i64(builder.getI64Type()) {}
 
-  LogicalResult run(Manifest &manifest);
+  LogicalResult run(Manifest &manifest, StreamCallCounter &counter);
 
 private:
   FailureOr<Value> pointerTo(Value buffer, Operation *user);
@@ -529,7 +529,7 @@ LogicalResult EntryPoint::lower(Operation *op) {
       "has no call in the runtime: it should be in a kernel");
 }
 
-LogicalResult EntryPoint::run(Manifest &manifest) {
+LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
   if (!function.getBody().hasOneBlock() || function.getNumResults())
     return function.emitOpError("expects a body of one block and no results");
   for (Type type : function.getArgumentTypes())
@@ -623,7 +623,7 @@ LogicalResult EntryPoint::run(Manifest &manifest) {
       << remark::metric("waits", events->waits())
       << remark::metric("events", events->events());
   return manifest.addFunction(function, entry, events->events(),
-                              std::move(collectives));
+                              std::move(collectives), counter);
 }
 
 /// Code reaches constants by offsets of 32 bits with a sign; the half of that
@@ -708,11 +708,12 @@ struct ConvertMPRTToLLVM
       if (!function.isExternal() && !function->hasAttr(mprt::kKernelAttr))
         functions.push_back(function);
     llvm::StringMap<int64_t> runs = countRuns(functions);
+    StreamCallCounter counter(symbols, device);
     for (func::FuncOp function : functions) {
       descriptors.setRuns(
           std::max<int64_t>(runs.lookup(function.getName()), 1));
       if (failed(EntryPoint(function, module, symbols, descriptors, device)
-                     .run(manifest)))
+                     .run(manifest, counter)))
         return signalPassFailure();
     }
     // The manifest has it, and the mesh.

@@ -8,6 +8,7 @@
 
 #include "Manifest.h"
 #include "Descriptors.h"
+#include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
@@ -71,6 +72,9 @@ Manifest::Manifest(ModuleOp module, StringRef device, StringRef cpu,
     break;
   }
   root["mesh"] = std::move(mesh);
+  for (auto program : module.getOps<ProgramOp>())
+    if (auto schedule = program->getAttrOfType<StringAttr>(kScheduleAttr))
+      root["schedule"] = schedule.getValue();
   auto channels = module->getAttrOfType<DenseI64ArrayAttr>(mprt::kChannelsAttr);
   Array communicators;
   if (auto list = module->getAttrOfType<ArrayAttr>(mprt::kCommunicatorsAttr))
@@ -111,7 +115,8 @@ std::pair<Array, std::string> Manifest::getRanks(func::FuncOp function) {
 }
 
 LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
-                                    int64_t events, Array collectives) {
+                                    int64_t events, Array collectives,
+                                    StreamCallCounter &counter) {
   auto results = function->getAttrOfType<ArrayAttr>(mprt::kResultsAttr);
   auto arena = function->getAttrOfType<IntegerAttr>(mprt::kArenaBytesAttr);
   if (!results || !arena)
@@ -215,6 +220,13 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                     {"memory", std::move(memory)}};
   if (!coordinates.empty())
     entryPoint["coordinates"] = std::move(coordinates);
+  StreamCalls calls = counter.count(function);
+  entryPoint["calls"] = Object{{"kernels", calls.kernels},
+                               {"products", calls.products},
+                               {"windows", calls.windows},
+                               {"copies", calls.copies}};
+  if (Array passes = counter.passes(function); !passes.empty())
+    entryPoint["passes"] = std::move(passes);
   functions.push_back(std::move(entryPoint));
   return success();
 }

@@ -9,6 +9,7 @@
 #ifndef MPCOMM_LIB_CONVERSION_MPRTTOLLVM_MANIFEST_H
 #define MPCOMM_LIB_CONVERSION_MPRTTOLLVM_MANIFEST_H
 
+#include "StreamCalls.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"
@@ -22,10 +23,12 @@ public:
   Manifest(mlir::ModuleOp module, llvm::StringRef device, llvm::StringRef cpu,
            llvm::StringRef features);
 
-  /// Adds a bufferized function; `collectives` describes those it runs.
+  /// Adds a bufferized function; `collectives` describes those it runs, and
+  /// `counter` counts what it computes.
   llvm::LogicalResult addFunction(mlir::func::FuncOp function,
                                   llvm::StringRef entry, int64_t events,
-                                  llvm::json::Array collectives);
+                                  llvm::json::Array collectives,
+                                  StreamCallCounter &counter);
   /// What Descriptors::takeLocations gives.
   void setLocations(llvm::json::Array locations);
   /// The most scratch that a kernel of a GPU takes.

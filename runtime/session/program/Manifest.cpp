@@ -338,6 +338,39 @@ ManifestCoordinates parseCoordinates(const ManifestReader &reader,
   return coordinates;
 }
 
+/// The calls of the compute stream, and the passes among them.
+void parsePasses(const ManifestReader &reader, ManifestFunction &function) {
+  if (!reader.has("calls"))
+    return;
+  ManifestReader calls = reader.at("calls");
+  for (const std::string &kind : calls.keys())
+    function.computeCalls += calls.natural(kind.c_str());
+  uint64_t end = 0;
+  for (const ManifestReader &item : reader.list("passes", false)) {
+    ManifestPass pass;
+    pass.action = item.text("action");
+    pass.stage = static_cast<int64_t>(item.natural("stage"));
+    pass.first = item.natural("first");
+    pass.calls = item.natural("calls");
+    std::string number = pass.action.substr(pass.action.empty() ? 0 : 1);
+    if (pass.action.find_first_of("FBIW") != 0 || number.empty() ||
+        number.size() > 8 ||
+        number.find_first_not_of("0123456789") != std::string::npos)
+      return item.report("action '" + printable(pass.action) +
+                         "', expected F, B, I or W and the number of a "
+                         "micro-batch");
+    if (pass.calls < 1 || pass.first < end ||
+        pass.calls > function.computeCalls ||
+        pass.first > function.computeCalls - pass.calls)
+      return item.report("is calls " + std::to_string(pass.first) + " to " +
+                         std::to_string(pass.first + pass.calls) +
+                         ", expected some after the pass before it, of " +
+                         std::to_string(function.computeCalls));
+    end = pass.first + pass.calls;
+    function.passes.push_back(std::move(pass));
+  }
+}
+
 ManifestFunction parseFunction(const ManifestReader &reader,
                                const Manifest &manifest) {
   ManifestFunction function;
@@ -393,8 +426,11 @@ ManifestFunction parseFunction(const ManifestReader &reader,
     collective.name = item.text("name", false);
     collective.location = item.text("location", false);
     collective.bytes = item.natural("bytes", false);
+    if (item.has("tensors"))
+      collective.tensors = item.natural("tensors");
     function.collectives.push_back(std::move(collective));
   }
+  parsePasses(reader, function);
   return function;
 }
 
@@ -506,6 +542,7 @@ Expected<Manifest> mprt::parseManifest(std::string_view text) {
   manifest.abi = reader.natural("abi");
   manifest.producer = reader.text("producer", false);
   manifest.program = reader.text("program", false);
+  manifest.schedule = reader.text("schedule", false);
   if (reader.has("target")) {
     ManifestReader target = reader.at("target");
     manifest.device = target.text("device");

@@ -79,7 +79,15 @@ struct ManifestResult : ManifestTensor {
 struct ManifestCollective {
   uint64_t id = 0;
   std::string kind, name, location;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, tensors = 1;
+};
+
+/// A pass of a micro-batch on a stage: which of the function's calls on the
+/// compute stream it is.
+struct ManifestPass {
+  std::string action; ///< as in "F0"
+  int64_t stage = 0;
+  uint64_t first = 0, calls = 0;
 };
 
 /// Where ranks are: coordinates on some of the mesh axes, by their index. The
@@ -95,6 +103,10 @@ struct ManifestFunction {
   std::vector<ManifestArgument> arguments;
   std::vector<ManifestResult> results;
   std::vector<ManifestCollective> collectives;
+  /// Calls on the compute stream, each an event of a trace; and what of them
+  /// are passes of a pipeline, in order. Zero where the file does not say.
+  uint64_t computeCalls = 0;
+  std::vector<ManifestPass> passes;
 
   /// Leading dimension of the batch arguments: samples of one rank in one
   /// call. Zero where the function takes no batch.
@@ -143,6 +155,8 @@ struct ManifestGraph {
 struct Manifest {
   uint64_t abi = 0;
   std::string producer, program, cpu, device = "host";
+  /// Of a pipeline: its name, where the file says.
+  std::string schedule;
   std::vector<std::string> features;
   std::optional<ManifestGraph> graph;
   /// The greatest scratch that a kernel of a program for a GPU wants.
@@ -163,6 +177,11 @@ struct Manifest {
   /// samples: they are one data rank, numbered row-major over the other axes.
   uint64_t dataRanks() const;
   uint64_t dataRankOf(uint64_t rank) const;
+
+  /// Which of the groups of communicator `c` a rank is in, numbered row-major
+  /// over the axes that it does not span; and the ranks of a group.
+  uint64_t groupOf(uint64_t rank, size_t c) const;
+  uint64_t groupSize(size_t c) const;
 
   /// `dp:2 x tp:2`, for messages.
   std::string describeMesh() const;

@@ -96,6 +96,28 @@ uint64_t Manifest::dataRankOf(uint64_t rank) const {
   return number;
 }
 
+static bool spans(const ManifestCommunicator &communicator, size_t axis) {
+  return std::binary_search(communicator.axes.begin(), communicator.axes.end(),
+                            axis);
+}
+
+uint64_t Manifest::groupOf(uint64_t rank, size_t c) const {
+  std::vector<int64_t> at = locate(axes, rank);
+  uint64_t number = 0;
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (!spans(communicators[c], i))
+      number = number * static_cast<uint64_t>(axes[i].size) +
+               static_cast<uint64_t>(at[i]);
+  return number;
+}
+
+uint64_t Manifest::groupSize(size_t c) const {
+  uint64_t product = 1;
+  for (size_t i : communicators[c].axes)
+    product *= static_cast<uint64_t>(axes[i].size);
+  return product;
+}
+
 std::string Manifest::describeMesh() const {
   std::string text;
   for (const ManifestAxis &axis : axes)

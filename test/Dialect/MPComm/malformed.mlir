@@ -156,6 +156,14 @@ func.func @await_of_no_future(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @await_written_of_no_future(%x: tensor<4xf32>) {
+  // expected-error @below {{'mpcomm.await' op expects a future, got 'tensor<4xf32>'}}
+  %0 = mpcomm.await %x : tensor<4xf32>
+  return
+}
+
+// -----
+
 // A size beyond 64 bits.
 func.func @pad_size(%x: tensor<4xf32>, %v: tensor<f32>) {
   // expected-error @below {{makes dimension 0 larger than any tensor's}}

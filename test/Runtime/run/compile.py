@@ -16,7 +16,7 @@ import signal
 from toy import *
 
 SCRIPT = """#!/bin/sh
-echo "$@" > %(work)s/called
+printf '%%s\n' "$@" > %(work)s/called
 while [ "$1" != -o ]; do shift; done
 [ -e %(work)s/broken ] && { echo 'bad.mlir:3:1: error: unknown op' >&2; exit 1; }
 [ -e %(work)s/slow ] && { sleep 600 & echo $$ $! > %(work)s/running; touch "$2".tmp "$TMPDIR"/left; wait; }
@@ -69,7 +69,7 @@ class Compile(ToyTest):
         code, error = self.attempt("--np", "2", "--compile-options", "--precision bf16  -v")
         self.assertEqual((code, error), (0, ""))
         with open(path("called")) as file:
-            words = file.read().split()
+            words = file.read().splitlines()
         self.assertEqual(words[0], path("step.mlir"))
         self.assertEqual(words[1], "-o")
         self.assertEqual(words[3:], ["--np", "2", "--precision", "bf16", "-v"])
@@ -81,8 +81,20 @@ class Compile(ToyTest):
         self.assertEqual(code, 1)
         self.assertIn("compiled for device 'host'", error)
         with open(path("called")) as file:
-            words = file.read().split()
+            words = file.read().splitlines()
         self.assertEqual(words[3:], ["--np", "2", "--options=target=cuda", "--options=precision=bf16"])
+
+    def test_words_in_quotes_are_one(self):
+        self.install()
+        for text in ("--options='mesh=dp:2 wire=f16' -v", "--options=\"mesh=dp:2 wire=f16\"  -v",
+                     " '--options=mesh=dp:2 wire=f16' -'v'"):
+            self.assertEqual(self.attempt("--np", "2", "--compile-options", text), (0, ""))
+            with open(path("called")) as file:
+                words = file.read().splitlines()
+            self.assertEqual(words[3:], ["--np", "2", "--options=mesh=dp:2 wire=f16", "-v"])
+        code, error = self.attempt("--np", "2", "--compile-options", "--options='mesh=dp:2")
+        self.assertEqual(code, 1)
+        self.assertIn("--compile-options: no second ' after \"'mesh=dp:2\"", error)
 
     def test_its_error_is_ours(self):
         self.install()

@@ -164,8 +164,19 @@ class Stages(StageTest):
             timeline = json.load(file)
         # One rank of each stage: 0 and 2.
         self.assertEqual({s["rank"] for s in timeline["streams"]}, {0, 2})
-        flows = [e["flow"] for s in timeline["streams"] for e in s["events"] if "flow" in e]
+        flows = [e["flow"] for s in timeline["streams"] for e in s["events"]
+                 if "flow" in e and s["name"] != "compute"]
         self.assertEqual(sorted(flows), list(range(len(timeline["collectives"]))))
+        # Each rank of one machine says when it came, so there is a reason for all.
+        for collective in timeline["collectives"]:
+            self.assertNotEqual(collective.get("reason", ""), "")
+        self.assertEqual([(p["name"], p["rank"], p["ranks"]) for p in timeline["programs"]],
+                         [("first", 0, 2), ("second", 2, 2)])
+        # One figure: what ranks wait for collectives, and for others to begin and to end.
+        seconds = timeline["seconds"]
+        waited = [sum(c["exposed"] for c in timeline["collectives"] if c["rank"] == p["rank"])
+                  + seconds - p["seconds"] for p in timeline["programs"]]
+        self.assertAlmostEqual(timeline["exposed"], sum(waited) / 2, delta=1e-8)
         for stream in timeline["streams"]:
             for event in stream["events"]:
                 self.assertLessEqual(event["end"], timeline["seconds"] * 1.0001)

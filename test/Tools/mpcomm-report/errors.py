@@ -80,9 +80,11 @@ check("missing file", "none.json: no such file or directory", "none.json")
 check("folder", ".: is a directory", ".")
 check("three", "expected one or two timelines, found 3", *["good.json"] * 3)
 
-edit(["schema"], ..., "schema: expected a value, found nothing")
+edit(["schema"], ..., "schema: expected 'mpcomm-timeline-1', of mpcomm-run --timeline or "
+     "mpcomm-sim --json, found nothing")
 edit(["schema"], "mpcomm-timeline-2",
-     "schema: expected 'mpcomm-timeline-1', found \"mpcomm-timeline-2\"")
+     "schema: expected 'mpcomm-timeline-1', of mpcomm-run --timeline or mpcomm-sim --json, "
+     "found \"mpcomm-timeline-2\"")
 edit(["name"], 3, "name: expected a string, found 3")
 edit(["kind"], "guessed",
      "kind: expected 'simulated' or 'measured', found \"guessed\"")

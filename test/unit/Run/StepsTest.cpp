@@ -97,40 +97,7 @@ TEST(Steps, ProfileIsOfOneMicroBatch) {
   EXPECT_NE(text.find("\"seconds\": 4e-09"), std::string::npos) << text;
 }
 
-TEST(Steps, TimelineCountsHiddenAndExposed) {
-  mprt_collective call{};
-  call.kind = MPRT_ALL_REDUCE;
-  TraceEvent collective = event(TraceEvent::Collective, 1000, 3000);
-  collective.stream = 1;
-  collective.collective = &call;
-  collective.queued = 900;
-  collective.position = 7;
-  TraceEvent wait = event(TraceEvent::Wait, 2500, 3000);
-  wait.waitedStream = 1;
-  wait.position = 7;
-  std::vector<TraceEvent> events = {event(TraceEvent::Kernel, 500, 900),
-                                    event(TraceEvent::Kernel, 1000, 2400), wait,
-                                    collective,
-                                    event(TraceEvent::Kernel, 3000, 4000)};
-  std::string text =
-      renderTimeline({500, 4500}, {500, 4500}, events, {"p", "gloo", 2});
-  // The number after a key, in ns.
-  auto number = [&](const std::string &key) {
-    size_t at = text.find("\"" + key + "\": ");
-    return at == std::string::npos
-               ? -1
-               : std::stod(text.substr(at + key.size() + 4)) * 1e9;
-  };
-  EXPECT_NEAR(number("seconds"), 4000, 1e-3);
-  EXPECT_NEAR(number("compute"), 400 + 1400 + 1000, 1e-3);
-  EXPECT_NEAR(number("ready"), 400, 1e-3);
-  EXPECT_NEAR(number("awaited"), 2000, 1e-3);
-  EXPECT_NEAR(number("hidden"), 1400, 1e-3);
-  // Of the step and of the collective.
-  EXPECT_NEAR(number("exposed"), 500, 1e-3);
-}
-
-TEST(Steps, MergesTheRanksOfStages) {
+TEST(Steps, MergesProfilesOfStages) {
   mprt_collective call{};
   call.kind = MPRT_SEND;
   TraceEvent sent = event(TraceEvent::Collective, 1000, 3000);
@@ -139,21 +106,6 @@ TEST(Steps, MergesTheRanksOfStages) {
   TraceEvent other = event(TraceEvent::Kernel, 1500, 1900);
   other.location = "b/mul";
   StepsOrigin first{"p", "shm", 2}, second{"p", "shm", 2, {}, 1};
-  StepSpan step{1000, 5000};
-  std::string text = mergeTimelines(
-      {renderTimeline(step, step, {sent}, first), "",
-       renderTimeline({1200, 4000}, step, {other, sent}, second),
-       renderTimeline({900, 4000}, step, {other, sent}, second)});
-  text.erase(std::remove_if(text.begin(), text.end(), ::isspace), text.end());
-  // Of the second rank, what began before its step is not of it.
-  EXPECT_NE(text.find("\"rank\":1,\"events\":[{\"name\":\"kernel\","
-                      "\"location\":\"b/mul\",\"begin\":5."),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("\"id\":1,"), std::string::npos) << text;
-  EXPECT_NE(text.find("\"flow\":1"), std::string::npos) << text;
-  EXPECT_EQ(text.find("\"id\":2,"), std::string::npos) << text;
-
   std::string profile =
       mergeProfiles({renderProfile({{0, 10000}}, {sent}, first),
                      renderProfile({{0, 10000}}, {sent, other}, second)});

@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 from . import page, perfetto, pipeline, summary
-from .drawing import escape
+from .drawing import Drawing, escape
 from .timeline import ReportError, read
 
 VERSION = "mpcomm-report 0.1.0"
@@ -33,7 +33,8 @@ def parser():
     p.add_argument("--json", action="store_true", help="print JSON instead of the table")
     p.add_argument("--html", metavar="OUT", help="write one self-contained page")
     p.add_argument("--svg", metavar="OUT",
-                   help="write only the pipeline diagram, of the first timeline")
+                   help="write only the picture: the passes of a pipeline, else the "
+                   "streams of all timelines")
     p.add_argument("--perfetto", metavar="OUT",
                    help="write a trace for ui.perfetto.dev or chrome://tracing")
     p.add_argument("--version", action="version", version=VERSION)
@@ -81,16 +82,18 @@ def write_all(outputs):
             os.unlink(temporary)
 
 
-def pipeline_svg(timelines):
+def svg(timelines):
+    """The pipeline of the first timeline that is one, else the picture of the page."""
+    css = page.resource("page.css")
     for t in timelines:
         if t.pipeline and pipeline.passes_of(t):
             if pipeline.count_passes(t) > pipeline.MOST_PASSES:
                 raise ReportError("%s: expected at most %d passes to draw with --svg, found"
                                   " %d" % (t.file, pipeline.MOST_PASSES,
                                            pipeline.count_passes(t)))
-            return pipeline.standalone(t, escape, page.resource("page.css"))
-    raise ReportError("%s: expected a pipeline's passes, to draw them with --svg"
-                      % timelines[0].file)
+            return pipeline.Diagram(t, escape).svg(pipeline.style(css)) + "\n"
+    return Drawing(timelines).svg([summary.heading(t) for t in timelines],
+                                  pipeline.style(css)) + "\n"
 
 
 def run(arguments):
@@ -107,7 +110,7 @@ def run(arguments):
     if arguments.html:
         outputs.append((arguments.html, page.page(timelines)))
     if arguments.svg:
-        outputs.append((arguments.svg, pipeline_svg(timelines)))
+        outputs.append((arguments.svg, svg(timelines)))
     if arguments.perfetto:
         outputs.append((arguments.perfetto, json.dumps(perfetto.trace(timelines))))
     if arguments.json:
@@ -115,8 +118,16 @@ def run(arguments):
     else:
         text = summary.table(timelines)
     write_all(outputs)
+    for warning in summary.warnings(timelines):
+        complain("warning", warning)
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     sys.stdout.flush()
+
+
+def complain(kind, text):
+    line = "mpcomm-report: %s: %s\n" % (kind, summary.plain(text))
+    sys.stderr.buffer.write(line.encode("utf-8", "backslashreplace"))
+    sys.stderr.flush()
 
 
 def main(argv=None):
@@ -124,9 +135,7 @@ def main(argv=None):
     try:
         run(arguments)
     except ReportError as error:
-        text = summary.plain(str(error))
-        sys.stderr.buffer.write(
-            ("mpcomm-report: error: %s\n" % text).encode("utf-8", "backslashreplace"))
+        complain("error", str(error))
         return 1
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

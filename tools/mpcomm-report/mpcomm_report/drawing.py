@@ -16,6 +16,7 @@ zooming scales those groups.
 import html
 import math
 
+from .pipeline import PASSES, describe_pass
 from .summary import because, duration, plain, size
 
 LEFT, WIDTH, RIGHT = 132, 968, 100
@@ -113,9 +114,8 @@ def wait(begin, end, c):
         first, plain(c.name), size(c.bytes), duration(begin), duration(end), because(c)))
 
 
-def boxes_of(t, stream, lowest):
-    """What is drawn on the lane of a stream; `lowest`: its rank is the one that the
-    collectives' times are of."""
+def boxes_of(t, stream):
+    """What is drawn on the lane of a stream."""
     known = {c.id: c for c in t.collectives}
     boxes, waits = [], []
     for e in stream.events:
@@ -125,17 +125,20 @@ def boxes_of(t, stream, lowest):
         if is_wait(stream, e):
             waits.append(wait(e.begin, e.end, c))
         elif stream.computes:
-            boxes.append(Box("c", e.begin, e.end, plain(e.name), describe(e)))
+            boxes.append(Box("c", e.begin, e.end, plain(e.action or e.name), describe(e)))
+        elif e.action:
+            boxes.append(Box(PASSES[e.action[0]][0], e.begin, e.end, e.action,
+                             describe_pass(e)))
         else:
             label = size(c.bytes) if c else plain(e.name)
             boxes.append(Box("m", e.begin, e.end, label, describe(e, c)))
-            if lowest and c and c.exposed and c.awaited < e.end:
+            if c and c.rank == stream.rank and c.exposed and c.awaited < e.end:
                 boxes.append(Box("x", max(e.begin, c.awaited), e.end, "",
                                  "exposed part of " + describe(e, c)))
-    if stream.computes and lowest and not waits:
-        # A run may not record waits: each ends with its collective.
+    if stream.computes and not waits:
+        # A file may not have waits: each ends with its collective.
         starts = [(max(c.awaited, c.end - c.exposed), c)
-                  for c in t.collectives if c.exposed]
+                  for c in t.collectives if c.exposed and c.rank == stream.rank]
         waits = [wait(start, start + c.exposed, c) for start, c in starts]
     return boxes, waits
 
@@ -223,16 +226,18 @@ class Drawing:
                     escape(duration(t.lower_bound))))
         return lines
 
-    def threads(self, t, compute, lanes):
+    def threads(self, t, computes, lanes):
         """From where a collective could start to where it runs and, of the exposed
-        ones, on to where the rank goes on."""
+        ones, on to where the rank goes on. `computes`: by rank, where its lane of
+        computation is."""
         rows = []
-        if compute is None or len(t.collectives) > MOST_THREADS:
+        if len(t.collectives) > MOST_THREADS:
             return rows
         for c in t.collectives:
             y = next((lanes[i] for i, s in enumerate(t.streams) if i in lanes and any(
                 e.flow == c.id for e in s.events) and not s.computes), None)
-            if y is None:
+            compute = computes.get(c.rank)
+            if y is None or compute is None:
                 continue
             kind = "thread late" if c.exposed else "thread"
             ends = [(c.ready, c.start)]
@@ -286,19 +291,19 @@ class Drawing:
         top, rows, over = self.y, [], []
         self.y += 16
         order = sorted(range(len(t.streams)), key=lambda i: (
-            t.streams[i].rank, not t.streams[i].computes, i))
+            t.streams[i].rank, t.streams[i].name != "passes",
+            not t.streams[i].computes, i))
         if len(order) > MOST_LANES:  # what every rank computes goes before the rest
             shown = sorted(order, key=lambda i: not t.streams[i].computes)[:MOST_LANES]
             order = [i for i in order if i in shown] \
                 + [i for i in order if i not in shown]
         ranks = sorted({s.rank for s in t.streams})
-        lanes, compute = {}, None
+        lanes, computes = {}, {}
         for i in order[:MOST_LANES]:
             s = t.streams[i]
-            lowest = s.rank == ranks[0]
             lanes[i] = self.y
-            if lowest and s.computes:
-                compute = self.y
+            if s.computes:
+                computes[s.rank] = self.y
             self.text(LEFT - 10, self.y + LANE / 2 + (0 if len(ranks) > 1 else 4),
                       shorten(s.name, 18), "lane", "end")
             if len(ranks) > 1:
@@ -306,7 +311,7 @@ class Drawing:
                           "end")
             self.parts.append('<rect class="back" x="%d" y="%d" width="%d" height="%d"/>'
                               % (LEFT, self.y, WIDTH, LANE))
-            boxes, waits = boxes_of(t, s, lowest)
+            boxes, waits = boxes_of(t, s)
             exposed = [b for b in boxes if b.kind == "x"]
             boxes = [b for b in boxes if b.kind != "x"]
             if self.shortest:
@@ -320,7 +325,7 @@ class Drawing:
             self.text(LEFT, self.y, "and %d more streams" % (len(order) - MOST_LANES),
                       "small")
             self.y += GAP
-        rows = self.threads(t, compute, lanes) + rows + over
+        rows = self.threads(t, computes, lanes) + rows + over
         curve = self.memory(t, self.y)
         if curve:
             rows += curve
@@ -343,18 +348,20 @@ class Drawing:
         self.y += 22
         return '<g id="axis">%s</g>' % "\n".join(grid)
 
-    def svg(self, titles):
+    def svg(self, titles, head=""):
+        """`head` goes into the front of a picture that is a file of its own."""
         for t, title in zip(self.timelines, titles):
             self.timeline(t, title)
         bottom = self.y
         axis = self.axis()
         return (
-            '<svg id="chart" role="img" aria-label="timeline of the step" '
+            '<svg %sid="chart" role="img" aria-label="timeline of the step" '
             'viewBox="0 0 %d %d" data-span="%.9g" data-left="%d" data-width="%d" '
-            'data-bottom="%d">\n<defs><clipPath id="plot"><rect x="0" y="0" '
+            'data-bottom="%d">%s\n<defs><clipPath id="plot"><rect x="0" y="0" '
             'width="%d" height="%d"/></clipPath></defs>\n%s\n%s\n'
             '<g id="labels">%s</g>\n</svg>' % (
-                LEFT + WIDTH + RIGHT, self.y, self.span, LEFT, WIDTH, bottom,
+                'xmlns="http://www.w3.org/2000/svg" ' if head else "",
+                LEFT + WIDTH + RIGHT, self.y, self.span, LEFT, WIDTH, bottom, head,
                 WIDTH + 2, self.y, axis, "\n".join(self.parts),
                 "\n".join(self.labels))).replace(
                     '<g clip-path="url(#plot)">',

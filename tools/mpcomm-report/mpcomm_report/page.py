@@ -16,7 +16,8 @@ import os
 
 from . import pipeline
 from .drawing import Drawing, escape
-from .summary import above, duration, heading, pairs, percent, reasons, size, words
+from .summary import above, duration, heading, pairs, percent, reasons, size, warnings, \
+    words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_ROWS = 2000  # of the table of collectives
@@ -71,9 +72,10 @@ def sentence(t):
     if not t.collectives:
         return "This step communicates nothing."
     hidden = sum(c.hidden for c in t.collectives)
+    several = " of %d ranks" % t.shown if t.shown > 1 else ""
     parts = ["%s %s and %s %s; %s of that (%s) is hidden under computation." % (
-        "1 collective moves" if len(t.collectives) == 1 else
-        "%d collectives move" % len(t.collectives),
+        "1 collective%s moves" % several if len(t.collectives) == 1 else
+        "%d collectives%s move" % (len(t.collectives), several),
         size(sum(c.bytes for c in t.collectives)),
         "takes" if len(t.collectives) == 1 else "take", duration(whole), duration(hidden),
         percent(hidden, whole))]
@@ -100,9 +102,10 @@ def sentence(t):
 def why(t):
     """The reasons, most expensive first."""
     groups = reasons(t)
-    if not groups:
+    rest = t.exposed - sum(g[1] for g in groups) if t.programs else 0
+    if not groups and not rest > 0:
         return "<p>Nothing is exposed: there is nothing to explain.</p>"
-    whole = sum(g[1] for g in groups)
+    whole = max(t.exposed, sum(g[1] for g in groups))
     items = []
     for reason, seconds, group, worst in groups:
         count = len(group)
@@ -121,7 +124,14 @@ def why(t):
                 escape(percent(seconds, whole)), count,
                 "collective" if count == 1 else "collectives", escape(words(reason)),
                 escape(reason or "unknown"), escape(text)))
-    return "<ol class=\"why\">%s</ol>" % "".join(items)
+    if rest > 1e-3 * whole:
+        items.append(
+            '<li><span class="bar"><span style="width:%.1f%%"></span></span>'
+            "<b>%s</b> (%s of what is exposed): ranks begin after the first or end before "
+            "the last</li>" % (100 * rest / whole, escape(duration(rest)),
+                               escape(percent(rest, whole))))
+    mean = "<p>Times are means over the ranks that are shown.</p>" if t.shown > 1 else ""
+    return mean + "<ol class=\"why\">%s</ol>" % "".join(items)
 
 
 def both(figure, c, twin, other):
@@ -139,29 +149,34 @@ def rows(t, other):
         twin = twins.get(c.key)
         reason = "-" if c.reason == "none" else escape(c.reason or "unknown")
         result.append(
-            "<tr%s><td>%d</td><td class=\"t\">%s</td><td class=\"t\">%s</td><td>%s</td>"
-            "<td>%d</td><td>%s</td><td>%s</td><td>%s</td><td class=\"t\">%s%s</td></tr>"
-            % (' class="late"' if c.exposed else "", c.id, escape(c.name),
+            "<tr%s><td>%d</td>%s<td class=\"t\">%s</td><td class=\"t\">%s</td><td>%s</td>"
+            '<td>%d</td><td>%s</td><td>%s</td><td class="late">%s</td>'
+            '<td class="t">%s%s</td></tr>'
+            % (' class="late"' if c.exposed else "", c.id,
+               "<td>%d</td>" % c.rank if t.shown > 1 else "", escape(c.name),
                escape(c.location), escape(size(c.bytes)), c.tensors,
                both(lambda x: duration(x.seconds), c, twin, other),
                both(lambda x: duration(x.hidden), c, twin, other),
                both(lambda x: duration(x.exposed), c, twin, other), reason,
                '<div class="note">%s</div>' % escape(c.detail) if c.detail else ""))
     if len(t.collectives) > MOST_ROWS:
-        result.append('<tr><td colspan="9" class="t">and %d more (mpcomm-report prints '
+        result.append('<tr><td colspan="10" class="t">and %d more (mpcomm-report prints '
                       "all)</td></tr>" % (len(t.collectives) - MOST_ROWS))
     return "".join(result)
 
 
-def table(t, other):
+def table(t, other, apart):
     if not t.collectives:
         return ""
     head = "".join("<th%s>%s</th>" % (' class="t"' if left else "", name)
                    for name, left in (
-                       ("#", 0), ("collective", 1), ("location", 1), ("bytes", 0),
+                       ("#", 0), *([("rank", 0)] if t.shown > 1 else []),
+                       ("collective", 1), ("location", 1), ("bytes", 0),
                        ("tensors", 0), ("takes", 0), ("hidden", 0), ("exposed", 0),
                        ("why exposed", 1)))
     title = "Every collective"
+    if apart:
+        title += ", " + heading(t)
     if other:
         title += ": %s, and below it %s" % (t.label, other.label)
     return '<details%s><summary>%s (%d)</summary><div class="scroll"><table><thead><tr>' \
@@ -214,6 +229,10 @@ def page(timelines):
     explained = "".join("%s%s" % (
         "<h3>%s</h3>" % escape(t.label.capitalize()) if several else "", why(t))
         for t in timelines)
+    warned = "".join("<li>%s</li>" % escape(w) for w in warnings(timelines))
+    if warned:
+        warned = ('<section class="warn"><h2>These steps cannot well be compared</h2>'
+                  "<ul>%s</ul></section>" % warned)
     pipelines = "".join(pipeline.section(
         t, escape, "The pipeline" + (", " + t.label if several else ""))
         for t in timelines)
@@ -230,7 +249,7 @@ style-src 'unsafe-inline'; script-src 'sha256-%s'">
 </head>
 <body>
 <header><h1>One training step of %s</h1><p class="sub">%s</p></header>
-<section class="cards">%s</section>
+%s<section class="cards">%s</section>
 <section class="say">%s</section>
 %s%s
 <section><h2>What happens when</h2>
@@ -245,10 +264,10 @@ into a collective.</footer>
 </body>
 </html>
 """ % (digest, escape("%s: a training step" % first.name), resource("page.css"),
-       escape(first.name), escape("; ".join(heading(t) for t in timelines)),
+       escape(first.name), escape("; ".join(heading(t) for t in timelines)), warned,
        cards(timelines), text, pipelines,
        "".join(programs(t, several) for t in timelines), legend, chart, joined, explained,
-       "".join(table(*p) for p in pairs(timelines)),
+       "".join(table(*p, len(pairs(timelines)) > 1) for p in pairs(timelines)),
        escape(" and ".join(t.file for t in timelines)),
        "Times of the step are means over the ranks" if any(t.programs for t in timelines)
        else "Times are of one rank", script)

@@ -33,7 +33,7 @@ def trace(timelines):
                         carried.setdefault(e.flow, []).append((e, thread, s.computes))
             lowest = rank == min([s.rank for s in t.streams], default=0)
             compute = next(((s.events, thread) for thread, s in enumerate(streams, 1)
-                            if s.computes and lowest), None)
+                            if s.computes), None)
             for flow, places in sorted(carried.items()):
                 add_flow(events, process, "%s-%d" % (flows[flow], rank), known[flow],
                          places, compute)

@@ -17,18 +17,27 @@ LEFT, WIDTH, RIGHT = 132, 968, 100
 ROW, GAP, TOP, FOOT = 26, 6, 6, 24
 LETTER = 6.3  # width of a letter of a label
 MOST_PASSES = 20000  # of one diagram
-# What of the page's style a diagram needs.
-STYLE = re.compile(r"^(svg text|svg \.small|svg \.lp|\.p[fbiw] |rect\.hatch|line\.hatch"
-                   r"|svg\.pipeline rect)")
+# What of the page's style a picture needs.
+STYLE = re.compile(r"^(svg |svg\.pipeline rect|\.p[fbiw] |rect\.hatch|line\.hatch|\.back "
+                   r"|\.[cmxw],? |\.grid |\.z line|\.end |\.bound |\.thread|\.area "
+                   r"|\.curve |\.floor )")
 
 PASSES = {"F": ("pf", "forward"), "B": ("pb", "backward"),
           "I": ("pi", "backward to the inputs"), "W": ("pw", "backward to the weights")}
+
+
+def describe_pass(p):
+    """The tooltip of a Pass, or of an event that is one."""
+    return "%s: %s of micro-batch %d, stage %d\n%s, from %s to %s" % (
+        p.action, PASSES[p.action[0]][1], int(p.action[1:]), p.stage,
+        duration(p.end - p.begin), duration(p.begin), duration(p.end))
 
 
 class Pass:
     """A pass of a micro-batch on a stage."""
 
     def __init__(self, event):
+        self.action = event.action
         self.kind, self.microbatch = event.action[0], int(event.action[1:])
         self.stage, self.begin, self.end = event.stage, event.begin, event.end
 
@@ -91,13 +100,9 @@ class Diagram:
                           % (x, y, kind, anchor, self.escape(content)))
 
     def draw_pass(self, p, y):
-        kind, words = PASSES[p.kind]
         label = "%s%d" % (p.kind, p.microbatch)
-        title = "%s: %s of micro-batch %d, stage %d\n%s, from %s to %s" % (
-            label, words, p.microbatch, p.stage,
-            duration(p.end - p.begin), duration(p.begin), duration(p.end))
         share = self.shares[p.stage]
-        self.rect(kind, p.begin, p.end, y, title,
+        self.rect(PASSES[p.kind][0], p.begin, p.end, y, describe_pass(p),
                   ' fill-opacity="%.2f"' % (1 - 0.5 * share) if share else "")
         room = (p.end - p.begin) / self.end * WIDTH / LETTER
         if self.several:
@@ -155,11 +160,11 @@ def section(t, escape, title):
         escape(title), escape(describe_pipeline(t)), picture)
 
 
-def standalone(t, escape, css):
-    """The diagram as a file of its own, in the page's light colours: not every program
-    that reads SVG knows variables of CSS."""
+def style(css):
+    """What a picture in a file of its own has of the page's style, in light colours: not
+    every program that reads SVG knows variables of CSS."""
     light = dict(re.findall(r"(--\w+): (#\w+)", css.split("@media")[0]))
     rules = re.findall(r"^[^@\n{]+\{[^{}]*\}|(?<=\} )[^@\n{]+\{[^{}]*\}", css, re.M)
-    style = "\n".join(rule for rule in rules if STYLE.match(rule))
-    style = re.sub(r"var\((--\w+)\)", lambda m: light[m[1]], style)
-    return Diagram(t, escape).svg("<style>%s</style>" % style) + "\n"
+    text = "\n".join(rule for rule in rules if STYLE.match(rule))
+    text = re.sub(r"var\((--\w+)\)", lambda m: light[m[1]], text)
+    return "<style>%s</style>" % text

@@ -127,13 +127,18 @@ def table(timelines):
             a.label if a.kind != b.kind else "first",
             b.label if a.kind != b.kind else "second",
             100 * (a.seconds / b.seconds - 1), duration(a.exposed), duration(b.exposed)))
-    for t, other in pairs(timelines):
+    tables = pairs(timelines)
+    for t, other in tables:
         if not t.collectives:
             lines += ["", "no collectives"]
             continue
+        if len(tables) > 1:
+            lines += ["", plain(heading(t))]
         twins = {c.key: c for c in other.collectives} if other else {}
-        rows = [["#", "collective", "location", "bytes", "tensors", "predicted µs"
-                 if t.kind == "simulated" else "measured µs"]]
+        # Which rank it is of, where there are several.
+        rank = (lambda text: [text]) if t.shown > 1 else (lambda text: [])
+        rows = [["#", *rank("rank"), "collective", "location", "bytes", "tensors",
+                 "predicted µs" if t.kind == "simulated" else "measured µs"]]
         if other:
             rows[0].append("measured µs" if other.kind == "measured" else "second µs")
         rows[0] += ["hidden µs", "exposed µs"]
@@ -144,7 +149,7 @@ def table(timelines):
             place = plain(c.location)
             if len(place) > 40:
                 place = "…" + place[-39:]
-            row = [str(c.id), plain(c.name), place, size(c.bytes),
+            row = [str(c.id), *rank(str(c.rank)), plain(c.name), place, size(c.bytes),
                    str(c.tensors), micro(c.seconds)]
             twin = twins.get(c.key)
             if other:
@@ -153,17 +158,51 @@ def table(timelines):
             if other:
                 row.append(micro(twin.exposed) if twin else "-")
             rows.append(row + [because(c)])
-        lines += [""] + columns(rows, {1, 2, len(rows[0]) - 1})
+        text = len(rank(""))
+        lines += [""] + columns(rows, {1 + text, 2 + text, len(rows[0]) - 1})
     return "\n".join(lines) + "\n"
 
 
+def calls(t):
+    """By rank the names of its collectives, in order."""
+    result = {}
+    for c in t.collectives:
+        result.setdefault(c.rank, []).append(c.name)
+    return result
+
+
+def warnings(timelines):
+    """Why a comparison of two steps says little. A run does not name the cluster that a
+    prediction is for, so the two may differ there."""
+    if len(timelines) != 2:
+        return []
+    a, b = timelines
+    found = []
+
+    def compare(what, first, second):
+        if first != second:
+            found.append("%s %s in %s and %s in %s" % (
+                what, first, plain(a.file), second, plain(b.file)))
+
+    compare("the ranks are", a.ranks, b.ranks)
+    if a.kind == b.kind and a.cluster and b.cluster:
+        compare("the cluster is", plain(a.cluster), plain(b.cluster))
+    for what, name in (("ranks", "ranks"), ("stages", "stages"),
+                       ("microbatches", "micro-batches")):
+        compare("the pipeline's %s are" % name,
+                *(getattr(t.pipeline, what) if t.pipeline else 0 for t in timelines))
+    if calls(a) != calls(b):
+        found.append("the collectives of %s are not those of %s: they are listed apart"
+                     % (plain(a.file), plain(b.file)))
+    return found
+
+
 def pairs(timelines):
-    """What tables list: the collectives of a timeline, beside those of another."""
-    if len(timelines) == 1:
-        return [(timelines[0], None)]
-    if timelines[0].collectives:
+    """What tables list: the collectives of a timeline, beside those of another if they
+    are the same."""
+    if len(timelines) == 2 and calls(timelines[0]) == calls(timelines[1]):
         return [tuple(timelines)]
-    return [(timelines[1], None)]
+    return [(t, None) for t in timelines if t.collectives] or [(timelines[0], None)]
 
 
 def because(c):
@@ -171,12 +210,13 @@ def because(c):
 
 
 def reasons(t):
-    """[(reason, seconds exposed, collectives, the one with the most)], most first."""
+    """[(reason, seconds exposed, collectives, the one with the most)], most first. Of
+    several ranks the means, as of the step."""
     groups = {}
     for c in t.collectives:
         if c.exposed > 0:
             groups.setdefault(c.reason, []).append(c)
-    return sorted(((reason, sum(c.exposed for c in group), group,
+    return sorted(((reason, sum(c.exposed for c in group) / t.shown, group,
                     max(group, key=lambda c: c.exposed))
                    for reason, group in groups.items()), key=lambda g: -g[1])
 
@@ -203,11 +243,12 @@ def facts(timelines):
                          "collectives": [c.id for c in group]}
                         for reason, seconds, group, _ in reasons(t)],
             "collectives": [{
-                "id": c.id, "rank": c.rank, "name": c.name, "location": c.location, "bytes": c.bytes,
-                "tensors": c.tensors, "seconds": c.seconds, "hidden": c.hidden,
+                "id": c.id, "rank": c.rank, "name": c.name, "location": c.location,
+                "bytes": c.bytes, "tensors": c.tensors, "seconds": c.seconds, "hidden": c.hidden,
                 "exposed": c.exposed, "reason": c.reason or None, "detail": c.detail,
             } for c in t.collectives]})
-    result = {"schema": "mpcomm-report-1", "steps": steps}
+    result = {"schema": "mpcomm-report-1", "steps": steps,
+              "warnings": warnings(timelines)}
     if len(timelines) == 2:
         a, b = timelines
         result["first_over_second"] = round(a.seconds / b.seconds, 9)

@@ -70,7 +70,9 @@ class Collective:
 
     def __init__(self, o, measured):
         self.id, self.rank = o.integer("id"), o.integer("rank", 0, high=2 ** 31)
-        self.name, self.location = o.text("name"), o.text("location", "")
+        # Dialect and runtime name some of them differently.
+        self.name = o.text("name").removeprefix("collective_")
+        self.location = o.text("location", "")
         self.bytes, self.tensors = o.integer("bytes"), o.integer("tensors", 1)
         self.ready, self.awaited = o.time("ready"), o.time("awaited")
         self.start, self.end = o.interval("start", "end")
@@ -87,12 +89,13 @@ class Collective:
 class Program:
     """What ranks do that run one program, where there are several."""
 
-    def __init__(self, o):
+    def __init__(self, o, measured):
         self.name = o.text("name")
         self.rank = o.integer("rank", high=2 ** 31)
         self.ranks = o.integer("ranks", low=1, high=2 ** 31)
         self.seconds, self.compute = o.time("seconds"), o.time("compute")
-        self.exposed, self.peak_bytes = o.time("exposed"), o.integer("peak_bytes")
+        self.exposed = o.time("exposed")
+        self.peak_bytes = o.integer("peak_bytes", None if measured else ...)
 
 
 class Pipeline:
@@ -110,7 +113,10 @@ class Pipeline:
 
 class Timeline:
     def __init__(self, o):
-        o.choice("schema", [SCHEMA])
+        if o.value.get("schema") != SCHEMA:
+            raise o.error("schema", "'%s', of mpcomm-run --timeline or mpcomm-sim --json, "
+                          "found %s" % (SCHEMA, describe(o.value["schema"]) if "schema"
+                                        in o.value else "nothing"))
         self.file = o.file
         self.name, self.cluster = o.text("name"), o.text("cluster", "")
         self.kind = o.choice("kind", ["simulated", "measured"])
@@ -123,7 +129,7 @@ class Timeline:
         # No run can tell its own lower bound, nor need it have counted memory.
         self.lower_bound = o.time("lower_bound", None if measured else ...)
         self.peak_bytes = o.integer("peak_bytes", None if measured else ...)
-        self.programs = [Program(p) for p in o.objects("programs", [])]
+        self.programs = [Program(p, measured) for p in o.objects("programs", [])]
         self.pipeline = Pipeline(o.object("pipeline")) if "pipeline" in o.value else None
         self.streams = [Stream(s) for s in o.objects("streams")]
         self.collectives = [Collective(c, measured) for c in o.objects("collectives")]
@@ -162,6 +168,11 @@ class Timeline:
     @property
     def communication(self):
         return sum(c.seconds for c in self.collectives)
+
+    @property
+    def shown(self):
+        """How many ranks the streams are of: figures of the step are their means."""
+        return len({s.rank for s in self.streams}) or 1
 
     @property
     def last(self):

@@ -15,12 +15,12 @@
 
 #include "launch/StopSignals.h"
 
+#include <cctype>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,6 +78,32 @@ static int start(const std::vector<char *> &words, const std::string &folder,
   return error;
 }
 
+/// Adds the words of `text`; what is in quotes is part of one.
+static Status addWords(const std::string &text,
+                       std::vector<std::string> &words) {
+  bool isWord = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (std::isspace(static_cast<unsigned char>(text[i]))) {
+      isWord = false;
+      continue;
+    }
+    if (!isWord)
+      words.emplace_back();
+    isWord = true;
+    if (text[i] != '\'' && text[i] != '"') {
+      words.back() += text[i];
+      continue;
+    }
+    size_t end = text.find(text[i], i + 1);
+    if (end == std::string::npos)
+      return fail("--compile-options: no second ", text[i], " after \"",
+                  printable(text.substr(i)), "\"");
+    words.back() += text.substr(i + 1, end - i - 1);
+    i = end;
+  }
+  return {};
+}
+
 Status mpcomm::run::compileProgram(const std::string &source,
                                    const std::string &output,
                                    std::optional<uint64_t> ranks,
@@ -86,9 +112,8 @@ Status mpcomm::run::compileProgram(const std::string &source,
   std::vector<std::string> words = {compilerPath(), source, "-o", output};
   if (ranks)
     words.insert(words.end(), {"--np", std::to_string(*ranks)});
-  std::istringstream further(furtherArguments);
-  for (std::string word; further >> word;)
-    words.push_back(word);
+  if (Status status = addWords(furtherArguments, words); status.failed())
+    return status;
   std::vector<char *> pointers;
   for (std::string &word : words)
     pointers.push_back(word.data());

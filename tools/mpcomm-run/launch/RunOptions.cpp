@@ -252,7 +252,8 @@ CommandLine::CommandLine(RunOptions &o)
       real(o.timeoutSeconds, "a number of seconds from more than 0 to 1e+09",
            [](double x) { return x > 0 && x <= 1e9; }));
   add("--compile-options", "TEXT",
-      "further arguments of mpcomm-compile, for a .mlir",
+      "further arguments of mpcomm-compile, for a .mlir:\n"
+      "\"--options='mesh=pp:2 micro-batches=4'\"",
       text(o.compileOptions));
 
   group = "Training";
@@ -435,7 +436,7 @@ CommandLine::CommandLine(RunOptions &o)
              "d.safetensors \\\n"
              "      --steps 100 --checkpoint c.safetensors\n"
              "  mpirun -np N mpcomm-run step.so [options]\n"
-             "  torchrun --no-python --nproc-per-node N mpcomm-run step.so "
+             "  torchrun --no_python --nproc_per_node N mpcomm-run step.so "
              "[options]\n"
              "  mpcomm-run --calibrate cluster.json --np N [--comm gloo]\n\n"
              "Exit status: 0 success, 1 failure, 2 wrong command line, 128 + N "

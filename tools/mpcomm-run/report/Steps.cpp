@@ -13,19 +13,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 
 using namespace mpcomm::run;
 
 using Json = nlohmann::ordered_json;
-
-static bool computes(const TraceEvent &event) {
-  return event.stream == MPRT_COMPUTE_STREAM && event.kind != TraceEvent::Wait;
-}
 
 static std::string dump(const Json &json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -55,26 +49,6 @@ mpcomm::run::completeSteps(const std::vector<StepSpan> &spans,
   return steps;
 }
 
-//===----------------------------------------------------------------------===//
-// Timeline
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-/// Seconds that [begin, end) shares with each of some intervals, added up.
-double overlap(uint64_t begin, uint64_t end,
-               const std::vector<const TraceEvent *> &intervals) {
-  uint64_t sum = 0;
-  for (const TraceEvent *event : intervals) {
-    uint64_t from = std::max(begin, event->begin);
-    uint64_t to = std::min(end, event->end);
-    sum += to > from ? to - from : 0;
-  }
-  return static_cast<double>(sum) * 1e-9;
-}
-
-} // namespace
-
 StepSpan mpcomm::run::medianStep(std::vector<StepSpan> steps) {
   if (steps.empty())
     return {};
@@ -84,138 +58,6 @@ StepSpan mpcomm::run::medianStep(std::vector<StepSpan> steps) {
             });
   return steps[steps.size() / 2];
 }
-
-std::string mpcomm::run::renderTimeline(const StepSpan &step,
-                                        const StepSpan &base,
-                                        const std::vector<TraceEvent> &events,
-                                        const StepsOrigin &origin) {
-  auto seconds = [&](uint64_t time) {
-    return static_cast<double>(std::max(time, base.begin) - base.begin) * 1e-9;
-  };
-  std::vector<const TraceEvent *> compute, collectives;
-  std::map<uint32_t, std::vector<const TraceEvent *>> waits, streams;
-  double computed = 0, exposed = 0;
-  for (const TraceEvent &event : events) {
-    if (event.begin < step.begin || event.end > step.end)
-      continue;
-    double length = seconds(event.end) - seconds(event.begin);
-    if (event.kind == TraceEvent::Wait && event.stream == MPRT_COMPUTE_STREAM) {
-      waits[event.waitedStream].push_back(&event);
-      exposed += length;
-      continue;
-    }
-    if (computes(event)) {
-      compute.push_back(&event);
-      computed += length;
-    } else if (event.collective) {
-      collectives.push_back(&event);
-    }
-    streams[event.stream].push_back(&event);
-  }
-
-  // Numbered in the order of the program, which streams run abreast.
-  std::sort(collectives.begin(), collectives.end(),
-            [](const TraceEvent *a, const TraceEvent *b) {
-              return std::tie(a->queued, a->stream, a->position) <
-                     std::tie(b->queued, b->stream, b->position);
-            });
-  std::map<const TraceEvent *, size_t> ids;
-  Json described = Json::array();
-  for (const TraceEvent *event : collectives) {
-    const std::vector<const TraceEvent *> &waiting = waits[event->stream];
-    uint64_t awaited = step.end;
-    for (const TraceEvent *wait : waiting)
-      if (wait->position >= event->position)
-        awaited = std::min(awaited, wait->begin);
-    ids[event] = ids.size();
-    described.push_back(
-        {{"id", ids[event]},
-         {"rank", origin.rank},
-         {"name", event->name},
-         {"location", event->location},
-         {"bytes", event->bytes},
-         {"ready", seconds(event->queued)},
-         {"start", seconds(event->begin)},
-         {"end", seconds(event->end)},
-         {"awaited", seconds(awaited)},
-         {"hidden", overlap(event->begin, event->end, compute)},
-         {"exposed", overlap(event->begin, event->end, waiting)}});
-  }
-
-  Json rendered = Json::array();
-  for (auto &[stream, list] : streams) {
-    std::sort(list.begin(), list.end(),
-              [](const TraceEvent *a, const TraceEvent *b) {
-                return a->begin < b->begin;
-              });
-    Json track = Json::array();
-    for (const TraceEvent *event : list) {
-      Json entry = {{"name", event->name},
-                    {"location", event->location},
-                    {"begin", seconds(event->begin)},
-                    {"end", seconds(event->end)}};
-      if (auto id = ids.find(event); id != ids.end())
-        entry["flow"] = id->second;
-      track.push_back(entry);
-    }
-    std::string name = stream == MPRT_COMPUTE_STREAM
-                           ? "compute"
-                           : "communicator " + std::to_string(stream - 1);
-    rendered.push_back(
-        {{"name", name}, {"rank", origin.rank}, {"events", track}});
-  }
-  return dump({{"schema", "mpcomm-timeline-1"},
-               {"name", origin.program},
-               {"kind", "measured"},
-               {"cluster", origin.backend},
-               {"ranks", origin.ranks},
-               {"seconds", seconds(base.end)},
-               {"compute", computed},
-               {"exposed", exposed},
-               {"streams", rendered},
-               {"collectives", described},
-               {"memory", Json::array()}});
-}
-
-std::string
-mpcomm::run::mergeTimelines(const std::vector<std::string> &timelines) {
-  Json merged;
-  double computed = 0, exposed = 0, count = 0;
-  for (const std::string &text : timelines) {
-    Json timeline = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!timeline.is_object())
-      continue;
-    computed += timeline["compute"].get<double>();
-    exposed += timeline["exposed"].get<double>();
-    ++count;
-    if (merged.is_null()) {
-      merged = timeline;
-      continue;
-    }
-    // Collectives are numbered over the whole.
-    size_t before = merged["collectives"].size();
-    for (Json &collective : timeline["collectives"]) {
-      collective["id"] = collective["id"].get<size_t>() + before;
-      merged["collectives"].push_back(collective);
-    }
-    for (Json &stream : timeline["streams"]) {
-      for (Json &event : stream["events"])
-        if (event.contains("flow"))
-          event["flow"] = event["flow"].get<size_t>() + before;
-      merged["streams"].push_back(stream);
-    }
-  }
-  // Of a step on several ranks the means.
-  if (count > 0) {
-    merged["compute"] = computed / count;
-    merged["exposed"] = exposed / count;
-  }
-  return dump(merged);
-}
-
-//===----------------------------------------------------------------------===//
-// Profile
-//===----------------------------------------------------------------------===//
 
 /// The op that a call of the runtime's is; empty for a kernel that the compiler
 /// has made of several.

@@ -5,10 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Two files that rank 0 makes of its own trace and of those of the other
-// stages: the timeline of one step, which mpcomm-report shows (--timeline,
-// schema mpcomm-timeline-1), and the profile that overrides the compiler's cost
-// model
+// Which steps of a trace are whole, and the profile that rank 0 makes of them
+// and of those of the other stages: it overrides the compiler's cost model
 // (--profile, schema mpcomm-profile-1, docs/Design/CostModel.md).
 //
 //===----------------------------------------------------------------------===//
@@ -31,13 +29,16 @@ struct StepSpan {
   uint64_t begin = 0, end = 0;
 };
 
-/// What the two files name besides.
+/// What a profile and a timeline name besides.
 struct StepsOrigin {
   std::string program, backend;
   uint64_t ranks = 1;
   ManifestPlaces places = {};
   /// Whose events they are.
   uint64_t rank = 0;
+  /// Of the program, where there is one; and whether all ranks have one clock.
+  const Manifest *manifest = nullptr;
+  bool hasOneClock = true;
 };
 
 /// The steps of `spans` whose events are all among `events`, which are in the
@@ -49,17 +50,6 @@ std::vector<StepSpan> completeSteps(const std::vector<StepSpan> &spans,
 
 /// The step of median length; an empty one where there is none.
 StepSpan medianStep(std::vector<StepSpan> steps);
-
-/// Renders `step`, with times from the beginning of `base` on, which ends the
-/// picture. Exposed is when the compute stream stood still for a collective,
-/// hidden when it worked while one was under way.
-std::string renderTimeline(const StepSpan &step, const StepSpan &base,
-                           const std::vector<TraceEvent> &events,
-                           const StepsOrigin &origin);
-
-/// One timeline of those of several ranks: the first, with the streams and
-/// collectives of the others. Empty texts are left out.
-std::string mergeTimelines(const std::vector<std::string> &timelines);
 
 /// Renders the median over the steps of the seconds that each kernel, product
 /// and collective took, by all places of its location; calls with the same name

@@ -315,17 +315,19 @@ Status Trainer::finish(Report &report) {
 
 Status Trainer::writeSteps() {
   const RunOptions &options = job.options;
-  std::vector<TraceEvent> events;
-  std::vector<StepSpan> steps;
+  std::vector<TraceEvent> events = rank.context().trace().events();
+  std::vector<StepSpan> steps =
+      completeSteps(spans, events, rank.context().trace().dropped());
   // One rank of each stage; where there are none, rank 0.
   bool shows = job.dataRank == 0;
-  if (shows) {
-    events = rank.context().trace().events();
-    steps = completeSteps(spans, events, rank.context().trace().dropped());
-  }
   const std::string &name = job.program->manifest().program;
-  StepsOrigin origin{name.empty() ? job.program->path() : name, rank.backend(),
-                     job.ranks, job.program->manifest().places, rank.index()};
+  StepsOrigin origin{name.empty() ? job.program->path() : name,
+                     rank.backend(),
+                     job.ranks,
+                     job.program->manifest().places,
+                     rank.index(),
+                     &job.program->manifest(),
+                     rank.localRanks() == rank.size()};
   // Rank 0 writes what all have made.
   auto write = [&](const std::string &path, const std::string &mine,
                    auto merge) -> Status {
@@ -340,9 +342,8 @@ Status Trainer::writeSteps() {
     Result<std::pair<StepSpan, StepSpan>> step = chooseStep(medianStep(steps));
     if (step.failed())
       return step.error();
-    std::string mine;
-    if (shows)
-      mine = renderTimeline(step->first, step->second, events, origin);
+    auto render = shows ? renderTimeline : renderArrivals;
+    std::string mine = render(step->first, step->second, events, origin);
     if (Status status = write(options.timeline, mine, mergeTimelines);
         status.failed())
       return status;

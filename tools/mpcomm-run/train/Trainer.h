@@ -20,7 +20,7 @@
 #include "launch/Launcher.h"
 #include "launch/TrainingJob.h"
 #include "report/Report.h"
-#include "report/Steps.h"
+#include "report/Timeline.h"
 #include "session/Rank.h"
 #include "session/Stepper.h"
 #include "session/checkpoint/StateKeeper.h"

@@ -43,6 +43,9 @@ class Session(unittest.TestCase):
         self.case("batch", build("loose.so", BATCH=8, LOOSE_STATE=1))
         self.case("files", build("loose.so"))
 
+    def test_copies(self):
+        self.case("copies", build("copied.so", BATCH=8, COPIED=1))
+
     def test_hyperparameters(self):
         self.case("hyperparameters", self.plain)
 

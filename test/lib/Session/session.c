@@ -144,6 +144,24 @@ static void testState(void) {
   OK(mpcomm_session_close, session);
 }
 
+/* What is a copy of a parameter follows it, until it is written itself. */
+static void testCopies(void) {
+  mpcomm_session *session = openLoaded();
+  writeWeights(session);
+  uint16_t copy[DIM];
+  OK(mpcomm_session_read, session, "w.bf16", copy, sizeof(copy));
+  /* 0.5, -0.25, 0.125 and 1. */
+  const uint16_t expected[DIM] = {0x3f00, 0xbe80, 0x3e00, 0x3f80};
+  CHECK(!memcmp(copy, expected, sizeof(copy)));
+  int64_t shape = DIM;
+  const float other[DIM] = {2, 2, 2, 2};
+  mpcomm_array array = {"w.bf16", other, MPRT_F32, 1, &shape, NULL};
+  OK(mpcomm_session_write, session, &array);
+  OK(mpcomm_session_read, session, "w.bf16", copy, sizeof(copy));
+  CHECK(copy[0] == 0x4000 && readToy(session).w[0] == 0.5f);
+  OK(mpcomm_session_close, session);
+}
+
 static void testBatch(void) {
   mpcomm_session *session = openLoaded();
   writeWeights(session);
@@ -327,8 +345,7 @@ static void testFiles(void) {
         (extra.key = "mpcomm.step", &options));
   FAILS(MPRT_UNSUPPORTED, "background", mpcomm_session_save, session, "w",
         (weights.background = 1, &weights));
-  FAILS(MPRT_IO_ERROR, "", mpcomm_session_save, session, "no/folder/c",
-        NULL);
+  FAILS(MPRT_IO_ERROR, "", mpcomm_session_save, session, "no/folder/c", NULL);
   mpcomm_save_options later = {.struct_size = sizeof(later), .background = 1};
   OK(mpcomm_session_save, session, "no/folder/c", &later);
   FAILS(MPRT_IO_ERROR, "no/folder", mpcomm_session_wait, session);
@@ -741,6 +758,7 @@ int main(int argc, char **argv) {
     void (*run)(void);
   } cases[] = {{"state", testState},
                {"batch", testBatch},
+               {"copies", testCopies},
                {"hyperparameters", testHyperparameters},
                {"files", testFiles},
                {"events", testEvents},

@@ -11,7 +11,7 @@
 |* ARENA (its bytes), NO_COMM (RANKS is 1, there is no communicator),         *|
 |* LOOSE_STATE (returns `b` in a buffer of its own), STAGED (two ranks, which *|
 |* may have functions of their own, for all that is known), GRAPH (a member of*|
-|* the manifest, and a comma).                                                *|
+|* the manifest, and a comma), COPIED (`evaluate` takes a copy of `w`).       *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -64,7 +64,26 @@
 /* Arguments of train_step, in order; then the results that are alone. */
 enum { W, B, MOMENTUM, STEP, SCALE, LR, X, Y, LABEL, LOSS, LOOSE_B };
 /* Arguments of evaluate. */
-enum { E_W, E_B, E_SCALE, E_X, E_Y, E_LABEL, E_LOSS, E_OUTPUT };
+enum {
+  E_W,
+  E_B,
+  E_SCALE,
+  E_X,
+  E_Y,
+  E_LABEL,
+#ifdef COPIED
+  E_COPY,
+#endif
+  E_LOSS,
+  E_OUTPUT
+};
+#ifdef COPIED
+#define COPY_ARGUMENT                                                          \
+  ",{\"name\":\"w.bf16\",\"role\":\"optimizer_state\",\"dtype\":\"bf16\","           \
+  "\"shape\":[4],\"access\":\"read\",\"copy_of\":\"w\"}"
+#else
+#define COPY_ARGUMENT ""
+#endif
 
 /* clang-format off */
 #define BATCH_ARGUMENTS                                                        \
@@ -101,7 +120,7 @@ enum { E_W, E_B, E_SCALE, E_X, E_Y, E_LABEL, E_LOSS, E_OUTPUT };
     "{\"name\":\"w\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[4],\"access\":\"read\"}," \
     "{\"name\":\"b\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\"}," \
     "{\"name\":\"scale\",\"role\":\"buffer\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\"}," \
-    BATCH_ARGUMENTS "],\"results\":[" \
+    BATCH_ARGUMENTS COPY_ARGUMENT "],\"results\":[" \
     "{\"name\":\"loss\",\"role\":\"loss\",\"dtype\":\"f32\",\"shape\":[],\"argument\":null}," \
     "{\"name\":\"output\",\"role\":\"output\",\"dtype\":\"f32\",\"shape\":[" TEXT(BATCH) ",2]," \
     "\"argument\":null,\"targets\":\"label\"}],\"collectives\":[]}]}"

@@ -233,6 +233,8 @@ Result<Report> Report::create(const RunOptions &options, bool active,
   report.prints = !options.quiet;
   report.inPlace = report.prints && isatty(STDOUT_FILENO);
   report.every = options.logEvery;
+  // What only evaluates leaves no mark of a training.
+  report.logsEvaluations = options.evaluateEvery && steps.first < steps.last;
   report.steps = steps;
   if (!options.tensorboard.empty()) {
     Result<EventFile> file =
@@ -423,9 +425,7 @@ Status Report::evaluation(const EvaluationSummary &summary, uint64_t step,
   double accuracy = summary.labels ? static_cast<double>(summary.correct) /
                                          static_cast<double>(summary.labels)
                                    : 0;
-  // What only evaluates leaves no mark of a training.
-  bool trains = steps.first < steps.last;
-  if (log && trains) {
+  if (log && logsEvaluations) {
     std::string line =
         "{\"step\": " + std::to_string(step) +
         ", \"evaluation\": {\"samples\": " + std::to_string(summary.samples);

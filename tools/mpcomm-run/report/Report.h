@@ -7,8 +7,8 @@
 //
 // What rank 0 tells the user. On a terminal one line is rewritten in place;
 // elsewhere each line stands, every --log-every steps. The log file gets one
-// JSON object a step, with all digits of the loss, and one an evaluation.
-// TensorBoard gets the same numbers.
+// JSON object a step, with all digits of the loss, and with --evaluate-every
+// one an evaluation. TensorBoard gets the same numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -141,6 +141,7 @@ private:
 
   std::chrono::steady_clock::time_point lastPrint;
   bool prints = false, inPlace = false, lineOpen = false;
+  bool logsEvaluations = false;
   uint64_t every = 1;
   ReportedSteps steps;
   /// When the first step had ended. It is longer than the others.

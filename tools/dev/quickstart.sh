@@ -48,30 +48,5 @@ work=$ROOT/build/quickstart
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
-PATH=$build_dir/bin:$PATH
-
-# run command...: shown, then run.
-run() {
-  printf '\n$ %s\n' "$*"
-  "$@" </dev/null
-}
-
-run mpcomm-import "$ROOT/docs/examples/gpt.py" -o step.mlir \
-  --weights weights.safetensors --data data.safetensors
-run mpcomm-compile step.mlir -o step.so --np "$ranks" --report
-run mpcomm-run step.so --np "$ranks" --comm shm --weights weights.safetensors \
-  --data data.safetensors --steps "$steps" --log log.jsonl
-
-# Ten steps at each end: single steps are noisy, a trend is not.
-python3 - log.jsonl "$steps" <<'END'
-import json, sys
-losses = [json.loads(line)["loss"] for line in open(sys.argv[1])]
-if len(losses) != int(sys.argv[2]) or None in losses:
-    sys.exit("error: expected %s finite losses in the log, found %d"
-             % (sys.argv[2], sum(loss is not None for loss in losses)))
-first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
-print("\nmean loss of the first ten steps %.4f, of the last ten %.4f" % (first, last))
-if not last < 0.9 * first:
-    sys.exit("error: the loss does not fall")
-END
+PATH=$build_dir/bin:$PATH "$ROOT/tools/dev/try.sh" "$ROOT/docs/examples/gpt.py" "$ranks" "$steps"
 say "it trains: $work has the graph, the program, the data and the log"

@@ -67,7 +67,8 @@ def main():
     a = parser.parse_args()
     os.makedirs(a.folder, exist_ok=True)
     files = [build(a, name) for name in a.only.split(",")]
-    libraries = [name for name in os.listdir(a.lib) if name.startswith("libMPCommRuntime.so")]
+    libraries = [name for name in os.listdir(a.lib)
+                 if name.startswith("libMPCommRuntime.so.")]  # fmt: skip
     for source in [os.path.join(a.bin, "mpcomm-run")] + [os.path.join(a.lib, name) for name in libraries]:
         target = os.path.join(a.folder, os.path.basename(source))
         shutil.copy(os.path.realpath(source), target)

@@ -30,13 +30,15 @@ COMPONENTS = ["runtime", "runtime-dnnl", "runtime-gloo", "runtime-mpi", "compile
 # Commands of the wheel, all that the package starts; the other tools on IR come with an
 # installation.
 TOOLS = ["mpcomm-run", "mpcomm-compile", "mpcomm-opt"]
-COMMANDS = '''"""Becomes the program of bin/ that has the name of the command."""
+# A package of its own: to import mpcomm takes NumPy, and time.
+COMMANDS = '''"""Becomes the program of mpcomm/bin that has the name of the command."""
 import os
 import sys
 
 
 def main():
-    path = os.path.join(os.path.dirname(__file__), "bin", os.path.basename(sys.argv[0]))
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.path.join(root, "mpcomm", "bin", os.path.basename(sys.argv[0]))
     os.execv(path, [path, *sys.argv[1:]])
 '''
 
@@ -77,14 +79,15 @@ def stage(folder, build, cmake):
     if not linker:
         sys.exit("wheel.py: error: found no ld.lld in PATH (Debian: lld-22)")
     shutil.copy(linker, os.path.join(package, "mpcomm", "bin", "ld.lld"))
-    write(os.path.join(package, "mpcomm", "commands.py"), COMMANDS)
+    os.mkdir(os.path.join(package, "mpcomm_commands"))
+    write(os.path.join(package, "mpcomm_commands", "__init__.py"), COMMANDS)
     project = os.path.join(package, "pyproject.toml")
     with open(project, encoding="utf-8") as file:
         text = file.read()
     section = "[project.scripts]\n"
     if section not in text:
         sys.exit("wheel.py: error: expected %s in %s" % (section.strip(), project))
-    commands = "".join(f'{tool} = "mpcomm.commands:main"\n' for tool in TOOLS)
+    commands = "".join(f'{tool} = "mpcomm_commands:main"\n' for tool in TOOLS)
     write(project, text.replace(section, section + commands))
     # Nothing of it is compiled for one Python.
     write(os.path.join(package, "setup.cfg"), "[bdist_wheel]\nplat_name = %s\n"

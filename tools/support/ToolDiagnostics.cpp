@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ToolDiagnostics.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Location.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"

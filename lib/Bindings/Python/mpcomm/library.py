@@ -53,7 +53,7 @@ class SessionOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("rank", c_uint32), ("size", c_uint32),
                 ("address", c_char_p), ("ranks", c_void_p), ("comm", c_char_p),
                 ("device", c_char_p), ("timeout_seconds", c_double), ("seed", c_uint64),
-                ("trace_capacity", c_uint32), ("flight_capacity", c_uint32)]
+                ("reserved", c_uint32), ("flight_capacity", c_uint32)]
 
 
 class SessionInfo(Structure):

@@ -306,6 +306,19 @@ class Row:
             return all(run and all(map(math.isfinite, run["losses"])) for run in runs)
         return all(v is not None and v[2] for v in self.verdicts)
 
+    @property
+    def is_compared(self):
+        """Whether there is what `is_equal` says something of."""
+        stages = ["run"] if self.entry.random else ["run", "f64"]
+        return all(self.known(f"{stage} {r}") for stage in stages for r in self.bench.a.ranks)
+
+    @property
+    def ratio(self):
+        """Our time beside the fastest PyTorch's on most ranks; None where one is not known."""
+        ranks = self.bench.a.ranks[-1]
+        theirs, mine = self.fastest(ranks)[0], self.known(f"run {ranks}", "ms")
+        return mine / theirs if theirs and mine else None
+
     def fastest(self, ranks):
         """(milliseconds, name) of the fastest PyTorch."""
         times = [(found["ms"], stage[:-2]) for (model, stage), found in self.bench.record.items()
@@ -342,8 +355,13 @@ def table(bench, entries):
             family = row.entry.family
             lines += ["", f"**{family}**", "", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
         lines.append("| " + " | ".join(row.cells()) + " |")
-    imported, equal = sum(r.is_imported for r in rows), sum(r.is_equal for r in rows)
-    lines += ["", f"{imported} of {len(rows)} imported; {equal} of {len(rows)} equal."]
+    compared = [r for r in rows if r.is_compared]
+    lines += ["", f"{sum(r.is_imported for r in rows)} of {len(rows)} imported" + (
+        f"; of {len(compared)} compared, {sum(r.is_equal for r in compared)} are equal." if compared else ".")]
+    ratios = [r.ratio for r in rows if r.ratio]
+    if ratios:
+        lines += ["", f"On {ranks[-1]} ranks, geometric mean of ours / PyTorch over {len(ratios)} models: "
+                  f"{statistics.geometric_mean(ratios):.2f}; largest {max(ratios):.2f}."]
     return "\n".join(lines[1:])
 
 

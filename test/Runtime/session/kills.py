@@ -25,9 +25,13 @@ class Kills(unittest.TestCase):
         for kill in range(KILLS):
             job = subprocess.Popen([CLIENT, case, program, "1000000000"], cwd=folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
-            time.sleep(source.uniform(0.02, 0.25))
+            # Every other one while it starts, the others at some time after their first checkpoint,
+            # however busy the machine is.
+            first = job.stdout.readline() if kill % 2 else ""
+            time.sleep(source.uniform(0, 0.1))
             os.killpg(job.pid, signal.SIGKILL)
             out, err = job.communicate()
+            out = first + out
             self.assertEqual(err, "")
             self.assertEqual(job.returncode, -signal.SIGKILL)
             # A line that was being written may be half there.
@@ -38,7 +42,7 @@ class Kills(unittest.TestCase):
                 started += 1
             if saved:
                 self.assertGreaterEqual(stepOf(), saved)
-        self.assertGreater(started, KILLS // 4)
+        self.assertGreaterEqual(started, KILLS // 2)
         leftovers = [name for name in os.listdir(folder) if not re.fullmatch(r"c|c\.step-\d+", name)]
         print("%s: %d kills, %d jobs that saved, step %d, left over: %s"
               % (case, KILLS, started, stepOf(), len(leftovers)))  # fmt: skip

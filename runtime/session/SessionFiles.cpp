@@ -12,6 +12,8 @@
 
 #include "session/Session.h"
 
+#include "session/files/OutputFile.h"
+
 #include <algorithm>
 
 using namespace mprt;
@@ -67,6 +69,9 @@ StateKeeper &Session::keeperOf(const std::string &path, uint32_t keep) {
   std::unique_ptr<StateKeeper> &keeper = keepers[path];
   if (keeper && keeper->keep() == keep)
     return *keeper;
+  // What jobs that were killed while they wrote have left.
+  if (index() == 0)
+    removeAbandoned(path);
   KeeperOptions options;
   options.path = path;
   options.keep = keep;

@@ -142,9 +142,11 @@ def check_skipped(kind):
             start = 1.0 if name.endswith("mu_product") else 0.0
             flat = torch.as_tensor(values, dtype=torch.float64).reshape(-1)
             assert (flat == start).all(), (kind, name)
-    losses, _, log = ours(kind, "backoff", 2, options, steps=90)
+    losses, _, log = ours(kind, "backoff", 2, options, steps=92)
     assert log[0]["skipped"] and not log[-1]["skipped"], log[-1]
-    assert losses[-1] < losses[0], (kind, losses[0], losses[-1])
+    # Of all samples, four batches: single batches differ by more than slow rules learn.
+    first, last = sum(losses[:4]), sum(losses[-4:])
+    assert last < first, (kind, first, last)
 
 
 for kind in sys.argv[5:]:

@@ -113,6 +113,11 @@ if hasattr(torch, "_grouped_mm"):
     checks.check(workload(lambda x: torch._grouped_mm(x, table * x.mean(), torch.tensor(
         [1, 2, len(x)], dtype=torch.int32))), double=False)
 
+# The gradient of one of many parts is that part between zeros, which are one operand each.
+program = checks.check(workload(lambda x: x * x.split(1, 1)[4]))
+sizes = [len(op.operands) for op in program.functions[0].ops if op.name == "mpcomm.concatenate"]
+assert max(sizes, default=0) <= 3, sizes
+
 # What the core lacks.
 try:
     mi.trace(workload(lambda x: torch.special.bessel_j0(x.detach()) +

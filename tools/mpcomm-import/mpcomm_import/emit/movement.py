@@ -87,8 +87,25 @@ def padded(c, x, dim, low, high, interior=0, value=0.0):
     return resize(c.builder, x, dim, total, make)
 
 
+def merged(parts, dim):
+    """`parts` with those that follow each other and are one number as one: the gradient of
+    one part of a split has zeros for each of the others."""
+    result = []
+    for part in parts:
+        number = None if part.base.shape else splat_value(part.base)
+        before = result[-1] if result else None
+        if number is not None and before and not before.base.shape and \
+                splat_value(before.base) == number:
+            shape = list(part.shape)
+            shape[dim] += result.pop().shape[dim]
+            part = View.of(part.base).expand(shape)
+        result.append(part)
+    return result
+
+
 def concatenated(c, parts, dim):
     dim %= len(parts[0].dims)
+    parts = merged(parts, dim)
     order = memory_order(parts[0])
     values = [materialise(c.builder, p.permute(order)) for p in parts]
     back = [order.index(i) for i in range(len(order))]

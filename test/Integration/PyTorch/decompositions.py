@@ -117,6 +117,8 @@ if hasattr(torch, "_grouped_mm"):
 program = checks.check(workload(lambda x: x * x.split(1, 1)[4]))
 sizes = [len(op.operands) for op in program.functions[0].ops if op.name == "mpcomm.concatenate"]
 assert max(sizes, default=0) <= 3, sizes
+# One number alone.
+checks.check(workload(lambda x: x * torch.cat([torch.zeros(2, x.shape[1]), torch.zeros(len(x) - 2, x.shape[1])])))
 
 # What the core lacks.
 try:

@@ -95,7 +95,7 @@ def merged(parts, dim):
         number = None if part.base.shape else splat_value(part.base)
         before = result[-1] if result else None
         if number is not None and before and not before.base.shape and \
-                splat_value(before.base) == number:
+                repr(splat_value(before.base)) == repr(number):  # -0.0 is not 0.0
             shape = list(part.shape)
             shape[dim] += result.pop().shape[dim]
             part = View.of(part.base).expand(shape)

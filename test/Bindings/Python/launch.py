@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from training import adamw, compare, data, loss_of, reference, seeded
 
 STEPS = 30
+LONG = 500  # seconds that a rank would wait if nobody ended it, on however busy a machine
 
 
 def trained(program, batches, log):
@@ -43,11 +44,11 @@ def fails(kind):
         if kind == "raises":
             raise ValueError("rank 1 has had enough")
         os.kill(os.getpid(), 9)
-    time.sleep(60)
+    time.sleep(LONG)
 
 
 def fails_in_a_step(program, batches):
-    with mpcomm.Session(program, timeout=60) as session:
+    with mpcomm.Session(program, timeout=LONG) as session:
         for step, batch in enumerate(batches):
             if step == 3 and session.rank == 1:
                 raise ValueError("rank 1 has had enough")
@@ -87,11 +88,11 @@ if __name__ == "__main__":
             sys.exit("expected an error")
         except mpcomm.Error as error:
             assert word in str(error) and error.rank == 1, error
-        assert time.monotonic() - start < 30
+        assert time.monotonic() - start < LONG / 2
     start = time.monotonic()
     try:
         mpcomm.launch(fails_in_a_step, np=2, args=(program, batches))
         sys.exit("expected an error")
     except mpcomm.Error as error:
         assert "rank 1 has had enough" in str(error), error
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < LONG / 2

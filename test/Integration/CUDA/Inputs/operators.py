@@ -134,12 +134,13 @@ def indexing(big=False):
 
 
 def order(big=False):
+    """No gradient of cumprod: PyTorch 1.13 writes it out, element by element."""
     rows, width = (512, 1000) if big else (3, 37)
     x = [rows, width]
     return [(x, lambda x: x.topk(5)[0]), (x, lambda x: x.topk(3, dim=0, largest=False)[0]),
             (x, lambda x: x.sort()[0] * torch.arange(width)), (x, lambda x: x.sort(0, descending=True)[0] * torch.arange(rows)[:, None]),
             (x, lambda x: x.max(1)[0]), (x, lambda x: x.median(1)[0]), (x, lambda x: x.gather(1, x.argmin(1, True))),
-            (x, lambda x: x.cumsum(1)), (x, lambda x: (1 + x / 100).cumprod(0)), (x, lambda x: x.cummax(1)[0]),
+            (x, lambda x: x.cumsum(1)), (x, lambda x: x * (1 + x.detach() / 100).cumprod(0)), (x, lambda x: x.cummax(1)[0]),
             (x, lambda x: x.flip(1) * torch.arange(width)), (x, lambda x: x.flip(0, 1) * torch.arange(width)),
             (x, lambda x: x.roll(3, 1) * torch.arange(width)), (x, lambda x: x.roll((1, -2), (0, 1)) * torch.arange(width))]  # fmt: skip
 

@@ -24,8 +24,9 @@ namespace mpcomm {
 struct Linearity {
   enum Kind {
     Unknown,
-    /// Multiplying all listed operands multiplies the results: sums,
-    /// selections, maxima, and ops that only move elements.
+    /// Multiplying all listed operands multiplies the float results, and leaves
+    /// others as they are: sums, selections, maxima, ops that only move
+    /// elements, and loops of these.
     Joint,
     /// Multiplying any one of the listed operands multiplies the results:
     /// products, and gradient ops with respect to their incoming gradient.

@@ -123,6 +123,29 @@ def product():
     case.check(*wander(case, result, a @ x, 2))
 
 
+def sums():
+    """Contractions of one or two dimensions that each have several axes, in orders in memory
+    that differ between the operands and from the seen one."""
+    case = Case()
+    inner = [rng.choice([2, 3]) for _ in range(rng.randint(1, 4))]
+    cut = rng.randint(1, len(inner))
+    views = []
+    for free in (rng.choice([1, 4]), rng.choice([1, 5])):
+        sizes = [free] + inner
+        order = rng.sample(range(len(sizes)), len(sizes))
+        view, tensor = case.input([sizes[i] for i in order])
+        back = [order.index(i) for i in range(len(sizes))]
+        shape = [free, math.prod(inner[:cut]), math.prod(inner[cut:])]
+        views.append(reshaped_to(case, view.permute(back), tensor.permute(back), shape))
+    (va, a), (vb, b) = views
+    result = contraction.contract(case.builder, va.permute([1, 0, 2]), vb,
+                                  contracting=[(0, 1), (2, 2)])
+    case.check(result, a.flatten(1) @ b.flatten(1).t())
+    result = contraction.contract(case.builder, va, vb.permute([2, 0, 1]),
+                                  contracting=[(2, 0), (1, 2)])
+    case.check(result, a.flatten(1) @ b.flatten(1).t())
+
+
 def gram():
     case = Case()
     view, tensor = wander(case, *case.input(factorisation(24)), 3)
@@ -171,5 +194,5 @@ def safe_softmax():
 
 safe_softmax()
 for k in range(int(sys.argv[1])):
-    for test in (one_view, product, gram, addition, reduction):
+    for test in (one_view, product, sums, gram, addition, reduction):
         test()

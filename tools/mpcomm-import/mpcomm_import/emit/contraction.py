@@ -140,7 +140,11 @@ def contract(builder, lhs, rhs, batch=(), contracting=()):
     left, right = (Side(v, *s) for v, s in zip(paired, sides))
     todo = [k for k, s in enumerate((left, right)) if not s.is_strided_matrix]
     if not todo and not same_order(left, right, paired[2]):
-        todo = [1]
+        for copy in (recall, ordered):  # if one has that order; the product can do without
+            second = copy(builder, views[1], *sides[1])
+            again = second and pair_up(views[0], second, batch + contracting)
+            if again and same_order(*(Side(v, *s) for v, s in zip(again, sides)), again[2]):
+                return contract(builder, views[0], second, batch, contracting)
     copied = False
     for k in todo:
         fresh = recall(builder, views[k], *sides[k]) or \

@@ -1,6 +1,7 @@
 # Each component of an installation holds what it should and nothing twice; with the
 # runtime's two alone, others' projects build by CMake and by pkg-config and load a
-# compiled program; the runtime is small and needs no LLVM.
+# compiled program; the runtime is small and needs no LLVM. (Others' projects are built plainly, without the symbols that sanitizers give
+# a program.)
 
 # REQUIRES: compiler, pkg-config
 # UNSUPPORTED: sanitizer

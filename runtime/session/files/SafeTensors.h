@@ -23,6 +23,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_SAFETENSORS_H
 #define MPCOMM_RUNTIME_SESSION_SAFETENSORS_H
 
+#include "session/files/MappedFile.h"
 #include "support/Error.h"
 #include "support/Tensor.h"
 
@@ -72,14 +73,8 @@ public:
   /// in the header, O(n log n) in the number of tensors; touches no tensor.
   static Expected<SafeTensors> open(const std::string &path);
 
-  SafeTensors(SafeTensors &&other) noexcept;
-  SafeTensors &operator=(SafeTensors &&other) noexcept;
-  SafeTensors(const SafeTensors &) = delete;
-  SafeTensors &operator=(const SafeTensors &) = delete;
-  ~SafeTensors();
-
-  const std::string &path() const { return file; }
-  uint64_t fileBytes() const { return mappedBytes; }
+  const std::string &path() const { return file.path(); }
+  uint64_t fileBytes() const { return file.contents().size(); }
   const std::map<std::string, TensorEntry> &tensors() const { return entries; }
   const std::map<std::string, std::string> &metadata() const { return meta; }
 
@@ -88,7 +83,7 @@ public:
 
   /// First byte of a tensor. Not aligned in general.
   const char *dataOf(const TensorEntry &entry) const {
-    return mapping + dataOffset + entry.begin;
+    return file.contents().data() + dataOffset + entry.begin;
   }
 
   /// Fails where the file has a checksum of the tensor and it is not `found`.
@@ -100,26 +95,19 @@ public:
   Error read(const std::string &name, const TensorEntry &entry,
              void *destination) const;
 
-  /// What the file system says of the file's contents: another value where
-  /// somebody has written to it since.
-  struct Stamp {
-    uint64_t bytes = 0;
-    int64_t seconds = 0, nanoseconds = 0;
-    bool operator==(const Stamp &) const = default;
-  };
-  Expected<Stamp> stamp() const;
+  using Stamp = MappedFile::Stamp;
+  Expected<Stamp> stamp() const { return file.stamp(); }
 
   /// Tells the kernel that the mapped pages may go; they come back when
   /// touched again.
-  void releasePages() const;
+  void releasePages() const {
+    advisePages(file.contents(), PageAdvice::Release);
+  }
 
 private:
   SafeTensors() = default;
 
-  std::string file;
-  int descriptor = -1;
-  const char *mapping = nullptr;
-  uint64_t mappedBytes = 0;
+  MappedFile file;
   uint64_t dataOffset = 0;
   std::map<std::string, TensorEntry> entries;
   std::map<std::string, std::string> meta;

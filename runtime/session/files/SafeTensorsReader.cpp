@@ -26,11 +26,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <limits>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace mprt;
@@ -394,69 +391,35 @@ Error mprt::parseSafetensorsHeader(
 }
 
 Expected<SafeTensors> SafeTensors::open(const std::string &path) {
+  Expected<MappedFile> mapped = MappedFile::open(path);
+  if (mapped.failed())
+    return mapped.error();
   SafeTensors result;
-  result.file = path;
-  // Not blocking, so that a pipe under that name cannot hang the run.
-  result.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (result.descriptor < 0)
-    return makeError(errno == ENOENT ? MPRT_NOT_FOUND : MPRT_IO_ERROR, path,
-                     ": cannot open: ", std::strerror(errno));
-  struct stat info;
-  if (fstat(result.descriptor, &info) != 0)
-    return fail(path, ": cannot stat: ", std::strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return fail(path, ": not a regular file");
+  result.file = mapped.take();
   // Who removes abandoned temporaries leaves what somebody reads.
-  (void)flock(result.descriptor, LOCK_SH | LOCK_NB);
-  uint64_t size = static_cast<uint64_t>(info.st_size);
-  if (size < 8)
-    return fail(path, ": not a safetensors file: ", size,
+  (void)flock(result.file.descriptor(), LOCK_SH | LOCK_NB);
+  std::string_view contents = result.file.contents();
+  if (contents.size() < 8)
+    return fail(path, ": not a safetensors file: ", contents.size(),
                 " bytes long, expected at least 8");
-  void *address =
-      mmap(nullptr, size, PROT_READ, MAP_SHARED, result.descriptor, 0);
-  if (address == MAP_FAILED)
-    return fail(path, ": cannot map: ", std::strerror(errno));
-  result.mapping = static_cast<const char *>(address);
-  result.mappedBytes = size;
 
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i)
-    length = length << 8 | static_cast<unsigned char>(result.mapping[i]);
+    length = length << 8 | static_cast<unsigned char>(contents[i]);
   if (length > maxSafetensorsHeader)
     return fail(path, ": header of ", length, " bytes, the limit is ",
                 maxSafetensorsHeader);
-  if (length > size - 8)
+  if (length > contents.size() - 8)
     return fail(path, ": header of ", length, " bytes, but the file has only ",
-                size - 8, " after the length (is it truncated?)");
+                contents.size() - 8, " after the length (is it truncated?)");
   result.dataOffset = 8 + length;
-  std::string_view header(result.mapping + 8, length);
-  if (Error status = parseSafetensorsHeader(
-          path, header, size - result.dataOffset, result.entries, result.meta);
+  std::string_view header = contents.substr(8, length);
+  if (Error status = parseSafetensorsHeader(path, header,
+                                            contents.size() - result.dataOffset,
+                                            result.entries, result.meta);
       status.failed())
     return status;
   return result;
-}
-
-SafeTensors::SafeTensors(SafeTensors &&other) noexcept {
-  *this = std::move(other);
-}
-
-SafeTensors &SafeTensors::operator=(SafeTensors &&other) noexcept {
-  std::swap(file, other.file);
-  std::swap(descriptor, other.descriptor);
-  std::swap(mapping, other.mapping);
-  std::swap(mappedBytes, other.mappedBytes);
-  std::swap(dataOffset, other.dataOffset);
-  std::swap(entries, other.entries);
-  std::swap(meta, other.meta);
-  return *this;
-}
-
-SafeTensors::~SafeTensors() {
-  if (mapping)
-    munmap(const_cast<char *>(mapping), mappedBytes);
-  if (descriptor >= 0)
-    close(descriptor);
 }
 
 const TensorEntry *SafeTensors::find(const std::string &name) const {
@@ -473,15 +436,16 @@ Error SafeTensors::read(const std::string &name, const TensorEntry &entry,
   uint64_t done = 0;
   while (done < entry.bytes) {
     size_t wanted = std::min(entry.bytes - done, block);
-    ssize_t got = pread(descriptor, static_cast<char *>(destination) + done,
-                        wanted, dataOffset + entry.begin + done);
+    ssize_t got =
+        pread(file.descriptor(), static_cast<char *>(destination) + done,
+              wanted, dataOffset + entry.begin + done);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return fail(file, ": cannot read tensor '", printable(name),
+      return fail(path(), ": cannot read tensor '", printable(name),
                   "': ", std::strerror(errno));
     if (got == 0)
-      return fail(file, ": tensor '", printable(name),
+      return fail(path(), ": tensor '", printable(name),
                   "' was truncated while it was read");
     if (isCompared)
       hash.add(static_cast<char *>(destination) + done,
@@ -496,19 +460,7 @@ Error SafeTensors::compareChecksum(const std::string &name,
   auto expected = meta.find(std::string(tensorChecksumPrefix) + name);
   if (expected == meta.end() || hexOf(found) == expected->second)
     return {};
-  return fail(file, ": tensor '", printable(name), "' has checksum ",
+  return fail(path(), ": tensor '", printable(name), "' has checksum ",
               hexOf(found), ", expected ", printable(expected->second),
               rewrittenHint);
-}
-
-Expected<SafeTensors::Stamp> SafeTensors::stamp() const {
-  struct stat info;
-  if (fstat(descriptor, &info) != 0)
-    return fail(file, ": cannot stat: ", std::strerror(errno));
-  return Stamp{static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec,
-               info.st_mtim.tv_nsec};
-}
-
-void SafeTensors::releasePages() const {
-  madvise(const_cast<char *>(mapping), mappedBytes, MADV_DONTNEED);
 }

@@ -30,6 +30,13 @@ std::string mpcomm::run::fileOf(const std::string &given) {
   return given.substr(beginOfFile(given));
 }
 
+static Result<MappedFile> openFilled(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.failed() && file->contents().empty())
+    return fail(path, ": the file is empty");
+  return file;
+}
+
 Result<DataFile> DataFile::open(const std::string &given) {
   if (!given.ends_with(".npy")) {
     Result<SafeTensors> opened = SafeTensors::open(given);
@@ -39,7 +46,7 @@ Result<DataFile> DataFile::open(const std::string &given) {
   }
   size_t begin = beginOfFile(given);
   std::string path = given.substr(begin);
-  Result<MappedFile> opened = MappedFile::open(path);
+  Result<MappedFile> opened = openFilled(path);
   if (opened.failed())
     return opened.error();
   Result<TensorEntry> array = parseNpy(path, opened->contents());
@@ -53,7 +60,7 @@ Result<DataFile> DataFile::open(const std::string &given) {
 }
 
 Result<DataFile> DataFile::openTokens(const std::string &path) {
-  Result<MappedFile> opened = MappedFile::open(path);
+  Result<MappedFile> opened = openFilled(path);
   if (opened.failed())
     return opened.error();
   return DataFile(opened.take());
@@ -64,7 +71,7 @@ const std::string &DataFile::path() const {
       [](const auto &f) -> const std::string & { return f.path(); }, file);
 }
 
-Result<SafeTensors::Stamp> DataFile::stamp() const {
+Result<MappedFile::Stamp> DataFile::stamp() const {
   return std::visit([](const auto &f) { return f.stamp(); }, file);
 }
 

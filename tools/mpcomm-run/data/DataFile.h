@@ -14,8 +14,8 @@
 #ifndef MPCOMM_RUN_DATA_DATAFILE_H
 #define MPCOMM_RUN_DATA_DATAFILE_H
 
-#include "data/MappedFile.h"
 #include "data/Status.h"
+#include "session/files/MappedFile.h"
 #include "session/files/SafeTensors.h"
 
 #include <optional>
@@ -33,7 +33,7 @@ public:
   static Result<DataFile> openTokens(const std::string &path);
 
   const std::string &path() const;
-  Result<SafeTensors::Stamp> stamp() const;
+  Result<MappedFile::Stamp> stamp() const;
 
   /// The tensor for the argument `name`, and its first byte; nothing where the
   /// file has none.

@@ -137,14 +137,14 @@ private:
   /// The failure that value `index` of a piece is.
   Status describeBad(const Column &column, const Piece &piece,
                      uint64_t index) const;
-  Result<std::vector<SafeTensors::Stamp>> stamps() const;
+  Result<std::vector<MappedFile::Stamp>> stamps() const;
   void release() const;
 
   DataFiles source;
   DataFormat format;
   std::vector<DataFile> opened;
   std::vector<Column> columns;
-  std::vector<SafeTensors::Stamp> validated;
+  std::vector<MappedFile::Stamp> validated;
   std::map<std::string, uint64_t> hashes;
   uint64_t sampleCount = 0, context = 0, leftOver = 0, allBytes = 0;
   bool allowsNonFinite = false, readsAtStart = true;

@@ -92,10 +92,10 @@ std::optional<uint64_t> Dataset::knownHash(const Column &wanted) const {
   return std::nullopt;
 }
 
-Result<std::vector<SafeTensors::Stamp>> Dataset::stamps() const {
-  std::vector<SafeTensors::Stamp> all;
+Result<std::vector<MappedFile::Stamp>> Dataset::stamps() const {
+  std::vector<MappedFile::Stamp> all;
   for (const DataFile &file : opened) {
-    Result<SafeTensors::Stamp> stamp = file.stamp();
+    Result<MappedFile::Stamp> stamp = file.stamp();
     if (stamp.failed())
       return stamp.error();
     all.push_back(*stamp);
@@ -104,7 +104,7 @@ Result<std::vector<SafeTensors::Stamp>> Dataset::stamps() const {
 }
 
 Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
-  Result<std::vector<SafeTensors::Stamp>> found = stamps();
+  Result<std::vector<MappedFile::Stamp>> found = stamps();
   if (found.failed())
     return found.error();
   validated = found.take();
@@ -150,7 +150,7 @@ Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
 }
 
 Status Dataset::checkUnchanged(bool allowNonFinite) {
-  Result<std::vector<SafeTensors::Stamp>> now = stamps();
+  Result<std::vector<MappedFile::Stamp>> now = stamps();
   if (now.failed())
     return now.error();
   for (size_t i = 0; i < opened.size(); ++i) {

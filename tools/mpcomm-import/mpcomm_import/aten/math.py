@@ -237,10 +237,3 @@ def clamp_min_tensor(c, node, x, low):
 @aten("clamp_max")
 def clamp_max(c, node, x, high):
     return extremum(c, "min", x, high)
-
-
-@aten("pow.Scalar")
-def power_of_scalar(c, node, x, y):
-    if not Type((), c.result_meta()[1]).is_float:
-        raise Unsupported("power of integers")
-    return simple(c, "math.powf", operands(c, [x, y], c.result_meta()[1]))

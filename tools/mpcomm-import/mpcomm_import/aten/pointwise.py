@@ -229,7 +229,7 @@ def whole_power(c, x, exponent):
     return result
 
 
-@aten("pow.Tensor_Tensor")
+@aten("pow.Tensor_Tensor", "pow.Scalar")
 def power_tensor(c, node, x, y):
     if not Type((), c.result_meta()[1]).is_float:
         raise Unsupported("power of integers")

@@ -11,22 +11,24 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUN_DATA_MAPPEDFILE_H
-#define MPCOMM_RUN_DATA_MAPPEDFILE_H
+#ifndef MPCOMM_RUNTIME_SESSION_MAPPEDFILE_H
+#define MPCOMM_RUNTIME_SESSION_MAPPEDFILE_H
 
-#include "data/Status.h"
-#include "session/files/SafeTensors.h"
+#include "support/Error.h"
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace mpcomm::run {
+namespace mprt {
 
 class MappedFile {
 public:
-  static Result<MappedFile> open(const std::string &path);
+  /// Opens and maps `path`, a regular file.
+  static Expected<MappedFile> open(const std::string &path);
 
+  /// No file.
+  MappedFile() = default;
   MappedFile(MappedFile &&other) noexcept { *this = std::move(other); }
   MappedFile &operator=(MappedFile &&other) noexcept;
   MappedFile(const MappedFile &) = delete;
@@ -35,13 +37,21 @@ public:
 
   const std::string &path() const { return name; }
   std::string_view contents() const { return {data, bytes}; }
-  Result<SafeTensors::Stamp> stamp() const;
+  /// For reads that are to leave no pages in this process' memory.
+  int descriptor() const { return number; }
+
+  /// What the file system says of the file's contents: another value where
+  /// somebody has written to it since.
+  struct Stamp {
+    uint64_t bytes = 0;
+    int64_t seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp &) const = default;
+  };
+  Expected<Stamp> stamp() const;
 
 private:
-  MappedFile() = default;
-
   std::string name;
-  int descriptor = -1;
+  int number = -1;
   const char *data = nullptr;
   uint64_t bytes = 0;
 };
@@ -61,6 +71,6 @@ enum class PageAdvice : uint8_t {
 /// Tells the kernel of the pages in which `range` of a mapping lies.
 void advisePages(std::string_view range, PageAdvice advice);
 
-} // namespace mpcomm::run
+} // namespace mprt
 
-#endif // MPCOMM_RUN_DATA_MAPPEDFILE_H
+#endif // MPCOMM_RUNTIME_SESSION_MAPPEDFILE_H

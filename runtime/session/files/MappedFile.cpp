@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "data/MappedFile.h"
+#include "session/files/MappedFile.h"
 
 #include <cerrno>
 #include <cstring>
@@ -19,25 +19,26 @@
 #include <unistd.h>
 #include <utility>
 
-using namespace mpcomm::run;
+using namespace mprt;
 
-Result<MappedFile> MappedFile::open(const std::string &path) {
+Expected<MappedFile> MappedFile::open(const std::string &path) {
   MappedFile file;
   file.name = path;
   // Not blocking, so that a pipe under that name cannot hang the run.
-  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file.descriptor < 0)
-    return fail(path, ": cannot open: ", std::strerror(errno));
+  file.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.number < 0)
+    return makeError(errno == ENOENT ? MPRT_NOT_FOUND : MPRT_IO_ERROR, path,
+                     ": cannot open: ", std::strerror(errno));
   struct stat info;
-  if (fstat(file.descriptor, &info) != 0)
+  if (fstat(file.number, &info) != 0)
     return fail(path, ": cannot stat: ", std::strerror(errno));
   if (!S_ISREG(info.st_mode))
     return fail(path, ": not a regular file");
   file.bytes = static_cast<uint64_t>(info.st_size);
-  if (file.bytes == 0)
-    return fail(path, ": the file is empty");
+  if (file.bytes == 0) // of which there is no mapping
+    return file;
   void *address =
-      mmap(nullptr, file.bytes, PROT_READ, MAP_SHARED, file.descriptor, 0);
+      mmap(nullptr, file.bytes, PROT_READ, MAP_SHARED, file.number, 0);
   if (address == MAP_FAILED)
     return fail(path, ": cannot map: ", std::strerror(errno));
   file.data = static_cast<const char *>(address);
@@ -46,7 +47,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
 
 MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(name, other.name);
-  std::swap(descriptor, other.descriptor);
+  std::swap(number, other.number);
   std::swap(data, other.data);
   std::swap(bytes, other.bytes);
   return *this;
@@ -55,19 +56,19 @@ MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
 MappedFile::~MappedFile() {
   if (data)
     munmap(const_cast<char *>(data), bytes);
-  if (descriptor >= 0)
-    close(descriptor);
+  if (number >= 0)
+    close(number);
 }
 
-Result<SafeTensors::Stamp> MappedFile::stamp() const {
+Expected<MappedFile::Stamp> MappedFile::stamp() const {
   struct stat info;
-  if (fstat(descriptor, &info) != 0)
+  if (fstat(number, &info) != 0)
     return fail(name, ": cannot stat: ", std::strerror(errno));
-  return SafeTensors::Stamp{static_cast<uint64_t>(info.st_size),
-                            info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+  return Stamp{static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec,
+               info.st_mtim.tv_nsec};
 }
 
-void mpcomm::run::advisePages(std::string_view range, PageAdvice advice) {
+void mprt::advisePages(std::string_view range, PageAdvice advice) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto begin = reinterpret_cast<uintptr_t>(range.data());
   uintptr_t first = begin / page * page;

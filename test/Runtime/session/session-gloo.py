@@ -33,7 +33,7 @@ class Meeting(unittest.TestCase):
         lines = [rank.communicate(timeout=120)[0] for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0])
         loss = lines[0].split("loss ")[1]
-        self.assertEqual(lines, ["rank %d of 2 over gloo: loss %s" % (r, loss) for r in range(2)])
+        self.assertEqual(lines, ["rank %d of 2 over gloo on host: loss %s" % (r, loss) for r in range(2)])
 
 
 if __name__ == "__main__":

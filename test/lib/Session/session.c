@@ -600,10 +600,13 @@ static void testProcesses(void) {
   mpcomm_ranks_destroy(ranks);
 }
 
-/* As a launcher's environment says. */
+/* As a launcher's environment says; `second` may name what carries messages. */
 static void testLaunched(void) {
   mpcomm_session *session = NULL;
-  OK(mpcomm_session_open, NULL, &session);
+  mpcomm_session_options options = {.struct_size = sizeof(options),
+                                    .comm = second,
+                                    .timeout_seconds = 60};
+  OK(mpcomm_session_open, second ? &options : NULL, &session);
   mpcomm_session_info info = {.struct_size = sizeof(info)};
   OK(mpcomm_session_describe, session, &info);
   OK(mpcomm_session_load, session, program, NULL);
@@ -611,8 +614,9 @@ static void testLaunched(void) {
   Samples samples;
   makeSamples(&samples, 8, (int)(info.rank * 8));
   mpcomm_result result = step(session, &samples);
-  printf("rank %u of %u over %s: loss %.6f\n", info.rank, info.size,
-         info.backend, result.loss);
+  OK(mpcomm_session_describe, session, &info);
+  printf("rank %u of %u over %s on %s: loss %.6f\n", info.rank, info.size,
+         info.backend, info.device, result.loss);
   OK(mpcomm_session_gather, session, NULL, NULL, 0);
   OK(mpcomm_session_close, session);
 }

@@ -104,16 +104,12 @@ static void storeInteger(DType type, void *data, uint64_t index,
   }
 }
 
-Error mprt::storeArray(const mpcomm_array &array, const ManifestTensor &tensor,
-                       void *target) {
+/// Element by element. After an error, `target` has a part.
+static Error convertArray(const mpcomm_array &array,
+                          const ManifestTensor &tensor, char *target) {
   auto type = DType(array.dtype);
   const auto *source = static_cast<const char *>(array.data);
   uint64_t size = sizeOf(type);
-  if (type == tensor.type && isDense(array)) {
-    if (tensor.elements && source != target)
-      std::memmove(target, source, tensor.elements * size);
-    return {};
-  }
   // The place of element `at`, whose index along each dimension is `index`.
   std::vector<int64_t> strides(array.ndim), index(array.ndim);
   int64_t dense = 1, place = 0;
@@ -124,7 +120,7 @@ Error mprt::storeArray(const mpcomm_array &array, const ManifestTensor &tensor,
   for (uint64_t at = 0; at < tensor.elements; ++at) {
     const char *element = source + place * int64_t(size);
     if (type == tensor.type) {
-      std::memcpy(static_cast<char *>(target) + at * size, element, size);
+      std::memcpy(target + at * size, element, size);
     } else if (isFloat(type)) {
       storeNumber(tensor.type, target, at, loadFloat(type, element, 0));
     } else {
@@ -145,6 +141,49 @@ Error mprt::storeArray(const mpcomm_array &array, const ManifestTensor &tensor,
   return {};
 }
 
+/// Whether the array has bytes among the `bytes` at `target`.
+static bool overlaps(const mpcomm_array &array, const void *target,
+                     uint64_t bytes) {
+  // Around the first element.
+  int64_t size = int64_t(sizeOf(DType(array.dtype)));
+  int64_t before = 0, after = size, dense = 1;
+  for (uint32_t d = array.ndim; d-- > 0;) {
+    int64_t stride = array.strides ? array.strides[d] : dense;
+    int64_t last = stride * (array.shape[d] - 1) * size;
+    (last < 0 ? before : after) += last;
+    dense *= array.shape[d];
+  }
+  auto first = reinterpret_cast<uintptr_t>(array.data);
+  auto begin = reinterpret_cast<uintptr_t>(target);
+  return first + uintptr_t(before) < begin + bytes &&
+         begin < first + uintptr_t(after);
+}
+
+Error mprt::storeArray(const mpcomm_array &array, const ManifestTensor &tensor,
+                       void *target) {
+  auto type = DType(array.dtype);
+  const auto *source = static_cast<const char *>(array.data);
+  uint64_t size = sizeOf(type);
+  if (type == tensor.type && isDense(array)) {
+    if (tensor.elements && source != target)
+      std::memmove(target, source, tensor.elements * size);
+    return {};
+  }
+  if (tensor.elements == 0)
+    return {};
+  // What is read is not to be written meanwhile, and half a tensor would be
+  // worse than none.
+  uint64_t bytes = tensor.elements * sizeOf(tensor.type);
+  bool mayFail = type != tensor.type && isInteger(tensor.type);
+  if (mayFail || overlaps(array, target, bytes)) {
+    std::vector<char> whole(bytes);
+    Error error = convertArray(array, tensor, whole.data());
+    if (!error)
+      std::memcpy(target, whole.data(), bytes);
+    return error;
+  }
+  return convertArray(array, tensor, static_cast<char *>(target));
+}
 template <typename T>
 static uint64_t findOutside(const void *data, uint64_t count, int64_t first,
                             int64_t second) {

@@ -7,12 +7,11 @@
 
 #include "session/GraphVotes.h"
 
-#include <cstring>
 
 using namespace mprt;
 
 void GraphVote::setReason(const std::string &text) {
-  strncpy(reason, text.c_str(), sizeof(reason) - 1);
+  copyText(reason, sizeof(reason), text);
 }
 
 bool mprt::votesOnGraphs(const Context::State &state) {

@@ -51,7 +51,7 @@ Error Meeting::run(mprt_collective_kind kind, int32_t peer, const void *send,
   uint64_t received = receive ? bytes : 0;
   if (kind == MPRT_ALL_GATHER)
     received *= ranks;
-  auto staged = std::make_unique<uint8_t[]>(sent + received + 1);
+  auto staged = std::make_unique_for_overwrite<uint8_t[]>(sent + received + 1);
   if (sent)
     memcpy(staged.get(), send, sent);
   if (Error error = context->run(call, send ? staged.get() : nullptr,

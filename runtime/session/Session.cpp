@@ -68,8 +68,13 @@ Error Session::joinWorld(const mpcomm_session_options &options) {
   if (options.ranks) {
     if (!isOpen && comm != "shm")
       return mismatch("ranks of this process");
-    if (options.rank >= options.ranks->size)
-      return fail("rank ", options.rank, " of ", options.ranks->size);
+    if (options.rank >= options.ranks->size ||
+        (options.size && options.size != options.ranks->size))
+      return fail("rank ", options.rank, " of ",
+                  options.size ? options.size : options.ranks->size,
+                  ", where there are ", options.ranks->size, " ranks");
+    if (options.address)
+      return fail("ranks of this process and an address: expected one of them");
     return take(World::join(*options.ranks->ranks, options.rank, timeout));
   }
   if (comm == "shm")
@@ -83,10 +88,12 @@ Error Session::joinWorld(const mpcomm_session_options &options) {
       return mismatch("a size and an address");
     if (options.address)
       join.address = options.address;
-    if (options.size > 1 && join.address.empty())
-      return fail("a world of ", options.size,
-                  " ranks needs an address, where they meet");
-    if (options.size > 1)
+    bool meets = options.size > 1 || comm == "gloo";
+    if (meets && join.address.empty())
+      return fail("a world of ", options.size, " ranks",
+                  options.size > 1 ? "" : " over gloo",
+                  " needs an address, where they meet");
+    if (meets)
       return take(joinBackend("gloo", join));
   } else if (comm != "self") {
     if (options.rank || options.address)
@@ -133,15 +140,13 @@ Session::open(const mpcomm_session_options &options) {
   constexpr uint32_t mostKept = 1u << 24;
   if (session->flightCapacity > mostKept)
     return fail("a flight record keeps at most ", mostKept, " collectives");
-  if (options.reserved)
-    return Error(MPRT_UNSUPPORTED, "options: a reserved field is not 0");
   if (Error error = session->joinWorld(options))
     return error;
   return session;
 }
 
 Error Session::close() {
-  Error error = finishWriting(/*waits=*/true);
+  Error error = wait();
   keepers.clear();
   return error;
 }
@@ -181,11 +186,16 @@ Error Session::failed(Error error) {
   bool isLost = error.status() == MPRT_TIMEOUT ||
                 error.status() == MPRT_PEER_FAILED ||
                 error.status() == MPRT_MISMATCH;
-  if (isLost && !failure) {
-    failure = error;
-    emit(MPCOMM_EVENT_FAILED, error.message());
-  }
+  if (isLost)
+    giveUp(error);
   return error;
+}
+
+void Session::giveUp(const Error &error) {
+  if (failure)
+    return;
+  failure = error;
+  emit(MPCOMM_EVENT_FAILED, error.message());
 }
 
 Error Session::agree(const Error &mine) {
@@ -211,9 +221,8 @@ Error Session::abort(const std::string &message) {
   if (failure)
     return {};
   rank->reportFailure(message);
-  failure = Error(MPRT_PEER_FAILED, "rank " + std::to_string(index()) +
-                                        " has given up: " + message);
-  emit(MPCOMM_EVENT_FAILED, message);
+  giveUp(Error(MPRT_PEER_FAILED, "rank " + std::to_string(index()) +
+                                     " has given up: " + message));
   return {};
 }
 
@@ -243,20 +252,20 @@ Error Session::checkProgram(const Program &program) const {
     return Error(MPRT_UNSUPPORTED,
                  path + ": a second program, on a GPU, where a session can "
                         "have one");
-  // State of both must be the same thing.
+  // What has one name in both must be the same thing; batches may be others.
   std::map<std::string, const ManifestArgument *> known;
   for (const LoadedProgram &loaded : programs)
     for (const ManifestFunction &f : loaded.program->manifest().functions)
       for (const ManifestArgument &argument : f.arguments)
-        if (isState(argument.role))
-          known[argument.name] = &argument;
+        known[argument.name] = &argument;
   for (const ManifestFunction &f : manifest.functions)
     for (const ManifestArgument &argument : f.arguments)
-      if (auto found = known.find(argument.name);
-          isState(argument.role) && found != known.end()) {
+      if (auto found = known.find(argument.name); found != known.end()) {
         const ManifestArgument &other = *found->second;
-        if (other.type != argument.type || other.shape != argument.shape ||
-            other.role != argument.role)
+        bool isSame =
+            other.type == argument.type && other.shape == argument.shape;
+        if (other.role != argument.role ||
+            (isState(argument.role) && !isSame))
           return fail(path, ": ", nameOf(argument.role), " '",
                       printable(argument.name), "' is ",
                       mprt::describe(argument.type, argument.shape),
@@ -335,8 +344,7 @@ Error Session::layOutState() {
 Error Session::load(const std::string &path, uint32_t &number) {
   if (failure)
     return failure;
-  if (Error error = finishWriting(/*waits=*/true))
-    emit(MPCOMM_EVENT_WARNING, error.message());
+  finishWriting(/*waits=*/true);
   Expected<Program> program = Program::load(path);
   Error mine = program ? checkProgram(*program) : program.error();
   if (Error error = agree(mine))
@@ -356,16 +364,48 @@ Error Session::load(const std::string &path, uint32_t &number) {
   if (error.ok())
     error = agree(layOutState());
   if (error) {
-    // Half of it is there.
-    failure = failure ? failure : error;
+    unload();
     return error;
   }
   number = uint32_t(programs.size() - 1);
   keepers.clear();
+  std::vector<TableEntry> before = std::move(table);
+  fillTable(before);
   use(current);
-  fillTable();
+  if (Error lost = bringState(before))
+    return failed(lost);
   emit(MPCOMM_EVENT_LOADED, path);
   return {};
+}
+
+void Session::unload() {
+  bool hadMover = rank->hasMover();
+  programs.pop_back();
+  // NCCL is on the device that goes.
+  if (!failure && hadMover)
+    giveUp(Error(MPRT_UNSUPPORTED, "NCCL was there for a program that could "
+                                   "not be loaded"));
+  onDevice.reset();
+  stepper.reset();
+  rank->closePrograms(programs.size());
+  if (programs.empty()) {
+    state.reset();
+    return;
+  }
+  if (Error error = layOutState())
+    giveUp(error);
+  else
+    use(current);
+}
+
+Error Session::renewCopies() {
+  std::set<std::string> updated;
+  for (const ManifestFunction *function : programs[current].functions.of(index()))
+    if (function)
+      for (const ManifestArgument &argument : function->arguments)
+        if (argument.updated)
+          updated.insert(argument.name);
+  return onDevice->store(state->renewCopiesExcept(updated));
 }
 
 void Session::use(size_t number) {
@@ -393,6 +433,8 @@ Error Session::switchTo(uint32_t number) {
       return fail("rank ", other, " switches to program ", all[other].number,
                   " after step ", all[other].step, ", rank 0 to program ",
                   all[0].number, " after step ", all[0].step);
+  if (Error error = renewCopies())
+    return failed(error);
   use(number);
   emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
   return {};
@@ -419,8 +461,7 @@ void Session::emit(mpcomm_event_kind kind, const std::string &text,
   event.milliseconds = milliseconds;
   event.exposed_milliseconds = exposed;
   event.value = value;
-  size_t length = std::min(text.size(), sizeof(event.text) - 1);
-  std::memcpy(event.text, text.data(), length);
+  copyText(event.text, sizeof(event.text), text);
   if (callback) {
     callback(callbackUser, &event);
     return;
@@ -433,7 +474,7 @@ void Session::emit(mpcomm_event_kind kind, const std::string &text,
 }
 
 uint32_t Session::takeEvents(std::span<mpcomm_event> taken, uint64_t &lost) {
-  (void)finishWriting(/*waits=*/false);
+  finishWriting(/*waits=*/false);
   uint32_t count = 0;
   for (mpcomm_event &event : taken) {
     if (events.empty())

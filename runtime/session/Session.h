@@ -102,13 +102,20 @@ private:
   Error checkReady() const;
   /// Marks the session as failed, unless `error` is of arguments alone.
   Error failed(Error error);
+  /// Marks the session as failed, for good.
+  void giveUp(const Error &error);
   /// As Rank::agree; says which rank has failed.
   Error agree(const Error &mine);
   Error checkProgram(const Program &program) const;
   Error agreeOnProgram(const Program &program);
   Error openProgram(LoadedProgram &loaded);
+  /// Takes back the program that could not be loaded.
+  void unload();
   /// Makes `number` the program that steps.
   void use(size_t number);
+  /// Gives copies that the current program does not update the values of what
+  /// they are copies of.
+  Error renewCopies();
   /// Lays out the state of all programs, with the values that it has.
   Error layOutState();
   const Manifest &manifestOf() const {
@@ -120,7 +127,14 @@ private:
             double milliseconds = 0, double exposed = 0);
 
   // SessionState.cpp
-  void fillTable();
+  /// `before` is the table that there was.
+  void fillTable(const std::vector<TableEntry> &before);
+  /// Gives state of `before` to ranks that have it now and had not then. All
+  /// ranks call it.
+  Error bringState(const std::vector<TableEntry> &before);
+  /// Gives a tensor, which `owner` has at `data`, to `to`, which has room for
+  /// it there.
+  Error sendState(unsigned owner, unsigned to, void *data, uint64_t bytes);
   TableEntry *entryOf(const std::string &name);
   Expected<size_t> slotOf(const std::string &name);
   void describe(const TableEntry &entry, mpcomm_tensor &tensor) const;
@@ -144,7 +158,8 @@ private:
   void fill(const StepOutcome &outcome, mpcomm_result &result);
 
   // SessionFiles.cpp
-  Error finishWriting(bool waits);
+  /// Takes note of what was written in the background.
+  void finishWriting(bool waits);
   StateKeeper &keeperOf(const std::string &path, uint32_t keep);
   CheckpointInfo describeCheckpoint() const;
   void adopt(const CheckpointInfo &info);

@@ -30,26 +30,20 @@ struct mpcomm_session {
 
 namespace {
 
-void copyText(char *target, size_t capacity, std::string_view text) {
-  size_t length = std::min(text.size(), capacity - 1);
-  // Not in the middle of a character.
-  while (length < text.size() && length && (text[length] & 0xc0) == 0x80)
-    --length;
-  std::memcpy(target, text.data(), length);
-  target[length] = 0;
-}
-
 /// The rank that a failure is of: the one that a message names where it is a
 /// peer's.
 int32_t rankOf(const Error &error, int32_t own) {
   if (error.status() != MPRT_PEER_FAILED)
     return own;
   const std::string &text = error.message();
-  size_t failed = text.find(" failed: ");
-  size_t start = text.rfind("rank ", failed);
-  if (failed == std::string::npos || start == std::string::npos)
-    return own;
-  return int32_t(std::atol(text.c_str() + start + 5));
+  // What communicators say of a peer.
+  for (const char *what : {" failed: ", " died", " has left"}) {
+    size_t end = text.find(what);
+    size_t start = text.rfind("rank ", end);
+    if (end != std::string::npos && start != std::string::npos)
+      return int32_t(std::atol(text.c_str() + start + 5));
+  }
+  return own;
 }
 
 mprt_status report(mprt_status status, const char *message, int32_t rank,
@@ -85,6 +79,10 @@ mprt_status guard(int32_t rank, mpcomm_error *error, Function function) {
 }
 
 Error nullArgument(const char *name) { return fail(name, " is null"); }
+
+Error reservedField() {
+  return Error(MPRT_UNSUPPORTED, "options: a reserved field is not 0");
+}
 
 /// The same with the session, one call at a time.
 template <typename Function>
@@ -214,6 +212,8 @@ mprt_status mpcomm_session_open(const mpcomm_session_options *given,
     mpcomm_session_options options;
     if (Error wrong = readOptions(given, "options", options))
       return wrong;
+    if (options.reserved)
+      return reservedField();
     auto made = std::make_unique<mpcomm_session>();
     Expected<std::unique_ptr<Session>> opened = Session::open(options);
     if (!opened)
@@ -462,6 +462,8 @@ mprt_status mpcomm_session_save(mpcomm_session *session, const char *path,
     mpcomm_save_options options;
     if (Error wrong = readOptions(given, "options", options))
       return wrong;
+    if (options.reserved)
+      return reservedField();
     return inner.save(path, options);
   });
 }
@@ -486,6 +488,9 @@ mprt_status mpcomm_session_resume(mpcomm_session *session, const char *path,
     mpcomm_resume_options options;
     if (Error wrong = readOptions(given, "options", options))
       return wrong;
+    for (uint8_t field : options.reserved)
+      if (field)
+        return reservedField();
     return inner.resume(path, options.anyway);
   });
 }

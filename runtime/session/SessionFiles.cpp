@@ -49,19 +49,21 @@ CheckpointInfo Session::describeCheckpoint() const {
 // Saving
 //===----------------------------------------------------------------------===//
 
-Error Session::finishWriting(bool waits) {
+void Session::finishWriting(bool waits) {
   if (writing)
     if (std::optional<WrittenCheckpoint> done = writing->takeWritten(waits)) {
       writing = nullptr;
-      writeError = done->error;
-      if (done->error)
+      if (done->error) {
+        writeError = done->error;
         emit(MPCOMM_EVENT_WARNING, done->error.message());
-      else
+      } else {
         emit(MPCOMM_EVENT_SAVED, done->path, 0, done->milliseconds);
+      }
     }
-  if (!waits)
-    return {};
-  writing = nullptr;
+}
+
+Error Session::wait() {
+  finishWriting(/*waits=*/true);
   return std::exchange(writeError, {});
 }
 
@@ -100,8 +102,11 @@ readMetadata(const mpcomm_save_options &options,
     if (!text.key || !text.value)
       return fail("metadata, entry ", i, ": its key or its value is null");
     std::string key = text.key;
-    if (own.count(key) || key == "format" || key.starts_with(headerChecksumKey))
+    if (own.count(key) || key == "format" || key.starts_with("mpcomm."))
       return fail("metadata: '", printable(key), "' is a key of the session's");
+    if (!isUtf8(key) || !isUtf8(options.metadata[i].value))
+      return fail("metadata: '", printable(key),
+                  "' or its value is not UTF-8");
     if (!added.emplace(key, text.value).second)
       return fail("metadata: '", printable(key), "' is given twice");
   }
@@ -112,7 +117,9 @@ Error Session::save(const std::string &path,
                     const mpcomm_save_options &options) {
   if (Error error = checkReady())
     return error;
-  Error earlier = finishWriting(/*waits=*/true);
+  Error earlier = wait();
+  if (Error error = renewCopies())
+    return failed(error);
   SaveRequest request{describeCheckpoint()};
   request.background = options.background;
   if (options.allow_nonfinite)
@@ -154,8 +161,6 @@ Error Session::save(const std::string &path,
   return {};
 }
 
-Error Session::wait() { return finishWriting(/*waits=*/true); }
-
 //===----------------------------------------------------------------------===//
 // Reading
 //===----------------------------------------------------------------------===//
@@ -166,7 +171,9 @@ void Session::adopt(const CheckpointInfo &info) {
     seed = info.seed;
   for (const ManifestArgument *argument : hyperparameters())
     if (auto kept = info.hyperparameters.find(argument->name);
-        kept != info.hyperparameters.end() && !valuesSet.count(argument->name))
+        kept != info.hyperparameters.end() &&
+        !valuesSet.count(argument->name) &&
+        isStorable(argument->type, kept->second))
       values[argument->name] = kept->second;
   if (!info.lr || valuesSet.count("lr"))
     return;
@@ -183,8 +190,7 @@ Error Session::useFile(const std::string &path, bool complete,
                        std::optional<CheckpointInfo> *info, bool anyway) {
   if (Error error = checkReady())
     return error;
-  if (Error error = finishWriting(/*waits=*/true))
-    emit(MPCOMM_EVENT_WARNING, error.message());
+  finishWriting(/*waits=*/true);
   Expected<SafeTensors> file = SafeTensors::open(path);
   Error mine = file.error();
   if (!mine)
@@ -208,7 +214,7 @@ Error Session::useFile(const std::string &path, bool complete,
   for (const std::string &difference : differences)
     emit(MPCOMM_EVENT_WARNING, path + ": this program has " + difference);
   if (Error error = agree(state->load(*file))) {
-    failure = error;
+    giveUp(error);
     return error;
   }
   markLoaded(*file);

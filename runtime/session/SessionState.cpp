@@ -24,10 +24,10 @@ using namespace mprt;
 // The table
 //===----------------------------------------------------------------------===//
 
-void Session::fillTable() {
+void Session::fillTable(const std::vector<TableEntry> &before) {
   std::set<std::string> known;
-  for (const TableEntry &entry : table)
-    if (entry.hasValue)
+  for (const TableEntry &entry : before)
+    if (entry.slot && entry.hasValue)
       known.insert(entry.shared.name);
   std::map<std::string, Role> roles;
   std::set<std::string> updated;
@@ -57,6 +57,37 @@ void Session::fillTable() {
     entry.hasValue =
         known.count(name) || !entry.slot || !state->needsWeights(*entry.slot);
   }
+}
+
+Error Session::bringState(const std::vector<TableEntry> &before) {
+  // One rank does not know what another has given a value.
+  std::vector<uint8_t> mine, all(before.size() * rank->size());
+  for (const TableEntry &entry : before)
+    mine.push_back(entry.slot && entry.hasValue);
+  if (before.empty())
+    return {};
+  if (Error error = rank->gather(mine.data(), all.data(), mine.size()))
+    return error;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const SharedTensor &shared = before[i].shared;
+    auto owner = unsigned(shared.owner());
+    if (!all[owner * before.size() + i])
+      continue;
+    TableEntry &entry = *entryOf(shared.name);
+    for (uint64_t holder : entry.shared.holders) {
+      auto to = unsigned(holder);
+      if (std::count(shared.holders.begin(), shared.holders.end(), holder) ||
+          (index() != owner && index() != to))
+        continue;
+      Slot &slot = state->slot(*entry.slot);
+      if (Error error = sendState(owner, to, slot.data, slot.bytes))
+        return error;
+      entry.hasValue = true;
+      if (index() == to)
+        state->renewCopies(*entry.slot);
+    }
+  }
+  return {};
 }
 
 Session::TableEntry *Session::entryOf(const std::string &name) {
@@ -143,7 +174,7 @@ Error Session::tensor(const std::string &name, mpcomm_tensor &tensor) {
 
 Error Session::argument(const std::string &name, uint32_t index,
                         mpcomm_tensor &tensor) {
-  if (programs.empty())
+  if (programs.empty() || !state)
     return Error(MPRT_NOT_READY, "no program is loaded");
   const ManifestFunction *function = find(name);
   if (!function || index >= function->arguments.size())
@@ -188,15 +219,8 @@ Error Session::write(const mpcomm_array &array) {
   Slot &slot = state->slot(*found);
   if (Error error = checkArray(array, slot))
     return error;
-  // Half a tensor would be worse than none.
-  if (array.dtype != slot.type && isInteger(slot.type)) {
-    std::vector<char> whole(slot.bytes);
-    if (Error error = storeArray(array, slot, whole.data()))
-      return error;
-    std::memcpy(slot.data, whole.data(), whole.size());
-  } else if (Error error = storeArray(array, slot, slot.data)) {
+  if (Error error = storeArray(array, slot, slot.data))
     return error;
-  }
   entry->hasValue = true;
   std::vector<size_t> changed = state->renewCopies(*found);
   changed.push_back(*found);
@@ -205,7 +229,7 @@ Error Session::write(const mpcomm_array &array) {
 }
 
 Error Session::read(const std::string &name, void *data, uint64_t bytes) {
-  if (programs.empty())
+  if (programs.empty() || !state)
     return Error(MPRT_NOT_READY, "no program is loaded");
   Expected<size_t> found = slotOf(name);
   if (!found)
@@ -245,22 +269,28 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
       std::memcpy(data, state->slot(*entry->slot).data, bytes);
   }
   const std::vector<uint64_t> &holders = entry->shared.holders;
-  constexpr uint64_t block = 1 << 20;
-  for (unsigned to = 0; to < rank->size(); ++to) {
-    bool has = std::find(holders.begin(), holders.end(), to) != holders.end();
-    if (has || (index() != owner && index() != to))
-      continue;
-    for (uint64_t at = 0; at < bytes; at += block) {
-      char *place = static_cast<char *>(data) + at;
-      uint64_t count = std::min(block, bytes - at);
-      if (Error error =
-              index() == owner
-                  ? rank->send(to, place, count, "state of a rank")
-                  : rank->receive(owner, place, count, "state of a rank"))
+  for (unsigned to = 0; to < rank->size(); ++to)
+    if (std::find(holders.begin(), holders.end(), to) == holders.end())
+      if (Error error = sendState(owner, to, data, bytes))
         return failed(error);
-    }
-  }
   return agree({});
+}
+
+Error Session::sendState(unsigned owner, unsigned to, void *data,
+                         uint64_t bytes) {
+  constexpr uint64_t block = 1 << 20;
+  constexpr const char *what = "state of a rank";
+  if (index() != owner && index() != to)
+    return {};
+  for (uint64_t at = 0; at < bytes; at += block) {
+    char *place = static_cast<char *>(data) + at;
+    uint64_t count = std::min(block, bytes - at);
+    if (Error error = index() == owner
+                          ? rank->send(to, place, count, what)
+                          : rank->receive(owner, place, count, what))
+      return error;
+  }
+  return {};
 }
 
 void Session::markLoaded(const SafeTensors &file) {
@@ -321,16 +351,8 @@ double Session::hyperparameter(const ManifestArgument &argument,
   return argument.defaultValue.value_or(0);
 }
 
-/// Whether `type` holds `value`: it becomes neither infinite nor, if it is
-/// another number, zero.
 static Error checkRange(const std::string &name, DType type, double value) {
-  uint64_t storage = 0;
-  storeNumber(type, &storage, 0, value);
-  double stored = loadFloat(type, &storage, 0);
-  if (std::isfinite(stored) && (stored != 0 || value == 0))
-    return {};
-  return fail("hyperparameter '", printable(name), "': ", value, " is ", stored,
-              " in the program's type ", nameOf(type));
+  return checkStorable("hyperparameter '" + printable(name) + "'", type, value);
 }
 
 Error Session::set(const std::string &name, double value) {

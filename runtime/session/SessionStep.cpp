@@ -97,9 +97,8 @@ static std::string locationIn(const std::string &message,
 }
 
 Error Session::callFailed(const Error &error) {
-  failure = Error(error.status(), error.message(),
-                  locationIn(error.message(), rank->context()));
-  emit(MPCOMM_EVENT_FAILED, error.message());
+  giveUp(Error(error.status(), error.message(),
+               locationIn(error.message(), rank->context())));
   return failure;
 }
 

@@ -111,6 +111,13 @@ Error World::createContext(ContextOptions options, const MeshOptions &mesh,
   return made.error();
 }
 
+void World::closePrograms(size_t count) {
+  // Contexts are on devices.
+  programs.resize(std::min(count, programs.size()));
+  devices.resize(programs.size());
+  current = programs.empty() ? 0 : programs.size() - 1;
+}
+
 Expected<void *> World::allocate(uint64_t bytes) {
   uint64_t wanted = std::max<uint64_t>(bytes, 64);
   auto memory = mover                       ? mover->allocate(wanted)

@@ -82,6 +82,9 @@ public:
   Context &context() const { return *programs[current].context; }
   /// What entry points and the calls of mprt.h take.
   mprt_context *handle() const { return context().handle(); }
+  /// Takes back the programs that were opened after the first `count`, with
+  /// their contexts and devices; the last that stays is the current one.
+  void closePrograms(size_t count);
   /// Makes the program that was opened as the `index`th the current one.
   void useProgram(size_t index) { current = index; }
   /// The ranks that make up a communicator of the context, ascending.

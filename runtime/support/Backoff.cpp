@@ -7,6 +7,8 @@
 
 #include "support/Backoff.h"
 
+#include "support/Trace.h"
+
 #include <ctime>
 #include <sched.h>
 
@@ -18,11 +20,12 @@ using namespace mprt;
 static constexpr uint32_t spinsWithCores = 128;
 /// The same where ranks share cores: the peer may need this very core.
 static constexpr uint32_t spinsWithoutCores = 16;
-/// Yields before the first sleep, and the length of a sleep. With the spins
-/// some 20 to 50 ms.
-static constexpr uint32_t yieldsBeforeSleep = 1 << 16;
+/// Time of yields before the first sleep, and the length of a sleep. A yield
+/// takes less than a microsecond on an idle machine and many milliseconds on a
+/// busy one: the clock decides, not their number.
+static constexpr uint64_t yieldNanoseconds = 20'000'000;
 static constexpr long sleepNanoseconds = 50000;
-static constexpr uint32_t turnsBetweenChecks = 256;
+static constexpr uint32_t turnsBetweenChecks = 256, yieldsBetweenLooks = 16;
 
 unsigned mprt::availableCores() {
   cpu_set_t set;
@@ -50,12 +53,17 @@ bool Backoff::pause() {
     relax();
     return turns % turnsBetweenChecks == 0;
   }
-  if (turns <= spins + yieldsBeforeSleep) {
+  if (!sleeps) {
     sched_yield();
-    return turns % turnsBetweenChecks == 0;
+    if (turns % yieldsBetweenLooks)
+      return false;
+    uint64_t now = nowNanoseconds();
+    if (began == 0)
+      began = now;
+    sleeps = now - began >= yieldNanoseconds;
+    return turns % turnsBetweenChecks == 0 || sleeps;
   }
   timespec duration{0, sleepNanoseconds};
   nanosleep(&duration, nullptr);
-  --turns; // stays here until reset
   return true;
 }

@@ -29,7 +29,11 @@ public:
   explicit Backoff(unsigned ranks);
 
   /// Forgets how long it has waited; to be called when something moved.
-  void reset() { turns = 0; }
+  void reset() {
+    turns = 0;
+    began = 0;
+    sleeps = false;
+  }
 
   /// One turn. Returns true now and then (some microseconds to a millisecond
   /// apart), when it is time to look at clocks and at the peers' health.
@@ -37,6 +41,9 @@ public:
 
 private:
   uint32_t turns = 0;
+  /// When it looked at the clock first; 0: not yet.
+  uint64_t began = 0;
+  bool sleeps = false;
   uint32_t spins;
 };
 

@@ -7,6 +7,8 @@
 
 #include "support/DType.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 
@@ -150,6 +152,47 @@ int64_t mprt::loadInteger(mprt_dtype type, const void *data, size_t index) {
   }
 }
 
+/// The float next to `value` towards zero, with an odd last bit where that is
+/// another number: rounded once more to fewer bits, it is what `value` is
+/// rounded to (Boldo and Melquiond, "When double rounding is odd", 2005).
+static float roundToOdd(double value) {
+  auto rounded = static_cast<float>(value);
+  if (static_cast<double>(rounded) == value || std::isnan(value))
+    return rounded;
+  auto bits = std::bit_cast<uint32_t>(rounded);
+  if (std::abs(static_cast<double>(rounded)) > std::abs(value))
+    --bits;
+  return std::bit_cast<float>(bits | 1);
+}
+
+bool mprt::isStorable(mprt_dtype type, double value) {
+  if (isFloat(type)) {
+    uint64_t storage = 0;
+    storeNumber(type, &storage, 0, value);
+    double stored = loadFloat(type, &storage, 0);
+    return std::isfinite(stored) && (stored != 0 || value == 0);
+  }
+  if (type == MPRT_BOOL)
+    return value == 0 || value == 1;
+  double bits = 8.0 * static_cast<double>(sizeOf(type));
+  bool isSigned = type != MPRT_U8;
+  double low = isSigned ? -std::exp2(bits - 1) : 0;
+  double high = std::exp2(isSigned ? bits - 1 : bits);
+  return value == std::trunc(value) && value >= low && value < high;
+}
+
+Error mprt::checkStorable(const std::string &what, mprt_dtype type,
+                          double value) {
+  if (isStorable(type, value))
+    return {};
+  if (!isFloat(type))
+    return fail(what, ": ", value, " is no ", nameOf(type));
+  uint64_t storage = 0;
+  storeNumber(type, &storage, 0, value);
+  return fail(what, ": ", value, " is ", loadFloat(type, &storage, 0),
+              " in the program's type ", nameOf(type));
+}
+
 void mprt::storeNumber(mprt_dtype type, void *data, size_t index,
                        double value) {
   switch (type) {
@@ -158,9 +201,9 @@ void mprt::storeNumber(mprt_dtype type, void *data, size_t index,
   case MPRT_F64:
     return store(data, index, value);
   case MPRT_F16:
-    return store(data, index, floatToF16(static_cast<float>(value)));
+    return store(data, index, floatToF16(roundToOdd(value)));
   case MPRT_BF16:
-    return store(data, index, floatToBf16(static_cast<float>(value)));
+    return store(data, index, floatToBf16(roundToOdd(value)));
   case MPRT_I8:
     return store(data, index, static_cast<int8_t>(value));
   case MPRT_U8:

@@ -14,12 +14,13 @@
 #ifndef MPCOMM_RUNTIME_SUPPORT_DTYPE_H
 #define MPCOMM_RUNTIME_SUPPORT_DTYPE_H
 
-#include "mpcomm/Runtime/mprt.h"
+#include "support/Error.h"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace mprt {
@@ -64,6 +65,11 @@ uint16_t floatToF16(float value);
 double loadFloat(mprt_dtype type, const void *data, size_t index);
 int64_t loadInteger(mprt_dtype type, const void *data, size_t index);
 /// Stores `value` converted to `type` (round to nearest even for floats).
+/// Whether the type has `value`: an integer as it is; a float rounded, neither
+/// to infinity nor, if it is another number, to zero.
+bool isStorable(mprt_dtype type, double value);
+/// An error about `what` where it has not.
+Error checkStorable(const std::string &what, mprt_dtype type, double value);
 void storeNumber(mprt_dtype type, void *data, size_t index, double value);
 
 } // namespace mprt

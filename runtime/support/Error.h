@@ -20,6 +20,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace mprt {
@@ -83,6 +84,13 @@ private:
   std::optional<T> value;
   Error failure;
 };
+
+/// Copies what of `text` fits `capacity` bytes with a zero at the end, and no
+/// half of a character.
+void copyText(char *target, size_t capacity, std::string_view text);
+
+/// Whether `text` is valid UTF-8 (RFC 3629).
+bool isUtf8(std::string_view text);
 
 /// `text` made safe for one line of a terminal: control characters escaped,
 /// cut at `limit` bytes. Names from files go through this before they are

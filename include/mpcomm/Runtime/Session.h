@@ -20,10 +20,12 @@
 |* `describe`, `events`, `read` and `close` remain possible. The other ranks  *|
 |* are told, and fail as well instead of waiting.                             *|
 |*                                                                            *|
-|* Threads. There is no global state. Any number of sessions may be open in   *|
+|* Threads. Sessions share no state. Any number of sessions may be open in    *|
 |* one process, each used by any thread. Calls on one session do not run at   *|
 |* the same time: a call that comes while another is under way waits for it.  *|
 |* Inside an event callback, a call on the same session is MPRT_NOT_READY.    *|
+|* Of the process, sessions over Gloo ignore SIGPIPE, and those with NCCL set *|
+|* NCCL_LAUNCH_ORDER_IMPLICIT. MPRT_ variables of the environment count.      *|
 |*                                                                            *|
 |* Collective calls. Those marked (all ranks) are made by every rank of the   *|
 |* world, in the same order. If a rank leaves one out, the others fail with   *|
@@ -171,8 +173,11 @@ mpcomm_session_describe(mpcomm_session *session, mpcomm_session_info *info,
  * compiled for as many ranks, and that all ranks load the same one. *program
  * (may be null) is its number, from 0. The first program is the current one.
  * State of a further program that has the name of state that is there is that
- * state; another type or shape under the same name is an error. On a GPU there
- * can be one program yet (MPRT_UNSUPPORTED). */
+ * state, on ranks that had not held it, too; another type, shape or role under
+ * the same name is an error. Copies in a narrower type are made anew. A load
+ * that fails leaves the session as it was, unless communication failed. On a
+ * GPU there can be one program yet (MPRT_UNSUPPORTED). Over shared memory, all
+ * programs of a world have at most 255 communicators. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_load(mpcomm_session *session,
                                                    const char *path,
                                                    uint32_t *program,
@@ -365,7 +370,8 @@ typedef struct {
   uint32_t next_count;
   /* The batch of the next step, which is then called with a null batch. On a
    * GPU it is copied there while this step runs. A value of it that is out of
-   * range is an error of that step. An evaluation in between forgets it. */
+   * range is an error of that step. An evaluation in between forgets it, as do
+   * a load, a switch, state that is read or resumed, another seed or step. */
   const mpcomm_array *next;
 } mpcomm_step_options;
 
@@ -411,7 +417,9 @@ typedef struct {
  * file, which rank 0 writes. The file is replaced in one go once the new one is
  * complete; on any error the old one stays. Compares what ranks should have
  * equal. At most one file is written at a time in the background; the next save
- * waits for it, and returns its error if it had one. `options` may be null. */
+ * waits for it, and returns its error if it had one. Keys and values of
+ * `metadata` are UTF-8; those that begin with "mpcomm." are the session's.
+ * `options` may be null. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_save(
     mpcomm_session *session, const char *path,
     const mpcomm_save_options *options, mpcomm_error *error);

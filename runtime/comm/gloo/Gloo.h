@@ -27,6 +27,8 @@ struct GlooOptions {
   unsigned rank = 0, size = 1;
   /// Where rank 0 serves the meeting; a name or a number.
   std::string address = "127.0.0.1";
+  /// How messages call it: the variable that it is of.
+  const char *addressName = "MASTER_ADDR=";
   /// The address that rank 0 listens on and joins through itself, where it is
   /// another; as `address`. Where it is every address, `interface` is needed.
   std::string listenAddress;

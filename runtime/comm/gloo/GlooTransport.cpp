@@ -185,7 +185,7 @@ struct Listening {
 static Expected<Listening> listenFor(const GlooOptions &options) {
   bool isOwn = !options.listenAddress.empty();
   const std::string &name = isOwn ? options.listenAddress : options.address;
-  const char *variable = isOwn ? "MPRT_LISTEN_ADDRESS=" : "MASTER_ADDR=";
+  const char *variable = isOwn ? "MPRT_LISTEN_ADDRESS=" : options.addressName;
   constexpr const char *another =
       "; MPRT_LISTEN_ADDRESS is the address of rank 0's machine to listen on";
   addrinfo hints{}, *found = nullptr;

@@ -189,7 +189,12 @@ static Expected<GlooOptions> glooOptionsFor(const JoinOptions &options) {
                      "expected an address host:port, found '",
                      printable(options.address), "'");
   gloo.address = options.address.substr(0, colon);
-  if (gloo.address == "localhost" || gloo.address.starts_with("127."))
+  gloo.addressName = "";
+  // [2001:db8::1]:29500
+  if (gloo.address.starts_with('[') && gloo.address.ends_with(']'))
+    gloo.address = gloo.address.substr(1, gloo.address.size() - 2);
+  if (gloo.address == "localhost" || gloo.address == "::1" ||
+      gloo.address.starts_with("127."))
     gloo.hasOtherMachines = false;
   if (const char *interface = getenv("GLOO_SOCKET_IFNAME"))
     gloo.interface = interface;

@@ -32,9 +32,7 @@ void Segment::recordFailure(unsigned r, mprt_status status,
   if (record.claimed.exchange(1, std::memory_order_acq_rel))
     return;
   record.status = status;
-  size_t length = std::min(message.size(), sizeof(record.message) - 1);
-  memcpy(record.message, message.data(), length);
-  record.message[length] = 0;
+  copyText(record.message, sizeof(record.message), message);
   record.state.store(RankState::Failed, std::memory_order_release);
   uint32_t none = 0;
   world().firstFailed.compare_exchange_strong(none, r + 1,

@@ -26,8 +26,9 @@ struct WorldOptions {
   /// Address space reserved for each rank's memory; halved until the machine
   /// grants it.
   uint64_t arenaBytes = uint64_t(64) << 30;
-  /// Most communicators that can be made in this world.
-  unsigned communicators = 32;
+  /// Most communicators that can be made in this world; memory of those that
+  /// are not is not touched.
+  unsigned communicators = 256;
 };
 
 struct Segment;

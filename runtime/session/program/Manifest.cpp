@@ -145,19 +145,6 @@ private:
   std::string &error;
 };
 
-/// Whether a number is one of the type, or for floats near one.
-bool isStorable(DType type, double value) {
-  if (isFloat(type))
-    return true;
-  if (type == MPRT_BOOL)
-    return value == 0 || value == 1;
-  double bits = 8.0 * static_cast<double>(sizeOf(type));
-  bool isSigned = type != MPRT_U8;
-  double low = isSigned ? -std::exp2(bits - 1) : 0;
-  double high = std::exp2(isSigned ? bits - 1 : bits);
-  return value == std::trunc(value) && value >= low && value < high;
-}
-
 std::string numberText(double value) {
   char text[40];
   std::snprintf(text, sizeof(text), "%.17g", value);
@@ -195,7 +182,7 @@ void parseTensor(const ManifestReader &reader, ManifestTensor &tensor) {
 /// What the argument starts from: `default` or `copy_of`.
 void parseStart(const ManifestReader &reader, ManifestArgument &argument) {
   argument.defaultValue = reader.number("default");
-  if (argument.defaultValue &&
+  if (argument.defaultValue && !isFloat(argument.type) &&
       !isStorable(argument.type, *argument.defaultValue))
     reader.report("default " + numberText(*argument.defaultValue) + " is no " +
                   std::string(nameOf(argument.type)));

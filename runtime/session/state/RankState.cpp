@@ -276,13 +276,28 @@ std::vector<size_t> RankState::renewCopies(size_t source) {
   return copies;
 }
 
+std::vector<size_t>
+RankState::renewCopiesExcept(const std::set<std::string> &names) {
+  std::vector<size_t> copies;
+  for (size_t index : stateSlots())
+    if (slots[index].copyOf && !names.count(slots[index].name)) {
+      renewCopy(slots[index]);
+      copies.push_back(index);
+    }
+  return copies;
+}
+
 void RankState::copyState(const RankState &other) {
   std::map<std::string, const Slot *> known;
-  for (size_t index : other.stateSlots())
+  std::set<std::string> names;
+  for (size_t index : other.stateSlots()) {
     known[other.slots[index].name] = &other.slots[index];
+    names.insert(other.slots[index].name);
+  }
   for (size_t index : stateSlots())
     if (auto found = known.find(slots[index].name); found != known.end())
       std::memcpy(slots[index].data, found->second->data, slots[index].bytes);
+  renewCopiesExcept(names);
 }
 
 bool RankState::needsWeights(size_t index) const {

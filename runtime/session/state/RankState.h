@@ -22,6 +22,7 @@
 #include "support/Error.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -114,7 +115,10 @@ public:
   bool needsWeights(size_t index) const;
   /// Gives copies of the slot `source` its values; which those are.
   std::vector<size_t> renewCopies(size_t source);
-  /// Takes over the state of `other` that has a name of this one's.
+  /// The same for all copies but those with a name of `names`.
+  std::vector<size_t> renewCopiesExcept(const std::set<std::string> &names);
+  /// Takes over the state of `other` that has a name of this one's; copies that
+  /// `other` has not are made anew.
   void copyState(const RankState &other);
   /// Slots of state arguments, each once.
   std::vector<size_t> stateSlots() const;

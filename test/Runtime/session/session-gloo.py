@@ -24,6 +24,11 @@ class Meeting(unittest.TestCase):
                               capture_output=True, text=True, timeout=120)  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_a_peer_that_dies(self):
+        done = subprocess.run([CLIENT, "peer-fails", self.two, "127.0.0.1:%d" % free_port()], cwd=WORK,
+                              capture_output=True, text=True, timeout=120)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_environment_of_torchrun(self):
         port = free_port()
         ranks = [subprocess.Popen([CLIENT, "launched", self.two], cwd=WORK, text=True, stdout=subprocess.PIPE,

@@ -108,8 +108,7 @@ Status checkHyperparameters(TrainingJob &job) {
   return {};
 }
 
-/// The program's type for each hyperparameter holds its value: it becomes
-/// neither infinite nor, where it is another number, zero.
+/// The program's type for each hyperparameter has its value.
 Status checkRange(const TrainingJob &job) {
   for (const ManifestFunction *function : functionsOf(job))
     for (const ManifestArgument &argument : function->arguments) {
@@ -120,13 +119,9 @@ Status checkRange(const TrainingJob &job) {
       if (argument.name == "lr" && value < 0)
         return fail("the learning rate is ", value,
                     ", expected a number of at least 0");
-      uint64_t storage = 0;
-      storeNumber(argument.type, &storage, 0, value);
-      double stored = loadFloat(argument.type, &storage, 0);
-      if (!std::isfinite(stored) || (stored == 0 && value != 0))
-        return fail("hyperparameter '", printable(argument.name), "': ", value,
-                    " is ", stored, " in the program's type ",
-                    nameOf(argument.type));
+      std::string what = "hyperparameter '" + printable(argument.name) + "'";
+      if (Error error = checkStorable(what, argument.type, value))
+        return error;
     }
   return {};
 }

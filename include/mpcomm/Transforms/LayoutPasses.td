@@ -53,4 +53,75 @@ def ChannelsLastPass : Pass<"mpcomm-channels-last", "::mlir::ModuleOp"> {
                            "::mpcomm::MPCommDialect"];
 }
 
+def SinkMovementPass : Pass<"mpcomm-sink-movement", "::mlir::ModuleOp"> {
+  let summary = "Moves transposes and reshapes after what computes";
+  let description = [{
+    Elementwise ops, reductions and reversals of a transposed tensor work in the
+    order of the tensor, and their result is transposed. So a transpose reaches
+    a product, which reads any order, or another transpose, and no kernel has to
+    write a tensor in another order. Likewise for reshapes that merge dimensions
+    or only add and remove dimensions of size 1, also of the rows of a product:
+    what is computed on one tensor is computed in one shape, and can be one
+    kernel.
+
+    An elementwise op is changed if all its operands are moved in the same way,
+    or are constants of one value, or broadcasts that can be made in the other
+    order without a transpose.
+
+    Assumes: functions of one block, others are unchanged; runs after
+    `mpcomm-fuse-attention`.
+
+    Guarantees: signatures are unchanged. A transpose of what a product writes
+    stays, since the product writes any order. No transpose is moved to where it
+    would move wider elements at the end.
+
+    Numerics: exact; sums over more than one dimension may be computed in
+    another order.
+
+    Example:
+    ```mlir
+    %t = mpcomm.transpose %x, dims = [1, 0] : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %y = math.exp %t : tensor<8x4xf32>
+    %s = mpcomm.reduce sum %y, dims = [0] : (tensor<8x4xf32>) -> tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    %y = math.exp %x : tensor<4x8xf32>
+    %s = mpcomm.reduce sum %y, dims = [1] : (tensor<4x8xf32>) -> tensor<4xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+def HoistReversePass : Pass<"mpcomm-hoist-reverse", "::mlir::ModuleOp"> {
+  let summary = "Moves reversals before what computes";
+  let description = [{
+    A reversal reads its operand from memory. Elementwise ops whose result only
+    a reversal reads, and widenings, become ops on reversed operands: what is
+    reversed is in memory already, and no kernel has to write the operand. A
+    reshape between that splits dimensions moves along.
+
+    Assumes: runs after `mpcomm-sink-movement`, which leaves no transposes
+    between.
+
+    Guarantees: other uses of what is reversed are unchanged.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    %w = arith.extf %x : tensor<8x2xbf16> to tensor<8x2xf32>
+    %r = mpcomm.reverse %w, dims = [1] : (tensor<8x2xf32>) -> tensor<8x2xf32>
+    ```
+    becomes
+    ```mlir
+    %v = mpcomm.reverse %x, dims = [1] : (tensor<8x2xbf16>) -> tensor<8x2xbf16>
+    %r = arith.extf %v : tensor<8x2xbf16> to tensor<8x2xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 #endif // MPCOMM_TRANSFORMS_LAYOUTPASSES

@@ -45,6 +45,27 @@ static linalg::GenericOp createWidening(OpBuilder &builder, Location loc,
       });
 }
 
+/// The reshape `like` of `narrow`, before it: one that is there already, so
+/// that a kernel that reads both reads one tensor.
+static Operation *reshapeNarrow(OpBuilder &builder, Operation *like,
+                                Value narrow) {
+  auto type = cast<RankedTensorType>(like->getResult(0).getType())
+                  .clone(getElementTypeOrSelf(narrow.getType()));
+  for (Operation *user : narrow.getUsers())
+    if (user->getName() == like->getName() &&
+        user->getBlock() == like->getBlock() &&
+        user->getResult(0).getType() == type &&
+        user->getAttrDictionary() == like->getAttrDictionary()) {
+      if (!user->isBeforeInBlock(like))
+        user->moveBefore(like);
+      return user;
+    }
+  Operation *reshape = builder.clone(*like);
+  reshape->setOperand(0, narrow);
+  reshape->getResult(0).setType(type);
+  return reshape;
+}
+
 /// Lets reshapes of what `op` makes read what it reads, so that no reshape
 /// stands between a widening and its reader. The new widenings go to
 /// `widenings`.
@@ -61,11 +82,7 @@ static void widenAfterReshapes(linalg::GenericOp op,
         user->getBlock() != op->getBlock())
       continue;
     OpBuilder builder(user);
-    Operation *reshape = builder.clone(*user);
-    reshape->setOperand(0, narrow);
-    auto type = cast<RankedTensorType>(reshape->getResult(0).getType());
-    reshape->getResult(0).setType(
-        type.clone(getElementTypeOrSelf(narrow.getType())));
+    Operation *reshape = reshapeNarrow(builder, user, narrow);
     linalg::GenericOp own =
         createWidening(builder, op.getLoc(), reshape->getResult(0), element);
     user->getResult(0).replaceAllUsesWith(own->getResult(0));

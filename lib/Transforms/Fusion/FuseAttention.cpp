@@ -8,8 +8,8 @@
 //
 // What AttentionMatcher has read becomes two ops. They want rows of heads,
 // [B, S, H, D]: where the step has them in another order, whichever needs the
-// fewest transposes is taken: samples and heads as they are, exchanged, or both
-// together as samples of one head.
+// fewest transposes is taken: samples and heads as they are, exchanged, both
+// together as samples of one head, or one of them alone as heads of one sample.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,17 +55,22 @@ static Value transpose(OpBuilder &builder, Value value,
 namespace {
 
 /// Which labels are samples and heads; all of them samples of one head where
-/// `isFlat`.
+/// `isFlat`. Without a label for samples there is one.
 struct RowForm {
   bool isFlat = true;
-  int64_t sample = 0, head = 0;
+  std::optional<int64_t> sample;
+  int64_t head = 0;
 
   SmallVector<int64_t> getDims(const RowOperand &operand) const {
+    SmallVector<int64_t> dims;
+    if (isFlat)
+      dims = operand.batch;
+    else if (sample)
+      dims.push_back(operand.batch[*sample]);
+    dims.push_back(operand.row);
     if (!isFlat)
-      return {operand.batch[sample], operand.row, operand.batch[head],
-              operand.depth};
-    SmallVector<int64_t> dims(operand.batch);
-    dims.append({operand.row, operand.depth});
+      dims.push_back(operand.batch[head]);
+    dims.push_back(operand.depth);
     return dims;
   }
 
@@ -78,6 +83,8 @@ struct RowForm {
       for (int64_t size : ArrayRef(shape).drop_back(2))
         samples *= size;
       shape = {samples, shape[shape.size() - 2], 1, shape.back()};
+    } else if (!sample) {
+      shape.insert(shape.begin(), 1);
     }
     return typeOf(operand.value).clone(shape);
   }
@@ -121,7 +128,9 @@ RowForm AttentionFuser::chooseForm() const {
   SmallVector<RowForm> forms;
   if (found.getNumBatch() == 2)
     forms = {{false, 0, 1}, {false, 1, 0}};
-  forms.push_back({true, 0, 0});
+  forms.push_back({true, {}, 0});
+  if (found.getNumBatch() == 1)
+    forms.push_back({false, {}, 0});
   auto countTransposes = [&](const RowForm &form) {
     int64_t count = 0;
     for (const RowOperand *operand :
@@ -150,8 +159,12 @@ void AttentionFuser::replace(OpBuilder &builder, RowProduct product, Value rows,
     labels.append({rowLabel, found.getDepthLabel()});
     shape.append({typeOf(rows).getDimSize(1), typeOf(rows).getDimSize(3)});
     rows = reshapeTo(builder, rows.getLoc(), rows, shape);
+  } else if (form.sample) {
+    labels = {*form.sample, rowLabel, form.head, found.getDepthLabel()};
   } else {
-    labels = {form.sample, rowLabel, form.head, found.getDepthLabel()};
+    labels = {rowLabel, form.head, found.getDepthLabel()};
+    rows = reshapeTo(builder, rows.getLoc(), rows,
+                     typeOf(rows).getShape().drop_front());
   }
   SmallVector<int64_t> dims;
   for (int64_t label : product.labels)

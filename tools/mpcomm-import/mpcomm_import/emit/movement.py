@@ -106,12 +106,18 @@ def merged(parts, dim):
 def concatenated(c, parts, dim):
     dim %= len(parts[0].dims)
     parts = merged(parts, dim)
+    rank = len(parts[0].dims)
+    kept = list(range(rank))
+    if not all(p.is_identity for p in parts):
+        # Dimensions of size 1 would only keep the others out of their order in memory.
+        kept = [i for i, d in enumerate(parts[0].dims) if d or i == dim]
+    parts = [View(p.base, p.factors, [p.dims[i] for i in kept]) for p in parts]
     order = memory_order(parts[0])
     values = [materialise(c.builder, p.permute(order)) for p in parts]
-    back = [order.index(i) for i in range(len(order))]
-    if len(values) == 1:
-        return View.of(values[0]).permute(back)
-    return concatenated_values(c, values, order.index(dim)).permute(back)
+    at = order.index(kept.index(dim))
+    whole = View.of(values[0]) if len(values) == 1 else concatenated_values(c, values, at)
+    dims = {kept[i]: d for i, d in zip(order, whole.dims)}
+    return View(whole.base, whole.factors, [dims.get(i, []) for i in range(rank)])
 
 
 def concatenated_values(c, values, at):

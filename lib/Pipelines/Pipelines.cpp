@@ -307,6 +307,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (options.target == "cuda") {
     passes.addPass(createSinkMovementPass());
     passes.addPass(createHoistReversePass());
+    passes.addPass(createRecomputeElementwisePass());
   }
   passes.addPass(createChannelsLastPass());
 

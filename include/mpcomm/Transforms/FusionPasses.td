@@ -85,4 +85,45 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def RecomputeElementwisePass
+    : Pass<"mpcomm-recompute-elementwise", "::mlir::ModuleOp"> {
+  let summary = "Computes cheap values again instead of storing them";
+  let description = [{
+    A value that follows element by element from tensors that a later kernel
+    reads in any case is computed again for that kernel, so it is neither
+    written nor read. Example: the backward pass of `x * sigmoid(x)` reads x, so
+    the sigmoid of the forward pass is not kept. A kernel is later if a product
+    has to run between.
+
+    Assumes: runs before anything prices or groups kernels.
+
+    Guarantees: further tensors are read only where they are small (an eighth of
+    the value): means and scales of rows. At most 16 ops are repeated for one
+    value. Repeated ops have the attribute `mpcomm.recomputed`, with which
+    common subexpression elimination does not merge them with the first ones.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    %y = math.exp %x : tensor<4x8xf32>
+    %p = mpcomm.dot_general %y, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %z = arith.mulf %p, %y : tensor<4x8xf32>
+    %r = arith.addf %z, %x : tensor<4x8xf32>
+    ```
+    becomes
+    ```mlir
+    %y = math.exp %x : tensor<4x8xf32>
+    %p = mpcomm.dot_general %y, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %again = math.exp %x {mpcomm.recomputed} : tensor<4x8xf32>
+    %z = arith.mulf %p, %again : tensor<4x8xf32>
+    %r = arith.addf %z, %x : tensor<4x8xf32>
+    ```
+
+    Counts: an analysis remark `Recomputed` for each function (values, ops
+    repeated, bytes neither written nor read).
+  }];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
 #endif // MPCOMM_TRANSFORMS_FUSIONPASSES

@@ -305,7 +305,8 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   // The order of dimensions says what runs in one kernel: before anything
   // weighs what a step costs. Kernels of a GPU wait for memory.
   if (options.target == "cuda") {
-    passes.addPass(createSinkMovementPass());
+    if (options.numerics != Numerics::Exact)
+      passes.addPass(createSinkMovementPass());
     passes.addPass(createHoistReversePass());
     passes.addPass(createRecomputeElementwisePass());
   }

@@ -11,9 +11,11 @@
 // must have run before it, or before the first op that needs it, whichever is
 // greater. A value that a later stage reads is stored by one kernel and read by
 // another. If it follows element by element from what the later stage reads in
-// any case, that stage computes it again. This is what a minimum cut (Chen et
-// al. 2016, AOTAutograd's partitioner) finds where recomputation needs no
-// further tensor; a cut that reads others instead is not looked for.
+// any case, that stage computes it again. So it does with several values that
+// follow from one tensor more, which is in memory in any case, if reading that
+// one is less than writing and reading them. A minimum cut (Chen et al. 2016,
+// AOTAutograd's partitioner) could keep other tensors instead; none is looked
+// for.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,6 +78,16 @@ static Value stripReshapes(Value value) {
 
 namespace {
 
+/// One value to compute again.
+struct Plan {
+  Value value;
+  int64_t stage;
+  SmallVector<OpOperand *> uses; // of the stage
+  int64_t bytes, saved;          // as it is stored; not moved any more
+  llvm::SetVector<Operation *> chain;
+  Value kept; // that the chain reads besides; null: none
+};
+
 class Recomputer {
 public:
   explicit Recomputer(Block &block) : block(block) { findStages(); }
@@ -86,9 +98,12 @@ public:
 private:
   void findStages();
   bool isReadIn(Value value, int64_t stage) const;
-  bool collect(Value value, int64_t stage, int64_t most, size_t depth,
-               llvm::SetVector<Operation *> &chain) const;
-  void recompute(Operation *op, int64_t stage, ArrayRef<OpOperand *> uses);
+  bool isStored(Value value, int64_t stage) const;
+  bool isStoredBesides(Value value, int64_t own, int64_t stage) const;
+  void plan(Operation *op, SmallVectorImpl<Plan> &plans) const;
+  bool collect(Value value, Plan &plan, bool mayKeep, size_t depth) const;
+  void recompute(Plan &plan);
+  void sink(Operation *op, size_t depth);
 
   Block &block;
   llvm::DenseMap<Operation *, int64_t> stages;
@@ -127,79 +142,169 @@ bool Recomputer::isReadIn(Value value, int64_t stage) const {
       return false;
     if (isa<ReshapeOp>(user))
       return isReadIn(user->getResult(0), stage);
-    return isElementwise(user) && stages.lookup(user) == stage;
+    // What only narrows it is stored instead.
+    return isElementwise(user) && stages.lookup(user) == stage &&
+           countBytes(user->getResult(0)) >= countBytes(value);
+  });
+}
+
+/// Whether a value is in memory without the stage.
+bool Recomputer::isStored(Value value, int64_t stage) const {
+  Operation *maker = value.getDefiningOp();
+  if (!maker || maker->getBlock() != &block || isProduct(maker))
+    return true;
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    int64_t at = stages.lookup(user);
+    return user->getBlock() == &block && at > stages.lookup(maker) &&
+           at != stage;
+  });
+}
+
+/// Whether others than elementwise work and sums of stages `own` and `stage`
+/// read a value, in any shape.
+bool Recomputer::isStoredBesides(Value value, int64_t own,
+                                 int64_t stage) const {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (isa<ReshapeOp>(user))
+      return isStoredBesides(user->getResult(0), own, stage);
+    int64_t at = stages.lookup(user);
+    return user->getBlock() != &block ||
+           !(isElementwise(user) || isa<ReduceOp>(user)) ||
+           (at != own && at != stage);
   });
 }
 
 /// Collects the ops that make `value` from what the stage reads. False if they
-/// need anything else, but for small tensors.
-bool Recomputer::collect(Value value, int64_t stage, int64_t most, size_t depth,
-                         llvm::SetVector<Operation *> &chain) const {
+/// need anything else, but for small tensors, and one that is stored with
+/// `mayKeep`.
+bool Recomputer::collect(Value value, Plan &plan, bool mayKeep,
+                         size_t depth) const {
+  int64_t small = plan.bytes / kSmallPart;
   Value stored = stripReshapes(value);
   if (isRepeated(stored)) {
     auto broadcast = stored.getDefiningOp<BroadcastInDimOp>();
-    return !broadcast || countBytes(broadcast.getInput()) <= most;
+    return !broadcast || countBytes(broadcast.getInput()) <= small;
   }
   Operation *maker = stored.getDefiningOp();
-  if (!isElementwise(maker) || maker->getBlock() != &block)
-    return countBytes(stored) <= most || isReadIn(stored, stage);
-  if (chain.contains(maker))
+  bool isLeaf = !isElementwise(maker) || maker->getBlock() != &block;
+  if (isLeaf && (countBytes(stored) <= small || isReadIn(stored, plan.stage)))
+    return true;
+  if (mayKeep && (!plan.kept || plan.kept == stored) &&
+      isStored(stored, plan.stage)) {
+    plan.kept = stored;
+    return true;
+  }
+  if (isLeaf)
+    return false;
+  if (plan.chain.contains(maker))
     return true;
   // What is computed in another shape is another kernel's.
   if (stored != value || depth == kMaxOps)
     return false;
   for (Value operand : maker->getOperands())
     if (isa<RankedTensorType>(operand.getType()) &&
-        !collect(operand, stage, most, depth + 1, chain))
+        !collect(operand, plan, mayKeep, depth + 1))
       return false;
-  chain.insert(maker);
-  return chain.size() <= kMaxOps;
+  plan.chain.insert(maker);
+  return plan.chain.size() <= kMaxOps;
 }
 
-void Recomputer::recompute(Operation *op, int64_t stage,
-                           ArrayRef<OpOperand *> uses) {
-  llvm::SetVector<Operation *> chain;
-  int64_t size = countBytes(op->getResult(0));
-  for (OpOperand *use : uses) // what is stored may be narrower
-    for (Value result : use->getOwner()->getResults())
-      size = std::min(size, countBytes(result));
-  if (!collect(op->getResult(0), stage, size / kSmallPart, 0, chain))
+/// Moves an op, and those that follow it alone, to where they are needed: in
+/// the order of the program they would belong to the first kernel.
+void Recomputer::sink(Operation *op, size_t depth) {
+  if (!isElementwise(op) || op->use_empty() || depth == kMaxOps)
     return;
-  Operation *first = uses.front()->getOwner();
-  for (OpOperand *use : uses)
+  if (op->hasOneUse())
+    sink(*op->user_begin(), depth + 1);
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers()) {
+    Operation *at = block.findAncestorOpInBlock(*user);
+    if (at && (!first || at->isBeforeInBlock(first)))
+      first = at;
+  }
+  if (first && op->getNextNode() != first)
+    op->moveBefore(first);
+}
+
+void Recomputer::recompute(Plan &plan) {
+  for (OpOperand *use : plan.uses)
+    sink(use->getOwner(), 0);
+  Operation *first = plan.uses.front()->getOwner();
+  for (OpOperand *use : plan.uses)
     if (use->getOwner()->isBeforeInBlock(first))
       first = use->getOwner();
   OpBuilder builder(first);
   IRMapping mapping;
-  for (Operation *link : chain) {
+  for (Operation *link : plan.chain) {
     Operation *own = builder.clone(*link, mapping);
     own->setAttr(kRecomputedAttr, builder.getUnitAttr());
-    stages[own] = stage;
+    stages[own] = plan.stage;
   }
-  for (OpOperand *use : uses)
-    use->set(mapping.lookup(op->getResult(0)));
+  for (OpOperand *use : plan.uses)
+    use->set(mapping.lookupOrDefault(plan.value));
   ++values;
-  ops += static_cast<int64_t>(chain.size());
-  bytes += 2 * size;
+  ops += static_cast<int64_t>(plan.chain.size());
+  bytes += plan.saved;
+}
+
+/// Plans for what later stages read of an op.
+void Recomputer::plan(Operation *op, SmallVectorImpl<Plan> &plans) const {
+  if (op->getNumResults() != 1)
+    return;
+  Value value = op->getResult(0);
+  if (!isa<RankedTensorType>(value.getType()) ||
+      !isa<FloatType>(getElementTypeOrSelf(value.getType())))
+    return;
+  llvm::MapVector<int64_t, SmallVector<OpOperand *>> later;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    int64_t stage = stages.lookup(user);
+    if (user->getBlock() == &block && stage > stages.lookup(op) &&
+        isElementwise(user))
+      later[stage].push_back(&use);
+  }
+  for (auto &[stage, uses] : later) {
+    Value stored = value; // or what is narrower
+    for (OpOperand *use : uses)
+      if (Value result = use->getOwner()->getResult(0);
+          countBytes(result) < countBytes(stored))
+        stored = result;
+    int64_t size = countBytes(stored);
+    bool isBesides = isStoredBesides(stored, stages.lookup(op), stage);
+    if (isBesides && stored != value)
+      continue;
+    plans.push_back(
+        {value, stage, uses, size, isBesides ? size : 2 * size, {}, {}});
+  }
 }
 
 void Recomputer::run() {
-  SmallVector<Operation *> candidates;
+  SmallVector<Plan> plans;
   for (Operation &op : block)
-    if (isElementwise(&op) &&
-        isa<FloatType>(getElementTypeOrSelf(op.getResult(0).getType())))
-      candidates.push_back(&op);
-  for (Operation *op : candidates) {
-    llvm::MapVector<int64_t, SmallVector<OpOperand *>> later;
-    for (OpOperand &use : op->getUses()) {
-      Operation *user = use.getOwner();
-      int64_t stage = stages.lookup(user);
-      if (user->getBlock() == &block && stage > stages.lookup(op) &&
-          isElementwise(user))
-        later[stage].push_back(&use);
+    plan(&op, plans);
+  // What follows from one tensor more, by it and the stage.
+  llvm::MapVector<std::pair<Value, int64_t>, SmallVector<Plan>> besides;
+  for (Plan &plan : plans) {
+    if (isElementwise(plan.value.getDefiningOp()) &&
+        collect(plan.value, plan, /*mayKeep=*/false, 0)) {
+      recompute(plan);
+      continue;
     }
-    for (auto &[stage, uses] : later)
-      recompute(op, stage, uses);
+    plan.chain.clear();
+    bool isNarrowed = plan.bytes < countBytes(plan.value);
+    if (collect(plan.value, plan, /*mayKeep=*/true, 0) && plan.kept &&
+        (plan.kept != plan.value || isNarrowed))
+      besides[{plan.kept, plan.stage}].push_back(std::move(plan));
+  }
+  for (auto &[key, group] : besides) {
+    int64_t moved = -countBytes(key.first);
+    for (const Plan &plan : group)
+      moved += plan.saved;
+    if (moved <= 0)
+      continue;
+    for (Plan &plan : group)
+      recompute(plan);
+    bytes -= countBytes(key.first);
   }
 }
 

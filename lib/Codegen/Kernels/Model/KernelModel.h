@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include <optional>
 
@@ -102,7 +103,7 @@ public:
   llvm::SmallVector<Store> stores;
   /// Destinations that take one value everywhere: argument and the value.
   llvm::SmallVector<std::pair<unsigned, mlir::TypedAttr>> fills;
-  llvm::DenseMap<mlir::OpOperand *, KernelAccess> accesses;
+  llvm::MapVector<mlir::OpOperand *, KernelAccess> accesses;
 
   unsigned numInputs() const {
     mlir::FunctionType type = kernel.getFunctionType();

@@ -26,7 +26,7 @@ struct Schedule {
   int passes = 0;
   /// Elements that are stored in a buffer of one row in this pass, and loaded
   /// in the later ones.
-  llvm::DenseMap<mlir::Value, int> bufferedIn;
+  llvm::MapVector<mlir::Value, int> bufferedIn;
   /// Lanes of one register, and of one chunk of columns.
   int64_t lanes = 16, width = 64;
   /// All chunks of a row are unrolled, and values live on between passes.

@@ -37,6 +37,9 @@ KINDS = {
                r"buffers",
     "registering": r"forward\(\) registers '1\.shift', expected it to be registered before",
     "factorization": r"1 unsupported operator, 1 use:\n  aten\.linalg_inv_ex x1 in 1",
+    "bags": r"1 unsupported operator, 1 use:\n  aten\._embedding_bag x1 in 1: the maximum of bags of several",
+    "resized": r"forward\(\) replaces '1\.shift', \(1,\) of torch\.float32, by \(\d+,\) of torch\.float32; "
+               r"expected one type: if the first step alone does so, run the model on a batch before the import",
     "sparse": r"aten\._sparse_addmm x1 in 1\n  aten\._?to_sparse x1 in 1",
     "library": r"1 unsupported operator, 1 use:\n  mpcomm_test\.cube x1 in 1",
     "shapes": r"unsupported\.py:\d+: tracing stopped in 1: RuntimeError: mat1 and mat2 shapes",

@@ -203,7 +203,7 @@ def cross_entropy_grad(d, logits, targets, lse, reduction, ignore_index):
     p = torch.exp(logits - lse[:, None])
     p = p - F.one_hot(targets.clamp(min=0), logits.shape[1]).to(p.dtype)
     scale = d / counts.sum() if reduction == "mean" else d
-    return p * counts[:, None] * scale
+    return torch.where(counts[:, None], p * scale, 0.0)
 
 
 def sgd(p, g, lr, *buffer, weight_decay, momentum=None, nesterov=False):

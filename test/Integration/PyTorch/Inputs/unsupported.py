@@ -46,6 +46,19 @@ class Average(nn.Module):
         return x - self.mean
 
 
+class Resized(nn.Module):
+    """A buffer of another shape from the first step on."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(1))
+
+    def forward(self, x):
+        if self.shift.shape != x.shape[1:]:
+            self.shift = torch.ones(x.shape[1:])
+        return x + self.shift
+
+
 class Halves(torch.autograd.Function):
     """Written out by hand, on values that PyTorch does not see."""
 
@@ -94,6 +107,9 @@ MODULES = {
     "average": Average,
     "registering": Registering,
     "factorization": lambda: Function(lambda x: x @ torch.linalg.inv(x.t() @ x)),
+    "bags": lambda: Function(lambda x: x + torch.nn.functional.embedding_bag(
+        torch.arange(3), x, torch.tensor([0, 1]), mode="max")[:1]),
+    "resized": Resized,
     "sparse": lambda: Function(lambda x: torch.sparse.mm(x.detach().to_sparse(), x.t() @ x)),
     "shapes": lambda: Function(lambda x: x @ x),
     "failing": lambda: Function(lambda x: x + None),

@@ -29,7 +29,7 @@ from ..emit.views import View, coalesce
 from ..errors import Unsupported, UnsupportedOperators
 from ..ir.graph import Type, Value
 from ..torch_front import compat
-from ..torch_front.dtypes import DTYPES
+from ..torch_front.dtypes import DTYPES, TORCH_DTYPES
 from .decompose import expansion, remove_unused, signature, tensor_arguments
 
 TRANSLATIONS = {}
@@ -117,6 +117,10 @@ class Converter:
     def scalar(self, value, dtype):
         return View.of(self.builder.constant(value, Type((), dtype)))
 
+    def empty(self, shape, dtype):
+        """A tensor without elements, a constant whatever it is computed from."""
+        return torch.empty(shape, dtype=TORCH_DTYPES[dtype])
+
     def result_meta(self):
         """(shape, MLIR dtype) of the current node's value."""
         meta = compat.tensor_meta(self.node)
@@ -129,7 +133,7 @@ class Converter:
         flat = tensor.detach().reshape(-1)
         if flat.numel() == 0:
             raise Unsupported("a tensor without elements")
-        if bool((flat == flat[0]).all()) or flat.numel() == 1:
+        if flat.numel() == 1 or is_same(flat, flat[:1].expand_as(flat)):
             return self.scalar(flat[0].item(), type.dtype).expand(type.shape)
         if is_iota(flat) and tensor.dim() == 1:
             return View.of(self.builder.create("mpcomm.iota", [], [type], dim=0)[0])
@@ -143,13 +147,13 @@ class Converter:
         """The name of a constant of the program."""
         for name, known in self.pool.items():
             if known is not None and known.shape == tensor.shape and \
-                    known.dtype == tensor.dtype and torch.equal(known, tensor):
+                    known.dtype == tensor.dtype and is_same(known, tensor):
                 return name
         origin = self.node.meta.get("mpcomm") if self.node else None
         name = stem = f"{origin.module}.constant" if origin else "constant"
         while name in self.pool:
             name = f"{stem}_{len(self.pool)}"
-        self.pool[name] = tensor
+        self.pool[name] = tensor.clone()  # what is computed at import may be written later
         return name
 
     # --- the walk ---
@@ -185,6 +189,8 @@ class Converter:
     def attribute(self, node, tensor):
         for part in node.target.split("."):
             tensor = getattr(tensor, part)
+        if not isinstance(tensor, torch.Tensor):  # a generator of random numbers
+            return tensor
         node.meta["val"] = tensor.detach()
         if isinstance(tensor, torch.nn.Parameter) or tensor.requires_grad:
             return self.refuse(node, "parameter",
@@ -209,23 +215,26 @@ class Converter:
         if compat.is_update(node) and not self.expanding:
             return self.write_input(node, args)
         is_random = compat.is_random(node.target)
-        if not is_random and not compat.is_mutating(node.target) and \
-                all_constant(args) and all_constant(list(kwargs.values())):
-            with torch.no_grad():
+        if not is_random and all_constant(args) and all_constant(list(kwargs.values())):
+            with torch.no_grad():  # in place, too, where no copy to write to is the model's
                 return node.target(*args, **kwargs)
         self.place(self.expanding[0][0] if self.expanding else node)
         translation = find_translation(name)
         if translation is None and compat.is_sized_by_data(node.target):
             return self.refuse(node, name, "a result whose shape depends on the data")
+        meta = compat.tensor_meta(node)
+        if meta is not None and 0 in meta[0] and not compat.is_sized_by_data(node.target):
+            return torch.empty(meta[0], dtype=meta[1])  # as `empty`
         if translation is None:
             return self.expand(node, "draws random numbers" if is_random else "")
-        meta = compat.tensor_meta(node)
-        if meta is not None and 0 in meta[0]:
-            return self.refuse(node, name, "a tensor without elements")
         try:
             return self.checked(node, name, translation(self, node, *args, **kwargs))
         except Unsupported as error:
             return self.expand(node, str(error)) if node.users else None
+        except Exception:
+            if self.refused or self.lacking:  # an argument may be made of such
+                return self.undefined(node)
+            raise
 
     def given(self, node):
         """What `expand` reads of a node's arguments."""
@@ -337,6 +346,12 @@ def all_constant(args):
         elif isinstance(a, View) or hasattr(a, "force"):
             return False
     return True
+
+
+def is_same(a, b):
+    """Whether two tensors are equal, and their zeros in sign, too."""
+    return torch.equal(a, b) and \
+        (not a.is_floating_point() or torch.equal(a.signbit(), b.signbit()))
 
 
 def is_iota(flat):

@@ -52,6 +52,15 @@ def with_arguments(node, values):
                    lambda n: values[n] if n in values else compat.value(n))
 
 
+def mutable(x):
+    """`x` with lists that a definition may change, unlike those of a graph."""
+    if isinstance(x, dict):
+        return {k: mutable(v) for k, v in x.items()}
+    if isinstance(x, tuple):
+        return tuple(map(mutable, x))
+    return list(map(mutable, x)) if isinstance(x, list) else x
+
+
 def signature(node):
     """What an expansion depends on: equal for nodes that have the same one."""
     nodes = tensor_arguments(node)
@@ -69,7 +78,7 @@ def expansion(node):
     nodes = tensor_arguments(node)
 
     def run(*values):
-        args, kwargs = with_arguments(node, dict(zip(nodes, values)))
+        args, kwargs = mutable(with_arguments(node, dict(zip(nodes, values))))
         result = function(*args, **kwargs)
         return tuple(result) if isinstance(result, (list, tuple)) else result
 
@@ -91,8 +100,8 @@ def trace(function, nodes):
 
 def remove_unused(graph):
     """Drops nodes without a use: what is computed to be looked at, and checks. A shape
-    that depends on data may have been looked at."""
+    that depends on data may have been looked at, and what is written shows elsewhere."""
     for node in reversed(list(graph.nodes)):
         if node.op not in ("placeholder", "output") and not node.users and \
-                not compat.is_update(node) and not compat.is_sized_by_data(node.target):
+                not compat.is_mutating(node.target) and not compat.is_sized_by_data(node.target):
             graph.erase_node(node)

@@ -83,8 +83,8 @@ def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
     dim = min(x.dim() - 1, 1)
     factor, safe = class_weights(x, target, weight, ignore_index)
     each = -grad * factor
-    if reduction == 1:
-        each = each / total
+    if reduction == 1:  # of no target that counts, 0 / 0
+        each = torch.where(target != ignore_index, each / total, 0.0)
     classes = torch.arange(x.shape[dim]).reshape([-1] + [1] * (x.dim() - 1 - dim))
     return torch.where(classes == safe.unsqueeze(dim), each.unsqueeze(dim), 0.0).to(x.dtype)
 
@@ -183,9 +183,11 @@ def hardshrink_backward(grad, x, bound):
 
 @decomposition("hypot")
 def hypot(x, y):
-    low, top = torch.minimum(x.abs(), y.abs()), torch.maximum(x.abs(), y.abs())
+    x, y = x.abs(), y.abs()
+    low, top = torch.minimum(x, y), torch.maximum(x, y)
     ratio = low / torch.where(top == 0, 1.0, top)
-    return torch.where(top == math.inf, top, top * (1 + ratio * ratio).sqrt())
+    infinite = (x == math.inf) | (y == math.inf)  # whatever the other is, NaN too
+    return torch.where(infinite, math.inf, top * (1 + ratio * ratio).sqrt())
 
 
 @decomposition("round.decimals")
@@ -240,9 +242,20 @@ def bucketize(x, boundaries, *, out_int32=False, right=False):
 
 # --- products -------------------------------------------------------------------------- #
 
+def added(x, product, beta, alpha):
+    """beta x + alpha product; of x nothing, not even NaN, where beta is 0."""
+    product = alpha * product
+    return product if beta == 0 else beta * x + product
+
+
 @decomposition("addmv")
 def addmv(x, a, b, *, beta=1, alpha=1):
-    return beta * x + alpha * (a @ b)
+    return added(x, a @ b, beta, alpha)
+
+
+@decomposition("addbmm")
+def addbmm(x, a, b, *, beta=1, alpha=1):
+    return added(x, (a @ b).sum(0), beta, alpha)
 
 
 @decomposition("linalg_cross")

@@ -56,6 +56,8 @@ def gather(c, node, x, dim, index, sparse_grad=False):
 
 
 def scattered(c, x, dim, index, src, kind, include_self=True):
+    if isinstance(index, torch.Tensor) and index.numel() == 0:
+        return x
     x, index = c.view(x), integer(c, index)
     if not x.dims:
         x, index, dim = View(x.base, x.factors, [[]]), View(index.base, index.factors, [[]]), 0
@@ -87,6 +89,8 @@ def scatter_reduce(c, node, x, dim, index, src, reduce, include_self=True):
 def into_slices(c, x, dim, index, source, kind, include_self=True):
     """`source` combined with the slices of `x` that a list of indices names."""
     x = c.view(x)
+    if isinstance(index, torch.Tensor) and index.numel() == 0:
+        return x
     if not x.dims:
         x, dim = View(x.base, x.factors, [[]]), 0
     dim %= len(x.dims)
@@ -185,6 +189,8 @@ def expanded_mask(index):
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(c, node, x, indices):
     place = Place(c, c.view(x), indices)
+    if 0 in place.slices():
+        return c.empty(place.slices(), place.x.dtype)
     if isinstance(place.ids, torch.Tensor):
         flat = constant_slices(c, place.x, place.ids.reshape(-1), place.dim)
         return reshaped(c, flat, place.slices())
@@ -197,6 +203,8 @@ def index_put(c, node, x, indices, values, accumulate=False, unsafe=False):
     if len(indices) == 1 and isinstance(indices[0], View) and indices[0].dtype == "i1":
         return masked_put(c, x, indices[0], values, accumulate)
     place = Place(c, x, indices)
+    if 0 in place.slices():
+        return x
     updates = updates_of(c, values, place.slices(), x.dtype)
     ids = place.ids
     if isinstance(ids, torch.Tensor):

@@ -15,7 +15,6 @@ if something else asks for its value.
 
 import dataclasses
 
-from ..emit.pointwise import along
 from ..emit.views import View, coalesce, emit_reshape, materialise
 from ..errors import Unsupported
 from ..ir.graph import Type, enum
@@ -90,9 +89,7 @@ def log_softmax_backward(c, node, grad, y, dim, dtype):
     found = [cross_entropy_grad(c, p) for p in losses]
     rest = [p for p in parts if p not in losses]
     if rest:
-        values, at, wrap = along(c.builder, [c.view(y), c.view(LossGrads(rest))], dim)
-        found.append(wrap(c.builder.create("mpcomm.log_softmax_grad", values[::-1],
-                                           [values[0].type], dim=at)[0]))
+        found.append(along_dim(c, "log_softmax_grad", [c.view(LossGrads(rest)), c.view(y)], dim))
     return LossGrads(found).force(c)
 
 

@@ -222,6 +222,16 @@ def addcdiv(c, node, x, a, b, value=1):
     return arithmetic(c, "add", x, arithmetic(c, "div", a, b))
 
 
+@aten("lerp.Scalar", "lerp.Tensor")
+def lerp(c, node, a, b, weight):
+    """From the end that is nearer, so that a weight of 1 gives b."""
+    a, b, weight = operands(c, [a, b, weight], c.result_meta()[1])
+    gap = formula(c, "sub", b, a)
+    low = formula(c, "add", a, formula(c, "mul", weight, gap))
+    high = formula(c, "sub", b, formula(c, "mul", gap, formula(c, "sub", 1.0, weight)))
+    return select(c, compare(c, "olt", simple(c, "math.absf", [weight]), 0.5), low, high)
+
+
 @aten("clamp.Tensor")
 def clamp_tensor(c, node, x, low=None, high=None):
     if low is not None:

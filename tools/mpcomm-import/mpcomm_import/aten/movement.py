@@ -10,6 +10,8 @@ gradients. Most of them make no op at all (emit/views.py)."""
 
 import math
 
+import torch
+
 from ..emit.movement import concatenated, padded, sliced
 from ..emit.views import Axis, View, coalesce, emit_reshape, materialise
 from ..errors import Unsupported
@@ -48,7 +50,8 @@ def t(c, node, x):
 def transpose(c, node, x, a, b):
     x = c.view(x)
     order = list(range(len(x.dims)))
-    order[a], order[b] = order[b], order[a]
+    if order:
+        order[a], order[b] = order[b], order[a]
     return x.permute(order)
 
 
@@ -124,7 +127,9 @@ def split(c, node, x, sizes, dim=0):
         sizes = [min(sizes, total - i) for i in range(0, total, sizes)]
     parts, start = [], 0
     for n in sizes:
-        parts.append(sliced(c, x, dim, start, start + n))
+        shape = list(x.shape)
+        shape[dim] = n
+        parts.append(sliced(c, x, dim, start, start + n) if n else c.empty(shape, x.dtype))
         start += n
     return parts
 
@@ -168,6 +173,7 @@ def constant_pad(c, node, x, pad, value=0.0):
 @aten("cat")
 def cat(c, node, parts, dim=0):
     dtype = c.result_meta()[1]
+    parts = [p for p in parts if not isinstance(p, torch.Tensor) or p.numel()]
     return concatenated(c, [cast(c, p, dtype) for p in parts], dim)
 
 

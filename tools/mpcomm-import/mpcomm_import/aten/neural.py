@@ -68,10 +68,13 @@ def baddbmm(c, node, x, a, b, beta=1, alpha=1):
 # --- softmax, GELU ------------------------------------------------------------------------ #
 
 def along_dim(c, name, views, dim):
+    """The op `name` of views of one shape; the last one has its result's layout. A number
+    is a line of one."""
     if not views[0].dims:
-        raise Unsupported("of a tensor without dimensions")
-    values, at, wrap = along(c.builder, views, dim)
-    return wrap(c.builder.create("mpcomm." + name, values, [values[0].type], dim=at)[0])
+        lines = [View(v.base, v.factors, [[]]) for v in views]
+        return along_dim(c, name, lines, 0).with_dims([])
+    values, at, wrap = along(c.builder, views[::-1], dim)
+    return wrap(c.builder.create("mpcomm." + name, values[::-1], [values[0].type], dim=at)[0])
 
 
 @aten("_softmax")
@@ -92,10 +95,7 @@ def safe_softmax(c, node, x, dim, dtype=None):
 
 @aten("_softmax_backward_data")
 def softmax_backward(c, node, grad, y, dim, dtype):
-    y, grad = c.view(y), c.view(grad)
-    values, at, wrap = along(c.builder, [y, grad], dim)
-    return wrap(c.builder.create("mpcomm.softmax_grad", values[::-1],
-                                 [values[0].type], dim=at)[0])
+    return along_dim(c, "softmax_grad", [c.view(grad), c.view(y)], dim)
 
 
 @aten("gelu")

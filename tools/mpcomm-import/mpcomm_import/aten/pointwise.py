@@ -190,9 +190,10 @@ def reciprocal(c, node, x):
 
 @aten("sgn", "sign")
 def sign(c, node, x):
+    """0 of either zero and of NaN, too."""
     x = c.view(x)
     kind = "o" if x.base.type.is_float else "s"
-    below = select(c, compare(c, kind + "lt", x, 0), c.scalar(-1, x.dtype), x)
+    below = select(c, compare(c, kind + "lt", x, 0), *operands(c, [-1, 0], x.dtype))
     return select(c, compare(c, kind + "gt", x, 0), 1, below)
 
 

@@ -147,13 +147,13 @@ def bernoulli_tensor(c, node, x, p, generator=None):
     return trials(c, p)
 
 
-@aten("randint.default", "randint_like.default")
+@aten("randint.default", "randint.generator", "randint_like.default")
 def randint(c, node, x, high=None, *args, **kwargs):
     # randint(high, size) or randint_like(x, high).
     return integers(c, 0, x if isinstance(x, int) else high)
 
 
-@aten("randint.low")
+@aten("randint.low", "randint.low_generator")
 def randint_low(c, node, low, high, *args, **kwargs):
     return integers(c, low, high)
 

@@ -30,9 +30,9 @@ def embedding(c, node, table, ids, padding_idx=-1, scale_by_freq=False, sparse=F
 
 @aten("embedding_dense_backward")
 def embedding_backward(c, node, grad, ids, rows, padding_idx, scale_by_freq):
-    if scale_by_freq:
-        raise Unsupported("scale_grad_by_freq")
     grad = c.view(grad)
+    if scale_by_freq:
+        grad = formula(c, "div", grad, as_column(frequencies(c, ids, rows, grad.dtype)))
     if isinstance(ids, torch.Tensor) and ids.dim() == 1 and not (ids == padding_idx).any():
         zeros = c.scalar(0, grad.dtype).expand((rows, grad.shape[-1]))
         return slices_into(c, zeros, ids, grad, "sum", 0)
@@ -50,6 +50,15 @@ def embedding_backward(c, node, grad, ids, rows, padding_idx, scale_by_freq):
     return View.of(c.builder.create(
         "mpcomm.gather_grad", [value, ids.base], [Type((rows, width), grad.dtype)],
         padding_idx=padding_idx if padding_idx >= 0 else None)[0])
+
+
+def frequencies(c, ids, rows, dtype):
+    """For each index how often it is there."""
+    ids = c.view(ids)
+    flat = flattened(c, ids)
+    ones = c.scalar(1, dtype).expand(flat.shape)
+    counts = emit_scatter(c, c.scalar(0, dtype).expand((rows,)), flat, ones, "sum", 0)
+    return gathered(c, counts, ids, 0)
 
 
 # --- bags ------------------------------------------------------------------------------- #

@@ -12,7 +12,7 @@ import torch
 
 from .convert import aten
 from .movement import clamp_index, concatenated, padded, sliced, unsqueeze
-from .pointwise import arithmetic, cast, select
+from .pointwise import cast, select
 
 
 @aten("slice_scatter")
@@ -56,8 +56,3 @@ def copy(c, node, x, source, non_blocking=False):
 def fill(c, node, x, value):
     shape, dtype = c.result_meta()
     return cast(c, value, dtype).expand(shape)
-
-
-@aten("lerp.Scalar", "lerp.Tensor")
-def lerp(c, node, a, b, weight):
-    return arithmetic(c, "add", a, arithmetic(c, "mul", arithmetic(c, "sub", b, a), weight))

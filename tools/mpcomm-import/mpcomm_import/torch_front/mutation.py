@@ -256,7 +256,8 @@ class Substitution:
         if (tensor.shape, tensor.dtype) != (old.shape, old.dtype):
             raise ImportFailure(
                 f"forward() replaces '{name}', {tuple(old.shape)} of {old.dtype}, by "
-                f"{tuple(tensor.shape)} of {tensor.dtype}; expected one type")
+                f"{tuple(tensor.shape)} of {tensor.dtype}; expected one type: if the first step "
+                "alone does so, run the model on a batch before the import")
 
     def for_next(self):
         """What forward() has left, for the next trace; and the stand-ins in it."""

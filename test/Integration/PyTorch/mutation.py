@@ -130,6 +130,11 @@ for name, attribute in (("calls_counted", "t"), ("output_in_a_list", "log")):
 assert warnings_of("output_in_a_dictionary") == []
 assert not any("in each step" in w for w in warnings_of("attributes_of_one_step"))
 
+# What an evaluation computes once, of parameters alone.
+if torch.__version__ >= "2":
+    warnings = warnings_of("caching_parameter")
+    assert any("in evaluation mode forward() keeps 'kept' until eval()" in w for w in warnings), warnings
+
 # A buffer that evaluation writes, too, is one that @evaluate leaves alone.
 warnings = warnings_of("moving_average")
 assert any("'cur' is written in evaluation mode" in w for w in warnings), warnings

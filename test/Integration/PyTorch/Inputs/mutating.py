@@ -517,3 +517,32 @@ def replaced_by_none(m, x):
     m.a = m.a + 1
     m.b = None
     return x * m.w
+
+
+# --- what an evaluation keeps ---------------------------------------------------------- #
+
+class Caching(Model):
+    """Keeps a tensor in evaluation mode, until train() or eval()."""
+
+    def __init__(self, forward):
+        super().__init__(forward, {})
+        self.kept = None
+
+    def train(self, mode=True):
+        self.kept = None
+        return super().train(mode)
+
+
+def caching(refused, kept):
+    """forward() that uses kept(m, x)."""
+    def forward(m, x):
+        if m.kept is None or m.training:
+            m.kept = kept(m, x)
+        return x * m.kept
+    make = lambda: Caching(forward).double()
+    (REFUSED if refused else MODELS)[f"caching_{'batch' if refused else 'parameter'}"] = (make, refused)
+
+
+if torch.__version__ >= "2":
+    caching(None, lambda m, x: m.w.exp())
+caching(BEFORE + "'kept'", lambda m, x: m.w * x.detach().mean(0))

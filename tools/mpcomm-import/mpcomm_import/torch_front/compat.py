@@ -148,6 +148,26 @@ def before_forward(module, hook):
     return module.register_forward_pre_hook(hook)
 
 
+def depends(tensor, inputs):
+    """Whether a tensor, while it is traced, is computed from one of `inputs`; True where that
+    is not known (1.13)."""
+    if not hasattr(proxy_tensor, "get_innermost_proxy_mode"):
+        return True
+    tracer = proxy_tensor.get_innermost_proxy_mode().tracer
+
+    def nodes_of(tensors):
+        slots = [proxy_tensor.get_proxy_slot(t, tracer, None) for t in tensors]
+        return [slot.proxy.node for slot in slots if slot is not None]
+
+    wanted, todo, seen = set(nodes_of(inputs)), nodes_of([tensor]), set()
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            todo += node.all_input_nodes
+    return bool(wanted & seen)
+
+
 def constant_values():
     """While it is entered, a model that is traced on real tensors may look at the values of
     those that are made of constants alone, such as a mask. (2.x; nothing before.)"""

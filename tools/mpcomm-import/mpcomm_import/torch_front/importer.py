@@ -182,6 +182,7 @@ def train_function(workload, names, rules, rates, warnings, pool):
 def evaluate_function(workload, names, buffers, warnings, pool, left):
     function = Function("evaluate")
     graph = Graph(workload, names, function, False, pool, left)
+    warnings += [w for w in graph.traced.warnings if w not in warnings]
     loss, *rest = graph.convert()
     metrics, outputs = graph.metrics(rest)
     for _, name in graph.converter.updates:

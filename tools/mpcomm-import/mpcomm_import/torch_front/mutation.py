@@ -130,10 +130,11 @@ class Substitution:
     A tensor that is in two places is replaced in both, also in a list of parameters, as
     recurrent modules have one. Tensors that are plain
     attributes of a module are replaced by `copies`, {name: copy}; then plain attributes
-    get the values of `given`, {(prefix, key): value}."""
+    get the values of `given`, {(prefix, key): value}. If it `begins` an evaluation, the
+    model is told so then."""
 
-    def __init__(self, model, names, origins, given):
-        self.origins, self.given = origins, given
+    def __init__(self, model, names, origins, given, begins=False):
+        self.model, self.origins, self.given, self.begins = model, origins, given, begins
         self.modules = [(n + "." if n else "", m) for n, m in model.named_modules()]
         self.held = dict(names.parameters + names.buffers)
         self.name_of = {id(t): n for n, t in self.held.items()}
@@ -169,6 +170,9 @@ class Substitution:
                 self.give(prefix, vars(module))
                 handles.append(compat.before_forward(module, self.origins.enter))
                 handles.append(module.register_forward_hook(self.origins.leave))
+            if self.begins:
+                self.model.train()
+                self.model.eval()
             self.memory = {n: (t, compat.memory(t)) for n, t in
                            [*tensors.items(), *self.copies.items()]}
             self.attributes = Attributes(self.modules)

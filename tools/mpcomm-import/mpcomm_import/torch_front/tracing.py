@@ -23,6 +23,7 @@ import sys
 import traceback
 
 import torch
+from torch.utils._pytree import tree_flatten
 
 from ..errors import ImportFailure
 from . import compat
@@ -182,32 +183,42 @@ def trace_with(workload, names, training, root, given, tensors_mode, other=False
                  for _, t in names.parameters + names.buffers]
         return state, [workload.example(k, other) for k in workload.dataset]
 
-    def record(origins, attributes):
-        """The graph of a step that starts with `attributes`, a Substitution's `given`."""
-        substitution = Substitution(model, names, origins, attributes)
+    def record(origins, attributes, begins=False):
+        """The graph of a step that starts with `attributes`, a Substitution's `given`; that
+        `begins` an evaluation, after eval()."""
+        substitution = Substitution(model, names, origins, attributes, begins)
 
         def step(state, batch):
             tensors = dict(zip(substitution.held, state))
             looks = compat.constant_values() if tensors_mode == "real" else contextlib.nullcontext()
             with substitution.entered(tensors), looks:
-                return substitution.write_back(
+                results = substitution.write_back(
                     run(workload, names, training, origins, tensors,
                         dict(zip(workload.dataset, batch))))
+                kept, _ = tree_flatten(substitution.left)
+                substitution.keeps_batch = any(compat.depends(t, batch) for t in kept
+                                               if isinstance(t, torch.Tensor))
+                return results
 
         with compat.observe_nodes(origins.note):
             module = compat.make_fx(step, tracing_mode=tensors_mode)(*inputs())
         return module, substitution
 
-    def follow(first, after):
-        """Traces the step that comes `after` another one, a `for_next`, and compares."""
+    def follow(first, kept_batch, after):
+        """Traces the step that comes `after` another one, a `for_next`, and compares. What
+        train() and eval() clear, and no batch is in, is a cache that an evaluation fills."""
         attributes, stand_ins = after
-        try:
-            module, substitution = record(Origins(model, root), attributes)
-            if same_graph(first, module, stand_ins):
-                return substitution.left
-        except Exception:  # whatever the first trace did not stop at
-            pass
         what = ", ".join(sorted(f"'{p}{k}'" for p, k in attributes))
+        for begins in (False,) if training or kept_batch else (False, True):
+            try:
+                module, substitution = record(Origins(model, root), attributes, begins)
+                if same_graph(first, module, stand_ins):
+                    if begins:
+                        warnings.append(f"in evaluation mode forward() keeps {what} until eval(); "
+                                        "@evaluate computes it for each batch")
+                    return substitution.left
+            except Exception:  # whatever the first trace did not stop at
+                pass
         raise ImportFailure(f"forward() reads what the step before left in {what}; expected "
                             "state to be in buffers, use register_buffer")
 
@@ -221,11 +232,11 @@ def trace_with(workload, names, training, root, given, tensors_mode, other=False
             after = substitution.for_next()
             for attributes in (given, after):
                 if attributes and attributes[0]:
-                    left = follow(module, attributes)
+                    left = follow(module, substitution.keeps_batch, attributes)
             if after[0]:
-                warnings = [f"forward() changes '{n}' in each step, which is not a registered "
-                            "buffer; the program has its first value"
-                            for n in unsteady(substitution.left, left)]
+                warnings += [f"forward() changes '{n}' in each step, which is not a registered "
+                             "buffer; the program has its first value"
+                             for n in unsteady(substitution.left, left)]
             with compat.observe_nodes(origins.note):
                 module = functional(module, *inputs(), tensors_mode)
             if tensors_mode == "fake" and compat.has_unknown_sizes(module.graph):

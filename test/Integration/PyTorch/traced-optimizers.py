@@ -34,7 +34,9 @@ ALL = [("SGD", dict(momentum=0.9, nesterov=True, maximize=True), dict(weight_dec
        ("Adadelta", dict(eps=1e-3), dict(rho=0.5)),
        ("Adagrad", dict(lr_decay=0.1, initial_accumulator_value=0.5, eps=1e-3),
         dict(weight_decay=0.1)),
-       ("RMSprop", dict(eps=1e-3), dict(momentum=0.9)),
+       # With eps 1e-3 and momentum 0.9 PyTorch's own losses of the attention, its parameters
+       # moved by 1e-16, are apart by 1e-9 after 50 steps; with these by 3e-15.
+       ("RMSprop", dict(eps=1e-2), dict(momentum=0.5)),
        ("Rprop", {}, dict(step_sizes=(1e-5, 0.1))),
        ("ASGD", dict(t0=20), dict(weight_decay=0.1)),
        ("Adafactor", dict(eps=(1e-3, 1e-3)), dict(weight_decay=0.1)),

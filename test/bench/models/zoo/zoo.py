@@ -12,10 +12,12 @@
 
 Sizes are small (some hundred features, a few layers, images of 64 pixels), so that a
 step takes a second; depth and structure are the architecture's. With -O dropout=false
-nothing that the model drops by chance is dropped, so that numbers can be compared.
+nothing that the model drops by chance is dropped, so that numbers can be compared; with
+-O double=true model and data are in f64.
 """
 
 import argparse
+import os
 import sys
 import time
 
@@ -48,11 +50,15 @@ def without_chance(model):
     return model
 
 
-def workload(model="resnet18", dropout=True):
+def workload(model="resnet18", dropout=True, double=False):
     made = MODELS[model].make()
     made.name = model
     if not dropout:
         without_chance(made.model)
+    if double:
+        sys.path.append(os.path.join(families.ROOT, "test", "Integration", "PyTorch", "Inputs"))
+        from checks import in_double
+        in_double(made)
     return made
 
 

@@ -78,7 +78,8 @@ def integers(dtype):
     for kind in (np.int32, np.int64, np.uint32, np.int8, np.uint8):
         info = np.iinfo(kind)
         a, b = (random.integers(info.min, info.max, (3, 4), kind, endpoint=True) for _ in "ab")
-        b[b == 0] = 3
+        # By nothing and by -1, of the least number too.
+        a[0], b[0] = info.min, [0, -1 if info.min else info.max, 1, 2]
         for f in (jnp.add, jnp.subtract, jnp.multiply, lax.div, lax.rem, jnp.maximum, jnp.minimum,
                   jnp.bitwise_and, jnp.bitwise_or, jnp.bitwise_xor, jnp.less, jnp.greater_equal,
                   jnp.equal):

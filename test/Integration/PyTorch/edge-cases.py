@@ -21,7 +21,7 @@ LINE = I([-2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, inf, -inf, nan])
 TIES = I([[1.0, 2, 2, 0], [3, 3, 3, 3], [0, -1, 0, -1]])
 SOME, NONE = I([0, -100, 2, -100, 1, 0]), I([-100] * 6)
 LOGITS, WEIGHT = torch.randn(6, 4), I([1.0, 2, 0.5, 0]).double()
-CONSTANT = torch.rand(3, 4, 5).double()
+CONSTANT, ZEROS = torch.rand(3, 4, 5).double(), torch.zeros(18).double()
 NO_INDEX = torch.zeros(0, dtype=torch.int64)
 TABLE, IDS = torch.randn(7, 3), I([0, 2, 2, 6, 1, 0, 5, 2])
 
@@ -69,10 +69,10 @@ CASES = {
     "smoothed": (lambda x: [F.cross_entropy(x, SOME, WEIGHT, reduction=r, label_smoothing=0.3)
                             for r in ("none", "mean", "sum")], LOGITS),
     # Zeros of either sign are two constants, and two parts of a concatenation.
-    "zeros": (lambda x: [torch.copysign(x[:2], I([0.0, -0.0])), torch.copysign(
-        x, torch.cat([torch.zeros(2), -torch.zeros(2), torch.zeros(16)])), torch.copysign(
-            x, I([0.0, -0.0] * 10)) + torch.copysign(2 * x, I([-0.0, 0.0] * 10)), torch.copysign(
-                x, torch.cat([torch.zeros(9), -torch.zeros(9), 0 * x[:2].detach()]))], torch.rand(20) + 1),
+    "zeros": (lambda x: [
+        torch.copysign(x[:2], I([0.0, -0.0])), torch.copysign(x, torch.cat([ZEROS[:2], -ZEROS])),
+        torch.copysign(x, I([0.0, -0.0] * 10)) + torch.copysign(2 * x, I([-0.0, 0.0] * 10)),
+        torch.copysign(x, torch.cat([ZEROS[:9], -ZEROS[:9], 0 * x[:2].detach()]))], torch.rand(20) + 1),
     # Tensors without elements.
     "nothing": (lambda x: [x[:, :0].sum(1), x[:, :0].prod(1), x[:0].mean(), x[0][:, :0] @ x[1].t()[:0],
                            torch.cat([x[:, :0], x], 1), torch.cat(x.split([0, 3, 1], 1), 1), torch.cat([
@@ -94,6 +94,15 @@ CASES = {
     "shifts": (lambda x: [torch.bitwise_left_shift((x * 9).long(), I([0, 1, 2, 3, 63])), torch.bitwise_right_shift(
         (x * 9).long(), I([0, 1, 2, 3, 63])), (x * 9).int() << 3, (x * 9).int() >> 31, (x * 9).long() & I(6),
         (x * 9).long() | I(5), (x * 9).long() ^ I(-3), ~(x * 9).long()], A),
+    # In forms that other tests do not have.
+    "forms": (lambda x, y: [
+        torch.copysign(x, -1.0), x.masked_fill(x > 0, y[0, 0, 0]), torch.special.erfc(x), torch.rsub(x, y, alpha=2),
+        torch.remainder(2.0, x.detach()), torch.fmod(x, y), torch.div(x, 0.7, rounding_mode="trunc"), torch.xlogy(x, 2.0),
+        torch.xlogy(2.0, y.abs()), x[0, :, 0] @ y[0, :, 0], x[0] @ y[0, 0], x.norm(3), x.norm(2, (0, 1), dtype=x.dtype),
+        x.clamp_min(y), torch.isfinite(x), (x > 0).all(-1), (x > -9).any(0), x.prod(), x.detach().clone().zero_(),
+        torch.diag(x[0, 0]), torch.count_nonzero(x > 0, (0, 2)), torch.flatten(x[:, :1]).reshape(3, 1, 5, 1).squeeze(),
+        F.channel_shuffle(x.detach()[:, :, :, None], 2), torch.rot90(x, 3, (-1, 0)), torch.meshgrid(
+            x[0, 0], y[0, 0], indexing="xy")[0]], A, B),
     # All arguments.
     "products": (lambda x, y: [
         torch.addbmm(y[:, :, :4].sum(0), x, y.transpose(1, 2), beta=0.5, alpha=-2),
@@ -126,6 +135,7 @@ for kind in ("add", "multiply"):  # whose gradient PyTorch does not have
         1, I([0, 2, 3])[None, :, None].expand(3, 3, 5), y[:, :3].detach(), reduce=kind), x * x.detach().scatter(
             -1, I([0, 2, 3])[None, None], 2.5, reduce=kind)], A, B)
 if IS_NEW:
+    CASES["dims"] = (lambda x: [(x > 0).any((0, 1)), (x > 0).all((0, -1), True), x[:, :1].squeeze((0, 1))], A)
     CASES["block_diag"] = (lambda x: torch.block_diag(x[0], x[1]), A)
     CASES["safe_softmax"] = (lambda x: [torch._safe_softmax(torch.where(x > 0.3, -inf, x).index_fill(
         1, I([0]), -inf), d) for d in (1, -1)], A)

@@ -52,14 +52,37 @@ def binary(name, for_floats, for_integers, for_unsigned=None, for_booleans=None)
 binary("add", "arith.addf", "arith.addi", None, "arith.ori")
 binary("subtract", "arith.subf", "arith.subi")
 binary("multiply", "arith.mulf", "arith.muli", None, "arith.andi")
-binary("divide", "arith.divf", "arith.divsi", "arith.divui")
-binary("remainder", "arith.remf", "arith.remsi", "arith.remui")
 binary("maximum", "arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori")
 binary("minimum", "arith.minimumf", "arith.minsi", "arith.minui", "arith.andi")
 binary("and", None, "arith.andi", None, "arith.andi")
 binary("or", None, "arith.ori", None, "arith.ori")
 binary("xor", None, "arith.xori", None, "arith.xori")
 binary("atan2", "math.atan2", None)
+
+
+def division(name, for_floats, for_integers, for_unsigned):
+    """Of integers as XLA's, which has no undefined case: by zero the quotient has all bits
+    set and the remainder is the dividend; by -1 nothing overflows."""
+    @hlo(name)
+    def translate(t, op, a, b):
+        known, a, b = number(b), t.view(a), t.view(b)
+        if is_float(a):
+            return t.apply(for_floats, a, b)
+        positive = unsigned(op.operands[0])
+        target = for_unsigned if positive else for_integers
+        if known not in (None, 0, -1):
+            return t.apply(target, a, b)
+        by_zero, by_minus_one = (compare(t, "eq", b, n) for n in (0, -1))
+        special = by_zero if positive else t.apply("arith.ori", by_zero, by_minus_one)
+        result = t.apply(target, a, t.select(special, t.scalar(1, b.dtype), b))
+        if name == "remainder":
+            return t.select(by_zero, a, result)
+        result = t.select(by_zero, t.scalar(-1, a.dtype), result)
+        return result if positive else t.select(by_minus_one, t.apply("arith.subi", 0, a), result)
+
+
+division("divide", "arith.divf", "arith.divsi", "arith.divui")
+division("remainder", "arith.remf", "arith.remsi", "arith.remui")
 
 
 @hlo("power")

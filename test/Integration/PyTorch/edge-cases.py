@@ -58,7 +58,7 @@ CASES = {
              I([1e20, 1.0, inf, -3, 0]), I([1.0, inf, inf, 2, -0.0])),
     # A number is a line of one element.
     "number": (lambda x: [x.softmax(0), x.log_softmax(-1), x.transpose(0, -1) * 2, x.cumsum(0), x.sort()[0],
-                          x.logsumexp(0), x.max(0)[0]], I(2.0)),
+                          x.logsumexp(0), x.max(0)[0], torch.std(x, 0, unbiased=False)], I(2.0)),
     "ones": (lambda x: [x.softmax(1), x.var(1, keepdim=True, unbiased=False), F.layer_norm(x, (1,)), x.sum(0)],
              torch.randn(3, 1)),
     # Rows that are all masked, and targets that are all ignored.
@@ -136,6 +136,8 @@ for kind in ("add", "multiply"):  # whose gradient PyTorch does not have
             -1, I([0, 2, 3])[None, None], 2.5, reduce=kind)], A, B)
 if IS_NEW:
     CASES["dims"] = (lambda x: [(x > 0).any((0, 1)), (x > 0).all((0, -1), True), x[:, :1].squeeze((0, 1))], A)
+    CASES["masks"] = (lambda x, y: [written(x, lambda z: z.__setitem__(at, 2.0)) for at in (
+        y > 0, y[:, 0, 0] > 0, (slice(None), y[0] > 0), (slice(None), slice(None), y[0, 0] > 0))], A, B)
     CASES["block_diag"] = (lambda x: torch.block_diag(x[0], x[1]), A)
     CASES["safe_softmax"] = (lambda x: [torch._safe_softmax(torch.where(x > 0.3, -inf, x).index_fill(
         1, I([0]), -inf), d) for d in (1, -1)], A)

@@ -20,7 +20,7 @@ from .pool import adaptive_taps
 
 
 def dims_of(x, dims):
-    return list(range(x.dim())) if dims is None or dims == [] else \
+    return list(range(x.dim())) if dims is None or dims == [] or not x.dim() else \
         [dims] if isinstance(dims, int) else list(dims)
 
 

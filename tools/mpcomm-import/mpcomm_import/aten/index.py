@@ -200,8 +200,9 @@ def index(c, node, x, indices):
 @aten("index_put", "_unsafe_index_put", "_index_put_impl")
 def index_put(c, node, x, indices, values, accumulate=False, unsafe=False):
     x = c.view(x)
-    if len(indices) == 1 and isinstance(indices[0], View) and indices[0].dtype == "i1":
-        return masked_put(c, x, indices[0], values, accumulate)
+    at, *others = [d for d, index in enumerate(indices) if index is not None]
+    if not others and isinstance(indices[at], View) and indices[at].dtype == "i1":
+        return masked_put(c, x, indices[at], at, values, accumulate)
     place = Place(c, x, indices)
     if 0 in place.slices():
         return x
@@ -213,15 +214,16 @@ def index_put(c, node, x, indices, values, accumulate=False, unsafe=False):
     return place.undo(c, slices_into(c, place.x, ids, updates, "sum" if accumulate else None, place.dim))
 
 
-def masked_put(c, x, mask, values, accumulate):
+def masked_put(c, x, mask, at, values, accumulate):
+    """x with one number where a mask of its dimensions from `at` on holds."""
     values = cast(c, values, x.dtype)
     if math.prod(values.shape) != 1:
         raise Unsupported("values at a mask that depends on the data; use torch.where")
     values = View(values.base, values.factors, [])
     if accumulate:
         values = formula(c, "arith.addf" if x.base.type.is_float else "arith.addi", x, values)
-    rest = [[]] * (len(x.dims) - len(mask.dims))
-    return select(c, View(mask.base, mask.factors, mask.dims + rest), values, x)
+    rest = [[]] * (len(x.dims) - at - len(mask.dims))
+    return select(c, View(mask.base, mask.factors, [[]] * at + mask.dims + rest), values, x)
 
 
 @aten("masked_select")

@@ -91,6 +91,8 @@ CASES = {
         (x * 9).long() % v, torch.fmod((x * 9).long(), v), torch.div((x * 9).long(), v, rounding_mode="floor"),
         torch.div((x * 9).long(), v, rounding_mode="trunc"))] + [(x * 3).long() ** 3, -(x * 3).int(), (
             x * 3).long().sign()], A),
+    "classes": (lambda x: [torch.isnan(x), torch.isinf(x), torch.isfinite(x), torch.isinf(x.abs().clamp(
+        max=9).nan_to_num().long()), torch.special.erfc(x)], LINE),
     "shifts": (lambda x: [torch.bitwise_left_shift((x * 9).long(), I([0, 1, 2, 3, 63])), torch.bitwise_right_shift(
         (x * 9).long(), I([0, 1, 2, 3, 63])), (x * 9).int() << 3, (x * 9).int() >> 31, (x * 9).long() & I(6),
         (x * 9).long() | I(5), (x * 9).long() ^ I(-3), ~(x * 9).long()], A),

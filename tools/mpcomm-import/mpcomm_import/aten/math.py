@@ -20,7 +20,6 @@ from .pointwise import (arithmetic, cast, compare, extremum, formula, operands, 
 for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erfc", "exp2",
              "expm1", "log10", "log1p", "log2", "sinh", "tan"):
     unary("math." + name, name)
-unary("math.erfc", "special_erfc")
 
 
 def is_float(view):
@@ -167,21 +166,16 @@ shift("arith.shrsi", "bitwise_right_shift", "__rshift__")
 
 # --- classes of numbers ------------------------------------------------------------ #
 
-def of_class(name, for_floats, for_integers):
+def of_class(name, test):
+    """A class of numbers without integers."""
     @aten(name)
     def translate(c, node, x):
         x = c.view(x)
-        return for_floats(c, x) if is_float(x) else \
-            c.scalar(for_integers, "i1").expand(x.shape)
+        return test(c, x) if is_float(x) else c.scalar(False, "i1").expand(x.shape)
 
 
-def against_infinity(predicate):
-    return lambda c, x: compare(c, predicate, simple(c, "math.absf", [x]), math.inf)
-
-
-of_class("isnan", lambda c, x: compare(c, "uno", x, x), False)
-of_class("isinf", against_infinity("oeq"), False)
-of_class("isfinite", against_infinity("olt"), True)
+of_class("isnan", lambda c, x: compare(c, "uno", x, x))
+of_class("isinf", lambda c, x: compare(c, "oeq", simple(c, "math.absf", [x]), math.inf))
 
 
 # --- functions of two numbers -------------------------------------------------------- #

@@ -303,7 +303,7 @@ def logical_not(c, node, x):
 
 
 def bitwise(op, name):
-    @aten(f"bitwise_{name}", f"__{name}__")
+    @aten(f"bitwise_{name}")
     def translate(c, node, a, b):
         return simple(c, op, operands(c, [a, b], c.result_meta()[1]))
 

@@ -32,6 +32,7 @@ OPERATORS = [r"aten\.(as_strided|as_strided_scatter|new_empty_strided) x\d+ in .
 REFUSED = [r"after forward\(\) '\S+' and '\S+' share their memory; use clone\(\)",
            r"forward\(\) replaces '\S+' in one of several places that share it",
            r"forward\(\) of \S+ writes to a view of an expanded tensor, .*",
+           r"forward\(\) of \S+ writes to a view of a transposed tensor, .*",
            r"tracing stopped in .*(view size is not compatible|expand_copy).*"]
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "BOOL": torch.bool}
 

@@ -181,8 +181,6 @@ class Writer:
     def target(self):
         name = self.pick(lambda t: not (t.is_leaf and t.requires_grad))
         roll = self.rng.random()
-        if self.value(name).requires_grad:
-            roll /= 1.8  # the gradient of a write to a view is not supported
         if roll < 0.5:
             return name
         if roll < 0.7:

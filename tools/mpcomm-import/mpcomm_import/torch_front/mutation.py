@@ -32,10 +32,13 @@ def functional(module, state, batch, tensors_mode):
         return module
 
     class Replay(torch.fx.Interpreter):
-        origin = None
+        origin = reordered = None
 
         def run_node(self, node):
             self.origin = node.meta.get("mpcomm")
+            if compat.base_name(compat.op_name(node.target)) in STRIDED and \
+                    tuple(self.env[node.args[0]].stride()) != compat.strides(node.args[0]):
+                self.reordered = self.origin.module if self.origin else "the model"
             return super().run_node(node)
 
     flat = torch.fx.GraphModule(module, module.graph)
@@ -53,9 +56,19 @@ def functional(module, state, batch, tensors_mode):
                      for r in replay.run(*state, *batch))
 
     with torch.no_grad(), compat.observe_nodes(note):
-        return compat.make_fx(compat.functionalize(run, remove="mutations"),
-                              tracing_mode=tensors_mode)(
+        result = compat.make_fx(compat.functionalize(run, remove="mutations"),
+                                tracing_mode=tensors_mode)(
             [t.detach() for t in state], batch)
+    if replay.reordered:
+        raise ImportFailure(f"forward() of {replay.reordered} writes to a view of a transposed "
+                            "tensor, whose order in memory PyTorch loses; use contiguous() or "
+                            "PyTorch 2")
+    return result
+
+
+# Operators that look for elements by strides. 1.13 makes functional tensors contiguous that
+# are not.
+STRIDED = ("as_strided", "as_strided_scatter")
 
 
 def name_statistics(graph):

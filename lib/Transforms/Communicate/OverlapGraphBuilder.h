@@ -44,6 +44,7 @@ private:
   void addValues();
   void addCollectives();
   void addInput();
+  bool isAwait(size_t op) const { return mlir::isa<AwaitOp>(ops[op]); }
   /// Visits operands, those of ops in regions too.
   void forEachOperand(int op, llvm::function_ref<void(mlir::Value)> visit);
   /// The op of the block that defines a value; -1 for arguments and others.

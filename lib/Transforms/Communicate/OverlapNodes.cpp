@@ -34,7 +34,7 @@ bool OverlapGraphBuilder::assign(
       auto [first, last] = spans[kernel];
       slots[op] = slotOfKernel(first, last);
     }
-    if (!isa<AwaitOp>(ops[op]))
+    if (!isAwait(op))
       nodeAt[slots[op]] = 0;
   }
   numNodes = 0;
@@ -43,7 +43,7 @@ bool OverlapGraphBuilder::assign(
       node = numNodes++;
   nodeOf.assign(count, -1);
   for (int op = 0; op < count; ++op)
-    if (!isa<AwaitOp>(ops[op]))
+    if (!isAwait(op))
       nodeOf[op] = nodeAt[slots[op]];
   for (int op = 0; op < count; ++op)
     if (auto await = dyn_cast<AwaitOp>(ops[op]))
@@ -76,7 +76,7 @@ std::vector<OverlapGraphBuilder::StepPhase> OverlapGraphBuilder::findPhases() {
     forEachOperand(op, [&](Value value) {
       int def = getOp(value);
       if (def >= 0 &&
-          (isa<AwaitOp>(ops[def]) || phases[def] == StepPhase::Update))
+          (isAwait(def) || phases[def] == StepPhase::Update))
         phases[op] = StepPhase::Update;
     });
   }
@@ -102,7 +102,7 @@ void OverlapGraphBuilder::visitNodes(
   std::vector<char> isFirst(numNodes, true);
   bool awaited = false;
   for (int op = 0, e = static_cast<int>(ops.size()); op < e; ++op) {
-    if (isa<AwaitOp>(ops[op])) {
+    if (isAwait(op)) {
       awaited = true;
       continue;
     }
@@ -168,7 +168,7 @@ bool OverlapGraphBuilder::numberNodes(size_t maxNodes) {
     std::vector<int> next;
     numNodes = 0;
     for (size_t op = 0; op < ops.size(); ++op)
-      if (!isa<AwaitOp>(ops[op]))
+      if (!isAwait(op))
         nodeOf[op] = numNodes++;
     for (size_t op = 0; op < ops.size(); ++op)
       if (auto await = dyn_cast<AwaitOp>(ops[op]))

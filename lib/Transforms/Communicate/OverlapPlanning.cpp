@@ -92,7 +92,7 @@ void OverlapGraphBuilder::addDependencies() {
       graph.problem.nodes[to].after.push_back(from);
   };
   for (int op = 0, e = static_cast<int>(ops.size()); op < e; ++op) {
-    if (isa<AwaitOp>(ops[op]))
+    if (isAwait(op))
       continue;
     forEachOperand(op, [&](Value value) {
       if (int def = getOp(value); def >= 0)
@@ -190,7 +190,7 @@ void OverlapGraphBuilder::addCollectives() {
   problem.computeRateUnderComm = model.getCluster().computeRateUnderComm;
   problem.commRateUnderCompute = model.getCluster().commRateUnderCompute;
   for (size_t op = 0; op < ops.size(); ++op) {
-    if (collectiveOf[op] < 0 || isa<AwaitOp>(ops[op]))
+    if (collectiveOf[op] < 0 || isAwait(op))
       continue;
     const StepCollective &collective = step.getCollectives()[collectiveOf[op]];
     OverlapProblem::Node &node = problem.nodes[nodeOf[op]];
@@ -212,13 +212,13 @@ void OverlapGraphBuilder::addInput() {
   };
   std::vector<int> lastOp(numNodes, -1);
   for (size_t op = 0; op < ops.size(); ++op)
-    if (!isa<AwaitOp>(ops[op]))
+    if (!isAwait(op))
       lastOp[nodeOf[op]] = static_cast<int>(op);
   // Nodes in their order; an await before the first node that is after
   // it in the block.
   std::vector<int> awaits;
   for (size_t op = 0; op < ops.size(); ++op)
-    if (isa<AwaitOp>(ops[op]))
+    if (isAwait(op))
       awaits.push_back(static_cast<int>(op));
   // The first node that needs the collective, by number.
   std::vector<int> neededBy(numNodes, numNodes);

@@ -65,6 +65,8 @@ static bool isProduct(Operation *op) {
          precision.getPrecisionClass() == PrecisionClass::LowerPrecision;
 }
 
+static bool isReshape(Operation *op) { return isa<ReshapeOp>(op); }
+
 static bool isRepeated(Value value) {
   return matchPattern(value, m_Constant<SplatElementsAttr>(nullptr)) ||
          value.getDefiningOp<BroadcastInDimOp>();
@@ -140,7 +142,7 @@ bool Recomputer::isReadIn(Value value, int64_t stage) const {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     if (user->getBlock() != &block)
       return false;
-    if (isa<ReshapeOp>(user))
+    if (isReshape(user))
       return isReadIn(user->getResult(0), stage);
     // What only narrows it is stored instead.
     return isElementwise(user) && stages.lookup(user) == stage &&
@@ -165,7 +167,7 @@ bool Recomputer::isStored(Value value, int64_t stage) const {
 bool Recomputer::isStoredBesides(Value value, int64_t own,
                                  int64_t stage) const {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    if (isa<ReshapeOp>(user))
+    if (isReshape(user))
       return isStoredBesides(user->getResult(0), own, stage);
     int64_t at = stages.lookup(user);
     return user->getBlock() != &block ||

@@ -69,7 +69,7 @@ static void setSignals(const RunOptions &options) {
 
 int main(int argc, char **argv) {
   holdStandardStreams();
-  Result<RunOptions> options =
+  Expected<RunOptions> options =
       parseOptions(std::vector<std::string>(argv + 1, argv + argc));
   if (options.failed()) {
     printError(options.message());
@@ -83,14 +83,14 @@ int main(int argc, char **argv) {
     std::printf("mpcomm-run " MPCOMM_VERSION ", ABI %u\n", MPRT_ABI_VERSION);
     return endOutput();
   }
-  for (const Status &status :
+  for (const Error &status :
        {expandPatterns(*options), checkFilesDiffer(*options)})
     if (status.failed()) {
       printError(status.message());
       return 2;
     }
-  Result<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
-  Result<Fault> fault = faultFromEnvironment();
+  Expected<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
+  Expected<Fault> fault = faultFromEnvironment();
   if (launched.failed() || fault.failed()) {
     printError(launched.failed() ? launched.message() : fault.message());
     return 2;

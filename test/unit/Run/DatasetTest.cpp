@@ -44,7 +44,7 @@ protected:
     std::string path = folder / name;
     EXPECT_TRUE(
         writeSafetensors(path, {{"label", MPRT_I64, {4}, labels}}, {}).ok());
-    Result<Dataset> data = Dataset::open({{path}}, {}, {&user});
+    Expected<Dataset> data = Dataset::open({{path}}, {}, {&user});
     EXPECT_TRUE(data.ok()) << data.message();
     return data.take();
   }

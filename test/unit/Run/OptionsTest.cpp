@@ -16,12 +16,12 @@
 using namespace mpcomm::run;
 
 static std::string errorOf(std::vector<std::string> arguments) {
-  Result<RunOptions> options = parseOptions(arguments);
+  Expected<RunOptions> options = parseOptions(arguments);
   return options.failed() ? options.message() : "";
 }
 
 TEST(Options, BothSpellings) {
-  Result<RunOptions> options =
+  Expected<RunOptions> options =
       parseOptions({"step.so", "--np", "4", "--steps=7", "--lr", "1e-3",
                     "--set", "beta=0.5", "--lr-schedule", "cosine",
                     "--no-shuffle", "--seed", "18446744073709551615"});
@@ -37,7 +37,7 @@ TEST(Options, BothSpellings) {
 }
 
 TEST(Options, DataIsAList) {
-  Result<RunOptions> options = parseOptions(
+  Expected<RunOptions> options = parseOptions(
       {"step.so", "--tokens", "a", "--tokens", "b", "--token-arguments",
        "input_ids,labels+1", "--image-mean", "0.5,1", "--evaluate-every", "3"});
   ASSERT_TRUE(options.ok()) << options.message();
@@ -52,7 +52,7 @@ TEST(Options, DataIsAList) {
 }
 
 TEST(Options, TheLastOneCounts) {
-  Result<RunOptions> options = parseOptions(
+  Expected<RunOptions> options = parseOptions(
       {"--set", "a=1", "step.so", "--set", "b=-2", "--set", "a=3", "--lr", "1",
        "--lr", "0.03", "--steps", "010", "--quiet", "--quiet", "--timeout=1",
        "--compile-options", "--options=a b"});
@@ -146,7 +146,7 @@ TEST(Options, Combinations) {
 }
 
 TEST(Options, HelpNeedsNoProgram) {
-  Result<RunOptions> options = parseOptions({"--help"});
+  Expected<RunOptions> options = parseOptions({"--help"});
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->help);
   EXPECT_NE(helpText().find("--checkpoint-every N"), std::string::npos);

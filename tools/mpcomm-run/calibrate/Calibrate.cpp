@@ -32,7 +32,7 @@ static constexpr const char *insideLink = "inside", *acrossLink = "across";
 /// Of a GPU: what fills its links, where it has the memory.
 static constexpr uint64_t mostDeviceBytes = uint64_t(256) << 20;
 
-Status Bench::prepare(const RunOptions &options) {
+Error Bench::prepare(const RunOptions &options) {
   Manifest manifest;
   uint64_t block = options.calibrateBlock;
   uint64_t ranks = rank.size(), index = rank.index();
@@ -59,23 +59,21 @@ Status Bench::prepare(const RunOptions &options) {
   bool isOnNccl = options.comm == "nccl";
   if (isOnNccl)
     Rank::prepareNccl(manifest);
-  if (Status status =
-          rank.agree(asOption(rank.openDevice(manifest, calibrationImages)));
-      status.failed())
-    return status;
+  if (Error error =
+          rank.agree(asOption(rank.openDevice(manifest, calibrationImages))))
+    return error;
   if (isOnNccl)
-    if (Status status = asOption(rank.openNccl()); status.failed())
-      return status;
+    if (Error error = asOption(rank.openNccl()))
+      return error;
   if (rank.device().isAsynchronous())
     mostBytes = std::clamp(std::bit_floor(rank.device().memoryBytes() / 16),
                            uint64_t(1) << 20, mostDeviceBytes);
   // A step is a graph of the device where it is not traced.
-  if (Status status =
+  if (Error error =
           rank.createContext(manifest, /*events=*/1,
-                             /*traces=*/!rank.device().isAsynchronous());
-      status.failed())
-    return status;
-  Result<void *> memory = rank.allocate(2 * mostBytes);
+                             /*traces=*/!rank.device().isAsynchronous()))
+    return error;
+  Expected<void *> memory = rank.allocate(2 * mostBytes);
   if (memory.failed())
     return memory.error();
   source = static_cast<char *>(*memory);
@@ -85,55 +83,55 @@ Status Bench::prepare(const RunOptions &options) {
   return finish();
 }
 
-Status Bench::finish() {
+Error Bench::finish() {
   (void)rank.context().synchronize();
   return healthy("the device");
 }
 
-Status Bench::gatherDoubles(double value, std::vector<double> &all) {
+Error Bench::gatherDoubles(double value, std::vector<double> &all) {
   all.resize(rank.size());
   return rank.gather(&value, all.data(), sizeof(value));
 }
 
-Status Bench::meet() {
+Error Bench::meet() {
   std::vector<double> all;
   return gatherDoubles(0, all);
 }
 
-Status Bench::largest(double &value) {
+Error Bench::largest(double &value) {
   std::vector<double> all;
-  Status status = gatherDoubles(value, all);
+  Error status = gatherDoubles(value, all);
   value = *std::max_element(all.begin(), all.end());
   return status;
 }
 
-Status Bench::smallest(double &value) {
+Error Bench::smallest(double &value) {
   std::vector<double> all;
-  Status status = gatherDoubles(value, all);
+  Error status = gatherDoubles(value, all);
   value = *std::min_element(all.begin(), all.end());
   return status;
 }
 
-Status Bench::healthy(const char *what) const {
+Error Bench::healthy(const char *what) const {
   int32_t status = mprt_status_of(rank.handle());
-  return status == MPRT_OK ? Status() : rank.describeFailure(what, status);
+  return status == MPRT_OK ? Error() : rank.describeFailure(what, status);
 }
 
-Status Bench::start(const mprt_collective &call, const void *send, void *recv) {
+Error Bench::start(const mprt_collective &call, const void *send, void *recv) {
   uint32_t stream = MPRT_COMM_STREAM(call.communicator);
   mprt_collective_run(rank.handle(), stream, &call, send, recv);
   mprt_event_record(rank.handle(), stream, 0);
   return healthy("a collective");
 }
 
-Status Bench::wait(const mprt_collective &) {
+Error Bench::wait(const mprt_collective &) {
   mprt_stream_wait(rank.handle(), MPRT_COMPUTE_STREAM, 0);
   return healthy("a collective");
 }
 
-Status Bench::run(const mprt_collective &call, const void *send, void *recv) {
-  if (Status status = start(call, send, recv); status.failed())
-    return status;
+Error Bench::run(const mprt_collective &call, const void *send, void *recv) {
+  if (Error error = start(call, send, recv))
+    return error;
   return wait(call);
 }
 
@@ -267,30 +265,26 @@ void print(const Calibration &result) {
 
 } // namespace
 
-Status mpcomm::run::calibrate(Rank &rank, const RunOptions &options) {
+Error mpcomm::run::calibrate(Rank &rank, const RunOptions &options) {
   Bench bench(rank);
-  if (Status status = rank.agree(bench.prepare(options)); status.failed())
-    return status;
+  if (Error error = rank.agree(bench.prepare(options)))
+    return error;
   double seconds = options.calibrateSeconds;
   Calibration result;
   bool isAsynchronous = rank.device().isAsynchronous();
   auto measureRates = isAsynchronous ? measureCuda : measureDevice;
-  if (Status status = measureRates(bench, 0.25 * seconds, result.device);
-      status.failed())
-    return status;
+  if (Error error = measureRates(bench, 0.25 * seconds, result.device))
+    return error;
   if (rank.size() > 1) {
     double part = 0.6 / static_cast<double>(bench.groups().size());
     for (const MeasuredGroup &group : bench.groups())
-      if (Status status =
-              measureCollectives(bench, group, part * seconds, result.lines);
-          status.failed())
-        return status;
+      if (Error error =
+              measureCollectives(bench, group, part * seconds, result.lines))
+        return error;
     auto measureRemains =
         isAsynchronous ? measureCudaContention : measureContention;
-    if (Status status =
-            measureRemains(bench, 0.15 * seconds, result.contention);
-        status.failed())
-      return status;
+    if (Error error = measureRemains(bench, 0.15 * seconds, result.contention))
+      return error;
   }
   // Point-to-point lines of pairs were measured with the whole group too.
   std::vector<MeasuredKind> lines;
@@ -301,7 +295,7 @@ Status mpcomm::run::calibrate(Rank &rank, const RunOptions &options) {
         }))
       lines.push_back(line);
   result.lines = lines;
-  Status mine;
+  Error mine;
   if (rank.index() == 0) {
     if (!options.quiet)
       print(result);

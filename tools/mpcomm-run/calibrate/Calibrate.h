@@ -71,24 +71,24 @@ public:
   /// ranks. With --calibrate-block, the others are blocks of that many
   /// consecutive ranks, and one rank of each block; without, pairs, where there
   /// are 4 or more ranks and their number is even.
-  Status prepare(const RunOptions &options);
+  Error prepare(const RunOptions &options);
   const std::vector<MeasuredGroup> &groups() const { return measured; }
 
   /// All ranks go on from here at about the same time.
-  Status meet();
+  Error meet();
   /// The largest, and the smallest, of what the ranks have.
-  Status largest(double &value);
-  Status smallest(double &value);
+  Error largest(double &value);
+  Error smallest(double &value);
   /// Runs one collective and, on the host, waits for it; an asynchronous device
   /// is waited for by `finish`.
-  Status run(const mprt_collective &call, const void *send, void *recv);
+  Error run(const mprt_collective &call, const void *send, void *recv);
   /// Enqueues it; `wait` waits for it.
-  Status start(const mprt_collective &call, const void *send, void *recv);
-  Status wait(const mprt_collective &call);
+  Error start(const mprt_collective &call, const void *send, void *recv);
+  Error wait(const mprt_collective &call);
   /// Waits for all that a device has been given.
-  Status finish();
+  Error finish();
   /// Fails where the context has.
-  Status healthy(const char *what) const;
+  Error healthy(const char *what) const;
 
   Rank &rank;
   char *source = nullptr, *target = nullptr;
@@ -98,23 +98,23 @@ public:
   std::deque<mprt_kernel> kernels;
 
 private:
-  Status gatherDoubles(double value, std::vector<double> &all);
+  Error gatherDoubles(double value, std::vector<double> &all);
   std::vector<MeasuredGroup> measured;
 };
 
 /// Lines for each kind on `group`, in about `seconds`.
-Status measureCollectives(Bench &bench, const MeasuredGroup &group,
-                          double seconds, std::vector<MeasuredKind> &lines);
+Error measureCollectives(Bench &bench, const MeasuredGroup &group,
+                         double seconds, std::vector<MeasuredKind> &lines);
 
 /// Rates of the device while all ranks compute, in about `seconds`.
-Status measureDevice(Bench &bench, double seconds, DeviceRates &rates);
+Error measureDevice(Bench &bench, double seconds, DeviceRates &rates);
 /// The same on a GPU.
-Status measureCuda(Bench &bench, double seconds, DeviceRates &rates);
+Error measureCuda(Bench &bench, double seconds, DeviceRates &rates);
 
 /// How much compute and an all_reduce slow each other down.
-Status measureContention(Bench &bench, double seconds, Contention &result);
+Error measureContention(Bench &bench, double seconds, Contention &result);
 /// The same on a GPU, where the collectives are its own.
-Status measureCudaContention(Bench &bench, double seconds, Contention &result);
+Error measureCudaContention(Bench &bench, double seconds, Contention &result);
 
 /// Kernels for the device that is measured, as those of a program.
 extern const mprt_image calibrationImages[];
@@ -138,7 +138,7 @@ constexpr std::pair<const char *, mprt_dtype> productTypes[] = {
 double medianTime(double seconds, const std::function<void()> &work);
 
 /// All of it; writes and prints.
-Status calibrate(Rank &rank, const RunOptions &options);
+Error calibrate(Rank &rank, const RunOptions &options);
 
 } // namespace mpcomm::run
 

@@ -74,19 +74,18 @@ public:
 
   /// Seconds of one collective of `bytes` of payload: the mean of `count`,
   /// after `lead` that do not count.
-  Status sample(uint64_t bytes, uint64_t lead, uint64_t count,
-                double &seconds) {
+  Error sample(uint64_t bytes, uint64_t lead, uint64_t count, double &seconds) {
     uint64_t elements = bytes / sizeof(float);
     if (call.kind == MPRT_REDUCE_SCATTER || call.kind == MPRT_ALL_TO_ALL)
       elements /= ranks;
     call.count = back.count = elements;
-    if (Status status = run(lead); status.failed())
-      return status;
-    if (Status status = bench.meet(); status.failed())
-      return status;
+    if (Error error = run(lead))
+      return error;
+    if (Error error = bench.meet())
+      return error;
     Clock::time_point begin = Clock::now();
-    if (Status status = run(count); status.failed())
-      return status;
+    if (Error error = run(count))
+      return error;
     seconds = secondsSince(begin) /
               static_cast<double>(goesBothWays() ? 2 * count : count);
     return bench.largest(seconds);
@@ -98,9 +97,9 @@ private:
   }
 
   /// One after the other, `count` times.
-  Status run(uint64_t count) {
+  Error run(uint64_t count) {
     for (uint64_t i = 0; i < count && !idle; ++i) {
-      Status status = bench.run(call, bench.source, bench.target);
+      Error status = bench.run(call, bench.source, bench.target);
       if (!status.failed() && goesBothWays())
         status = bench.run(back, bench.source, bench.target);
       if (status.failed())
@@ -115,9 +114,9 @@ private:
   bool first = false, idle = false;
 };
 
-Status measureKind(Bench &bench, mprt_collective_kind kind,
-                   const MeasuredGroup &group, double seconds,
-                   MeasuredKind &measured) {
+Error measureKind(Bench &bench, mprt_collective_kind kind,
+                  const MeasuredGroup &group, double seconds,
+                  MeasuredKind &measured) {
   KindBench kindBench(bench, kind, group);
   measured.kind = kind;
   measured.ranks = group.ranks;
@@ -130,8 +129,8 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
        bytes *= factor) {
     double warm = 0, once = 0, spent = 0;
     for (double *each : {&warm, &once})
-      if (Status status = kindBench.sample(bytes, 0, 1, *each); status.failed())
-        return status;
+      if (Error error = kindBench.sample(bytes, 0, 1, *each))
+        return error;
     sizes.push_back(bytes);
     counts.push_back(std::clamp<uint64_t>(
         static_cast<uint64_t>(sampleSeconds / std::max(once, 1e-9)), 1,
@@ -146,8 +145,8 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
     planned += once * static_cast<double>((leads.back() + counts.back()) *
                                           repeats.back());
     spent = secondsSince(begin);
-    if (Status status = bench.largest(spent); status.failed())
-      return status;
+    if (Error error = bench.largest(spent))
+      return error;
     // The next size takes some `factor` times as long.
     bool enough = sizes.size() >= 4;
     double next = factor * once;
@@ -163,10 +162,8 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
       if (round >= repeats[i])
         continue;
       double value = 0;
-      if (Status status =
-              kindBench.sample(sizes[i], leads[i], counts[i], value);
-          status.failed())
-        return status;
+      if (Error error = kindBench.sample(sizes[i], leads[i], counts[i], value))
+        return error;
       samples[i].push_back(value);
     }
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -178,9 +175,9 @@ Status measureKind(Bench &bench, mprt_collective_kind kind,
 
 } // namespace
 
-Status mpcomm::run::measureCollectives(Bench &bench, const MeasuredGroup &group,
-                                       double seconds,
-                                       std::vector<MeasuredKind> &lines) {
+Error mpcomm::run::measureCollectives(Bench &bench, const MeasuredGroup &group,
+                                      double seconds,
+                                      std::vector<MeasuredKind> &lines) {
   const mprt_collective_kind kinds[] = {MPRT_ALL_REDUCE, MPRT_REDUCE_SCATTER,
                                         MPRT_ALL_GATHER, MPRT_ALL_TO_ALL,
                                         MPRT_BROADCAST,  MPRT_SEND};
@@ -188,10 +185,9 @@ Status mpcomm::run::measureCollectives(Bench &bench, const MeasuredGroup &group,
     if (kind == MPRT_SEND && !group.sends)
       continue;
     MeasuredKind measured;
-    if (Status status = measureKind(bench, kind, group,
-                                    seconds / std::size(kinds), measured);
-        status.failed())
-      return status;
+    if (Error error = measureKind(bench, kind, group,
+                                  seconds / std::size(kinds), measured))
+      return error;
     lines.push_back(measured);
     if (kind != MPRT_SEND)
       continue;

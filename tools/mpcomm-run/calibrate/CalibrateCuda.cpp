@@ -38,32 +38,32 @@ static double secondsSince(Clock::time_point begin) {
 }
 
 /// The time of `count` calls until the device is done with them.
-static Status timeOnce(Bench &bench, const std::function<void()> &enqueue,
-                       uint64_t count, double &time) {
+static Error timeOnce(Bench &bench, const std::function<void()> &enqueue,
+                      uint64_t count, double &time) {
   Clock::time_point begin = Clock::now();
   for (uint64_t i = 0; i < count; ++i)
     enqueue();
-  Status status = bench.finish();
+  Error status = bench.finish();
   time = secondsSince(begin);
   return status;
 }
 
 /// The time of one of many calls of `enqueue`: the median over `seconds`.
-static Status timeCalls(Bench &bench, double seconds,
-                        const std::function<void()> &enqueue, double &time) {
+static Error timeCalls(Bench &bench, double seconds,
+                       const std::function<void()> &enqueue, double &time) {
   uint64_t count = 1;
   double batch = 0;
   // The first call prepares things.
-  if (Status status = timeOnce(bench, enqueue, 1, batch); status.failed())
-    return status;
+  if (Error error = timeOnce(bench, enqueue, 1, batch))
+    return error;
   while (true) {
-    if (Status status = timeOnce(bench, enqueue, count, batch); status.failed())
-      return status;
+    if (Error error = timeOnce(bench, enqueue, count, batch))
+      return error;
     if (batch >= batchSeconds || count >= mostInBatch)
       break;
     count *= 2;
   }
-  Status status;
+  Error status;
   batch = medianTime(seconds, [&] {
     double each = 0;
     if (status.ok())
@@ -74,7 +74,7 @@ static Status timeCalls(Bench &bench, double seconds,
 }
 
 /// Fills both buffers with numbers from -1 to 1.
-static Status fill(Bench &bench, mprt_dtype type) {
+static Error fill(Bench &bench, mprt_dtype type) {
   size_t element = mprt::sizeOf(type);
   uint64_t total = 2 * bench.mostBytes;
   uint64_t bytes = std::min<uint64_t>(total, 4 << 20);
@@ -130,16 +130,16 @@ static std::function<void()> multiplication(Bench &bench, int64_t size,
 }
 
 /// The size of products that can be measured within `seconds`.
-static Status findSize(Bench &bench, double seconds, mprt_dtype type,
-                       int64_t &size) {
+static Error findSize(Bench &bench, double seconds, mprt_dtype type,
+                      int64_t &size) {
   for (size = firstSize;
        2 * size <= mostSize && Operands::fit(bench, 2 * size, type);
        size *= 2) {
     double time = 0;
     std::function<void()> enqueue = multiplication(bench, size, 0, type);
     for (int i = 0; i < 2; ++i) // the second counts
-      if (Status status = timeOnce(bench, enqueue, 1, time); status.failed())
-        return status;
+      if (Error error = timeOnce(bench, enqueue, 1, time))
+        return error;
     // Each layout some ten times, of which choosing an algorithm takes most.
     constexpr double runs = 30 * productLayouts, growth = 8;
     if (growth * time * runs > seconds)
@@ -148,37 +148,35 @@ static Status findSize(Bench &bench, double seconds, mprt_dtype type,
   return {};
 }
 
-static Status measureProducts(Bench &bench, double seconds,
-                              DeviceRates &rates) {
+static Error measureProducts(Bench &bench, double seconds, DeviceRates &rates) {
   for (auto [name, type] : productTypes) {
-    if (Status status = fill(bench, type); status.failed())
-      return status;
+    if (Error error = fill(bench, type))
+      return error;
     int64_t size = 0;
-    if (Status status = findSize(bench, seconds, type, size); status.failed())
-      return status;
+    if (Error error = findSize(bench, seconds, type, size))
+      return error;
     std::vector<double> perLayout;
     for (int layout = 0; layout < productLayouts; ++layout) {
-      if (Status status = bench.meet(); status.failed())
-        return status;
+      if (Error error = bench.meet())
+        return error;
       double time = 0;
-      if (Status status =
+      if (Error error =
               timeCalls(bench, seconds / productLayouts,
-                        multiplication(bench, size, layout, type), time);
-          status.failed())
-        return status;
+                        multiplication(bench, size, layout, type), time))
+        return error;
       perLayout.push_back(2 * std::pow(static_cast<double>(size), 3) / time);
     }
     double rate = medianOf(perLayout);
-    if (Status status = bench.smallest(rate); status.failed())
-      return status;
+    if (Error error = bench.smallest(rate))
+      return error;
     rates.flops[name] = rate;
   }
   return {};
 }
 
-static Status measureVector(Bench &bench, double seconds, double &rate) {
-  if (Status status = fill(bench, MPRT_F32); status.failed())
-    return status;
+static Error measureVector(Bench &bench, double seconds, double &rate) {
+  if (Error error = fill(bench, MPRT_F32))
+    return error;
   void *operand = bench.source;
   auto enqueue = [&] {
     mprt_launch(bench.rank.handle(), MPRT_COMPUTE_STREAM, &bench.kernels.back(),
@@ -191,16 +189,16 @@ static Status measureVector(Bench &bench, double seconds, double &rate) {
     uint64_t bytes = 2 * blocks * kernel.threads * sizeof(float);
     double time = 0;
     for (int i = 0; i < 2; ++i)
-      if (Status status = timeOnce(bench, enqueue, 1, time); status.failed())
-        return status;
+      if (Error error = timeOnce(bench, enqueue, 1, time))
+        return error;
     if (time * 40 > seconds || bytes > 2 * bench.mostBytes)
       break;
   }
-  if (Status status = bench.meet(); status.failed())
-    return status;
+  if (Error error = bench.meet())
+    return error;
   double time = 0;
-  if (Status status = timeCalls(bench, seconds, enqueue, time); status.failed())
-    return status;
+  if (Error error = timeCalls(bench, seconds, enqueue, time))
+    return error;
   const mprt_kernel &kernel = bench.kernels.back();
   rate = calibrationPolynomialFlops *
          static_cast<double>(kernel.blocks * kernel.threads) / time;
@@ -213,22 +211,21 @@ static int32_t launchMany(mprt_context *context, void *const *, void *) {
   return mprt_status_of(context);
 }
 
-Status mpcomm::run::measureCuda(Bench &bench, double seconds,
-                                DeviceRates &rates) {
+Error mpcomm::run::measureCuda(Bench &bench, double seconds,
+                               DeviceRates &rates) {
   rates.name = bench.rank.device().describe();
   rates.memoryBytes = bench.rank.device().memoryBytes();
   rates.fusedAttention = true; // the calibration's own kernels need sm_80
   double part = seconds / 8;
-  if (Status status = measureProducts(bench, part, rates); status.failed())
-    return status;
-  if (Status status = measureVector(bench, part, rates.flops["vector"]);
-      status.failed())
-    return status;
+  if (Error error = measureProducts(bench, part, rates))
+    return error;
+  if (Error error = measureVector(bench, part, rates.flops["vector"]))
+    return error;
 
-  if (Status status = bench.meet(); status.failed())
-    return status;
+  if (Error error = bench.meet())
+    return error;
   double copy = 0;
-  if (Status status = timeCalls(
+  if (Error status = timeCalls(
           bench, part,
           [&] {
             mprt_copy(bench.rank.handle(), MPRT_COMPUTE_STREAM, bench.target,
@@ -238,21 +235,21 @@ Status mpcomm::run::measureCuda(Bench &bench, double seconds,
       status.failed())
     return status;
   rates.memoryBandwidth = 2 * static_cast<double>(bench.mostBytes) / copy;
-  if (Status status = bench.smallest(rates.memoryBandwidth); status.failed())
-    return status;
+  if (Error error = bench.smallest(rates.memoryBandwidth))
+    return error;
 
   // As steps are run: as a graph, where the communicator allows it.
-  if (Status status = bench.meet(); status.failed())
-    return status;
+  if (Error error = bench.meet())
+    return error;
   auto step = [&] {
     bench.rank.context().call(launchMany, nullptr, 0, nullptr);
   };
   double time = 0;
   for (int i = 0; i < 4; ++i)
-    if (Status status = timeOnce(bench, step, 1, time); status.failed())
-      return status;
-  if (Status status = timeCalls(bench, part, step, time); status.failed())
-    return status;
+    if (Error error = timeOnce(bench, step, 1, time))
+      return error;
+  if (Error error = timeCalls(bench, part, step, time))
+    return error;
   rates.launch = time / launchesInStep;
   return bench.largest(rates.launch);
 }
@@ -284,8 +281,8 @@ public:
     keep(time.error());
     return 0;
   }
-  Status status() const {
-    return failure ? fail("the device: ", failure.message()) : Status();
+  Error status() const {
+    return failure ? fail("the device: ", failure.message()) : Error();
   }
 
 private:
@@ -302,17 +299,16 @@ private:
 /// long again as it takes alone; marks say what of them fell into its time.
 /// Collectives that go through the host have no marks that would hold, and
 /// leave the device alone: nothing is measured for them.
-Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
-                                          Contention &result) {
+Error mpcomm::run::measureCudaContention(Bench &bench, double seconds,
+                                         Contention &result) {
   result = Contention();
   if (std::strcmp(bench.rank.backend(), "nccl") != 0)
     return {};
-  if (Status status = fill(bench, MPRT_BF16); status.failed())
-    return status;
+  if (Error error = fill(bench, MPRT_BF16))
+    return error;
   int64_t size = 0;
-  if (Status status = findSize(bench, seconds / 10, MPRT_BF16, size);
-      status.failed())
-    return status;
+  if (Error error = findSize(bench, seconds / 10, MPRT_BF16, size))
+    return error;
   size = std::max(firstSize, size / 2);
   std::function<void()> multiply = multiplication(bench, size, 1, MPRT_BF16);
   mprt_collective call{};
@@ -327,7 +323,7 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
   Marks marks(bench.rank.device());
   auto reduce = [&](uint64_t &from, uint64_t &to) {
     from = marks.put(commStream);
-    Status status = bench.start(call, payload, payload);
+    Error status = bench.start(call, payload, payload);
     to = marks.put(commStream);
     return status;
   };
@@ -337,33 +333,32 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
   for (unsigned round = 0; round <= rounds; ++round) {
     uint64_t from = 0, to = 0;
     marks.clear();
-    if (Status status = bench.meet(); status.failed())
-      return status;
-    if (Status status = reduce(from, to); status.failed())
-      return status;
-    if (Status status = bench.finish(); status.failed())
-      return status;
+    if (Error error = bench.meet())
+      return error;
+    if (Error error = reduce(from, to))
+      return error;
+    if (Error error = bench.finish())
+      return error;
     double commAlone = marks.timeOf(to) - marks.timeOf(from);
     double multiplyAlone = 0;
-    if (Status status =
-            timeCalls(bench, seconds / (4 * rounds), multiply, multiplyAlone);
-        status.failed())
-      return status;
+    if (Error error =
+            timeCalls(bench, seconds / (4 * rounds), multiply, multiplyAlone))
+      return error;
 
     auto count = static_cast<unsigned>(
         std::clamp(2.5 * commAlone / multiplyAlone, 4.0, mostProducts));
     marks.clear();
-    if (Status status = bench.meet(); status.failed())
-      return status;
-    if (Status status = reduce(from, to); status.failed())
-      return status;
+    if (Error error = bench.meet())
+      return error;
+    if (Error error = reduce(from, to))
+      return error;
     std::vector<uint64_t> between = {marks.put(MPRT_COMPUTE_STREAM)};
     for (unsigned i = 0; i < count; ++i) {
       multiply();
       between.push_back(marks.put(MPRT_COMPUTE_STREAM));
     }
-    if (Status status = bench.finish(); status.failed())
-      return status;
+    if (Error error = bench.finish())
+      return error;
     double begin = marks.timeOf(from), end = marks.timeOf(to), covered = 0;
     for (unsigned i = 0; i < count; ++i) {
       double begins = marks.timeOf(between[i]);
@@ -372,8 +367,8 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
       if (inside > 0 && ends > begins)
         covered += inside / (ends - begins);
     }
-    if (Status status = marks.status(); status.failed())
-      return status;
+    if (Error error = marks.status())
+      return error;
     // The first round warms up.
     if (round == 0 || end <= begin)
       continue;
@@ -386,7 +381,7 @@ Status mpcomm::run::measureCudaContention(Bench &bench, double seconds,
   result.commRateUnderCompute = std::clamp(medianOf(commRates), 0.01, 1.0);
   for (double *rate :
        {&result.computeRateUnderComm, &result.commRateUnderCompute})
-    if (Status status = bench.smallest(*rate); status.failed())
-      return status;
+    if (Error error = bench.smallest(*rate))
+      return error;
   return {};
 }

@@ -90,8 +90,8 @@ mprt_gemm_desc mpcomm::run::describeProduct(int64_t size, int layout,
   return desc;
 }
 
-Status mpcomm::run::measureDevice(Bench &bench, double seconds,
-                                  DeviceRates &rates) {
+Error mpcomm::run::measureDevice(Bench &bench, double seconds,
+                                 DeviceRates &rates) {
   rates.name = bench.rank.device().describe();
   rates.memoryBytes =
       bench.rank.device().memoryBytes() / bench.rank.localRanks();
@@ -105,43 +105,43 @@ Status mpcomm::run::measureDevice(Bench &bench, double seconds,
   for (auto [name, type] : productTypes) {
     std::vector<double> perShape;
     for (int layout = 0; layout < productLayouts; ++layout) {
-      if (Status status = bench.meet(); status.failed())
-        return status;
+      if (Error error = bench.meet())
+        return error;
       mprt_gemm_desc desc = describeProduct(size, layout, type);
       double time = medianTime(part / productLayouts, [&] {
         mprt_gemm(context, MPRT_COMPUTE_STREAM, &desc, a, b, c);
       });
       perShape.push_back(2.0 * size * size * size / time);
     }
-    if (Status status = bench.healthy("matrix products"); status.failed())
-      return status;
+    if (Error error = bench.healthy("matrix products"))
+      return error;
     double rate = medianOf(perShape);
-    if (Status status = bench.smallest(rate); status.failed())
-      return status;
+    if (Error error = bench.smallest(rate))
+      return error;
     rates.flops[name] = rate;
   }
 
   std::vector<float> small(polynomialElements, 0.5f);
-  if (Status status = bench.meet(); status.failed())
-    return status;
+  if (Error error = bench.meet())
+    return error;
   double vector = 2.0 * polynomialElements * polynomialTerms /
                   medianTime(part, [&] { polynomial(small.data()); });
-  if (Status status = bench.smallest(vector); status.failed())
-    return status;
+  if (Error error = bench.smallest(vector))
+    return error;
   rates.flops["vector"] = vector;
 
   // Three arrays, each larger than most caches' share of a core.
   int64_t count = static_cast<int64_t>(bench.mostBytes / sizeof(float));
   std::vector<float> third(static_cast<size_t>(count), 1.0f);
-  if (Status status = bench.meet(); status.failed())
-    return status;
+  if (Error error = bench.meet())
+    return error;
   rates.memoryBandwidth =
       3.0 * static_cast<double>(bench.mostBytes) / medianTime(part, [&] {
         triad(reinterpret_cast<float *>(bench.target),
               reinterpret_cast<float *>(bench.source), third.data(), count);
       });
-  if (Status status = bench.smallest(rates.memoryBandwidth); status.failed())
-    return status;
+  if (Error error = bench.smallest(rates.memoryBandwidth))
+    return error;
 
   mprt_kernel kernel{};
   kernel.fn = nothing;
@@ -161,8 +161,8 @@ Status mpcomm::run::measureDevice(Bench &bench, double seconds,
 /// for as long again as it takes alone. What of them fell into its time, by the
 /// trace, against their time alone, is the rate of compute; its time alone
 /// against its time then is the rate of communication.
-Status mpcomm::run::measureContention(Bench &bench, double seconds,
-                                      Contention &result) {
+Error mpcomm::run::measureContention(Bench &bench, double seconds,
+                                     Contention &result) {
   result = Contention();
   if (bench.rank.size() == 1)
     return {};
@@ -184,15 +184,14 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
   constexpr unsigned rounds = 5;
   double alone = 0;
   while (true) {
-    if (Status status = bench.meet(); status.failed())
-      return status;
+    if (Error error = bench.meet())
+      return error;
     Clock::time_point begin = Clock::now();
-    if (Status status = bench.run(call, bench.target, bench.target);
-        status.failed())
-      return status;
+    if (Error error = bench.run(call, bench.target, bench.target))
+      return error;
     alone = secondsSince(begin);
-    if (Status status = bench.largest(alone); status.failed())
-      return status;
+    if (Error error = bench.largest(alone))
+      return error;
     if (alone * 2 > seconds / (4 * rounds) ||
         2 * call.count * sizeof(float) > bench.mostBytes)
       break;
@@ -201,27 +200,25 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
 
   std::vector<double> computeRates, commRates;
   for (unsigned round = 0; round < rounds; ++round) {
-    if (Status status = bench.meet(); status.failed())
-      return status;
+    if (Error error = bench.meet())
+      return error;
     Clock::time_point begin = Clock::now();
-    if (Status status = bench.run(call, bench.target, bench.target);
-        status.failed())
-      return status;
+    if (Error error = bench.run(call, bench.target, bench.target))
+      return error;
     double commAlone = secondsSince(begin);
-    if (Status status = bench.meet(); status.failed())
-      return status;
+    if (Error error = bench.meet())
+      return error;
     double multiplyAlone = medianTime(std::min(alone, 0.2), multiply);
 
-    if (Status status = bench.meet(); status.failed())
-      return status;
+    if (Error error = bench.meet())
+      return error;
     bench.rank.context().clearTrace();
-    if (Status status = bench.start(call, bench.target, bench.target);
-        status.failed())
-      return status;
+    if (Error error = bench.start(call, bench.target, bench.target))
+      return error;
     for (begin = Clock::now(); secondsSince(begin) < 2.5 * commAlone;)
       multiply();
-    if (Status status = bench.wait(call); status.failed())
-      return status;
+    if (Error error = bench.wait(call))
+      return error;
 
     std::vector<mprt::TraceEvent> events =
         bench.rank.context().trace().events();
@@ -250,7 +247,7 @@ Status mpcomm::run::measureContention(Bench &bench, double seconds,
   result.commRateUnderCompute = std::clamp(medianOf(commRates), 0.01, 1.0);
   for (double *rate :
        {&result.computeRateUnderComm, &result.commRateUnderCompute})
-    if (Status status = bench.smallest(*rate); status.failed())
-      return status;
+    if (Error error = bench.smallest(*rate))
+      return error;
   return {};
 }

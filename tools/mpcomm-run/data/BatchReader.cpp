@@ -81,7 +81,7 @@ void BatchReader::serve(uint64_t last) {
   }
 }
 
-Status BatchReader::take(uint64_t step, RankState &state) {
+Error BatchReader::take(uint64_t step, RankState &state) {
   for (size_t c = 0; c < places.size(); ++c)
     targets[c] = places[c].isUsed ? state.slot(places[c].slot).data : nullptr;
   if (!thread.joinable())

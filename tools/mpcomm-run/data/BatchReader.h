@@ -42,7 +42,7 @@ public:
 
   /// Stores the samples of `step` into the batch slots. Steps are taken in
   /// order, each of them once or more often.
-  Status take(uint64_t step, RankState &state);
+  Error take(uint64_t step, RankState &state);
 
 private:
   static constexpr uint64_t depth = 2;
@@ -54,11 +54,11 @@ private:
   };
   struct Buffer {
     std::vector<char> bytes;
-    Status status;
+    Error status;
   };
 
   void serve(uint64_t last);
-  Status gather(uint64_t step, std::span<char *const> targets) {
+  Error gather(uint64_t step, std::span<char *const> targets) {
     return data.gather(order(step), targets);
   }
 

@@ -30,26 +30,26 @@ std::string mpcomm::run::fileOf(const std::string &given) {
   return given.substr(beginOfFile(given));
 }
 
-static Result<MappedFile> openFilled(const std::string &path) {
-  Result<MappedFile> file = MappedFile::open(path);
+static Expected<MappedFile> openFilled(const std::string &path) {
+  Expected<MappedFile> file = MappedFile::open(path);
   if (!file.failed() && file->contents().empty())
     return fail(path, ": the file is empty");
   return file;
 }
 
-Result<DataFile> DataFile::open(const std::string &given) {
+Expected<DataFile> DataFile::open(const std::string &given) {
   if (!given.ends_with(".npy")) {
-    Result<SafeTensors> opened = SafeTensors::open(given);
+    Expected<SafeTensors> opened = SafeTensors::open(given);
     if (opened.failed())
       return opened.error();
     return DataFile(opened.take());
   }
   size_t begin = beginOfFile(given);
   std::string path = given.substr(begin);
-  Result<MappedFile> opened = openFilled(path);
+  Expected<MappedFile> opened = openFilled(path);
   if (opened.failed())
     return opened.error();
-  Result<TensorEntry> array = parseNpy(path, opened->contents());
+  Expected<TensorEntry> array = parseNpy(path, opened->contents());
   if (array.failed())
     return array.error();
   DataFile file(opened.take());
@@ -59,8 +59,8 @@ Result<DataFile> DataFile::open(const std::string &given) {
   return file;
 }
 
-Result<DataFile> DataFile::openTokens(const std::string &path) {
-  Result<MappedFile> opened = openFilled(path);
+Expected<DataFile> DataFile::openTokens(const std::string &path) {
+  Expected<MappedFile> opened = openFilled(path);
   if (opened.failed())
     return opened.error();
   return DataFile(opened.take());
@@ -71,7 +71,7 @@ const std::string &DataFile::path() const {
       [](const auto &f) -> const std::string & { return f.path(); }, file);
 }
 
-Result<MappedFile::Stamp> DataFile::stamp() const {
+Expected<MappedFile::Stamp> DataFile::stamp() const {
   return std::visit([](const auto &f) { return f.stamp(); }, file);
 }
 
@@ -92,8 +92,7 @@ std::string_view DataFile::contents() const {
   return std::get<MappedFile>(file).contents();
 }
 
-Status DataFile::compareChecksum(const std::string &name,
-                                 uint64_t found) const {
+Error DataFile::compareChecksum(const std::string &name, uint64_t found) const {
   const auto *tensors = std::get_if<SafeTensors>(&file);
-  return tensors ? tensors->compareChecksum(name, found) : Status();
+  return tensors ? tensors->compareChecksum(name, found) : Error();
 }

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUN_DATA_DATAFILE_H
 #define MPCOMM_RUN_DATA_DATAFILE_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/files/MappedFile.h"
 #include "session/files/SafeTensors.h"
 
@@ -29,11 +29,11 @@ class DataFile {
 public:
   /// Opens a safetensors file, or an .npy file by its ending, and checks its
   /// header. A name may precede that of an .npy file.
-  static Result<DataFile> open(const std::string &given);
-  static Result<DataFile> openTokens(const std::string &path);
+  static Expected<DataFile> open(const std::string &given);
+  static Expected<DataFile> openTokens(const std::string &path);
 
   const std::string &path() const;
-  Result<MappedFile::Stamp> stamp() const;
+  Expected<MappedFile::Stamp> stamp() const;
 
   /// The tensor for the argument `name`, and its first byte; nothing where the
   /// file has none.
@@ -45,7 +45,7 @@ public:
   std::string_view contents() const;
 
   /// Fails where the file has a checksum of that tensor and it is not `found`.
-  Status compareChecksum(const std::string &name, uint64_t found) const;
+  Error compareChecksum(const std::string &name, uint64_t found) const;
   /// Whether the file may have one.
   bool mayHaveChecksums() const {
     return std::holds_alternative<SafeTensors>(file);

@@ -45,7 +45,7 @@ std::string listOf(const std::vector<const ManifestArgument *> &arguments) {
 
 //===- which arguments get tokens -----------------------------------------===//
 
-Result<std::vector<TokenArgument>> mpcomm::run::chooseTokenArguments(
+Expected<std::vector<TokenArgument>> mpcomm::run::chooseTokenArguments(
     const std::vector<const ManifestArgument *> &arguments,
     const DataFormat &format) {
   std::vector<TokenArgument> chosen;
@@ -90,9 +90,9 @@ Result<std::vector<TokenArgument>> mpcomm::run::chooseTokenArguments(
 
 //===- opening ------------------------------------------------------------===//
 
-Status Dataset::openFiles() {
+Error Dataset::openFiles() {
   for (const std::string &path : source.paths) {
-    Result<DataFile> file =
+    Expected<DataFile> file =
         source.areTokens ? DataFile::openTokens(path) : DataFile::open(path);
     if (file.failed())
       return file.error();
@@ -101,7 +101,7 @@ Status Dataset::openFiles() {
   return {};
 }
 
-Status Dataset::addColumn(const ManifestArgument &argument) {
+Error Dataset::addColumn(const ManifestArgument &argument) {
   std::optional<Column> column;
   const std::string quoted = "tensor '" + printable(argument.name) + "'";
   auto missing = [&](const std::string &where) {
@@ -120,7 +120,7 @@ Status Dataset::addColumn(const ManifestArgument &argument) {
     if (!found)
       return missing(file.path());
     const auto &[entry, data] = *found;
-    Result<Encoding> encoding = Encoding::ofTensor(argument, entry, format);
+    Expected<Encoding> encoding = Encoding::ofTensor(argument, entry, format);
     if (encoding.failed())
       return fail(file.path(), ": ", quoted, " ", encoding.message());
     if (!column)
@@ -140,8 +140,8 @@ Status Dataset::addColumn(const ManifestArgument &argument) {
   return {};
 }
 
-Status
-Dataset::addTokens(const std::vector<const ManifestArgument *> &arguments) {
+Error Dataset::addTokens(
+    const std::vector<const ManifestArgument *> &arguments) {
   auto chosen = chooseTokenArguments(arguments, format);
   if (chosen.failed())
     return chosen.error();
@@ -173,7 +173,7 @@ Dataset::addTokens(const std::vector<const ManifestArgument *> &arguments) {
 }
 
 /// Of a file with several columns, each sample is in one row of all of them.
-Status Dataset::checkCounts() const {
+Error Dataset::checkCounts() const {
   const Column &first = columns[0];
   for (const Column &column : columns) {
     for (const Piece &piece : column.pieces)
@@ -192,12 +192,12 @@ Status Dataset::checkCounts() const {
   return {};
 }
 
-Result<Dataset>
+Expected<Dataset>
 Dataset::open(const DataFiles &files, const DataFormat &format,
               const std::vector<const ManifestFunction *> &functions) {
   Dataset dataset(files, format);
-  if (Status status = dataset.openFiles(); status.failed())
-    return status;
+  if (Error error = dataset.openFiles())
+    return error;
   std::vector<const ManifestArgument *> arguments;
   for (const ManifestFunction *function : functions)
     for (const ManifestArgument &argument : function->arguments)
@@ -208,7 +208,7 @@ Dataset::open(const DataFiles &files, const DataFormat &format,
   if (arguments.empty())
     return fail(dataset.name(), ": function '", functions[0]->name,
                 "' takes no batch, so it needs no data");
-  Status status;
+  Error status;
   if (files.areTokens)
     status = dataset.addTokens(arguments);
   else
@@ -239,7 +239,7 @@ bool Dataset::converts() const {
   });
 }
 
-Status Dataset::checkArguments(const std::vector<std::string> &known) const {
+Error Dataset::checkArguments(const std::vector<std::string> &known) const {
   for (const DataFile &file : opened) {
     const std::string &argument = file.argument();
     if (!argument.empty() &&
@@ -269,8 +269,8 @@ Dataset::Column::find(uint64_t index) const {
                       encoding.offset()};
 }
 
-Status Dataset::gather(std::span<const uint64_t> indices,
-                       std::span<char *const> targets) {
+Error Dataset::gather(std::span<const uint64_t> indices,
+                      std::span<char *const> targets) {
   // From a disk, all at once.
   bool isLarge = allBytes > residentLimit;
   for (size_t c = 0; c < columns.size() && isLarge; ++c)

@@ -19,7 +19,7 @@
 #include "data/DataFile.h"
 #include "data/DataFormat.h"
 #include "data/Encoding.h"
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/program/Manifest.h"
 
 #include <map>
@@ -41,7 +41,7 @@ struct TokenArgument {
 /// --token-arguments these are the integer arguments with samples of one
 /// dimension: a single one, or two of which the one called y, target or targets
 /// starts one token later. All have samples of --context tokens.
-Result<std::vector<TokenArgument>>
+Expected<std::vector<TokenArgument>>
 chooseTokenArguments(const std::vector<const ManifestArgument *> &arguments,
                      const DataFormat &format);
 
@@ -50,7 +50,7 @@ public:
   /// Opens `files` for the batch arguments of `functions`, all of one name,
   /// which must outlive the dataset. Checks types and shapes, not yet the
   /// values.
-  static Result<Dataset>
+  static Expected<Dataset>
   open(const DataFiles &files, const DataFormat &format,
        const std::vector<const ManifestFunction *> &functions);
 
@@ -67,7 +67,7 @@ public:
   std::string name() const;
   const DataFiles &files() const { return source; }
   /// An .npy file of the dataset for an argument of another name than `known`.
-  Status checkArguments(const std::vector<std::string> &known) const;
+  Error checkArguments(const std::vector<std::string> &known) const;
 
   /// Looks at every value once: integers against the argument's range, bool
   /// against 0 and 1, and floats, unless `allowNonFinite`, for NaN and
@@ -77,11 +77,11 @@ public:
   /// process' memory. What `known` has validated, a dataset of the same files,
   /// is not read again. Where data is not read at start, values are looked at
   /// by `gather` instead, and checksums are of samples of the files.
-  Status validate(bool allowNonFinite, const Dataset *known = nullptr);
+  Error validate(bool allowNonFinite, const Dataset *known = nullptr);
 
   /// Fails where a file has other contents than `validate` has seen. Reads them
   /// again only where somebody has written to one, or touched it.
-  Status checkUnchanged(bool allowNonFinite);
+  Error checkUnchanged(bool allowNonFinite);
 
   /// One for each column, by the name of its argument; empty before `validate`.
   const std::map<std::string, uint64_t> &checksums() const { return hashes; }
@@ -96,8 +96,8 @@ public:
   /// Converts the samples `indices` of each column to where `targets` has it;
   /// null is left out. Fails for values that were not looked at before and that
   /// the program cannot take.
-  Status gather(std::span<const uint64_t> indices,
-                std::span<char *const> targets);
+  Error gather(std::span<const uint64_t> indices,
+               std::span<char *const> targets);
   /// Says how samples will be gathered from now on.
   void expectOrder(bool isShuffled) const;
 
@@ -124,20 +124,20 @@ private:
     std::pair<const Piece *, const char *> find(uint64_t index) const;
   };
 
-  Status openFiles();
-  Status addColumn(const ManifestArgument &argument);
-  Status addTokens(const std::vector<const ManifestArgument *> &arguments);
-  Status checkCounts() const;
+  Error openFiles();
+  Error addColumn(const ManifestArgument &argument);
+  Error addTokens(const std::vector<const ManifestArgument *> &arguments);
+  Error checkCounts() const;
   /// The checksum of a column that was validated for such an argument.
   std::optional<uint64_t> knownHash(const Column &column) const;
   /// Looks at all of a column; its checksum.
-  Result<uint64_t> validateColumn(const Column &column) const;
+  Expected<uint64_t> validateColumn(const Column &column) const;
   /// A checksum of some of it.
   uint64_t sampleHash(const Column &column) const;
   /// The failure that value `index` of a piece is.
-  Status describeBad(const Column &column, const Piece &piece,
-                     uint64_t index) const;
-  Result<std::vector<MappedFile::Stamp>> stamps() const;
+  Error describeBad(const Column &column, const Piece &piece,
+                    uint64_t index) const;
+  Expected<std::vector<MappedFile::Stamp>> stamps() const;
   void release() const;
 
   DataFiles source;

@@ -22,8 +22,8 @@ using namespace mpcomm::run;
 /// So much is looked at at once, and then does not count as memory any more.
 static constexpr uint64_t readBlock = 8 << 20;
 
-Status Dataset::describeBad(const Column &column, const Piece &piece,
-                            uint64_t index) const {
+Error Dataset::describeBad(const Column &column, const Piece &piece,
+                           uint64_t index) const {
   const Encoding &encoding = column.encoding;
   const std::string &path = opened[piece.file].path();
   std::string what = encoding.describeBad(piece.stored.data(), index);
@@ -36,7 +36,7 @@ Status Dataset::describeBad(const Column &column, const Piece &piece,
               ", element ", index % perSample, ": ", what);
 }
 
-Result<uint64_t> Dataset::validateColumn(const Column &column) const {
+Expected<uint64_t> Dataset::validateColumn(const Column &column) const {
   Hash all;
   uint64_t size = column.encoding.bytesOfValue();
   for (const Piece &piece : column.pieces) {
@@ -56,10 +56,9 @@ Result<uint64_t> Dataset::validateColumn(const Column &column) const {
         own.add(block.data(), block.size());
       advisePages(block, PageAdvice::Release);
     }
-    if (Status status = opened[piece.file].compareChecksum(
-            column.argument->name, isWhole ? all.value() : own.value());
-        status.failed())
-      return status;
+    if (Error error = opened[piece.file].compareChecksum(
+            column.argument->name, isWhole ? all.value() : own.value()))
+      return error;
   }
   return all.value();
 }
@@ -92,10 +91,10 @@ std::optional<uint64_t> Dataset::knownHash(const Column &wanted) const {
   return std::nullopt;
 }
 
-Result<std::vector<MappedFile::Stamp>> Dataset::stamps() const {
+Expected<std::vector<MappedFile::Stamp>> Dataset::stamps() const {
   std::vector<MappedFile::Stamp> all;
   for (const DataFile &file : opened) {
-    Result<MappedFile::Stamp> stamp = file.stamp();
+    Expected<MappedFile::Stamp> stamp = file.stamp();
     if (stamp.failed())
       return stamp.error();
     all.push_back(*stamp);
@@ -103,8 +102,8 @@ Result<std::vector<MappedFile::Stamp>> Dataset::stamps() const {
   return all;
 }
 
-Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
-  Result<std::vector<MappedFile::Stamp>> found = stamps();
+Error Dataset::validate(bool allowNonFinite, const Dataset *known) {
+  Expected<std::vector<MappedFile::Stamp>> found = stamps();
   if (found.failed())
     return found.error();
   validated = found.take();
@@ -128,7 +127,7 @@ Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
         same->second.first->encoding.acceptsSame(column.encoding)) {
       bytes = same->second.second;
     } else if (readsAtStart) {
-      Result<uint64_t> read = validateColumn(column);
+      Expected<uint64_t> read = validateColumn(column);
       if (read.failed()) {
         hashes.clear();
         return read.error();
@@ -149,8 +148,8 @@ Status Dataset::validate(bool allowNonFinite, const Dataset *known) {
   return {};
 }
 
-Status Dataset::checkUnchanged(bool allowNonFinite) {
-  Result<std::vector<MappedFile::Stamp>> now = stamps();
+Error Dataset::checkUnchanged(bool allowNonFinite) {
+  Expected<std::vector<MappedFile::Stamp>> now = stamps();
   if (now.failed())
     return now.error();
   for (size_t i = 0; i < opened.size(); ++i) {

@@ -112,9 +112,9 @@ Encoding Encoding::ofTokens(const ManifestArgument &argument,
   return made;
 }
 
-Result<Encoding> Encoding::ofTensor(const ManifestArgument &argument,
-                                    const TensorEntry &tensor,
-                                    const DataFormat &format) {
+Expected<Encoding> Encoding::ofTensor(const ManifestArgument &argument,
+                                      const TensorEntry &tensor,
+                                      const DataFormat &format) {
   Encoding made(argument);
   Shape sample(argument.shape.begin() + 1, argument.shape.end());
   auto expected = [&](const auto &...more) {
@@ -128,7 +128,7 @@ Result<Encoding> Encoding::ofTensor(const ManifestArgument &argument,
   if (tensor.type == MPRT_U8 && isFloat(argument.type)) {
     if (!format.convertsImages())
       return expected("; --image-mean and --image-std convert bytes");
-    if (Status status = made.convertImage(stored, format); status.failed())
+    if (Error status = made.convertImage(stored, format); status.failed())
       return expected(status.message());
     return made;
   }
@@ -143,7 +143,7 @@ Result<Encoding> Encoding::ofTensor(const ManifestArgument &argument,
   return made;
 }
 
-Status Encoding::convertImage(const Shape &stored, const DataFormat &format) {
+Error Encoding::convertImage(const Shape &stored, const DataFormat &format) {
   Shape sample(argument->shape.begin() + 1, argument->shape.end());
   valuesPerSample =
       argument->elements / static_cast<uint64_t>(argument->shape[0]);

@@ -29,9 +29,9 @@ class Encoding {
 public:
   /// Samples of `argument` from the rows of a tensor. Fails, with what was
   /// found and expected, where they do not make any.
-  static Result<Encoding> ofTensor(const ManifestArgument &argument,
-                                   const TensorEntry &tensor,
-                                   const DataFormat &format);
+  static Expected<Encoding> ofTensor(const ManifestArgument &argument,
+                                     const TensorEntry &tensor,
+                                     const DataFormat &format);
   /// Windows of tokens of `tokenBytes`, each `shift` tokens after where the
   /// sample begins.
   static Encoding ofTokens(const ManifestArgument &argument,
@@ -65,7 +65,7 @@ private:
   enum class Kind : uint8_t { Same, Image, Tokens };
   explicit Encoding(const ManifestArgument &argument) : argument(&argument) {}
 
-  Status convertImage(const Shape &stored, const DataFormat &format);
+  Error convertImage(const Shape &stored, const DataFormat &format);
 
   const ManifestArgument *argument;
   Kind kind = Kind::Same;

@@ -94,7 +94,7 @@ bool isFlightName(const std::string &file, const RunOptions &options) {
 
 } // namespace
 
-Status mpcomm::run::expandPatterns(RunOptions &options) {
+Error mpcomm::run::expandPatterns(RunOptions &options) {
   for (DataFiles *files : {&options.data, &options.evalData}) {
     std::vector<std::string> all;
     std::error_code error;
@@ -119,7 +119,7 @@ Status mpcomm::run::expandPatterns(RunOptions &options) {
   return {};
 }
 
-Status mpcomm::run::checkFilesDiffer(const RunOptions &options) {
+Error mpcomm::run::checkFilesDiffer(const RunOptions &options) {
   const std::vector<Input> inputs = inputsOf(options);
   for (const NamedOutput &output : outputs) {
     const std::string &path = options.*output.path;
@@ -139,7 +139,7 @@ Status mpcomm::run::checkFilesDiffer(const RunOptions &options) {
         return clash(other.option);
     }
   }
-  auto checkName = [&](const Input &file) -> Status {
+  auto checkName = [&](const Input &file) -> Error {
     const std::string &path = file.path;
     if (isFlightName(path, options))
       return fail(file.option, " ", printable(path),
@@ -152,21 +152,20 @@ Status mpcomm::run::checkFilesDiffer(const RunOptions &options) {
                 "--checkpoint-keep keeps; move it to another");
   };
   for (const Input &input : inputs)
-    if (Status status = checkName(input); status.failed())
-      return status;
+    if (Error error = checkName(input))
+      return error;
   for (const NamedFile &output : outputs)
-    if (Status status = checkName({output.option, options.*output.path});
-        status.failed())
-      return status;
+    if (Error error = checkName({output.option, options.*output.path}))
+      return error;
   return {};
 }
 
-Status mpcomm::run::probeOutputs(const RunOptions &options) {
+Error mpcomm::run::probeOutputs(const RunOptions &options) {
   for (const NamedOutput &output : outputs) {
     const std::string &path = options.*output.path;
     if (path.empty() || !output.replaced)
       continue;
-    if (Status status = probeOutput(path); status.failed())
+    if (Error status = probeOutput(path); status.failed())
       return fail(output.option, " ", status.message());
   }
   return {};

@@ -20,19 +20,19 @@ namespace mpcomm::run {
 /// Replaces each pattern among the names of data by the files that match it, in
 /// the order of their names. Fails where none does. A file whose name looks
 /// like a pattern is a file.
-Status expandPatterns(RunOptions &options);
+Error expandPatterns(RunOptions &options);
 
 /// No file is written that is also read, or written by two options, under the
 /// names that --checkpoint-keep gives, too. (A checkpoint may replace the one
 /// that is resumed.) Follows links.
-Status checkFilesDiffer(const RunOptions &options);
+Error checkFilesDiffer(const RunOptions &options);
 
 /// The outputs that are OutputFiles, of which a process that is killed leaves
 /// its temporary behind.
 std::vector<std::string> replacedFiles(const RunOptions &options);
 
 /// Every output can be written, by trying; for the process that writes them.
-Status probeOutputs(const RunOptions &options);
+Error probeOutputs(const RunOptions &options);
 
 } // namespace mpcomm::run
 

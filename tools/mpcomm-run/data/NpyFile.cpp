@@ -120,8 +120,8 @@ constexpr NpyType types[] = {
 
 } // namespace
 
-Result<TensorEntry> mpcomm::run::parseNpy(const std::string &what,
-                                          std::string_view contents) {
+Expected<TensorEntry> mpcomm::run::parseNpy(const std::string &what,
+                                            std::string_view contents) {
   constexpr std::string_view magic = "\x93NUMPY";
   auto byteAt = [&](size_t at) {
     return static_cast<uint64_t>(static_cast<unsigned char>(contents[at]));

@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUN_DATA_NPYFILE_H
 #define MPCOMM_RUN_DATA_NPYFILE_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/files/SafeTensors.h"
 
 #include <string>
@@ -28,8 +28,8 @@ namespace mpcomm::run {
 /// `what` begins each message. Fails for arrays in Fortran's order or of
 /// another machine's byte order, and where the file is shorter or longer than
 /// its header says.
-Result<TensorEntry> parseNpy(const std::string &what,
-                             std::string_view contents);
+Expected<TensorEntry> parseNpy(const std::string &what,
+                               std::string_view contents);
 
 } // namespace mpcomm::run
 

@@ -26,7 +26,7 @@
 #ifndef MPCOMM_RUN_DATA_SAMPLER_H
 #define MPCOMM_RUN_DATA_SAMPLER_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 
 #include <array>
 #include <cstdint>

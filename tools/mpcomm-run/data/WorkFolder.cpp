@@ -53,7 +53,7 @@ static void removeAbandoned(const std::string &base) {
   closedir(entries);
 }
 
-Result<std::unique_ptr<WorkFolder>> WorkFolder::create() {
+Expected<std::unique_ptr<WorkFolder>> WorkFolder::create() {
   const char *variable = std::getenv("TMPDIR");
   std::string base = variable && *variable ? variable : "/tmp";
   removeAbandoned(base);

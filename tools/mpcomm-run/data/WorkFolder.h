@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUN_DATA_WORKFOLDER_H
 #define MPCOMM_RUN_DATA_WORKFOLDER_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ namespace mpcomm::run {
 
 class WorkFolder {
 public:
-  static Result<std::unique_ptr<WorkFolder>> create();
+  static Expected<std::unique_ptr<WorkFolder>> create();
   /// Removes the folder with all that is in it.
   ~WorkFolder();
   WorkFolder(const WorkFolder &) = delete;

@@ -200,9 +200,9 @@ mpcomm::run::describeDifference(const std::vector<SharedSetting> &first,
 
 /// The failure that rank 0, with settings `mine`, tells of rank `odd`, which
 /// has `other`.
-static Status describeOddRank(const std::vector<SharedSetting> &mine,
-                              const std::vector<SharedSetting> &other,
-                              uint64_t odd) {
+static Error describeOddRank(const std::vector<SharedSetting> &mine,
+                             const std::vector<SharedSetting> &other,
+                             uint64_t odd) {
   // The program decides most of the rest.
   const char *program = "a program file with checksum";
   const SharedSetting *own = find(mine, program), *its = find(other, program);
@@ -217,37 +217,34 @@ static Status describeOddRank(const std::vector<SharedSetting> &mine,
               "; start all ranks with the same options and files");
 }
 
-Status mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine,
-                            Rank &rank) {
+Error mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine, Rank &rank) {
   std::string bytes = packed(mine);
   uint64_t digest = hashOf(bytes.data(), bytes.size());
   std::vector<uint64_t> all(rank.size());
-  if (Status status = rank.gather(&digest, all.data(), sizeof(digest));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&digest, all.data(), sizeof(digest)))
+    return error;
   uint64_t odd = 0;
   while (odd < all.size() && all[odd] == all[0])
     ++odd;
   if (odd == all.size())
     return {};
-  Result<std::vector<std::string>> texts = rank.gatherText(
+  Expected<std::vector<std::string>> texts = rank.gatherText(
       rank.index() == odd ? bytes : std::string(), "settings of a rank");
   if (texts.failed())
     return texts.error();
   // Nobody ends before rank 0 has what it tells.
   return rank.agree(rank.index() == 0
                         ? describeOddRank(mine, unpacked((*texts)[odd]), odd)
-                        : Status());
+                        : Error());
 }
 
-Status mpcomm::run::shareOutputs(TrainingJob &job, Rank &rank) {
+Error mpcomm::run::shareOutputs(TrainingJob &job, Rank &rank) {
   const RunOptions &options = job.options;
   TracedOutputs mine{!options.trace.empty(), !options.timeline.empty(),
                      !options.profile.empty()};
   std::vector<TracedOutputs> all(rank.size());
-  if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&mine, all.data(), sizeof(mine)))
+    return error;
   job.outputs = all[0];
   return {};
 }

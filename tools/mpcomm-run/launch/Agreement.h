@@ -51,12 +51,12 @@ std::vector<SharedSetting> sharedSettingsOf(const RunOptions &options);
 /// Succeeds where all ranks have the same settings; otherwise fails on all of
 /// them, and rank 0 says what differs on the first rank that differs from it.
 /// All ranks call it.
-Status agreeOn(const std::vector<SharedSetting> &mine, Rank &rank);
+Error agreeOn(const std::vector<SharedSetting> &mine, Rank &rank);
 
 /// Rank 0 writes --trace, --timeline and --profile, and all ranks help: they
 /// do where rank 0 has the option, whatever they were given. Sets
 /// `job.outputs`. All ranks call it.
-Status shareOutputs(TrainingJob &job, Rank &rank);
+Error shareOutputs(TrainingJob &job, Rank &rank);
 
 } // namespace mpcomm::run
 

@@ -79,8 +79,8 @@ static int start(const std::vector<char *> &words, const std::string &folder,
 }
 
 /// Adds the words of `text`; what is in quotes is part of one.
-static Status addWords(const std::string &text,
-                       std::vector<std::string> &words) {
+static Error addWords(const std::string &text,
+                      std::vector<std::string> &words) {
   bool isWord = false;
   for (size_t i = 0; i < text.size(); ++i) {
     if (std::isspace(static_cast<unsigned char>(text[i]))) {
@@ -104,16 +104,16 @@ static Status addWords(const std::string &text,
   return {};
 }
 
-Status mpcomm::run::compileProgram(const std::string &source,
-                                   const std::string &output,
-                                   std::optional<uint64_t> ranks,
-                                   const std::string &furtherArguments,
-                                   const StopSignals &signals, int &stopped) {
+Error mpcomm::run::compileProgram(const std::string &source,
+                                  const std::string &output,
+                                  std::optional<uint64_t> ranks,
+                                  const std::string &furtherArguments,
+                                  const StopSignals &signals, int &stopped) {
   std::vector<std::string> words = {compilerPath(), source, "-o", output};
   if (ranks)
     words.insert(words.end(), {"--np", std::to_string(*ranks)});
-  if (Status status = addWords(furtherArguments, words); status.failed())
-    return status;
+  if (Error error = addWords(furtherArguments, words))
+    return error;
   std::vector<char *> pointers;
   for (std::string &word : words)
     pointers.push_back(word.data());

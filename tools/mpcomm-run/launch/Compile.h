@@ -8,7 +8,7 @@
 #ifndef MPCOMM_RUN_LAUNCH_COMPILE_H
 #define MPCOMM_RUN_LAUNCH_COMPILE_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 
 #include <cstdint>
 #include <optional>
@@ -22,10 +22,10 @@ class StopSignals;
 /// this executable, or else the first in PATH. Its temporary files go to the
 /// folder of `output`, its messages to standard error. A signal that asks this
 /// process to stop ends it, is stored in `stopped` (else 0), and is a failure.
-Status compileProgram(const std::string &source, const std::string &output,
-                      std::optional<uint64_t> ranks,
-                      const std::string &furtherArguments,
-                      const StopSignals &signals, int &stopped);
+Error compileProgram(const std::string &source, const std::string &output,
+                     std::optional<uint64_t> ranks,
+                     const std::string &furtherArguments,
+                     const StopSignals &signals, int &stopped);
 
 } // namespace mpcomm::run
 

@@ -18,7 +18,7 @@
 
 using namespace mpcomm::run;
 
-Result<Fault> mpcomm::run::faultFromEnvironment() {
+Expected<Fault> mpcomm::run::faultFromEnvironment() {
   Fault fault;
   const char *text = std::getenv("MPRT_FAULT");
   if (!text || !*text)

@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUN_LAUNCH_FAULT_H
 #define MPCOMM_RUN_LAUNCH_FAULT_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 
 #include <cstdint>
 #include <string>
@@ -37,7 +37,7 @@ struct Fault {
 };
 
 /// Reads MPRT_FAULT; no fault where it is unset.
-Result<Fault> faultFromEnvironment();
+Expected<Fault> faultFromEnvironment();
 
 /// Kills or stops this process if `fault` says so for this rank and step.
 void maybeFail(const Fault &fault, uint64_t rank, uint64_t step);

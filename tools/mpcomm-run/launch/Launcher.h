@@ -19,7 +19,7 @@
 #ifndef MPCOMM_RUN_LAUNCH_LAUNCHER_H
 #define MPCOMM_RUN_LAUNCH_LAUNCHER_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 
 #include <atomic>
 #include <cstdint>

@@ -36,8 +36,8 @@ bool endsWith(const std::string &text, const std::string &end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
-  Result<Program> program = Program::load(path);
+Expected<std::unique_ptr<Program>> loadProgram(const std::string &path) {
+  Expected<Program> program = Program::load(path);
   if (program.failed())
     return program.error();
   return std::make_unique<Program>(program.take());
@@ -46,14 +46,14 @@ Result<std::unique_ptr<Program>> loadProgram(const std::string &path) {
 /// Compiles `options.program` into a folder of its own, which is gone again
 /// when this returns, also when a signal asks to stop, which `stopped` then
 /// says: a loaded program needs no file.
-Result<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
-                                                int &stopped) {
+Expected<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
+                                                  int &stopped) {
   StopSignals signals;
-  Result<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
+  Expected<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
   if (folder.failed())
     return folder.error();
   std::string file = (*folder)->path() + "/step.so";
-  Status compiled = compileProgram(
+  Error compiled = compileProgram(
       options.program, file, options.ranks,
       (options.device == "cuda" ? "--options=target=cuda " : "") +
           options.compileOptions,
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
 }
 
 /// Tells of a failure, if no other rank has; the exit status.
-int conclude(Rank &rank, const Status &status) {
+int conclude(Rank &rank, const Error &status) {
   if (status.ok())
     return 0;
   // Without a message another rank has told, or will.
@@ -80,7 +80,7 @@ int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
             RankPosition &position) {
   // Who stops a run may signal all of its processes.
   StopHandler handler(position.stopsWhenAsked, position.stopSignal);
-  Status status = agreeOn(sharedSettingsOf(job), rank);
+  Error status = agreeOn(sharedSettingsOf(job), rank);
   if (status.ok())
     status = shareOutputs(job, rank);
   if (status.ok())
@@ -123,7 +123,7 @@ int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
 }
 
 /// The rank that a way of joining has led to.
-Result<Rank> makeRank(Result<World> world) {
+Expected<Rank> makeRank(Expected<World> world) {
   if (!world)
     return world.error();
   return Rank(world.take());
@@ -142,15 +142,15 @@ const mprt::Backend &meetingOf(const RunOptions &options,
 }
 
 /// Joins the ranks that are forked here, as `index`.
-Result<Rank> joinHere(const RunOptions &options, mprt::LocalRanks &meeting,
-                      uint64_t index) {
+Expected<Rank> joinHere(const RunOptions &options, mprt::LocalRanks &meeting,
+                        uint64_t index) {
   return makeRank(mprt::World::join(meeting, static_cast<unsigned>(index),
                                     options.timeoutSeconds));
 }
 
 /// Joins the ranks that another launcher has started.
-Result<Rank> joinLaunched(const RunOptions &options,
-                          const std::optional<LaunchedBy> &launched) {
+Expected<Rank> joinLaunched(const RunOptions &options,
+                            const std::optional<LaunchedBy> &launched) {
   mprt::JoinOptions join;
   if (launched) {
     join.rank = static_cast<unsigned>(launched->rank);
@@ -167,8 +167,8 @@ Result<Rank> joinLaunched(const RunOptions &options,
 }
 
 /// Whether this is one of as many ranks as was asked for.
-Status checkWorld(const RunOptions &options,
-                  const std::optional<LaunchedBy> &launched, uint64_t ranks) {
+Error checkWorld(const RunOptions &options,
+                 const std::optional<LaunchedBy> &launched, uint64_t ranks) {
   if (launched && launched->size != ranks)
     return fail("started by ", launched->launcher, " as one of ",
                 launched->size, " ranks, but MPI knows of ", ranks,
@@ -182,14 +182,13 @@ Status checkWorld(const RunOptions &options,
 
 /// What `rank` does that another launcher has started: `job`, or none where it
 /// measures. Checks that it can.
-Status prepareLaunched(const RunOptions &options,
-                       const std::optional<LaunchedBy> &launched,
-                       const Fault &fault, const Rank &rank,
-                       std::optional<TrainingJob> &job,
-                       std::optional<OutputLock> &checkpointLock) {
-  if (Status status = checkWorld(options, launched, rank.size());
-      status.failed())
-    return status;
+Error prepareLaunched(const RunOptions &options,
+                      const std::optional<LaunchedBy> &launched,
+                      const Fault &fault, const Rank &rank,
+                      std::optional<TrainingJob> &job,
+                      std::optional<OutputLock> &checkpointLock) {
+  if (Error error = checkWorld(options, launched, rank.size()))
+    return error;
   if (options.calibrate.empty()) {
     std::string path = fault.hits(Fault::Kind::Program, rank.index())
                            ? fault.file
@@ -197,10 +196,10 @@ Status prepareLaunched(const RunOptions &options,
     if (endsWith(path, ".mlir"))
       return fail(path, ": compile it with mpcomm-compile first: every rank "
                         "needs the same file");
-    Result<std::unique_ptr<Program>> program = loadProgram(path);
+    Expected<std::unique_ptr<Program>> program = loadProgram(path);
     if (program.failed())
       return program.error();
-    Result<TrainingJob> prepared =
+    Expected<TrainingJob> prepared =
         prepareJob(options, program.take(), rank.size());
     if (prepared.failed())
       return prepared.error();
@@ -208,17 +207,17 @@ Status prepareLaunched(const RunOptions &options,
   }
   // Rank 0 writes them.
   if (rank.index() == 0) {
-    if (Status status = probeOutputs(options); status.failed())
-      return status;
-    Result<OutputLock> lock = OutputLock::take(options.checkpoint);
+    if (Error error = probeOutputs(options))
+      return error;
+    Expected<OutputLock> lock = OutputLock::take(options.checkpoint);
     if (lock.failed())
       return fail("--checkpoint ", lock.message());
     checkpointLock.emplace(lock.take());
   }
   if (rank.index() == 0)
-    if (Status status = makeEventFolder(options.tensorboard); status.failed())
-      return status;
-  return job ? makeFlightFolder(options.flightRecord) : Status();
+    if (Error error = makeEventFolder(options.tensorboard))
+      return error;
+  return job ? makeFlightFolder(options.flightRecord) : Error();
 }
 
 /// What rank `index` does in its own process.
@@ -228,8 +227,8 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
     while (true)
       pause();
   // What a rank runs goes after it.
-  std::optional<Result<TrainingJob>> otherJob;
-  Result<Rank> rank = joinHere(job.options, meeting, index);
+  std::optional<Expected<TrainingJob>> otherJob;
+  Expected<Rank> rank = joinHere(job.options, meeting, index);
   if (rank.failed()) {
     printError("rank " + std::to_string(index) + ": " + rank.message());
     return 1;
@@ -239,9 +238,9 @@ int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
     return runRankToItsEnd(job, *rank, fault, position);
   }
 
-  Result<std::unique_ptr<Program>> other = loadProgram(fault.file);
+  Expected<std::unique_ptr<Program>> other = loadProgram(fault.file);
   otherJob.emplace(other.failed()
-                       ? Result<TrainingJob>(other.error())
+                       ? Expected<TrainingJob>(other.error())
                        : prepareJob(job.options, other.take(), job.ranks));
   if (otherJob->failed()) {
     printError("rank " + std::to_string(index) + ": " + otherJob->message());
@@ -281,18 +280,18 @@ int launchRanks(const RunOptions &options, uint64_t ranks,
 
 /// Joins the others and measures; the exit status.
 int runBench(const RunOptions &options, Rank &rank) {
-  Status status = agreeOn(sharedSettingsOf(options), rank);
+  Error status = agreeOn(sharedSettingsOf(options), rank);
   return conclude(rank, status.ok() ? calibrate(rank, options) : status);
 }
 
 int calibrateHere(const RunOptions &options) {
   if (!options.ranks)
     return reportAndFail("--calibrate needs --np N: how many ranks to measure");
-  if (Status status = probeOutputs(options); status.failed())
+  if (Error status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
   auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
                   RankPosition &position) {
-    Result<Rank> rank = joinHere(options, meeting, index);
+    Expected<Rank> rank = joinHere(options, meeting, index);
     if (rank.failed())
       return reportAndFail("rank " + std::to_string(index) + ": " +
                            rank.message());
@@ -320,7 +319,7 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
   if (!options.calibrate.empty())
     return calibrateHere(options);
   int stopped = 0;
-  Result<std::unique_ptr<Program>> program =
+  Expected<std::unique_ptr<Program>> program =
       endsWith(options.program, ".mlir") ? compileAndLoad(options, stopped)
                                          : loadProgram(options.program);
   if (program.failed()) {
@@ -328,16 +327,16 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
     return stopped ? 128 + stopped : 1;
   }
   uint64_t ranks = options.ranks.value_or((*program)->manifest().ranks());
-  Result<TrainingJob> job = prepareJob(options, program.take(), ranks);
+  Expected<TrainingJob> job = prepareJob(options, program.take(), ranks);
   if (job.failed())
     return reportAndFail(job.message());
-  if (Status status = probeOutputs(options); status.failed())
+  if (Error status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
-  for (const Status &status : {makeFlightFolder(options.flightRecord),
-                               makeEventFolder(options.tensorboard)})
+  for (const Error &status : {makeFlightFolder(options.flightRecord),
+                              makeEventFolder(options.tensorboard)})
     if (status.failed())
       return reportAndFail(status.message());
-  Result<OutputLock> lock = OutputLock::take(options.checkpoint);
+  Expected<OutputLock> lock = OutputLock::take(options.checkpoint);
   if (lock.failed())
     return reportAndFail("--checkpoint " + lock.message());
   auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
@@ -355,7 +354,7 @@ int mpcomm::run::runDistributed(const RunOptions &options,
       pause();
   // What a rank runs goes after it.
   std::optional<TrainingJob> job;
-  Result<Rank> rank = joinLaunched(options, launched);
+  Expected<Rank> rank = joinLaunched(options, launched);
   if (rank.failed())
     return reportAndFail(
         rank.message() +
@@ -365,9 +364,9 @@ int mpcomm::run::runDistributed(const RunOptions &options,
              : ""));
 
   std::optional<OutputLock> lock;
-  Status mine = prepareLaunched(options, launched, fault, *rank, job, lock);
+  Error mine = prepareLaunched(options, launched, fault, *rank, job, lock);
   int result = 1;
-  if (Status all = rank->agree(mine); all.failed()) {
+  if (Error all = rank->agree(mine); all.failed()) {
     // The same message on every rank says no more than once.
     if (!all.message().empty())
       printError("rank " + std::to_string(rank->index()) + ": " +

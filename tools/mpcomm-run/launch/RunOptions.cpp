@@ -477,12 +477,12 @@ std::string CommandLine::parse(const std::vector<std::string> &arguments) {
 
 /// Combinations that make no sense whatever the program is, beside those that
 /// CLI11 knows.
-Status checkTogether(const RunOptions &options) {
+Error checkTogether(const RunOptions &options) {
   if (!options.calibrate.empty())
     return options.comm == "nccl" && options.device != "cuda"
                ? fail("--comm nccl moves memory of GPUs: --calibrate needs "
                       "--device cuda for it")
-               : Status();
+               : Error();
   if (options.program.empty())
     return fail("no program given; usage: mpcomm-run step.so [options]");
   auto lr = options.hyperparameters.find("lr");
@@ -511,15 +511,15 @@ Status checkTogether(const RunOptions &options) {
 
 } // namespace
 
-Result<RunOptions>
+Expected<RunOptions>
 mpcomm::run::parseOptions(const std::vector<std::string> &arguments) {
   RunOptions options;
   if (std::string wrong = CommandLine(options).parse(arguments); !wrong.empty())
     return fail(wrong);
   if (options.help || options.version)
     return options;
-  Status status = checkTogether(options);
-  return status.failed() ? Result<RunOptions>(status) : options;
+  Error status = checkTogether(options);
+  return status.failed() ? Expected<RunOptions>(status) : options;
 }
 
 std::string mpcomm::run::helpText() {

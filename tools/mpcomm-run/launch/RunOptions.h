@@ -14,7 +14,7 @@
 #define MPCOMM_RUN_LAUNCH_RUNOPTIONS_H
 
 #include "data/DataFormat.h"
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/state/LearningRate.h"
 
 #include <cstdint>
@@ -77,7 +77,7 @@ struct RunOptions {
 
 /// Parses the arguments after the program's name. `--name value` and
 /// `--name=value` are the same.
-Result<RunOptions> parseOptions(const std::vector<std::string> &arguments);
+Expected<RunOptions> parseOptions(const std::vector<std::string> &arguments);
 
 /// The text of `--help`.
 std::string helpText();

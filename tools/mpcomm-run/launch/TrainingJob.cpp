@@ -28,7 +28,7 @@ using namespace mpcomm::run;
 
 namespace {
 
-Status chooseFunctions(TrainingJob &job) {
+Error chooseFunctions(TrainingJob &job) {
   const Manifest &manifest = job.program->manifest();
   const RunOptions &options = job.options;
   bool trains = !(options.steps == 0u || options.epochs == 0u);
@@ -79,7 +79,7 @@ std::vector<const ManifestFunction *> functionsOf(const TrainingJob &job,
 }
 
 /// Every hyperparameter has a value, and every value given is used.
-Status checkHyperparameters(TrainingJob &job) {
+Error checkHyperparameters(TrainingJob &job) {
   std::map<std::string, bool> known; // name: has a default
   for (const ManifestFunction *function : functionsOf(job))
     for (const ManifestArgument &argument : function->arguments)
@@ -109,7 +109,7 @@ Status checkHyperparameters(TrainingJob &job) {
 }
 
 /// The program's type for each hyperparameter has its value.
-Status checkRange(const TrainingJob &job) {
+Error checkRange(const TrainingJob &job) {
   for (const ManifestFunction *function : functionsOf(job))
     for (const ManifestArgument &argument : function->arguments) {
       if (argument.role != Role::Hyperparameter)
@@ -140,18 +140,18 @@ std::vector<uint64_t> findDifferentRanks(const TrainingJob &job) {
 }
 
 /// Opens the weights file, and checks it for each rank's state in turn.
-Status openWeights(TrainingJob &job) {
+Error openWeights(TrainingJob &job) {
   const RunOptions &options = job.options;
   bool resumes = !options.resume.empty();
   const std::string &path = resumes ? options.resume : options.weights;
   if (!path.empty()) {
-    Result<SafeTensors> file = SafeTensors::open(path);
+    Expected<SafeTensors> file = SafeTensors::open(path);
     if (file.failed())
       return file.error();
     job.weights.emplace(file.take());
   }
   for (uint64_t rank : findDifferentRanks(job)) {
-    Result<RankState> state = RankState::create(functionsOf(job, rank));
+    Expected<RankState> state = RankState::create(functionsOf(job, rank));
     if (state.failed())
       return state.error();
     if (path.empty() && state->needsWeights())
@@ -159,20 +159,19 @@ Status openWeights(TrainingJob &job) {
                   "FILE gives them");
     if (path.empty())
       continue;
-    if (Status status = state->check(*job.weights, /*complete=*/resumes);
-        status.failed())
-      return status;
+    if (Error error = state->check(*job.weights, /*complete=*/resumes))
+      return error;
   }
   return {};
 }
 
 /// What the options leave open goes on as in the run that is resumed; where
 /// they say something else, they are right, and the user is told.
-Status adoptCheckpoint(TrainingJob &job) {
+Error adoptCheckpoint(TrainingJob &job) {
   RunOptions &options = job.options;
   if (options.resume.empty())
     return {};
-  Result<CheckpointInfo> info = readCheckpointInfo(*job.weights);
+  Expected<CheckpointInfo> info = readCheckpointInfo(*job.weights);
   if (info.failed())
     return info.error();
   job.resumed = info.take();
@@ -231,7 +230,7 @@ bool areSameFiles(const DataFiles &a, const DataFiles &b) {
                     });
 }
 
-Status openData(TrainingJob &job) {
+Error openData(TrainingJob &job) {
   const RunOptions &options = job.options;
   std::vector<std::string> names;
   for (const ManifestFunction &function : job.program->manifest().functions)
@@ -242,17 +241,17 @@ Status openData(TrainingJob &job) {
   auto open = [&](const DataFiles &files,
                   const std::vector<const ManifestFunction *> &functions,
                   const char *option,
-                  std::optional<Dataset> &dataset) -> Status {
+                  std::optional<Dataset> &dataset) -> Error {
     const std::string &name = functions[0]->name;
     if (files.empty())
       return fail("function '", name, "' takes a batch: ", option,
                   " FILE gives the samples");
-    Result<Dataset> opened = Dataset::open(files, options.format, functions);
+    Expected<Dataset> opened = Dataset::open(files, options.format, functions);
     if (opened.failed())
       return opened.error();
     dataset.emplace(opened.take());
-    if (Status status = dataset->checkArguments(names); status.failed())
-      return status;
+    if (Error error = dataset->checkArguments(names))
+      return error;
     bool trains = &dataset == &job.data;
     uint64_t batch = batchSizeOf(functions), global = batch * job.dataRanks;
     // Each sample is evaluated, however few there are.
@@ -269,16 +268,15 @@ Status openData(TrainingJob &job) {
                              isKnown ? &*job.data : nullptr);
   };
   if (batchSizeOf(job.trainers) > 0)
-    if (Status status = open(options.data, job.trainers, "--data", job.data);
-        status.failed())
-      return status;
+    if (Error error = open(options.data, job.trainers, "--data", job.data))
+      return error;
   if (job.evaluators.empty())
     return {};
   return open(options.evalData.empty() ? options.data : options.evalData,
               job.evaluators, "--eval-data", job.evalData);
 }
 
-Status planSteps(TrainingJob &job) {
+Error planSteps(TrainingJob &job) {
   const RunOptions &options = job.options;
   job.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
@@ -366,12 +364,12 @@ uint64_t mpcomm::run::batchSizeOf(
   return static_cast<uint64_t>(samples);
 }
 
-Status TrainingJob::becomeRank(uint64_t rank) {
+Error TrainingJob::becomeRank(uint64_t rank) {
   const Manifest &manifest = program->manifest();
   dataRank = manifest.dataRankOf(rank);
   train = trainers.empty() ? nullptr : manifest.find("train_step", rank);
   evaluate = evaluators.empty() ? nullptr : manifest.find("evaluate", rank);
-  Result<RankState> made = RankState::create(functionsOf(*this, rank));
+  Expected<RankState> made = RankState::create(functionsOf(*this, rank));
   if (made.failed())
     return made.error();
   state.emplace(made.take());
@@ -448,9 +446,9 @@ double TrainingJob::hyperparameter(const ManifestArgument &argument,
   return argument.defaultValue.value_or(0);
 }
 
-Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
-                                            std::unique_ptr<Program> program,
-                                            uint64_t ranks) {
+Expected<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
+                                              std::unique_ptr<Program> program,
+                                              uint64_t ranks) {
   TrainingJob job;
   job.options = options;
   job.program = std::move(program);
@@ -469,15 +467,15 @@ Result<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
     return fail(job.program->path(), ": compiled for device '", compiledFor,
                 "', and --comm nccl moves memory of GPUs; compile it for cuda, "
                 "or leave --comm out");
-  if (Status status = chooseFunctions(job); status.failed())
-    return status;
-  for (Status (*check)(TrainingJob &) :
+  if (Error error = chooseFunctions(job))
+    return error;
+  for (Error (*check)(TrainingJob &) :
        {openWeights, adoptCheckpoint, checkHyperparameters, openData,
         planSteps})
-    if (Status status = check(job); status.failed())
-      return status;
+    if (Error error = check(job))
+      return error;
   planLearningRate(job);
-  if (Status status = checkRange(job); status.failed())
-    return status;
+  if (Error error = checkRange(job))
+    return error;
   return job;
 }

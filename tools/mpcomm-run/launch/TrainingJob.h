@@ -68,7 +68,7 @@ struct TrainingJob {
   std::vector<std::string> warnings;
 
   /// Makes this the job of `rank`.
-  Status becomeRank(uint64_t rank);
+  Error becomeRank(uint64_t rank);
 
   /// The state of all ranks, from `becomeRank` on.
   SharedState sharedState() const;
@@ -94,9 +94,9 @@ uint64_t batchSizeOf(const std::vector<const ManifestFunction *> &functions);
 
 /// Checks `program` against the number of ranks and against the options, and
 /// opens all files. Reads the datasets once. Whose job it is, is left open.
-Result<TrainingJob> prepareJob(const RunOptions &options,
-                               std::unique_ptr<Program> program,
-                               uint64_t ranks);
+Expected<TrainingJob> prepareJob(const RunOptions &options,
+                                 std::unique_ptr<Program> program,
+                                 uint64_t ranks);
 
 } // namespace mpcomm::run
 

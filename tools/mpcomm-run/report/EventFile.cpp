@@ -95,7 +95,7 @@ uint32_t mpcomm::run::crc32c(std::string_view data) {
   return ~crc;
 }
 
-Status mpcomm::run::makeEventFolder(const std::string &folder) {
+Error mpcomm::run::makeEventFolder(const std::string &folder) {
   std::error_code error;
   if (folder.empty())
     return {};
@@ -104,12 +104,13 @@ Status mpcomm::run::makeEventFolder(const std::string &folder) {
     error.assign(errno, std::generic_category());
   return error ? fail("--tensorboard ", printable(folder),
                       ": cannot create files there: ", error.message())
-               : Status();
+               : Error();
 }
 
-Result<EventFile> EventFile::create(const std::string &folder, uint64_t step) {
-  if (Status status = makeEventFolder(folder); status.failed())
-    return status;
+Expected<EventFile> EventFile::create(const std::string &folder,
+                                      uint64_t step) {
+  if (Error error = makeEventFolder(folder))
+    return error;
   char host[256] = "";
   (void)gethostname(host, sizeof(host) - 1);
   // TensorBoard reads files in the order of their names, and the tests of a
@@ -125,12 +126,12 @@ Result<EventFile> EventFile::create(const std::string &folder, uint64_t step) {
   if (file.descriptor < 0)
     return fail("--tensorboard ", printable(file.path),
                 ": cannot create: ", std::strerror(errno));
-  Status status =
+  Error status =
       file.write(number(1, secondsNow()) + message(3, "brain.Event:2"));
   if (status.ok() && step > 0)
     status = file.write(eventAt(step + 1) + message(7, number(1, uint64_t(1))));
-  return status.failed() ? Result<EventFile>(status)
-                         : Result<EventFile>(std::move(file));
+  return status.failed() ? Expected<EventFile>(status)
+                         : Expected<EventFile>(std::move(file));
 }
 
 EventFile::EventFile(EventFile &&other) noexcept
@@ -148,7 +149,7 @@ EventFile::~EventFile() {
     close(descriptor);
 }
 
-Status EventFile::write(std::string_view event) {
+Error EventFile::write(std::string_view event) {
   std::string length = bytesOf(static_cast<uint64_t>(event.size()));
   std::string record = length + maskedChecksum(length);
   record += event;
@@ -165,7 +166,7 @@ Status EventFile::write(std::string_view event) {
   return {};
 }
 
-Status EventFile::add(uint64_t step, const Scalars &scalars) {
+Error EventFile::add(uint64_t step, const Scalars &scalars) {
   std::string summary;
   for (const auto &[name, value] : scalars)
     summary +=

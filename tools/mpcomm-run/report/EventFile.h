@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUN_REPORT_EVENTFILE_H
 #define MPCOMM_RUN_REPORT_EVENTFILE_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 
 #include <cstdint>
 #include <string>
@@ -35,25 +35,25 @@ class EventFile {
 public:
   /// Creates a new file in `folder`, and that where it is missing. TensorBoard
   /// forgets what earlier files of the folder say of steps after `step`.
-  static Result<EventFile> create(const std::string &folder, uint64_t step);
+  static Expected<EventFile> create(const std::string &folder, uint64_t step);
 
   EventFile(EventFile &&other) noexcept;
   EventFile &operator=(EventFile &&other) noexcept;
   ~EventFile();
 
   /// Adds `scalars` at `step`, on disk as far as a death of this process goes.
-  Status add(uint64_t step, const Scalars &scalars);
+  Error add(uint64_t step, const Scalars &scalars);
 
 private:
   EventFile() = default;
-  Status write(std::string_view event);
+  Error write(std::string_view event);
 
   std::string path;
   int descriptor = -1;
 };
 
 /// Whether files can be made in `folder`, which is created.
-Status makeEventFolder(const std::string &folder);
+Error makeEventFolder(const std::string &folder);
 
 } // namespace mpcomm::run
 

@@ -42,7 +42,7 @@ bool mpcomm::run::takeFlightSignal() {
   return sigtimedwait(&set, nullptr, &now) == flightSignal;
 }
 
-Status mpcomm::run::makeFlightFolder(const std::string &folder) {
+Error mpcomm::run::makeFlightFolder(const std::string &folder) {
   struct stat info;
   if (folder.empty())
     return {};
@@ -90,7 +90,7 @@ void FlightLog::write(const char *reason, const std::string &message,
   if (isOver)
     return;
   isOver = isLast;
-  if (Status status = writeText(path, render(reason, message)); status.failed())
+  if (Error status = writeText(path, render(reason, message)); status.failed())
     printError(status.message());
 }
 

@@ -16,7 +16,7 @@
 #ifndef MPCOMM_RUN_REPORT_FLIGHTLOG_H
 #define MPCOMM_RUN_REPORT_FLIGHTLOG_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/Rank.h"
 #include "session/program/Manifest.h"
 
@@ -37,7 +37,7 @@ void holdFlightSignal();
 bool takeFlightSignal();
 
 /// Makes the folder of the records, unless it is there or none is asked for.
-Status makeFlightFolder(const std::string &folder);
+Error makeFlightFolder(const std::string &folder);
 
 class FlightLog {
 public:

@@ -165,7 +165,7 @@ std::string keptText(const MemoryUse &use) {
 }
 
 /// Cuts the log behind what steps up to `last` have left in it.
-Status cutLog(const std::string &path, uint64_t last) {
+Error cutLog(const std::string &path, uint64_t last) {
   std::error_code error;
   // What is no file keeps nothing.
   if (!std::filesystem::is_regular_file(path, error))
@@ -225,8 +225,8 @@ void printMemory(const std::vector<MemoryUse> &memory) {
 
 } // namespace
 
-Result<Report> Report::create(const RunOptions &options, bool active,
-                              const ReportedSteps &steps) {
+Expected<Report> Report::create(const RunOptions &options, bool active,
+                                const ReportedSteps &steps) {
   Report report;
   if (!active)
     return report;
@@ -237,7 +237,7 @@ Result<Report> Report::create(const RunOptions &options, bool active,
   report.logsEvaluations = options.evaluateEvery && steps.first < steps.last;
   report.steps = steps;
   if (!options.tensorboard.empty()) {
-    Result<EventFile> file =
+    Expected<EventFile> file =
         EventFile::create(options.tensorboard, steps.first);
     if (file.failed())
       return file.error();
@@ -251,8 +251,8 @@ Result<Report> Report::create(const RunOptions &options, bool active,
   if (!report.log)
     return fail(options.log, ": cannot open: ", std::strerror(errno));
   if (goesOn && steps.first < steps.last)
-    if (Status status = cutLog(options.log, steps.first); status.failed())
-      return status;
+    if (Error error = cutLog(options.log, steps.first))
+      return error;
   return report;
 }
 
@@ -276,14 +276,14 @@ void Report::interrupt() {
   flush();
 }
 
-Status Report::writeLog(const std::string &line) {
+Error Report::writeLog(const std::string &line) {
   if (log && (std::fputs((line + "\n").c_str(), log.get()) < 0 ||
               std::fflush(log.get()) != 0))
     return fail(logPath, ": cannot write: ", std::strerror(errno));
   return {};
 }
 
-Status Report::writeEvents(const StepRecord &record) {
+Error Report::writeEvents(const StepRecord &record) {
   double seconds = record.milliseconds / 1e3;
   Scalars scalars = {{"loss", record.loss}};
   for (const auto &[name, value] : record.metrics)
@@ -341,7 +341,7 @@ void Report::printProgress(const StepRecord &record) {
   flush();
 }
 
-Status Report::step(const StepRecord &record) {
+Error Report::step(const StepRecord &record) {
   if (times.empty()) {
     firstLoss = record.loss;
     firstEnd = std::chrono::steady_clock::now();
@@ -367,12 +367,12 @@ Status Report::step(const StepRecord &record) {
              : "") +
         (record.hasLr ? ", \"lr\": " + jsonNumber(record.lr) : "") +
         lossScaleFields(record.lossScale) + "}";
-    if (Status status = writeLog(line); status.failed())
-      return status;
+    if (Error error = writeLog(line))
+      return error;
   }
   if (events)
-    if (Status status = writeEvents(record); status.failed())
-      return status;
+    if (Error error = writeEvents(record))
+      return error;
 
   if (prints && !record.lossScale.nonFinite.empty())
     note("step " + std::to_string(record.step) + ": " +
@@ -420,8 +420,8 @@ void Report::finish(const std::vector<MemoryUse> &memory,
   flush();
 }
 
-Status Report::evaluation(const EvaluationSummary &summary, uint64_t step,
-                          bool isLast) {
+Error Report::evaluation(const EvaluationSummary &summary, uint64_t step,
+                         bool isLast) {
   double accuracy = summary.labels ? static_cast<double>(summary.correct) /
                                          static_cast<double>(summary.labels)
                                    : 0;
@@ -434,8 +434,8 @@ Status Report::evaluation(const EvaluationSummary &summary, uint64_t step,
     if (summary.labels)
       line += ", \"accuracy\": " + jsonNumber(accuracy);
     line += metricFields(summary.metrics) + "}}";
-    if (Status status = writeLog(line); status.failed())
-      return status;
+    if (Error error = writeLog(line))
+      return error;
   }
   if (events) {
     Scalars scalars;
@@ -445,8 +445,8 @@ Status Report::evaluation(const EvaluationSummary &summary, uint64_t step,
       scalars.emplace_back("evaluation/accuracy", accuracy);
     for (const auto &[name, value] : summary.metrics)
       scalars.emplace_back("evaluation/" + name, value);
-    if (Status status = events->add(step, scalars); status.failed())
-      return status;
+    if (Error error = events->add(step, scalars))
+      return error;
   }
   if (!prints)
     return {};
@@ -486,7 +486,7 @@ void Report::flush() {
     printError = errno;
 }
 
-Status Report::close() {
+Error Report::close() {
   interrupt();
   if (printError)
     return fail("standard output: cannot write: ", std::strerror(printError));

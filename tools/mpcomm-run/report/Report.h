@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUN_REPORT_REPORT_H
 #define MPCOMM_RUN_REPORT_REPORT_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "launch/RunOptions.h"
 #include "report/EventFile.h"
 #include "session/state/LossScale.h"
@@ -98,8 +98,8 @@ public:
   /// `options.quiet`.
   /// A log that a resumed run goes on with loses its lines of the steps that
   /// will be reported, and a last line that is not whole.
-  static Result<Report> create(const RunOptions &options, bool active,
-                               const ReportedSteps &steps);
+  static Expected<Report> create(const RunOptions &options, bool active,
+                                 const ReportedSteps &steps);
 
   Report(Report &&) = default;
   Report &operator=(Report &&) = default;
@@ -108,7 +108,7 @@ public:
   /// One line at the start.
   void begin(const std::string &headline);
   /// Fails where the log cannot be written.
-  Status step(const StepRecord &record);
+  Error step(const StepRecord &record);
   /// A line of its own, above the progress line.
   void note(const std::string &line);
   /// Table of the whole run. `memory` holds one entry a rank; `skipped` is the
@@ -118,19 +118,19 @@ public:
               const std::optional<HostCost> &host);
   /// After `step` steps; a table at the end, before that a line. Fails where
   /// the log cannot be written.
-  Status evaluation(const EvaluationSummary &summary, uint64_t step,
-                    bool isLast);
+  Error evaluation(const EvaluationSummary &summary, uint64_t step,
+                   bool isLast);
   /// Ends a progress line that stands open, before an error is printed.
   void interrupt();
   /// Fails where something of all this could not be printed. A run whose
   /// terminal is gone still trains and keeps its checkpoints.
-  Status close();
+  Error close();
 
 private:
   void flush();
   /// Adds a line to the log.
-  Status writeLog(const std::string &line);
-  Status writeEvents(const StepRecord &record);
+  Error writeLog(const std::string &line);
+  Error writeEvents(const StepRecord &record);
   void printProgress(const StepRecord &record);
 
   Report() = default;

@@ -25,10 +25,9 @@ static std::string dump(const Json &json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Status mpcomm::run::writeText(const std::string &path,
-                              const std::string &text) {
+Error mpcomm::run::writeText(const std::string &path, const std::string &text) {
   OutputFile file(path);
-  Status status = file.open();
+  Error status = file.open();
   if (status.ok())
     status = file.write(text.data(), text.size());
   return status.failed() ? status : file.commit();

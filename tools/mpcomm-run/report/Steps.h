@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUN_REPORT_STEPS_H
 #define MPCOMM_RUN_REPORT_STEPS_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "report/Trace.h"
 #include "session/program/Manifest.h"
 
@@ -64,7 +64,7 @@ std::string renderProfile(const std::vector<StepSpan> &steps,
 std::string mergeProfiles(const std::vector<std::string> &profiles);
 
 /// Writes a file whole or not at all.
-Status writeText(const std::string &path, const std::string &text);
+Error writeText(const std::string &path, const std::string &text);
 
 } // namespace mpcomm::run
 

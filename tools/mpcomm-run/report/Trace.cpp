@@ -126,14 +126,14 @@ class TraceFile {
 public:
   explicit TraceFile(const std::string &path) : file(path) {}
 
-  Status open() {
-    if (Status status = file.open(); status.failed())
-      return status;
+  Error open() {
+    if (Error error = file.open())
+      return error;
     return write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   }
 
   /// Events, each after a comma and a line break.
-  Status add(std::string_view events) {
+  Error add(std::string_view events) {
     // No comma before the very first.
     if (!begun && !events.empty())
       events.remove_prefix(2);
@@ -141,14 +141,14 @@ public:
     return write(events);
   }
 
-  Status close() {
-    if (Status status = write("\n]}\n"); status.failed())
-      return status;
+  Error close() {
+    if (Error error = write("\n]}\n"))
+      return error;
     return file.commit();
   }
 
 private:
-  Status write(std::string_view text) {
+  Error write(std::string_view text) {
     return file.write(text.data(), text.size());
   }
 
@@ -176,24 +176,23 @@ std::vector<std::string> linesOf(const Rank &rank, const Manifest &manifest,
 
 } // namespace
 
-Status mpcomm::run::writeTrace(const std::string &path,
-                               const Manifest &manifest, Rank &rank) {
+Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
+                              Rank &rank) {
   std::optional<TraceFile> file;
-  Status mine;
+  Error mine;
   if (rank.index() == 0) {
     file.emplace(path);
     mine = file->open();
   }
-  if (Status status = rank.agree(mine); status.failed())
-    return status;
+  if (Error error = rank.agree(mine))
+    return error;
 
   // Times count from the first event of any rank.
   std::vector<TraceEvent> events = rank.context().trace().events();
   uint64_t first = firstOf(events);
   std::vector<uint64_t> firsts(rank.size());
-  if (Status status = rank.gather(&first, firsts.data(), sizeof(first));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&first, firsts.data(), sizeof(first)))
+    return error;
   uint64_t origin = *std::min_element(firsts.begin(), firsts.end());
   std::vector<std::string> lines = linesOf(rank, manifest, events, origin);
 
@@ -201,9 +200,8 @@ Status mpcomm::run::writeTrace(const std::string &path,
   std::vector<Block> blocks(rank.size());
   for (size_t next = 0;;) {
     fill(*block, lines, next);
-    if (Status status = rank.gather(block.get(), blocks.data(), sizeof(Block));
-        status.failed())
-      return status;
+    if (Error error = rank.gather(block.get(), blocks.data(), sizeof(Block)))
+      return error;
     bool any = false;
     for (const Block &part : blocks) {
       any |= part.bytes > 0;
@@ -218,10 +216,10 @@ Status mpcomm::run::writeTrace(const std::string &path,
   return rank.agree(mine);
 }
 
-Status mpcomm::run::writeOwnTrace(const std::string &path,
-                                  const Manifest &manifest, const Rank &rank) {
+Error mpcomm::run::writeOwnTrace(const std::string &path,
+                                 const Manifest &manifest, const Rank &rank) {
   TraceFile file(path);
-  Status status = file.open();
+  Error status = file.open();
   std::vector<TraceEvent> events = rank.context().trace().events();
   for (const std::string &line :
        linesOf(rank, manifest, events, firstOf(events)))

@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUN_REPORT_TRACE_H
 #define MPCOMM_RUN_REPORT_TRACE_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/Rank.h"
 
 #include <string>
@@ -25,13 +25,12 @@ using mprt::TraceEvent;
 
 /// Brings the events of all ranks to rank 0, which writes `path`. All ranks
 /// call it.
-Status writeTrace(const std::string &path, const Manifest &manifest,
-                  Rank &rank);
+Error writeTrace(const std::string &path, const Manifest &manifest, Rank &rank);
 
 /// Writes the events of this rank alone; for a run that has failed, after which
 /// nobody can be asked for theirs.
-Status writeOwnTrace(const std::string &path, const Manifest &manifest,
-                     const Rank &rank);
+Error writeOwnTrace(const std::string &path, const Manifest &manifest,
+                    const Rank &rank);
 
 } // namespace mpcomm::run
 

@@ -95,7 +95,7 @@ void countCorrect(const ManifestTensor &output, const char *rows,
 
 } // namespace
 
-Result<EvaluationSums> Trainer::evaluateSums() {
+Expected<EvaluationSums> Trainer::evaluateSums() {
   const ManifestFunction &function = *job.evaluate;
   Binding &binding = job.state->bindingOf(function);
   uint64_t batch = batchSizeOf(job.evaluators);
@@ -114,12 +114,12 @@ Result<EvaluationSums> Trainer::evaluateSums() {
                      job.state->slot(binding.results[result]).data, 0);
   };
   for (uint64_t step = 0; step < order.calls(); ++step) {
-    if (Status status = feed(binding, &batches, step); status.failed())
-      return status;
-    if (Status status = call(binding); status.failed())
-      return status;
-    if (Status status = device->fetch(binding.results); status.failed())
-      return status;
+    if (Error error = feed(binding, &batches, step))
+      return error;
+    if (Error error = call(binding))
+      return error;
+    if (Error error = device->fetch(binding.results))
+      return error;
     for (size_t i = 0; i < metrics.size(); ++i)
       sums.metrics[i] += order.weight(step) * numberOf(metrics[i]);
     for (size_t i = 0; i < function.results.size(); ++i) {
@@ -138,23 +138,22 @@ Result<EvaluationSums> Trainer::evaluateSums() {
   return sums;
 }
 
-Status Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
+Error Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
   // Training's next batch, where it is there already, has to make room.
   fed.reset();
-  Result<EvaluationSums> own = evaluateSums();
+  Expected<EvaluationSums> own = evaluateSums();
   if (own.failed())
     return own.error();
-  if (Status status = checkData(job.evalData); status.failed())
-    return status;
+  if (Error error = checkData(job.evalData))
+    return error;
   std::vector<double> mine = {own->loss, static_cast<double>(own->hasLoss),
                               static_cast<double>(own->labels),
                               static_cast<double>(own->correct)};
   mine.insert(mine.end(), own->metrics.begin(), own->metrics.end());
   std::vector<double> all(mine.size() * job.ranks);
-  if (Status status =
-          rank.gather(mine.data(), all.data(), mine.size() * sizeof(double));
-      status.failed())
-    return status;
+  if (Error error =
+          rank.gather(mine.data(), all.data(), mine.size() * sizeof(double)))
+    return error;
   std::vector<double> sum(mine.size());
   for (size_t i = 0; i < all.size(); ++i)
     sum[i % sum.size()] += all[i];
@@ -172,8 +171,8 @@ Status Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
   for (size_t i = 0; i < metrics.size() && summary.hasLoss; ++i)
     summary.metrics.emplace_back(job.evaluate->results[metrics[i]].name,
                                  sum[4 + i] / counted);
-  if (Status status = report.evaluation(summary, step, isLast); status.failed())
-    return status;
+  if (Error error = report.evaluation(summary, step, isLast))
+    return error;
   if (!summary.hasLoss || std::isfinite(summary.loss) ||
       job.options.allowNonFinite)
     return {};

@@ -19,13 +19,13 @@ using namespace mpcomm::run;
 static constexpr double secondsBetween = 0.1;
 static constexpr uint64_t mostSteps = 10'000;
 
-Result<int> StopVote::afterStep() {
+Expected<int> StopVote::afterStep() {
   if (++steps < interval)
     return 0;
   return ask();
 }
 
-Result<int> StopVote::ask() {
+Expected<int> StopVote::ask() {
   if (rank.size() == 1)
     return asked.load();
   struct Vote {
@@ -37,9 +37,8 @@ Result<int> StopVote::ask() {
                    static_cast<double>(std::max<uint64_t>(steps, 1)),
                asked.load()};
   std::vector<Vote> all(rank.size());
-  if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&mine, all.data(), sizeof(mine)))
+    return error;
   double longest = 0;
   for (const Vote &vote : all) {
     if (vote.signal)

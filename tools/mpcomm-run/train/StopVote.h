@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUN_TRAIN_STOPVOTE_H
 #define MPCOMM_RUN_TRAIN_STOPVOTE_H
 
-#include "data/Status.h"
+#include "data/Runtime.h"
 #include "session/Rank.h"
 
 #include <atomic>
@@ -31,9 +31,9 @@ public:
 
   /// After each step, on all ranks: the signal that any of them got, by which
   /// all stop now; else 0.
-  Result<int> afterStep();
+  Expected<int> afterStep();
   /// The same without waiting for a step at which that is asked.
-  Result<int> ask();
+  Expected<int> ask();
 
 private:
   using Clock = std::chrono::steady_clock;

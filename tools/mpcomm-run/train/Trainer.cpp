@@ -7,7 +7,7 @@
 //
 // `run` is last and reads as the outline. If all ranks see the same failure
 // (the loss is one number, reduced by the program), only rank 0 reports it; the
-// others have a Status without a message.
+// others have an Error without a message.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,17 +43,17 @@ static KeeperOptions keeperOptionsOf(const TrainingJob &job) {
   return keeper;
 }
 
-Status Trainer::prepare() {
+Error Trainer::prepare() {
   if (job.weights) {
-    if (Status status = job.state->load(*job.weights); status.failed())
-      return status;
+    if (Error error = job.state->load(*job.weights))
+      return error;
     // The file may be large; nothing reads it again.
     job.weights.reset();
   }
-  Result<void *> memory = rank.allocate(job.arenaBytes());
+  Expected<void *> memory = rank.allocate(job.arenaBytes());
   if (memory.failed())
     return memory.error();
-  Result<DeviceState> made =
+  Expected<DeviceState> made =
       DeviceState::create(rank.device(), rank.context(), *job.state);
   if (made.failed())
     return fail("rank ", rank.index(), ": ", made.message());
@@ -71,12 +71,12 @@ Status Trainer::prepare() {
   return {};
 }
 
-Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
+Error Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
   device->beginInputs();
   if (batches) {
     Clock::time_point start = Clock::now();
-    if (Status status = batches->take(step, *job.state); status.failed())
-      return status;
+    if (Error error = batches->take(step, *job.state))
+      return error;
     dataWait = millisecondsSince(start);
   }
   stepper->storeScalars(binding, step, job.seed,
@@ -86,11 +86,11 @@ Status Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
   return device->sendInputs();
 }
 
-Status Trainer::call(Binding &binding) {
+Error Trainer::call(Binding &binding) {
   return stepper->call(binding, binding.pointers);
 }
 
-Status Trainer::checkLoss(uint64_t step, double loss) const {
+Error Trainer::checkLoss(uint64_t step, double loss) const {
   if (std::isfinite(loss) || job.options.allowNonFinite)
     return {};
   if (rank.index() != 0)
@@ -100,12 +100,12 @@ Status Trainer::checkLoss(uint64_t step, double loss) const {
               "tensor went bad first");
 }
 
-Status Trainer::checkData(std::optional<Dataset> &data) {
+Error Trainer::checkData(std::optional<Dataset> &data) {
   return data ? rank.agree(data->checkUnchanged(job.options.allowNonFinite))
-              : Status();
+              : Error();
 }
 
-Status Trainer::checkState(uint64_t step) const {
+Error Trainer::checkState(uint64_t step) const {
   for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true)) {
     uint64_t count = *elementsOf(tensor.shape);
     size_t first = findNonFinite(tensor.type, tensor.data, count,
@@ -128,7 +128,7 @@ void Trainer::flipBit() {
     slot->data[std::max<size_t>(sizeOf(slot->type), 2) - 2] ^= 0x20;
 }
 
-Status Trainer::trainStep(uint64_t step, StepRecord &record) {
+Error Trainer::trainStep(uint64_t step, StepRecord &record) {
   Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
   double exposedBefore = rank.context().stats().exposedSeconds();
@@ -136,20 +136,20 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   if (sampler)
     record.epoch = sampler->epochOf(step);
   if (fed != step)
-    if (Status status = feed(binding, reader.get(), step); status.failed())
-      return status;
+    if (Error error = feed(binding, reader.get(), step))
+      return error;
   maybeFail(fault, rank.index(), step + 1);
   uint64_t begin = mprt::nowNanoseconds();
-  if (Status status = call(binding); status.failed())
-    return status;
+  if (Error error = call(binding))
+    return error;
   // The next batch is gathered while the device is busy with this one.
   bool runsAhead = rank.device().isAsynchronous();
   if (runsAhead && step + 1 < job.lastStep) {
-    if (Status status = feed(binding, reader.get(), step + 1); status.failed())
-      return status;
+    if (Error error = feed(binding, reader.get(), step + 1))
+      return error;
     fed = step + 1;
   }
-  Result<StepOutcome> outcome = stepper->read();
+  Expected<StepOutcome> outcome = stepper->read();
   if (outcome.failed())
     return outcome.error();
   if (job.outputs.any())
@@ -173,32 +173,31 @@ Status Trainer::trainStep(uint64_t step, StepRecord &record) {
   record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
   record.lossScale = std::move(outcome->lossScale);
-  if (Status status = gatherNonFinite(job.program->manifest(), rank,
-                                      record.lossScale.nonFinite);
-      status.failed())
-    return status;
+  if (Error error = gatherNonFinite(job.program->manifest(), rank,
+                                    record.lossScale.nonFinite))
+    return error;
   if (job.options.checkNumerics) {
-    if (Status status = device->fetchState(); status.failed())
-      return status;
-    if (Status status = checkState(step + 1); status.failed())
-      return status;
+    if (Error error = device->fetchState())
+      return error;
+    if (Error error = checkState(step + 1))
+      return error;
   }
   return checkLoss(step + 1, record.loss);
 }
 
-Status Trainer::finishWriting(StateKeeper &keeper) {
+Error Trainer::finishWriting(StateKeeper &keeper) {
   if (!job.options.checkpointBackground)
     return {};
   std::optional<WrittenCheckpoint> written = keeper.takeWritten(/*waits=*/true);
-  return rank.agree(written ? written->error : Status());
+  return rank.agree(written ? written->error : Error());
 }
 
-Status Trainer::train(Report &report, StateKeeper &keeper) {
+Error Trainer::train(Report &report, StateKeeper &keeper) {
   stepper->watch(*job.train, /*isTraining=*/true);
   // Of state as the host has it.
-  auto withState = [&](auto action) -> Status {
-    if (Status status = device->fetchState(); status.failed())
-      return status;
+  auto withState = [&](auto action) -> Error {
+    if (Error error = device->fetchState())
+      return error;
     return action();
   };
   const RunOptions &options = job.options;
@@ -213,21 +212,21 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
   };
   for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
     StepRecord record;
-    if (Status status = trainStep(step, record); status.failed()) {
+    if (Error status = trainStep(step, record); status.failed()) {
       report.interrupt();
       return status;
     }
-    if (Status status = report.step(record); status.failed())
-      return status;
+    if (Error error = report.step(record))
+      return error;
     uint64_t done = step + 1;
-    Result<int> stop = stopVote.afterStep();
+    Expected<int> stop = stopVote.afterStep();
     if (stop.failed())
       return stop.error();
     stopped = done < job.lastStep ? *stop : 0;
     // Before the checkpoint: a run that resumes it does not evaluate again.
     if (job.evaluate && falls(done, options.evaluateEvery) &&
         done < job.lastStep)
-      if (Status status = evaluate(report, done, /*isLast=*/false);
+      if (Error status = evaluate(report, done, /*isLast=*/false);
           status.failed()) {
         report.interrupt();
         return status;
@@ -236,8 +235,8 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
         done < job.lastStep && (falls(done, options.checkpointEvery) ||
                                 (stopped && !options.checkpoint.empty()));
     bool isCompared = falls(done, options.checkReplicas.value_or(0));
-    Status status =
-        isKept || isCompared || stopped ? finishWriting(keeper) : Status();
+    Error status =
+        isKept || isCompared || stopped ? finishWriting(keeper) : Error();
     // What was trained on other data is not kept, nor goes on for long.
     if (status.ok() && (isKept || done == job.lastStep ||
                         (sampler && done % sampler->stepsPerEpoch() == 0)))
@@ -263,7 +262,7 @@ Status Trainer::train(Report &report, StateKeeper &keeper) {
     }
   }
   uint64_t last = job.lastStep;
-  Status status = finishWriting(keeper);
+  Error status = finishWriting(keeper);
   if (status.ok() && !options.checkpoint.empty())
     status = withState([&] {
       return keeper.writeCheckpoint(requestFor(last, /*atEnd=*/true));
@@ -295,7 +294,7 @@ std::optional<HostCost> Trainer::hostCost() const {
   return cost;
 }
 
-Status Trainer::finish(Report &report) {
+Error Trainer::finish(Report &report) {
   MemoryUse mine;
   mine.peakResident = peakResidentBytes();
   mine.arena = job.arenaBytes();
@@ -304,16 +303,15 @@ Status Trainer::finish(Report &report) {
   mine.optimizerState = job.state->bytesOf(Role::OptimizerState);
   mine.device = rank.deviceBytes();
   std::vector<MemoryUse> all(job.ranks);
-  if (Status status = rank.gather(&mine, all.data(), sizeof(mine));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&mine, all.data(), sizeof(mine)))
+    return error;
   if (const std::string &why = rank.context().graphNote(); !why.empty())
     report.note("note: steps run call by call, not as a graph: " + why);
   report.finish(all, stepper->skipped(), hostCost());
   return {};
 }
 
-Status Trainer::writeSteps() {
+Error Trainer::writeSteps() {
   const RunOptions &options = job.options;
   std::vector<TraceEvent> events = rank.context().trace().events();
   std::vector<StepSpan> steps =
@@ -330,23 +328,23 @@ Status Trainer::writeSteps() {
                      rank.localRanks() == rank.size()};
   // Rank 0 writes what all have made.
   auto write = [&](const std::string &path, const std::string &mine,
-                   auto merge) -> Status {
-    Result<std::vector<std::string>> all =
+                   auto merge) -> Error {
+    Expected<std::vector<std::string>> all =
         rank.gatherText(mine, "steps of a rank");
     if (all.failed())
       return all.error();
     return rank.agree(rank.index() == 0 ? writeText(path, merge(*all))
-                                        : Status());
+                                        : Error());
   };
   if (job.outputs.timeline) {
-    Result<std::pair<StepSpan, StepSpan>> step = chooseStep(medianStep(steps));
+    Expected<std::pair<StepSpan, StepSpan>> step =
+        chooseStep(medianStep(steps));
     if (step.failed())
       return step.error();
     auto render = shows ? renderTimeline : renderArrivals;
     std::string mine = render(step->first, step->second, events, origin);
-    if (Status status = write(options.timeline, mine, mergeTimelines);
-        status.failed())
-      return status;
+    if (Error error = write(options.timeline, mine, mergeTimelines))
+      return error;
   }
   if (!job.outputs.profile)
     return {};
@@ -355,21 +353,19 @@ Status Trainer::writeSteps() {
                mergeProfiles);
 }
 
-Result<std::pair<StepSpan, StepSpan>>
+Expected<std::pair<StepSpan, StepSpan>>
 Trainer::chooseStep(const StepSpan &median) {
   // Rank 0's choice, by its number.
   uint64_t number = 0;
   while (number < spans.size() && spans[number].begin != median.begin)
     ++number;
   std::vector<uint64_t> numbers(rank.size());
-  if (Status status = rank.gather(&number, numbers.data(), sizeof(number));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&number, numbers.data(), sizeof(number)))
+    return error;
   StepSpan own = numbers[0] < spans.size() ? spans[numbers[0]] : StepSpan();
   std::vector<StepSpan> all(rank.size());
-  if (Status status = rank.gather(&own, all.data(), sizeof(own));
-      status.failed())
-    return status;
+  if (Error error = rank.gather(&own, all.data(), sizeof(own)))
+    return error;
   StepSpan base = own;
   // Other machines have other clocks.
   if (rank.localRanks() == rank.size())
@@ -381,30 +377,31 @@ Trainer::chooseStep(const StepSpan &median) {
   return std::make_pair(own, base);
 }
 
-Status Trainer::writeTraces() {
+Error Trainer::writeTraces() {
   if (job.outputs.timeline || job.outputs.profile)
-    if (Status status = writeSteps(); status.failed())
-      return status;
+    if (Error error = writeSteps())
+      return error;
   if (!job.outputs.trace)
     return {};
   return writeTrace(job.options.trace, job.program->manifest(), rank);
 }
 
-Status Trainer::run() {
+Error Trainer::run() {
   ReportedSteps steps = {job.firstStep, job.lastStep};
   if (job.data) {
     steps.samples = job.globalBatch();
     steps.tokens = steps.samples * job.data->tokensPerSample();
   }
-  Result<Report> report = Report::create(job.options, rank.index() == 0, steps);
-  Status mine = report.failed() ? report.error() : prepare();
-  if (Status status = rank.agree(mine); status.failed())
-    return status;
+  Expected<Report> report =
+      Report::create(job.options, rank.index() == 0, steps);
+  Error mine = report.failed() ? report.error() : prepare();
+  if (Error error = rank.agree(mine))
+    return error;
 
   StateKeeper keeper(keeperOptionsOf(job), job.sharedState(), rank,
                      [&](const std::string &line) { report->note(line); });
-  if (Status status = keeper.checkStart(); status.failed())
-    return status;
+  if (Error error = keeper.checkStart())
+    return error;
   report->begin(job.describe());
   if (rank.device().isAsynchronous())
     report->note("rank 0 computes on " + rank.device().describe());
@@ -412,7 +409,7 @@ Status Trainer::run() {
     report->note("warning: " + warning);
   if (job.train) {
     position.stopsWhenAsked = true;
-    Status status = train(*report, keeper);
+    Error status = train(*report, keeper);
     position.stopsWhenAsked = false;
     if (status.failed()) {
       // What led there is what the trace was asked for.
@@ -420,14 +417,13 @@ Status Trainer::run() {
         (void)writeOwnTrace(job.options.trace, job.program->manifest(), rank);
       return status;
     }
-    if (Status status = finish(*report); status.failed())
-      return status;
+    if (Error error = finish(*report))
+      return error;
   }
   if (job.evaluate && !stopped)
-    if (Status status = evaluate(*report, job.lastStep, /*isLast=*/true);
-        status.failed())
-      return status;
-  if (Status status = writeTraces(); status.failed())
-    return status;
+    if (Error error = evaluate(*report, job.lastStep, /*isLast=*/true))
+      return error;
+  if (Error error = writeTraces())
+    return error;
   return report->close();
 }

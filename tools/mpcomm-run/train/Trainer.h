@@ -48,41 +48,41 @@ public:
         stopVote(rank, position.stopSignal) {}
 
   /// Everything. A failure is this rank's own, or what it learned of others.
-  Status run();
+  Error run();
   /// The signal by which all ranks stopped after a step; 0: they did not.
   int stoppedBy() const { return stopped; }
 
 private:
-  Status prepare();
-  Status train(Report &report, StateKeeper &keeper);
-  Status trainStep(uint64_t step, StepRecord &record);
+  Error prepare();
+  Error train(Report &report, StateKeeper &keeper);
+  Error trainStep(uint64_t step, StepRecord &record);
   /// Waits for a checkpoint that is being written. All ranks call it.
-  Status finishWriting(StateKeeper &keeper);
+  Error finishWriting(StateKeeper &keeper);
   /// As a defect of memory would, in the first parameter; on the host.
   void flipBit();
-  Status checkLoss(uint64_t step, double loss) const;
+  Error checkLoss(uint64_t step, double loss) const;
   /// Fails where `data` were changed under the run. All ranks call it.
-  Status checkData(std::optional<Dataset> &data);
-  Status checkState(uint64_t step) const;
+  Error checkData(std::optional<Dataset> &data);
+  Error checkState(uint64_t step) const;
   /// After `step` steps; `isLast` of all evaluations.
-  Status evaluate(Report &report, uint64_t step, bool isLast);
+  Error evaluate(Report &report, uint64_t step, bool isLast);
   /// Sums of this rank over the evaluation data.
-  Result<EvaluationSums> evaluateSums();
-  Status finish(Report &report);
+  Expected<EvaluationSums> evaluateSums();
+  Error finish(Report &report);
   /// Writes what --trace, --timeline and --profile ask for.
-  Status writeTraces();
+  Error writeTraces();
   /// What --timeline and --profile ask for.
-  Status writeSteps();
+  Error writeSteps();
   /// Where the step that rank 0 shows, `median` there, lies on this rank's
   /// clock; and from where to where it goes on all that are shown.
-  Result<std::pair<StepSpan, StepSpan>> chooseStep(const StepSpan &median);
+  Expected<std::pair<StepSpan, StepSpan>> chooseStep(const StepSpan &median);
 
   /// Gives `function` what `step` has of its own: samples from `reader` (may be
   /// null), hyperparameters and random bits.
-  Status feed(Binding &binding, BatchReader *reader, uint64_t step);
+  Error feed(Binding &binding, BatchReader *reader, uint64_t step);
   /// Calls `function` with its current buffers. It may still run when this
   /// returns, until `device` fetches something.
-  Status call(Binding &binding);
+  Error call(Binding &binding);
   std::optional<HostCost> hostCost() const;
 
   TrainingJob &job;

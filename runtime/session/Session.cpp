@@ -146,8 +146,10 @@ Session::open(const mpcomm_session_options &options) {
 }
 
 Error Session::close() {
+  if (failure && writing)
+    writing->leave();
   Error error = wait();
-  keepers.clear();
+  saved.clear();
   return error;
 }
 
@@ -275,18 +277,24 @@ Error Session::checkProgram(const Program &program) const {
   return {};
 }
 
-Error Session::agreeOnProgram(const Program &program) {
-  uint64_t mine = program.digest();
+Error Session::compare(
+    uint64_t mine,
+    const std::function<Error(size_t, uint64_t, uint64_t)> &describe) {
   std::vector<uint64_t> all(rank->size());
   if (Error error = rank->gather(&mine, all.data(), sizeof(mine)))
     return failed(error);
   for (size_t other = 1; other < all.size(); ++other)
     if (all[other] != all[0])
-      return fail("rank ", other,
-                  " loads another program file than rank 0, "
-                  "with checksum ",
-                  hexOf(all[other]), " where rank 0's has ", hexOf(all[0]));
+      return describe(other, all[other], all[0]);
   return {};
+}
+
+Error Session::agreeOnProgram(const Program &program) {
+  return compare(program.digest(), [](size_t rank, uint64_t its, uint64_t of0) {
+    return fail("rank ", rank,
+                " loads another program file than rank 0, with checksum ",
+                hexOf(its), " where rank 0's has ", hexOf(of0));
+  });
 }
 
 Error Session::openProgram(LoadedProgram &loaded) {
@@ -368,7 +376,6 @@ Error Session::load(const std::string &path, uint32_t &number) {
     return error;
   }
   number = uint32_t(programs.size() - 1);
-  keepers.clear();
   std::vector<TableEntry> before = std::move(table);
   fillTable(before);
   use(current);

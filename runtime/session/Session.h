@@ -19,6 +19,7 @@
 
 #include "session/Stepper.h"
 #include "session/checkpoint/StateKeeper.h"
+#include "session/files/OutputFile.h"
 
 #include "mpcomm/Runtime/Session.h"
 
@@ -107,6 +108,11 @@ private:
   /// As Rank::agree; says which rank has failed.
   Error agree(const Error &mine);
   Error checkProgram(const Program &program) const;
+  /// Fails where `mine` is not the same on all ranks: `describe` is given
+  /// another rank and its value, and rank 0's.
+  Error
+  compare(uint64_t mine,
+          const std::function<Error(size_t, uint64_t, uint64_t)> &describe);
   Error agreeOnProgram(const Program &program);
   Error openProgram(LoadedProgram &loaded);
   /// Takes back the program that could not be loaded.
@@ -140,7 +146,7 @@ private:
   void describe(const TableEntry &entry, mpcomm_tensor &tensor) const;
   void describe(const ManifestTensor &tensor, mpcomm_tensor &result) const;
   /// All slots have the values that a file has.
-  void markLoaded(const SafeTensors &file);
+  void markLoaded(const StateFile &file);
   /// Fails where a step has no value of something.
   Error checkValuesOf(const ManifestFunction &function) const;
   /// Those of the current program, or of all that are loaded.
@@ -160,7 +166,14 @@ private:
   // SessionFiles.cpp
   /// Takes note of what was written in the background.
   void finishWriting(bool waits);
-  StateKeeper &keeperOf(const std::string &path, uint32_t keep);
+  SharedState sharedState() const;
+  /// Who writes to a path, and on rank 0 the lock on it.
+  struct SavedPath {
+    std::optional<OutputLock> lock;
+    std::unique_ptr<StateKeeper> keeper;
+  };
+  /// The keeper of a path, which lives until `close`.
+  Expected<StateKeeper *> keeperOf(const std::string &path, uint32_t keep);
   CheckpointInfo describeCheckpoint() const;
   void adopt(const CheckpointInfo &info);
   Error useFile(const std::string &path, bool complete,
@@ -202,7 +215,8 @@ private:
   std::vector<std::string> nonFinite;
   std::vector<const char *> nonFiniteNames;
 
-  std::map<std::string, std::unique_ptr<StateKeeper>> keepers;
+  /// By what their names lead to.
+  std::map<std::string, SavedPath> saved;
   StateKeeper *writing = nullptr;
   Error writeError;
   std::string resumedFrom;

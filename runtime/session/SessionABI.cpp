@@ -104,6 +104,21 @@ mprt_status enter(mpcomm_session *session, mpcomm_error *error,
   return status;
 }
 
+/// The same of a call that all ranks make: what is thrown ends the session, so
+/// that the others do not wait for this one.
+template <typename Function>
+mprt_status enterTogether(mpcomm_session *session, mpcomm_error *error,
+                          Function function) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    try {
+      return function(inner);
+    } catch (const std::exception &exception) {
+      (void)inner.abort(exception.what());
+      throw;
+    }
+  });
+}
+
 /// What the caller has set of a structure that begins with its size; null is
 /// one with defaults.
 template <typename T>
@@ -249,7 +264,7 @@ mprt_status mpcomm_session_describe(mpcomm_session *session,
 
 mprt_status mpcomm_session_load(mpcomm_session *session, const char *path,
                                 uint32_t *program, mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
     if (!path)
       return nullArgument("path");
     uint32_t number = 0;
@@ -262,8 +277,8 @@ mprt_status mpcomm_session_load(mpcomm_session *session, const char *path,
 
 mprt_status mpcomm_session_switch(mpcomm_session *session, uint32_t program,
                                   mpcomm_error *error) {
-  return enter(session, error,
-               [&](Session &inner) { return inner.switchTo(program); });
+  return enterTogether(session, error,
+                       [&](Session &inner) { return inner.switchTo(program); });
 }
 
 mprt_status mpcomm_session_manifest(mpcomm_session *session, uint32_t program,
@@ -337,7 +352,7 @@ mprt_status mpcomm_session_read(mpcomm_session *session, const char *name,
 mprt_status mpcomm_session_read_global(mpcomm_session *session,
                                        const char *name, void *data,
                                        uint64_t bytes, mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) {
+  return enterTogether(session, error, [&](Session &inner) {
     return name ? inner.readGlobal(name, data, bytes) : nullArgument("name");
   });
 }
@@ -407,7 +422,7 @@ mprt_status mpcomm_session_step(mpcomm_session *session,
                                 const mpcomm_array *batch, uint32_t count,
                                 const mpcomm_step_options *given,
                                 mpcomm_result *result, mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
     mpcomm_step_options options;
     if (Error wrong = readOptions(given, "options", options))
       return wrong;
@@ -433,7 +448,7 @@ mprt_status mpcomm_session_evaluate(mpcomm_session *session,
                                     const mpcomm_array *batch, uint32_t count,
                                     mpcomm_result *result,
                                     mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
     if (result)
       if (Error wrong = checkResult(result, "result"))
         return wrong;
@@ -456,7 +471,7 @@ mprt_status mpcomm_session_evaluate(mpcomm_session *session,
 mprt_status mpcomm_session_save(mpcomm_session *session, const char *path,
                                 const mpcomm_save_options *given,
                                 mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
     if (!path)
       return nullArgument("path");
     mpcomm_save_options options;
@@ -474,7 +489,7 @@ mprt_status mpcomm_session_wait(mpcomm_session *session, mpcomm_error *error) {
 
 mprt_status mpcomm_session_read_state(mpcomm_session *session, const char *path,
                                       mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) {
+  return enterTogether(session, error, [&](Session &inner) {
     return path ? inner.readState(path) : nullArgument("path");
   });
 }
@@ -482,7 +497,7 @@ mprt_status mpcomm_session_read_state(mpcomm_session *session, const char *path,
 mprt_status mpcomm_session_resume(mpcomm_session *session, const char *path,
                                   const mpcomm_resume_options *given,
                                   mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
     if (!path)
       return nullArgument("path");
     mpcomm_resume_options options;
@@ -510,7 +525,7 @@ mprt_status mpcomm_session_metadata(mpcomm_session *session, const char *key,
 mprt_status mpcomm_session_gather(mpcomm_session *session, const void *mine,
                                   void *all, uint64_t bytes,
                                   mpcomm_error *error) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
     if (bytes && (!mine || !all))
       return nullArgument(mine ? "all" : "mine");
     return inner.gather(mine, all, bytes);

@@ -12,7 +12,8 @@
 
 #include "session/Session.h"
 
-#include "session/files/OutputFile.h"
+#include "session/files/Hash.h"
+#include "session/files/StateFile.h"
 
 #include <algorithm>
 
@@ -56,7 +57,7 @@ void Session::finishWriting(bool waits) {
       if (done->error) {
         writeError = done->error;
         emit(MPCOMM_EVENT_WARNING, done->error.message());
-      } else {
+      } else if (index() == 0) { // of the others, a shard
         emit(MPCOMM_EVENT_SAVED, done->path, 0, done->milliseconds);
       }
     }
@@ -67,27 +68,36 @@ Error Session::wait() {
   return std::exchange(writeError, {});
 }
 
-StateKeeper &Session::keeperOf(const std::string &path, uint32_t keep) {
-  std::unique_ptr<StateKeeper> &keeper = keepers[path];
-  if (keeper && keeper->keep() == keep)
-    return *keeper;
-  // What jobs that were killed while they wrote have left.
-  if (index() == 0)
-    removeAbandoned(path);
-  KeeperOptions options;
-  options.path = path;
-  options.keep = keep;
-  options.resume = resumedFrom;
-  options.resumed = resumed ? &*resumed : nullptr;
-  options.firstStep = resumed ? resumed->step : 0;
+SharedState Session::sharedState() const {
   SharedState shared;
   shared.mine = &*state;
   for (const LoadedProgram &loaded : programs)
     shared.functions.push_back(loaded.functions);
-  keeper = std::make_unique<StateKeeper>(
-      std::move(options), std::move(shared), *rank,
+  return shared;
+}
+
+Expected<StateKeeper *> Session::keeperOf(const std::string &path,
+                                          uint32_t keep) {
+  std::string target = resolve(path);
+  auto found = saved.find(target);
+  if (found != saved.end())
+    return found->second.keeper.get();
+  SavedPath made;
+  if (index() == 0) {
+    Expected<OutputLock> lock = OutputLock::take(target);
+    if (!lock)
+      return lock.error();
+    made.lock.emplace(lock.take());
+    // What jobs that were killed while they wrote have left.
+    removeAbandoned(target);
+  }
+  made.keeper = std::make_unique<StateKeeper>(
+      KeeperOptions{target, /*comparesReplicas=*/true, timeout}, *rank,
       [this](const std::string &line) { emit(MPCOMM_EVENT_WARNING, line); });
-  return *keeper;
+  // Who keeps one leaves the others to whoever wrote them.
+  if (resumed && keep > 1)
+    made.keeper->resume(resumedFrom, *resumed);
+  return saved.emplace(target, std::move(made)).first->second.keeper.get();
 }
 
 /// The metadata that a caller adds, of which no key is in `own`.
@@ -136,15 +146,27 @@ Error Session::save(const std::string &path,
       mine = Error(MPRT_NOT_READY, std::string(nameOf(entry.role)) + " '" +
                                        printable(entry.shared.name) +
                                        "' has no value yet");
+  StateKeeper *keeper = nullptr;
+  request.keep = std::max(options.keep, 1u);
+  if (!mine) {
+    auto found = keeperOf(path, options.keep);
+    mine = found.error();
+    keeper = found ? *found : nullptr;
+  }
   if (Error error = agree(mine))
+    return error;
+  if (Error error = compare(steps, [](size_t rank, uint64_t its, uint64_t of0) {
+        return fail("rank ", rank, " saves after step ", its,
+                    ", rank 0 after step ", of0);
+      }))
     return error;
   request.metadata = added.take();
   uint64_t begin = nowNanoseconds();
-  StateKeeper &keeper = keeperOf(path, std::max(options.keep, 1u));
-  Error error = onDevice->fetchState();
+  Error error = agree(onDevice->fetchState());
   if (error.ok())
-    error = options.weights_only ? keeper.writeWeights(path, request)
-                                 : keeper.writeCheckpoint(request);
+    error = options.weights_only
+                ? keeper->writeWeights(sharedState(), path, request)
+                : keeper->writeCheckpoint(sharedState(), request);
   if (error && error.message().empty())
     error = Error(MPRT_INVALID_ARGUMENT,
                   "another rank has an error, which it reports");
@@ -152,8 +174,7 @@ Error Session::save(const std::string &path,
     return failed(error);
   double milliseconds = 1e-6 * double(nowNanoseconds() - begin);
   if (options.background) {
-    // The others have nothing to write.
-    writing = index() == 0 ? &keeper : nullptr;
+    writing = keeper;
     emit(MPCOMM_EVENT_SNAPSHOT, path, 0, milliseconds);
   } else {
     emit(MPCOMM_EVENT_SAVED, path, 0, milliseconds);
@@ -191,7 +212,10 @@ Error Session::useFile(const std::string &path, bool complete,
   if (Error error = checkReady())
     return error;
   finishWriting(/*waits=*/true);
-  Expected<SafeTensors> file = SafeTensors::open(path);
+  // The file may be the one that was being written.
+  if (Error error = agree({}))
+    return error;
+  Expected<StateFile> file = StateFile::open(path);
   Error mine = file.error();
   if (!mine)
     mine = state->check(*file, complete);
@@ -210,6 +234,14 @@ Error Session::useFile(const std::string &path, bool complete,
   if (!mine && !all.empty() && !anyway)
     mine = fail(path, ": this program has ", all);
   if (Error error = agree(mine))
+    return error;
+  if (Error error =
+          compare(file->digest(), [&](size_t rank, uint64_t its, uint64_t of0) {
+            return fail(path, ": rank ", rank,
+                        " reads another file than rank 0, whose header has "
+                        "checksum ",
+                        hexOf(its), " where rank 0's has ", hexOf(of0));
+          }))
     return error;
   for (const std::string &difference : differences)
     emit(MPCOMM_EVENT_WARNING, path + ": this program has " + difference);
@@ -234,7 +266,8 @@ Error Session::resume(const std::string &path, bool anyway) {
   adopt(*info);
   resumed = std::move(info);
   resumedFrom = path;
-  keepers.clear();
+  for (auto &[target, to] : saved)
+    to.keeper->resume(path, *resumed);
   emit(MPCOMM_EVENT_RESUMED, path);
   return {};
 }

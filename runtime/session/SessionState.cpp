@@ -262,12 +262,14 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
   if (Error error = agree(mine))
     return error;
   auto owner = unsigned(entry->shared.owner());
+  Error fetched;
   if (entry->slot) {
-    if (Error error = onDevice->fetch({*entry->slot}))
-      return failed(error);
-    if (bytes)
+    fetched = onDevice->fetch({*entry->slot});
+    if (bytes && fetched.ok())
       std::memcpy(data, state->slot(*entry->slot).data, bytes);
   }
+  if (Error error = agree(fetched))
+    return error;
   const std::vector<uint64_t> &holders = entry->shared.holders;
   for (unsigned to = 0; to < rank->size(); ++to)
     if (std::find(holders.begin(), holders.end(), to) == holders.end())
@@ -293,7 +295,7 @@ Error Session::sendState(unsigned owner, unsigned to, void *data,
   return {};
 }
 
-void Session::markLoaded(const SafeTensors &file) {
+void Session::markLoaded(const StateFile &file) {
   for (TableEntry &entry : table)
     if (file.find(entry.shared.name))
       entry.hasValue = true;

@@ -5,10 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The one header of the runtime that its clients include, beside mprt.h. A
-// session is one process among the ranks that run a program: it has met the
-// others over a backend, computes on a device and runs entry points in a
-// context. The order of its calls is
+// A world is the place of one process among the ranks that run a program: it
+// has met the others over a backend, computes on a device and runs entry points
+// in a context. Sessions are built on it. The order of its calls is
 //
 //   join -> openDevice -> [openMover] -> createContext -> context().call(...)
 //

@@ -400,13 +400,14 @@ typedef struct {
 
 typedef struct {
   uint32_t struct_size;
-  uint8_t background;      /* return once the state is copied; write then    */
+  uint8_t background;      /* return once each rank has a copy of what it
+                            * writes; write then                             */
   uint8_t weights_only;    /* parameters and buffers, for other programs; not
                             * in the background                              */
   uint8_t allow_nonfinite; /* save NaN and infinity, too; else an error      */
   uint8_t reserved;
-  /* Checkpoints at one path that stay: the newest at `path`, those before it at
-   * PATH.step-K. 0 and 1: the newest. */
+  /* Checkpoints of this session at one path that stay: the newest at `path`,
+   * those before it at PATH.step-K. 0 and 1: the newest. */
   uint32_t keep;
   uint32_t metadata_count;
   const mpcomm_text *metadata; /* kept in the file beside the session's own,
@@ -414,17 +415,22 @@ typedef struct {
 } mpcomm_save_options;
 
 /* Saves the state (all ranks, after the same step) to `path`, a safetensors
- * file, which rank 0 writes. The file is replaced in one go once the new one is
- * complete; on any error the old one stays. Compares what ranks should have
- * equal. At most one file is written at a time in the background; the next save
- * waits for it, and returns its error if it had one. Keys and values of
- * `metadata` are UTF-8; those that begin with "mpcomm." are the session's.
- * `options` may be null. */
+ * file. All ranks write: those that hold a tensor share the large ones, and
+ * what others than rank 0 write are shards beside the file, PATH.shard-X-R, which
+ * it names with their checksums. The folder is one that all ranks see. The file
+ * is replaced in one go once all shards are there; on any error the old one
+ * stays, with its shards. Weights are one file. Compares what ranks should have
+ * equal. At most one checkpoint is written at a time in the background; the next
+ * save waits for it, and returns its error if it had one. Until it is closed a
+ * session has the lock on what it saves to; another run that wants to write
+ * there is refused. Keys and values of `metadata` are UTF-8; those that begin
+ * with "mpcomm." are the session's. `options` may be null. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_save(
     mpcomm_session *session, const char *path,
     const mpcomm_save_options *options, mpcomm_error *error);
-/* Waits for what is written in the background; returns its error, once. Only
- * rank 0 writes; the others learn of an error by their next save. */
+/* Waits for what this rank writes in the background, on rank 0 for the whole
+ * checkpoint; returns its error, once. Other ranks learn of an error that is
+ * not theirs by their next save. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_wait(mpcomm_session *session,
                                                    mpcomm_error *error);
 
@@ -479,7 +485,7 @@ typedef enum MPRT_ENUM_TYPE {
   MPCOMM_EVENT_STEP = 2,      /* value: the loss                             */
   MPCOMM_EVENT_EVALUATED = 3, /* value: the loss; text: the function         */
   MPCOMM_EVENT_SNAPSHOT = 4,  /* the state is copied; text: the path         */
-  MPCOMM_EVENT_SAVED = 5,     /* text: the path                              */
+  MPCOMM_EVENT_SAVED = 5,     /* text: the path; in the background, rank 0   */
   MPCOMM_EVENT_RESUMED = 6,   /* text: the path                              */
   MPCOMM_EVENT_WARNING = 7,
   MPCOMM_EVENT_FAILED = 8     /* text: the message                           */

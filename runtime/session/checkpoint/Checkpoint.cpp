@@ -31,7 +31,7 @@ constexpr std::string_view optionPrefix = "mpcomm.option.";
 /// Reads the values of the metadata; remembers the first that is wrong.
 class MetadataReader {
 public:
-  explicit MetadataReader(const SafeTensors &file) : all(file.metadata()) {}
+  explicit MetadataReader(const StateFile &file) : all(file.metadata()) {}
 
   template <typename T> std::optional<T> number(const std::string &key) {
     auto found = all.find(key);
@@ -142,7 +142,7 @@ std::vector<std::string> mprt::differencesFrom(const CheckpointInfo &info,
   return found;
 }
 
-Expected<CheckpointInfo> mprt::readCheckpointInfo(const SafeTensors &file) {
+Expected<CheckpointInfo> mprt::readCheckpointInfo(const StateFile &file) {
   CheckpointInfo info;
   MetadataReader reader(file);
   info.step = reader.required("mpcomm.step");
@@ -150,9 +150,10 @@ Expected<CheckpointInfo> mprt::readCheckpointInfo(const SafeTensors &file) {
   info.program = reader.text("mpcomm.program");
   info.globalBatch = reader.number<uint64_t>("mpcomm.global_batch");
   info.samples = reader.number<uint64_t>("mpcomm.samples");
-  auto shuffle = reader.all.find("mpcomm.shuffle");
-  info.shuffle = shuffle == reader.all.end() || shuffle->second != "0";
-  info.wraps = reader.text("mpcomm.last_batch") == "wrap";
+  if (std::string text = reader.text("mpcomm.shuffle"); !text.empty())
+    info.shuffle = text != "0";
+  if (std::string text = reader.text("mpcomm.last_batch"); !text.empty())
+    info.wraps = text == "wrap";
   info.data = reader.text("mpcomm.data");
   if (std::string digest = reader.text("mpcomm.graph"); !digest.empty()) {
     info.graph.emplace();
@@ -197,10 +198,9 @@ mprt::metadataOf(const CheckpointInfo &info) {
   auto count = [](uint64_t value) { return std::to_string(value); };
   add("mpcomm.global_batch", info.globalBatch, count);
   add("mpcomm.samples", info.samples, count);
-  if (info.samples) {
-    metadata["mpcomm.shuffle"] = info.shuffle ? "1" : "0";
-    metadata["mpcomm.last_batch"] = info.wraps ? "wrap" : "drop";
-  }
+  add("mpcomm.shuffle", info.shuffle, [](bool yes) { return yes ? "1" : "0"; });
+  add("mpcomm.last_batch", info.wraps,
+      [](bool yes) { return yes ? "wrap" : "drop"; });
   if (!info.data.empty())
     metadata["mpcomm.data"] = info.data;
   if (const std::optional<ManifestGraph> &graph = info.graph) {

@@ -15,7 +15,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_CHECKPOINT_H
 #define MPCOMM_RUNTIME_SESSION_CHECKPOINT_H
 
-#include "session/files/SafeTensors.h"
+#include "session/files/StateFile.h"
 #include "session/program/Manifest.h"
 #include "session/state/LearningRate.h"
 #include "support/Error.h"
@@ -36,10 +36,10 @@ struct CheckpointInfo {
   uint64_t seed = 0;
   /// Empty where the file does not say.
   std::optional<uint64_t> globalBatch, samples;
-  bool shuffle = true;
+  std::optional<bool> shuffle;
   /// Whether samples of an epoch that do not fill a batch wrap; else they are
   /// left out.
-  bool wraps = false;
+  std::optional<bool> wraps;
   /// Checksum of the data; empty where the file does not say.
   std::string data;
   /// Of the program's graph, where it has told; without `options` that the file
@@ -54,7 +54,7 @@ struct CheckpointInfo {
 };
 
 /// The metadata of a checkpoint; fails where the file is none.
-Expected<CheckpointInfo> readCheckpointInfo(const SafeTensors &file);
+Expected<CheckpointInfo> readCheckpointInfo(const StateFile &file);
 
 /// What a program would do otherwise than the one that wrote `info`, each with
 /// both values: graph, optimizer constants, options of the compiler. The mesh

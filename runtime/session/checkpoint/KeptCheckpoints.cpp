@@ -75,12 +75,12 @@ std::vector<uint64_t> KeptCheckpoints::findSteps() const {
 void KeptCheckpoints::resume(
     const std::string &file, uint64_t step,
     const std::function<bool(const std::string &, uint64_t)> &isOfRun) {
-  if (keep < 2)
+  bool isLatest = areSameFile(file, path);
+  if (!isLatest && !areSameFile(file, nameOf(step)))
     return;
-  if (areSameFile(file, path))
-    latest = step;
-  else if (!areSameFile(file, nameOf(step)))
-    return;
+  latest = isLatest ? std::optional(step) : std::nullopt;
+  resumed.reset();
+  older.clear();
   // Later ones are of a run that went another way.
   for (uint64_t found : findSteps()) {
     if (found > step || !isOfRun(nameOf(found), found))
@@ -97,15 +97,15 @@ bool KeptCheckpoints::isOwn(uint64_t step) const {
          std::find(older.begin(), older.end(), step) != older.end();
 }
 
-Error KeptCheckpoints::describeClash(uint64_t step) const {
+Error KeptCheckpoints::describeClash(uint64_t step, uint64_t keep) const {
   return fail(nameOf(step),
               ": is there already, and is not of this run, which keeps ", keep,
               " checkpoints and gives that name to the one of step ", step,
               "; move it away, or choose another name for checkpoints");
 }
 
-Error KeptCheckpoints::checkNames(uint64_t first, uint64_t last,
-                                  uint64_t every) const {
+Error KeptCheckpoints::checkNames(uint64_t first, uint64_t last, uint64_t every,
+                                  uint64_t keep) const {
   if (keep < 2 || every == 0)
     return {};
   for (uint64_t step : findSteps()) {
@@ -113,12 +113,12 @@ Error KeptCheckpoints::checkNames(uint64_t first, uint64_t last,
     bool isCopy =
         step == latest && step < last && !areSameFile(path, nameOf(step));
     if ((isNew || isCopy) && !isOwn(step))
-      return describeClash(step);
+      return describeClash(step, keep);
   }
   return {};
 }
 
-Error KeptCheckpoints::prepare(uint64_t step) {
+Error KeptCheckpoints::prepare(uint64_t step, uint64_t keep) {
   std::error_code error;
   // Somebody may have taken it away.
   if (keep < 2 || !latest || *latest == step || !fs::exists(path, error))
@@ -126,7 +126,7 @@ Error KeptCheckpoints::prepare(uint64_t step) {
   std::string name = nameOf(*latest);
   if (!areSameFile(path, name)) {
     if (!isOwn(*latest) && fs::exists(fs::symlink_status(name, error)))
-      return describeClash(*latest);
+      return describeClash(*latest, keep);
     if (unlink(name.c_str()) != 0 && errno != ENOENT)
       return fail(name, ": cannot replace: ", std::strerror(errno));
     if (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(),
@@ -139,9 +139,9 @@ Error KeptCheckpoints::prepare(uint64_t step) {
   return {};
 }
 
-Error KeptCheckpoints::commit(uint64_t step) {
+Error KeptCheckpoints::commit(uint64_t step, uint64_t keep) {
   latest = step;
-  while (keep >= 2 && older.size() > keep - 1) {
+  while (older.size() > std::max<uint64_t>(keep, 1) - 1) {
     std::string name = nameOf(older.front());
     if (unlink(name.c_str()) != 0 && errno != ENOENT)
       return fail(path, ": the checkpoint of step ", step, " is written, but ",

@@ -33,24 +33,26 @@ std::optional<uint64_t> stepOfKept(const std::string &name,
 
 class KeptCheckpoints {
 public:
-  KeptCheckpoints(std::string path, uint64_t keep)
-      : path(std::move(path)), keep(keep) {}
+  explicit KeptCheckpoints(std::string path) : path(std::move(path)) {}
 
   /// The run goes on from `file`, written after `step` steps: where that is
   /// one of these, so are those before it that are checkpoints of the run, as
-  /// `isOfRun` says of a file and the step that its name has.
+  /// `isOfRun` says of a file and the step that its name has; and no others.
   void
   resume(const std::string &file, uint64_t step,
          const std::function<bool(const std::string &, uint64_t)> &isOfRun);
 
   /// Fails where a file that is not of this run has a name that a run with a
-  /// checkpoint each `every` steps (0: none) between `first` and `last` needs.
-  Error checkNames(uint64_t first, uint64_t last, uint64_t every) const;
+  /// checkpoint each `every` steps (0: none) between `first` and `last` needs,
+  /// of which `keep` are kept.
+  Error checkNames(uint64_t first, uint64_t last, uint64_t every,
+                   uint64_t keep) const;
 
-  /// Before `path` is replaced by the checkpoint after `step` steps.
-  Error prepare(uint64_t step);
+  /// Before `path` is replaced by the checkpoint after `step` steps, where
+  /// `keep` are to be there then.
+  Error prepare(uint64_t step, uint64_t keep);
   /// After it was.
-  Error commit(uint64_t step);
+  Error commit(uint64_t step, uint64_t keep);
 
 private:
   std::string nameOf(uint64_t step) const {
@@ -59,12 +61,11 @@ private:
 
   /// Steps of the files FILE.step-K that are there, whose ever they are.
   std::vector<uint64_t> findSteps() const;
-  Error describeClash(uint64_t step) const;
+  Error describeClash(uint64_t step, uint64_t keep) const;
   /// Whether FILE.step-K for that step may be replaced.
   bool isOwn(uint64_t step) const;
 
   std::string path;
-  uint64_t keep;
   /// Step of what lies at `path`, where it is of this run.
   std::optional<uint64_t> latest;
   /// Step of the checkpoint that the run goes on from, where there is a copy of

@@ -13,8 +13,11 @@
 
 #include "session/checkpoint/Checkpoint.h"
 #include "session/files/OutputFile.h"
+#include "session/files/StateFile.h"
 #include "session/state/StateSurvey.h"
 #include "support/Trace.h"
+
+#include <system_error>
 
 using namespace mprt;
 
@@ -26,7 +29,7 @@ static std::string atStep(uint64_t step) {
 /// written after `step` steps.
 static bool isOfRun(const CheckpointInfo &resumed, const std::string &path,
                     uint64_t step) {
-  Expected<SafeTensors> file = SafeTensors::open(path);
+  Expected<StateFile> file = StateFile::open(path);
   if (file.failed())
     return false;
   Expected<CheckpointInfo> info = readCheckpointInfo(*file);
@@ -45,15 +48,19 @@ fileMetadata(const SaveRequest &request) {
   return all;
 }
 
-StateKeeper::StateKeeper(KeeperOptions given, SharedState state, Rank &rank,
+StateKeeper::StateKeeper(KeeperOptions given, Rank &rank,
                          std::function<void(const std::string &)> note)
-    : options(std::move(given)), state(std::move(state)), rank(rank),
-      note(std::move(note)), kept(options.path, options.keep) {
-  if (rank.index() == 0 && options.resumed)
-    kept.resume(options.resume, options.firstStep,
-                [&](const std::string &path, uint64_t step) {
-                  return isOfRun(*options.resumed, path, step);
-                });
+    : options(std::move(given)), rank(rank), note(std::move(note)),
+      kept(options.path) {
+  if (rank.index() == 0 && !options.path.empty())
+    removeUnusedShards(options.path);
+}
+
+void StateKeeper::resume(const std::string &file, const CheckpointInfo &info) {
+  if (rank.index() == 0)
+    kept.resume(file, info.step, [&](const std::string &path, uint64_t step) {
+      return isOfRun(info, path, step);
+    });
 }
 
 std::string StateKeeper::whatIsKept() const {
@@ -73,13 +80,13 @@ std::string StateKeeper::differenceOf(const StateSurvey &survey) const {
          (survey.nonFinite.empty() ? "" : "; " + survey.nonFinite);
 }
 
-Error StateKeeper::checkStart() {
-  if (Error status = rank.agree(
-          rank.index() == 0 ? kept.checkNames(options.firstStep,
-                                              options.lastStep, options.every)
-                            : Error());
-      status.failed())
-    return status;
+Error StateKeeper::checkStart(const SharedState &state,
+                              const KeptSteps &steps) {
+  Error names;
+  if (rank.index() == 0)
+    names = kept.checkNames(steps.first, steps.last, steps.every, steps.keep);
+  if (Error error = rank.agree(names))
+    return error;
   Expected<StateSurvey> survey =
       surveyState(state, rank, /*optimizer=*/true, LookFor::Differences);
   if (survey.failed())
@@ -90,7 +97,7 @@ Error StateKeeper::checkStart() {
               "; give every rank the same weights or checkpoint");
 }
 
-Error StateKeeper::checkReplicas(uint64_t step) {
+Error StateKeeper::checkReplicas(const SharedState &state, uint64_t step) {
   Expected<StateSurvey> survey =
       surveyState(state, rank, /*optimizer=*/true, LookFor::Differences);
   if (survey.failed())
@@ -100,7 +107,8 @@ Error StateKeeper::checkReplicas(uint64_t step) {
   return tell(atStep(step) + survey->difference + whatIsKept());
 }
 
-Error StateKeeper::writeCheckpoint(const SaveRequest &request) {
+Error StateKeeper::writeCheckpoint(const SharedState &state,
+                                   const SaveRequest &request) {
   uint64_t step = request.info.step;
   Expected<StateSurvey> survey =
       surveyState(state, rank, /*optimizer=*/true, LookFor::NonFiniteToo);
@@ -118,35 +126,63 @@ Error StateKeeper::writeCheckpoint(const SaveRequest &request) {
     note("warning: " + message);
     return {};
   }
-  if (request.background) {
-    Error error = snapshot.take(*state.mine, rank, std::move(survey->tensors));
-    if (error.ok() && rank.index() == 0) {
-      isWritten = false;
-      writer = std::thread([this, request] { writeSnapshot(request); });
-    }
-    return error;
-  }
+  Expected<Shards> planned = Shards::plan(
+      options.path, std::move(survey->tensors), fileMetadata(request), rank);
+  if (!planned)
+    return planned.error();
+  shards.emplace(planned.take());
+  if (request.background)
+    return startWriting(state, request);
   auto onRank0 = [&](auto action) {
     return rank.agree(rank.index() == 0 ? action() : Error());
   };
-  if (Error error = onRank0([&] { return kept.prepare(step); }))
+  if (Error error = onRank0([&] { return kept.prepare(step, request.keep); }))
     return error;
-  if (Error error =
-          writeUnion(options.path, *state.mine, rank,
-                     std::move(survey->tensors), fileMetadata(request)))
+  if (Error error = shards->write(*state.mine, rank))
     return error;
-  written = step;
-  return onRank0([&] { return kept.commit(step); });
+  return onRank0([&] { return commit(step, request.keep); });
 }
 
-void StateKeeper::writeSnapshot(const SaveRequest &request) {
-  uint64_t begin = nowNanoseconds(), step = request.info.step;
-  Error error = kept.prepare(step);
-  if (error.ok())
-    error = snapshot.write(options.path, fileMetadata(request));
-  if (error.ok()) {
-    written = step;
-    error = kept.commit(step);
+Error StateKeeper::commit(uint64_t step, uint64_t keep) {
+  written = step;
+  if (Error error = kept.commit(step, keep))
+    return error;
+  removeUnusedShards(options.path);
+  return {};
+}
+
+Error StateKeeper::startWriting(const SharedState &state,
+                                const SaveRequest &request) {
+  if (Error error = rank.agree(shards->copy(*state.mine)))
+    return error;
+  isWritten = isLeft = false;
+  try {
+    writer = std::thread([this, step = request.info.step, keep = request.keep] {
+      writeCopy(step, keep);
+    });
+  } catch (const std::system_error &error) {
+    return rank.agree(
+        fail(options.path, ": no thread to write it: ", error.what()));
+  }
+  Error error = rank.agree({});
+  if (error)
+    leave();
+  return error;
+}
+
+void StateKeeper::writeCopy(uint64_t step, uint64_t keep) {
+  uint64_t begin = nowNanoseconds();
+  bool isFirst = rank.index() == 0;
+  Error error;
+  try {
+    if (isFirst)
+      error = kept.prepare(step, keep);
+    if (error.ok())
+      error = shards->writeCopy(options.timeoutSeconds, isLeft);
+    if (error.ok() && isFirst)
+      error = commit(step, keep);
+  } catch (const std::exception &exception) {
+    error = makeError(MPRT_INTERNAL, options.path, ": ", exception.what());
   }
   result = {options.path, step, 1e-6 * double(nowNanoseconds() - begin), error};
   isWritten.store(true, std::memory_order_release);
@@ -161,11 +197,13 @@ std::optional<WrittenCheckpoint> StateKeeper::takeWritten(bool waits) {
 }
 
 StateKeeper::~StateKeeper() {
+  leave();
   if (writer.joinable())
     writer.join();
 }
 
-Error StateKeeper::writeWeights(const std::string &path,
+Error StateKeeper::writeWeights(const SharedState &state,
+                                const std::string &path,
                                 const SaveRequest &request) {
   Expected<StateSurvey> survey =
       surveyState(state, rank, /*optimizer=*/false, LookFor::NonFiniteToo);

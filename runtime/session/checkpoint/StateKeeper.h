@@ -13,10 +13,9 @@
 #ifndef MPCOMM_RUNTIME_SESSION_STATEKEEPER_H
 #define MPCOMM_RUNTIME_SESSION_STATEKEEPER_H
 
-#include "session/Rank.h"
 #include "session/checkpoint/Checkpoint.h"
 #include "session/checkpoint/KeptCheckpoints.h"
-#include "session/state/StateUnion.h"
+#include "session/checkpoint/Shards.h"
 
 #include <atomic>
 #include <functional>
@@ -27,17 +26,18 @@ namespace mprt {
 struct StateSurvey;
 
 struct KeeperOptions {
-  /// Where checkpoints go; empty for nowhere. `keep` as of KeptCheckpoints.
+  /// Where checkpoints go; empty for nowhere.
   std::string path;
-  uint64_t keep = 1;
-  /// The file that the run goes on from, and what it says; null for none.
-  std::string resume;
-  const CheckpointInfo *resumed = nullptr;
-  /// Steps that are to be done, and after how many each a checkpoint is
-  /// written.
-  uint64_t firstStep = 0, lastStep = 0, every = 0;
   /// Whether replicas are compared, except at the start, where they are.
   bool comparesReplicas = true;
+  /// How long rank 0 waits for shards where nothing comes.
+  double timeoutSeconds = 120;
+};
+
+/// Steps that are to be done, after how many each a checkpoint is written, and
+/// how many checkpoints stay.
+struct KeptSteps {
+  uint64_t first = 0, last = 0, every = 0, keep = 1;
 };
 
 /// What is done with state that is not finite.
@@ -52,11 +52,14 @@ struct SaveRequest {
   /// More entries of the file's metadata.
   std::map<std::string, std::string> metadata = {};
   NonFinitePolicy nonFinite = NonFinitePolicy::Refuse;
-  /// Returns once rank 0 has a copy of the state, which a thread then writes.
+  /// Returns once each rank has a copy of what it writes, which a thread then
+  /// does.
   bool background = false;
+  /// As of KeptCheckpoints.
+  uint64_t keep = 1;
 };
 
-/// A file that was written in the background.
+/// What this rank has written in the background; of rank 0, the checkpoint.
 struct WrittenCheckpoint {
   std::string path;
   uint64_t step = 0;
@@ -65,28 +68,38 @@ struct WrittenCheckpoint {
 };
 
 /// All ranks call each function at the same step, when the host has the state;
-/// each fails on all ranks or on none, and rank 0 says why.
+/// each fails on all ranks or on none, and the rank that has found the error
+/// says why. It lives as long as a run writes to its path.
 class StateKeeper {
 public:
-  /// `note` is told what the user should know and is no failure.
-  StateKeeper(KeeperOptions options, SharedState state, Rank &rank,
+  /// `note` is told what the user should know and is no failure. Nobody else
+  /// may write to the path from here on.
+  StateKeeper(KeeperOptions options, Rank &rank,
               std::function<void(const std::string &)> note);
+  /// What is being written is given the time that it needs, unless a peer does
+  /// not come.
+  ~StateKeeper();
 
+  /// The run goes on from the checkpoint `file`, which says `info`: it, and
+  /// those before it, are the run's.
+  void resume(const std::string &file, const CheckpointInfo &info);
   /// Fails unless all ranks have started from the same state, and no file is
   /// where a checkpoint will be kept.
-  Error checkStart();
+  Error checkStart(const SharedState &state, const KeptSteps &steps);
   /// Fails unless replicas are the same.
-  Error checkReplicas(uint64_t step);
+  Error checkReplicas(const SharedState &state, uint64_t step);
   /// Replaces the checkpoint by the state. No other one is being written.
-  Error writeCheckpoint(const SaveRequest &request);
-  /// Replaces `path` by parameters and buffers after `step` steps.
-  Error writeWeights(const std::string &path, const SaveRequest &request);
+  Error writeCheckpoint(const SharedState &state, const SaveRequest &request);
+  /// Replaces `path` by parameters and buffers after `step` steps, in one file.
+  Error writeWeights(const SharedState &state, const std::string &path,
+                     const SaveRequest &request);
 
-  /// Of rank 0 alone: what was written in the background and not asked for yet;
-  /// nothing where there is none, or it is not done and this does not wait.
+  /// Of this rank alone: what was written in the background and not asked for
+  /// yet; nothing where there is none, or it is not done and this does not
+  /// wait.
   std::optional<WrittenCheckpoint> takeWritten(bool waits);
-  uint64_t keep() const { return options.keep; }
-  ~StateKeeper();
+  /// A peer may be gone: shards that do not come are not waited for long.
+  void leave() { isLeft = true; }
 
 private:
   /// The failure that rank 0 tells.
@@ -97,20 +110,21 @@ private:
   std::string differenceOf(const StateSurvey &survey) const;
   /// What lies at the path, as the end of rank 0's message.
   std::string whatIsKept() const;
+  /// Copies the state, and starts the thread that writes it.
+  Error startWriting(const SharedState &state, const SaveRequest &request);
+  void writeCopy(uint64_t step, uint64_t keep);
+  /// After the index has its name, on rank 0.
+  Error commit(uint64_t step, uint64_t keep);
 
   KeeperOptions options;
-  SharedState state;
   Rank &rank;
   std::function<void(const std::string &)> note;
-  /// Writes the snapshot, on a thread of its own.
-  void writeSnapshot(const SaveRequest &request);
-
   KeptCheckpoints kept;
   /// Step of the last checkpoint of this run.
   std::optional<uint64_t> written;
-  Snapshot snapshot;
+  std::optional<Shards> shards;
   std::thread writer;
-  std::atomic<bool> isWritten{false};
+  std::atomic<bool> isWritten{false}, isLeft{false};
   /// The writer's, until it has ended.
   WrittenCheckpoint result;
 };

@@ -66,8 +66,8 @@ static std::string temporaryNameOf(const std::string &path) {
   return name;
 }
 
-/// Whether `name` is of a temporary of `base`, or of one that a run keeps
-/// beside it.
+/// Whether `name` is of a temporary of `base`, or of a shard of it, or of one
+/// that a run keeps beside it.
 static bool isTemporaryNameOf(std::string_view name, std::string_view base) {
   size_t more = temporaryMark.size() + temporaryDigits;
   auto isAllOf = [](std::string_view text, std::string_view letters) {
@@ -80,7 +80,10 @@ static bool isTemporaryNameOf(std::string_view name, std::string_view base) {
   std::string_view end = name.substr(name.size() - more);
   bool isKept = step.starts_with(keptMark) && step.size() > keptMark.size() &&
                 isAllOf(step.substr(keptMark.size()), digits.substr(0, 10));
-  return (step.empty() || isKept) && end.starts_with(temporaryMark) &&
+  bool isShard = step.starts_with(shardMark) &&
+                 isAllOf(step.substr(shardMark.size()), "0123456789abcdef-");
+  return (step.empty() || isKept || isShard) &&
+         end.starts_with(temporaryMark) &&
          isAllOf(end.substr(temporaryMark.size()), digits);
 }
 

@@ -94,6 +94,8 @@ std::string describeUnchanged(const std::string &path);
 /// Between the name of a checkpoint and the number of a step, in the names of
 /// those before it (KeptCheckpoints.h).
 inline constexpr std::string_view keptMark = ".step-";
+/// The same before what tells its shards apart (StateFile.h).
+inline constexpr std::string_view shardMark = ".shard-";
 
 /// Removes the temporary files of this user beside `path`, for it or for a
 /// checkpoint that is kept beside it, whose writers are dead.

@@ -74,7 +74,6 @@ public:
   static Expected<SafeTensors> open(const std::string &path);
 
   const std::string &path() const { return file.path(); }
-  uint64_t fileBytes() const { return file.contents().size(); }
   const std::map<std::string, TensorEntry> &tensors() const { return entries; }
   const std::map<std::string, std::string> &metadata() const { return meta; }
 
@@ -97,12 +96,6 @@ public:
 
   using Stamp = MappedFile::Stamp;
   Expected<Stamp> stamp() const { return file.stamp(); }
-
-  /// Tells the kernel that the mapped pages may go; they come back when
-  /// touched again.
-  void releasePages() const {
-    advisePages(file.contents(), PageAdvice::Release);
-  }
 
 private:
   SafeTensors() = default;
@@ -149,11 +142,19 @@ template <typename Tensor> void sortForFile(std::vector<Tensor> &tensors) {
   tensors = std::move(sorted);
 }
 
+/// `metadata` as `writeSafetensors` writes it: where tensors have checksums, or
+/// there are none, with the checksums of tensors and header.
+std::map<std::string, std::string>
+withChecksums(const std::vector<TensorToWrite> &tensors,
+              std::map<std::string, std::string> metadata);
+
 /// Writes `path` as an OutputFile: it holds either all of the new contents or
-/// what it held before. Where tensors have checksums, so has the header.
+/// what it held before. `beforeCommit` is called when all is written and the
+/// file does not have its name yet; where it fails, it does not get it.
 Error writeSafetensors(const std::string &path,
                        const std::vector<TensorToWrite> &tensors,
-                       const std::map<std::string, std::string> &metadata);
+                       const std::map<std::string, std::string> &metadata,
+                       const std::function<Error()> &beforeCommit = nullptr);
 
 } // namespace mprt
 

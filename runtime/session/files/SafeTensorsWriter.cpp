@@ -29,23 +29,6 @@ std::string quoted(const std::string &text) {
                                    nlohmann::json::error_handler_t::replace);
 }
 
-/// Adds those of the tensors and of the header to `metadata`.
-void addChecksums(const std::vector<TensorToWrite> &order,
-                  std::map<std::string, std::string> &metadata) {
-  std::map<std::string, TensorEntry> entries;
-  uint64_t at = 0;
-  for (const TensorToWrite &tensor : order) {
-    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
-    entries[tensor.name] = {tensor.type, "", tensor.shape, at, bytes};
-    at += bytes;
-    if (tensor.checksum)
-      metadata[std::string(tensorChecksumPrefix) + tensor.name] =
-          hexOf(*tensor.checksum);
-  }
-  metadata[std::string(headerChecksumKey)] =
-      hexOf(checksumOfHeader(entries, metadata));
-}
-
 std::string makeHeader(const std::vector<TensorToWrite> &order,
                        const std::map<std::string, std::string> &metadata) {
   std::string header = "{";
@@ -102,16 +85,37 @@ mprt::checksumOfHeader(const std::map<std::string, TensorEntry> &tensors,
   return hash.value();
 }
 
-Error mprt::writeSafetensors(
-    const std::string &path, const std::vector<TensorToWrite> &tensors,
-    const std::map<std::string, std::string> &metadata) {
+std::map<std::string, std::string>
+mprt::withChecksums(const std::vector<TensorToWrite> &tensors,
+                    std::map<std::string, std::string> metadata) {
   std::vector<TensorToWrite> order = tensors;
   sortForFile(order);
-  std::map<std::string, std::string> described = metadata;
-  if (std::any_of(order.begin(), order.end(), [](const TensorToWrite &tensor) {
-        return tensor.checksum.has_value();
-      }))
-    addChecksums(order, described);
+  std::map<std::string, TensorEntry> entries;
+  bool hasAny = tensors.empty();
+  uint64_t at = 0;
+  for (const TensorToWrite &tensor : order) {
+    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+    entries[tensor.name] = {tensor.type, "", tensor.shape, at, bytes};
+    at += bytes;
+    if (!tensor.checksum)
+      continue;
+    metadata[std::string(tensorChecksumPrefix) + tensor.name] =
+        hexOf(*tensor.checksum);
+    hasAny = true;
+  }
+  if (hasAny)
+    metadata[std::string(headerChecksumKey)] =
+        hexOf(checksumOfHeader(entries, metadata));
+  return metadata;
+}
+
+Error mprt::writeSafetensors(const std::string &path,
+                             const std::vector<TensorToWrite> &tensors,
+                             const std::map<std::string, std::string> &metadata,
+                             const std::function<Error()> &beforeCommit) {
+  std::vector<TensorToWrite> order = tensors;
+  sortForFile(order);
+  std::map<std::string, std::string> described = withChecksums(order, metadata);
   std::string header = makeHeader(order, described);
   if (header.size() > maxSafetensorsHeader)
     return fail(path, ": header of ", header.size(), " bytes, the limit is ",
@@ -137,5 +141,8 @@ Error mprt::writeSafetensors(
     if (status.failed())
       return status;
   }
+  if (beforeCommit)
+    if (Error status = beforeCommit())
+      return status;
   return file.commit();
 }

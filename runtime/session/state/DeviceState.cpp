@@ -23,7 +23,8 @@ Expected<DeviceState> DeviceState::create(mprt::Device &device,
     return made;
   auto allocate = [](mprt::Expected<void *> memory, char *&pointer) -> Error {
     if (!memory)
-      return fail("buffers of the program: ", memory.error().message());
+      return makeError(memory.error().status(),
+                       "buffers of the program: ", memory.error().message());
     pointer = static_cast<char *>(*memory);
     return {};
   };
@@ -76,7 +77,7 @@ Error DeviceState::sendInputs() {
   if (mprt::Error error =
           device->copy(stream, area[current], pinned[current],
                        state->inputBytes(), mprt::CopyKind::ToDevice))
-    return fail("batch: ", error.message());
+    return makeError(error.status(), "batch: ", error.message());
   return device->record(stream, arrived[current]);
 }
 
@@ -84,7 +85,7 @@ Error DeviceState::placeInputs() {
   if (!pinned[current])
     return {};
   if (mprt::Error error = device->wait(MPRT_COMPUTE_STREAM, arrived[current]))
-    return fail("batch: ", error.message());
+    return makeError(error.status(), "batch: ", error.message());
   // They lie at the begin of the buffers.
   return device->copy(MPRT_COMPUTE_STREAM, twin, area[current],
                       state->inputBytes(), mprt::CopyKind::OnDevice);

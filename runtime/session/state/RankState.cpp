@@ -222,7 +222,7 @@ static bool mayBeMissing(const Slot &slot, bool complete) {
   }
 }
 
-Error RankState::check(const SafeTensors &file, bool complete) const {
+Error RankState::check(const StateFile &file, bool complete) const {
   for (size_t index : stateSlots()) {
     const Slot &slot = slots[index];
     const TensorEntry *entry = file.find(slot.name);
@@ -241,7 +241,7 @@ Error RankState::check(const SafeTensors &file, bool complete) const {
   return {};
 }
 
-Error RankState::load(const SafeTensors &file) {
+Error RankState::load(const StateFile &file) {
   for (size_t index : stateSlots()) {
     Slot &slot = slots[index];
     const TensorEntry *entry = file.find(slot.name);

@@ -17,7 +17,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_RANKSTATE_H
 #define MPCOMM_RUNTIME_SESSION_RANKSTATE_H
 
-#include "session/files/SafeTensors.h"
+#include "session/files/StateFile.h"
 #include "session/program/Manifest.h"
 #include "support/Error.h"
 
@@ -105,10 +105,10 @@ public:
   /// manifest's type and shape. Buffers too, unless they have a default or are
   /// copies; other state may be missing (then it is zero, its default, or a
   /// copy), if `complete` only copies and loss scales with a default.
-  Error check(const SafeTensors &file, bool complete) const;
+  Error check(const StateFile &file, bool complete) const;
   /// Fills the state from a file that `check` has accepted; copies that are
   /// missing are made anew.
-  Error load(const SafeTensors &file);
+  Error load(const StateFile &file);
 
   /// Whether any slot needs a weights file, or this one, a state argument's.
   bool needsWeights() const;

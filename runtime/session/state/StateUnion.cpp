@@ -16,7 +16,6 @@
 #include "session/state/StateUnion.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 using namespace mprt;
@@ -120,8 +119,7 @@ static Error sendTensors(const std::vector<SharedTensor> &all,
   return rank.agree({});
 }
 
-/// This rank's tensors by name.
-static std::map<std::string, const void *> dataOf(const RankState &state) {
+std::map<std::string, const void *> mprt::dataOf(const RankState &state) {
   std::map<std::string, const void *> own;
   for (const StateTensor &tensor : state.tensors(/*optimizer=*/true))
     own[tensor.name] = tensor.data;
@@ -148,53 +146,4 @@ Error mprt::writeUnion(const std::string &path, const RankState &state,
       };
   }
   return rank.agree(writeSafetensors(path, tensors, metadata));
-}
-
-static uint64_t paddedBytesOf(const SharedTensor &tensor) {
-  return (*bytesOf(tensor.type, tensor.shape) + 63) / 64 * 64;
-}
-
-Error Snapshot::take(const RankState &state, Rank &rank,
-                     std::vector<SharedTensor> all) {
-  sortForFile(all);
-  std::map<std::string, const void *> own = dataOf(state);
-  if (rank.index() != 0)
-    return sendTensors(all, own, rank);
-  tensors = std::move(all);
-  uint64_t total = 0;
-  for (const SharedTensor &tensor : tensors)
-    total += paddedBytesOf(tensor);
-  memory.resize(total);
-  char *at = memory.data();
-  Error error;
-  for (const SharedTensor &tensor : tensors) {
-    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
-    if (tensor.owner() == 0) {
-      std::memcpy(at, own.at(tensor.name), bytes);
-    } else if (error.ok()) {
-      char *target = at;
-      error =
-          receiveTensor(tensor, rank, [&](const void *data, uint64_t count) {
-            std::memcpy(target, data, count);
-            target += count;
-            return Error();
-          });
-    }
-    at += paddedBytesOf(tensor);
-  }
-  return rank.agree(error);
-}
-
-Error Snapshot::write(
-    const std::string &path,
-    const std::map<std::string, std::string> &metadata) const {
-  std::vector<TensorToWrite> entries;
-  const char *at = memory.data();
-  for (const SharedTensor &tensor : tensors) {
-    TensorToWrite &entry = entries.emplace_back(
-        TensorToWrite{tensor.name, tensor.type, tensor.shape, at});
-    entry.checksum = tensor.checksum;
-    at += paddedBytesOf(tensor);
-  }
-  return writeSafetensors(path, entries, metadata);
 }

@@ -50,6 +50,8 @@ struct SharedTensor {
   /// and gives it to a file.
   std::vector<uint64_t> holders;
   uint64_t owner() const { return holders.front(); }
+  /// Which of the holders writes it into a checkpoint (Shards.h).
+  uint64_t writer = 0;
   /// Of its bytes, on the owner.
   uint64_t checksum = 0;
 };
@@ -59,29 +61,15 @@ struct SharedTensor {
 std::vector<SharedTensor>
 unionOfState(const std::vector<FunctionSet> &functions, bool optimizer);
 
-/// Replaces `path` by `tensors`, with their checksums. All ranks call it; rank
-/// 0 writes, the others send it what they own. Fails on every rank where one
-/// rank fails.
+/// The data of this rank's tensors by name.
+std::map<std::string, const void *> dataOf(const RankState &state);
+
+/// Replaces `path` by one file with `tensors` and their checksums. All ranks
+/// call it; rank 0 writes, the others send it what they own. Fails on every
+/// rank where one rank fails.
 Error writeUnion(const std::string &path, const RankState &state, Rank &rank,
                  std::vector<SharedTensor> tensors,
                  const std::map<std::string, std::string> &metadata);
-
-/// What `writeUnion` writes, in memory: to be written later, by any thread.
-class Snapshot {
-public:
-  /// Copies `tensors` to rank 0. All ranks call it; fails on every rank where
-  /// one fails. Memory of an earlier snapshot is used again.
-  Error take(const RankState &state, Rank &rank,
-             std::vector<SharedTensor> tensors);
-  /// Replaces `path` by what rank 0 has taken.
-  Error write(const std::string &path,
-              const std::map<std::string, std::string> &metadata) const;
-
-private:
-  std::vector<SharedTensor> tensors;
-  /// Each begins at a multiple of 64 bytes.
-  std::vector<char> memory;
-};
 
 } // namespace mprt
 

@@ -129,8 +129,13 @@ def read_typed(file):
         (length,) = struct.unpack("<Q", source.read(8))
         header, data = json.loads(source.read(length)), source.read()
     metadata = header.pop("__metadata__", {})
-    return {name: (entry["dtype"], entry["shape"], unpack(entry["dtype"], data[slice(*entry["data_offsets"])]))
-            for name, entry in header.items()}, metadata  # fmt: skip
+    tensors = {name: (entry["dtype"], entry["shape"], unpack(entry["dtype"], data[slice(*entry["data_offsets"])]))
+               for name, entry in header.items()}  # fmt: skip
+    # A checkpoint of several ranks is an index and shards beside it.
+    for key, text in metadata.items():
+        if key.startswith("mpcomm.shard."):
+            tensors.update(read_typed(os.path.join(os.path.dirname(file), text.rsplit(" ", 1)[0]))[0])
+    return tensors, metadata
 
 
 def read_tensors(file):

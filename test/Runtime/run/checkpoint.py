@@ -190,6 +190,71 @@ class Checkpoint(ToyTest):
         with open(self.weights, "rb") as before, open(theirs, "rb") as after:
             self.assertEqual(after.read(), before.read())
 
+    def test_shards(self):
+        # Large tensors are written by the ranks in turn, each once; small ones by rank 0.
+        program, alone = build("bulk2.so", RANKS=2, BATCH=8, BULK=20000), build("bulk1.so", BATCH=16, BULK=20000)
+        folder = path("shards")
+        os.makedirs(folder)
+        start = [program, *self.common[1:], "--checkpoint", os.path.join(folder, "c")]
+        self.succeeds(*start, "--weights", self.weights, "--steps", 7)
+        metadata = read_tensors("shards/c")[1]
+        (shard,) = shards_of(metadata)
+        self.assertRegex(shard, r"^c\.shard-[0-9a-f]{16}-1$")
+        self.assertEqual(sorted(os.listdir(folder)), ["c", shard])
+        own = lambda name: {key for key in read_tensors(name)[0] if key.startswith("bulk")}
+        self.assertEqual(len(own("shards/" + shard)), 2)
+        self.assertEqual(own("shards/c"), {"bulk.1", "bulk.2", "bulk.3"})
+        self.assertGreater(os.path.getsize(os.path.join(folder, shard)), 160000)
+        self.assertLess(os.path.getsize(os.path.join(folder, "c")), 90000)
+        # It goes on on another number of ranks, and back.
+        self.succeeds(alone, *self.common[1:], "--resume", start[-1], "--steps", 12, "--checkpoint",
+                      os.path.join(folder, "d"))  # fmt: skip
+        self.assertEqual(shards_of(read_tensors("shards/d")[1]), [])
+        self.succeeds(*start, "--resume", os.path.join(folder, "d"), "--steps", 14)
+        self.succeeds(*start[:-1], path("whole-shards"), "--weights", self.weights, "--steps", 14)
+        rest, whole = read_tensors("shards/c")[0], read_tensors("whole-shards")[0]
+        self.assertEqual(rest.keys(), whole.keys())
+        for key in rest:
+            for a, b in zip(rest[key], whole[key]):
+                self.assertAlmostEqual(a, b, delta=TOLERANCE)
+        # Weights are one file, for other programs.
+        self.succeeds(*start, "--resume", start[-1], "--steps", 14, "--save-weights", os.path.join(folder, "w"))
+        self.assertEqual(own("shards/w"), {"bulk.1", "bulk.2", "bulk.3"})
+        self.assertEqual(shards_of(read_tensors("shards/w")[1]), [])
+
+    def test_shards_are_kept_and_checked(self):
+        program = build("bulk2.so", RANKS=2, BATCH=8, BULK=20000)
+        folder = path("kept-shards")
+        os.makedirs(folder)
+        file = os.path.join(folder, "c")
+        start = [program, *self.common[1:], "--checkpoint", file, "--checkpoint-every", 2, "--checkpoint-keep", 2]
+        for background in [], ["--checkpoint-background"]:
+            self.succeeds(*start, *background, "--weights", self.weights, "--steps", 8)
+            kept = [shard for name in ("c", "c.step-6") for shard in shards_of(read_tensors("kept-shards/" + name)[1])]
+            self.assertEqual(len(set(kept)), 2)
+            self.assertEqual(set(os.listdir(folder)), {"c", "c.step-6", *kept})
+            os.remove(file + ".step-6")
+        shard = os.path.join(folder, kept[0])
+        with open(shard, "rb") as source:
+            whole = source.read()
+        resume = [program, *self.common[1:], "--resume", file, "--steps", 9]
+        for at, message in (-1, "' has checksum"), (20, ""), (None, "No such file"):
+            os.remove(shard)
+            if at is not None:
+                with open(shard, "wb") as target:
+                    target.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[len(whole) + at + 1 if at < 0 else at + 1 :])
+            error = self.fails("", *resume).err
+            self.assertIn(shard, error)
+            self.assertIn(message, error)
+        # One of another checkpoint, whole as it is.
+        self.succeeds(program, *self.common[1:], "--weights", self.weights, "--steps", 3, "--checkpoint", path("oo"))
+        (other,) = shards_of(read_tensors("oo")[1])
+        shutil.copy(path(other), shard)
+        self.fails("%s: a shard of this checkpoint, %s, has checksum " % (file, shard), *resume)
+        with open(shard, "wb") as target:
+            target.write(whole)
+        self.succeeds(*resume)
+
     def test_background(self):
         os.makedirs(path("background"))
         start = [*self.common, "--weights", self.weights, "--steps", 12, "--checkpoint-every", 2,

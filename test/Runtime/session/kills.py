@@ -16,7 +16,7 @@ from toy import *
 
 
 class Kills(unittest.TestCase):
-    def campaign(self, case, program):
+    def campaign(self, case, program, sharded=False):
         folder = path(case)
         os.makedirs(folder)
         source = random.Random(7)
@@ -52,7 +52,10 @@ class Kills(unittest.TestCase):
         self.assertEqual(resumed.stdout.split("\n")[-2], whole.stdout.split("\n")[-2])
         self.assertIn("step %s:" % last, whole.stdout)
         # What those that were killed had begun to write is gone.
-        self.assertEqual([name for name in os.listdir(folder) if not re.fullmatch(r"c|c\.step-\d+", name)], [])
+        kept = [name for name in os.listdir(folder) if re.fullmatch(r"c|c\.step-\d+", name)]
+        used = {shard for name in kept for shard in shards_of(read_tensors(os.path.join(case, name))[1])}
+        self.assertEqual(set(os.listdir(folder)), used | set(kept))
+        self.assertEqual(bool(used), sharded)
 
     @staticmethod
     def fresh(case):
@@ -63,7 +66,7 @@ class Kills(unittest.TestCase):
         self.campaign("until", build("plain.so", BATCH=8))
 
     def test_two_ranks(self):
-        self.campaign("until-by-two", build("two.so", RANKS=2, BATCH=8))
+        self.campaign("until-by-two", build("two.so", RANKS=2, BATCH=8, BULK=20000), sharded=True)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,13 @@ class Session(unittest.TestCase):
     def test_files(self):
         self.case("files", self.plain)
 
+    def test_kept(self):
+        self.case("kept", self.plain)
+
+    def test_files_of_two_ranks(self):
+        self.case("files-of-two", self.two)
+        self.case("files-of-two", build("bulk.so", RANKS=2, BATCH=8, BULK=20000), "sharded")
+
     def test_events(self):
         self.case("events", self.plain)
 

@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -347,12 +348,19 @@ static void testFiles(void) {
         (weights.background = 1, &weights));
   FAILS(MPRT_IO_ERROR, "", mpcomm_session_save, session, "no/folder/c", NULL);
   mpcomm_save_options later = {.struct_size = sizeof(later), .background = 1};
-  OK(mpcomm_session_save, session, "no/folder/c", &later);
-  FAILS(MPRT_IO_ERROR, "no/folder", mpcomm_session_wait, session);
+  CHECK(!mkdir("folder", 0777));
+  OK(mpcomm_session_save, session, "folder/c", &later);
   OK(mpcomm_session_wait, session);
-  OK(mpcomm_session_save, session, "no/folder/c", &later);
+  /* Nobody else writes there, under whatever name. */
+  FAILS(MPRT_INVALID_ARGUMENT, "another run writes to it", mpcomm_session_save,
+        other, "./folder/../folder/c", NULL);
+  CHECK(!rename("folder", "away"));
+  OK(mpcomm_session_save, session, "folder/c", &later);
+  FAILS(MPRT_IO_ERROR, "folder/c", mpcomm_session_wait, session);
+  OK(mpcomm_session_wait, session);
+  OK(mpcomm_session_save, session, "folder/c", &later);
   /* The error of the last one, whoever asks first. */
-  FAILS(MPRT_IO_ERROR, "no/folder", mpcomm_session_close, session);
+  FAILS(MPRT_IO_ERROR, "folder/c", mpcomm_session_close, session);
   /* NaN is kept out, unless it is asked for. */
   float bad[DIM] = {0, NAN, 0, 0};
   writeFloats(third, "w", 1, DIM, bad);
@@ -364,6 +372,41 @@ static void testFiles(void) {
   CHECK(exists("nan"));
   OK(mpcomm_session_close, other);
   OK(mpcomm_session_close, third);
+}
+
+static uint64_t stepOf(const char *path) {
+  mpcomm_session *session = openLoaded();
+  OK(mpcomm_session_resume, session, path, NULL);
+  mpcomm_session_info info = {.struct_size = sizeof(info)};
+  OK(mpcomm_session_describe, session, &info);
+  OK(mpcomm_session_close, session);
+  return info.step;
+}
+
+/* Checkpoints at one path are kept whatever happens in between: another
+ * number, another spelling, another program, a resumption. */
+static void testKept(void) {
+  mpcomm_session *session = openLoaded();
+  writeWeights(session);
+  mpcomm_save_options options = {.struct_size = sizeof(options), .keep = 3};
+  for (uint64_t k = 1; k <= 9; ++k) {
+    OK(mpcomm_session_set_step, session, k);
+    if (k == 4)
+      OK(mpcomm_session_load, session, program, NULL);
+    if (k == 9)
+      OK(mpcomm_session_resume, session, "c.step-6", NULL);
+    if (k == 9)
+      OK(mpcomm_session_set_step, session, 9);
+    options.keep = k < 6 ? 3 : 2 + (k > 6);
+    OK(mpcomm_session_save, session, k % 2 ? "c" : "./c", &options);
+    if (k == 4)
+      CHECK(stepOf("c.step-2") == 2 && stepOf("c.step-3") == 3);
+    if (k == 6)
+      CHECK(stepOf("c.step-5") == 5 && !exists("c.step-4"));
+  }
+  /* That of step 8 is of the way that was left. */
+  CHECK(stepOf("c") == 9 && stepOf("c.step-6") == 6 && !exists("c.step-8"));
+  OK(mpcomm_session_close, session);
 }
 
 typedef struct {
@@ -736,6 +779,61 @@ static void testUntil(void) {
   OK(mpcomm_session_close, session);
 }
 
+/* Two ranks and their files: what is resumed is the checkpoint that was being
+ * written, and one file. */
+static void testFilesOfTwo(void) {
+  mpcomm_ranks *ranks = NULL;
+  OK(mpcomm_ranks_create, 2, &ranks);
+  uint32_t rank = fork() == 0;
+  mpcomm_session_options options = {.struct_size = sizeof(options),
+                                    .rank = rank,
+                                    .ranks = ranks,
+                                    .timeout_seconds = 60};
+  mpcomm_session *session = NULL;
+  OK(mpcomm_session_open, &options, &session);
+  OK(mpcomm_session_load, session, program, NULL);
+  writeWeights(session);
+  mpcomm_save_options later = {.struct_size = sizeof(later), .background = 1};
+  mpcomm_session_info info = {.struct_size = sizeof(info)};
+  for (uint64_t k = 1; k <= 8; ++k) {
+    OK(mpcomm_session_set_step, session, k);
+    OK(mpcomm_session_save, session, "c", k % 2 ? NULL : &later);
+    OK(mpcomm_session_resume, session, "c", NULL);
+    OK(mpcomm_session_describe, session, &info);
+    CHECK(info.step == k);
+  }
+  OK(mpcomm_session_set_step, session, 9);
+  OK(mpcomm_session_save, session, "d", NULL);
+  FAILS(MPRT_INVALID_ARGUMENT, "rank 1 reads another file than rank 0",
+        mpcomm_session_resume, session, rank ? "c" : "d", NULL);
+  OK(mpcomm_session_set_step, session, 10 + rank);
+  FAILS(MPRT_INVALID_ARGUMENT,
+        "rank 1 saves after step 11, rank 0 after step 10", mpcomm_session_save,
+        session, "c", NULL);
+  OK(mpcomm_session_gather, session, NULL, NULL, 0);
+  /* What rank 1 cannot write, rank 0 does not wait for. */
+  if (rank == 0)
+    CHECK(!mkdir("folder", 0777));
+  OK(mpcomm_session_set_step, session, 12);
+  OK(mpcomm_session_save, session, "folder/c", NULL);
+  if (rank == 0)
+    CHECK(!rename("folder", "away"));
+  OK(mpcomm_session_gather, session, NULL, NULL, 0);
+  OK(mpcomm_session_save, session, "folder/c", &later);
+  /* A rank that has nothing to write has nothing to wait for. */
+  if (rank == 0 || second)
+    FAILS(MPRT_IO_ERROR, "folder/c", mpcomm_session_wait, session);
+  else
+    OK(mpcomm_session_wait, session);
+  OK(mpcomm_session_gather, session, NULL, NULL, 0);
+  OK(mpcomm_session_close, session);
+  if (rank)
+    _exit(0);
+  int status = 1;
+  wait(&status);
+  CHECK(status == 0);
+}
+
 /* The same on two ranks. */
 static void testUntilByTwo(void) {
   mpcomm_ranks *ranks = NULL;
@@ -768,6 +866,8 @@ int main(int argc, char **argv) {
                {"copies", testCopies},
                {"hyperparameters", testHyperparameters},
                {"files", testFiles},
+               {"files-of-two", testFilesOfTwo},
+               {"kept", testKept},
                {"events", testEvents},
                {"switch", testSwitch},
                {"errors", testErrors},

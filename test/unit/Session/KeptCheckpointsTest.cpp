@@ -33,11 +33,11 @@ protected:
     std::ofstream(name + ".new") << text;
     fs::rename(name + ".new", name);
   }
-  void checkpoint(KeptCheckpoints &kept, uint64_t step) {
-    Error before = kept.prepare(step);
+  void checkpoint(KeptCheckpoints &kept, uint64_t step, uint64_t keep = 2) {
+    Error before = kept.prepare(step, keep);
     ASSERT_TRUE(before.ok()) << before.message();
     write(file, std::to_string(step));
-    Error after = kept.commit(step);
+    Error after = kept.commit(step, keep);
     ASSERT_TRUE(after.ok()) << after.message();
   }
   /// Names in the folder, with what they hold.
@@ -63,27 +63,48 @@ protected:
 };
 
 TEST_F(KeptCheckpointsTest, OneAsBefore) {
-  KeptCheckpoints kept(file, 1);
+  KeptCheckpoints kept(file);
   for (uint64_t step : {5, 10, 15})
-    checkpoint(kept, step);
+    checkpoint(kept, step, 1);
   EXPECT_EQ(contents(), (Contents{{"c", "15"}}));
 }
 
 TEST_F(KeptCheckpointsTest, TheLastThree) {
-  KeptCheckpoints kept(file, 3);
+  KeptCheckpoints kept(file);
   for (uint64_t step : {5, 10, 15, 20})
-    checkpoint(kept, step);
+    checkpoint(kept, step, 3);
   EXPECT_EQ(contents(),
             (Contents{{"c", "20"}, {"c.step-10", "10"}, {"c.step-15", "15"}}));
 }
 
+TEST_F(KeptCheckpointsTest, AnotherNumber) {
+  KeptCheckpoints kept(file);
+  for (uint64_t step : {1, 2, 3})
+    checkpoint(kept, step, 3);
+  checkpoint(kept, 4, 2);
+  EXPECT_EQ(contents(), (Contents{{"c", "4"}, {"c.step-3", "3"}}));
+  checkpoint(kept, 5, 1);
+  EXPECT_EQ(contents(), (Contents{{"c", "5"}}));
+}
+
+TEST_F(KeptCheckpointsTest, ResumedInTheMiddle) {
+  KeptCheckpoints kept(file);
+  checkpoint(kept, 1, 3);
+  checkpoint(kept, 2, 3);
+  kept.resume(file, 2, isOfRun);
+  for (uint64_t step : {3, 4, 5})
+    checkpoint(kept, step, 3);
+  EXPECT_EQ(contents(),
+            (Contents{{"c", "5"}, {"c.step-3", "3"}, {"c.step-4", "4"}}));
+}
+
 TEST_F(KeptCheckpointsTest, NothingIsRemovedBeforeTheNextIsThere) {
-  KeptCheckpoints kept(file, 2);
+  KeptCheckpoints kept(file);
   checkpoint(kept, 5);
   checkpoint(kept, 10);
   // The next one fails after it was prepared, twice.
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(kept.prepare(15).ok());
+    ASSERT_TRUE(kept.prepare(15, 2).ok());
     EXPECT_EQ(contents(),
               (Contents{{"c", "10"}, {"c.step-10", "10"}, {"c.step-5", "5"}}));
   }
@@ -99,8 +120,8 @@ TEST_F(KeptCheckpointsTest, FilesOfOthersStay) {
                            {"c.step-5.old", "other"}};
   for (const auto &[name, text] : others)
     write(folder / name, text);
-  KeptCheckpoints kept(file, 2);
-  EXPECT_TRUE(kept.checkNames(0, 20, 5).ok());
+  KeptCheckpoints kept(file);
+  EXPECT_TRUE(kept.checkNames(0, 20, 5, 2).ok());
   for (uint64_t step : {5, 10, 15, 20})
     checkpoint(kept, step);
   Contents expected = others;
@@ -110,24 +131,25 @@ TEST_F(KeptCheckpointsTest, FilesOfOthersStay) {
 
 TEST_F(KeptCheckpointsTest, AFileThatIsInTheWayStays) {
   write(file + ".step-5", "other");
-  KeptCheckpoints kept(file, 2);
-  EXPECT_NE(kept.checkNames(0, 20, 5).message().find(
-                "c.step-5: is there already, and is not of this run"),
+  KeptCheckpoints kept(file);
+  EXPECT_NE(kept.checkNames(0, 20, 5, 2)
+                .message()
+                .find("c.step-5: is there already, and is not of this run"),
             std::string::npos);
-  EXPECT_TRUE(kept.checkNames(5, 20, 5).ok());
-  EXPECT_TRUE(kept.checkNames(0, 20, 2).ok());
-  EXPECT_TRUE(kept.checkNames(0, 20, 0).ok());
-  EXPECT_TRUE(KeptCheckpoints(file, 1).checkNames(0, 20, 5).ok());
+  EXPECT_TRUE(kept.checkNames(5, 20, 5, 2).ok());
+  EXPECT_TRUE(kept.checkNames(0, 20, 2, 2).ok());
+  EXPECT_TRUE(kept.checkNames(0, 20, 0, 2).ok());
+  EXPECT_TRUE(KeptCheckpoints(file).checkNames(0, 20, 5, 1).ok());
   // It may also come later.
   checkpoint(kept, 5);
-  EXPECT_TRUE(kept.prepare(10).failed());
+  EXPECT_TRUE(kept.prepare(10, 2).failed());
   EXPECT_EQ(contents(), (Contents{{"c", "5"}, {"c.step-5", "other"}}));
 }
 
 TEST_F(KeptCheckpointsTest, ACopyOfWhatIsResumedIsItsOwn) {
   write(file, "5");
   write(file + ".step-5", "copy");
-  KeptCheckpoints kept(file, 2);
+  KeptCheckpoints kept(file);
   kept.resume(file, 5, isOfRun);
   checkpoint(kept, 10);
   EXPECT_EQ(contents(), (Contents{{"c", "10"}, {"c.step-5", "5"}}));
@@ -136,14 +158,14 @@ TEST_F(KeptCheckpointsTest, ACopyOfWhatIsResumedIsItsOwn) {
 }
 
 TEST_F(KeptCheckpointsTest, SaysThatTheNewOneIsWritten) {
-  KeptCheckpoints kept(file, 2);
+  KeptCheckpoints kept(file);
   checkpoint(kept, 5);
   checkpoint(kept, 10);
-  ASSERT_TRUE(kept.prepare(15).ok());
+  ASSERT_TRUE(kept.prepare(15, 2).ok());
   write(file, "15");
   fs::remove(file + ".step-5");
   fs::create_directory(file + ".step-5");
-  std::string message = kept.commit(15).message();
+  std::string message = kept.commit(15, 2).message();
   EXPECT_NE(message.find("c: the checkpoint of step 15 is written, but "),
             std::string::npos)
       << message;
@@ -151,16 +173,16 @@ TEST_F(KeptCheckpointsTest, SaysThatTheNewOneIsWritten) {
 
 TEST_F(KeptCheckpointsTest, ResumedRunsGoOnWithTheirs) {
   {
-    KeptCheckpoints kept(file, 3);
+    KeptCheckpoints kept(file);
     for (uint64_t step : {5, 10, 15})
-      checkpoint(kept, step);
+      checkpoint(kept, step, 3);
   }
   write(file + ".step-90", "later");
   write(file + ".step-x", "other");
-  KeptCheckpoints kept(file, 3);
+  KeptCheckpoints kept(file);
   kept.resume(file, 15, isOfRun);
-  checkpoint(kept, 15); // nothing was left to do
-  checkpoint(kept, 20);
+  checkpoint(kept, 15, 3); // nothing was left to do
+  checkpoint(kept, 20, 3);
   EXPECT_EQ(contents(), (Contents{{"c", "20"},
                                   {"c.step-10", "10"},
                                   {"c.step-15", "15"},
@@ -173,9 +195,9 @@ TEST_F(KeptCheckpointsTest, FilesOfOthersAreLeftAlone) {
   write(file + ".step-3", "notes");
   write(file + ".step-10", "10");
   fs::create_directory(file + ".step-4");
-  KeptCheckpoints kept(file, 2);
+  KeptCheckpoints kept(file);
   kept.resume(file, 15, isOfRun);
-  ASSERT_TRUE(kept.checkNames(15, 30, 5).ok());
+  ASSERT_TRUE(kept.checkNames(15, 30, 5, 2).ok());
   checkpoint(kept, 20);
   checkpoint(kept, 25);
   EXPECT_EQ(contents(), (Contents{{"c", "25"},
@@ -187,16 +209,16 @@ TEST_F(KeptCheckpointsTest, FilesOfOthersAreLeftAlone) {
 TEST_F(KeptCheckpointsTest, WhatIsResumedDoesNotReplaceAnother) {
   write(file, "15");
   write(file + ".step-15", "other");
-  KeptCheckpoints kept(file, 2);
+  KeptCheckpoints kept(file);
   kept.resume(file, 15, isOfRun);
-  EXPECT_NE(kept.checkNames(15, 30, 5).message().find("c.step-15: is there"),
+  EXPECT_NE(kept.checkNames(15, 30, 5, 2).message().find("c.step-15: is there"),
             std::string::npos);
-  EXPECT_TRUE(kept.prepare(20).failed());
+  EXPECT_TRUE(kept.prepare(20, 2).failed());
   EXPECT_EQ(contents(), (Contents{{"c", "15"}, {"c.step-15", "other"}}));
 }
 
 TEST_F(KeptCheckpointsTest, AFileThatIsGoneIsNotMissed) {
-  KeptCheckpoints kept(file, 2);
+  KeptCheckpoints kept(file);
   checkpoint(kept, 5);
   fs::remove(file);
   checkpoint(kept, 10);

@@ -145,7 +145,7 @@ Error openWeights(TrainingJob &job) {
   bool resumes = !options.resume.empty();
   const std::string &path = resumes ? options.resume : options.weights;
   if (!path.empty()) {
-    Expected<SafeTensors> file = SafeTensors::open(path);
+    Expected<StateFile> file = StateFile::open(path);
     if (file.failed())
       return file.error();
     job.weights.emplace(file.take());
@@ -299,10 +299,11 @@ Error planSteps(TrainingJob &job) {
                   "; --resume-anyway goes on");
     if (!differences.empty())
       job.warnings.push_back(options.resume + ": this run has " + differences);
-    if (job.data && info->globalBatch.value_or(0) != job.globalBatch())
+    if (job.data && info->globalBatch &&
+        *info->globalBatch != job.globalBatch())
       job.warnings.push_back(
           options.resume + ": written with a global batch of " +
-          std::to_string(info->globalBatch.value_or(0)) + ", going on with " +
+          std::to_string(*info->globalBatch) + ", going on with " +
           std::to_string(job.globalBatch()) +
           "; samples will not continue where it stopped");
   }

@@ -18,7 +18,7 @@
 #include "data/Sampler.h"
 #include "launch/RunOptions.h"
 #include "session/checkpoint/Checkpoint.h"
-#include "session/files/SafeTensors.h"
+#include "session/files/StateFile.h"
 #include "session/program/Program.h"
 #include "session/state/StateUnion.h"
 
@@ -51,7 +51,7 @@ struct TrainingJob {
 
   std::optional<Dataset> data, evalData;
   /// Weights, or the checkpoint that is resumed.
-  std::optional<SafeTensors> weights;
+  std::optional<StateFile> weights;
 
   /// What the checkpoint says that is resumed.
   std::optional<CheckpointInfo> resumed;

@@ -18,22 +18,24 @@ mpcomm::run::differencesFrom(const CheckpointInfo &info,
       mprt::differencesFrom(info, job.program->manifest());
   if (job.data) {
     std::string checksum = hexOf(job.data->checksum());
-    uint64_t samples = info.samples.value_or(0);
+
     if (!info.data.empty() && checksum != info.data)
       found.push_back(
           describeDifference("data with checksum", checksum, info.data));
-    else if (info.data.empty() && samples != job.data->samples())
+    else if (info.data.empty() && info.samples &&
+             *info.samples != job.data->samples())
       found.push_back(describeDifference("samples",
                                          std::to_string(job.data->samples()),
-                                         std::to_string(samples)));
+                                         std::to_string(*info.samples)));
     auto order = [](bool shuffle) {
       return shuffle ? "shuffled" : "as in the file";
     };
-    if (info.shuffle != job.options.shuffle)
+    if (info.shuffle.value_or(job.options.shuffle) != job.options.shuffle)
       found.push_back(describeDifference("samples", order(job.options.shuffle),
-                                         order(info.shuffle)));
-    LastBatch last = job.options.format.lastBatch,
-              before = info.wraps ? LastBatch::Wrap : LastBatch::Drop;
+                                         order(*info.shuffle)));
+    LastBatch last = job.options.format.lastBatch, before = last;
+    if (info.wraps)
+      before = *info.wraps ? LastBatch::Wrap : LastBatch::Drop;
     if (before != last)
       found.push_back(
           describeDifference("--last-batch", nameOf(last), nameOf(before)));

@@ -31,16 +31,8 @@ static double millisecondsSince(Clock::time_point start) {
 }
 
 static KeeperOptions keeperOptionsOf(const TrainingJob &job) {
-  KeeperOptions keeper;
-  keeper.path = job.options.checkpoint;
-  keeper.keep = job.options.checkpointKeep;
-  keeper.every = job.options.checkpointEvery;
-  keeper.resume = job.options.resume;
-  keeper.resumed = job.resumed ? &*job.resumed : nullptr;
-  keeper.firstStep = job.firstStep;
-  keeper.lastStep = job.lastStep;
-  keeper.comparesReplicas = job.options.checkReplicas != 0u;
-  return keeper;
+  return {job.options.checkpoint, job.options.checkReplicas != 0u,
+          job.options.timeoutSeconds};
 }
 
 Error Trainer::prepare() {
@@ -203,6 +195,7 @@ Error Trainer::train(Report &report, StateKeeper &keeper) {
   const RunOptions &options = job.options;
   auto requestFor = [&](uint64_t step, bool atEnd) {
     SaveRequest request{describeCheckpoint(job, step)};
+    request.keep = options.checkpointKeep;
     if (options.allowNonFinite && !atEnd)
       request.nonFinite = NonFinitePolicy::Skip;
     return request;
@@ -245,10 +238,11 @@ Error Trainer::train(Report &report, StateKeeper &keeper) {
       status = withState([&] {
         SaveRequest request = requestFor(done, /*atEnd=*/false);
         request.background = options.checkpointBackground && !stopped;
-        return keeper.writeCheckpoint(request);
+        return keeper.writeCheckpoint(job.sharedState(), request);
       });
     else if (status.ok() && isCompared)
-      status = withState([&] { return keeper.checkReplicas(done); });
+      status = withState(
+          [&] { return keeper.checkReplicas(job.sharedState(), done); });
     if (status.failed()) {
       report.interrupt();
       return status;
@@ -265,11 +259,12 @@ Error Trainer::train(Report &report, StateKeeper &keeper) {
   Error status = finishWriting(keeper);
   if (status.ok() && !options.checkpoint.empty())
     status = withState([&] {
-      return keeper.writeCheckpoint(requestFor(last, /*atEnd=*/true));
+      return keeper.writeCheckpoint(job.sharedState(),
+                                    requestFor(last, /*atEnd=*/true));
     });
   if (status.ok() && !options.saveWeights.empty())
     status = withState([&] {
-      return keeper.writeWeights(options.saveWeights,
+      return keeper.writeWeights(job.sharedState(), options.saveWeights,
                                  requestFor(last, /*atEnd=*/true));
     });
   if (status.failed())
@@ -392,16 +387,23 @@ Error Trainer::run() {
     steps.samples = job.globalBatch();
     steps.tokens = steps.samples * job.data->tokensPerSample();
   }
-  Expected<Report> report =
-      Report::create(job.options, rank.index() == 0, steps);
-  Error mine = report.failed() ? report.error() : prepare();
-  if (Error error = rank.agree(mine))
+  if (Error error = rank.agree(prepare()))
     return error;
-
-  StateKeeper keeper(keeperOptionsOf(job), job.sharedState(), rank,
+  std::optional<Report> report;
+  StateKeeper keeper(keeperOptionsOf(job), rank,
                      [&](const std::string &line) { report->note(line); });
-  if (Error error = keeper.checkStart())
+  if (job.resumed && job.options.checkpointKeep > 1)
+    keeper.resume(job.options.resume, *job.resumed);
+  if (Error error =
+          keeper.checkStart(job.sharedState(), {job.firstStep, job.lastStep,
+                                                job.options.checkpointEvery,
+                                                job.options.checkpointKeep}))
     return error;
+  // A run that cannot start leaves the log of the one before it.
+  Expected<Report> made = Report::create(job.options, rank.index() == 0, steps);
+  if (Error error = rank.agree(made.error()))
+    return error;
+  report.emplace(made.take());
   report->begin(job.describe());
   if (rank.device().isAsynchronous())
     report->note("rank 0 computes on " + rank.device().describe());

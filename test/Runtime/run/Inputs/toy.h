@@ -11,7 +11,9 @@
 |* ARENA (its bytes), NO_COMM (RANKS is 1, there is no communicator),         *|
 |* LOOSE_STATE (returns `b` in a buffer of its own), STAGED (two ranks, which *|
 |* may have functions of their own, for all that is known), GRAPH (a member of*|
-|* the manifest, and a comma), COPIED (`evaluate` takes a copy of `w`).       *|
+|* the manifest, and a comma), COPIED (`evaluate` takes a copy of `w`), BULK   *|
+|* (`train_step` takes three buffers of so many elements, and only keeps      *|
+|* them).                                                                     *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -62,7 +64,24 @@
 #endif
 
 /* Arguments of train_step, in order; then the results that are alone. */
-enum { W, B, MOMENTUM, STEP, SCALE, LR, X, Y, LABEL, LOSS, LOOSE_B };
+enum {
+  W,
+  B,
+  MOMENTUM,
+  STEP,
+  SCALE,
+  LR,
+  X,
+  Y,
+  LABEL,
+#ifdef BULK
+  BULK_0,
+  BULK_1,
+  BULK_2,
+#endif
+  LOSS,
+  LOOSE_B
+};
 /* Arguments of evaluate. */
 enum {
   E_W,
@@ -83,6 +102,15 @@ enum {
   "\"shape\":[4],\"access\":\"read\",\"copy_of\":\"w\"}"
 #else
 #define COPY_ARGUMENT ""
+#endif
+
+#ifdef BULK
+#define BULK_ARGUMENT(k)                                                       \
+  ",{\"name\":\"bulk." #k "\",\"role\":\"buffer\",\"dtype\":\"f32\","              \
+  "\"shape\":[" TEXT(BULK) "],\"access\":\"read\",\"default\":0." #k "}"
+#define BULK_ARGUMENTS BULK_ARGUMENT(1) BULK_ARGUMENT(2) BULK_ARGUMENT(3)
+#else
+#define BULK_ARGUMENTS ""
 #endif
 
 /* clang-format off */
@@ -109,7 +137,7 @@ enum {
     "{\"name\":\"step\",\"role\":\"optimizer_state\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"update\"}," \
     "{\"name\":\"scale\",\"role\":\"buffer\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\"}," \
     "{\"name\":\"lr\",\"role\":\"hyperparameter\",\"dtype\":\"f32\",\"shape\":[],\"access\":\"read\",\"default\":0.05}," \
-    BATCH_ARGUMENTS "],\"results\":[" \
+    BATCH_ARGUMENTS BULK_ARGUMENTS "],\"results\":[" \
     "{\"name\":\"loss\",\"role\":\"loss\",\"dtype\":\"f32\",\"shape\":[],\"argument\":null}," \
     "{\"name\":\"w\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[4],\"argument\":0}," \
     "{\"name\":\"b\",\"role\":\"parameter\",\"dtype\":\"f32\",\"shape\":[],\"argument\":" B_PLACE "}," \

@@ -70,8 +70,13 @@ def write_tensors(name, tensors, metadata=None):
     return write_raw(name, header, data)
 
 
+def shards_of(metadata):
+    """Names of the files that the index of a checkpoint names."""
+    return [text.rsplit(" ", 1)[0] for key, text in metadata.items() if key.startswith("mpcomm.shard.")]
+
+
 def read_tensors(name):
-    """(name -> list of values, metadata)"""
+    """(name -> list of values, metadata), with the shards of a checkpoint"""
     with open(path(name), "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header, data = json.loads(file.read(length)), file.read()
@@ -82,6 +87,8 @@ def read_tensors(name):
         kind = FORMATS[entry["dtype"]]
         count = (end - begin) // struct.calcsize(kind)
         values[key] = list(struct.unpack("<%d%s" % (count, kind), data[begin:end]))
+    for shard in shards_of(metadata):
+        values.update(read_tensors(os.path.join(os.path.dirname(os.path.realpath(path(name))), shard))[0])
     return values, metadata
 
 

@@ -1,0 +1,293 @@
+//===- Shards.cpp - a checkpoint that all ranks write ---------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// While ranks write together they meet before each tensor, so that those that
+// are done see that something moves, and all stop when one has failed. In the
+// background there is no way to meet: rank 0 looks for the files, and a rank
+// that cannot write its shard leaves a mark in its place.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/checkpoint/Shards.h"
+
+#include "session/files/Hash.h"
+#include "session/files/OutputFile.h"
+#include "session/files/StateFile.h"
+#include "support/Trace.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+using namespace mprt;
+
+namespace fs = std::filesystem;
+
+/// A file of its own, and its sync, cost more than to write so little.
+static constexpr uint64_t smallBytes = 1 << 16;
+static constexpr const char *failureMark = ".failed";
+
+static uint64_t sizeInFile(const SharedTensor &tensor) {
+  return *bytesOf(tensor.type, tensor.shape);
+}
+
+void mprt::assignWriters(std::vector<SharedTensor> &tensors) {
+  std::vector<SharedTensor *> large;
+  std::map<uint64_t, uint64_t> load;
+  for (SharedTensor &tensor : tensors) {
+    tensor.writer = tensor.owner();
+    if (sizeInFile(tensor) >= smallBytes)
+      large.push_back(&tensor);
+    else
+      load[tensor.writer] += sizeInFile(tensor);
+  }
+  std::stable_sort(large.begin(), large.end(),
+                   [](const auto *a, const auto *b) {
+                     return sizeInFile(*a) > sizeInFile(*b);
+                   });
+  for (SharedTensor *tensor : large) {
+    tensor->writer = *std::min_element(
+        tensor->holders.begin(), tensor->holders.end(),
+        [&](uint64_t a, uint64_t b) { return load[a] < load[b]; });
+    load[tensor->writer] += sizeInFile(*tensor);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// What is in which file
+//===----------------------------------------------------------------------===//
+
+Expected<Shards> Shards::plan(const std::string &path,
+                              std::vector<SharedTensor> tensors,
+                              std::map<std::string, std::string> metadata,
+                              Rank &rank) {
+  Shards shards;
+  shards.path = path;
+  shards.index = rank.index();
+  shards.indexMetadata = std::move(metadata);
+  assignWriters(tensors);
+  sortForFile(tensors);
+  shards.counts.resize(rank.size());
+  for (const SharedTensor &tensor : tensors)
+    ++shards.counts[tensor.writer];
+  shards.tensors = std::move(tensors);
+  uint64_t own = std::random_device()();
+  own = own << 32 | std::random_device()();
+  std::vector<uint64_t> all(rank.size());
+  if (Error error = rank.gather(&own, all.data(), sizeof(own)))
+    return error;
+  shards.token = all[0];
+  return shards;
+}
+
+std::vector<TensorToWrite> Shards::describe(uint64_t writer) const {
+  std::vector<TensorToWrite> list;
+  for (const SharedTensor &tensor : tensors)
+    if (tensor.writer == writer) {
+      list.push_back({tensor.name, tensor.type, tensor.shape});
+      list.back().checksum = tensor.checksum;
+    }
+  return list;
+}
+
+std::string Shards::fileOf(uint64_t writer) const {
+  return writer == 0 ? path : shardNameOf(path, token, writer);
+}
+
+std::map<std::string, std::string> Shards::metadataOf(uint64_t writer) const {
+  if (writer != 0)
+    return {{"mpcomm.step", indexMetadata.at("mpcomm.step")}};
+  std::map<std::string, std::string> metadata = indexMetadata;
+  for (uint64_t other = 1; other < counts.size(); ++other)
+    if (counts[other])
+      metadata[std::string(shardPrefix) + std::to_string(other)] =
+          fs::path(fileOf(other)).filename().string() + " " +
+          withChecksums(describe(other), metadataOf(other))
+              .at(std::string(headerChecksumKey));
+  return metadata;
+}
+
+Error Shards::writeFile(const std::map<std::string, const void *> &data,
+                        const std::function<Error()> &beforeTensor,
+                        const std::function<Error()> &beforeCommit) const {
+  std::vector<TensorToWrite> list = describe(index);
+  for (TensorToWrite &tensor : list) {
+    tensor.data = data.at(tensor.name);
+    if (beforeTensor)
+      tensor.produce = [&](const TensorSink &sink) {
+        Error error = beforeTensor();
+        return error ? error
+                     : sink(tensor.data, *bytesOf(tensor.type, tensor.shape));
+      };
+  }
+  return writeSafetensors(fileOf(index), list, metadataOf(index), beforeCommit);
+}
+
+Error Shards::checkShards() const {
+  for (uint64_t other = 1; other < counts.size(); ++other)
+    if (counts[other])
+      if (auto file = SafeTensors::open(fileOf(other)); !file)
+        return makeError(file.error().status(), "rank ", other,
+                         " has written a shard of ", path,
+                         ", and rank 0 does not find it (all ranks need one "
+                         "folder for a checkpoint): ",
+                         file.message());
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Together
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// So many times all ranks meet, unless one has failed before.
+class Meetings {
+public:
+  Meetings(Rank &rank, uint64_t count) : rank(rank), left(count) {}
+
+  Error meet(const Error &mine = {}) {
+    if (left == 0 || failure)
+      return failure;
+    --left;
+    return failure = rank.agree(mine);
+  }
+  /// All that are left; with the failure of this rank, which ends them.
+  Error finish(const Error &mine) {
+    if (mine)
+      return meet(mine);
+    while (left && !failure)
+      (void)meet();
+    return failure;
+  }
+
+private:
+  Rank &rank;
+  uint64_t left;
+  Error failure;
+};
+
+} // namespace
+
+Error Shards::write(const RankState &state, Rank &rank) const {
+  std::map<std::string, const void *> data = dataOf(state);
+  uint64_t most = *std::max_element(counts.begin(), counts.end());
+  // Before each tensor, when all shards are there, and when the index is.
+  Meetings meetings(rank, most + 1);
+  auto meet = [&] { return meetings.meet(); };
+  bool isComplete = false;
+  Error error;
+  if (index == 0) {
+    error = writeFile(data, meet, [&] {
+      Error all = meetings.finish({});
+      isComplete = all.ok();
+      return all ? all : checkShards();
+    });
+    if (!isComplete)
+      return meetings.finish(error);
+    return rank.agree(error);
+  }
+  if (counts[index])
+    error = writeFile(data, meet, nullptr);
+  error = meetings.finish(error);
+  if (!error)
+    error = rank.agree({});
+  std::error_code gone;
+  if (error && counts[index])
+    fs::remove(fileOf(index), gone);
+  return error;
+}
+
+//===----------------------------------------------------------------------===//
+// In the background
+//===----------------------------------------------------------------------===//
+
+Error Shards::copy(const RankState &state) {
+  std::map<std::string, const void *> data = dataOf(state);
+  auto padded = [](const SharedTensor &tensor) {
+    return (sizeInFile(tensor) + 63) / 64 * 64;
+  };
+  uint64_t total = 0;
+  for (const SharedTensor &tensor : tensors)
+    if (tensor.writer == index)
+      total += padded(tensor);
+  try {
+    memory.reset(new char[total]);
+  } catch (const std::bad_alloc &) {
+    return makeError(MPRT_OUT_OF_MEMORY, path, ": no memory for a copy of ",
+                     total, " bytes of state");
+  }
+  char *at = memory.get();
+  for (const SharedTensor &tensor : tensors)
+    if (tensor.writer == index) {
+      std::memcpy(at, data.at(tensor.name), sizeInFile(tensor));
+      copied[tensor.name] = at;
+      at += padded(tensor);
+    }
+  return {};
+}
+
+Error Shards::waitForShards(double timeoutSeconds,
+                            const std::atomic<bool> &isLeft) const {
+  constexpr double secondsWhenLeft = 2;
+  fs::path first = fileOf(1);
+  std::string begin = first.filename();
+  begin.resize(begin.size() - 1);
+  uint64_t grown = 0, last = nowNanoseconds();
+  for (uint64_t round = 0;; ++round) {
+    uint64_t missing = 0, bytes = 0;
+    std::error_code error;
+    for (uint64_t other = 1; other < counts.size(); ++other) {
+      if (!counts[other])
+        continue;
+      std::string file = fileOf(other);
+      if (fs::exists(file + failureMark, error)) {
+        fs::remove(file + failureMark, error);
+        return fail("rank ", other, " could not write its shard of ", path);
+      }
+      if (!fs::exists(file, error))
+        missing = other;
+    }
+    if (!missing)
+      return checkShards();
+    // What is being written has a longer name.
+    for (const fs::directory_entry &entry :
+         fs::directory_iterator(first.parent_path(), error))
+      if (entry.path().filename().string().starts_with(begin))
+        bytes += entry.file_size(error);
+    uint64_t now = nowNanoseconds();
+    if (bytes != grown)
+      last = now;
+    grown = bytes;
+    double limit =
+        isLeft ? std::min(secondsWhenLeft, timeoutSeconds) : timeoutSeconds;
+    if (1e-9 * double(now - last) > limit)
+      return makeError(MPRT_TIMEOUT, path, ": no shard of rank ", missing,
+                       " came for ", limit,
+                       " s (all ranks need one folder for a checkpoint)");
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(std::min<uint64_t>(1 + round / 4, 100)));
+  }
+}
+
+Error Shards::writeCopy(double timeoutSeconds,
+                        const std::atomic<bool> &isLeft) {
+  Error error;
+  if (index == 0)
+    error = writeFile(copied, nullptr,
+                      [&] { return waitForShards(timeoutSeconds, isLeft); });
+  else if (counts[index])
+    error = writeFile(copied, nullptr, nullptr);
+  if (error && index != 0)
+    std::ofstream(fileOf(index) + failureMark);
+  copied.clear();
+  memory.reset();
+  return error;
+}

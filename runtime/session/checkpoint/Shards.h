@@ -1,0 +1,82 @@
+//===- Shards.h - a checkpoint that all ranks write -----------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Of the ranks that hold a tensor one writes it: large tensors are dealt out so
+// that ranks write about as many bytes each, small ones go to the lowest
+// holder. Each rank writes a shard beside the index, rank 0 the index itself,
+// with its own share (StateFile.h). All ranks must see one folder.
+//
+// From the survey every rank knows all checksums, so that rank 0 knows the
+// headers of all shards, and what the index says, before any of them is there.
+// The index gets its name when all of them are: until then the checkpoint
+// before it is whole, and is what lies at the path.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_SESSION_SHARDS_H
+#define MPCOMM_RUNTIME_SESSION_SHARDS_H
+
+#include "session/files/SafeTensors.h"
+#include "session/state/StateUnion.h"
+
+#include <atomic>
+#include <memory>
+
+namespace mprt {
+
+/// Chooses the writer of each tensor: by falling size, of its holders the one
+/// that has least to write so far. O(tensors * holders).
+void assignWriters(std::vector<SharedTensor> &tensors);
+
+/// The files of one checkpoint, as each rank of the run knows them.
+class Shards {
+public:
+  /// Plans the files of `tensors`, which have checksums. All ranks call it.
+  /// `metadata` is for the index.
+  static Expected<Shards> plan(const std::string &path,
+                               std::vector<SharedTensor> tensors,
+                               std::map<std::string, std::string> metadata,
+                               Rank &rank);
+
+  /// Writes the files from `state`. All ranks call it; fails on every rank
+  /// where one fails, and leaves no shard then.
+  Error write(const RankState &state, Rank &rank) const;
+
+  /// Copies what this rank writes, for `writeCopy`.
+  Error copy(const RankState &state);
+  /// Writes this rank's file from the copy, on any thread. On rank 0 this takes
+  /// until all shards are there, and fails where another rank has failed,
+  /// nothing more comes for `timeoutSeconds`, or `isLeft` and nothing more
+  /// comes for two seconds. Gives the memory back.
+  Error writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft);
+
+private:
+  std::vector<TensorToWrite> describe(uint64_t writer) const;
+  std::map<std::string, std::string> metadataOf(uint64_t writer) const;
+  std::string fileOf(uint64_t writer) const;
+  Error writeFile(const std::map<std::string, const void *> &data,
+                  const std::function<Error()> &beforeTensor,
+                  const std::function<Error()> &beforeCommit) const;
+  /// All shards are where rank 0 looks for them.
+  Error checkShards() const;
+  Error waitForShards(double timeoutSeconds,
+                      const std::atomic<bool> &isLeft) const;
+
+  std::string path;
+  uint64_t index = 0, token = 0;
+  std::vector<SharedTensor> tensors;
+  /// How many tensors each rank writes.
+  std::vector<uint64_t> counts;
+  std::map<std::string, std::string> indexMetadata;
+  /// Each tensor begins at a multiple of 64 bytes.
+  std::unique_ptr<char[]> memory;
+  std::map<std::string, const void *> copied;
+};
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_SESSION_SHARDS_H

@@ -1,0 +1,68 @@
+//===- StateFile.h - a file of state, with its shards ---------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Weights and checkpoints are safetensors files. A checkpoint that several
+// ranks have written is an index and shards, each of them such a file: the
+// index has rank 0's tensors, and in its metadata, under `mpcomm.shard.R`, the
+// name of the file that rank R has written beside it and the checksum of that
+// file's header, which has the checksums of its tensors.
+//
+// Shards are never changed. A new checkpoint has shards of new names; those
+// before it go when no index names them any more.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_RUNTIME_SESSION_STATEFILE_H
+#define MPCOMM_RUNTIME_SESSION_STATEFILE_H
+
+#include "session/files/SafeTensors.h"
+
+namespace mprt {
+
+/// Before the number of a rank, in the metadata of an index.
+inline constexpr std::string_view shardPrefix = "mpcomm.shard.";
+
+/// An open file of state, with all of its shards.
+class StateFile {
+public:
+  /// Opens the files and checks their headers, and that the shards are those
+  /// that the index was written with.
+  static Expected<StateFile> open(const std::string &path);
+
+  /// Of the index.
+  const std::string &path() const { return files[0].path(); }
+  const std::map<std::string, std::string> &metadata() const {
+    return files[0].metadata();
+  }
+  /// The same for two files whose headers are the same, shards included.
+  uint64_t digest() const;
+
+  /// The tensor of that name, or null.
+  const TensorEntry *find(const std::string &name) const;
+  /// As SafeTensors::read.
+  Error read(const std::string &name, const TensorEntry &entry,
+             void *destination) const;
+
+private:
+  std::vector<SafeTensors> files;
+  /// Which of the files has a tensor.
+  std::map<std::string, size_t> places;
+};
+
+/// Name of the shard of `rank` of a checkpoint at `path`, where that leads to.
+/// `token` is another one for each checkpoint.
+std::string shardNameOf(const std::string &path, uint64_t token, uint64_t rank);
+
+/// Removes shards beside `path` that neither the checkpoint there nor one that
+/// is kept beside it names: of checkpoints that were replaced, and of jobs that
+/// were killed while they wrote. Removes none where an index cannot be read.
+/// Nobody else may write there meanwhile.
+void removeUnusedShards(const std::string &path);
+
+} // namespace mprt
+
+#endif // MPCOMM_RUNTIME_SESSION_STATEFILE_H

@@ -15,19 +15,14 @@
 #include "session/files/SafeTensors.h"
 
 #include "session/files/Hash.h"
+#include "session/files/Json.h"
 #include "session/files/OutputFile.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 using namespace mprt;
 
 namespace {
-
-std::string quoted(const std::string &text) {
-  return nlohmann::json(text).dump(-1, ' ', false,
-                                   nlohmann::json::error_handler_t::replace);
-}
 
 std::string makeHeader(const std::vector<TensorToWrite> &order,
                        const std::map<std::string, std::string> &metadata) {

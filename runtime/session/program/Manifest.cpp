@@ -527,7 +527,6 @@ Expected<Manifest> mprt::parseManifest(std::string_view text) {
   ManifestReader reader(root, "", error);
   Manifest manifest;
   manifest.abi = reader.natural("abi");
-  manifest.producer = reader.text("producer", false);
   manifest.program = reader.text("program", false);
   manifest.schedule = reader.text("schedule", false);
   if (reader.has("target")) {

@@ -154,7 +154,7 @@ struct ManifestGraph {
 
 struct Manifest {
   uint64_t abi = 0;
-  std::string producer, program, cpu, device = "host";
+  std::string program, cpu, device = "host";
   /// Of a pipeline: its name, where the file says.
   std::string schedule;
   std::vector<std::string> features;

@@ -190,6 +190,22 @@ class Checkpoint(ToyTest):
         with open(self.weights, "rb") as before, open(theirs, "rb") as after:
             self.assertEqual(after.read(), before.read())
 
+    def test_a_run_that_cannot_start_leaves_the_log(self):
+        log, damaged = path("kept.log"), path("kept-damaged")
+        start = [*self.common, "--log", log, "--steps", 6]
+        self.succeeds(*start, "--weights", self.weights, "--checkpoint", path("kept.ckpt"))
+        with open(path("kept.ckpt"), "rb") as file:
+            whole = file.read()
+        with open(damaged, "wb") as file:
+            file.write(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with open(log, "rb") as file:
+            before = file.read()
+        self.assertEqual(before.count(b"\n"), 6)
+        for wrong in ["--resume", damaged], ["--weights", damaged]:
+            self.fails("has checksum", *start, *wrong)
+            with open(log, "rb") as file:
+                self.assertEqual(file.read(), before)
+
     def test_shards(self):
         # Large tensors are written by the ranks in turn, each once; small ones by rank 0.
         program, alone = build("bulk2.so", RANKS=2, BATCH=8, BULK=20000), build("bulk1.so", BATCH=16, BULK=20000)

@@ -18,7 +18,7 @@ from toy import *
 LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID", "RANK", "WORLD_SIZE", "MASTER_ADDR")
 
 
-class Session(unittest.TestCase):
+class Session(ToyTest):
     @classmethod
     def setUpClass(cls):
         cls.plain = build("plain.so", BATCH=8)
@@ -54,6 +54,21 @@ class Session(unittest.TestCase):
 
     def test_kept(self):
         self.case("kept", self.plain)
+
+    def test_a_run_and_a_session_resume_each_other(self):
+        work = tempfile.mkdtemp(dir=WORK)
+        file, data = os.path.join(work, "c"), Samples(64).write("each.safetensors")
+        until = lambda step: subprocess.run([CLIENT, "until", self.plain, str(step)], cwd=work, capture_output=True,
+                                            text=True, timeout=120)  # fmt: skip
+        self.assertEqual(until(4).returncode, 0)
+        start = [self.plain, "--data", data, "--resume", file, "--checkpoint", file, "--no-shuffle", "--last-batch", "wrap"]
+        # It does not say of which data it is.
+        outcome = self.succeeds(*start, "--steps", 6)
+        self.assertNotIn("warning", outcome.out)
+        done = until(8)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step 8:", done.stdout)
+        self.assertEqual(read_tensors(file)[1]["mpcomm.step"], "8")
 
     def test_files_of_two_ranks(self):
         self.case("files-of-two", self.two)

@@ -36,7 +36,7 @@ Error Bench::prepare(const RunOptions &options) {
   Manifest manifest;
   uint64_t block = options.calibrateBlock;
   uint64_t ranks = rank.size(), index = rank.index();
-  if (block && (ranks % block || block == 1 || block == ranks))
+  if (block && (ranks % block || block == ranks))
     return fail("--calibrate-block expects a part of the ", ranks,
                 " ranks, from 2 on, found ", block);
   measured = {{0, ranks, index, block ? acrossLink : "", /*sends=*/!block}};
@@ -246,8 +246,8 @@ void print(const Calibration &result) {
   std::printf("\nmemory    %.1f GB/s\nlaunch    %.0f ns\n",
               result.device.memoryBandwidth * 1e-9, result.device.launch * 1e9);
   if (!result.lines.empty())
-    std::printf("\n%-16s %5s %10s %12s %9s %9s\n", "collective", "ranks",
-                "alpha us", "payload MB/s", "error", "worst");
+    std::printf("\n%-16s %5s %-7s %10s %12s %9s %9s\n", "collective", "ranks",
+                "link", "alpha us", "payload MB/s", "error", "worst");
   for (const MeasuredKind &line : result.lines)
     std::printf("%-16s %5llu %-7s %10.1f %12.1f %7.1f %% %7.1f %%\n",
                 mprt::nameOf(line.kind),

@@ -55,7 +55,9 @@ StopHandler::~StopHandler() {
 
 StopSignals::StopSignals() {
   // Where a parent has left it ignored, children vanish without a status.
-  std::signal(SIGCHLD, SIG_DFL);
+  struct sigaction byDefault = {};
+  byDefault.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &byDefault, &childBefore);
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
   for (int signal : stopping)
@@ -64,7 +66,10 @@ StopSignals::StopSignals() {
   sigprocmask(SIG_BLOCK, &watched, &before);
 }
 
-StopSignals::~StopSignals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
+StopSignals::~StopSignals() {
+  sigaction(SIGCHLD, &childBefore, nullptr);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+}
 
 int StopSignals::wait(std::chrono::milliseconds limit) const {
   timespec pause = {limit.count() / 1000, limit.count() % 1000 * 1'000'000};

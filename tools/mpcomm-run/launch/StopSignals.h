@@ -42,6 +42,7 @@ public:
 
 private:
   sigset_t watched, before;
+  struct sigaction childBefore;
 };
 
 /// While it lives and `listens` is set, SIGINT, SIGTERM and SIGHUP store their

@@ -12,6 +12,7 @@
 #include "report/Report.h"
 
 #include "calibrate/RobustLine.h"
+#include "session/files/Json.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -87,22 +88,6 @@ std::string jsonNumber(double value, int digits = 9) {
 std::string jsonLoss(double value) {
   bool isOfF32 = static_cast<double>(static_cast<float>(value)) == value;
   return jsonNumber(value, isOfF32 ? 9 : 17);
-}
-
-/// A string of JSON. Bytes that are no ASCII come through as they are.
-std::string quoted(const std::string &value) {
-  std::string text = "\"";
-  for (char c : value) {
-    char escape[8];
-    std::snprintf(escape, sizeof(escape), "\\u%04x", c);
-    if (c == '"' || c == '\\')
-      (text += '\\') += c;
-    else if (c >= 0 && c < 0x20)
-      text += escape;
-    else
-      text += c;
-  }
-  return text + "\"";
 }
 
 /// What the log says of loss scaling; empty where the program does none.

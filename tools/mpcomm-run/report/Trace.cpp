@@ -14,9 +14,8 @@
 #include "report/Trace.h"
 
 #include "session/Rank.h"
+#include "session/files/Json.h"
 #include "session/files/OutputFile.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -37,11 +36,6 @@ struct Block {
   uint64_t bytes = 0;
   std::array<char, 32 << 10> text;
 };
-
-std::string quoted(const std::string &text) {
-  return nlohmann::json(text).dump(-1, ' ', false,
-                                   nlohmann::json::error_handler_t::replace);
-}
 
 std::string microseconds(uint64_t nanoseconds) {
   char text[40];

@@ -184,92 +184,98 @@ Error Trainer::finishWriting(StateKeeper &keeper) {
   return rank.agree(written ? written->error : Error());
 }
 
+SaveRequest Trainer::requestFor(uint64_t step) const {
+  SaveRequest request{describeCheckpoint(job, step)};
+  request.keep = job.options.checkpointKeep;
+  if (job.options.allowNonFinite && step < job.lastStep)
+    request.nonFinite = NonFinitePolicy::Skip;
+  return request;
+}
+
+static bool falls(uint64_t step, uint64_t every) {
+  return every && step % every == 0;
+}
+
+Error Trainer::keep(StateKeeper &keeper, uint64_t done) {
+  const RunOptions &options = job.options;
+  bool isLast = done == job.lastStep;
+  bool isKept = !isLast && !options.checkpoint.empty() &&
+                (stopped || falls(done, options.checkpointEvery));
+  bool isCompared = falls(done, options.checkReplicas.value_or(0));
+  if (isKept || isCompared || stopped)
+    if (Error error = finishWriting(keeper))
+      return error;
+  // What was trained on other data is not kept, nor goes on for long.
+  if (isKept || isLast || (sampler && done % sampler->stepsPerEpoch() == 0))
+    if (Error error = checkData(job.data))
+      return error;
+  if (!isKept && !isCompared)
+    return {};
+  if (Error error = device->fetchState())
+    return error;
+  if (!isKept)
+    return keeper.checkReplicas(job.sharedState(), done);
+  SaveRequest request = requestFor(done);
+  request.background = options.checkpointBackground && !stopped;
+  return keeper.writeCheckpoint(job.sharedState(), request);
+}
+
+Error Trainer::keepLast(StateKeeper &keeper) {
+  const RunOptions &options = job.options;
+  if (Error error = finishWriting(keeper))
+    return error;
+  if (options.checkpoint.empty() && options.saveWeights.empty())
+    return {};
+  if (Error error = device->fetchState())
+    return error;
+  SaveRequest request = requestFor(job.lastStep);
+  if (!options.checkpoint.empty())
+    if (Error error = keeper.writeCheckpoint(job.sharedState(), request))
+      return error;
+  return options.saveWeights.empty()
+             ? Error()
+             : keeper.writeWeights(job.sharedState(), options.saveWeights,
+                                   request);
+}
+
+Error Trainer::afterStep(Report &report, StateKeeper &keeper, uint64_t done) {
+  Expected<int> stop = stopVote.afterStep();
+  if (stop.failed())
+    return stop.error();
+  stopped = done < job.lastStep ? *stop : 0;
+  // Before the checkpoint: a run that resumes it does not evaluate again.
+  if (job.evaluate && falls(done, job.options.evaluateEvery) &&
+      done < job.lastStep)
+    if (Error error = evaluate(report, done, /*isLast=*/false))
+      return error;
+  return keep(keeper, done);
+}
+
 Error Trainer::train(Report &report, StateKeeper &keeper) {
   stepper->watch(*job.train, /*isTraining=*/true);
-  // Of state as the host has it.
-  auto withState = [&](auto action) -> Error {
-    if (Error error = device->fetchState())
-      return error;
-    return action();
-  };
-  const RunOptions &options = job.options;
-  auto requestFor = [&](uint64_t step, bool atEnd) {
-    SaveRequest request{describeCheckpoint(job, step)};
-    request.keep = options.checkpointKeep;
-    if (options.allowNonFinite && !atEnd)
-      request.nonFinite = NonFinitePolicy::Skip;
-    return request;
-  };
-  auto falls = [](uint64_t step, uint64_t every) {
-    return every && step % every == 0;
+  auto failed = [&](Error error) {
+    if (error)
+      report.interrupt();
+    return error;
   };
   for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
     StepRecord record;
-    if (Error status = trainStep(step, record); status.failed()) {
-      report.interrupt();
-      return status;
-    }
+    if (Error error = failed(trainStep(step, record)))
+      return error;
     if (Error error = report.step(record))
       return error;
-    uint64_t done = step + 1;
-    Expected<int> stop = stopVote.afterStep();
-    if (stop.failed())
-      return stop.error();
-    stopped = done < job.lastStep ? *stop : 0;
-    // Before the checkpoint: a run that resumes it does not evaluate again.
-    if (job.evaluate && falls(done, options.evaluateEvery) &&
-        done < job.lastStep)
-      if (Error status = evaluate(report, done, /*isLast=*/false);
-          status.failed()) {
-        report.interrupt();
-        return status;
-      }
-    bool isKept =
-        done < job.lastStep && (falls(done, options.checkpointEvery) ||
-                                (stopped && !options.checkpoint.empty()));
-    bool isCompared = falls(done, options.checkReplicas.value_or(0));
-    Error status =
-        isKept || isCompared || stopped ? finishWriting(keeper) : Error();
-    // What was trained on other data is not kept, nor goes on for long.
-    if (status.ok() && (isKept || done == job.lastStep ||
-                        (sampler && done % sampler->stepsPerEpoch() == 0)))
-      status = checkData(job.data);
-    if (status.ok() && isKept)
-      status = withState([&] {
-        SaveRequest request = requestFor(done, /*atEnd=*/false);
-        request.background = options.checkpointBackground && !stopped;
-        return keeper.writeCheckpoint(job.sharedState(), request);
-      });
-    else if (status.ok() && isCompared)
-      status = withState(
-          [&] { return keeper.checkReplicas(job.sharedState(), done); });
-    if (status.failed()) {
-      report.interrupt();
-      return status;
-    }
+    if (Error error = failed(afterStep(report, keeper, step + 1)))
+      return error;
     if (stopped) {
-      report.note("stopped after step " + std::to_string(done) + " by signal " +
-                  std::to_string(stopped) +
-                  (isKept ? "; --resume " + options.checkpoint + " continues"
-                          : "; without --checkpoint its state is lost"));
+      const std::string &file = job.options.checkpoint;
+      report.note("stopped after step " + std::to_string(step + 1) +
+                  " by signal " + std::to_string(stopped) +
+                  (file.empty() ? "; without --checkpoint its state is lost"
+                                : "; --resume " + file + " continues"));
       return {};
     }
   }
-  uint64_t last = job.lastStep;
-  Error status = finishWriting(keeper);
-  if (status.ok() && !options.checkpoint.empty())
-    status = withState([&] {
-      return keeper.writeCheckpoint(job.sharedState(),
-                                    requestFor(last, /*atEnd=*/true));
-    });
-  if (status.ok() && !options.saveWeights.empty())
-    status = withState([&] {
-      return keeper.writeWeights(job.sharedState(), options.saveWeights,
-                                 requestFor(last, /*atEnd=*/true));
-    });
-  if (status.failed())
-    report.interrupt();
-  return status;
+  return failed(keepLast(keeper));
 }
 
 std::optional<HostCost> Trainer::hostCost() const {

@@ -56,6 +56,13 @@ private:
   Error prepare();
   Error train(Report &report, StateKeeper &keeper);
   Error trainStep(uint64_t step, StepRecord &record);
+  /// Whatever is due after `done` steps. Sets `stopped` where ranks stop.
+  Error afterStep(Report &report, StateKeeper &keeper, uint64_t done);
+  /// Checkpoint and comparison of replicas, where they are due.
+  Error keep(StateKeeper &keeper, uint64_t done);
+  /// What is written after the last step.
+  Error keepLast(StateKeeper &keeper);
+  SaveRequest requestFor(uint64_t step) const;
   /// Waits for a checkpoint that is being written. All ranks call it.
   Error finishWriting(StateKeeper &keeper);
   /// As a defect of memory would, in the first parameter; on the host.

@@ -23,7 +23,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <thread>
 
 using namespace mprt;
@@ -64,10 +63,9 @@ void mprt::assignWriters(std::vector<SharedTensor> &tensors) {
 // What is in which file
 //===----------------------------------------------------------------------===//
 
-Expected<Shards> Shards::plan(const std::string &path,
-                              std::vector<SharedTensor> tensors,
-                              std::map<std::string, std::string> metadata,
-                              Rank &rank) {
+Shards Shards::plan(const std::string &path, std::vector<SharedTensor> tensors,
+                    std::map<std::string, std::string> metadata,
+                    const Rank &rank) {
   Shards shards;
   shards.path = path;
   shards.index = rank.index();
@@ -77,13 +75,18 @@ Expected<Shards> Shards::plan(const std::string &path,
   shards.counts.resize(rank.size());
   for (const SharedTensor &tensor : tensors)
     ++shards.counts[tensor.writer];
+  // Of what is in shards: one that is there under the same name is the same.
+  // Metadata is rank 0's, and others may have been given another.
+  Hash hash;
+  const std::string &step = shards.indexMetadata.at("mpcomm.step");
+  hash.add(step.c_str(), step.size() + 1);
+  for (const SharedTensor &tensor : tensors) {
+    hash.add(tensor.name.c_str(), tensor.name.size() + 1);
+    hash.add(&tensor.checksum, sizeof(tensor.checksum));
+    hash.add(&tensor.writer, sizeof(tensor.writer));
+  }
+  shards.token = hash.value();
   shards.tensors = std::move(tensors);
-  uint64_t own = std::random_device()();
-  own = own << 32 | std::random_device()();
-  std::vector<uint64_t> all(rank.size());
-  if (Error error = rank.gather(&own, all.data(), sizeof(own)))
-    return error;
-  shards.token = all[0];
   return shards;
 }
 
@@ -199,9 +202,6 @@ Error Shards::write(const RankState &state, Rank &rank) const {
   error = meetings.finish(error);
   if (!error)
     error = rank.agree({});
-  std::error_code gone;
-  if (error && counts[index])
-    fs::remove(fileOf(index), gone);
   return error;
 }
 
@@ -210,6 +210,9 @@ Error Shards::write(const RankState &state, Rank &rank) const {
 //===----------------------------------------------------------------------===//
 
 Error Shards::copy(const RankState &state) {
+  // Of an earlier attempt.
+  std::error_code none;
+  fs::remove(fileOf(index) + failureMark, none);
   std::map<std::string, const void *> data = dataOf(state);
   auto padded = [](const SharedTensor &tensor) {
     return (sizeInFile(tensor) + 63) / 64 * 64;

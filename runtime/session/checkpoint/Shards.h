@@ -35,15 +35,14 @@ void assignWriters(std::vector<SharedTensor> &tensors);
 /// The files of one checkpoint, as each rank of the run knows them.
 class Shards {
 public:
-  /// Plans the files of `tensors`, which have checksums. All ranks call it.
-  /// `metadata` is for the index.
-  static Expected<Shards> plan(const std::string &path,
-                               std::vector<SharedTensor> tensors,
-                               std::map<std::string, std::string> metadata,
-                               Rank &rank);
+  /// Plans the files of `tensors`, which have checksums; the same on all ranks.
+  /// `metadata` is for the index, and has the step.
+  static Shards plan(const std::string &path, std::vector<SharedTensor> tensors,
+                     std::map<std::string, std::string> metadata,
+                     const Rank &rank);
 
   /// Writes the files from `state`. All ranks call it; fails on every rank
-  /// where one fails, and leaves no shard then.
+  /// where one fails. Shards that are complete by then stay.
   Error write(const RankState &state, Rank &rank) const;
 
   /// Copies what this rank writes, for `writeCopy`.

@@ -126,11 +126,8 @@ Error StateKeeper::writeCheckpoint(const SharedState &state,
     note("warning: " + message);
     return {};
   }
-  Expected<Shards> planned = Shards::plan(
-      options.path, std::move(survey->tensors), fileMetadata(request), rank);
-  if (!planned)
-    return planned.error();
-  shards.emplace(planned.take());
+  shards.emplace(Shards::plan(options.path, std::move(survey->tensors),
+                              fileMetadata(request), rank));
   if (request.background)
     return startWriting(state, request);
   auto onRank0 = [&](auto action) {
@@ -138,8 +135,11 @@ Error StateKeeper::writeCheckpoint(const SharedState &state,
   };
   if (Error error = onRank0([&] { return kept.prepare(step, request.keep); }))
     return error;
-  if (Error error = shards->write(*state.mine, rank))
+  if (Error error = shards->write(*state.mine, rank)) {
+    if (rank.index() == 0)
+      removeUnusedShards(options.path);
     return error;
+  }
   return onRank0([&] { return commit(step, request.keep); });
 }
 

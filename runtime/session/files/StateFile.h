@@ -11,8 +11,8 @@
 // name of the file that rank R has written beside it and the checksum of that
 // file's header, which has the checksums of its tensors.
 //
-// Shards are never changed. A new checkpoint has shards of new names; those
-// before it go when no index names them any more.
+// Shards are never changed: what is another shard has another name. Those that
+// no index names any more go.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,7 +54,7 @@ private:
 };
 
 /// Name of the shard of `rank` of a checkpoint at `path`, where that leads to.
-/// `token` is another one for each checkpoint.
+/// `token` is a hash of what is in the shards of a checkpoint.
 std::string shardNameOf(const std::string &path, uint64_t token, uint64_t rank);
 
 /// Removes shards beside `path` that neither the checkpoint there nor one that

@@ -266,8 +266,7 @@ Error Session::checkProgram(const Program &program) const {
         const ManifestArgument &other = *found->second;
         bool isSame =
             other.type == argument.type && other.shape == argument.shape;
-        if (other.role != argument.role ||
-            (isState(argument.role) && !isSame))
+        if (other.role != argument.role || (isState(argument.role) && !isSame))
           return fail(path, ": ", nameOf(argument.role), " '",
                       printable(argument.name), "' is ",
                       mprt::describe(argument.type, argument.shape),
@@ -407,7 +406,8 @@ void Session::unload() {
 
 Error Session::renewCopies() {
   std::set<std::string> updated;
-  for (const ManifestFunction *function : programs[current].functions.of(index()))
+  for (const ManifestFunction *function :
+       programs[current].functions.of(index()))
     if (function)
       for (const ManifestArgument &argument : function->arguments)
         if (argument.updated)

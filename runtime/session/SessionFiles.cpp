@@ -115,8 +115,7 @@ readMetadata(const mpcomm_save_options &options,
     if (own.count(key) || key == "format" || key.starts_with("mpcomm."))
       return fail("metadata: '", printable(key), "' is a key of the session's");
     if (!isUtf8(key) || !isUtf8(options.metadata[i].value))
-      return fail("metadata: '", printable(key),
-                  "' or its value is not UTF-8");
+      return fail("metadata: '", printable(key), "' or its value is not UTF-8");
     if (!added.emplace(key, text.value).second)
       return fail("metadata: '", printable(key), "' is given twice");
   }

@@ -416,15 +416,15 @@ typedef struct {
 
 /* Saves the state (all ranks, after the same step) to `path`, a safetensors
  * file. All ranks write: those that hold a tensor share the large ones, and
- * what others than rank 0 write are shards beside the file, PATH.shard-X-R, which
- * it names with their checksums. The folder is one that all ranks see. The file
+ * what others than rank 0 write are shards beside the file, PATH.shard-X-R,
+ * which it names with their checksums. All ranks must see the folder. The file
  * is replaced in one go once all shards are there; on any error the old one
  * stays, with its shards. Weights are one file. Compares what ranks should have
- * equal. At most one checkpoint is written at a time in the background; the next
- * save waits for it, and returns its error if it had one. Until it is closed a
- * session has the lock on what it saves to; another run that wants to write
- * there is refused. Keys and values of `metadata` are UTF-8; those that begin
- * with "mpcomm." are the session's. `options` may be null. */
+ * equal. At most one checkpoint is written at a time in the background; the
+ * next save waits for it, and returns its error if it had one. Until it is
+ * closed a session has the lock on what it saves to; another run that wants to
+ * write there is refused. Keys and values of `metadata` are UTF-8; those that
+ * begin with "mpcomm." are the session's. `options` may be null. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_save(
     mpcomm_session *session, const char *path,
     const mpcomm_save_options *options, mpcomm_error *error);

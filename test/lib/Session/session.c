@@ -646,9 +646,8 @@ static void testProcesses(void) {
 /* As a launcher's environment says; `second` may name what carries messages. */
 static void testLaunched(void) {
   mpcomm_session *session = NULL;
-  mpcomm_session_options options = {.struct_size = sizeof(options),
-                                    .comm = second,
-                                    .timeout_seconds = 60};
+  mpcomm_session_options options = {
+      .struct_size = sizeof(options), .comm = second, .timeout_seconds = 60};
   OK(mpcomm_session_open, second ? &options : NULL, &session);
   mpcomm_session_info info = {.struct_size = sizeof(info)};
   OK(mpcomm_session_describe, session, &info);

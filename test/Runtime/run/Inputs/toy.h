@@ -11,7 +11,7 @@
 |* ARENA (its bytes), NO_COMM (RANKS is 1, there is no communicator),         *|
 |* LOOSE_STATE (returns `b` in a buffer of its own), STAGED (two ranks, which *|
 |* may have functions of their own, for all that is known), GRAPH (a member of*|
-|* the manifest, and a comma), COPIED (`evaluate` takes a copy of `w`), BULK   *|
+|* the manifest, and a comma), COPIED (`evaluate` takes a copy of `w`), BULK *|
 |* (`train_step` takes three buffers of so many elements, and only keeps      *|
 |* them).                                                                     *|
 |*                                                                            *|
@@ -98,7 +98,7 @@ enum {
 };
 #ifdef COPIED
 #define COPY_ARGUMENT                                                          \
-  ",{\"name\":\"w.bf16\",\"role\":\"optimizer_state\",\"dtype\":\"bf16\","           \
+  ",{\"name\":\"w.bf16\",\"role\":\"optimizer_state\",\"dtype\":\"bf16\","     \
   "\"shape\":[4],\"access\":\"read\",\"copy_of\":\"w\"}"
 #else
 #define COPY_ARGUMENT ""
@@ -106,7 +106,7 @@ enum {
 
 #ifdef BULK
 #define BULK_ARGUMENT(k)                                                       \
-  ",{\"name\":\"bulk." #k "\",\"role\":\"buffer\",\"dtype\":\"f32\","              \
+  ",{\"name\":\"bulk." #k "\",\"role\":\"buffer\",\"dtype\":\"f32\","          \
   "\"shape\":[" TEXT(BULK) "],\"access\":\"read\",\"default\":0." #k "}"
 #define BULK_ARGUMENTS BULK_ARGUMENT(1) BULK_ARGUMENT(2) BULK_ARGUMENT(3)
 #else

@@ -74,6 +74,7 @@ def set_environment(config):
     env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     env["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
     env["PYTHONDONTWRITEBYTECODE"] = "1"
+    env["MPCOMM_CACHE_DIR"] = os.path.join(config.mpcomm_obj_root, "program-cache")
     for name in [
         "ASAN_OPTIONS",
         "CUDA_HOME",

@@ -17,6 +17,7 @@
 #include "Report.h"
 #include "ToolDiagnostics.h"
 #include "ToolHelp.h"
+#include "ToolOptions.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -47,9 +48,9 @@ enum class Emit { Program, Object, LLVM, MLIR };
 
 struct CompileOptions {
   cl::OptionCategory category{"mpcomm-compile options"};
-  cl::list<std::string> inputs{cl::Positional, cl::OneOrMore,
-                               cl::desc("<step.mlir>..."), cl::cat(category)};
-  cl::opt<std::string> output{"o", cl::Required, cl::value_desc("file"),
+  cl::list<std::string> inputs{cl::Positional, cl::desc("<step.mlir>..."),
+                               cl::cat(category)};
+  cl::opt<std::string> output{"o", cl::value_desc("file"),
                               cl::desc("File to write"), cl::cat(category)};
   cl::opt<int> np{"np", cl::init(0), cl::value_desc("N"),
                   cl::desc("Data-parallel ranks; short for mesh=dp:N"),
@@ -207,20 +208,30 @@ int main(int argc, char **argv) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
+  registerDefaultTimingManagerCLOptions();
   mpcomm::setVersion("mpcomm-compile");
   CompileOptions options;
   cl::HideUnrelatedOptions(options.category);
-  cl::ParseCommandLineOptions(
-      argc, argv,
+  mpcomm::CompileOptions compile;
+  mpcomm::parseCommandLine(
+      argc, argv, "mpcomm-compile",
       "mpcomm-compile: compiles a training step for N ranks\n\n"
       "  mpcomm-compile step.mlir -o step.so --np 2 --report\n"
       "  mpcomm-compile step.mlir -o step.so --options=\"mesh=pp:2,dp:2 "
       "micro-batches=8 precision=bf16\"\n\n"
       "`mpcomm-opt --help=mpcomm-compile` lists what --options takes. Options "
       "of MLIR are\ntaken too: --mlir-print-ir-after-all, --mlir-timing, "
-      "...\n");
+      "...\n",
+      {mpcomm::checked(options.np), mpcomm::checked(options.from),
+       mpcomm::checked(options.emit), mpcomm::checked(options.report),
+       mpcomm::checked(options.level)},
+      &compile);
 
-  mpcomm::CompileOptions compile;
+  if (options.inputs.empty())
+    return fail("expected a training graph, as in mpcomm-compile step.mlir -o "
+                "step.so");
+  if (options.output.empty())
+    return fail("expected the file to write, as in -o step.so");
   std::string settings;
   for (const std::string &setting : options.settings)
     settings += (settings.empty() ? "" : " ") + setting;
@@ -282,6 +293,7 @@ int main(int argc, char **argv) {
   PassManager passes(&context);
   if (failed(applyPassManagerCLOptions(passes)))
     return 1;
+  applyDefaultTimingPassManagerCLOptions(passes);
   if (options.from == From::Graph) {
     if (failed(mpcomm::describeGraph(*module, compile, reason)))
       return fail(reason);

@@ -16,6 +16,7 @@
 #include "StepTimeline.h"
 #include "ToolDiagnostics.h"
 #include "ToolHelp.h"
+#include "ToolOptions.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
@@ -109,6 +110,7 @@ static LogicalResult runPasses(const SimOptions &options, ModuleOp module) {
   PassManager passes(module.getContext());
   if (failed(applyPassManagerCLOptions(passes)))
     return failure();
+  applyDefaultTimingPassManagerCLOptions(passes);
   if (!options.pipeline.empty()) {
     if (failed(parsePassPipeline(options.pipeline, passes)))
       return failure();
@@ -332,15 +334,18 @@ int main(int argc, char **argv) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
+  registerDefaultTimingManagerCLOptions();
   SimOptions options;
   cl::HideUnrelatedOptions(options.category);
-  cl::ParseCommandLineOptions(
-      argc, argv,
+  parseCommandLine(
+      argc, argv, "mpcomm-sim",
       "mpcomm-sim: predicts the time of a training step on a cluster\n\n"
       "  mpcomm-sim step.mlir --cluster=dgx-h100 --ranks=1024 --json "
       "out.json\n\n"
       "Options of MLIR are taken too: --mlir-print-ir-after-all, "
-      "--mlir-timing, ...\n");
+      "--mlir-timing, ...\n",
+      {checked(options.ranks), checked(options.backend),
+       checked(options.oversubscription), checked(options.rounds)});
   if (options.ranks < 0)
     return fail("expected --ranks of at least 1");
   if (options.oversubscription < 1 || options.rounds < 1)

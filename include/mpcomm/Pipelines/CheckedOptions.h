@@ -44,11 +44,35 @@ OptionCheck isNumber();
 OptionCheck isBool();
 OptionCheck isOneOf(llvm::SmallVector<llvm::StringRef> values);
 
+/// What an option of type T takes; `parser` is that of a cl::opt.
+template <typename T, typename Parser>
+OptionCheck makeCheck(const Parser &parser) {
+  if constexpr (std::is_same_v<T, bool>)
+    return isBool();
+  else if constexpr (std::is_integral_v<T>)
+    return [](llvm::StringRef text) -> std::optional<Refusal> {
+      if (T value; llvm::to_integer(text, value, 0))
+        return std::nullopt;
+      return Refusal{std::is_signed_v<T> ? "an integer" : "a natural number"};
+    };
+  else if constexpr (std::is_floating_point_v<T>)
+    return isNumber();
+  else if constexpr (std::is_enum_v<T>) {
+    llvm::SmallVector<llvm::StringRef> values;
+    for (unsigned i = 0; i < parser.getNumOptions(); ++i)
+      values.push_back(parser.getOption(i));
+    return isOneOf(std::move(values));
+  } else
+    return {};
+}
+
 /// Base of the options of a pipeline.
 class CheckedOptions : public virtual mlir::detail::PassOptions {
 public:
   /// As parseFromString; on failure, `reason` says what is wrong.
   llvm::LogicalResult parse(llvm::StringRef text, std::string &reason);
+
+  bool has(llvm::StringRef name) const { return checks.contains(name); }
 
 protected:
   /// An option of which values are checked by their type.
@@ -59,24 +83,7 @@ protected:
     template <typename... Args>
     Option(CheckedOptions &parent, llvm::StringRef name, Args &&...args)
         : Base(parent, name, std::forward<Args>(args)...) {
-      parent.checks[name] = makeCheck();
-    }
-
-  private:
-    OptionCheck makeCheck() {
-      if constexpr (std::is_same_v<T, bool>)
-        return isBool();
-      else if constexpr (std::is_integral_v<T>)
-        return isInteger();
-      else if constexpr (std::is_floating_point_v<T>)
-        return isNumber();
-      else if constexpr (std::is_enum_v<T>) {
-        llvm::SmallVector<llvm::StringRef> values;
-        for (unsigned i = 0; i < this->getParser().getNumOptions(); ++i)
-          values.push_back(this->getParser().getOption(i));
-        return isOneOf(std::move(values));
-      } else
-        return {};
+      parent.checks[name] = makeCheck<T>(this->getParser());
     }
   };
 

@@ -1,9 +1,9 @@
 # REQUIRES: compiler
 # RUN: %python %s %mpcomm-opt %mpcomm-run %cc %t.dir
 #
-# collective_permute, collective_reduce, collective_gather and collective_scatter
-# give each rank what their definitions say, zeros included, on two, three and
-# four ranks. Each rank has rows of its own; what it gets is gathered, so that
+# collective_broadcast, collective_permute, collective_reduce, collective_gather and
+# collective_scatter give each rank what their definitions say, zeros included, on two,
+# three and four ranks, and a profile has them under these names. Each rank has rows of its own; what it gets is gathered, so that
 # rank 0 saves that of all. Values are multiples of 12, so that nothing is
 # rounded, and differ, so that no block can be taken for another.
 #
@@ -11,6 +11,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lowers a rank program written by hand, links it and runs a step."""
 
+import json
 import os
 import sys
 
@@ -23,6 +24,10 @@ ROWS, COLUMNS = 2, 12
 
 def zeros(rows, columns):
     return [[0.0] * columns for _ in range(rows)]
+
+
+def broadcast(root):
+    return "broadcast", "root = %d" % root, (ROWS, COLUMNS), lambda blocks: [blocks[root]] * len(blocks)
 
 
 def permute(pairs):
@@ -70,6 +75,7 @@ def cases(ranks):
     """Mnemonic, attributes, shape on a rank, and the values of all ranks from their blocks."""
     last = ranks - 1
     return [
+        broadcast(last),
         permute([(r, r + 1) for r in range(last)]),
         permute([(r, (r + 1) % ranks) for r in range(ranks)]),
         permute([(0, 0), (last, last)]),
@@ -142,6 +148,14 @@ def main():
             if found["p%d" % (i + 1)] != expected:
                 sys.exit("%s %s on %d ranks: %s, expected %s"
                          % (kind, attributes, ranks, found["p%d" % (i + 1)], expected))  # fmt: skip
+        profile = os.path.join(FOLDER, "profile.json")
+        run(RUN, file, "--np", ranks, "--weights", weights, "--data", data, "--steps", 2,
+            "--profile", profile, "--quiet")  # fmt: skip
+        with open(profile) as text:
+            ops = {entry.get("op", "") for entry in json.load(text)["entries"]}
+        wanted = {"mpcomm.collective_" + case[0] for case in cases(ranks)} | {"mpcomm.all_gather"}
+        if {op for op in ops if op} != wanted:
+            sys.exit("the profile on %d ranks has %s, expected %s" % (ranks, ops, wanted))
         print("%d ranks: each has what it is to have" % ranks)
 
 

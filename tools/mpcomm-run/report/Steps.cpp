@@ -66,9 +66,13 @@ static std::string opOf(const TraceEvent &event) {
       "max_pool",      "convolution_filter_grad",
       "max_pool_grad", "avg_pool",
       "avg_pool_grad"};
-  if (event.collective)
-    return std::string("mpcomm.") +
-           mprt::nameOf(mprt_collective_kind(event.collective->kind));
+  if (event.collective) {
+    auto kind = mprt_collective_kind(event.collective->kind);
+    // mpcomm.reduce, for one, is of a tensor.
+    bool isPrefixed = kind == MPRT_BROADCAST || kind >= MPRT_PERMUTE;
+    return std::string(isPrefixed ? "mpcomm.collective_" : "mpcomm.") +
+           mprt::nameOf(kind);
+  }
   if (ops.count(event.name))
     return std::string("mpcomm.") + event.name;
   return event.kind == TraceEvent::Gemm ? "mpcomm.dot_general" : "";

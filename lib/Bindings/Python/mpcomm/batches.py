@@ -210,6 +210,23 @@ class Batches:
             else:
                 slot.other(value)
 
+    def parts(self, batch: Any, step: "Batches") -> List[Any]:
+        """A batch as the batches that this function takes: where `step` takes several
+        micro-batches at a time, one of these each."""
+        own, whole = ({s.name: s.shape[0] for s in b.slots if s.shape} for b in (self, step))
+        count = max((whole.get(n, 0) // size for n, size in own.items()), default=1)
+        if count <= 1:
+            return [batch]
+        size = next(iter(own.values()))
+        values = list(batch.values()) if isinstance(batch, Mapping) else \
+            batch if isinstance(batch, (tuple, list)) else [batch]
+        if not all(hasattr(v, "__getitem__") and len(v) == size * count for v in values):
+            return [batch]
+        cuts = [slice(i * size, (i + 1) * size) for i in range(count)]
+        if isinstance(batch, Mapping):
+            return [{k: v[cut] for k, v in batch.items()} for cut in cuts]
+        return [tuple(v[cut] for v in values) for cut in cuts]
+
     def check_keys(self, batch: Mapping) -> None:
         missing = [n for n in self.names if n not in batch]
         unknown = [str(n) for n in batch if n not in self.known]

@@ -16,7 +16,7 @@ import tempfile
 import warnings
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from . import tools
+from . import cache, tools
 from .batches import names_of_batch
 from .errors import CompileError
 from .program import Program
@@ -29,12 +29,14 @@ Selection = Union[Sequence[Union[str, int]], Mapping[str, Union[str, int]], None
 def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
             example_batch: Any = None, *, mesh: Optional[str] = None,
             precision: Optional[str] = None, inputs: Selection = None,
-            targets: Selection = None, name: str = "", cpu: Optional[str] = None,
-            output: Optional[str] = None, **options: Any) -> Program:
+            targets: Selection = None, state: Any = None, name: str = "",
+            cpu: Optional[str] = None, output: Optional[str] = None,
+            **options: Any) -> Program:
     """Compiles a training step into a program for the ranks of `mesh`.
 
-    model          a torch.nn.Module; or a workload of mpcomm_import (of PyTorch or JAX);
-                   or the path of a training graph (`.mlir`) or of a program (`.so`)
+    model          a torch.nn.Module; or a step of JAX, with its `state`; or a workload of
+                   mpcomm_import; or the path of a training graph (`.mlir`) or of a
+                   program (`.so`)
     loss           loss(output, *targets): a tensor of one element, or a dictionary with
                    such a "loss" and metrics. None: the model computes its loss itself and
                    returns it alone, first, or under that name
@@ -49,6 +51,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
     inputs         what the model takes of a batch; default: the first tensor, or without
                    a loss all of them, by name
     targets        the same for the loss; default: the other tensors
+    state          of JAX: a flax TrainState, or any pytree of arrays. The model is then
+                   step(state, batch), which returns the next state and the loss
     cpu            the processor to generate code for; default: this one
     output         where to put the program file; default: a folder that is removed when
                    the Program is
@@ -74,9 +78,17 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
             return Program(path)
         with temporary_folder() as folder:
             return Program(run_compiler(path, {}, options, cpu,
-                                        output or os.path.join(folder, "step.so")), folder=folder)
+                                        output or os.path.join(folder, "step.so"), path),
+                           folder=folder)
     if hasattr(model, "translate"):
         workload, kind = model, "mapping"
+    elif state is not None:
+        if loss is not None or optimizer is not None or inputs is not None or targets is not None:
+            raise CompileError("expected a step of JAX alone with `state`: it has its loss and "
+                               "its optimizer")
+        workload, kind = workload_of_jax(model, state, example_batch,
+                                         options.get("micro-batches", 1))
+        workload.name = name or getattr(model, "__name__", "step")
     else:
         workload, kind = workload_of(model, loss, optimizer, example_batch, inputs, targets,
                                      options.get("micro-batches", 1))
@@ -90,7 +102,7 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
                                output or os.path.join(folder, "step.so"))
         result = Program(program, weights=imported.weights, folder=folder,
                          batch=list(imported.dataset), batch_kind=kind)
-    if hasattr(workload, "optimizer") and hasattr(workload.model, "named_parameters"):
+    if hasattr(getattr(workload, "model", None), "named_parameters"):
         result.bind(workload.model, workload.optimizer)
     return result
 
@@ -113,9 +125,37 @@ def workload_of(model, loss, optimizer, example_batch, inputs, targets, micro_ba
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise CompileError("expected `optimizer` to be a torch.optim.Optimizer, found "
                            f"{type(optimizer).__name__}")
-    kind, items = names_of_batch(example_batch)
-    dataset = {k: to_torch(k, v) for k, v in items.items()}
-    sizes = {k: len(t) for k, t in dataset.items() if t.dim()}
+    kind, dataset, samples = example_of(example_batch, to_torch, micro_batches)
+    try:
+        return tools.importer().Workload(
+            model=model, loss=loss, optimizer=optimizer, batch=samples, dataset=dataset,
+            inputs=selected(inputs, list(dataset)), targets=selected(targets, list(dataset))), kind
+    except tools.importer().ImportFailure as error:
+        raise CompileError(str(error)) from None
+
+
+def workload_of_jax(step, state, example_batch, micro_batches):
+    """The same for a step of JAX, which takes batches as the example is."""
+    import numpy
+    if not callable(step) or example_batch is None:
+        raise CompileError("expected a step, step(state, batch), and an example_batch with "
+                           "`state`")
+    kind, dataset, samples = example_of(example_batch, lambda _, v: numpy.asarray(v),
+                                        micro_batches)
+    # What was traced before has no marks of gradients.
+    body = step.__wrapped__ if hasattr(step, "lower") else step
+    make = {"mapping": dict, "sequence": lambda b: type(example_batch)(b.values()),
+            "tensor": lambda b: b["batch.0"]}[kind]
+    return tools.importer().JaxWorkload(
+        step=lambda state, batch: body(state, make(batch)), state=state, batch=samples,
+        dataset=dataset), kind
+
+
+def example_of(batch, convert, micro_batches):
+    """(the kind of a batch, its tensors by name, samples of a micro-batch)."""
+    kind, items = names_of_batch(batch)
+    dataset = {k: convert(k, v) for k, v in items.items()}
+    sizes = {k: len(t) for k, t in dataset.items() if t.ndim}
     if len(sizes) < len(dataset) or not dataset:
         raise CompileError("example_batch: expected tensors whose first dimension counts "
                            "samples, found " + (", ".join(
@@ -128,13 +168,7 @@ def workload_of(model, loss, optimizer, example_batch, inputs, targets, micro_ba
     if not isinstance(micro_batches, int) or micro_batches < 1 or samples % micro_batches:
         raise CompileError(f"example_batch: expected a number of samples that {micro_batches} "
                            f"micro-batches divide, found {samples}")
-    try:
-        return tools.importer().Workload(
-            model=model, loss=loss, optimizer=optimizer, batch=samples // micro_batches,
-            dataset=dataset, inputs=selected(inputs, list(dataset)),
-            targets=selected(targets, list(dataset))), kind
-    except tools.importer().ImportFailure as error:
-        raise CompileError(str(error)) from None
+    return kind, dataset, samples // micro_batches
 
 
 def selected(selection: Selection, names: List[str]):
@@ -206,18 +240,31 @@ def temporary_folder():
 
 
 def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any],
-                 cpu: Optional[str], output: str) -> str:
-    """Runs mpcomm-compile; returns the program's path. `lines`: lines of the model by
-    location."""
-    command = [tools.tool("mpcomm-compile"), graph, "-o", output]
-    command += [f"--options={spelled(k, v)}" for k, v in options.items() if v is not None]
-    command += [f"--cpu={cpu}"] if cpu else []
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                            text=True, errors="replace")
-    if result.returncode:
-        raise CompileError(explained(result.stderr, lines) or
-                           f"mpcomm-compile ended with status {result.returncode}")
+                 cpu: Optional[str], output: str, known_as: str = "step.mlir") -> str:
+    """Runs mpcomm-compile, in one of the ranks that need the same program; returns the
+    program's path. `lines`: lines of the model by location; `known_as`: the path of the
+    graph, as far as it matters."""
+    compiler = tools.tool("mpcomm-compile")
+    given = [f"--options={spelled(k, v)}" for k, v in options.items() if v is not None]
+    given += [f"--cpu={cpu}"] if cpu else []
+
+    def make(path: str) -> None:
+        result = subprocess.run([compiler, graph, "-o", path, *given],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                errors="replace")
+        if result.returncode:
+            raise CompileError(explained(result.stderr, lines) or
+                               f"mpcomm-compile ended with status {result.returncode}")
+
+    files = [str(v) for k, v in options.items() if os.path.isfile(str(v))]
+    cache.shared(cache.digest(tools.identity(compiler), cpu or tools.processor(), known_as,
+                              given, *(contents(f) for f in [graph, *files])), make, output)
     return output
+
+
+def contents(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def explained(text: str, lines: Dict[str, List[str]]) -> str:

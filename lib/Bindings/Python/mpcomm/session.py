@@ -18,6 +18,7 @@ from .callbacks import Callback, Record
 from .errors import Error
 from .names import STEP, from_pytorch, listed, to_pytorch
 from .program import Program
+from .pytrees import filled, to_arrays
 from .schedules import Constant, Cosine, LearningRate, Linear, Rates
 from .state import State, TensorInfo, arguments
 
@@ -87,8 +88,9 @@ class Session:
         options.comm = comm.encode() if comm else None
         options.device = device.encode() if device else None
         if library.inherited is not None and comm in (None, "auto", "shm"):
-            ranks, options.rank = library.inherited
-            options.ranks, options.size = ranks.pointer, ranks.size
+            # Ranks meet in shared memory once; a further session is over TCP.
+            (self._ranks, options.rank), library.inherited = library.inherited, None
+            options.ranks, options.size = self._ranks.pointer, self._ranks.size
         self._handle = library.Handle(options)
         try:
             self._open(program, lr)
@@ -111,7 +113,7 @@ class Session:
             self._handle("set_step", int(float(initial[STEP])))
         size = self.size
         if size > 1 and b"\1" in self._state.gather(bytes([bool(initial)]), size):
-            self._state.broadcast(size)
+            self._state.broadcast(self.rank, size, initial)
         self._steps = int(self._describe().step)
         self.set_lr(lr)
 
@@ -271,19 +273,21 @@ class Session:
     def evaluate(self, batches: Any, function: str = "evaluate") -> Dict[str, float]:
         """The loss and the metrics of a batch, or the means over a loader of batches, and
         over the ranks, with the model in evaluation mode (all ranks). Each rank gives its
-        own samples, in as many batches as the others."""
+        own samples, in as many batches as the others. Batches are as large as those of
+        `step`; with micro-batches, they may also be as large as one of these."""
         began = time.perf_counter()
         one = is_batch(batches)
         totals: Dict[str, float] = {}
         count = 0
         taker = self._batches_of(function)
         for batch in [batches] if one else batches:
-            taker.take(batch)
-            self._handle("evaluate", function.encode(), taker.arrays, taker.count,
-                         self._references[0])
-            count += 1
-            for name, value in {"loss": self._result.loss, **self._metrics()}.items():
-                totals[name] = totals.get(name, 0.0) + value
+            for part in taker.parts(batch, self._train):
+                taker.take(part)
+                self._handle("evaluate", function.encode(), taker.arrays, taker.count,
+                             self._references[0])
+                count += 1
+                for name, value in {"loss": self._result.loss, **self._metrics()}.items():
+                    totals[name] = totals.get(name, 0.0) + value
         if not count:
             raise Error("expected at least one batch to evaluate, found none")
         means = self._over_ranks({name: value / count for name, value in totals.items()})
@@ -301,7 +305,8 @@ class Session:
         return {name: sum(e[i] for e in everyone) / size for i, name in enumerate(values)}
 
     def output(self, name: str = "output") -> Any:
-        """A copy of a result of the last evaluation on this rank's samples."""
+        """A copy of a result of the last evaluation on this rank's samples; with
+        micro-batches, on the last of them."""
         return self._state.result(name)
 
     # --- state ---
@@ -375,6 +380,34 @@ class Session:
             raise Error("the program was not compiled from a model of PyTorch in this process; "
                         "Program.bind(model, optimizer) tells it the names", code="not_ready")
         return self.program.optimizer_names
+
+    def pytree(self, like: Any) -> Any:
+        """The state of a step of JAX as it is now, in the structure of `like`, which is the
+        state that was compiled or one like it. Of a pipeline, to be called by all ranks."""
+        kept = self._state.names("parameter", "optimizer_state", "buffer")
+        values = {n: self._state.read(n) for n in kept}
+        number = ctypes.c_double()
+        for name in self._hyperparameters():
+            self._handle("get", name.encode(), ctypes.byref(number))
+            values[name] = number.value
+        return filled(like, values, self._state.names("parameter", "optimizer_state"))
+
+    def load_pytree(self, tree: Any) -> None:
+        """Goes on with a state of JAX. All ranks give the same. If anything does not fit,
+        nothing is changed."""
+        arrays = to_arrays(tree)
+        missing = [n for n in self._state.names("parameter", "optimizer_state")
+                   if n not in arrays]
+        if missing:
+            raise Error("the tree has no " + listed(missing), code="not_found")
+        self._state.write({n: a for n, a in arrays.items() if n in self._state.table})
+        for name in self._hyperparameters():
+            if name in arrays:
+                self.set(name, arrays[name])
+
+    def _hyperparameters(self) -> List[str]:
+        return [a.name for a in arguments(self._handle, "train_step")
+                if a.role == "hyperparameter"]
 
     def read_state(self, path: str) -> None:
         """Takes state from a file of weights or a checkpoint (all ranks)."""

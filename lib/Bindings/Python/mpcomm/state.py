@@ -77,6 +77,17 @@ def empty(info: TensorInfo) -> Tuple[Any, int]:
     return array, array.ctypes.data
 
 
+def converted(info: TensorInfo, value: Any) -> bytes:
+    """The bytes of a value in the type that the program has."""
+    copy, address = empty(info)
+    if isinstance(copy, numpy.ndarray):
+        array = numpy.asarray(value)
+        copy[...] = array.view(copy.dtype) if array.dtype.name == "bfloat16" else array
+    else:
+        copy.copy_(sys.modules["torch"].as_tensor(value))
+    return ctypes.string_at(address, element_bytes(info))
+
+
 def finished(info: TensorInfo, value: Any) -> Any:
     """NumPy has no bfloat16: its values are f32 there."""
     if info.dtype == "bf16" and isinstance(value, numpy.ndarray):
@@ -144,27 +155,32 @@ class State:
         self.handle("tensor", name.encode(), ctypes.byref(tensor))
         return (ctypes.c_char * tensor.bytes).from_address(tensor.data) if tensor.bytes else b""
 
-    def broadcast(self, size: int) -> None:
-        """Gives the `size` ranks the values that each tensor's owner has, as
-        DistributedDataParallel does (all ranks). Ranks of one seed have them already: they
+    def broadcast(self, rank: int, size: int, initial: Mapping[str, Any]) -> None:
+        """Gives the `size` ranks the values of rank 0, as DistributedDataParallel does (all
+        ranks): those that it has written, of other stages those in its `initial`, and where
+        it has neither those of the tensor's owner. Ranks of one seed have them already: they
         compare checksums, and send what differs."""
-        local = {n: i for n, i in self.table.items() if i.is_local}
-        own = b"".join(hashlib.blake2b(self.memory(n), digest_size=DIGEST).digest()
-                       if n in local else bytes(DIGEST) for n in self.table)
+        def mine(name: str) -> Any:
+            if self.table[name].is_local:
+                return self.memory(name)
+            return converted(self.table[name], initial[name]) if rank == 0 and name in initial \
+                else b""
+        own = b"".join(hashlib.blake2b(held, digest_size=DIGEST).digest() if held else
+                       bytes(DIGEST) for held in map(mine, self.table))
         sums = self.gather(own, size)
         for index, (name, info) in enumerate(self.table.items()):
-            place = slice(index * DIGEST, (index + 1) * DIGEST)
-            wanted = sums[info.owner][place]
-            if any(s[place] not in (wanted, bytes(DIGEST)) for s in sums):
-                self.send(name, info, size)
+            found = [s[index * DIGEST:(index + 1) * DIGEST] for s in sums]
+            source = 0 if any(found[0]) else info.owner
+            if any(f not in (found[source], bytes(DIGEST)) for f in found):
+                self.send(name, info, source, size, mine(name) if rank == source else b"")
 
-    def send(self, name: str, info: TensorInfo, size: int) -> None:
-        """Gives all ranks a tensor of its owner's."""
+    def send(self, name: str, info: TensorInfo, source: int, size: int, mine: Any) -> None:
+        """Gives all ranks a tensor that the rank `source` has."""
         value, address = empty(info)
         total = element_bytes(info)
-        mine = bytes(self.memory(name)) if info.is_local else bytes(total)
+        mine = mine or bytes(total)
         for at in range(0, total, BLOCK):
-            block = self.gather(mine[at:at + BLOCK], size)[info.owner]
+            block = self.gather(mine[at:at + BLOCK], size)[source]
             ctypes.memmove(address + at, block, len(block))
         if info.is_local:
             array = Array(name=name.encode())

@@ -12,13 +12,15 @@ tree (build/python), or of an environment of Python that pip filled. In each of 
 some folder above the package has `bin/` and `lib/`; a wheel has both in the package.
 """
 
+import contextlib
 import functools
 import importlib
 import os
+import platform
 import shutil
 import sys
 import sysconfig
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Tuple
 
 from .errors import CompileError
 
@@ -48,6 +50,28 @@ def tool(name: str) -> str:
     if path is None:
         raise CompileError(f"found no {name} beside {HERE} or in PATH")
     return path
+
+
+def identity(path: str) -> Tuple[str, int, int]:
+    """What changes when a tool is built or installed anew."""
+    path = os.path.realpath(path)
+    found = os.stat(path)
+    return path, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=None)
+def processor() -> Tuple[str, ...]:
+    """What code for this processor depends on: its name and its features."""
+    lines = [platform.machine()]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="ascii",
+                                            errors="replace") as file:
+        for line in file:
+            if not line.strip():
+                break  # the first of several
+            key = line.partition(":")[0].strip()
+            if key in ("vendor_id", "cpu family", "model", "model name", "flags", "Features"):
+                lines.append(line.strip())
+    return tuple(lines)
 
 
 def find_library(name: str) -> str:

@@ -136,9 +136,11 @@ def set_features(config, lit_config):
         features.add(name)
 
     # What pip has to bring, see tools/dev/python-env.sh.
-    modules = ["torch", "transformers", "timm", "jax", "flax", "optax"]
+    modules = ["torch", "transformers", "timm", "jax", "flax", "optax", "ray", "optuna"]
     found = _python_modules(python_env(config), modules)
-    features |= {"transformers", "timm"} & set(found)
+    features |= {"transformers", "timm", "optuna"} & set(found)
+    if {"torch", "ray"} <= set(found):
+        features.add("ray")
     if "torch" in found:
         features.add("torch2")
     if {"jax", "flax", "optax"} <= set(found):

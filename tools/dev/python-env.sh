@@ -4,8 +4,9 @@
 # transformers or timm run in it; without it they are unsupported. Does nothing where the
 # environment is up to date.
 #
-# Usage: tools/dev/python-env.sh [DIR]
-#   DIR  where (MPCOMM_PYTHON_ENV, else build/python-env)
+# Usage: tools/dev/python-env.sh [--engines] [DIR]
+#   --engines  also Ray and Optuna (features ray and optuna), 570 MB more
+#   DIR        where (MPCOMM_PYTHON_ENV, else build/python-env)
 #
 # Any build of PyTorch will do. For a small one without CUDA, where pip's own indexes have
 # none, set PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
@@ -16,22 +17,26 @@ set -euo pipefail
 # shellcheck source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-dir=${1:-${MPCOMM_PYTHON_ENV:-$ROOT/build/python-env}}
-case $dir in
+lists=("$ROOT/tools/dev/python-packages.txt")
+case ${1:-} in
 -h | --help)
-  sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+  sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
   exit 0
   ;;
+--engines)
+  lists+=("$ROOT/tools/dev/python-engines.txt")
+  shift
+  ;;
 esac
-list=$ROOT/tools/dev/python-packages.txt
+dir=${1:-${MPCOMM_PYTHON_ENV:-$ROOT/build/python-env}}
 stamp=$dir/mpcomm-packages.txt
 
-if cmp -s "$list" "$stamp" && [ -x "$dir/bin/python" ]; then
-  say "python: $dir has what tools/dev/python-packages.txt lists"
+if cat "${lists[@]}" | cmp -s - "$stamp" && [ -x "$dir/bin/python" ]; then
+  say "python: $dir has what ${lists[*]##*/} list"
   exit 0
 fi
 mkdir -p "$dir"
-say "python: making $dir; pip installs what tools/dev/python-packages.txt lists"
+say "python: making $dir; pip installs what ${lists[*]##*/} list"
 # Debian has venv without pip in a package of its own, which is not needed: a pip that is
 # there installs into the environment.
 if python3 -c 'import ensurepip' 2>/dev/null; then
@@ -43,8 +48,8 @@ else
     die "found no pip; install python3-pip or python3-venv"
   pip=(python3 -m pip --python "$dir/bin/python")
 fi
-"${pip[@]}" install --quiet --requirement "$list" ||
-  die "pip cannot install what $list lists; is there a network?"
+"${pip[@]}" install --quiet "${lists[@]/#/--requirement=}" ||
+  die "pip cannot install what ${lists[*]} list; is there a network?"
 
 # The C++ operators of torchvision load beside the build of PyTorch that it was made for
 # alone. Models need the schemas of these operators, not the operators.
@@ -86,4 +91,4 @@ echo "import mpcomm_torchvision" >"$site/mpcomm_torchvision.pth"
 "$dir/bin/python" -c 'import torch, torchvision, transformers, timm, jax, flax, optax
 print("== python: torch", torch.__version__, "jax", jax.__version__)' ||
   die "what pip installed in $dir does not load"
-cp "$list" "$stamp"
+cat "${lists[@]}" >"$stamp"

@@ -9,7 +9,8 @@
 """Makes a wheel of the Python package with the tools and libraries of a build inside:
 those that the components `compiler` and `runtime` install, the linker lld, and by
 auditwheel what they are linked with (LLVM, MLIR, oneDNN, Gloo; not MPI, which has to be
-the machine's own).
+the machine's own). The licences of all of it are in the wheel, too: those of libraries as
+Debian's packages have them.
 
 Needs the modules setuptools, wheel and auditwheel, and patchelf.
 """
@@ -18,6 +19,7 @@ import argparse
 import glob
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -55,6 +57,13 @@ def write(path, text):
         file.write(text)
 
 
+def linker():
+    path = shutil.which("ld.lld-22") or shutil.which("ld.lld")
+    if not path:
+        sys.exit("wheel.py: error: found no ld.lld in PATH (Debian: lld-22)")
+    return path
+
+
 def stage(folder, build, cmake):
     """The sources of the wheel: the package's own, and what is built in bin/ and lib/."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -75,10 +84,7 @@ def stage(folder, build, cmake):
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.copy2(path, target)
     # mpcomm-compile links programs by what is beside it or in PATH.
-    linker = shutil.which("ld.lld-22") or shutil.which("ld.lld")
-    if not linker:
-        sys.exit("wheel.py: error: found no ld.lld in PATH (Debian: lld-22)")
-    shutil.copy(linker, os.path.join(package, "mpcomm", "bin", "ld.lld"))
+    shutil.copy(linker(), os.path.join(package, "mpcomm", "bin", "ld.lld"))
     os.mkdir(os.path.join(package, "mpcomm_commands"))
     write(os.path.join(package, "mpcomm_commands", "__init__.py"), COMMANDS)
     project = os.path.join(package, "pyproject.toml")
@@ -95,6 +101,50 @@ def stage(folder, build, cmake):
     return package
 
 
+def linked(files):
+    """The shared libraries that programs and libraries load: {name: path}."""
+    result = {}
+    for file in files:
+        done = subprocess.run(["ldd", file], stdout=subprocess.PIPE, text=True, check=False)
+        result.update(re.findall(r"(\S+) => (/\S+)", done.stdout))
+    return result
+
+
+def notice_of(path):
+    """(name, file) of the copyright of the Debian package that a file is of."""
+    real = os.path.realpath(path)
+    for name in {path, real, path.removeprefix("/usr"), real.removeprefix("/usr")}:
+        done = subprocess.run(["dpkg-query", "-S", name], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False)
+        package = done.stdout.split(":")[0]
+        notice = "/usr/share/doc/%s/copyright" % package
+        if package and os.path.exists(notice):
+            return package, notice
+    sys.exit("wheel.py: error: found no copyright of %s, expected it in a Debian package" % path)
+
+
+def add_licences(wheel, libraries, work):
+    """Puts what has to be with the wheel's contents into its licences."""
+    run(sys.executable, "-m", "wheel", "unpack", "--dest", work, wheel, stdout=subprocess.DEVNULL)
+    (folder,) = glob.glob(os.path.join(work, "mpcomm-*"))
+    (info,) = glob.glob(os.path.join(folder, "*.dist-info"))
+    target = os.path.join(info, "licenses")
+    os.makedirs(target, exist_ok=True)
+    shutil.copy(os.path.join(ROOT, "LICENSE"), target)
+    # auditwheel puts a digest into names: libLLVM-0a1b2c3d.so.22.1.
+    held = [re.sub(r"-[0-9a-f]{8}(?=\.)", "", os.path.basename(f))
+            for f in glob.glob(os.path.join(folder, "*.libs", "*"))]  # fmt: skip
+    for name in held:
+        if name not in libraries:
+            sys.exit("wheel.py: error: the wheel has %s, which nothing was linked with" % name)
+    for path in [linker(), *(libraries[name] for name in held)]:
+        package, notice = notice_of(path)
+        shutil.copy(notice, os.path.join(target, package + ".txt"))
+    run(sys.executable, "-m", "wheel", "pack", "--dest-dir", os.path.dirname(wheel), folder,
+        stdout=subprocess.DEVNULL)  # fmt: skip
+    print("licences: %s" % ", ".join(sorted(os.listdir(target))))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--build", required=True, metavar="FOLDER", help="build of mpcomm")
@@ -109,13 +159,19 @@ def main():
     build = os.path.abspath(arguments.build)
     work = os.path.join(build, "wheel")
     package = stage(work, build, arguments.cmake)
-    plain = os.path.join(work, "plain")
+    own = [f for d in ("bin", "lib") for f in glob.glob(os.path.join(package, "mpcomm", d, "*"))]
+    libraries = linked(own)
+    plain, whole = os.path.join(work, "plain"), os.path.join(work, "whole")
     run(sys.executable, "-m", "pip", "-q", "wheel", "--no-deps", "--no-build-isolation",
         "--wheel-dir", plain, package)  # fmt: skip
     run(sys.executable, "-m", "auditwheel", "repair", "--exclude", "libmpi.so.*",
-        "--wheel-dir", arguments.output, *glob.glob(os.path.join(plain, "*.whl")),
+        "--wheel-dir", whole, *glob.glob(os.path.join(plain, "*.whl")),
         env={**os.environ, "PATH": os.path.dirname(sys.executable) + os.pathsep
              + os.environ["PATH"]})  # fmt: skip
+    (wheel,) = glob.glob(os.path.join(whole, "*.whl"))
+    add_licences(wheel, libraries, os.path.join(work, "licences"))
+    os.makedirs(arguments.output, exist_ok=True)
+    shutil.move(wheel, os.path.join(arguments.output, os.path.basename(wheel)))
     shutil.rmtree(work)
 
 

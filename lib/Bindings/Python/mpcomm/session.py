@@ -9,6 +9,8 @@
 
 import ctypes
 import os
+import socket
+import sys
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -91,6 +93,8 @@ class Session:
             # Ranks meet in shared memory once; a further session is over TCP.
             (self._ranks, options.rank), library.inherited = library.inherited, None
             options.ranks, options.size = self._ranks.pointer, self._ranks.size
+        elif comm in (None, "auto", "gloo"):
+            meet_by_process_group(options)
         self._handle = library.Handle(options)
         try:
             self._open(program, lr)
@@ -516,6 +520,26 @@ class Session:
             self._handle.close()
         except (AttributeError, Error):
             pass  # it was never opened, or has failed: nobody is left to hear of it
+
+
+def meet_by_process_group(options: library.SessionOptions) -> None:
+    """Where PyTorch's rank 0 itself listens on MASTER_PORT, because there is no agent of
+    torchrun that does, ranks agree by their process group on another port."""
+    group = sys.modules.get("torch.distributed")
+    if group is None or not group.is_available() or not group.is_initialized() or \
+            group.get_world_size() == 1 or "MPRT_MASTER_PORT" in os.environ or \
+            os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or \
+            not os.environ.get("MASTER_ADDR"):
+        return
+    host = os.environ["MASTER_ADDR"]
+    place: List[Any] = [None]
+    if group.get_rank() == 0:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            place = [f"{host}:{probe.getsockname()[1]}"]
+    group.broadcast_object_list(place)
+    options.rank, options.size = group.get_rank(), group.get_world_size()
+    options.address = place[0].encode()
 
 
 def is_batch(value: Any) -> bool:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs packages in a bare Debian 12 and trains the quickstart's model there
-# with what they have; then a wheel, if there is one, in another, without LLVM.
+# Installs packages in a bare Debian 12 and trains the quickstart's model and the
+# README's there with what they have; then a wheel, if there is one, in another, without LLVM.
 # Needs root, debootstrap and a mirror of Debian.
 #
 # Usage: tools/dev/check-packages.sh [--folder DIR] [--mirror URL] PACKAGES
@@ -73,7 +73,7 @@ system() {
   cp -L /etc/resolv.conf "$root/etc/"
   inside apt-get -qq update
   inside apt-get clean
-  cp "$ROOT/docs/examples/gpt.py" "$ROOT/tools/dev/try.sh" "$root/root/"
+  cp "$ROOT"/docs/examples/{gpt,first_steps}.py "$ROOT/tools/dev/try.sh" "$root/root/"
   mkdir "$root/packages"
   find "$packages" -maxdepth 1 -name '*.deb' -exec cp -t "$root/packages" {} +
   find "$packages" -maxdepth 1 -name '*.whl' -exec cp -t "$root/packages" {} +
@@ -102,6 +102,7 @@ ours mpcomm-compiler
 ours python3-mpcomm mpcomm-runtime-dnnl mpcomm-runtime-gloo mpcomm-runtime-mpi
 apt_install python3-torch # what the example's model is written in
 inside bash -c 'cd && ./try.sh gpt.py 2 100'
+inside bash -c 'cd && python3 first_steps.py'
 train="mpcomm-run step.so --weights weights.safetensors --data data.safetensors --steps 5"
 inside bash -c "cd && $train --np 2 --comm gloo"
 apt_install openmpi-bin
@@ -117,6 +118,9 @@ if compgen -G "$packages/*.whl" >/dev/null; then
   say "wheel: $(($(used) - before)) MiB with its environment"
   inside bash -c '! ldconfig -p | grep -E "libLLVM.so.22|libMLIR"' || die "LLVM is installed"
   inside bash -c 'cd && PATH=/venv/bin:$PATH ./try.sh gpt.py 2 100'
+  inside bash -c 'cd && /venv/bin/python first_steps.py'
+  inside bash -c 'ls /venv/lib/python3*/site-packages/mpcomm-*/licenses/{LICENSE,libllvm22.txt}' ||
+    die "the wheel lacks licences"
 fi
 
 say "sizes of the packages, packed and installed"

@@ -102,11 +102,13 @@ def stage(folder, build, cmake):
 
 
 def linked(files):
-    """The shared libraries that programs and libraries load: {name: path}."""
+    """The shared libraries that programs and libraries load: {name: path}, also by the name
+    of the file that a link leads to, which auditwheel takes."""
     result = {}
     for file in files:
         done = subprocess.run(["ldd", file], stdout=subprocess.PIPE, text=True, check=False)
-        result.update(re.findall(r"(\S+) => (/\S+)", done.stdout))
+        for name, path in re.findall(r"(\S+) => (/\S+)", done.stdout):
+            result[name] = result[os.path.basename(os.path.realpath(path))] = path
     return result
 
 

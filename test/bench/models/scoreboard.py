@@ -337,6 +337,8 @@ class Row:
     @property
     def ratio(self):
         """Our time beside the fastest PyTorch's on most ranks; None where one is not known."""
+        if not self.bench.a.ranks:
+            return None
         ranks = self.bench.a.ranks[-1]
         theirs, mine = self.fastest(ranks)[0], self.known(f"run {ranks}", "ms")
         return mine / theirs if theirs and mine else None

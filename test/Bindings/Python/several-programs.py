@@ -244,16 +244,18 @@ class SeveralPrograms(unittest.TestCase):
         session.call("resume", os.path.join(FOLDER, "metadata").encode(), None)
 
     def test_errors_of_background_checkpoints_are_told(self):
+        os.makedirs(os.path.join(FOLDER, "taken", "by-another"))
         for call in "load", "resume", "read_state":
             session = Session()
             session.begin(build("plain"))
             session.save("good")
-            session.save("nowhere/at/all", background=1)
+            session.save("taken", background=1)
             more = [os.path.join(FOLDER, "good").encode()] + [None] * (call == "resume")
             session.load(build("plain")) if call == "load" else session.call(call, *more)
             self.assertEqual([e.kind for e in session.events()].count(library.EVENTS.index("warning")), 1)
-            self.fails("nowhere", session.call, "wait")
+            self.fails("taken", session.call, "wait")
             session.call("wait")
+            session.call.close()
 
     def test_damage_is_an_event(self):
         session = Session()

@@ -330,7 +330,7 @@ CommandLine::CommandLine(RunOptions &o)
       natural(o.checkpointKeep, 1));
   add("--checkpoint-background",
       "write checkpoints before the last one while training continues,\n"
-      "from a copy of the state on rank 0",
+      "from a copy that each rank takes of what it writes",
       o.checkpointBackground);
   add("--resume", "FILE",
       "continue a checkpoint with its step, seed, order of samples and\n"

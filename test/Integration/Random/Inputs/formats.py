@@ -11,6 +11,7 @@ Values of any float type are kept in arrays of f64, which holds all of them; int
 arrays of i64."""
 
 import json
+import os
 import struct
 
 import numpy as np
@@ -99,13 +100,17 @@ def write_tensors(path, tensors):
 
 
 def read_tensors(path):
-    """name -> (type, values)"""
+    """name -> (type, values), with the shards of a checkpoint"""
     with open(path, "rb") as file:
         data = file.read()
     (length,) = struct.unpack("<Q", data[:8])
     header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
     known = {name: dtype for dtype, name in FILE_TYPES.items()}
-    return {name: (known[entry["dtype"]],
-                   from_bytes(known[entry["dtype"]], body[slice(*entry["data_offsets"])]).reshape(entry["shape"]))
-            for name, entry in header.items()}  # fmt: skip
+    tensors = {name: (known[entry["dtype"]],
+                      from_bytes(known[entry["dtype"]], body[slice(*entry["data_offsets"])]).reshape(entry["shape"]))
+               for name, entry in header.items()}  # fmt: skip
+    for key, text in metadata.items():
+        if key.startswith("mpcomm.shard."):
+            tensors.update(read_tensors(os.path.join(os.path.dirname(path), text.rsplit(" ", 1)[0])))
+    return tensors

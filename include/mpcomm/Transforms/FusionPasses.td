@@ -101,8 +101,9 @@ def RecomputeElementwisePass
     the value), as means and scales of rows are, or where one that is in memory
     in any case has fewer bytes than writing and reading all values that follow
     from it: the input of a norm in f32 instead of its input and its result in
-    16 bits. At most 16 ops are repeated for one value. Repeated ops have the attribute `mpcomm.recomputed`, with which
-    common subexpression elimination does not merge them with the first ones.
+    16 bits. At most 16 ops are repeated for one value. Repeated ops have the
+    attribute `mpcomm.recomputed`, with which common subexpression elimination
+    does not merge them with the first ones.
 
     Numerics: exact.
 

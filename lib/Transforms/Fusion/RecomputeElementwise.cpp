@@ -65,11 +65,22 @@ static bool isProduct(Operation *op) {
          precision.getPrecisionClass() == PrecisionClass::LowerPrecision;
 }
 
-static bool isReshape(Operation *op) { return isa<ReshapeOp>(op); }
-
 static bool isRepeated(Value value) {
   return matchPattern(value, m_Constant<SplatElementsAttr>(nullptr)) ||
          value.getDefiningOp<BroadcastInDimOp>();
+}
+
+/// The ops that read a value in any shape.
+static SmallVector<Operation *> getReaders(Value value) {
+  SmallVector<Operation *> readers;
+  SmallVector<Value> shapes{value};
+  while (!shapes.empty())
+    for (Operation *user : shapes.pop_back_val().getUsers())
+      if (auto reshape = dyn_cast<ReshapeOp>(user))
+        shapes.push_back(reshape.getResult());
+      else
+        readers.push_back(user);
+  return readers;
 }
 
 static Value stripReshapes(Value value) {
@@ -139,13 +150,10 @@ void Recomputer::findStages() {
 
 /// Whether an op of the stage reads what is in memory, in any shape.
 bool Recomputer::isReadIn(Value value, int64_t stage) const {
-  return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    if (user->getBlock() != &block)
-      return false;
-    if (isReshape(user))
-      return isReadIn(user->getResult(0), stage);
+  return llvm::any_of(getReaders(value), [&](Operation *user) {
     // What only narrows it is stored instead.
-    return isElementwise(user) && stages.lookup(user) == stage &&
+    return user->getBlock() == &block && isElementwise(user) &&
+           stages.lookup(user) == stage &&
            countBytes(user->getResult(0)) >= countBytes(value);
   });
 }
@@ -166,9 +174,7 @@ bool Recomputer::isStored(Value value, int64_t stage) const {
 /// read a value, in any shape.
 bool Recomputer::isStoredBesides(Value value, int64_t own,
                                  int64_t stage) const {
-  return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    if (isReshape(user))
-      return isStoredBesides(user->getResult(0), own, stage);
+  return llvm::any_of(getReaders(value), [&](Operation *user) {
     int64_t at = stages.lookup(user);
     return user->getBlock() != &block ||
            !(isElementwise(user) || isa<ReduceOp>(user)) ||

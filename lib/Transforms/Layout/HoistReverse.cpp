@@ -29,6 +29,9 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
+/// Most ops, one on another, that are moved.
+static constexpr unsigned kMaxDepth = 64;
+
 static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
@@ -68,7 +71,7 @@ public:
 
 private:
   bool isMovable(Operation *maker) const;
-  Value reverse(Value value);
+  Value reverse(Value value, unsigned depth = 0);
   Value reverseBroadcast(BroadcastInDimOp broadcast);
 
   ReverseOp op;
@@ -113,7 +116,7 @@ Value Hoister::reverseBroadcast(BroadcastInDimOp broadcast) {
   return BroadcastInDimOp::create(builder, loc, type.clone(shape), input, dims);
 }
 
-Value Hoister::reverse(Value value) {
+Value Hoister::reverse(Value value, unsigned depth) {
   Operation *maker = value.getDefiningOp();
   RankedTensorType type = typeOf(value).clone(shape);
   SplatElementsAttr splat;
@@ -121,10 +124,10 @@ Value Hoister::reverse(Value value) {
     return arith::ConstantOp::create(
         builder, value.getLoc(),
         DenseElementsAttr::get(type, splat.getSplatValue<Attribute>()));
-  if (isMovable(maker)) {
+  if (depth < kMaxDepth && isMovable(maker)) {
     SmallVector<Value> operands;
     for (Value operand : maker->getOperands())
-      operands.push_back(reverse(operand));
+      operands.push_back(reverse(operand, depth + 1));
     Operation *own = builder.clone(*maker);
     own->setOperands(operands);
     own->getResult(0).setType(type);
@@ -134,8 +137,8 @@ Value Hoister::reverse(Value value) {
     if (findSplit(typeOf(value).getShape(), shape))
       return reverseBroadcast(broadcast);
   if (auto reshape = dyn_cast_or_null<ReshapeOp>(maker))
-    if (isMovable(reshape.getInput().getDefiningOp()))
-      return reverse(reshape.getInput());
+    if (depth < kMaxDepth && isMovable(reshape.getInput().getDefiningOp()))
+      return reverse(reshape.getInput(), depth + 1);
   value = reshapeTo(builder, value.getLoc(), value, shape);
   return ReverseOp::create(builder, op.getLoc(), value, op.getDims());
 }
@@ -160,14 +163,17 @@ bool Hoister::run() {
 
 /// Erases what was computed for a reversal only.
 static void eraseDead(Operation *op) {
-  if (!isOpTriviallyDead(op))
-    return;
-  SmallVector<Value> operands(op->getOperands());
-  op->erase();
-  for (Value operand :
-       llvm::SmallSetVector<Value, 4>(operands.begin(), operands.end()))
-    if (Operation *maker = operand.getDefiningOp())
-      eraseDead(maker);
+  llvm::SmallSetVector<Operation *, 8> maybeDead;
+  maybeDead.insert(op);
+  while (!maybeDead.empty()) {
+    Operation *dead = maybeDead.pop_back_val();
+    if (!isOpTriviallyDead(dead))
+      continue;
+    for (Value operand : dead->getOperands())
+      if (Operation *maker = operand.getDefiningOp())
+        maybeDead.insert(maker);
+    dead->erase();
+  }
 }
 
 namespace {

@@ -62,8 +62,11 @@ static bool isRepeated(Value value) {
 /// Whether a product made the value, but for elementwise work on it alone: the
 /// product writes in any order.
 static bool isOfProduct(Value value) {
-  for (Operation *op = value.getDefiningOp(); op && value.hasOneUse();
-       op = value.getDefiningOp()) {
+  // Bounded, so that the time is linear in long chains.
+  constexpr int maxOps = 32;
+  Operation *op = value.getDefiningOp();
+  for (int i = 0; i < maxOps && op && value.hasOneUse();
+       ++i, op = value.getDefiningOp()) {
     if (isa<DotGeneralOp>(op))
       return true;
     if (!isElementwise(op))

@@ -228,6 +228,11 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "what pays";
     return failure();
   }
+  if (zero < 0 || zero > 1) {
+    reason = "cannot split state as zero=" + std::to_string(zero) +
+             ": expected 0 or 1";
+    return failure();
+  }
   if (microBatches < 1) {
     reason = "expected at least 1 micro-batch";
     return failure();
@@ -358,6 +363,15 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     AccumulateGradientsPassOptions accumulate;
     accumulate.microBatches = options.microBatches;
     addProved(passes, createAccumulateGradientsPass(accumulate));
+  }
+
+  // After micro-batches, whose gradients meet once: what an update is made of
+  // is known in each rank's program.
+  if (options.zero > 0) {
+    AssignShardingsPassOptions assign;
+    assign.zero = options.zero;
+    passes.addPass(createAssignShardingsPass(assign));
+    addProved(passes, createLocalizePass());
   }
 
   // What need not travel is not worth a bucket.

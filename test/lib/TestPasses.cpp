@@ -15,6 +15,6 @@
 void mpcomm::test::registerTestPasses() {
   registerTestEmulateGPUPasses();
   registerTestPrintCostPass();
-  registerTestPrintRankVariancePass();
+  registerTestPrintShardingsPass();
   registerTestPrintStepModelPass();
 }

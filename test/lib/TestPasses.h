@@ -19,8 +19,8 @@ namespace mpcomm::test {
 void registerTestEmulateGPUPasses();
 /// Registers `test-mpcomm-print-cost`.
 void registerTestPrintCostPass();
-/// Registers `test-mpcomm-print-rank-variance`.
-void registerTestPrintRankVariancePass();
+/// Registers `test-mpcomm-print-shardings`.
+void registerTestPrintShardingsPass();
 /// Registers `test-mpcomm-print-step-model`.
 void registerTestPrintStepModelPass();
 

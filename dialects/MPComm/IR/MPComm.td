@@ -24,5 +24,6 @@ include "LoopOps.td"
 include "OptimizerOps.td"
 include "ScalingOps.td"
 include "CollectiveOps.td"
+include "ShardingOps.td"
 
 #endif // MPCOMM_IR_MPCOMM

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -49,11 +50,39 @@ Operation *MPCommDialect::materializeConstant(OpBuilder &builder,
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
-/// Checks what an argument and a result may both carry: role and name.
-/// `what` names the place, for a message.
+/// `type` is what a rank holds; the type of the whole is beside it, or the same.
+static LogicalResult verifySharding(Operation *op, NamedAttribute attr,
+                                    function_ref<std::string()> what, Type type,
+                                    DictionaryAttr all) {
+  auto whole = dyn_cast<RankedTensorType>(type);
+  TypeAttr global;
+  if (Attribute given = all.get(kGlobalTypeAttr)) {
+    global = dyn_cast<TypeAttr>(given);
+    whole = global ? dyn_cast<RankedTensorType>(global.getValue())
+                   : RankedTensorType();
+    if (!whole || !whole.hasStaticShape() ||
+        whole.getElementType() != getElementTypeOrSelf(type))
+      return op->emitOpError()
+             << "expects '" << kGlobalTypeAttr << "' of " << what()
+             << " to be a ranked tensor of static shape of the elements of "
+             << type << ", got " << given;
+  }
+  if (attr.getName() == kGlobalTypeAttr)
+    return success();
+  auto sharding = dyn_cast<ShardingAttr>(attr.getValue());
+  if (!sharding || !whole || sharding.getRank() != whole.getRank())
+    return op->emitOpError()
+           << "expects '" << kShardingAttr << "' of " << what()
+           << " to be #mpcomm.sharding<...> with a list for each dimension of "
+           << (whole ? Type(whole) : type) << ", got " << attr.getValue();
+  return success();
+}
+
+/// Checks what an argument and a result, of `type` and with the attributes
+/// `all`, may both carry. `what` names the place, for a message.
 static LogicalResult verifyCommon(Operation *op, NamedAttribute attr,
-                                  function_ref<std::string()> what,
-                                  bool &known) {
+                                  function_ref<std::string()> what, Type type,
+                                  DictionaryAttr all, bool &known) {
   known = true;
   if (attr.getName() == kRoleAttr) {
     if (!isa<RoleAttr>(attr.getValue()))
@@ -68,6 +97,8 @@ static LogicalResult verifyCommon(Operation *op, NamedAttribute attr,
                                << " to be a non-empty string";
     return success();
   }
+  if (attr.getName() == kShardingAttr || attr.getName() == kGlobalTypeAttr)
+    return verifySharding(op, attr, what, type, all);
   known = false;
   return success();
 }
@@ -76,16 +107,17 @@ LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                       unsigned argIndex,
                                                       NamedAttribute attr) {
   auto what = [&] { return "argument #" + std::to_string(argIndex); };
-  bool known;
-  if (failed(verifyCommon(op, attr, what, known)))
-    return failure();
-  if (known)
-    return success();
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (!function || argIndex >= function.getNumArguments())
     return op->emitOpError() << "cannot carry '" << attr.getName().getValue()
                              << "': it is not a function";
   Type type = function.getArgumentTypes()[argIndex];
+  bool known;
+  if (failed(verifyCommon(op, attr, what, type,
+                          function.getArgAttrDict(argIndex), known)))
+    return failure();
+  if (known)
+    return success();
   if (attr.getName() == kDonatedAttr) {
     auto index = dyn_cast<IntegerAttr>(attr.getValue());
     if (!index || !index.getType().isSignlessInteger(64))
@@ -131,8 +163,14 @@ LogicalResult MPCommDialect::verifyRegionResultAttribute(Operation *op,
                                                          unsigned resultIndex,
                                                          NamedAttribute attr) {
   auto what = [&] { return "result #" + std::to_string(resultIndex); };
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function || resultIndex >= function.getNumResults())
+    return op->emitOpError() << "cannot carry '" << attr.getName().getValue()
+                             << "': it is not a function";
   bool known;
-  if (failed(verifyCommon(op, attr, what, known)))
+  if (failed(verifyCommon(op, attr, what,
+                          function.getResultTypes()[resultIndex],
+                          function.getResultAttrDict(resultIndex), known)))
     return failure();
   if (known)
     return success();

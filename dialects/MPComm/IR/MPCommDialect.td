@@ -36,7 +36,10 @@ def MPComm_Dialect : Dialect {
       parameter, converted to the element type of the state;
     - `mpcomm.range = array<i64: lo, hi>`: values of an integer batch argument
       lie in [lo, hi);
-    - `mpcomm.targets`: the batch argument that holds the labels of this output.
+    - `mpcomm.targets`: the batch argument that holds the labels of this output;
+    - `mpcomm.sharding`: what a rank holds of it (`#mpcomm.sharding<…>`);
+    - `mpcomm.global_type`: the type of the whole, where the function's is that
+      of what a rank holds.
 
     Attributes of ops:
     - `mpcomm.stage = N`: the pipeline stage of the op, or the stage required by

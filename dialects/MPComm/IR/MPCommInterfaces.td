@@ -154,7 +154,11 @@ def MPComm_OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
       factor may depend on all gradients (a norm, a scale). Null if there is no
       such result.}],
       "::mlir::OpResult", "getHandedOn", (ins "::mlir::OpOperand &":$gradient),
-      [{}], [{ return ::mlir::OpResult(); }]>
+      [{}], [{ return ::mlir::OpResult(); }]>,
+    InterfaceMethod<[{Whether an element of a result depends on that element of
+      the operands of its shape alone, and on operands that are scalars: then
+      ranks may each update a part.}],
+      "bool", "isElementwise", (ins), [{}], [{ return false; }]>
   ];
 }
 

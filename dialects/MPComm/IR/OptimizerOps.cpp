@@ -8,6 +8,7 @@
 
 #include "InferError.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/Matchers.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
@@ -109,4 +110,34 @@ LogicalResult UpdateOp::verifyRegions() {
     if (failed(verifyInUpdate(op))) // update C4
       return failure();
   return success();
+}
+
+bool UpdateOp::isElementwise() {
+  auto isScalar = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.getRank() == 0;
+  };
+  auto hasShape = [&](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.getShape() ==
+                       cast<RankedTensorType>(getParam().getType()).getShape();
+  };
+  auto fits = [&](Value value) { return isScalar(value) || hasShape(value); };
+  Block &block = getBody().front();
+  if (!llvm::all_of(block.getArguments(), fits))
+    return false;
+  for (Operation &op : block.without_terminator()) {
+    if (!llvm::all_of(op.getResults(), fits))
+      return false;
+    DenseElementsAttr constant;
+    if (matchPattern(&op, m_Constant(&constant))) {
+      if (!constant.isSplat())
+        return false;
+      continue;
+    }
+    bool isSpread = isa<BroadcastInDimOp>(op) && isScalar(op.getOperand(0));
+    if (!isSpread && !OpTrait::hasElementwiseMappableTraits(&op))
+      return false;
+  }
+  return true;
 }

@@ -15,7 +15,11 @@ class MPComm_OptimizerOp<string mnemonic, string flopsPerElement>
     : MPComm_InferredOp<mnemonic, "FP32",
         "return " # flopsPerElement #
         " * ::mpcomm::detail::countElements(getParam().getType());",
-        [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]>;
+        [DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
+  let extraClassDeclaration = computeDeclarations # [{
+    bool isElementwise() { return true; }
+  }];
+}
 
 def MPComm_SgdUpdateOp : MPComm_OptimizerOp<"sgd_update", "6"> {
   let summary = "stochastic gradient descent, with momentum";
@@ -96,7 +100,8 @@ def MPComm_AdamwUpdateOp : MPComm_OptimizerOp<"adamw_update", "15"> {
 def MPComm_UpdateOp : MPComm_ComputeOp<"update", "FP32",
     "return ::mpcomm::detail::countFlops(getBody());",
     [IsolatedFromAbove, SingleBlock,
-     DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface>]> {
+     DeclareOpInterfaceMethods<MPComm_OptimizerOpInterface,
+                               ["isElementwise"]>]> {
   let summary = "the update of an optimizer, as a region";
   let description = [{
     The update of one parameter by any rule. The region computes the new

@@ -154,6 +154,11 @@ struct CompileOptions : public CheckedOptions {
       llvm::cl::values(
           clEnumValN(Averaging::After, "after", "after their sum"),
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
+  Option<int64_t> zero{
+      *this, "zero",
+      llvm::cl::desc("State of the optimizer that data ranks hold: 0: all of "
+                     "it; 1: a part each, as ZeRO 1"),
+      llvm::cl::init(0)};
   Option<BatchNormStatistics> batchNorm{
       *this, "batch-norm",
       llvm::cl::desc("Samples over which batch norms normalise"),

@@ -52,7 +52,7 @@ def SimplifyCollectivesPass
       minimum of two `min`, the maximum of two `max`.
 
     A value that a collective makes equal on its group is replicated on all
-    ranks; in a function whose arguments all have roles, so is what RankVariance
+    ranks; in a function whose arguments all have roles, so is what AxisShardings
     proves to be.
 
     The rounding of a narrower wire type is never removed, except that one of

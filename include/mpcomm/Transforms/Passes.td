@@ -19,6 +19,7 @@ include "VerifyPasses.td"
 include "PrecisionPasses.td"
 include "FusionPasses.td"
 include "ParallelizePasses.td"
+include "ShardPasses.td"
 include "CommunicatePasses.td"
 include "LayoutPasses.td"
 

@@ -114,6 +114,23 @@ std::pair<Array, std::string> Manifest::getRanks(func::FuncOp function) {
   return {Array(), function.getSymName().str()};
 }
 
+/// `sharding` and the shape of the whole, where `attrs` have them.
+static void addSharding(Object &tensor, DictionaryAttr attrs) {
+  auto sharding = attrs ? attrs.getAs<ShardingAttr>(kShardingAttr)
+                        : ShardingAttr();
+  auto whole = attrs ? attrs.getAs<TypeAttr>(kGlobalTypeAttr) : TypeAttr();
+  if (!sharding || !whole)
+    return;
+  auto listOf = [](ArrayAttr axes) {
+    Array names;
+    for (auto axis : axes.getAsRange<AxisRefAttr>())
+      names.push_back(axis.getName().getValue());
+    return names;
+  };
+  tensor["global_shape"] = shapeOf(cast<ShapedType>(whole.getValue()));
+  tensor["sharding"] = Object{{"flat", listOf(sharding.getFlat())}};
+}
+
 LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                                     int64_t events, Array collectives,
                                     StreamCallCounter &counter) {
@@ -169,6 +186,7 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
     if (auto range =
             function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
       argument["range"] = Array{range[0], range[1]};
+    addSharding(argument, function.getArgAttrDict(i));
     if (role && role.getValue() == Role::Parameter)
       bytes[0] += detail::countBytes(type);
     if (role && role.getValue() == Role::OptimizerState)
@@ -197,6 +215,7 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                                   : llvm::json::Value(argument)}};
     if (auto targets = attrs.getAs<StringAttr>(kTargetsAttr))
       result["targets"] = targets.getValue();
+    addSharding(result, attrs);
     resultList.push_back(std::move(result));
   }
   auto buckets = function->getAttrOfType<IntegerAttr>(mprt::kBucketBytesAttr);

@@ -31,7 +31,7 @@
 namespace mpcomm {
 
 /// The walk over one function. Time: linear in its ops, operands and uses; for
-/// each mesh axis along which a value is asked about, what RankVariance takes.
+/// each mesh axis along which a value is asked about, what AxisShardings takes.
 class CollectiveSimplifier {
 public:
   CollectiveSimplifier(mlir::FunctionOpInterface function,

@@ -60,20 +60,20 @@ bool Replicas::isReplicated(Value value, FlatSymbolRefAttr mesh,
   if (!hasRoles || !ranks.hasOneMesh() || !ranks.areShared(axes))
     return false;
   return llvm::none_of(axes, [&](Attribute axis) {
-    std::unique_ptr<RankVariance> &variance = byAxis[axis];
-    if (!variance)
-      variance = std::make_unique<RankVariance>(
+    std::unique_ptr<AxisShardings> &shardings = byAxis[axis];
+    if (!shardings)
+      shardings = std::make_unique<AxisShardings>(
           function, cast<StringAttr>(axis).getValue());
-    return variance->varies(value);
+    return shardings->varies(value);
   });
 }
 
 void Replicas::notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) {
-  for (auto &[axis, variance] : byAxis)
-    variance->add(op);
+  for (auto &[axis, shardings] : byAxis)
+    shardings->add(op);
 }
 
 void Replicas::notifyOperationErased(Operation *op) {
-  for (auto &[axis, variance] : byAxis)
-    variance->forget(op);
+  for (auto &[axis, shardings] : byAxis)
+    shardings->forget(op);
 }

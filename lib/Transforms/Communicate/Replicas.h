@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Which values are the same on all ranks of a group, in a function that a pass
-// rewrites. RankVariance proves it for functions whose arguments all say by
+// rewrites. AxisShardings proves it for functions whose arguments all say by
 // their roles what they are; of others only what a collective has made the same
 // is known to be.
 //
@@ -18,7 +18,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mpcomm/Analysis/Dataflow/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/AxisShardings.h"
 #include "llvm/ADT/DenseMap.h"
 #include <memory>
 
@@ -60,7 +60,7 @@ private:
   mlir::FunctionOpInterface function;
   const RankFunctions &ranks;
   bool hasRoles;
-  llvm::DenseMap<mlir::Attribute, std::unique_ptr<RankVariance>> byAxis;
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<AxisShardings>> byAxis;
 };
 
 } // namespace mpcomm

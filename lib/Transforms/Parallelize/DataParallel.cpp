@@ -9,7 +9,7 @@
 // Averages gradients, buffers and the loss over a mesh axis, where they are
 // defined, and takes the greatest of magnitudes that scales of 8-bit tensors
 // come from, of all that are there together.
-// What differs between ranks is RankVariance's to say, with the gradients taken
+// What differs between ranks is AxisShardings's to say, with the gradients taken
 // as reduced; a result that should be replicated but is not is an error.
 // Gradients of 16 bits, or sent in 16, are summed in f32.
 //
@@ -21,7 +21,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mpcomm/Analysis/Dataflow/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/AxisShardings.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -52,12 +52,12 @@ public:
 private:
   FailureOr<MeshOp> getOrCreateMesh();
   FailureOr<MeshOp> extendMesh(MeshOp meshOp);
-  void findHandedOn(func::FuncOp step, RankVariance &variance);
+  void findHandedOn(func::FuncOp step, AxisShardings &shardings);
   LogicalResult collectGradients(func::FuncOp step,
-                                 const RankVariance &variance);
-  LogicalResult collectResults(func::FuncOp step, const RankVariance &variance);
+                                 const AxisShardings &shardings);
+  LogicalResult collectResults(func::FuncOp step, const AxisShardings &shardings);
   LogicalResult collectMagnitudes(func::FuncOp step,
-                                  const RankVariance &variance);
+                                  const AxisShardings &shardings);
   LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);
   LogicalResult chooseWire();
   Value divideByRanks(OpBuilder &builder, Value value);
@@ -178,7 +178,7 @@ static OpOperand *getNarrowUse(OpOperand *use) {
 
 /// Between micro-batches, state that one hands on to the next is the rank's
 /// own where what takes its place varies.
-void DataParallel::findHandedOn(func::FuncOp step, RankVariance &variance) {
+void DataParallel::findHandedOn(func::FuncOp step, AxisShardings &shardings) {
   if (microBatches <= 1 || !step.getFunctionBody().hasOneBlock())
     return;
   Operation *exit = step.getFunctionBody().front().getTerminator();
@@ -187,22 +187,22 @@ void DataParallel::findHandedOn(func::FuncOp step, RankVariance &variance) {
     for (BlockArgument argument : step.getArguments()) {
       std::optional<int64_t> index = getDonation(step, argument.getArgNumber());
       if (!index || *index < 0 || *index >= exit->getNumOperands() ||
-          variance.varies(argument) ||
-          !variance.varies(exit->getOperand(*index)))
+          shardings.varies(argument) ||
+          !shardings.varies(exit->getOperand(*index)))
         continue;
-      variance.vary(argument);
+      shardings.vary(argument);
       changed = true;
     }
   }
 }
 
 LogicalResult DataParallel::collectGradients(func::FuncOp step,
-                                             const RankVariance &variance) {
-  for (OptimizerOpInterface op : variance.getOptimizers())
+                                             const AxisShardings &shardings) {
+  for (OptimizerOpInterface op : shardings.getOptimizers())
     for (OpOperand *operand : op.getGradientOperands()) {
       OpOperand *use = getNarrowUse(operand);
       Value gradient = use->get();
-      if (!variance.varies(gradient)) {
+      if (!shardings.varies(gradient)) {
         ++replicated;
         continue;
       }
@@ -220,7 +220,7 @@ LogicalResult DataParallel::collectGradients(func::FuncOp step,
 /// norm: their mean is what a rank with all of the samples would see of means,
 /// and close to it of variances.
 LogicalResult DataParallel::collectResults(func::FuncOp step,
-                                           const RankVariance &variance) {
+                                           const AxisShardings &shardings) {
   for (Block &block : step.getFunctionBody()) {
     auto exit = dyn_cast_if_present<func::ReturnOp>(block.getTerminator());
     if (!exit)
@@ -229,7 +229,7 @@ LogicalResult DataParallel::collectResults(func::FuncOp step,
       std::optional<Role> role = getResultRole(step, use.getOperandNumber());
       bool isBuffer = role == Role::Buffer &&
                       isa<FloatType>(getElementTypeOrSelf(use.get().getType()));
-      if ((role != Role::Loss && !isBuffer) || !variance.varies(use.get()))
+      if ((role != Role::Loss && !isBuffer) || !shardings.varies(use.get()))
         continue;
       if (failed(collect(use, step, isBuffer ? "buffer" : "loss")))
         return failure();
@@ -241,10 +241,10 @@ LogicalResult DataParallel::collectResults(func::FuncOp step,
 
 /// Greatest magnitudes of this step, of which all ranks keep one history.
 LogicalResult DataParallel::collectMagnitudes(func::FuncOp step,
-                                              const RankVariance &variance) {
+                                              const AxisShardings &shardings) {
   WalkResult result = step.walk([&](UpdateFp8ScaleOp op) {
     OpOperand &use = op.getAmaxMutable();
-    if (!variance.varies(use.get()))
+    if (!shardings.varies(use.get()))
       return WalkResult::advance();
     if (op->getParentRegion() != &step.getFunctionBody() ||
         use.get().getParentRegion() != op->getParentRegion()) {
@@ -385,16 +385,16 @@ void DataParallel::runOnOperation() {
     return signalPassFailure();
 
   if (ranks > 1) {
-    RankVariance variance(step, axis, RankVariance::Gradients::Reduced);
-    findHandedOn(step, variance);
-    if (failed(collectGradients(step, variance)) ||
-        failed(collectResults(step, variance)) ||
-        failed(collectMagnitudes(step, variance)))
+    AxisShardings shardings(step, axis, AxisShardings::Gradients::Reduced);
+    findHandedOn(step, shardings);
+    if (failed(collectGradients(step, shardings)) ||
+        failed(collectResults(step, shardings)) ||
+        failed(collectMagnitudes(step, shardings)))
       return signalPassFailure();
     for (auto &[value, uses] : toAverage)
       average(value, uses);
     reduceMagnitudes();
-    if (failed(verifyResultsReplicated(step, variance, axis)))
+    if (failed(verifyResultsReplicated(step, shardings, axis)))
       return signalPassFailure();
   }
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("DataParallel")

@@ -6,26 +6,27 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All of it asks RankVariance; each error says from where a value gets its
+// All of it asks AxisShardings; each error says from where a value gets its
 // difference.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Verify/Replication.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 
 using namespace mlir;
 using namespace mpcomm;
 
 /// Says where `value` is computed and from what it gets its difference.
 static void noteOrigin(InFlightDiagnostic &diag, Value value,
-                       const RankVariance &variance) {
+                       const AxisShardings &shardings) {
   diag.attachNote(value.getLoc())
-      << "it depends on " << variance.describeOrigin(value);
+      << "it depends on " << shardings.describeOrigin(value);
 }
 
 LogicalResult mpcomm::verifyResultsReplicated(FunctionOpInterface function,
-                                              const RankVariance &variance,
+                                              const AxisShardings &shardings,
                                               StringRef axis) {
   bool ok = true;
   bool isStep = function.getName() == kTrainStep;
@@ -36,43 +37,57 @@ LogicalResult mpcomm::verifyResultsReplicated(FunctionOpInterface function,
     for (OpOperand &use : block.back().getOpOperands()) {
       unsigned index = use.getOperandNumber();
       std::optional<Role> role = getResultRole(function, index);
-      if (!role || !variance.varies(use.get()) ||
-          !(isReplicatedRole(*role) || (isStep && *role == Role::Loss)))
+      AxisSharding expected =
+          getAxisSharding(getResultSharding(function, index), axis);
+      AxisSharding found = shardings.get(use.get());
+      if (!role || found == expected ||
+          (!isReplicatedRole(*role) && !(isStep && *role == Role::Loss)))
         continue;
       ok = false;
       InFlightDiagnostic diag =
           block.back().emitOpError()
           << "returns " << describeResult(function, index) << " of role '"
-          << stringifyRole(*role) << "', which may differ between ranks along '"
-          << axis << "', expected one value for all of them";
-      noteOrigin(diag, use.get(), variance);
+          << stringifyRole(*role) << "', which ";
+      if (expected.isReplicated() && found.getKind() == AxisSharding::Local)
+        diag << "may differ between ranks along '" << axis
+             << "', expected one value for all of them";
+      else
+        diag << "is " << found.describe() << " along '" << axis
+             << "', expected it " << expected.describe();
+      if (!found.isReplicated())
+        noteOrigin(diag, use.get(), shardings);
     }
   }
   return success(ok);
 }
 
-/// Gradients that enter optimizer ops are the same on all ranks.
-static bool verifyGradients(const RankVariance &variance, StringRef axis) {
+/// Gradients that enter optimizer ops are the same on all ranks, or parts of
+/// such.
+static bool verifyGradients(const AxisShardings &shardings, StringRef axis) {
   bool ok = true;
-  for (OptimizerOpInterface op : variance.getOptimizers())
+  for (OptimizerOpInterface op : shardings.getOptimizers())
     for (OpOperand *use : op.getGradientOperands()) {
-      if (!variance.varies(use->get()))
+      AxisSharding found = shardings.get(use->get());
+      if (found.isReplicated() || found.isSplit())
         continue;
       ok = false;
       InFlightDiagnostic diag = op->emitOpError()
                                 << "has a gradient, operand #"
-                                << use->getOperandNumber()
-                                << ", which may differ between ranks along '"
-                                << axis << "', expected it reduced over them";
-      noteOrigin(diag, use->get(), variance);
+                                << use->getOperandNumber();
+      if (found.getKind() == AxisSharding::Local)
+        diag << ", which may differ between ranks along '" << axis << "'";
+      else
+        diag << ", which is " << found.describe() << " along '" << axis << "'";
+      diag << ", expected it reduced over them";
+      noteOrigin(diag, use->get(), shardings);
     }
   return ok;
 }
 
 /// All ranks, or none, come to `op`.
 static bool verifyControl(CollectiveOpInterface op,
-                          const RankVariance &variance, StringRef axis) {
-  Operation *control = variance.getDivergence(op);
+                          const AxisShardings &shardings, StringRef axis) {
+  Operation *control = shardings.getDivergence(op);
   if (!control)
     return true;
   InFlightDiagnostic diag =
@@ -138,11 +153,11 @@ mpcomm::verifyReplication(ModuleOp module,
     forEachFunction(module, [&](FunctionOpInterface function) {
       if (function.isExternal())
         return;
-      RankVariance variance(function, subAxis);
-      ok &= verifyGradients(variance, subAxis);
+      AxisShardings shardings(function, subAxis);
+      ok &= verifyGradients(shardings, subAxis);
       for (CollectiveOpInterface op : byFunction[function])
-        ok &= verifyControl(op, variance, subAxis);
-      ok &= succeeded(verifyResultsReplicated(function, variance, subAxis));
+        ok &= verifyControl(op, shardings, subAxis);
+      ok &= succeeded(verifyResultsReplicated(function, shardings, subAxis));
     });
   return success(ok);
 }

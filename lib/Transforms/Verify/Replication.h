@@ -16,7 +16,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mpcomm/Analysis/Dataflow/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/AxisShardings.h"
 
 namespace mpcomm {
 
@@ -24,7 +24,7 @@ namespace mpcomm {
 /// loss of @train_step, are the same on all ranks along the axis. Reports all
 /// that are not, at the op that returns them.
 llvm::LogicalResult verifyResultsReplicated(mlir::FunctionOpInterface function,
-                                            const RankVariance &variance,
+                                            const AxisShardings &shardings,
                                             llvm::StringRef axis);
 
 /// What `mpcomm-verify-rank-programs` says of meshes, control flow, gradients

@@ -46,6 +46,8 @@ inline constexpr llvm::StringLiteral kDefaultAttr = "mpcomm.default";
 inline constexpr llvm::StringLiteral kCopyOfAttr = "mpcomm.copy_of";
 inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
 inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
+inline constexpr llvm::StringLiteral kShardingAttr = "mpcomm.sharding";
+inline constexpr llvm::StringLiteral kGlobalTypeAttr = "mpcomm.global_type";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 

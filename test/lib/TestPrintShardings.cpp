@@ -1,4 +1,4 @@
-//===- TestPrintRankVariance.cpp - which values differ between ranks ------===//
+//===- TestPrintShardings.cpp - which values differ between ranks ------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,29 +6,29 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Remarks on each op whose results RankVariance takes to differ between ranks,
+// Remarks on each op whose results AxisShardings takes to differ between ranks,
 // and on each collective under control flow that may.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TestPasses.h"
 #include "mlir/Pass/Pass.h"
-#include "mpcomm/Analysis/Dataflow/RankVariance.h"
+#include "mpcomm/Analysis/Dataflow/AxisShardings.h"
 
 using namespace mlir;
 using namespace mpcomm;
 
 namespace {
-struct TestPrintRankVariance
-    : PassWrapper<TestPrintRankVariance, InterfacePass<FunctionOpInterface>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TestPrintRankVariance)
+struct TestPrintShardings
+    : PassWrapper<TestPrintShardings, InterfacePass<FunctionOpInterface>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TestPrintShardings)
 
-  TestPrintRankVariance() = default;
-  TestPrintRankVariance(const TestPrintRankVariance &other)
+  TestPrintShardings() = default;
+  TestPrintShardings(const TestPrintShardings &other)
       : PassWrapper(other) {}
 
   StringRef getArgument() const final {
-    return "test-mpcomm-print-rank-variance";
+    return "test-mpcomm-print-shardings";
   }
   StringRef getDescription() const final {
     return "Emits a remark on each op that gives different values to the ranks";
@@ -38,19 +38,21 @@ struct TestPrintRankVariance
                            llvm::cl::init("dp")};
 
   void runOnOperation() override {
-    RankVariance variance(getOperation(), axis);
+    AxisShardings shardings(getOperation(), axis);
     getOperation()->walk([&](Operation *op) {
-      if (llvm::any_of(op->getResults(),
-                       [&](Value value) { return variance.varies(value); }))
-        op->emitRemark() << "varies, from "
-                         << variance.describeOrigin(op->getResult(0));
-      if (isa<CollectiveOpInterface>(op) && variance.getDivergence(op))
+      for (Value value : op->getResults())
+        if (shardings.varies(value)) {
+          op->emitRemark() << "is " << shardings.get(value).describe()
+                           << ", from " << shardings.describeOrigin(value);
+          break;
+        }
+      if (isa<CollectiveOpInterface>(op) && shardings.getDivergence(op))
         op->emitRemark() << "runs under control flow that varies";
     });
   }
 };
 } // namespace
 
-void mpcomm::test::registerTestPrintRankVariancePass() {
-  PassRegistration<TestPrintRankVariance>();
+void mpcomm::test::registerTestPrintShardingsPass() {
+  PassRegistration<TestPrintShardings>();
 }

@@ -1,0 +1,48 @@
+//===- ShardingOps.cpp - resharding ---------------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+LogicalResult ReshardOp::verify() {
+  auto type = dyn_cast<RankedTensorType>(getInput().getType());
+  if (!type || type.getRank() != getSharding().getRank()) // reshard C1
+    return emitOpError() << "expects a sharding with a list for each dimension "
+                            "of "
+                         << getInput().getType() << ", got " << getSharding();
+  return success();
+}
+
+LogicalResult ReshardOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  ShardingAttr sharding = getSharding();
+  auto mesh =
+      symbols.lookupNearestSymbolFrom<MeshOp>(*this, sharding.getMesh());
+  if (!mesh)
+    return emitOpError() << "names " << sharding.getMesh()
+                         << ", which is not an mpcomm.mesh";
+  std::string reason;
+  if (failed(getLocalType(sharding, cast<RankedTensorType>(getInput().getType()),
+                          mesh, reason))) // reshard C2, C3
+    return emitOpError() << reason;
+  return success();
+}
+
+/// What is resharded twice is only resharded once.
+OpFoldResult ReshardOp::fold(FoldAdaptor) {
+  auto before = getInput().getDefiningOp<ReshardOp>();
+  if (!before)
+    return {};
+  if (before.getSharding() == getSharding())
+    return before.getResult();
+  // Over what is not a value of the whole, the first one says how it is made.
+  getInputMutable().assign(before.getInput());
+  return getResult();
+}

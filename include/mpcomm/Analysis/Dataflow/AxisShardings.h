@@ -1,0 +1,176 @@
+//===- AxisShardings.h - what ranks along an axis hold ----------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A forward dataflow analysis over the lattice
+//
+//            local
+//     /     |        \          (of two that differ: local)
+//  split  partial  ...
+//     \     |        /
+//         replicated
+//
+// for each value of a program whose types are those of a rank. The result is
+// conservative: "local" if in doubt.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_ANALYSIS_DATAFLOW_AXISSHARDINGS_H
+#define MPCOMM_ANALYSIS_DATAFLOW_AXISSHARDINGS_H
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+#include <string>
+
+namespace mpcomm {
+
+/// What the ranks along one axis hold of a value.
+class AxisSharding {
+public:
+  enum Kind : uint8_t {
+    Replicated, ///< all of them the same
+    Split,      ///< blocks of it, along a dimension
+    Partial,    ///< what has yet to be reduced
+    Local       ///< values of their own
+  };
+
+  AxisSharding() = default;
+  static AxisSharding local() { return {Local, 0}; }
+  static AxisSharding split(int64_t dim) {
+    return {Split, static_cast<int32_t>(dim)};
+  }
+  static AxisSharding partial(Reduction reduction) {
+    return {Partial, static_cast<int32_t>(reduction)};
+  }
+
+  Kind getKind() const { return kind; }
+  bool isReplicated() const { return kind == Replicated; }
+  bool isSplit() const { return kind == Split; }
+  bool isSplitAlong(int64_t dim) const {
+    return kind == Split && detail == dim;
+  }
+  bool isPartial(Reduction reduction) const {
+    return kind == Partial && detail == static_cast<int32_t>(reduction);
+  }
+  bool operator==(const AxisSharding &other) const = default;
+
+  /// The least that is above both.
+  AxisSharding join(AxisSharding other) const {
+    if (*this == other || other.isReplicated())
+      return *this;
+    return isReplicated() ? other : local();
+  }
+  /// For people: `replicated`, `split along 0`, `partial sum`, `local`.
+  std::string describe() const;
+
+private:
+  AxisSharding(Kind kind, int32_t detail) : kind(kind), detail(detail) {}
+  Kind kind = Replicated;
+  int32_t detail = 0; // dimension or reduction
+};
+
+/// What `sharding` says of `axis`, for the type that a rank holds: what is flat
+/// is split along its only dimension. A part of an axis is as good as all of
+/// it.
+AxisSharding getAxisSharding(ShardingAttr sharding, llvm::StringRef axis);
+
+/// The shardings along `axis` in a function that all ranks run:
+/// - arguments are what their `mpcomm.sharding` says; without it, those of role
+///   `batch` and `rng` are local, and futures from outside, others replicated;
+/// - collectives over the axis make what they are named for: an all_reduce of
+///   partial or local values is replicated, as is an all_gather, and a
+///   broadcast; a reduce_scatter is split;
+/// - an op that works element by element on values split alike is split, too;
+///   sums of squares of split values are partial;
+/// - results of recv, of other collectives over the axis, of ops that depend on
+///   the rank's coordinate on it, and of ops with unknown effects, or with an
+///   operand, or a value used in one of their regions, that is not replicated,
+///   are local.
+///
+/// Calls of functions of one block are followed; the results hold for all calls
+/// of a function together. An op with regions is iterated to a fixed point.
+/// Linear in the number of ops for straight-line code; each level of loops may
+/// double the time.
+class AxisShardings {
+public:
+  /// The assumption about the gradients of optimizer ops, and about the
+  /// magnitude of mpcomm.update_fp8_scale.
+  enum class Gradients {
+    AsTheyAre,
+    Reduced, ///< replicated, whatever get() returns
+  };
+
+  /// `function` may be a declaration.
+  AxisShardings(mlir::FunctionOpInterface function, llvm::StringRef axis,
+                Gradients gradients = Gradients::AsTheyAre);
+
+  AxisSharding get(mlir::Value value) const { return states.lookup(value); }
+  /// Whether ranks may hold different values.
+  bool varies(mlir::Value value) const { return states.contains(value); }
+
+  /// Marks `value`, and everything that depends on it, as local. Linear in the
+  /// number of ops.
+  void vary(mlir::Value value);
+
+  /// Adds a new `op`. It must not change the sharding of a value.
+  void add(mlir::Operation *op) { visit(op); }
+
+  /// Must be called before `op`, which has no regions, is erased.
+  void forget(mlir::Operation *op) {
+    for (mlir::Value result : op->getResults())
+      states.erase(result);
+  }
+
+  /// The optimizer ops of the function, in program order.
+  llvm::ArrayRef<OptimizerOpInterface> getOptimizers() const {
+    return optimizers.getArrayRef();
+  }
+
+  /// The innermost op with regions, or branch, because of which only some ranks
+  /// may execute `op`; null if all ranks execute it.
+  mlir::Operation *getDivergence(mlir::Operation *op) const;
+
+  /// A value that varies by itself, such as a batch argument, on which `value`
+  /// depends. `value` must vary.
+  mlir::Value getOrigin(mlir::Value value) const;
+
+  /// A description of getOrigin(), for a note.
+  std::string describeOrigin(mlir::Value value) const;
+
+private:
+  /// Joins; true where that changes something.
+  bool mark(mlir::Value value, AxisSharding sharding = AxisSharding::local());
+  bool markResults(mlir::Operation *op,
+                   AxisSharding sharding = AxisSharding::local());
+  bool visit(mlir::Operation *op);
+  bool visitCollective(CollectiveOpInterface op);
+  bool visitPerGradient(OptimizerOpInterface op,
+                        llvm::ArrayRef<mlir::OpOperand *> gradients);
+  bool visitOptimizer(OptimizerOpInterface op);
+  bool visitAwait(AwaitOp op);
+  bool visitCall(mlir::Operation *call, mlir::FunctionOpInterface callee);
+  bool visitRegion(mlir::Region &region);
+  bool anyVaries(mlir::ValueRange values) const;
+  AxisSharding getElementwise(mlir::Operation *op,
+                              mlir::ValueRange operands) const;
+  bool dependsOnVaryingScalar(mlir::Operation *op) const;
+
+  mlir::FunctionOpInterface function;
+  mlir::StringAttr axis;
+  Gradients gradients;
+  /// Those that are not replicated.
+  llvm::DenseMap<mlir::Value, AxisSharding> states;
+  llvm::SetVector<OptimizerOpInterface> optimizers;
+  llvm::DenseSet<mlir::Operation *> followed; // functions that are called
+};
+
+} // namespace mpcomm
+
+#endif // MPCOMM_ANALYSIS_DATAFLOW_AXISSHARDINGS_H

@@ -1,0 +1,110 @@
+//===- ShardPasses.td - what a rank holds -*- tablegen -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Form 3 to Form 3: state that ranks hold parts of.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_TRANSFORMS_SHARDPASSES
+#define MPCOMM_TRANSFORMS_SHARDPASSES
+
+include "PassOptions.td"
+
+def AssignShardingsPass
+    : Pass<"mpcomm-assign-shardings", "::mlir::ModuleOp"> {
+  let summary = "Says what of the state each rank holds";
+  let description = [{
+    Puts `mpcomm.sharding` on arguments of role `optimizer_state` and
+    `parameter`, and on the results that take their places, in every function
+    that has state of that name. With `zero=1` (Rajbhandari et al., "ZeRO:
+    Memory Optimizations Toward Training Trillion Parameter Models", 2020) state
+    is split flat over the axis, in row-major order and padded, if all that reads
+    it in a training step is its update, and this works element by element
+    (`OptimizerOpInterface`). So a parameter is split, too, if what the rest of
+    the step reads is a narrow copy of it (`mpcomm.copy_of`). State that has
+    fewer elements than the axis has ranks stays whole.
+
+    Assumes: Form 3.
+
+    Guarantees: Form 3, with shardings; types are still those of the whole.
+    `mpcomm-localize` has to follow.
+
+    Numerics: exact (changes nothing but attributes).
+
+    Example: with `zero=1` and 2 ranks along `dp`
+    ```mlir
+    %m: tensor<64x10xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "w.m"}
+    ```
+    becomes
+    ```mlir
+    %m: tensor<64x10xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "w.m",
+                           mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {} ], flat = ["dp"]>}
+    ```
+
+    Counts (analysis remark `Assigned`): tensors of state that are split, bytes
+    of these, and bytes that stay whole.
+  }];
+  let options = [
+    Option<"zero", "zero", "int64_t", "0",
+           "0: all ranks hold all state; 1: the optimizer's is split">,
+    MPComm_AxisOption
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def LocalizePass : Pass<"mpcomm-localize", "::mlir::ModuleOp"> {
+  let summary = "Gives programs the types and collectives of what ranks hold";
+  let description = [{
+    Arguments and results that are split flat take the type of a rank's part,
+    and `mpcomm.global_type` says what the whole is. What works on them element
+    by element is done for the part alone: updates, casts, scaling, clipping.
+    What they take besides is cut where it is made: an all_reduce of a gradient
+    that nothing else reads becomes a `mpcomm.reduce_scatter`, other values an
+    `mpcomm.all_slice`. What is needed whole, such as a new parameter, is put
+    together by an `mpcomm.all_gather`. A norm over gradients is the root of
+    sums of squares over all ranks, and a flag the greatest of theirs.
+
+    Assumes: Form 3, with shardings of `mpcomm-assign-shardings` or written by
+    hand: `flat` over whole axes.
+
+    Guarantees: Form 3; along the axes, each result is what its sharding says.
+    Padding is zero in gradients and whole values, and what updates make of
+    that in state; it is part of no result.
+
+    Numerics: reassociating: a norm over gradients is summed in another order;
+    without one, exact.
+
+    Example: for the argument above and its update
+    ```mlir
+    %h = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<64x10xf32>
+    %p1, %m1 = mpcomm.sgd_update %p, %h, %lr, %m, momentum = 0.9, weight_decay = 0.0
+        : (tensor<64x10xf32>, tensor<64x10xf32>, tensor<f32>, tensor<64x10xf32>)
+        -> (tensor<64x10xf32>, tensor<64x10xf32>)
+    ```
+    becomes
+    ```mlir
+    %g1 = mpcomm.reshape %g : (tensor<64x10xf32>) -> tensor<640xf32>
+    %h = mpcomm.reduce_scatter(%g1) on @mesh axes ["dp"] mean dim = 0 : (tensor<640xf32>) -> tensor<320xf32>
+    %p1 = mpcomm.reshape %p : (tensor<64x10xf32>) -> tensor<640xf32>
+    %p2 = mpcomm.all_slice %p1 on @mesh axes ["dp"] dim = 0 : (tensor<640xf32>) -> tensor<320xf32>
+    %p3, %m1 = mpcomm.sgd_update %p2, %h, %lr, %m, momentum = 0.9, weight_decay = 0.0
+        : (tensor<320xf32>, tensor<320xf32>, tensor<f32>, tensor<320xf32>)
+        -> (tensor<320xf32>, tensor<320xf32>)
+    %p4 = mpcomm.all_gather(%p3) on @mesh axes ["dp"] dim = 0 : (tensor<320xf32>) -> tensor<640xf32>
+    %p5 = mpcomm.reshape %p4 : (tensor<640xf32>) -> tensor<64x10xf32>
+    ```
+
+    Counts (analysis remark `Localized`, one for each function): tensors that
+    are split, reduce_scatters, all_slices and all_gathers.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+#endif // MPCOMM_TRANSFORMS_SHARDPASSES

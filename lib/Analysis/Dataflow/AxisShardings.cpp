@@ -1,0 +1,474 @@
+//===- AxisShardings.cpp - what ranks along an axis hold ------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One walk in program order decides straight-line code. Regions are walked
+// until nothing changes: values only move up in the lattice.
+//
+// Invariant of the walk over an op with regions: its block arguments are local
+// if one of its operands is not replicated, or an operand of a terminator
+// inside; so are its results. That is coarser than following each loop-carried
+// value, and needs to know nothing of the op.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mpcomm/Analysis/Dataflow/AxisShardings.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+std::string AxisSharding::describe() const {
+  switch (kind) {
+  case Replicated:
+    return "replicated";
+  case Split:
+    return "split along dimension " + std::to_string(detail);
+  case Partial:
+    return ("partial " + stringifyReduction(static_cast<Reduction>(detail)))
+        .str();
+  case Local:
+    return "local";
+  }
+  return "";
+}
+
+AxisSharding mpcomm::getAxisSharding(ShardingAttr sharding, StringRef axis) {
+  if (!sharding)
+    return {};
+  auto has = [&](ArrayAttr axes) {
+    return llvm::any_of(axes.getAsRange<AxisRefAttr>(), [&](AxisRefAttr one) {
+      return one.getName() == axis;
+    });
+  };
+  if (has(sharding.getFlat()))
+    return AxisSharding::split(0);
+  for (int64_t dim = 0; dim < sharding.getRank(); ++dim)
+    if (has(sharding.getDim(dim)))
+      return AxisSharding::split(dim);
+  for (auto partial : sharding.getPartial().getAsRange<PartialAxisAttr>())
+    if (partial.getAxis().getName() == axis)
+      return AxisSharding::partial(partial.getReduction());
+  return has(sharding.getLocal()) ? AxisSharding::local() : AxisSharding();
+}
+
+AxisShardings::AxisShardings(FunctionOpInterface function, StringRef axisName,
+                           Gradients gradients)
+    : function(function),
+      axis(StringAttr::get(function->getContext(), axisName)),
+      gradients(gradients) {
+  if (function.isExternal())
+    return;
+  Region &body = function.getFunctionBody();
+  for (BlockArgument argument : body.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    std::optional<Role> role = getArgumentRole(function, index);
+    if (ShardingAttr sharding = getArgumentSharding(function, index))
+      mark(argument, getAxisSharding(sharding, axisName));
+    else if (role == Role::Batch || role == Role::Rng ||
+             isa<FutureType>(argument.getType()))
+      mark(argument);
+  }
+  while (visitRegion(body) && !body.hasOneBlock()) {
+  }
+}
+
+void AxisShardings::vary(Value value) {
+  if (!mark(value))
+    return;
+  while (visitRegion(function.getFunctionBody())) {
+  }
+}
+
+bool AxisShardings::anyVaries(ValueRange values) const {
+  return llvm::any_of(values, [&](Value value) { return varies(value); });
+}
+
+bool AxisShardings::mark(Value value, AxisSharding sharding) {
+  if (sharding.isReplicated())
+    return false;
+  auto [found, isNew] = states.try_emplace(value, sharding);
+  if (isNew)
+    return true;
+  AxisSharding joined = found->second.join(sharding);
+  if (joined == found->second)
+    return false;
+  found->second = joined;
+  return true;
+}
+
+bool AxisShardings::markResults(Operation *op, AxisSharding sharding) {
+  bool changed = false;
+  for (Value result : op->getResults())
+    changed |= mark(result, sharding);
+  return changed;
+}
+
+/// Walks the region once; true if a value was added. Arguments of blocks other
+/// than the first get what a terminator passes.
+bool AxisShardings::visitRegion(Region &region) {
+  bool changed = false;
+  for (Block &block : region)
+    for (Operation &op : block)
+      changed |= visit(&op);
+  if (region.hasOneBlock() || region.empty())
+    return changed;
+  bool passed = llvm::any_of(region, [&](Block &block) {
+    return !block.empty() && anyVaries(block.back().getOperands());
+  });
+  if (passed)
+    for (Block &block : llvm::drop_begin(region))
+      for (Value argument : block.getArguments())
+        changed |= mark(argument);
+  return changed;
+}
+
+/// What ranks that hold `held` of a value have after a collective over the
+/// axis, of which the dimension `dim` counts.
+static AxisSharding getReduced(AxisSharding held, Reduction reduction) {
+  // A reduction of blocks is of different elements.
+  if (held.isSplit() || (held.getKind() == AxisSharding::Partial &&
+                         !held.isPartial(reduction)))
+    return AxisSharding::local();
+  return {};
+}
+
+bool AxisShardings::visitCollective(CollectiveOpInterface op) {
+  bool overAxis = llvm::is_contained(op.getAxesAttr(), Attribute(axis));
+  if (!overAxis) {
+    bool isMessage = op.getCollectiveKind() == CollectiveKind::Recv;
+    if (isMessage || op->getNumOperands() != op->getNumResults())
+      return (isMessage || anyVaries(op->getOperands())) && markResults(op);
+    bool changed = false;
+    for (auto [operand, result] :
+         llvm::zip(op->getOperands(), op->getResults()))
+      if (AxisSharding held = get(operand); !held.isReplicated())
+        changed |= mark(result, isa<AllReduceOp>(op) ? held
+                                                     : AxisSharding::local());
+    return changed;
+  }
+  bool changed = false;
+  switch (op.getCollectiveKind()) {
+  case CollectiveKind::AllReduce:
+    for (auto [operand, result] :
+         llvm::zip(op->getOperands(), op->getResults()))
+      changed |= mark(
+          result, getReduced(get(operand), *op.getCollectiveReduction()));
+    return changed;
+  case CollectiveKind::ReduceScatter: {
+    auto scatter = cast<ReduceScatterOp>(op);
+    bool isWhole = op.getAxesAttr().size() == 1;
+    AxisSharding reduced =
+        getReduced(get(scatter.getInput()), *op.getCollectiveReduction());
+    return mark(scatter.getResult(), isWhole && reduced.isReplicated()
+                                         ? AxisSharding::split(scatter.getDim())
+                                         : AxisSharding::local());
+  }
+  case CollectiveKind::AllGather:
+  case CollectiveKind::Broadcast:
+    return false;
+  case CollectiveKind::AllToAll:
+  case CollectiveKind::Permute:
+  case CollectiveKind::Reduce:
+  case CollectiveKind::Gather:
+  case CollectiveKind::Scatter:
+  case CollectiveKind::Recv:
+    return markResults(op);
+  case CollectiveKind::Send:
+  case CollectiveKind::Barrier:
+    return false;
+  }
+  return markResults(op);
+}
+
+/// Whether all elements of `value` are equal, so that a part of it is as good
+/// as another.
+static bool isUniform(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || type.getRank() == 0)
+    return true;
+  if (auto broadcast = value.getDefiningOp<BroadcastInDimOp>())
+    return cast<RankedTensorType>(broadcast.getInput().getType())
+               .getNumElements() == 1;
+  DenseElementsAttr constant;
+  return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
+}
+
+/// The sharding of a result of an op that works on `operands` element by
+/// element.
+AxisSharding AxisShardings::getElementwise(Operation *op,
+                                           ValueRange operands) const {
+  AxisSharding all;
+  for (Value operand : operands)
+    all = all.join(get(operand));
+  if (all.isReplicated() || all.getKind() == AxisSharding::Local)
+    return all;
+  if (all.isSplit()) {
+    bool fits = llvm::all_of(operands, [&](Value operand) {
+      return get(operand) == all || isUniform(operand);
+    });
+    return fits ? all : AxisSharding::local();
+  }
+  // Sums are partial if their terms are; products, if one factor is, and each
+  // cast, up to rounding.
+  size_t partials = llvm::count_if(
+      operands, [&](Value operand) { return !get(operand).isReplicated(); });
+  bool isSum = isa<arith::AddFOp, arith::SubFOp>(op) &&
+               partials == operands.size();
+  bool isProduct = partials == 1 && (isa<arith::MulFOp>(op) ||
+                                     (isa<arith::DivFOp>(op) &&
+                                      !get(operands.front()).isReplicated()));
+  bool isSame = isa<arith::ExtFOp, arith::TruncFOp>(op);
+  bool isNegated =
+      isa<arith::NegFOp>(op) && !all.isPartial(Reduction::Max);
+  if (isSame || isNegated ||
+      ((isSum || isProduct) && !all.isPartial(Reduction::Max)))
+    return all;
+  return AxisSharding::local();
+}
+
+/// Of an op that hands on each gradient, times a factor that all share.
+bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
+                                     ArrayRef<OpOperand *> gradients) {
+  AxisSharding shared;
+  size_t split = 0;
+  for (OpOperand &operand : op->getOpOperands())
+    if (!llvm::is_contained(gradients, &operand))
+      shared = shared.join(get(operand.get()));
+  bool isLocal = !shared.isReplicated();
+  for (OpOperand *gradient : gradients) {
+    split += get(gradient->get()).isSplit();
+    isLocal |= varies(gradient->get()) && !get(gradient->get()).isSplit();
+  }
+  // A flag is the greatest of all; a norm is given, if it is of more than the
+  // rank's own elements.
+  AxisSharding rest;
+  auto clip = dyn_cast<ClipByGlobalNormOp>(op.getOperation());
+  if (split && isa<UnscaleOp>(op))
+    rest = AxisSharding::partial(Reduction::Max);
+  else if (isa<SquaredNormOp>(op) && split == gradients.size())
+    rest = AxisSharding::partial(Reduction::Sum);
+  else if (split && !(clip && clip.getGivenNorm()))
+    isLocal = true;
+  bool changed = false;
+  llvm::SmallDenseSet<Value> handedOn;
+  for (OpOperand *gradient : gradients)
+    if (OpResult result = op.getHandedOn(*gradient)) {
+      handedOn.insert(result);
+      changed |= mark(result, isLocal ? AxisSharding::local()
+                                      : get(gradient->get()));
+    }
+  for (Value result : op->getResults())
+    if (!handedOn.contains(result))
+      changed |= mark(result, isLocal ? AxisSharding::local() : rest);
+  return changed;
+}
+
+bool AxisShardings::visitOptimizer(OptimizerOpInterface op) {
+  optimizers.insert(op);
+  SmallVector<OpOperand *> reduced = op.getGradientOperands();
+  if (gradients == Gradients::Reduced) {
+    bool varies = llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
+      return this->varies(operand.get()) &&
+             !llvm::is_contained(reduced, &operand);
+    });
+    return varies && markResults(op);
+  }
+  if (!anyVaries(op->getOperands()))
+    return false;
+  if (!isa<SgdUpdateOp, AdamwUpdateOp, UpdateOp>(op))
+    return visitPerGradient(op, reduced);
+  AxisSharding sharding = op.isElementwise()
+                              ? getElementwise(op, op->getOperands())
+                              : AxisSharding::local();
+  bool changed = false;
+  for (Value result : op->getResults()) {
+    bool isScalar = cast<RankedTensorType>(result.getType()).getRank() == 0;
+    changed |= mark(result, isScalar && sharding.isSplit() ? AxisSharding()
+                                                           : sharding);
+  }
+  return changed;
+}
+
+/// The function that `op` calls, if it has a body of one block and takes the
+/// operands as its arguments; else null.
+static FunctionOpInterface getCallee(Operation *op) {
+  auto call = dyn_cast<CallOpInterface>(op);
+  auto callee =
+      call ? dyn_cast_or_null<FunctionOpInterface>(call.resolveCallable())
+           : FunctionOpInterface();
+  if (!callee || callee.isExternal() ||
+      !callee.getFunctionBody().hasOneBlock() ||
+      callee.getNumArguments() != op->getNumOperands())
+    return nullptr;
+  Block &body = callee.getFunctionBody().front();
+  if (body.empty() || !body.back().hasTrait<OpTrait::ReturnLike>() ||
+      body.back().getNumOperands() != op->getNumResults())
+    return nullptr;
+  return callee;
+}
+
+/// An argument varies if it does in one of the calls; a result of a call if
+/// what the function returns then does. The function is walked anew only where
+/// that can tell more.
+bool AxisShardings::visitCall(Operation *call, FunctionOpInterface callee) {
+  Block &body = callee.getFunctionBody().front();
+  bool changed = followed.insert(callee).second;
+  for (auto [operand, argument] :
+       llvm::zip(call->getOperands(), body.getArguments()))
+    changed |= mark(argument, get(operand));
+  if (changed)
+    visitRegion(callee.getFunctionBody());
+  for (auto [result, returned] :
+       llvm::zip(call->getResults(), body.back().getOperands()))
+    changed |= mark(result, get(returned));
+  return changed;
+}
+
+/// Each value is what it was in the region of its op.
+bool AxisShardings::visitAwait(AwaitOp op) {
+  auto async = op.getFuture().getDefiningOp<AsyncOp>();
+  if (!async)
+    return varies(op.getFuture()) && markResults(op);
+  bool changed = false;
+  for (auto [value, result] :
+       llvm::zip(async.getBody().front().back().getOperands(),
+                 op->getResults()))
+    changed |= mark(result, get(value));
+  return changed;
+}
+
+bool AxisShardings::visit(Operation *op) {
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+    return visitCollective(collective);
+  if (auto optimizer = dyn_cast<OptimizerOpInterface>(op))
+    return visitOptimizer(optimizer);
+  if (auto update = dyn_cast<UpdateFp8ScaleOp>(op);
+      update && gradients == Gradients::Reduced)
+    return anyVaries({update.getHistory(), update.getScale()}) &&
+           markResults(op);
+  if (auto async = dyn_cast<AsyncOp>(op)) {
+    bool changed = visitRegion(async.getBody());
+    // A future is what its values are; where they differ, local.
+    AxisSharding joined;
+    for (Value value : async.getBody().front().back().getOperands())
+      joined = joined.join(get(value));
+    return mark(async.getFuture(), joined) || changed;
+  }
+  if (auto await = dyn_cast<AwaitOp>(op))
+    return visitAwait(await);
+  if (auto slice = dyn_cast<AllSliceOp>(op);
+      slice && !varies(slice.getInput()) &&
+      llvm::is_contained(slice.getAxesAttr(), Attribute(axis)))
+    return mark(slice.getResult(), slice.getAxes().size() == 1
+                                       ? AxisSharding::split(slice.getDim())
+                                       : AxisSharding::local());
+  if (FunctionOpInterface callee = getCallee(op); callee && callee != function)
+    return visitCall(op, callee);
+  bool operandVaries = anyVaries(op->getOperands());
+  if (auto dependent = dyn_cast<RankDependentOpInterface>(op))
+    operandVaries |=
+        llvm::is_contained(dependent.getAxesAttr(), Attribute(axis));
+  if (op->getNumRegions() == 0) {
+    if (op->getNumResults() == 0)
+      return false;
+    bool unknown = !operandVaries && !isMemoryEffectFree(op);
+    if (operandVaries && !isa<RankDependentOpInterface>(op) &&
+        OpTrait::hasElementwiseMappableTraits(op))
+      return markResults(op, getElementwise(op, op->getOperands()));
+    return (operandVaries || unknown) && markResults(op);
+  }
+
+  bool unknown = !op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() &&
+                 !isMemoryEffectFree(op);
+  bool changed = false;
+  for (bool again = true; again; changed |= again) {
+    again = false;
+    for (Region &region : op->getRegions())
+      again |= visitRegion(region);
+    bool passed = operandVaries || unknown;
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        passed |= !block.empty() && anyVaries(block.back().getOperands());
+    if (!passed)
+      continue;
+    again |= markResults(op);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (Value argument : block.getArguments())
+          again |= mark(argument);
+  }
+  return changed;
+}
+
+/// Control is decided by scalars: conditions and bounds.
+bool AxisShardings::dependsOnVaryingScalar(Operation *op) const {
+  return llvm::any_of(op->getOperands(), [&](Value value) {
+    return !isa<ShapedType>(value.getType()) && varies(value);
+  });
+}
+
+Operation *AxisShardings::getDivergence(Operation *op) const {
+  for (Operation *at = op; at && at != function; at = at->getParentOp()) {
+    Block *block = at->getBlock();
+    Operation *parent = at->getParentOp();
+    if (block && !block->isEntryBlock())
+      for (Block &other : *block->getParent())
+        if (!other.empty() && dependsOnVaryingScalar(&other.back()))
+          return &other.back();
+    if (!parent || parent == function || isa<AsyncOp>(parent))
+      continue;
+    if (dependsOnVaryingScalar(parent))
+      return parent;
+    for (Region &region : parent->getRegions())
+      for (Block &other : region)
+        if (!other.empty() && dependsOnVaryingScalar(&other.back()))
+          return &other.back();
+  }
+  return nullptr;
+}
+
+Value AxisShardings::getOrigin(Value value) const {
+  llvm::DenseSet<Value> seen;
+  while (seen.insert(value).second) {
+    Operation *op = value.getDefiningOp();
+    if (!op) {
+      Block *block = cast<BlockArgument>(value).getOwner();
+      op = block->getParentOp();
+      if (!op || op == function)
+        return value;
+    }
+    Value from;
+    op->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (varies(operand) && !seen.contains(operand)) {
+          from = operand;
+          return WalkResult::interrupt();
+        }
+      return WalkResult::advance();
+    });
+    if (!from)
+      return value;
+    value = from;
+  }
+  return value;
+}
+
+std::string AxisShardings::describeOrigin(Value value) const {
+  Value origin = getOrigin(value);
+  auto argument = dyn_cast<BlockArgument>(origin);
+  if (argument && argument.getOwner()->getParentOp() == function &&
+      argument.getOwner()->isEntryBlock())
+    return describeArgument(function, argument.getArgNumber());
+  if (Operation *op = origin.getDefiningOp())
+    return ("'" + op->getName().getStringRef() + "'").str();
+  return "a block argument";
+}

@@ -1,0 +1,170 @@
+//===- AssignShardings.cpp - what of the state each rank holds ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// State has one sharding wherever it is known by its name: what one function
+// cannot have split is whole in all of them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Shard/FlatOps.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
+#include "mpcomm/Transforms/Passes.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_ASSIGNSHARDINGSPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-assign-shardings"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+class AssignShardings
+    : public mpcomm::impl::AssignShardingsPassBase<AssignShardings> {
+public:
+  using AssignShardingsPassBase::AssignShardingsPassBase;
+  void runOnOperation() override;
+
+private:
+  void examine(func::FuncOp function, int64_t ranks);
+  void assign(func::FuncOp function, MeshOp mesh);
+
+  llvm::StringMap<bool> isSplit;   // by name of state
+};
+
+/// Whether `use` is of an update of `step`: it ends in an optimizer or in new
+/// state, and is elementwise on its way there.
+class UpdateUses {
+public:
+  explicit UpdateUses(func::FuncOp step) : step(step) {}
+
+  bool contains(OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (user == step.getFunctionBody().front().getTerminator()) {
+      std::optional<Role> role = getResultRole(step, use.getOperandNumber());
+      return role && isStateRole(*role);
+    }
+    if (user->getBlock() != &step.getFunctionBody().front() ||
+        getFlatKind(user) != FlatKind::Elementwise ||
+        !isSplitIn(user, use.get()))
+      return false;
+    if (isa<OptimizerOpInterface>(user) || !seen.insert(user).second)
+      return true;
+    return llvm::all_of(user->getUses(),
+                        [&](OpOperand &next) { return contains(next); });
+  }
+
+private:
+  func::FuncOp step;
+  llvm::DenseSet<Operation *> seen;
+};
+
+} // namespace
+
+void AssignShardings::examine(func::FuncOp step, int64_t ranks) {
+  for (BlockArgument argument : step.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    std::optional<Role> role = getArgumentRole(step, index);
+    StringRef name = mpcomm::getArgumentName(step, index);
+    if ((role != Role::Parameter && role != Role::OptimizerState) ||
+        name.empty())
+      continue;
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    UpdateUses uses(step);
+    bool fits = type && type.hasStaticShape() && type.getRank() > 0 &&
+                isa<FloatType>(type.getElementType()) &&
+                type.getNumElements() >= ranks && getDonation(step, index) &&
+                llvm::all_of(argument.getUses(), [&](OpOperand &use) {
+                  return uses.contains(use);
+                });
+    auto [found, isNew] = isSplit.try_emplace(name, fits);
+    found->second &= fits;
+  }
+}
+
+void AssignShardings::assign(func::FuncOp function, MeshOp mesh) {
+  Builder builder(&getContext());
+  auto axes = builder.getArrayAttr(
+      {AxisRefAttr::get(&getContext(), builder.getStringAttr(axis), 0, 0)});
+  auto shardingOf = [&](Type type) {
+    return ShardingAttr::get(&getContext(),
+                             FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
+                             cast<RankedTensorType>(type).getRank())
+        .withFlat(axes);
+  };
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    if (!isSplit.lookup(mpcomm::getArgumentName(function, i)))
+      continue;
+    ShardingAttr sharding = shardingOf(function.getArgumentTypes()[i]);
+    function.setArgAttr(i, kShardingAttr, sharding);
+    if (std::optional<int64_t> result = getDonation(function, i))
+      function.setResultAttr(*result, kShardingAttr, sharding);
+  }
+}
+
+void AssignShardings::runOnOperation() {
+  ModuleOp module = getOperation();
+  isSplit.clear();
+  if (zero < 0 || zero > 1) {
+    module.emitError() << "cannot split state as zero=" << int64_t(zero)
+                       << ", expected 0 or 1";
+    return signalPassFailure();
+  }
+  if (zero == 0)
+    return markAllAnalysesPreserved();
+  MeshOp mesh;
+  for (auto found : module.getOps<MeshOp>())
+    if (found.getAxisSize(axis))
+      mesh = found;
+  if (!mesh) {
+    module.emitError() << "has no mesh with axis '" << axis
+                       << "' to split state over";
+    return signalPassFailure();
+  }
+  int64_t ranks = *mesh.getAxisSize(axis);
+  if (ranks == 1)
+    return markAllAnalysesPreserved();
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  llvm::DenseSet<Attribute> stages;
+  for (auto program : module.getOps<ProgramOp>())
+    if (program.getSymName() == kTrainStep)
+      stages.insert_range(program.getFunctions());
+  for (func::FuncOp function : functions)
+    if (!function.isExternal() && function.getFunctionBody().hasOneBlock() &&
+        (function.getName() == kTrainStep ||
+         stages.contains(FlatSymbolRefAttr::get(function.getSymNameAttr()))))
+      examine(function, ranks);
+  for (func::FuncOp function : functions)
+    if (function.isPublic())
+      assign(function, mesh);
+  llvm::StringSet<> counted;
+  int64_t tensors = 0, bytes = 0, whole = 0;
+  for (func::FuncOp function : functions)
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      StringRef name = mpcomm::getArgumentName(function, i);
+      std::optional<Role> role = getArgumentRole(function, i);
+      if (!role || !isStateRole(*role) || !counted.insert(name).second)
+        continue;
+      int64_t size =
+          mpcomm::detail::countBytes(function.getArgumentTypes()[i]);
+      bool split = getArgumentSharding(function, i) != nullptr;
+      tensors += split;
+      (split ? bytes : whole) += size;
+    }
+  remark::analysis(module.getLoc(),
+                   remark::RemarkOpts::name("Assigned").category(DEBUG_TYPE))
+      << remark::metric("split", tensors) << remark::metric("bytes", bytes)
+      << remark::metric("whole", whole);
+}

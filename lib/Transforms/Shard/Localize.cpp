@@ -1,0 +1,525 @@
+//===- Localize.cpp - types and collectives of what ranks hold ------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// First the ops that work on parts are marked: those that read one, and those
+// of which nothing but such an op reads a result. Each gets a twin on parts;
+// values are cut, and put together, where a twin and another op meet. Then the
+// marked ops go.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Shard/FlatOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
+#include "mpcomm/Transforms/Passes.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_LOCALIZEPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-localize"
+
+using namespace mlir;
+using namespace mpcomm;
+
+namespace {
+
+class Localizer {
+public:
+  Localizer(func::FuncOp function, MeshOp mesh, ArrayAttr axes, int64_t ranks)
+      : function(function), body(function.getFunctionBody().front()),
+        mesh(FlatSymbolRefAttr::get(mesh.getSymNameAttr())), axes(axes),
+        ranks(ranks), builder(function.getContext()) {}
+  void run();
+
+private:
+  RankedTensorType typeOfPart(Value whole) const;
+  bool isPart(Value whole) const { return marked.contains(whole); }
+  bool readsPart(OpOperand &use) const;
+  bool readsOnlyParts(Value value) const;
+  void mark();
+
+  Value flatten(Value whole);
+  Value getPart(Value whole);
+  Value getWhole(Value whole);
+  Value reduceOverRanks(Value value, Reduction reduction);
+  void splitArguments();
+  Operation *createTwin(Operation *op, ValueRange operands);
+  void emitElementwise(Operation *op);
+  void emitPerGradient(Operation *op);
+  void emitNorm(ClipByGlobalNormOp op, ArrayRef<Value> gradients);
+  Value sumOfSquares(Location loc, ArrayRef<Value> gradients,
+                     ArrayRef<bool> areParts);
+  void finish();
+
+  func::FuncOp function;
+  Block &body;
+  FlatSymbolRefAttr mesh;
+  ArrayAttr axes; // names
+  int64_t ranks;
+  OpBuilder builder;
+  /// Values of which ranks have parts, of whole type, and the ops that make and
+  /// read them.
+  llvm::DenseSet<Value> marked;
+  llvm::DenseSet<Operation *> ops;
+  /// By value of whole type: the part, and the whole that was put together.
+  llvm::DenseMap<Value, Value> parts, wholes;
+  SmallVector<unsigned> arguments; // that are split
+  Operation *reader = nullptr;     // of what is cut, in program order
+  int64_t scatters = 0, slices = 0, gathers = 0;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What works on parts
+//===----------------------------------------------------------------------===//
+
+RankedTensorType Localizer::typeOfPart(Value whole) const {
+  auto type = cast<RankedTensorType>(whole.getType());
+  return RankedTensorType::get(
+      {static_cast<int64_t>(llvm::divideCeil(type.getNumElements(), ranks))},
+      type.getElementType());
+}
+
+/// Whether the part is what `use` reads.
+bool Localizer::readsPart(OpOperand &use) const {
+  Operation *user = use.getOwner();
+  if (user == body.getTerminator())
+    return getResultSharding(function, use.getOperandNumber()) != nullptr;
+  if (!ops.contains(user) || !isSplitIn(user, use.get()))
+    return false;
+  if (getFlatKind(user) == FlatKind::Elementwise)
+    return true;
+  OpResult handedOn = findHandedOn(use);
+  return handedOn ? marked.contains(handedOn) : marked.contains(use.get());
+}
+
+bool Localizer::readsOnlyParts(Value value) const {
+  return !value.use_empty() &&
+         llvm::all_of(value.getUses(),
+                      [&](OpOperand &use) { return readsPart(use); });
+}
+
+void Localizer::mark() {
+  for (BlockArgument argument : body.getArguments())
+    if (getArgumentSharding(function, argument.getArgNumber())) {
+      arguments.push_back(argument.getArgNumber());
+      marked.insert(argument);
+    }
+  auto markResults = [&](Operation *op) {
+    bool changed = ops.insert(op).second;
+    for (Value result : op->getResults())
+      if (isSplitIn(op, result))
+        changed |= marked.insert(result).second;
+    return changed;
+  };
+  for (Operation &op : body.without_terminator()) {
+    FlatKind kind = getFlatKind(&op);
+    if (kind == FlatKind::Elementwise) {
+      if (llvm::any_of(op.getOperands(), [&](Value operand) {
+            return isPart(operand) && isSplitIn(&op, operand);
+          }))
+        markResults(&op);
+    } else if (kind == FlatKind::PerGradient) {
+      for (OpOperand *gradient : getGradients(&op))
+        if (isPart(gradient->get())) {
+          ops.insert(&op);
+          if (OpResult result = findHandedOn(*gradient))
+            marked.insert(result);
+        }
+    }
+  }
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    FlatKind kind = getFlatKind(&op);
+    if (kind == FlatKind::Elementwise && !ops.contains(&op)) {
+      auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
+      bool isUsed = type && type.getRank() > 0 &&
+                    llvm::all_of(op.getResults(), [&](Value result) {
+                      return !isSplitIn(&op, result) || result.use_empty() ||
+                             readsOnlyParts(result);
+                    }) &&
+                    !op.use_empty();
+      if (isUsed && type.getNumElements() >= ranks)
+        markResults(&op);
+    } else if (kind == FlatKind::PerGradient) {
+      for (OpOperand *gradient : getGradients(&op))
+        if (OpResult result = findHandedOn(*gradient);
+            result && !marked.contains(result) && readsOnlyParts(result)) {
+          ops.insert(&op);
+          marked.insert(result);
+        }
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Parts and wholes
+//===----------------------------------------------------------------------===//
+
+/// In row-major order, with zeros behind, to a multiple of the ranks.
+Value Localizer::flatten(Value whole) {
+  Location loc = whole.getLoc();
+  auto type = cast<RankedTensorType>(whole.getType());
+  int64_t elements = type.getNumElements();
+  Value flat = reshapeTo(builder, loc, whole, {elements});
+  int64_t padding = typeOfPart(whole).getNumElements() * ranks - elements;
+  if (padding == 0)
+    return flat;
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  Value zero = arith::ConstantOp::create(
+      builder, loc, cast<TypedAttr>(builder.getZeroAttr(scalar)));
+  return PadOp::create(builder, loc, flat, zero, ArrayRef<int64_t>{0},
+                       ArrayRef<int64_t>{padding}, ArrayRef<int64_t>{0});
+}
+
+Value Localizer::getPart(Value whole) {
+  if (Value part = parts.lookup(whole))
+    return part;
+  OpBuilder::InsertionGuard guard(builder);
+  Location loc = whole.getLoc();
+  RankedTensorType type = typeOfPart(whole);
+  if (isUniform(whole)) {
+    Operation *def = whole.getDefiningOp();
+    builder.setInsertionPointAfter(def);
+    if (auto broadcast = dyn_cast<BroadcastInDimOp>(def))
+      return parts[whole] = BroadcastInDimOp::create(
+                 builder, loc, type, broadcast.getInput(),
+                 ArrayRef<int64_t>());
+    DenseElementsAttr constant;
+    matchPattern(whole, m_Constant(&constant));
+    return parts[whole] = arith::ConstantOp::create(
+               builder, loc, cast<TypedAttr>(Attribute(constant.resizeSplat(type))));
+  }
+  builder.setInsertionPointAfterValue(whole);
+  auto reduce = whole.getDefiningOp<AllReduceOp>();
+  if (reduce && reduce.getMeshAttr() == mesh && reduce.getAxes() == axes &&
+      reduce.getInputs().size() == 1 && readsOnlyParts(whole)) {
+    ++scatters;
+    return parts[whole] = ReduceScatterOp::create(
+               builder, loc, type, flatten(reduce.getInputs().front()), mesh,
+               axes, reduce.getReductionAttr(), builder.getI64IntegerAttr(0),
+               reduce.getWireAttr(), reduce.getAccumulateAttr());
+  }
+  // Where it is first read: until then the whole is there anyway.
+  builder.setInsertionPoint(reader);
+  ++slices;
+  return parts[whole] =
+             AllSliceOp::create(builder, loc, type, flatten(whole), mesh, axes,
+                                builder.getI64IntegerAttr(0));
+}
+
+/// Of a value that is there in parts.
+Value Localizer::getWhole(Value whole) {
+  if (Value value = wholes.lookup(whole))
+    return value;
+  OpBuilder::InsertionGuard guard(builder);
+  Value part = parts.lookup(whole);
+  builder.setInsertionPointAfterValue(part);
+  Location loc = whole.getLoc();
+  auto type = cast<RankedTensorType>(whole.getType());
+  int64_t padded = typeOfPart(whole).getNumElements() * ranks;
+  auto flat = RankedTensorType::get({padded}, type.getElementType());
+  Value value = AllGatherOp::create(builder, loc, flat, part, mesh, axes,
+                                    builder.getI64IntegerAttr(0));
+  ++gathers;
+  if (padded != type.getNumElements())
+    value = SliceOp::create(
+        builder, loc,
+        RankedTensorType::get({type.getNumElements()}, type.getElementType()),
+        value, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{type.getNumElements()},
+        ArrayRef<int64_t>{1});
+  return wholes[whole] = reshapeTo(builder, loc, value, type.getShape());
+}
+
+Value Localizer::reduceOverRanks(Value value, Reduction reduction) {
+  return AllReduceOp::create(builder, value.getLoc(), ValueRange(value), mesh,
+                             axes,
+                             ReductionAttr::get(builder.getContext(), reduction),
+                             TypeAttr(), TypeAttr())
+      ->getResult(0);
+}
+
+/// New arguments stand behind the old ones, which go at the end.
+void Localizer::splitArguments() {
+  for (auto [i, index] : llvm::enumerate(arguments)) {
+    BlockArgument old = body.getArgument(index + i);
+    BlockArgument made =
+        body.insertArgument(index + i + 1, typeOfPart(old), old.getLoc());
+    parts[old] = made;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Ops on parts
+//===----------------------------------------------------------------------===//
+
+/// `op` on `operands`, of which those that it works on are parts.
+Operation *Localizer::createTwin(Operation *op, ValueRange operands) {
+  auto work = cast<RankedTensorType>(op->getResult(0).getType());
+  int64_t elements = typeOfPart(op->getResult(0)).getNumElements();
+  auto localOf = [&](Type type) -> Type {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || tensor.getShape() != work.getShape())
+      return type;
+    return RankedTensorType::get({elements}, tensor.getElementType());
+  };
+  OperationState state(op->getLoc(), op->getName());
+  state.addOperands(operands);
+  state.addAttributes(op->getAttrs());
+  for (Type type : op->getResultTypes())
+    state.addTypes(localOf(type));
+  for (Region &region : op->getRegions()) {
+    Block &from = region.front();
+    auto *to = new Block();
+    state.addRegion()->push_back(to);
+    IRMapping mapping;
+    for (BlockArgument argument : from.getArguments())
+      mapping.map(argument, to->addArgument(localOf(argument.getType()),
+                                            argument.getLoc()));
+    OpBuilder inner = OpBuilder::atBlockEnd(to);
+    for (Operation &nested : from) {
+      Operation *made = inner.clone(nested, mapping);
+      for (Value result : made->getResults())
+        result.setType(localOf(result.getType()));
+      if (auto constant = dyn_cast<arith::ConstantOp>(made))
+        if (auto value = dyn_cast<DenseElementsAttr>(constant.getValue()))
+          constant.setValueAttr(cast<TypedAttr>(Attribute(value.resizeSplat(
+              cast<ShapedType>(localOf(value.getType()))))));
+    }
+  }
+  return builder.create(state);
+}
+
+void Localizer::emitElementwise(Operation *op) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(isSplitIn(op, operand) ? getPart(operand)
+                       : isPart(operand)      ? getWhole(operand)
+                                              : operand);
+  builder.setInsertionPoint(op);
+  Operation *twin = createTwin(op, operands);
+  for (auto [result, made] : llvm::zip(op->getResults(), twin->getResults())) {
+    if (isSplitIn(op, result))
+      parts[result] = made;
+    else
+      wholes[result] = made;
+  }
+}
+
+/// Whole gradients count once, parts on the ranks that have them.
+Value Localizer::sumOfSquares(Location loc, ArrayRef<Value> gradients,
+                              ArrayRef<bool> areParts) {
+  SmallVector<Value> split, whole;
+  for (auto [gradient, isPart] : llvm::zip(gradients, areParts))
+    (isPart ? split : whole).push_back(gradient);
+  Value sum;
+  if (!split.empty())
+    sum = reduceOverRanks(SquaredNormOp::create(builder, loc, split),
+                          Reduction::Sum);
+  if (whole.empty())
+    return sum;
+  Value other = SquaredNormOp::create(builder, loc, whole);
+  return sum ? Value(arith::AddFOp::create(builder, loc, sum, other)) : other;
+}
+
+void Localizer::emitPerGradient(Operation *op) {
+  SmallVector<Value> gradients;
+  SmallVector<bool> areParts;
+  for (OpOperand *use : getGradients(op)) {
+    Value value = use->get();
+    areParts.push_back(readsPart(*use));
+    gradients.push_back(areParts.back()  ? getPart(value)
+                        : isPart(value) ? getWhole(value)
+                                        : value);
+  }
+  builder.setInsertionPoint(op);
+  Location loc = op->getLoc();
+  auto handOn = [&](ResultRange made) {
+    for (auto [use, isPart, value] :
+         llvm::zip(getGradients(op), areParts, made))
+      (isPart ? parts : wholes)[findHandedOn(*use)] = value;
+  };
+  if (auto unscale = dyn_cast<UnscaleOp>(op)) {
+    auto made = UnscaleOp::create(builder, loc, gradients, unscale.getScale(),
+                                  unscale.getEach());
+    handOn(made.getUnscaled());
+    wholes[unscale.getFound()] =
+        reduceOverRanks(made.getFound(), Reduction::Max);
+    return;
+  }
+  if (auto norm = dyn_cast<SquaredNormOp>(op)) {
+    wholes[norm.getSquares()] = sumOfSquares(loc, gradients, areParts);
+    return;
+  }
+  auto clip = cast<ClipByGlobalNormOp>(op);
+  Value norm = clip.getGivenNorm();
+  if (!norm)
+    norm = math::SqrtOp::create(builder, loc,
+                                sumOfSquares(loc, gradients, areParts));
+  else if (Value made = wholes.lookup(norm))
+    norm = made;
+  auto made = ClipByGlobalNormOp::create(builder, loc, gradients, norm,
+                                         clip.getMaxNormAttr());
+  handOn(made.getClipped());
+  wholes[clip.getNorm()] = made.getNorm();
+}
+
+/// Everything else reads wholes; the function has the types of parts.
+void Localizer::finish() {
+  Operation *exit = body.getTerminator();
+  reader = exit;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    if (ops.contains(&op))
+      continue;
+    // What was made reads what it is to read.
+    op.walk([&](Operation *nested) {
+      for (OpOperand &use : nested->getOpOperands()) {
+        Value value = use.get();
+        if (nested == exit && readsPart(use))
+          use.set(getPart(value));
+        else if (Value whole = wholes.lookup(value))
+          use.set(whole);
+        else if (isPart(value))
+          use.set(getWhole(value));
+      }
+    });
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+    if (ops.contains(&op)) {
+      op.dropAllUses();
+      op.erase();
+    }
+  for (auto [i, index] : llvm::enumerate(arguments)) {
+    Type whole = body.getArgument(index).getType();
+    function.setArgAttr(index, kGlobalTypeAttr, TypeAttr::get(whole));
+    body.eraseArgument(index);
+  }
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (getResultSharding(function, i))
+      function.setResultAttr(i, kGlobalTypeAttr,
+                             TypeAttr::get(function.getResultTypes()[i]));
+  function.setFunctionType(
+      builder.getFunctionType(llvm::to_vector(body.getArgumentTypes()),
+                              llvm::to_vector(exit->getOperandTypes())));
+}
+
+void Localizer::run() {
+  mark();
+  splitArguments();
+  SmallVector<Operation *> order;
+  for (Operation &op : body)
+    if (ops.contains(&op))
+      order.push_back(&op);
+  for (Operation *op : order) {
+    reader = op;
+    if (getFlatKind(op) == FlatKind::Elementwise)
+      emitElementwise(op);
+    else
+      emitPerGradient(op);
+  }
+  finish();
+  // Reductions of which only parts are read.
+  for (auto reduce :
+       llvm::make_early_inc_range(body.getOps<AllReduceOp>()))
+    if (reduce.use_empty() && parts.contains(reduce->getResult(0)))
+      reduce.erase();
+  remark::analysis(function.getLoc(), remark::RemarkOpts::name("Localized")
+                                          .category(DEBUG_TYPE)
+                                          .function(function.getName()))
+      << remark::metric("split", static_cast<int64_t>(arguments.size()))
+      << remark::metric("scatters", scatters)
+      << remark::metric("slices", slices)
+      << remark::metric("gathers", gathers);
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+struct Localize : public mpcomm::impl::LocalizePassBase<Localize> {
+  using LocalizePassBase::LocalizePassBase;
+
+  LogicalResult localize(func::FuncOp function);
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (failed(localize(function)))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
+
+/// The sharding that all split arguments and results have; null where there are
+/// none.
+static FailureOr<ShardingAttr> findSharding(func::FuncOp function) {
+  ShardingAttr first;
+  auto add = [&](ShardingAttr sharding, bool isLocal,
+                 const std::string &what) -> LogicalResult {
+    if (!sharding || isLocal)
+      return success();
+    bool isFlat = sharding.isFlat() && sharding.getPartial().empty() &&
+                  sharding.getLocal().empty();
+    bool isOne = !first || (first.getMesh() == sharding.getMesh() &&
+                            first.getFlat() == sharding.getFlat());
+    bool areWhole = llvm::none_of(
+        sharding.getFlat().getAsRange<AxisRefAttr>(),
+        [](AxisRefAttr axis) { return axis.isSubAxis(); });
+    if (!isFlat || !isOne || !areWhole)
+      return function.emitOpError()
+             << "has " << what << " of sharding " << sharding
+             << ", expected state that is split flat, over the same whole axes "
+                "everywhere";
+    first = sharding;
+    return success();
+  };
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (failed(add(getArgumentSharding(function, i),
+                   function.getArgAttr(i, kGlobalTypeAttr) != nullptr,
+                   describeArgument(function, i))))
+      return failure();
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (failed(add(getResultSharding(function, i),
+                   function.getResultAttr(i, kGlobalTypeAttr) != nullptr,
+                   describeResult(function, i))))
+      return failure();
+  return first;
+}
+
+LogicalResult Localize::localize(func::FuncOp function) {
+  FailureOr<ShardingAttr> sharding = findSharding(function);
+  if (failed(sharding) || !*sharding)
+    return failed(sharding) ? failure() : success();
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(
+      function, sharding->getMesh());
+  std::string reason = "names " + sharding->getMesh().getValue().str() +
+                       ", which is not an mpcomm.mesh";
+  FailureOr<int64_t> ranks =
+      mesh ? countRanks(sharding->getFlat(), mesh, reason)
+           : FailureOr<int64_t>(failure());
+  if (failed(ranks))
+    return function.emitOpError()
+           << "has a sharding " << *sharding << ", which " << reason;
+  if (function.isExternal() || !function.getFunctionBody().hasOneBlock())
+    return function.emitOpError("has state that is split, expected a body of "
+                                "one block");
+  SmallVector<Attribute> names;
+  for (auto axis : sharding->getFlat().getAsRange<AxisRefAttr>())
+    names.push_back(axis.getName());
+  Localizer(function, mesh, ArrayAttr::get(&getContext(), names), *ranks).run();
+  return success();
+}

@@ -1,0 +1,226 @@
+// What ranks along "dp" hold of results: each op of which they may not hold the
+// same has a remark.
+
+// RUN: mpcomm-opt %s -split-input-file -verify-diagnostics \
+// RUN:   -pass-pipeline="builtin.module(func.func(test-mpcomm-print-shardings))" -o /dev/null
+
+mpcomm.mesh @mesh <["tp" = 2, "dp" = 2]>
+
+func.func @roles(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>},
+                 %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"},
+                 %s: tensor<4xf32> {mpcomm.role = #mpcomm.role<rng>}, %n: tensor<4xf32>) {
+  %0 = arith.addf %p, %n : tensor<4xf32>
+  %1 = arith.constant dense<1.0> : tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #1 'x'}}
+  %2 = arith.addf %1, %b : tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #2}}
+  %3 = arith.addf %0, %s : tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #1 'x'}}
+  %4 = arith.addf %0, %2 : tensor<4xf32>
+  return
+}
+
+// One value for all: all_reduce, all_gather and broadcast over the axis. Each
+// its own: reduce_scatter, all_to_all, collective_permute, and those with a root
+// that gets more than the others or gives to them. Over another axis things stay as they
+// are; what is received is not known.
+func.func @collectives(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  %0 = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %1 = mpcomm.all_reduce(%b) on @mesh axes ["tp", "dp"] mean : tensor<4xf32>
+  %2 = mpcomm.all_gather(%b) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %3 = mpcomm.collective_broadcast(%b) on @mesh axes ["dp"] root = 0 : tensor<4xf32>
+  // expected-remark@+1 {{is split along dimension 0, from 'mpcomm.reduce_scatter'}}
+  %4 = mpcomm.reduce_scatter(%p) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.all_to_all'}}
+  %5 = mpcomm.all_to_all(%p) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #1}}
+  %6 = mpcomm.all_reduce(%b) on @mesh axes ["tp"] mean : tensor<4xf32>
+  %7 = mpcomm.reduce_scatter(%p) on @mesh axes ["tp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %8 = mpcomm.recv on @mesh axes ["tp"] from = 0 : tensor<4xf32>
+  mpcomm.barrier on @mesh axes ["dp"]
+  %9 = arith.addf %0, %p : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.collective_permute'}}
+  %10 = mpcomm.collective_permute(%p) on @mesh axes ["dp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.collective_reduce'}}
+  %11 = mpcomm.collective_reduce(%p) on @mesh axes ["dp"] sum root = 0 : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.collective_gather'}}
+  %12 = mpcomm.collective_gather(%p) on @mesh axes ["dp"] root = 0 dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.collective_scatter'}}
+  %13 = mpcomm.collective_scatter(%p) on @mesh axes ["dp"] root = 0 dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  %14 = mpcomm.collective_permute(%p) on @mesh axes ["tp"] source_target_pairs = [[0, 1]] : tensor<4xf32>
+  return
+}
+
+func.func private @opaque() -> tensor<4xf32>
+
+// An op whose effects are not known may give anything.
+func.func @calls() {
+  // expected-remark@+1 {{is local, from 'func.call'}}
+  %0 = func.call @opaque() : () -> tensor<4xf32>
+  return
+}
+
+// Loops are followed to a fixed point: %acc varies from the second trip on.
+func.func @loop(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}, %l: index) {
+  // expected-remark@+1 {{is local}}
+  %0 = scf.for %i = %l to %l step %l iter_args(%acc = %p) -> tensor<4xf32> {
+    // expected-remark@+1 {{is local}}
+    %1 = arith.addf %acc, %p : tensor<4xf32>
+    // expected-remark@+1 {{is local}}
+    %2 = arith.addf %p, %b : tensor<4xf32>
+    scf.yield %2 : tensor<4xf32>
+  }
+  // A loop that reduces what it uses gives one value.
+  %3 = scf.for %i = %l to %l step %l iter_args(%acc = %p) -> tensor<4xf32> {
+    %4 = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %5 = arith.addf %acc, %4 : tensor<4xf32>
+    scf.yield %5 : tensor<4xf32>
+  }
+  return
+}
+
+// A value that a region captures, and a condition that varies.
+func.func @regions(%p: tensor<4xf32>, %b: tensor<i1> {mpcomm.role = #mpcomm.role<batch>}, %same: i1) {
+  // expected-remark@+1 {{is local}}
+  %c = tensor.extract %b[] : tensor<i1>
+  // expected-remark@+1 {{is local, from argument #1}}
+  %0 = scf.if %c -> tensor<4xf32> {
+    // expected-remark@+1 {{runs under control flow that varies}}
+    %1 = mpcomm.all_reduce(%p) on @mesh axes ["dp"] mean : tensor<4xf32>
+    scf.yield %1 : tensor<4xf32>
+  } else {
+    scf.yield %p : tensor<4xf32>
+  }
+  // expected-remark@+1 {{is local, from argument #1}}
+  %2 = scf.if %same -> i1 {
+    scf.yield %c : i1
+  } else {
+    scf.yield %same : i1
+  }
+  return
+}
+
+// Futures carry the variance of what they will give.
+func.func @futures(%b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  %f = mpcomm.async {
+    %r = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
+    mpcomm.yield %r : tensor<4xf32>
+  } : !mpcomm.future<tensor<4xf32>>
+  %0 = mpcomm.await %f : !mpcomm.future<tensor<4xf32>>
+  // expected-remark@+1 {{is local}}
+  %g = mpcomm.async {
+    // expected-remark@+1 {{is local}}
+    %r = mpcomm.all_reduce(%b) on @mesh axes ["tp"] mean : tensor<4xf32>
+    mpcomm.yield %r : tensor<4xf32>
+  } : !mpcomm.future<tensor<4xf32>>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %1 = mpcomm.await %g : !mpcomm.future<tensor<4xf32>>
+  return
+}
+
+// Arguments of blocks get what branches pass, and branches decide what runs.
+func.func @blocks(%p: tensor<i1>, %b: tensor<i1> {mpcomm.role = #mpcomm.role<batch>}) {
+  // expected-remark@+1 {{is local}}
+  %c = tensor.extract %b[] : tensor<i1>
+  cf.br ^loop(%p : tensor<i1>)
+^loop(%x: tensor<i1>):
+  // expected-remark@+1 {{is local}}
+  %0 = arith.xori %x, %p : tensor<i1>
+  // expected-remark@+1 {{runs under control flow that varies}}
+  mpcomm.barrier on @mesh axes ["dp"]
+  cf.cond_br %c, ^loop(%b : tensor<i1>), ^exit
+^exit:
+  return
+}
+
+// A function that is called is followed: a result varies if what it comes from
+// does, in this call or another.
+func.func private @part(%b: tensor<4xf32>, %n: tensor<i64>) -> (tensor<i64>, tensor<4xf32>) {
+  %0 = arith.addi %n, %n : tensor<i64>
+  %1 = arith.addf %b, %b : tensor<4xf32>
+  return %0, %1 : tensor<i64>, tensor<4xf32>
+}
+func.func @follows(%n: tensor<i64>, %p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  %0:2 = call @part(%p, %n) : (tensor<4xf32>, tensor<i64>) -> (tensor<i64>, tensor<4xf32>)
+  %1 = arith.addf %0#1, %0#1 : tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #2}}
+  %2:2 = call @part(%b, %0#0) : (tensor<4xf32>, tensor<i64>) -> (tensor<i64>, tensor<4xf32>)
+  %3 = arith.addi %2#0, %2#0 : tensor<i64>
+  // expected-remark@+1 {{is local, from argument #2}}
+  %4 = arith.addf %2#1, %2#1 : tensor<4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["tp" = 2, "dp" = 2]>
+
+// What works element by element on parts makes parts. A value that is not the same everywhere does not fit them.
+func.func @parts(%m: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {}], flat = ["dp"]>,
+                                    mpcomm.global_type = tensor<2x4xf32>},
+                 %p: tensor<8xf32>, %q: tensor<4xf32>, %lr: tensor<f32>) {
+  // expected-remark@+1 {{is split along dimension 0, from 'mpcomm.all_slice'}}
+  %0 = mpcomm.all_slice %p on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<4xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
+  %1 = arith.addf %m, %0 : tensor<4xf32>
+  %c = arith.constant dense<2.0> : tensor<4xf32>
+  %w = mpcomm.broadcast_in_dim %lr, dims = [] : (tensor<f32>) -> tensor<4xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
+  %2 = arith.mulf %1, %c : tensor<4xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
+  %3 = arith.mulf %2, %w : tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %4 = arith.mulf %3, %q : tensor<4xf32>
+  %d = arith.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %5 = arith.mulf %3, %d : tensor<4xf32>
+  // expected-remark@+1 {{is split along dimension 0, from 'mpcomm.all_slice'}}
+  %p1, %m1 = mpcomm.sgd_update %0, %3, %lr, %m, momentum = 0.9, weight_decay = 0.0
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  // expected-remark@+1 {{is local, from argument #0}}
+  %p2, %m2 = mpcomm.sgd_update %q, %3, %lr, %m, momentum = 0.9, weight_decay = 0.0
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %6 = mpcomm.all_gather(%p1) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %7 = mpcomm.reshape %3 : (tensor<4xf32>) -> tensor<2x2xf32>
+  return
+}
+
+// Numbers of all elements are partial; a root of such a one is not of use.
+func.func @numbers(%g: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}], flat = ["dp"]>,
+                                      mpcomm.global_type = tensor<8xf32>},
+                   %h: tensor<4xf32>, %s: tensor<f32>) {
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
+  %u:2, %found = mpcomm.unscale(%g, %h) by %s
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<f32>)
+  // expected-remark@+1 {{is partial max, from argument #0}}
+  %0 = arith.extf %found : tensor<f32> to tensor<f64>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %1 = arith.mulf %found, %s : tensor<f32>
+  %2 = mpcomm.all_reduce(%found) on @mesh axes ["dp"] max : tensor<f32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %3 = mpcomm.all_reduce(%found) on @mesh axes ["dp"] sum : tensor<f32>
+  // expected-remark@+1 {{is partial sum, from argument #0}}
+  %4 = mpcomm.squared_norm(%g) : (tensor<4xf32>) -> tensor<f32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %5 = mpcomm.squared_norm(%g, %h) : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>
+  // expected-remark@+1 {{is partial sum, from argument #0}}
+  %6 = arith.addf %4, %4 : tensor<f32>
+  // expected-remark@+1 {{is partial sum, from argument #0}}
+  %7 = arith.mulf %4, %s : tensor<f32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %8 = arith.addf %4, %s : tensor<f32>
+  // expected-remark@+1 {{is local, from argument #0}}
+  %9 = math.sqrt %4 : tensor<f32>
+  %10 = mpcomm.all_reduce(%4) on @mesh axes ["dp"] sum : tensor<f32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
+  %c0, %n0 = mpcomm.clip_by_global_norm(%g) norm = %10, max_norm = 1.0
+      : (tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  // expected-remark@+1 {{is local, from argument #0}}
+  %c1, %n1 = mpcomm.clip_by_global_norm(%g) max_norm = 1.0 : (tensor<4xf32>) -> (tensor<4xf32>, tensor<f32>)
+  // A reduction of parts is of elements of different places.
+  // expected-remark@+1 {{is local, from argument #0}}
+  %11 = mpcomm.all_reduce(%g) on @mesh axes ["dp"] sum : tensor<4xf32>
+  return
+}

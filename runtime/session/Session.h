@@ -217,6 +217,7 @@ private:
 
   /// By what their names lead to.
   std::map<std::string, SavedPath> saved;
+  std::shared_ptr<CopyMemory> copies = std::make_shared<CopyMemory>();
   StateKeeper *writing = nullptr;
   Error writeError;
   std::string resumedFrom;

@@ -92,7 +92,8 @@ Expected<StateKeeper *> Session::keeperOf(const std::string &path,
     removeAbandoned(target);
   }
   made.keeper = std::make_unique<StateKeeper>(
-      KeeperOptions{target, /*comparesReplicas=*/true, timeout}, *rank,
+      KeeperOptions{target, /*comparesReplicas=*/true, timeout, copies},
+      *rank,
       [this](const std::string &line) { emit(MPCOMM_EVENT_WARNING, line); });
   // Who keeps one leaves the others to whoever wrote them.
   if (resumed && keep > 1)

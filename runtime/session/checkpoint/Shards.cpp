@@ -23,6 +23,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sys/mman.h>
 #include <thread>
 
 using namespace mprt;
@@ -209,30 +210,40 @@ Error Shards::write(const RankState &state, Rank &rank) const {
 // In the background
 //===----------------------------------------------------------------------===//
 
-Error Shards::copy(const RankState &state) {
+char *CopyMemory::take(uint64_t bytes) {
+  // A fault for each small page would take longer than the copy.
+  constexpr uint64_t hugePage = 1 << 21;
+  uint64_t rounded = (bytes / hugePage + 1) * hugePage;
+  if (rounded > size) {
+    memory.reset();
+    memory.reset(static_cast<char *>(std::aligned_alloc(hugePage, rounded)));
+    size = memory ? rounded : 0;
+    (void)madvise(memory.get(), size, MADV_HUGEPAGE);
+  }
+  return memory.get();
+}
+
+Error Shards::copy(const RankState &state, CopyMemory &memory) {
   // Of an earlier attempt.
   std::error_code none;
   fs::remove(fileOf(index) + failureMark, none);
   std::map<std::string, const void *> data = dataOf(state);
-  auto padded = [](const SharedTensor &tensor) {
-    return (sizeInFile(tensor) + 63) / 64 * 64;
-  };
-  uint64_t total = 0;
+  // As in the file, so that it goes to the disk from there.
+  uint64_t begin = dataBegin(describe(index), metadataOf(index)) % directBytes;
+  uint64_t total = begin;
   for (const SharedTensor &tensor : tensors)
     if (tensor.writer == index)
-      total += padded(tensor);
-  try {
-    memory.reset(new char[total]);
-  } catch (const std::bad_alloc &) {
+      total += sizeInFile(tensor);
+  char *at = memory.take(total);
+  if (!at)
     return makeError(MPRT_OUT_OF_MEMORY, path, ": no memory for a copy of ",
                      total, " bytes of state");
-  }
-  char *at = memory.get();
+  at += begin;
   for (const SharedTensor &tensor : tensors)
     if (tensor.writer == index) {
       std::memcpy(at, data.at(tensor.name), sizeInFile(tensor));
       copied[tensor.name] = at;
-      at += padded(tensor);
+      at += sizeInFile(tensor);
     }
   return {};
 }
@@ -291,6 +302,5 @@ Error Shards::writeCopy(double timeoutSeconds,
   if (error && index != 0)
     std::ofstream(fileOf(index) + failureMark);
   copied.clear();
-  memory.reset();
   return error;
 }

@@ -24,6 +24,7 @@
 #include "session/state/StateUnion.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 
 namespace mprt {
@@ -31,6 +32,22 @@ namespace mprt {
 /// Chooses the writer of each tensor: by falling size, of its holders the one
 /// that has least to write so far. O(tensors * holders).
 void assignWriters(std::vector<SharedTensor> &tensors);
+
+/// Where state is copied to. It stays for the next copy: to get pages takes
+/// longer than to fill them, and steps wait for it.
+class CopyMemory {
+public:
+  /// At least `bytes` at a multiple of `directBytes`, in place of what this
+  /// returned before; null where there is not so much.
+  char *take(uint64_t bytes);
+
+private:
+  struct Free {
+    void operator()(char *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> memory;
+  uint64_t size = 0;
+};
 
 /// The files of one checkpoint, as each rank of the run knows them.
 class Shards {
@@ -45,12 +62,12 @@ public:
   /// where one fails. Shards that are complete by then stay.
   Error write(const RankState &state, Rank &rank) const;
 
-  /// Copies what this rank writes, for `writeCopy`.
-  Error copy(const RankState &state);
+  /// Copies what this rank writes into `memory`, for `writeCopy`.
+  Error copy(const RankState &state, CopyMemory &memory);
   /// Writes this rank's file from the copy, on any thread. On rank 0 this takes
   /// until all shards are there, and fails where another rank has failed,
   /// nothing more comes for `timeoutSeconds`, or `isLeft` and nothing more
-  /// comes for two seconds. Gives the memory back.
+  /// comes for two seconds.
   Error writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft);
 
 private:
@@ -71,8 +88,7 @@ private:
   /// How many tensors each rank writes.
   std::vector<uint64_t> counts;
   std::map<std::string, std::string> indexMetadata;
-  /// Each tensor begins at a multiple of 64 bytes.
-  std::unique_ptr<char[]> memory;
+  /// In the memory that `copy` was given.
   std::map<std::string, const void *> copied;
 };
 

@@ -153,7 +153,7 @@ Error StateKeeper::commit(uint64_t step, uint64_t keep) {
 
 Error StateKeeper::startWriting(const SharedState &state,
                                 const SaveRequest &request) {
-  if (Error error = rank.agree(shards->copy(*state.mine)))
+  if (Error error = rank.agree(shards->copy(*state.mine, *options.memory)))
     return error;
   isWritten = isLeft = false;
   try {

@@ -32,6 +32,9 @@ struct KeeperOptions {
   bool comparesReplicas = true;
   /// How long rank 0 waits for shards where nothing comes.
   double timeoutSeconds = 120;
+  /// For copies of state; of all keepers of a rank, one at a time writes in the
+  /// background.
+  std::shared_ptr<CopyMemory> memory = std::make_shared<CopyMemory>();
 };
 
 /// Steps that are to be done, after how many each a checkpoint is written, and

@@ -32,6 +32,10 @@ namespace fs = std::filesystem;
 static constexpr std::string_view temporaryMark = ".mpcomm-tmp-";
 static constexpr std::string_view digits = "0123456789abcdef";
 static constexpr size_t temporaryDigits = 16;
+/// In the processor's cache between the copy and the disk's reading it.
+static constexpr uint64_t blockBytes = 1 << 20;
+/// So that who waits for the file sees it grow.
+static constexpr uint64_t mostAtOnce = 1 << 23;
 
 static std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
@@ -141,23 +145,66 @@ Error OutputFile::open() {
   return broken("create a temporary file beside it", error);
 }
 
-Error OutputFile::write(const void *data, uint64_t bytes) {
-  const char *at = static_cast<const char *>(data);
+bool OutputFile::setDirect(bool on) {
+  int flags = fcntl(descriptor, F_GETFL);
+  int wanted = on ? flags | O_DIRECT : flags & ~O_DIRECT;
+  return flags >= 0 && fcntl(descriptor, F_SETFL, wanted) == 0;
+}
+
+Error OutputFile::append(const char *data, uint64_t bytes, bool direct) {
+  if (direct != isDirect)
+    isDirect = setDirect(direct) && direct;
   while (bytes > 0) {
-    ssize_t put = ::write(descriptor, at, std::min<uint64_t>(bytes, 1 << 26));
+    ssize_t put = ::write(descriptor, data, std::min(bytes, mostAtOnce));
     if (put < 0 && errno == EINTR)
       continue;
+    // Of a file system that takes the flag and not the write.
+    if (put < 0 && errno == EINVAL && isDirect && setDirect(false)) {
+      isDirect = false;
+      continue;
+    }
     if (put == 0)
       errno = ENOSPC;
     if (put <= 0)
       return broken("write", errno);
-    at += put;
+    data += put;
     bytes -= static_cast<uint64_t>(put);
   }
   return {};
 }
 
+Error OutputFile::write(const void *data, uint64_t bytes) {
+  if (!block)
+    block.reset(
+        static_cast<char *>(std::aligned_alloc(directBytes, blockBytes)));
+  if (!block)
+    return broken("write", ENOMEM);
+  const char *at = static_cast<const char *>(data);
+  while (bytes > 0) {
+    bool isAligned = reinterpret_cast<uintptr_t>(at) % directBytes == 0;
+    uint64_t taken = bytes - bytes % directBytes;
+    Error error;
+    if (held == 0 && taken && isAligned) {
+      error = append(at, taken, /*direct=*/true);
+    } else {
+      taken = std::min(bytes, blockBytes - held);
+      std::memcpy(block.get() + held, at, taken);
+      held += taken;
+      if (held == blockBytes)
+        error = append(block.get(), std::exchange(held, 0), /*direct=*/true);
+    }
+    if (error)
+      return error;
+    at += taken;
+    bytes -= taken;
+  }
+  return {};
+}
+
 Error OutputFile::commit() {
+  // Of any length, which only the page cache takes.
+  if (Error error = append(block.get(), held, /*direct=*/false))
+    return error;
   // Some file systems have no modes.
   if (mode)
     (void)fchmod(descriptor, *mode);

@@ -10,6 +10,11 @@
 // contents or what lay there before. A symbolic link stays: the target is what
 // it leads to.
 //
+// What is large goes to the disk past the page cache (O_DIRECT), where the file
+// system can: to copy it there costs time of a core, which others need while a
+// checkpoint is written in the background. No byte of it is copied if its
+// address and its place in the file are the same modulo `directBytes`.
+//
 // A temporary file has a random name, and its writer holds a lock on it
 // (flock): one without a lock was left by a writer that was killed.
 //
@@ -21,13 +26,19 @@
 #include "support/Error.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
 
 namespace mprt {
+
+/// What direct writes are aligned to, in memory and in the file: a multiple of
+/// what any disk wants.
+inline constexpr uint64_t directBytes = 4096;
 
 class OutputFile {
 public:
@@ -47,9 +58,21 @@ public:
 
 private:
   Error broken(const char *what, int error) const;
+  /// Writes at the end of the file, past the page cache where `direct`.
+  Error append(const char *data, uint64_t bytes, bool direct);
+  /// Turns writes past the page cache on or off; whether it could.
+  bool setDirect(bool on);
 
   std::string path, target, temporary;
   int descriptor = -1;
+  /// What was written and is not in the file yet. Where there is nothing, the
+  /// file ends at a multiple of `directBytes`.
+  struct Free {
+    void operator()(char *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> block;
+  uint64_t held = 0;
+  bool isDirect = false;
   /// Of the file that is replaced.
   std::optional<mode_t> mode;
 };

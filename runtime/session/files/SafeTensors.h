@@ -148,6 +148,11 @@ std::map<std::string, std::string>
 withChecksums(const std::vector<TensorToWrite> &tensors,
               std::map<std::string, std::string> metadata);
 
+/// Where the first tensor begins in the file that `writeSafetensors` writes of
+/// `tensors` and `metadata`; the others follow it without gaps.
+uint64_t dataBegin(const std::vector<TensorToWrite> &tensors,
+                   const std::map<std::string, std::string> &metadata);
+
 /// Writes `path` as an OutputFile: it holds either all of the new contents or
 /// what it held before. `beforeCommit` is called when all is written and the
 /// file does not have its name yet; where it fails, it does not get it.

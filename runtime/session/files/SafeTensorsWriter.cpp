@@ -24,6 +24,7 @@ using namespace mprt;
 
 namespace {
 
+/// With its length before it.
 std::string makeHeader(const std::vector<TensorToWrite> &order,
                        const std::map<std::string, std::string> &metadata) {
   std::string header = "{";
@@ -52,7 +53,10 @@ std::string makeHeader(const std::vector<TensorToWrite> &order,
   }
   header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
-  return header;
+  std::string length(8, 0);
+  for (int i = 0; i < 8; ++i)
+    length[i] = static_cast<char>(uint64_t(header.size()) >> (8 * i));
+  return length + header;
 }
 
 } // namespace
@@ -104,6 +108,13 @@ mprt::withChecksums(const std::vector<TensorToWrite> &tensors,
   return metadata;
 }
 
+uint64_t mprt::dataBegin(const std::vector<TensorToWrite> &tensors,
+                         const std::map<std::string, std::string> &metadata) {
+  std::vector<TensorToWrite> order = tensors;
+  sortForFile(order);
+  return makeHeader(order, withChecksums(order, metadata)).size();
+}
+
 Error mprt::writeSafetensors(const std::string &path,
                              const std::vector<TensorToWrite> &tensors,
                              const std::map<std::string, std::string> &metadata,
@@ -112,28 +123,30 @@ Error mprt::writeSafetensors(const std::string &path,
   sortForFile(order);
   std::map<std::string, std::string> described = withChecksums(order, metadata);
   std::string header = makeHeader(order, described);
-  if (header.size() > maxSafetensorsHeader)
-    return fail(path, ": header of ", header.size(), " bytes, the limit is ",
-                maxSafetensorsHeader);
+  if (header.size() - 8 > maxSafetensorsHeader)
+    return fail(path, ": header of ", header.size() - 8,
+                " bytes, the limit is ", maxSafetensorsHeader);
 
   OutputFile file(path);
   if (Error status = file.open(); status.failed())
-    return status;
-  char length[8];
-  for (int i = 0; i < 8; ++i)
-    length[i] = static_cast<char>(uint64_t(header.size()) >> (8 * i));
-  if (Error status = file.write(length, sizeof(length)); status.failed())
     return status;
   if (Error status = file.write(header.data(), header.size()); status.failed())
     return status;
   TensorSink sink = [&](const void *data, uint64_t bytes) {
     return file.write(data, bytes);
   };
-  for (const TensorToWrite &tensor : order) {
-    Error status = tensor.produce
-                       ? tensor.produce(sink)
-                       : sink(tensor.data, *bytesOf(tensor.type, tensor.shape));
-    if (status.failed())
+  for (auto tensor = order.begin(); tensor != order.end();) {
+    if (tensor->produce) {
+      if (Error status = (tensor++)->produce(sink))
+        return status;
+      continue;
+    }
+    // What lies together is written together, and need not be aligned alone.
+    const char *begin = static_cast<const char *>(tensor->data), *end = begin;
+    for (; tensor != order.end() && !tensor->produce && tensor->data == end;
+         ++tensor)
+      end += *bytesOf(tensor->type, tensor->shape);
+    if (Error status = sink(begin, static_cast<uint64_t>(end - begin)))
       return status;
   }
   if (beforeCommit)

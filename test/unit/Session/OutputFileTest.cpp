@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Links stay links; what dead writers leave is removed, and nothing else.
+// Links stay links; what dead writers leave is removed, and nothing else. What
+// is written does not take room in the page cache.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,12 +16,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace mprt;
 
@@ -53,6 +58,64 @@ protected:
     return {std::istreambuf_iterator<char>(file), {}};
   }
 };
+
+/// How many pages of a file the page cache has.
+size_t pagesInMemory(const fs::path &path) {
+  size_t bytes = fs::file_size(path), pages = (bytes + 4095) / 4096;
+  int file = open(path.c_str(), O_RDONLY);
+  void *data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  std::vector<unsigned char> present(pages);
+  EXPECT_EQ(mincore(data, bytes, present.data()), 0);
+  munmap(data, bytes);
+  close(file);
+  return std::count_if(present.begin(), present.end(),
+                       [](unsigned char flags) { return flags & 1; });
+}
+
+TEST_F(OutputFileTest, WritesPastThePageCache) {
+  constexpr size_t block = 1 << 20, page = directBytes;
+  std::vector<char> memory(4 * block + page);
+  for (size_t i = 0; i < memory.size(); ++i)
+    memory[i] = static_cast<char>(i * i >> 7);
+  char *aligned = memory.data();
+  aligned += page - reinterpret_cast<uintptr_t>(aligned) % page;
+  // The bytes of each write: short of, at and over the limits; the last begins
+  // at the same place of a page in memory and file.
+  std::vector<std::vector<size_t>> cases = {{},
+                                            {1},
+                                            {page},
+                                            {block},
+                                            {block - 1},
+                                            {block + 1},
+                                            {1, 2 * block},
+                                            {77, block - 77, 5},
+                                            {100, 3 * block + 12},
+                                            {page + 9, block, block, 3}};
+  for (const std::vector<size_t> &pieces : cases) {
+    OutputFile file(folder / "c");
+    ASSERT_TRUE(file.open().ok());
+    size_t at = 0;
+    for (size_t bytes : pieces) {
+      ASSERT_TRUE(file.write(aligned + at, bytes).ok());
+      at += bytes;
+    }
+    Error error = file.commit();
+    ASSERT_TRUE(error.ok()) << error.message();
+    ASSERT_EQ(read(folder / "c"), std::string(aligned, at)) << at;
+  }
+  int probe = open((folder / "c").c_str(), O_RDONLY | O_DIRECT);
+  if (probe < 0)
+    GTEST_SKIP() << "a file system without O_DIRECT";
+  close(probe);
+  // Neither what lies as in the file, nor what does not.
+  for (size_t shift : {0, 1}) {
+    OutputFile file(folder / "c");
+    ASSERT_TRUE(file.open().ok());
+    ASSERT_TRUE(file.write(aligned + shift, 3 * block).ok());
+    ASSERT_TRUE(file.commit().ok());
+    EXPECT_EQ(pagesInMemory(folder / "c"), 0u);
+  }
+}
 
 TEST_F(OutputFileTest, FollowsLinks) {
   fs::create_directory(folder / "far");

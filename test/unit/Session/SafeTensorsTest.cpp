@@ -52,6 +52,27 @@ std::string headerError(std::string_view header, uint64_t dataBytes) {
 
 } // namespace
 
+TEST_F(SafeTensorsTest, TensorsFollowTheHeaderAsTheyLieInMemory) {
+  // The first two lie together; what follows them does not.
+  std::vector<float> memory = {1, 2, 3, 4, 5, 6, 7, 8};
+  const float *at = memory.data();
+  std::vector<TensorToWrite> list = {{"b", MPRT_F32, {2}, at},
+                                     {"none", MPRT_F32, {0}, at + 2},
+                                     {"a", MPRT_F32, {3}, at + 2},
+                                     {"c", MPRT_F32, {2}, at + 6}};
+  list[0].checksum = 7;
+  std::map<std::string, std::string> metadata = {{"key", "value"}};
+  std::string path = pathOf("x.safetensors");
+  ASSERT_TRUE(writeSafetensors(path, list, metadata).ok());
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::vector<float> expected = {1, 2, 3, 4, 5, 7, 8}, found(7);
+  uint64_t begin = dataBegin(list, metadata);
+  ASSERT_EQ(text.size(), begin + 7 * sizeof(float));
+  std::memcpy(found.data(), text.data() + begin, 7 * sizeof(float));
+  EXPECT_EQ(found, expected);
+}
+
 TEST_F(SafeTensorsTest, RoundTrip) {
   std::vector<float> a = {1, 2, 3, 4, 5, 6};
   std::vector<uint8_t> b = {0, 1, 1};

@@ -78,6 +78,18 @@ TEST(AssignWritersTest, OnlyHoldersWrite) {
   EXPECT_EQ(byThree, 3);
 }
 
+TEST(CopyMemoryTest, Stays) {
+  CopyMemory memory;
+  char *first = memory.take(5 << 20);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 4096, 0u);
+  EXPECT_EQ(memory.take(0), first);
+  EXPECT_EQ(memory.take(5 << 20), first);
+  EXPECT_NE(memory.take(9 << 20), nullptr);
+  EXPECT_EQ(memory.take(uint64_t(1) << 62), nullptr);
+  EXPECT_NE(memory.take(1), nullptr);
+}
+
 class StateFileTest : public FolderTest {
 protected:
   std::string name(const std::string &file) { return folder / file; }

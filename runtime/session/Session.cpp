@@ -329,7 +329,7 @@ Error Session::layOutState() {
     for (const ManifestFunction *function : loaded.functions.of(index()))
       if (function)
         functions.push_back(function);
-  Expected<RankState> made = RankState::create(functions);
+  Expected<RankState> made = RankState::create(functions, index());
   if (!made)
     return made.error();
   made->storeDefaults();

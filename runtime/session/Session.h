@@ -86,7 +86,10 @@ private:
   };
   /// A tensor of the state, on whatever rank.
   struct TableEntry {
+    /// The whole, and all that hold some of it.
     SharedTensor shared;
+    /// Where ranks hold parts, these.
+    std::vector<SharedTensor> parts;
     Role role = Role::Parameter;
     /// Where this rank has it.
     std::optional<size_t> slot;

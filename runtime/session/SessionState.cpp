@@ -47,8 +47,20 @@ void Session::fillTable(const std::vector<TableEntry> &before) {
     slots[state->slot(index).name] = index;
   table.clear();
   for (SharedTensor &shared : unionOfState(functions, /*optimizer=*/true)) {
+    if (shared.first && !table.empty() &&
+        table.back().shared.name == shared.name) {
+      std::vector<uint64_t> &holders = table.back().shared.holders;
+      holders.insert(holders.end(), shared.holders.begin(),
+                     shared.holders.end());
+      table.back().parts.push_back(std::move(shared));
+      continue;
+    }
     TableEntry &entry = table.emplace_back();
-    entry.shared = std::move(shared);
+    entry.shared = shared;
+    if (shared.whole) {
+      entry.shared.shape = *shared.whole;
+      entry.parts.push_back(std::move(shared));
+    }
     const std::string &name = entry.shared.name;
     entry.role = roles[name];
     entry.isUpdated = updated.count(name);
@@ -121,7 +133,9 @@ void Session::describe(const ManifestTensor &tensor,
   result.name = tensor.name.c_str();
   result.dtype = tensor.type;
   result.ndim = uint32_t(tensor.shape.size());
-  result.shape = result.global_shape = tensor.shape.data();
+  result.shape = tensor.shape.data();
+  result.global_ndim = uint32_t(tensor.wholeShape().size());
+  result.global_shape = tensor.wholeShape().data();
   result.bytes = tensor.elements * sizeOf(tensor.type);
   result.owner = int32_t(index());
   result.is_local = 1;
@@ -132,12 +146,18 @@ void Session::describe(const TableEntry &entry, mpcomm_tensor &result) const {
   result.role = int32_t(entry.role);
   result.name = shared.name.c_str();
   result.dtype = shared.type;
-  result.ndim = uint32_t(shared.shape.size());
-  result.shape = result.global_shape = shared.shape.data();
-  result.bytes = *bytesOf(shared.type, shared.shape);
+  const Shape &mine = entry.parts.empty() ? shared.shape
+                      : entry.slot        ? state->all()[*entry.slot].shape
+                                          : entry.parts[0].shape;
+  result.ndim = uint32_t(mine.size());
+  result.shape = mine.data();
+  result.global_ndim = uint32_t(shared.shape.size());
+  result.global_shape = shared.shape.data();
+  result.bytes = *bytesOf(shared.type, mine);
   result.owner = int32_t(shared.owner());
   result.is_local = entry.slot.has_value();
-  result.is_replicated = shared.holders.size() == rank->size();
+  result.is_replicated =
+      entry.parts.empty() && shared.holders.size() == rank->size();
   result.is_updated = entry.isUpdated;
   result.needs_value = !entry.hasValue;
 }
@@ -217,12 +237,20 @@ Error Session::write(const mpcomm_array &array) {
     return fail("tensor '", printable(array.name),
                 "' is a result; what can be written is state");
   Slot &slot = state->slot(*found);
-  if (Error error = checkArray(array, slot))
+  ManifestTensor whole = slot;
+  whole.shape = entry->shared.shape;
+  whole.elements = *elementsOf(whole.shape);
+  whole.bytes = *bytesOf(whole.type, whole.shape);
+  if (Error error = checkArray(array, whole))
     return error;
-  if (Error error = storeArray(array, slot, slot.data))
+  std::vector<char> values(slot.split ? whole.bytes : 0);
+  if (Error error = storeArray(array, whole,
+                               slot.split ? values.data() : slot.data))
     return error;
   entry->hasValue = true;
-  std::vector<size_t> changed = state->renewCopies(*found);
+  std::vector<size_t> changed = slot.split
+                                    ? state->storeWhole(*found, values.data())
+                                    : state->renewCopies(*found);
   changed.push_back(*found);
   watchedFunction = nullptr;
   return onDevice->store(changed);
@@ -261,20 +289,29 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
                 " bytes, found room for ", data ? bytes : 0);
   if (Error error = agree(mine))
     return error;
-  auto owner = unsigned(entry->shared.owner());
+  uint64_t size = sizeOf(entry->shared.type);
   Error fetched;
   if (entry->slot) {
     fetched = onDevice->fetch({*entry->slot});
+    const Slot &slot = state->slot(*entry->slot);
     if (bytes && fetched.ok())
-      std::memcpy(data, state->slot(*entry->slot).data, bytes);
+      std::memcpy(static_cast<char *>(data) + slot.range.first * size, slot.data,
+                  slot.range.count * size);
   }
   if (Error error = agree(fetched))
     return error;
-  const std::vector<uint64_t> &holders = entry->shared.holders;
-  for (unsigned to = 0; to < rank->size(); ++to)
-    if (std::find(holders.begin(), holders.end(), to) == holders.end())
-      if (Error error = sendState(owner, to, data, bytes))
-        return failed(error);
+  std::vector<SharedTensor> whole{entry->shared};
+  for (const SharedTensor &part : entry->parts.empty() ? whole : entry->parts) {
+    auto owner = unsigned(part.owner());
+    const std::vector<uint64_t> &holders = part.holders;
+    for (unsigned to = 0; to < rank->size(); ++to)
+      if (std::find(holders.begin(), holders.end(), to) == holders.end())
+        if (Error error =
+                sendState(owner, to,
+                          static_cast<char *>(data) + part.first * size,
+                          *bytesOf(part.type, part.shape)))
+          return failed(error);
+  }
   return agree({});
 }
 

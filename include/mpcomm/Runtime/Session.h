@@ -219,13 +219,15 @@ typedef struct {
   const char *name;
   int32_t dtype;               /* mprt_dtype                                 */
   uint32_t ndim;
-  const int64_t *shape;        /* of what this rank has; row-major           */
+  const int64_t *shape;        /* of what this rank has; row-major. Of a part:
+                                * so many elements of the whole, one after
+                                * another and padded                         */
   const int64_t *global_shape; /* of the whole                               */
   uint64_t bytes;              /* of what this rank has                      */
   int32_t owner;               /* the lowest rank that has it                */
   uint8_t is_local;            /* this rank has it                           */
   uint8_t is_replicated;       /* every rank has the whole of it; else those
-                                * of some stages have                        */
+                                * of some stages have, or each a part        */
   uint8_t is_updated;          /* a step of this rank changes it             */
   uint8_t needs_value;         /* it has no default, and nothing has given it
                                 * a value: a step would fail                 */
@@ -236,6 +238,9 @@ typedef struct {
   void *data;
   int64_t range_begin, range_end; /* values of an integer batch tensor lie in
                                 * [begin, end); equal: no limits             */
+  uint32_t global_ndim;        /* of global_shape: another than ndim where ranks
+                                * have parts                                 */
+  uint32_t reserved;
 } mpcomm_tensor;
 
 /* How many tensors of state there are, on any rank. */
@@ -276,7 +281,7 @@ typedef struct {
   const int64_t *strides;
 } mpcomm_array;
 
-/* Writes a tensor of state that this rank has. State that is a copy of it (in
+/* Writes a tensor of state that this rank has; of a whole one it keeps its part. State that is a copy of it (in
  * another type) follows, and may then be written itself. Other ranks that have
  * the tensor are to write the same values: the next save compares.
  * MPRT_NOT_FOUND if the tensor is not here; the message says who has it. */
@@ -289,8 +294,8 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_read(mpcomm_session *session,
                                                    const char *name, void *data,
                                                    uint64_t bytes,
                                                    mpcomm_error *error);
-/* Reads a tensor of state that any rank has (all ranks): all get the values of
- * its owner. */
+/* Reads a tensor of state that any rank has, or that is there in parts (all
+ * ranks): all get the whole. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_read_global(
     mpcomm_session *session, const char *name, void *data, uint64_t bytes,
     mpcomm_error *error);

@@ -289,7 +289,8 @@ Operation *Localizer::createTwin(Operation *op, ValueRange operands) {
     for (BlockArgument argument : from.getArguments())
       mapping.map(argument, to->addArgument(localOf(argument.getType()),
                                             argument.getLoc()));
-    OpBuilder inner = OpBuilder::atBlockEnd(to);
+    OpBuilder inner(builder.getContext()); // the region has no op yet
+    inner.setInsertionPointToEnd(to);
     for (Operation &nested : from) {
       Operation *made = inner.clone(nested, mapping);
       for (Value result : made->getResults())

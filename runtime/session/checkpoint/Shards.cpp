@@ -83,6 +83,7 @@ Shards Shards::plan(const std::string &path, std::vector<SharedTensor> tensors,
   hash.add(step.c_str(), step.size() + 1);
   for (const SharedTensor &tensor : tensors) {
     hash.add(tensor.name.c_str(), tensor.name.size() + 1);
+    hash.add(&tensor.first, sizeof(tensor.first));
     hash.add(&tensor.checksum, sizeof(tensor.checksum));
     hash.add(&tensor.writer, sizeof(tensor.writer));
   }
@@ -106,9 +107,16 @@ std::string Shards::fileOf(uint64_t writer) const {
 }
 
 std::map<std::string, std::string> Shards::metadataOf(uint64_t writer) const {
-  if (writer != 0)
-    return {{"mpcomm.step", indexMetadata.at("mpcomm.step")}};
-  std::map<std::string, std::string> metadata = indexMetadata;
+  std::map<std::string, std::string> metadata;
+  for (const SharedTensor &tensor : tensors)
+    if (tensor.whole && tensor.writer == writer)
+      metadata[std::string(partPrefix) + tensor.name] =
+          describePart(tensor.first, *tensor.whole);
+  if (writer != 0) {
+    metadata["mpcomm.step"] = indexMetadata.at("mpcomm.step");
+    return metadata;
+  }
+  metadata.insert(indexMetadata.begin(), indexMetadata.end());
   for (uint64_t other = 1; other < counts.size(); ++other)
     if (counts[other])
       metadata[std::string(shardPrefix) + std::to_string(other)] =

@@ -15,8 +15,10 @@
 #include "session/files/Hash.h"
 #include "session/files/OutputFile.h"
 
+#include <cstring>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 using namespace mprt;
 
@@ -48,17 +50,89 @@ shardsOf(const SafeTensors &index) {
   return shards;
 }
 
+std::string mprt::describePart(uint64_t first, const Shape &whole) {
+  std::string text = std::to_string(first) + " of [";
+  for (size_t i = 0; i < whole.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(whole[i]);
+  return text + "]";
+}
+
+/// What `describePart` has written; nothing where it is something else.
+static std::optional<std::pair<uint64_t, Shape>>
+parsePart(const std::string &text) {
+  std::istringstream stream(text);
+  std::pair<uint64_t, Shape> part;
+  std::string of;
+  char mark = 0;
+  stream >> part.first >> of >> mark;
+  if (mark != '[')
+    return std::nullopt;
+  for (int64_t size; mark != ']' && stream >> size >> mark;)
+    part.second.push_back(size);
+  if (part.second.size() > maxRank ||
+      describePart(part.first, part.second) != text)
+    return std::nullopt;
+  return part;
+}
+
+Error StateFile::add(SafeTensors file) {
+  for (const auto &[name, entry] : file.tensors()) {
+    auto found = file.metadata().find(std::string(partPrefix) + name);
+    bool isPart = found != file.metadata().end();
+    auto [known, isNew] = tensors.try_emplace(name);
+    Tensor &tensor = known->second;
+    std::optional<std::pair<uint64_t, Shape>> part;
+    if (isPart) {
+      part = parsePart(found->second);
+      if (!part || entry.shape.size() != 1 || !entry.otherType.empty() ||
+          !bytesOf(entry.type, part->second))
+        return fail(file.path(), ": tensor '", printable(name), "' is ",
+                    describe(entry), " with metadata '",
+                    printable(found->second),
+                    "', expected a part of one dimension, and \"FIRST of "
+                    "[SHAPE]\"");
+    }
+    uint64_t first = part ? part->first : 0;
+    if (isNew) {
+      tensor.whole = entry;
+      if (part) {
+        tensor.whole.shape = part->second;
+        tensor.whole.bytes = *bytesOf(entry.type, part->second);
+      }
+    }
+    bool fits = isNew || (part && tensor.whole.type == entry.type &&
+                          tensor.whole.shape == part->second);
+    if (!fits || !tensor.parts.try_emplace(first, files.size()).second)
+      return fail(file.path(), ": tensor '", printable(name),
+                  "' is in another file of the same checkpoint, too");
+  }
+  files.push_back(std::move(file));
+  return {};
+}
+
+/// Parts of a tensor are all there, and no element is in two.
+Error StateFile::checkParts() {
+  for (const auto &[name, tensor] : tensors) {
+    uint64_t next = 0, all = *elementsOf(tensor.whole.shape);
+    for (const auto &[first, file] : tensor.parts) {
+      const TensorEntry &entry = *files[file].find(name);
+      if (first != next)
+        return fail(files[file].path(), ": tensor '", printable(name),
+                    "' has its part from element ", first,
+                    ", expected one from element ", next);
+      next += *elementsOf(entry.shape);
+    }
+    if (next != all)
+      return fail(path(), ": tensor '", printable(name), "' has ", next, " of ",
+                  all, " elements; a shard is missing");
+  }
+  return {};
+}
+
 Expected<StateFile> StateFile::open(const std::string &path) {
   StateFile state;
-  auto add = [&](Expected<SafeTensors> file) -> Error {
-    if (!file)
-      return file.error();
-    for (const auto &[name, entry] : file->tensors())
-      if (!state.places.emplace(name, state.files.size()).second)
-        return fail(file->path(), ": tensor '", printable(name),
-                    "' is in another file of the same checkpoint, too");
-    state.files.push_back(file.take());
-    return {};
+  auto add = [&](Expected<SafeTensors> file) {
+    return file ? state.add(file.take()) : file.error();
   };
   if (Error error = add(SafeTensors::open(path)))
     return error;
@@ -77,6 +151,8 @@ Expected<StateFile> StateFile::open(const std::string &path) {
                   found.empty() ? "none" : printable(found), ", expected ",
                   printable(checksum));
   }
+  if (Error error = state.checkParts())
+    return error;
   return state;
 }
 
@@ -85,13 +161,33 @@ uint64_t StateFile::digest() const {
 }
 
 const TensorEntry *StateFile::find(const std::string &name) const {
-  auto found = places.find(name);
-  return found == places.end() ? nullptr : files[found->second].find(name);
+  auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second.whole;
 }
 
-Error StateFile::read(const std::string &name, const TensorEntry &entry,
-                      void *destination) const {
-  return files[places.at(name)].read(name, entry, destination);
+Error StateFile::readPart(const std::string &name, const TensorEntry &whole,
+                          uint64_t first, uint64_t count,
+                          void *destination) const {
+  uint64_t size = sizeOf(whole.type);
+  for (const auto &[begin, file] : tensors.at(name).parts) {
+    const TensorEntry &entry = *files[file].find(name);
+    uint64_t end = begin + *elementsOf(entry.shape);
+    uint64_t from = std::max(begin, first), to = std::min(end, first + count);
+    if (from >= to)
+      continue;
+    char *at = static_cast<char *>(destination) + (from - first) * size;
+    if (from == begin && to == end) {
+      if (Error error = files[file].read(name, entry, at))
+        return error;
+      continue;
+    }
+    // Checksums are of all of it.
+    std::vector<char> all(entry.bytes);
+    if (Error error = files[file].read(name, entry, all.data()))
+      return error;
+    std::memcpy(at, all.data() + (from - begin) * size, (to - from) * size);
+  }
+  return {};
 }
 
 std::string mprt::shardNameOf(const std::string &path, uint64_t token,

@@ -11,6 +11,11 @@
 // name of the file that rank R has written beside it and the checksum of that
 // file's header, which has the checksums of its tensors.
 //
+// Parts of a tensor are tensors of one dimension, of its name, in several of
+// the files. In the metadata of each, under `mpcomm.part.NAME`, is the first
+// element that it has, in row-major order, and the shape of the whole: "640 of
+// [64, 20]".
+//
 // Shards are never changed: what is another shard has another name. Those that
 // no index names any more go.
 //
@@ -25,6 +30,11 @@ namespace mprt {
 
 /// Before the number of a rank, in the metadata of an index.
 inline constexpr std::string_view shardPrefix = "mpcomm.shard.";
+
+/// Before the name of a tensor of which a file has a part, in its metadata.
+inline constexpr std::string_view partPrefix = "mpcomm.part.";
+/// The metadata of a part.
+std::string describePart(uint64_t first, const Shape &whole);
 
 /// An open file of state, with all of its shards.
 class StateFile {
@@ -45,12 +55,25 @@ public:
   const TensorEntry *find(const std::string &name) const;
   /// As SafeTensors::read.
   Error read(const std::string &name, const TensorEntry &entry,
-             void *destination) const;
+             void *destination) const {
+    return readPart(name, entry, 0, *elementsOf(entry.shape), destination);
+  }
+  /// The elements [first, first + count), in row-major order.
+  Error readPart(const std::string &name, const TensorEntry &entry,
+                 uint64_t first, uint64_t count, void *destination) const;
 
 private:
+  Error add(SafeTensors file);
+  Error checkParts();
+
   std::vector<SafeTensors> files;
-  /// Which of the files has a tensor.
-  std::map<std::string, size_t> places;
+  struct Tensor {
+    TensorEntry whole;
+    /// By first element: which of the files has it. One that is not split has
+    /// one part.
+    std::map<uint64_t, size_t> parts;
+  };
+  std::map<std::string, Tensor> tensors;
 };
 
 /// Name of the shard of `rank` of a checkpoint at `path`, where that leads to.

@@ -151,7 +151,54 @@ std::string numberText(double value) {
   return text;
 }
 
-void parseTensor(const ManifestReader &reader, ManifestTensor &tensor) {
+/// Index of the mesh axis `name`; an error, and nothing, where there is none.
+std::optional<size_t> findAxis(const ManifestReader &reader,
+                               const std::string &name,
+                               const Manifest &manifest) {
+  for (size_t i = 0; i < manifest.axes.size(); ++i)
+    if (manifest.axes[i].name == name)
+      return i;
+  reader.report("no mesh axis '" + printable(name) + "'");
+  return std::nullopt;
+}
+
+/// `sharding`: the whole, and the axes over which it is split.
+void parseSplit(const ManifestReader &reader, ManifestTensor &tensor,
+                const Manifest &manifest) {
+  if (!reader.has("sharding"))
+    return;
+  ManifestSplit split;
+  for (const ManifestReader &size : reader.list("global_shape"))
+    split.whole.push_back(size.integer());
+  for (const ManifestReader &name : reader.at("sharding").list("flat")) {
+    std::optional<size_t> axis = findAxis(name, name.string(), manifest);
+    if (!axis)
+      return;
+    ManifestSplit::Axis &along = split.axes.emplace_back();
+    along.size = static_cast<uint64_t>(manifest.axes[*axis].size);
+    for (size_t inner = *axis + 1; inner < manifest.axes.size(); ++inner)
+      along.stride *= static_cast<uint64_t>(manifest.axes[inner].size);
+    for (size_t i = 0; i + 1 < split.axes.size(); ++i)
+      if (split.axes[i].stride == along.stride)
+        return name.report("is named twice");
+  }
+  std::optional<uint64_t> elements;
+  if (split.whole.size() <= maxRank && bytesOf(tensor.type, split.whole))
+    elements = elementsOf(split.whole);
+  bool fits = elements && !split.axes.empty() && isState(tensor.role) &&
+              tensor.shape.size() == 1 &&
+              tensor.elements ==
+                  (*elements + split.parts() - 1) / split.parts();
+  if (!fits)
+    return reader.report("sharding of " + std::string(nameOf(tensor.role)) +
+                         " " + describe(tensor.type, tensor.shape) +
+                         ", expected 'flat' axes, 'global_shape', and state of "
+                         "one dimension with an equal part of its elements");
+  tensor.split = std::move(split);
+}
+
+void parseTensor(const ManifestReader &reader, ManifestTensor &tensor,
+                 const Manifest &manifest) {
   tensor.name = reader.text("name");
   if (tensor.name.empty())
     reader.report("'name' is empty");
@@ -177,6 +224,7 @@ void parseTensor(const ManifestReader &reader, ManifestTensor &tensor) {
                          " is negative or overflows");
   tensor.bytes = *bytes;
   tensor.elements = *bytes / sizeOf(tensor.type);
+  parseSplit(reader, tensor, manifest);
 }
 
 /// What the argument starts from: `default` or `copy_of`.
@@ -197,9 +245,10 @@ void parseStart(const ManifestReader &reader, ManifestArgument &argument) {
                   "a default");
 }
 
-ManifestArgument parseArgument(const ManifestReader &reader) {
+ManifestArgument parseArgument(const ManifestReader &reader,
+                               const Manifest &manifest) {
   ManifestArgument argument;
-  parseTensor(reader, argument);
+  parseTensor(reader, argument, manifest);
   std::string access = reader.text("access");
   if (access != "read" && access != "update")
     reader.report("access '" + printable(access) +
@@ -234,9 +283,10 @@ ManifestArgument parseArgument(const ManifestReader &reader) {
 }
 
 ManifestResult parseResult(const ManifestReader &reader,
-                           const ManifestFunction &function) {
+                           const ManifestFunction &function,
+                           const Manifest &manifest) {
   ManifestResult result;
-  parseTensor(reader, result);
+  parseTensor(reader, result, manifest);
   if (result.role == Role::Loss &&
       (!isFloat(result.type) || result.elements != 1))
     reader.report("a loss is one float, found " +
@@ -248,7 +298,7 @@ ManifestResult parseResult(const ManifestReader &reader,
     const ManifestArgument *next = function.argumentOf(result.name);
     if (isState(result.role) &&
         !(next && next->role == result.role && next->type == result.type &&
-          next->shape == result.shape))
+          next->shape == result.shape && next->split == result.split))
       reader.report(std::string(nameOf(result.role)) + " '" +
                     printable(result.name) +
                     "' is in no argument, and no argument of that name is "
@@ -265,7 +315,7 @@ ManifestResult parseResult(const ManifestReader &reader,
   }
   const ManifestArgument &argument = function.arguments[index];
   if (argument.type != result.type || argument.shape != result.shape ||
-      !argument.updated)
+      argument.split != result.split || !argument.updated)
     reader.report("is in argument '" + printable(argument.name) +
                   "', which is not an updated " +
                   describe(result.type, result.shape));
@@ -292,17 +342,6 @@ void checkTargets(const ManifestReader &reader,
                     "each row of " +
                     describe(result.type, result.shape));
   }
-}
-
-/// Index of the mesh axis `name`; an error, and nothing, where there is none.
-std::optional<size_t> findAxis(const ManifestReader &reader,
-                               const std::string &name,
-                               const Manifest &manifest) {
-  for (size_t i = 0; i < manifest.axes.size(); ++i)
-    if (manifest.axes[i].name == name)
-      return i;
-  reader.report("no mesh axis '" + printable(name) + "'");
-  return std::nullopt;
 }
 
 /// `{"pp": 0}`: on each axis that it names, a coordinate.
@@ -377,7 +416,7 @@ ManifestFunction parseFunction(const ManifestReader &reader,
                   ", the limit is 2^46");
   std::set<std::string> names;
   for (const ManifestReader &item : reader.list("arguments")) {
-    function.arguments.push_back(parseArgument(item));
+    function.arguments.push_back(parseArgument(item, manifest));
     const ManifestArgument &argument = function.arguments.back();
     if (!names.insert(argument.name).second)
       item.report("a second argument '" + printable(argument.name) + "'");
@@ -392,14 +431,14 @@ ManifestFunction parseFunction(const ManifestReader &reader,
       continue;
     const ManifestArgument *source = function.argumentOf(*argument.copyOf);
     if (!source || source->role != Role::Parameter || !isFloat(source->type) ||
-        source->shape != argument.shape)
+        source->wholeShape() != argument.wholeShape())
       reader.report("'" + printable(argument.name) + "' is a copy of '" +
                     printable(*argument.copyOf) +
                     "', expected a parameter of floats of its shape");
   }
   std::set<std::string> renewed;
   for (const ManifestReader &item : reader.list("results")) {
-    function.results.push_back(parseResult(item, function));
+    function.results.push_back(parseResult(item, function, manifest));
     const ManifestResult &result = function.results.back();
     if (isState(result.role) && !renewed.insert(result.name).second)
       item.report("a second result for '" + printable(result.name) + "'");

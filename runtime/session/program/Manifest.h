@@ -47,6 +47,22 @@ inline bool isState(Role role) {
          role == Role::Buffer || role == Role::LossScale;
 }
 
+/// How ranks share a tensor: its elements, in row-major order and padded, are
+/// cut into parts of one size.
+struct ManifestSplit {
+  struct Axis {
+    uint64_t stride = 1, size = 1; ///< of the numbers of ranks along it
+    bool operator==(const Axis &) const = default;
+  };
+  Shape whole;
+  /// The first varies slowest.
+  std::vector<Axis> axes;
+
+  uint64_t parts() const;
+  uint64_t partOf(uint64_t rank) const;
+  bool operator==(const ManifestSplit &) const = default;
+};
+
 struct ManifestTensor {
   std::string name;
   Role role = Role::Parameter;
@@ -54,7 +70,18 @@ struct ManifestTensor {
   Shape shape;
   uint64_t elements = 0;
   uint64_t bytes = 0;
+  /// Where a rank has a part only; the shape is that of a part, [elements].
+  std::optional<ManifestSplit> split;
+
+  /// Of the tensor, of which this may be a part.
+  const Shape &wholeShape() const { return split ? split->whole : shape; }
 };
+
+/// Of a tensor, in row-major order, what a rank has; without padding.
+struct ElementRange {
+  uint64_t first = 0, count = 0;
+};
+ElementRange rangeOf(const ManifestTensor &tensor, uint64_t rank);
 
 struct ManifestArgument : ManifestTensor {
   /// The program writes this buffer.

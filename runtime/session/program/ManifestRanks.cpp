@@ -24,6 +24,29 @@ int64_t Manifest::ranks() const {
   return product;
 }
 
+uint64_t ManifestSplit::parts() const {
+  uint64_t product = 1;
+  for (const Axis &axis : axes)
+    product *= axis.size;
+  return product;
+}
+
+uint64_t ManifestSplit::partOf(uint64_t rank) const {
+  uint64_t part = 0;
+  for (const Axis &axis : axes)
+    part = part * axis.size + rank / axis.stride % axis.size;
+  return part;
+}
+
+ElementRange mprt::rangeOf(const ManifestTensor &tensor, uint64_t rank) {
+  if (!tensor.split)
+    return {0, tensor.elements};
+  uint64_t whole = *elementsOf(tensor.split->whole);
+  uint64_t first =
+      std::min(whole, tensor.split->partOf(rank) * tensor.elements);
+  return {first, std::min(tensor.elements, whole - first)};
+}
+
 /// Where `rank` is on each axis.
 static std::vector<int64_t> locate(const std::vector<ManifestAxis> &axes,
                                    uint64_t rank) {
@@ -192,7 +215,7 @@ static std::string findArgumentConflict(const Manifest &manifest) {
       if (argument.role == Role::Batch && !x.empty() && !y.empty())
         x[0] = y[0] = 0;
       if (other->role != argument.role || other->type != argument.type ||
-          x != y)
+          x != y || other->split != argument.split)
         return "'" + printable(argument.name) + "' is " +
                describe(other->type, other->shape) + " in " +
                title(*otherFunction) + " and " +

@@ -40,7 +40,8 @@ void mprt::storeRandomBits(const ManifestTensor &tensor, char *data,
 }
 
 Expected<RankState>
-RankState::create(const std::vector<const ManifestFunction *> &functions) {
+RankState::create(const std::vector<const ManifestFunction *> &functions,
+                  uint64_t rank) {
   RankState state;
   std::map<std::string, size_t> byName;
   std::map<std::string, std::string> copies;
@@ -56,6 +57,7 @@ RankState::create(const std::vector<const ManifestFunction *> &functions) {
         Slot slot;
         static_cast<ManifestTensor &>(slot) = argument;
         slot.defaultValue = argument.defaultValue;
+        slot.range = rangeOf(argument, rank);
         state.slots.push_back(std::move(slot));
       }
       // Batches of two functions may differ in size; the buffer fits both.
@@ -70,6 +72,7 @@ RankState::create(const std::vector<const ManifestFunction *> &functions) {
       }
       Slot slot;
       static_cast<ManifestTensor &>(slot) = result;
+      slot.range = rangeOf(result, rank);
       binding.results.push_back(state.slots.size());
       state.slots.push_back(std::move(slot));
     }
@@ -231,12 +234,12 @@ Error RankState::check(const StateFile &file, bool complete) const {
     if (!entry)
       return fail(file.path(), ": no tensor '", printable(slot.name),
                   "', expected ", nameOf(slot.role), " ",
-                  describe(slot.type, slot.shape));
+                  describe(slot.type, slot.wholeShape()));
     if (!entry->otherType.empty() || entry->type != slot.type ||
-        entry->shape != slot.shape)
+        entry->shape != slot.wholeShape())
       return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
                   describe(*entry), ", expected ",
-                  describe(slot.type, slot.shape));
+                  describe(slot.type, slot.wholeShape()));
   }
   return {};
 }
@@ -247,23 +250,68 @@ Error RankState::load(const StateFile &file) {
     const TensorEntry *entry = file.find(slot.name);
     if (!entry)
       continue;
-    if (Error status = file.read(slot.name, *entry, slot.data); status.failed())
+    Error status = slot.split ? file.readPart(slot.name, *entry, slot.range.first,
+                                              slot.range.count, slot.data)
+                              : file.read(slot.name, *entry, slot.data);
+    if (status.failed())
       return status;
+    uint64_t held = slot.range.count * sizeOf(slot.type);
+    std::memset(slot.data + held, 0, slot.bytes - held);
   }
   for (size_t index : stateSlots()) {
     Slot &slot = slots[index];
-    if (!slot.copyOf || file.find(slot.name))
-      continue;
-    renewCopy(slot);
+    if (slot.copyOf && !file.find(slot.name))
+      if (Error error = loadCopy(file, slot))
+        return error;
   }
   return {};
 }
 
+/// A whole copy of a part is made of what the file has of it.
+Error RankState::loadCopy(const StateFile &file, Slot &slot) {
+  const Slot &source = slots[*slot.copyOf];
+  const TensorEntry *entry = file.find(source.name);
+  if (slot.split == source.split || !entry) {
+    renewCopy(slot);
+    return {};
+  }
+  std::vector<char> whole(entry->bytes);
+  if (Error error = file.read(source.name, *entry, whole.data()))
+    return error;
+  renewCopy(slot, source, whole.data());
+  return {};
+}
+
+/// `from` has the element `slot.range.first` of the source first.
+static void convert(const Slot &slot, DType type, const void *from) {
+  for (uint64_t i = 0; i < slot.range.count; ++i)
+    storeNumber(slot.type, slot.data, i, loadFloat(type, from, i));
+}
+
 void RankState::renewCopy(Slot &slot) {
   const Slot &source = slots[*slot.copyOf];
-  for (uint64_t i = 0; i < slot.elements; ++i)
-    storeNumber(slot.type, slot.data, i,
-                loadFloat(source.type, source.data, i));
+  convert(slot, source.type, source.data);
+}
+
+void RankState::renewCopy(Slot &slot, const Slot &source, const void *whole) {
+  convert(slot, source.type,
+          static_cast<const char *>(whole) +
+              slot.range.first * sizeOf(source.type));
+}
+
+std::vector<size_t> RankState::storeWhole(size_t index, const void *whole) {
+  Slot &slot = slots[index];
+  uint64_t size = sizeOf(slot.type);
+  std::memcpy(slot.data,
+              static_cast<const char *>(whole) + slot.range.first * size,
+              slot.range.count * size);
+  std::vector<size_t> copies;
+  for (size_t other : stateSlots())
+    if (slots[other].copyOf == index) {
+      renewCopy(slots[other], slot, whole);
+      copies.push_back(other);
+    }
+  return copies;
 }
 
 std::vector<size_t> RankState::renewCopies(size_t source) {
@@ -316,8 +364,12 @@ std::vector<StateTensor> RankState::tensors(bool optimizer) const {
   for (size_t index : stateSlots()) {
     const Slot &slot = slots[index];
     if (optimizer || slot.role == Role::Parameter || slot.role == Role::Buffer)
-      list.push_back(
-          {{slot.name, slot.type, slot.shape, slot.data}, slot.role});
+      list.push_back({{slot.name, slot.type,
+                       slot.split ? Shape{int64_t(slot.range.count)}
+                                  : slot.shape,
+                       slot.data},
+                      slot.role,
+                      slot.range.first});
   }
   return list;
 }

@@ -48,11 +48,15 @@ struct Slot : ManifestTensor {
   /// Its twin on the device, or null.
   char *device = nullptr;
   uint64_t offset = 0;
+  /// What of the tensor it holds; behind that is padding.
+  ElementRange range;
 };
 
 /// State as a file has it, and what it is for.
 struct StateTensor : TensorToWrite {
   Role role = Role::Parameter;
+  /// Of a part, the first element that it has.
+  uint64_t first = 0;
 };
 
 /// One function with its slots. `arguments` and `results` run parallel to the
@@ -66,10 +70,10 @@ struct Binding {
 
 class RankState {
 public:
-  /// Lays out the buffers of `functions`. The memory is zero, and takes no
-  /// room until it is touched.
+  /// Lays out the buffers of `functions`, which `rank` runs. The memory is zero,
+  /// and takes no room until it is touched.
   static Expected<RankState>
-  create(const std::vector<const ManifestFunction *> &functions);
+  create(const std::vector<const ManifestFunction *> &functions, uint64_t rank);
 
   RankState(RankState &&other) noexcept;
   RankState &operator=(RankState &&other) noexcept;
@@ -113,7 +117,11 @@ public:
   /// Whether any slot needs a weights file, or this one, a state argument's.
   bool needsWeights() const;
   bool needsWeights(size_t index) const;
-  /// Gives copies of the slot `source` its values; which those are.
+  /// Gives the slot `index` its part of a whole tensor of its type at `whole`,
+  /// and the copies of it theirs; which those are.
+  std::vector<size_t> storeWhole(size_t index, const void *whole);
+  /// Gives copies of the slot `source` its values; which those are. Not of one
+  /// that is a part, of which there are whole copies.
   std::vector<size_t> renewCopies(size_t source);
   /// The same for all copies but those with a name of `names`.
   std::vector<size_t> renewCopiesExcept(const std::set<std::string> &names);
@@ -130,6 +138,8 @@ private:
   RankState() = default;
   void refresh();
   void renewCopy(Slot &slot);
+  void renewCopy(Slot &slot, const Slot &source, const void *whole);
+  Error loadCopy(const StateFile &file, Slot &slot);
 
   std::vector<Slot> slots;
   std::vector<Binding> bindings;

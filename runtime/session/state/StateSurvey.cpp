@@ -109,15 +109,18 @@ Expected<StateSurvey> mprt::surveyState(const SharedState &state, Rank &rank,
                                         bool optimizer, LookFor what) {
   StateSurvey survey;
   survey.tensors = unionOfState(state.functions, optimizer);
-  std::map<std::string, size_t> places;
+  std::map<std::pair<std::string, uint64_t>, size_t> places;
   for (size_t i = 0; i < survey.tensors.size(); ++i)
-    places[survey.tensors[i].name] = i;
+    places[{survey.tensors[i].name, survey.tensors[i].first}] = i;
 
   // Of what this rank does not hold, nobody looks at the checksum.
   std::vector<uint64_t> mine(survey.tensors.size());
   Finding finding;
   for (const StateTensor &tensor : state.mine->tensors(optimizer)) {
-    size_t place = places.at(tensor.name);
+    auto known = places.find({tensor.name, tensor.first});
+    if (known == places.end()) // a part that is all padding
+      continue;
+    size_t place = known->second;
     NonFinite found;
     mine[place] = inspect(tensor, what, found);
     if (found.count && finding.tensors++ == 0) {

@@ -15,6 +15,8 @@
 
 #include "session/state/StateUnion.h"
 
+#include "session/files/Hash.h"
+
 #include <algorithm>
 #include <set>
 
@@ -47,7 +49,8 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
       group = groups.insert(group, {own, {}});
     group->second.push_back(rank);
   }
-  std::vector<SharedTensor> all;
+  // By name and first element.
+  std::vector<std::map<uint64_t, SharedTensor>> all;
   std::map<std::string, size_t> known;
   for (const auto &[functions, members] : groups) {
     std::set<std::string> own;
@@ -62,15 +65,32 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
           continue;
         auto [entry, isNew] = known.try_emplace(argument.name, all.size());
         if (isNew)
-          all.push_back({argument.name, argument.type, argument.shape, {}});
-        std::vector<uint64_t> &holders = all[entry->second].holders;
-        holders.insert(holders.end(), members.begin(), members.end());
+          all.emplace_back();
+        for (uint64_t rank : members) {
+          ElementRange range = rangeOf(argument, rank);
+          if (argument.split && range.count == 0)
+            continue;
+          SharedTensor &tensor = all[entry->second][range.first];
+          if (tensor.holders.empty()) {
+            tensor = {argument.name, argument.type, argument.shape,
+                      range.first};
+            if (argument.split) {
+              tensor.shape = {static_cast<int64_t>(range.count)};
+              tensor.whole = argument.split->whole;
+            }
+          }
+          tensor.holders.push_back(rank);
+        }
       }
     }
   }
-  for (SharedTensor &tensor : all)
-    std::sort(tensor.holders.begin(), tensor.holders.end());
-  return all;
+  std::vector<SharedTensor> list;
+  for (auto &parts : all)
+    for (auto &[first, tensor] : parts) {
+      std::sort(tensor.holders.begin(), tensor.holders.end());
+      list.push_back(std::move(tensor));
+    }
+  return list;
 }
 
 /// What messages say that they are.
@@ -126,24 +146,68 @@ std::map<std::string, const void *> mprt::dataOf(const RankState &state) {
   return own;
 }
 
+/// Gives the parts of a tensor, from wherever they are, to `sink`.
+static Error collect(const std::vector<const SharedTensor *> &parts,
+                     const std::map<std::string, const void *> &own, Rank &rank,
+                     const TensorSink &sink) {
+  Error error;
+  for (const SharedTensor *part : parts) {
+    // What is sent is taken, whatever has failed.
+    TensorSink take = [&](const void *data, uint64_t bytes) {
+      return error ? Error() : sink(data, bytes);
+    };
+    Error now = part->owner() == 0
+                    ? take(own.at(part->name), *bytesOf(part->type, part->shape))
+                    : receiveTensor(*part, rank, take);
+    if (now && !error)
+      error = now;
+  }
+  return error;
+}
+
 Error mprt::writeUnion(const std::string &path, const RankState &state,
                        Rank &rank, std::vector<SharedTensor> all,
                        const std::map<std::string, std::string> &metadata) {
   sortForFile(all);
   std::map<std::string, const void *> own = dataOf(state);
-  if (rank.index() != 0)
+  // The checksum of a whole is not made of those of its parts: these travel
+  // once more.
+  std::vector<SharedTensor> split;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(split),
+               [](const SharedTensor &tensor) { return tensor.whole; });
+  if (rank.index() != 0) {
+    if (!split.empty())
+      if (Error error = sendTensors(split, own, rank))
+        return error;
     return sendTensors(all, own, rank);
-  std::vector<TensorToWrite> tensors;
-  for (const SharedTensor &tensor : all) {
-    TensorToWrite &entry = tensors.emplace_back(
-        TensorToWrite{tensor.name, tensor.type, tensor.shape});
-    entry.checksum = tensor.checksum;
-    if (tensor.owner() == 0)
-      entry.data = own.at(tensor.name);
-    else
-      entry.produce = [&](const TensorSink &sink) {
-        return receiveTensor(tensor, rank, sink);
-      };
   }
+  std::vector<TensorToWrite> tensors;
+  std::vector<std::vector<const SharedTensor *>> parts;
+  for (const SharedTensor &tensor : all) {
+    if (tensors.empty() || tensors.back().name != tensor.name) {
+      tensors.push_back({tensor.name, tensor.type,
+                         tensor.whole ? *tensor.whole : tensor.shape});
+      tensors.back().checksum = tensor.checksum;
+      parts.emplace_back();
+    }
+    parts.back().push_back(&tensor);
+  }
+  Error error;
+  for (size_t i = 0; i < tensors.size() && !error; ++i) {
+    tensors[i].produce = [&, i](const TensorSink &sink) {
+      return collect(parts[i], own, rank, sink);
+    };
+    if (!parts[i].front()->whole)
+      continue;
+    Hash hash;
+    error = collect(parts[i], own, rank, [&](const void *data, uint64_t bytes) {
+      hash.add(data, bytes);
+      return Error();
+    });
+    tensors[i].checksum = hash.value();
+  }
+  if (error || !split.empty())
+    if (Error failed = rank.agree(error))
+      return failed;
   return rank.agree(writeSafetensors(path, tensors, metadata));
 }

@@ -41,11 +41,15 @@ struct SharedState {
   std::vector<FunctionSet> functions;
 };
 
-/// A tensor of the state, and who holds it.
+/// A tensor of the state, or a part of one, and who holds it.
 struct SharedTensor {
   std::string name;
   DType type = MPRT_F32;
+  /// Of a part: how many elements, in row-major order from `first`, of a tensor
+  /// of shape `whole`.
   Shape shape;
+  uint64_t first = 0;
+  std::optional<Shape> whole = std::nullopt;
   /// All ranks that hold it, ascending. The first is of the first data rank,
   /// and gives it to a file.
   std::vector<uint64_t> holders;
@@ -57,14 +61,16 @@ struct SharedTensor {
 };
 
 /// The state of all ranks, each tensor once: by owner and then in the order of
-/// arguments; without `optimizer`, parameters and buffers only.
+/// arguments; without `optimizer`, parameters and buffers only. Parts of one
+/// tensor follow one another, by rising `first`.
 std::vector<SharedTensor>
 unionOfState(const std::vector<FunctionSet> &functions, bool optimizer);
 
 /// The data of this rank's tensors by name.
 std::map<std::string, const void *> dataOf(const RankState &state);
 
-/// Replaces `path` by one file with `tensors` and their checksums. All ranks
+/// Replaces `path` by one file with `tensors`, put together of their parts, and
+/// their checksums. All ranks
 /// call it; rank 0 writes, the others send it what they own. Fails on every
 /// rank where one rank fails.
 Error writeUnion(const std::string &path, const RankState &state, Rank &rank,

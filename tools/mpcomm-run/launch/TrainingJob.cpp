@@ -151,7 +151,7 @@ Error openWeights(TrainingJob &job) {
     job.weights.emplace(file.take());
   }
   for (uint64_t rank : findDifferentRanks(job)) {
-    Expected<RankState> state = RankState::create(functionsOf(job, rank));
+    Expected<RankState> state = RankState::create(functionsOf(job, rank), rank);
     if (state.failed())
       return state.error();
     if (path.empty() && state->needsWeights())
@@ -370,7 +370,7 @@ Error TrainingJob::becomeRank(uint64_t rank) {
   dataRank = manifest.dataRankOf(rank);
   train = trainers.empty() ? nullptr : manifest.find("train_step", rank);
   evaluate = evaluators.empty() ? nullptr : manifest.find("evaluate", rank);
-  Expected<RankState> made = RankState::create(functionsOf(*this, rank));
+  Expected<RankState> made = RankState::create(functionsOf(*this, rank), rank);
   if (made.failed())
     return made.error();
   state.emplace(made.take());

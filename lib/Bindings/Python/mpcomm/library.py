@@ -69,7 +69,7 @@ class Tensor(Structure):
                 ("global_shape", POINTER(c_int64)), ("bytes", c_uint64), ("owner", c_int32),
                 ("is_local", c_uint8), ("is_replicated", c_uint8), ("is_updated", c_uint8),
                 ("needs_value", c_uint8), ("data", c_void_p), ("range_begin", c_int64),
-                ("range_end", c_int64)]
+                ("range_end", c_int64), ("global_ndim", c_uint32), ("reserved", c_uint32)]
 
 
 class Array(Structure):

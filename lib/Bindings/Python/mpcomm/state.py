@@ -29,10 +29,11 @@ class TensorInfo(NamedTuple):
 
     role           "parameter", "optimizer_state", "buffer", "loss_scale", "output", …
     dtype          "f32", "bf16", "i64", …
-    shape          of what this rank has
+    shape          of the whole, of which a rank may have a part
     owner          the lowest rank that has it
     is_local       whether this rank has it
-    is_replicated  whether all ranks have it; else those of a pipeline's stage have it
+    is_replicated  whether all ranks have the whole of it; else those of a pipeline's stage
+                   have it, or each rank has a part
     """
 
     name: str
@@ -46,9 +47,9 @@ class TensorInfo(NamedTuple):
 
 
 def info_of(tensor: Tensor) -> TensorInfo:
-    shape = tensor.shape if tensor.is_local else tensor.global_shape
+    shape = tensor.global_shape[:tensor.global_ndim]
     return TensorInfo(tensor.name.decode(), ROLES[tensor.role], DTYPES[tensor.dtype],
-                      tuple(shape[:tensor.ndim]), tensor.owner, bool(tensor.is_local),
+                      tuple(shape), tensor.owner, bool(tensor.is_local),
                       bool(tensor.is_replicated), tensor.bytes)
 
 

@@ -116,22 +116,27 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
     }
     bucket.ready = ready;
   }
-  markCapped(chosen);
+  markCapped(chosen, isGather);
 }
 
 /// Marks buckets that could not take in the first tensor of the next one of
-/// their stream and key. They are the last in `buckets`.
-void BlockCombiner::markCapped(const ChosenPlan &chosen) {
+/// their stream and key; gathers, which are filled from the last one on, those
+/// that could not take in the last tensor of the one before. They are the last
+/// in `buckets`.
+void BlockCombiner::markCapped(const ChosenPlan &chosen, bool isGather) {
   const BucketingPlan &plan = chosen.plan;
   if (options.limits.capBytes == BucketingProblem::unlimited)
     return;
   llvm::DenseMap<std::pair<int, int>, size_t> open;
   size_t first = buckets.size() - plan.buckets.size();
-  for (auto [i, bucket] : llvm::enumerate(plan.buckets)) {
+  for (size_t k = 0, e = plan.buckets.size(); k < e; ++k) {
+    size_t i = isGather ? e - 1 - k : k;
+    const BucketingPlan::Bucket &bucket = plan.buckets[i];
     auto [it, isNew] = open.try_emplace({bucket.stream, bucket.key}, i);
     if (isNew)
       continue;
-    int64_t next = plan.slices[bucket.begin].bytes;
+    int64_t next =
+        plan.slices[isGather ? bucket.end - 1 : bucket.begin].bytes;
     buckets[first + it->second].isCapped =
         next > options.limits.capBytes - plan.buckets[it->second].bytes;
     it->second = i;

@@ -87,7 +87,7 @@ private:
   llvm::SmallVector<mlir::Operation *>
   getGatherPlaces(const BucketingPlan &plan,
                   llvm::ArrayRef<BucketCandidate> kept);
-  void markCapped(const ChosenPlan &chosen);
+  void markCapped(const ChosenPlan &chosen, bool isGather);
   void planSegment(llvm::SmallVectorImpl<BucketCandidate> &candidates,
                    mlir::Operation *end);
   std::optional<BucketCandidate> getCandidate(mlir::Operation *op,

@@ -27,15 +27,15 @@ func.func @roles(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>},
 func.func @collectives(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
   %0 = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
   %1 = mpcomm.all_reduce(%b) on @mesh axes ["tp", "dp"] mean : tensor<4xf32>
-  %2 = mpcomm.all_gather(%b) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %2 = mpcomm.all_gather(%b) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   %3 = mpcomm.collective_broadcast(%b) on @mesh axes ["dp"] root = 0 : tensor<4xf32>
   // expected-remark@+1 {{is split along dimension 0, from 'mpcomm.reduce_scatter'}}
-  %4 = mpcomm.reduce_scatter(%p) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  %4 = mpcomm.reduce_scatter(%p) on @mesh axes ["dp"] sum dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
   // expected-remark@+1 {{is local, from 'mpcomm.all_to_all'}}
-  %5 = mpcomm.all_to_all(%p) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<4xf32>) -> tensor<4xf32>
+  %5 = mpcomm.all_to_all(%p) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0] : (tensor<4xf32>) -> tensor<4xf32>
   // expected-remark@+1 {{is local, from argument #1}}
   %6 = mpcomm.all_reduce(%b) on @mesh axes ["tp"] mean : tensor<4xf32>
-  %7 = mpcomm.reduce_scatter(%p) on @mesh axes ["tp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  %7 = mpcomm.reduce_scatter(%p) on @mesh axes ["tp"] sum dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
   // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
   %8 = mpcomm.recv on @mesh axes ["tp"] from = 0 : tensor<4xf32>
   mpcomm.barrier on @mesh axes ["dp"]
@@ -181,7 +181,7 @@ func.func @parts(%m: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{
   // expected-remark@+1 {{is local, from argument #0}}
   %p2, %m2 = mpcomm.sgd_update %q, %3, %lr, %m, momentum = 0.9, weight_decay = 0.0
       : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
-  %6 = mpcomm.all_gather(%p1) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %6 = mpcomm.all_gather(%p1) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   // expected-remark@+1 {{is local, from argument #0}}
   %7 = mpcomm.reshape %3 : (tensor<4xf32>) -> tensor<2x2xf32>
   return

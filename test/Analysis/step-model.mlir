@@ -139,7 +139,7 @@ func.func @held(%x: tensor<8x4xf32>) -> (tensor<2x4xf32>, tensor<8x4xf32>) {
   // 3 messages, 3/4 ns a byte.
   // expected-remark@+1 {{starts 128 bytes of 1 tensors, ring 3000 ns + 96 ns on link 0, allocates 32}}
   %f = mpcomm.async {
-    %r = mpcomm.reduce_scatter(%g) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x4xf32>) -> tensor<2x4xf32>
+    %r = mpcomm.reduce_scatter(%g) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x4xf32>) -> tensor<2x4xf32>
     mpcomm.yield %r : tensor<2x4xf32>
   } : !mpcomm.future<tensor<2x4xf32>>
   %c = math.tanh %x : tensor<8x4xf32>
@@ -159,7 +159,7 @@ func.func @synchronous(%x: tensor<8x4xf32>) -> (tensor<32x4xf32>, tensor<8x4xf32
   %0 = mpcomm.all_reduce(%g) on @mesh axes ["dp"] sum : tensor<8x4xf32>
   // expected-remark@+2 {{starts 128 bytes of 1 tensors, ring 3000 ns + 384 ns on link 0, allocates 512}}
   // expected-remark@+1 {{awaits 1}}
-  %1 = mpcomm.all_gather(%g) on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<32x4xf32>
+  %1 = mpcomm.all_gather(%g) on @mesh axes ["dp"] dims = [0] : (tensor<8x4xf32>) -> tensor<32x4xf32>
   // expected-remark@+1 {{computes 484 ns in kernel 1, allocates 128, frees 256}}
   %2 = arith.addf %g, %0 : tensor<8x4xf32>
   return %1, %2 : tensor<32x4xf32>, tensor<8x4xf32>

@@ -137,7 +137,7 @@ class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
 }
 
 def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
-                                             [InferTypeOpAdaptor]> {
+    [InferTypeOpAdaptor, MPComm_BucketableOpInterface]> {
   let summary = "element-wise reduction over a group; all ranks get the result";
   let description = [{
     Result i on every rank is the reduction of operand i over the ranks of the
@@ -152,7 +152,8 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
 
     `wire` is the element type that travels; by default it is that of the
     operands. `accumulate` is the type of partial results; by default it is f32
-    for 16-bit floats, else the wire type.
+    for 16-bit floats, else the wire type. Collectives on different channels of
+    a group do not wait for one another.
 
     Example:
     ```mlir
@@ -166,6 +167,7 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
     - C3: `wire` and `accumulate` are float types with float operands, and
       `accumulate` is at least as wide as what travels.
     - C4: `mean` has float operands.
+    - C5: the channel is not negative and fits 16 bits.
 
     Created by `mpcomm-data-parallel`; merged by `mpcomm-combine-collectives`;
     lowered by `convert-mpcomm-to-mprt`.
@@ -174,92 +176,127 @@ def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
                        FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
                        MPComm_ReductionAttr:$reduction,
                        OptionalAttr<TypeAttr>:$wire,
-                       OptionalAttr<TypeAttr>:$accumulate);
+                       OptionalAttr<TypeAttr>:$accumulate,
+                       DefaultValuedAttr<I64Attr, "0">:$channel);
   let results = (outs Variadic<MPComm_Tensor>:$outputs);
   let assemblyFormat = [{
     `(` $inputs `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
-    (`accumulate` $accumulate^)? attr-dict `:` type($inputs)
+    (`accumulate` $accumulate^)? (`channel` `=` $channel^)? attr-dict `:`
+    type($inputs)
   }];
-  let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
+  let extraClassDeclaration = collectiveDeclarations # wireDeclarations # [{
+    /// Parts of an operand may travel in different buckets.
+    bool isSplittable() { return true; }
+  }];
+}
+
+/// The attributes of a bucket that have an entry for each operand.
+class MPComm_OperandLists<string names> {
+  code declaration = [{
+    ::llvm::SmallVector<::llvm::StringRef> getOperandLists() { return {}] # names # [{}; }
+  }];
 }
 
 def MPComm_ReduceScatterOp : MPComm_CollectiveOp<"reduce_scatter",
-                                             "ReduceScatter"> {
+    "ReduceScatter", [MPComm_BucketableOpInterface]> {
   let summary = "reduction over a group; each rank gets one block of it";
   let description = [{
-    Reduces like all_reduce and splits the result into equal blocks along `dim`;
-    group rank r gets block r:
+    Reduces operand i like all_reduce and splits the result into equal blocks
+    along dimension i of `dims`; group rank r gets block r as result i. An op
+    with several operands is a bucket:
 
     ```
-        before           after (sum over "dp", dim = 0)
-      dp 0   dp 1        dp 0     dp 1
-      [a]    [b]         [a+b]    [c+d]
-      [c]    [d]
+         before            after (sum over "dp", dims = [0, 0])
+      dp 0    dp 1         dp 0      dp 1
+      [a]     [b]          [a+b]     [c+d]
+      [c]     [d]
+      [e f]   [i j]        [e+i f+j] [g+k h+l]
+      [g h]   [k l]
     ```
 
-    `wire` and `accumulate` as for all_reduce.
+    `wire`, `accumulate` and `channel` as for all_reduce.
 
     Example:
     ```mlir
-    %r = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0
-        : (tensor<8x4xf32>) -> tensor<4x4xf32>
+    %r:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum wire bf16 dims = [0, 1]
+        : (tensor<8x4xf32>, tensor<3x6xf32>) -> (tensor<4x4xf32>, tensor<3x3xf32>)
     ```
 
     Constraints:
-    - C1: `dim` is in range.
+    - C1: `dims` has a dimension, in range, for each operand.
     - C2: the axes are not empty, differ, and belong to the mesh.
     - C3: `wire` and `accumulate` as all_reduce C3.
     - C4: `mean` has float operands.
-    - C5: the result has the operand's shape, divided along `dim` by the size
-      of the group, and its element type.
+    - C5: result i has the shape of operand i, divided along its dimension by
+      the size of the group, and its element type.
+    - C6: there is at least one operand, and a result for each.
+    - C7: the channel is not negative and fits 16 bits.
 
-    Lowered by `convert-mpcomm-to-mprt`.
+    Merged by `mpcomm-combine-collectives`; lowered by `convert-mpcomm-to-mprt`.
   }];
-  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrArrayAttr:$axes, MPComm_ReductionAttr:$reduction,
-                       I64Attr:$dim, OptionalAttr<TypeAttr>:$wire,
-                       OptionalAttr<TypeAttr>:$accumulate);
-  let results = (outs MPComm_Tensor:$result);
+  let arguments = (ins Variadic<MPComm_Tensor>:$inputs,
+                       FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
+                       MPComm_ReductionAttr:$reduction,
+                       DenseI64ArrayAttr:$dims, OptionalAttr<TypeAttr>:$wire,
+                       OptionalAttr<TypeAttr>:$accumulate,
+                       DefaultValuedAttr<I64Attr, "0">:$channel);
+  let results = (outs Variadic<MPComm_Tensor>:$outputs);
   let assemblyFormat = [{
-    `(` $input `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
-    (`accumulate` $accumulate^)? `dim` `=` $dim attr-dict `:`
-    functional-type(operands, results)
+    `(` $inputs `)` `on` $mesh `axes` $axes `` $reduction (`wire` $wire^)?
+    (`accumulate` $accumulate^)? `dims` `=` $dims (`channel` `=` $channel^)?
+    attr-dict `:` functional-type(operands, results)
   }];
-  let extraClassDeclaration = collectiveDeclarations # wireDeclarations;
+  let extraClassDeclaration = collectiveDeclarations # wireDeclarations #
+                              MPComm_OperandLists<"\"dims\"">.declaration;
 }
 
-def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather"> {
+def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather",
+    [MPComm_BucketableOpInterface]> {
   let summary = "concatenation of the blocks of a group, on all of its ranks";
   let description = [{
-    Concatenates the operands along `dim`, in the order of group ranks:
+    Result i is the concatenation of the ranks' operands i along dimension i of
+    `dims`, in the order of group ranks. An op with several operands is a
+    bucket:
 
     ```
-        before           after (over "dp", dim = 0)
-      dp 0   dp 1        dp 0   dp 1
-      [a]    [b]         [a]    [a]
-                         [b]    [b]
+         before            after (over "dp", dims = [0, 0])
+      dp 0    dp 1         dp 0      dp 1
+      [a]     [b]          [a]       [a]
+                           [b]       [b]
+      [c d]   [e f]        [c d]     [c d]
+                           [e f]     [e f]
     ```
+
+    `channel` as for all_reduce.
 
     Example:
     ```mlir
-    %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4x4xf32>) -> tensor<8x4xf32>
+    %r:2 = mpcomm.all_gather(%x, %y) on @mesh axes ["dp"] dims = [0, 1] channel = 1
+        : (tensor<4x4xf32>, tensor<3x3xf32>) -> (tensor<8x4xf32>, tensor<3x6xf32>)
     ```
 
     Constraints:
-    - C1: `dim` is in range.
+    - C1: `dims` has a dimension, in range, for each operand.
     - C2: the axes are not empty, differ, and belong to the mesh.
-    - C3: the result has the operand's shape, times the size of the group along
-      `dim`, and its element type.
+    - C3: result i has the shape of operand i, times the size of the group along
+      its dimension, and its element type.
+    - C4: there is at least one operand, and a result for each.
+    - C5: the channel is not negative and fits 16 bits.
 
-    Lowered by `convert-mpcomm-to-mprt`.
+    Merged by `mpcomm-combine-collectives`; lowered by `convert-mpcomm-to-mprt`.
   }];
-  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrArrayAttr:$axes, I64Attr:$dim);
-  let results = (outs MPComm_Tensor:$result);
+  let arguments = (ins Variadic<MPComm_Tensor>:$inputs,
+                       FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
+                       DenseI64ArrayAttr:$dims,
+                       DefaultValuedAttr<I64Attr, "0">:$channel);
+  let results = (outs Variadic<MPComm_Tensor>:$outputs);
   let assemblyFormat = [{
-    `(` $input `)` `on` $mesh `axes` $axes `dim` `=` $dim attr-dict `:`
+    `(` $inputs `)` `on` $mesh `axes` $axes `dims` `=` $dims
+    (`channel` `=` $channel^)? attr-dict `:`
     functional-type(operands, results)
   }];
+  let extraClassDeclaration = collectiveDeclarations #
+                              MPComm_OperandLists<"\"dims\"">.declaration;
 }
 
 def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
@@ -308,44 +345,57 @@ def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
   }];
 }
 
-def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll"> {
+def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll",
+    [MPComm_BucketableOpInterface]> {
   let summary = "each rank sends one block to every rank of its group";
   let description = [{
-    Splits the operand into equal blocks along `split_dim`, sends block r to
-    group rank r, and concatenates the received blocks along `concat_dim`, in
-    the order of group ranks:
+    Splits operand i into equal blocks along dimension i of `split_dims`, sends
+    block r to group rank r, and concatenates the received blocks along
+    dimension i of `concat_dims`, in the order of group ranks, to result i. An
+    op with several operands is a bucket:
 
     ```
-        before           after (over "dp", both dims 0)
-      dp 0   dp 1        dp 0   dp 1
-      [a]    [c]         [a]    [b]
-      [b]    [d]         [c]    [d]
+         before            after (over "dp", all dimensions 0)
+      dp 0    dp 1         dp 0      dp 1
+      [a]     [c]          [a]       [b]
+      [b]     [d]          [c]       [d]
+      [e f]   [i j]        [e f]     [g h]
+      [g h]   [k l]        [i j]     [k l]
     ```
+
+    `channel` as for all_reduce.
 
     Example:
     ```mlir
-    %r = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1
+    %r = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1]
         : (tensor<8x4xf32>) -> tensor<4x8xf32>
     ```
 
     Constraints:
-    - C1: `split_dim` and `concat_dim` are in range.
+    - C1: `split_dims` and `concat_dims` have a dimension, in range, for each
+      operand.
     - C2: the axes are not empty, differ, and belong to the mesh.
-    - C3: the result has the operand's shape, divided along `split_dim` and
-      multiplied along `concat_dim` by the size of the group, and its element
-      type.
+    - C3: result i has the shape of operand i, divided along its split dimension
+      and multiplied along its concat dimension by the size of the group, and
+      its element type.
+    - C4: there is at least one operand, and a result for each.
+    - C5: the channel is not negative and fits 16 bits.
 
-    Lowered by `convert-mpcomm-to-mprt`.
+    Merged by `mpcomm-combine-collectives`; lowered by `convert-mpcomm-to-mprt`.
   }];
-  let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrArrayAttr:$axes, I64Attr:$split_dim,
-                       I64Attr:$concat_dim);
-  let results = (outs MPComm_Tensor:$result);
+  let arguments = (ins Variadic<MPComm_Tensor>:$inputs,
+                       FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes,
+                       DenseI64ArrayAttr:$split_dims,
+                       DenseI64ArrayAttr:$concat_dims,
+                       DefaultValuedAttr<I64Attr, "0">:$channel);
+  let results = (outs Variadic<MPComm_Tensor>:$outputs);
   let assemblyFormat = [{
-    `(` $input `)` `on` $mesh `axes` $axes `split_dim` `=` $split_dim
-    `concat_dim` `=` $concat_dim attr-dict `:`
+    `(` $inputs `)` `on` $mesh `axes` $axes `split_dims` `=` $split_dims
+    `concat_dims` `=` $concat_dims (`channel` `=` $channel^)? attr-dict `:`
     functional-type(operands, results)
   }];
+  let extraClassDeclaration = collectiveDeclarations #
+      MPComm_OperandLists<"\"split_dims\", \"concat_dims\"">.declaration;
 }
 
 def MPComm_CollectiveBroadcastOp : MPComm_CollectiveOp<"collective_broadcast",

@@ -163,7 +163,9 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
   if (failed(verifyAxes(op, collective.getAxesAttr())))
     return failure();
   int64_t channel = collective.getChannel();
-  if (channel < 0 || channel > UINT16_MAX) // send C3, recv C3
+  // all_reduce C5, reduce_scatter C7, all_gather C5, all_to_all C5, send C3,
+  // recv C3
+  if (channel < 0 || channel > UINT16_MAX)
     return op->emitOpError() << "expects a channel from 0 to " << UINT16_MAX
                              << ", got " << channel;
   Type wire = collective.getWireType();
@@ -198,13 +200,14 @@ LogicalResult mpcomm::detail::verifyCollective(Operation *op) {
   return success();
 }
 
-/// Checks that the result's type is the operand's, with the dimensions
-/// `divided` divided, then `multiplied` multiplied, by the size of the group.
+/// Checks that the type of result `i` is that of operand `i`, with the
+/// dimensions `divided` divided, then `multiplied` multiplied, by the size of
+/// the group.
 static LogicalResult verifyScaledDims(Operation *op, ArrayRef<int64_t> divided,
                                       ArrayRef<int64_t> multiplied,
-                                      int64_t group) {
-  auto input = cast<RankedTensorType>(op->getOperand(0).getType());
-  auto result = cast<RankedTensorType>(op->getResult(0).getType());
+                                      int64_t group, unsigned i = 0) {
+  auto input = cast<RankedTensorType>(op->getOperand(i).getType());
+  auto result = cast<RankedTensorType>(op->getResult(i).getType());
   SmallVector<int64_t> shape(input.getShape());
   for (int64_t dim : divided) {
     if (shape[dim] % group)
@@ -226,8 +229,9 @@ static LogicalResult verifyScaledDims(Operation *op, ArrayRef<int64_t> divided,
   return success();
 }
 
-static LogicalResult verifyDim(Operation *op, StringRef name, int64_t dim) {
-  int64_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
+static LogicalResult verifyDim(Operation *op, StringRef name, int64_t dim,
+                               unsigned i = 0) {
+  int64_t rank = cast<RankedTensorType>(op->getOperand(i).getType()).getRank();
   if (dim < 0 || dim >= rank)
     return op->emitOpError()
            << "expects '" << name << "' in [0, " << rank << "), got " << dim;
@@ -289,10 +293,11 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
     group *= *size;
   }
   if (auto scatter = dyn_cast<ReduceScatterOp>(op)) {
-    int64_t dim = scatter.getDim();
-    if (failed(verifyDim(op, "dim", dim))) // reduce_scatter C1
-      return failure();
-    return verifyScaledDims(op, dim, {}, group); // reduce_scatter C5
+    for (auto [i, dim] : llvm::enumerate(scatter.getDims()))
+      if (failed(verifyDim(op, "dims", dim, i)) || // reduce_scatter C1
+          failed(verifyScaledDims(op, dim, {}, group, i))) // reduce_scatter C5
+        return failure();
+    return success();
   }
   if (auto slice = dyn_cast<AllSliceOp>(op)) {
     int64_t dim = slice.getDim();
@@ -301,17 +306,20 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
     return verifyScaledDims(op, dim, {}, group); // all_slice C3
   }
   if (auto gather = dyn_cast<AllGatherOp>(op)) {
-    int64_t dim = gather.getDim();
-    if (failed(verifyDim(op, "dim", dim))) // all_gather C1
-      return failure();
-    return verifyScaledDims(op, {}, dim, group); // all_gather C3
+    for (auto [i, dim] : llvm::enumerate(gather.getDims()))
+      if (failed(verifyDim(op, "dims", dim, i)) ||         // all_gather C1
+          failed(verifyScaledDims(op, {}, dim, group, i))) // all_gather C3
+        return failure();
+    return success();
   }
   if (auto exchange = dyn_cast<AllToAllOp>(op)) {
-    int64_t split = exchange.getSplitDim(), concat = exchange.getConcatDim();
-    if (failed(verifyDim(op, "split_dim", split)) || // all_to_all C1
-        failed(verifyDim(op, "concat_dim", concat)))
-      return failure();
-    return verifyScaledDims(op, split, concat, group); // all_to_all C3
+    for (auto [i, split, concat] : llvm::enumerate(exchange.getSplitDims(),
+                                                   exchange.getConcatDims()))
+      if (failed(verifyDim(op, "split_dims", split, i)) || // all_to_all C1
+          failed(verifyDim(op, "concat_dims", concat, i)) ||
+          failed(verifyScaledDims(op, split, concat, group, i))) // C3
+        return failure();
+    return success();
   }
   if (auto broadcast = dyn_cast<CollectiveBroadcastOp>(op))
     return verifyGroupRank(op, "root", broadcast.getRoot(), group); // C1

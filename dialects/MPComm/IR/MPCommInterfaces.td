@@ -123,6 +123,37 @@ def MPComm_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let verify = [{ return ::mpcomm::detail::verifyCollective($_op); }];
 }
 
+def MPComm_BucketableOpInterface
+    : OpInterface<"BucketableOpInterface", [MPComm_CollectiveOpInterface]> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    A collective that makes result i of operand i, whatever the other operands
+    are: several of them may be one op, a bucket, which is one collective on the
+    wire. `createBucket` (MPComm.h) makes one.
+  }];
+  let methods = [
+    InterfaceMethod<[{Equal for ops that may share a bucket: kind, mesh, axes,
+      reduction, wire, accumulation type, channel, element type and discardable
+      attributes. Null if the operands have several element types.}],
+      "::mlir::Attribute", "getBucketKey", (ins), [{}],
+      [{ return ::mpcomm::detail::getBucketKey($_op); }]>,
+    InterfaceMethod<[{The names of attributes that have an entry for each
+      operand; DenseI64ArrayAttrs.}],
+      "::llvm::SmallVector<::llvm::StringRef>", "getOperandLists", (ins), [{}],
+      [{ return {}; }]>,
+    InterfaceMethod<[{Whether any range of an operand's elements may travel by
+      itself.}],
+      "bool", "isSplittable", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{Whether computation waits for its results, rather than
+      they for operands that are computed last: gathers of what was there
+      before.}],
+      "bool", "isGather", (ins), [{}], [{
+        return $_op.getCollectiveKind() == ::mpcomm::CollectiveKind::AllGather;
+      }]>
+  ];
+  let verify = [{ return ::mpcomm::detail::verifyBucket($_op); }];
+}
+
 def MPComm_RankDependentOpInterface : OpInterface<"RankDependentOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{

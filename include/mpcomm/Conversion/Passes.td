@@ -30,8 +30,10 @@ def ConvertMPCommToMPRTPass
     untagged ones on its communicator. The module has the attribute
     `mprt.communicators`, one list of axes per communicator, and, if there are
     channels other than 0, `mprt.channels`: each combination of a list and a
-    channel is a communicator. An all_reduce of several element types becomes
-    one start per type. If the wire type differs from the type of the operands,
+    channel is a communicator. A bucket of several element types becomes one
+    start per type. Several operands of an all_reduce may lie anywhere in one
+    range of memory; those of a reduce_scatter, an all_gather or an all_to_all
+    are laid out in rows, one for each rank, of a block of each operand. If the wire type differs from the type of the operands,
     casts are inserted before and after. Gathers and scatters along inner
     dimensions are transposed so that the data that travel are contiguous.
 

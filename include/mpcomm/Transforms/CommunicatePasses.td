@@ -74,8 +74,8 @@ def SimplifyCollectivesPass
 
     Example:
     ```mlir
-    %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
-    %b = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] max dim = 0 : (tensor<8xf32>) -> tensor<4xf32>
+    %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
+    %b = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] max dims = [0] : (tensor<8xf32>) -> tensor<4xf32>
     %y = arith.negf %b : tensor<4xf32>
     ```
     becomes
@@ -131,11 +131,11 @@ def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
     Example:
     ```mlir
     %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
-    %r = mpcomm.all_gather(%w) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    %r = mpcomm.all_gather(%w) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
     ```
     becomes
     ```mlir
-    %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xbf16>) -> tensor<8xbf16>
+    %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<4xbf16>) -> tensor<8xbf16>
     %w = arith.extf %r : tensor<8xbf16> to tensor<8xf32>
     ```
 
@@ -154,7 +154,8 @@ def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
     A stable partition of each block: first the ops that need no collective's
     result (the backward pass, and the collectives themselves), then those that
     do (optimizer updates, and collectives that need other collectives), both in
-    their original order. Buckets can then grow without crossing a use, awaits
+    their original order. What depends on nothing but all_gathers counts as the
+    former. Buckets can then grow without crossing a use, awaits
     come after the backward pass, and a parameter is overwritten after its last
     use. Updates follow the order in which gradients become ready, so that the
     first ones run while the last buckets are in flight.
@@ -187,16 +188,21 @@ def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
 
 def CombineCollectivesPass
     : Pass<"mpcomm-combine-collectives", "::mlir::ModuleOp"> {
-  let summary = "Merges all_reduce ops into buckets, solved against the step";
+  let summary = "Merges collectives into buckets, solved against the step";
   let description = [{
-    Takes the all_reduce ops of a block in the order of their last operand's
-    definition and fills buckets: one variadic op for ops of the same mesh,
-    axes, reduction, wire and accumulation type, element type and attributes. A
-    bucket is placed right after the definition of its last operand.
+    Takes the ops of a block that may share buckets (`BucketableOpInterface`:
+    all_reduce, reduce_scatter, all_gather, all_to_all) and fills buckets: one
+    variadic op for ops of the same kind, mesh, axes, reduction, wire and
+    accumulation type, channel, element type and attributes. Gathers are taken
+    in the order of the first use of their results, the others in the order of
+    their last operand's definition. A bucket is placed right after the
+    definition of its last operand; a gather later, where the model says that it
+    still arrives in time, so that results take no memory before.
 
     Under `policy=solved` the solver decides from the ready time of each
     operand, the time of a collective of a given size on the cluster, and the
-    ops that wait for its result. It finds the plan that ends the step first
+    ops that wait for its result, or for gathers from the time of the first use
+    of each result, by the same recurrence backwards. It finds the plan that ends the step first
     (docs/Design/Bucketing.md). Buckets that will be compressed (`compress`) are
     weighed by the bytes that then travel and the time of encoding. The
     simulator runs this plan, the plans of the other policies and the input, and
@@ -223,16 +229,16 @@ def CombineCollectivesPass
     uses.
 
     Guarantees: no result is used before its bucket; nothing moves across an op
-    with effects other than an all_reduce; other ops do not move, except with
-    `reorder`: ops that depend on no all_reduce then come first. The plan
+    with effects other than those that may share buckets; other ops do not move,
+    except with `reorder`: ops that depend on no collective then come first. The plan
     follows from the IR and the options alone and is the same on every rank. n
     log n in the number of ops; docs/Design/Overlap.md gives the cost of
     `reorder`.
 
     Numerics: reassociating: which ranks' values are added first may depend on
     the place of an element in its bucket. Under `numerics=exact` only
-    all_reduces that cannot depend on it are merged: groups of up to two ranks,
-    and `min` and `max`.
+    collectives that cannot depend on it are merged: groups of up to two ranks,
+    `min` and `max`, and those that only move elements.
 
     Example: with `policy=one`
     ```mlir
@@ -341,13 +347,13 @@ def CompressCollectivesPass
     ```
     becomes, with scales s and payloads q,
     ```mlir
-    %q2 = mpcomm.all_to_all(%q) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<2x2x4xi8>) -> tensor<2x2x4xi8>
-    %s2 = mpcomm.all_to_all(%s) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    %q2 = mpcomm.all_to_all(%q) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0] : (tensor<2x2x4xi8>) -> tensor<2x2x4xi8>
+    %s2 = mpcomm.all_to_all(%s) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0] : (tensor<2x2xf32>) -> tensor<2x2xf32>
     ...
     %sum = mpcomm.reduce sum %terms, dims = [0] : (tensor<2x2x4xf32>) -> tensor<2x4xf32>
     ...
-    %q4 = mpcomm.all_gather(%q3) on @mesh axes ["dp"] dim = 0 : (tensor<2x4xi8>) -> tensor<4x4xi8>
-    %s4 = mpcomm.all_gather(%s3) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<4xf32>
+    %q4 = mpcomm.all_gather(%q3) on @mesh axes ["dp"] dims = [0] : (tensor<2x4xi8>) -> tensor<4x4xi8>
+    %s4 = mpcomm.all_gather(%s3) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
     ```
 
     Counts: a remark `Compressed` for each (bytes before and after); a missed
@@ -400,9 +406,9 @@ def DecomposeCollectivesPass
     becomes
     ```mlir
     mpcomm.mesh @mesh <["dp.outer" = 2, "dp.inner" = 2]>
-    %s = mpcomm.reduce_scatter(%g) on @mesh axes ["dp.inner"] mean dim = 0 : (tensor<8xf32>) -> tensor<4xf32>
+    %s = mpcomm.reduce_scatter(%g) on @mesh axes ["dp.inner"] mean dims = [0] : (tensor<8xf32>) -> tensor<4xf32>
     %a = mpcomm.all_reduce(%s) on @mesh axes ["dp.outer"] mean : tensor<4xf32>
-    %r = mpcomm.all_gather(%a) on @mesh axes ["dp.inner"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    %r = mpcomm.all_gather(%a) on @mesh axes ["dp.inner"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
     ```
 
     Counts: a remark `Decomposed` for each (bytes, ranks inside and across,

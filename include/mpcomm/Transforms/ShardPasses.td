@@ -89,13 +89,13 @@ def LocalizePass : Pass<"mpcomm-localize", "::mlir::ModuleOp"> {
     becomes
     ```mlir
     %g1 = mpcomm.reshape %g : (tensor<64x10xf32>) -> tensor<640xf32>
-    %h = mpcomm.reduce_scatter(%g1) on @mesh axes ["dp"] mean dim = 0 : (tensor<640xf32>) -> tensor<320xf32>
+    %h = mpcomm.reduce_scatter(%g1) on @mesh axes ["dp"] mean dims = [0] : (tensor<640xf32>) -> tensor<320xf32>
     %p1 = mpcomm.reshape %p : (tensor<64x10xf32>) -> tensor<640xf32>
     %p2 = mpcomm.all_slice %p1 on @mesh axes ["dp"] dim = 0 : (tensor<640xf32>) -> tensor<320xf32>
     %p3, %m1 = mpcomm.sgd_update %p2, %h, %lr, %m, momentum = 0.9, weight_decay = 0.0
         : (tensor<320xf32>, tensor<320xf32>, tensor<f32>, tensor<320xf32>)
         -> (tensor<320xf32>, tensor<320xf32>)
-    %p4 = mpcomm.all_gather(%p3) on @mesh axes ["dp"] dim = 0 : (tensor<320xf32>) -> tensor<640xf32>
+    %p4 = mpcomm.all_gather(%p3) on @mesh axes ["dp"] dims = [0] : (tensor<320xf32>) -> tensor<640xf32>
     %p5 = mpcomm.reshape %p4 : (tensor<640xf32>) -> tensor<64x10xf32>
     ```
 

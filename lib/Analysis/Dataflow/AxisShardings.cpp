@@ -166,11 +166,16 @@ bool AxisShardings::visitCollective(CollectiveOpInterface op) {
   case CollectiveKind::ReduceScatter: {
     auto scatter = cast<ReduceScatterOp>(op);
     bool isWhole = op.getAxesAttr().size() == 1;
-    AxisSharding reduced =
-        getReduced(get(scatter.getInput()), *op.getCollectiveReduction());
-    return mark(scatter.getResult(), isWhole && reduced.isReplicated()
-                                         ? AxisSharding::split(scatter.getDim())
-                                         : AxisSharding::local());
+    for (auto [operand, result, dim] :
+         llvm::zip(scatter.getInputs(), scatter.getOutputs(),
+                   scatter.getDims())) {
+      AxisSharding reduced =
+          getReduced(get(operand), *op.getCollectiveReduction());
+      changed |= mark(result, isWhole && reduced.isReplicated()
+                                  ? AxisSharding::split(dim)
+                                  : AxisSharding::local());
+    }
+    return changed;
   }
   case CollectiveKind::AllGather:
   case CollectiveKind::Broadcast:

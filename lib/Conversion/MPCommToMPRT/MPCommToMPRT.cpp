@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BucketLayout.h"
 #include "Numbering.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Conversion/Passes.h"
@@ -36,7 +37,8 @@ struct Started {
   Value input;                 // kept alive until the await; may be null
   SmallVector<Value> outputs;  // results of the start
   SmallVector<unsigned> slots; // the collective's results that they are
-  std::function<Value(OpBuilder &, Location, Value)> finish; // may be null
+  // Makes these results of what is awaited; null where they are the same.
+  std::function<SmallVector<Value>(OpBuilder &, Location, ValueRange)> finish;
 };
 
 /// Lowers the collectives of a module; counts their events.
@@ -59,6 +61,9 @@ private:
   Started startOne(OpBuilder &builder, CollectiveOpInterface op, int64_t comm,
                    int64_t peer, Value input, ValueRange outputs,
                    Type accumulate, unsigned part = 0);
+  FailureOr<SmallVector<Started>> startBucket(OpBuilder &builder,
+                                              BucketableOpInterface op,
+                                              int64_t comm, int64_t group);
 
   ModuleOp module;
   Numbering numbering;
@@ -100,45 +105,6 @@ static Value emptyLike(OpBuilder &builder, Location loc,
   return tensor::EmptyOp::create(builder, loc, shape, element);
 }
 
-/// Moves dimension `from` to position `to`.
-static Value moveDim(OpBuilder &builder, Location loc, Value value,
-                     int64_t from, int64_t to) {
-  if (from == to)
-    return value;
-  auto type = cast<RankedTensorType>(value.getType());
-  auto dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-  dims.erase(dims.begin() + from);
-  dims.insert(dims.begin() + to, from);
-  SmallVector<int64_t> shape;
-  for (int64_t d : dims)
-    shape.push_back(type.getDimSize(d));
-  return TransposeOp::create(
-      builder, loc, RankedTensorType::get(shape, type.getElementType()), value,
-      dims);
-}
-
-/// Cuts dimension `dim` into `group` blocks and makes the block the first
-/// dimension: [.., n, ..] to [group, .., n / group, ..].
-static Value splitToFront(OpBuilder &builder, Location loc, Value value,
-                          int64_t dim, int64_t group) {
-  SmallVector<int64_t> shape(
-      cast<RankedTensorType>(value.getType()).getShape());
-  shape[dim] /= group;
-  shape.insert(shape.begin() + dim, group);
-  return moveDim(builder, loc, reshapeTo(builder, loc, value, shape), dim, 0);
-}
-
-/// The reverse: joins the first dimension to dimension `dim` of the rest.
-static Value joinFromFront(OpBuilder &builder, Location loc, Value value,
-                           int64_t dim) {
-  SmallVector<int64_t> shape(
-      cast<RankedTensorType>(value.getType()).getShape());
-  int64_t group = shape.front();
-  shape.erase(shape.begin());
-  shape[dim] *= group;
-  return reshapeTo(builder, loc, moveDim(builder, loc, value, 0, dim), shape);
-}
-
 //===----------------------------------------------------------------------===//
 // One collective
 //===----------------------------------------------------------------------===//
@@ -161,6 +127,42 @@ static LogicalResult checkSum(CollectiveOpInterface op, Type wire) {
          << " on the wire, which no communicator can: expected f64, f32, f16 "
             "or bf16, or mpcomm-compress-collectives before, which sends 8 "
             "bits with scales";
+}
+
+/// One start for each element type.
+FailureOr<SmallVector<Started>>
+Lowering::startBucket(OpBuilder &builder, BucketableOpInterface op,
+                      int64_t comm, int64_t group) {
+  Location loc = op->getLoc();
+  SmallVector<Started> all;
+  llvm::MapVector<Type, SmallVector<unsigned>> byType;
+  for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
+    byType[getElementTypeOrSelf(type)].push_back(i);
+  for (auto &[type, slots] : byType) {
+    Type wire = op.getWireType() ? op.getWireType() : type;
+    if (mpcomm::detail::reduces(op.getCollectiveKind()) &&
+        failed(checkSum(op, wire)))
+      return failure();
+    BucketLayout layout(op, slots, group, wire);
+    Value input = layout.pack(builder, loc);
+    Value output = emptyLike(builder, loc, layout.getReceivedShape(), wire);
+    Started started = startOne(builder, op, comm, -1, input, output,
+                               accumulateType(op, wire), all.size());
+    started.slots = slots;
+    started.finish = [layout](OpBuilder &b, Location l, ValueRange received) {
+      return layout.unpack(b, l, received.front());
+    };
+    all.push_back(std::move(started));
+  }
+  return all;
+}
+
+/// Applies `castFloat` to each value.
+static SmallVector<Value> castAll(OpBuilder &builder, Location loc,
+                                  ValueRange values, Type type) {
+  return llvm::map_to_vector(values, [&](Value value) {
+    return castFloat(builder, loc, value, type);
+  });
 }
 
 FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
@@ -192,8 +194,8 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
                                  accumulateType(op, wire), all.size());
       started.slots = slots;
       if (wire != type)
-        started.finish = [type = type](OpBuilder &b, Location l, Value v) {
-          return castFloat(b, l, v, type);
+        started.finish = [type = type](OpBuilder &b, Location l, ValueRange v) {
+          return castAll(b, l, v, type);
         };
       all.push_back(std::move(started));
     }
@@ -208,6 +210,10 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
     return all;
   }
   case CollectiveKind::ReduceScatter:
+  case CollectiveKind::AllGather:
+  case CollectiveKind::AllToAll:
+    return startBucket(builder, cast<BucketableOpInterface>(op.getOperation()),
+                       *comm, *group);
   case CollectiveKind::Reduce: {
     Value whole = op->getOperand(0);
     Type type = element(whole);
@@ -215,42 +221,32 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
     if (failed(checkSum(op, wire)))
       return failure();
     Value input = castFloat(builder, loc, whole, wire);
-    int64_t root = -1;
-    if (auto scatter = dyn_cast<ReduceScatterOp>(op.getOperation()))
-      input = splitToFront(builder, loc, input, scatter.getDim(), *group);
-    else
-      root = cast<CollectiveReduceOp>(op).getRoot();
     Value output = emptyLike(
         builder, loc,
         cast<RankedTensorType>(op->getResult(0).getType()).getShape(), wire);
-    all.push_back(startOne(builder, op, *comm, root, input, output,
-                           accumulateType(op, wire)));
+    all.push_back(startOne(builder, op, *comm,
+                           cast<CollectiveReduceOp>(op).getRoot(), input,
+                           output, accumulateType(op, wire)));
     all.back().slots = {0};
     if (wire != type)
-      all.back().finish = [type](OpBuilder &b, Location l, Value v) {
-        return castFloat(b, l, v, type);
+      all.back().finish = [type](OpBuilder &b, Location l, ValueRange v) {
+        return castAll(b, l, v, type);
       };
     return all;
   }
-  case CollectiveKind::AllGather:
   case CollectiveKind::Gather: {
-    Value input = op->getOperand(0);
+    auto gather = cast<CollectiveGatherOp>(op);
+    Value input = gather.getInput();
     SmallVector<int64_t> shape(
         cast<RankedTensorType>(input.getType()).getShape());
     shape.insert(shape.begin(), *group);
     Value output = emptyLike(builder, loc, shape, element(input));
-    int64_t root = -1, dim;
-    if (auto gather = dyn_cast<CollectiveGatherOp>(op.getOperation())) {
-      root = gather.getRoot();
-      dim = gather.getDim();
-    } else {
-      dim = cast<AllGatherOp>(op).getDim();
-    }
-    all.push_back(
-        startOne(builder, op, *comm, root, input, output, element(input)));
+    all.push_back(startOne(builder, op, *comm, gather.getRoot(), input, output,
+                           element(input)));
     all.back().slots = {0};
-    all.back().finish = [dim](OpBuilder &b, Location l, Value v) {
-      return joinFromFront(b, l, v, dim);
+    all.back().finish = [dim = gather.getDim()](OpBuilder &b, Location l,
+                                                ValueRange v) {
+      return SmallVector<Value>{joinFromFront(b, l, v.front(), dim)};
     };
     return all;
   }
@@ -276,22 +272,6 @@ FailureOr<SmallVector<Started>> Lowering::start(OpBuilder &builder,
     all.back().slots = {0};
     all.back().outputs.front().getDefiningOp<mprt::StartOp>().setTargetsAttr(
         builder.getDenseI64ArrayAttr(permute.getTargets(*group)));
-    return all;
-  }
-  case CollectiveKind::AllToAll: {
-    auto exchange = cast<AllToAllOp>(op);
-    Value input = splitToFront(builder, loc, exchange.getInput(),
-                               exchange.getSplitDim(), *group);
-    Value output = emptyLike(builder, loc,
-                             cast<RankedTensorType>(input.getType()).getShape(),
-                             element(input));
-    all.push_back(
-        startOne(builder, op, *comm, -1, input, output, element(input)));
-    all.back().slots = {0};
-    all.back().finish = [dim = exchange.getConcatDim()](OpBuilder &b,
-                                                        Location l, Value v) {
-      return joinFromFront(b, l, v, dim);
-    };
     return all;
   }
   case CollectiveKind::Send: {
@@ -328,9 +308,11 @@ SmallVector<Value> Lowering::await(OpBuilder &builder, Location loc,
     auto awaitOp = mprt::AwaitOp::create(
         builder, loc, ValueRange(started.outputs).getTypes(), started.event,
         inputs, started.outputs);
-    for (auto [slot, value] : llvm::zip(started.slots, awaitOp.getResults()))
-      results[slot] =
-          started.finish ? started.finish(builder, loc, value) : Value(value);
+    SmallVector<Value> values(awaitOp.getResults());
+    if (started.finish)
+      values = started.finish(builder, loc, values);
+    for (auto [slot, value] : llvm::zip(started.slots, values))
+      results[slot] = value;
   }
   return results;
 }
@@ -356,10 +338,10 @@ LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
   // Blocks in front: [group, ...]; exchanged along the first dimension.
   Value blocks = moveDim(
       builder, loc, reshapeTo(builder, loc, slice.getInput(), shape), dim, 0);
-  IntegerAttr front = builder.getI64IntegerAttr(0);
-  auto exchange = AllToAllOp::create(builder, loc, blocks.getType(), blocks,
-                                     slice.getMeshAttr(), slice.getAxesAttr(),
-                                     /*split_dim=*/front, /*concat_dim=*/front);
+  DenseI64ArrayAttr front = builder.getDenseI64ArrayAttr(0);
+  auto exchange = AllToAllOp::create(
+      builder, loc, blocks.getType(), blocks, slice.getMeshAttr(),
+      slice.getAxesAttr(), /*split_dims=*/front, /*concat_dims=*/front);
   if (Attribute tag = op->getAttr(kTagAttr))
     exchange->setAttr(kTagAttr, tag);
   auto started = start(builder, exchange);

@@ -339,6 +339,21 @@ SimProblem OverlapProblem::toSimProblem(const std::vector<OverlapStep> &steps,
   return simulated;
 }
 
+/// The input with every start directly before its await: gathers take no memory
+/// before they are needed.
+static std::vector<OverlapStep>
+getLateSteps(const std::vector<OverlapStep> &input) {
+  std::vector<OverlapStep> steps;
+  for (const OverlapStep &step : input) {
+    if (step.kind == RankInstruction::Start)
+      continue;
+    if (step.kind == RankInstruction::Await)
+      steps.push_back({RankInstruction::Start, step.node});
+    steps.push_back(step);
+  }
+  return steps;
+}
+
 OverlapSchedule overlap::scheduleInput(const StepGraph &graph) {
   const OverlapProblem &problem = graph.problem;
   OverlapSchedule schedule;
@@ -351,6 +366,14 @@ OverlapSchedule overlap::scheduleInput(const StepGraph &graph) {
     return schedule;
   std::vector<OverlapStep> synchronous = problem.synchronousSteps();
   int64_t bytes = peakBytes(graph, synchronous);
+  if (bytes > problem.memoryBound) {
+    std::vector<OverlapStep> late = getLateSteps(graph.input);
+    int64_t lateBytes = peakBytes(graph, late);
+    if (lateBytes < bytes && checkOrder(graph, late).empty()) {
+      synchronous = std::move(late);
+      bytes = lateBytes;
+    }
+  }
   if (bytes > problem.memoryBound) {
     schedule.error = "expects at most " + std::to_string(problem.memoryBound) +
                      " bytes, but the program takes " +

@@ -1,4 +1,4 @@
-//===- BlockCombiner.cpp - which all_reduce ops share a bucket ------------===//
+//===- BlockCombiner.cpp - which collectives share a bucket ---------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -13,7 +13,6 @@
 #include "Communicate/BlockCombiner.h"
 #include "Communicate/Communicator.h"
 #include "Communicate/Model.h"
-#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -37,34 +36,16 @@ static Operation *getEarlierUse(Operation *a, Operation *b) {
   return a->isBeforeInBlock(b) ? a : b;
 }
 
-/// Attributes in which members of a bucket agree; null where the operands
-/// differ among themselves.
-static Attribute getKey(AllReduceOp op) {
-  Type element = getElementTypeOrSelf(op.getInputs().front());
-  for (Value input : op.getInputs())
-    if (getElementTypeOrSelf(input) != element)
-      return Attribute();
-  MLIRContext *context = op.getContext();
-  auto orUnit = [&](Attribute attr) {
-    return attr ? attr : UnitAttr::get(context);
-  };
-  return ArrayAttr::get(
-      context, {op.getMeshAttr(), op.getAxesAttr(), op.getReductionAttr(),
-                orUnit(op.getWireAttr()), orUnit(op.getAccumulateAttr()),
-                TypeAttr::get(element), op->getDiscardableAttrDictionary()});
-}
-
 std::optional<BucketCandidate>
 BlockCombiner::getCandidate(Operation *op, Operation *segmentStart) {
-  auto allReduce = dyn_cast<AllReduceOp>(op);
-  if (!allReduce)
+  auto bucket = dyn_cast<BucketableOpInterface>(op);
+  if (!bucket)
     return std::nullopt;
-  Attribute key = getKey(allReduce);
-  if (!key ||
-      (options.numerics == Numerics::Exact && dependsOnPlace(allReduce)))
+  Attribute key = bucket.getBucketKey();
+  if (!key || (options.numerics == Numerics::Exact && dependsOnPlace(bucket)))
     return std::nullopt;
   Operation *ready = segmentStart;
-  for (Value input : allReduce.getInputs()) {
+  for (Value input : op->getOperands()) {
     Operation *def = input.getDefiningOp();
     if (def && def->getBlock() == &block)
       ready = getLater(ready, moving.contains(def) ? op : def);
@@ -72,8 +53,8 @@ BlockCombiner::getCandidate(Operation *op, Operation *segmentStart) {
   Operation *use = getFirstUse(op);
   if (isBefore(op, ready) || (use && !isBefore(op, use)))
     return std::nullopt; // no dominance: a graph region
-  return BucketCandidate{allReduce, key, ready, use,
-                         CostModel::getWireBytes(allReduce)};
+  return BucketCandidate{bucket, key, ready, use,
+                         CostModel::getWireBytes(bucket)};
 }
 
 /// Plans candidates of which each is ready before the first use of any.
@@ -82,6 +63,7 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
     return;
   ArrayRef<BucketCandidate> kept =
       runs.emplace_back(candidates.begin(), candidates.end());
+  bool isGather = kept.front().getOp().isGather();
   ChosenPlan chosen =
       planBuckets(kept, times, model, options.policy, options.limits);
   if (!chosen.error.empty()) {
@@ -106,16 +88,23 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
       << remark::metric("bound_us", toMicros(chosen.lowerBound));
 
   SmallVector<Operation *> lastReady(chosen.problem.streams.size(), nullptr);
-  for (const BucketingPlan::Bucket &planned : chosen.plan.buckets) {
+  SmallVector<Operation *> places(chosen.plan.buckets.size(), nullptr);
+  if (isGather)
+    places = getGatherPlaces(chosen.plan, kept);
+  for (auto [place, planned] : llvm::zip_equal(places, chosen.plan.buckets)) {
     PlacedBucket &bucket = buckets.emplace_back();
-    bucket.bytes = planned.bytes;
+    for (int64_t i = planned.begin; isGather && i < planned.end; ++i)
+      bucket.bytes += kept[chosen.plan.slices[i].tensor].bytes;
+    if (!isGather)
+      bucket.bytes = planned.bytes;
     Operation *&ready = lastReady[planned.stream];
+    ready = getLater(ready, place);
     for (int64_t i = planned.begin; i < planned.end; ++i) {
       const BucketingPlan::Slice &slice = chosen.plan.slices[i];
       const BucketCandidate &candidate = kept[slice.tensor];
       int64_t element = chosen.problem.tensors[slice.tensor].elementBytes;
       PlacedBucket::Member member{&candidate};
-      member.isWhole = slice.bytes == candidate.bytes;
+      member.isWhole = isGather || slice.bytes == candidate.bytes;
       if (!member.isWhole) {
         member.begin = slice.offset / element;
         member.count = slice.bytes / element;
@@ -123,27 +112,33 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
       }
       bucket.members.push_back(member);
       ready = getLater(ready, candidate.ready);
+      times.setArrival(candidate.op, planned.finish);
     }
     bucket.ready = ready;
   }
-  markCapped(chosen);
+  markCapped(chosen, isGather);
 }
 
 /// Marks buckets that could not take in the first tensor of the next one of
-/// their stream and key. They are the last in `buckets`.
-void BlockCombiner::markCapped(const ChosenPlan &chosen) {
+/// their stream and key; gathers, which are filled from the last one on, those
+/// that could not take in the last tensor of the one before. They are the last
+/// in `buckets`.
+void BlockCombiner::markCapped(const ChosenPlan &chosen, bool isGather) {
   const BucketingPlan &plan = chosen.plan;
   if (options.limits.capBytes == BucketingProblem::unlimited)
     return;
   llvm::DenseMap<std::pair<int, int>, size_t> open;
   size_t first = buckets.size() - plan.buckets.size();
-  for (auto [i, bucket] : llvm::enumerate(plan.buckets)) {
+  for (size_t k = 0, e = plan.buckets.size(); k < e; ++k) {
+    size_t i = isGather ? e - 1 - k : k;
+    const BucketingPlan::Bucket &bucket = plan.buckets[i];
     auto [it, isNew] = open.try_emplace({bucket.stream, bucket.key}, i);
     if (isNew)
       continue;
-    int64_t next = plan.slices[bucket.begin].bytes;
+    int64_t next =
+        plan.slices[isGather ? bucket.end - 1 : bucket.begin].bytes;
     buckets[first + it->second].isCapped =
-        plan.buckets[it->second].bytes + next > options.limits.capBytes;
+        next > options.limits.capBytes - plan.buckets[it->second].bytes;
     it->second = i;
   }
 }
@@ -158,7 +153,8 @@ static void sortByReady(SmallVectorImpl<BucketCandidate> &candidates) {
 SmallVector<BucketCandidate> BlockCombiner::getOnlyRun() {
   SmallVector<BucketCandidate> candidates;
   for (Operation &op : block)
-    if (std::optional<BucketCandidate> candidate = getCandidate(&op, nullptr)) {
+    if (std::optional<BucketCandidate> candidate = getCandidate(&op, nullptr);
+        candidate && !candidate->op.isGather()) {
       moving.try_emplace(&op);
       candidates.push_back(*candidate);
     }
@@ -172,8 +168,64 @@ SmallVector<BucketCandidate> BlockCombiner::getOnlyRun() {
   return candidates;
 }
 
-/// Cuts candidates that no ordering point separates into runs.
-void BlockCombiner::planSegment(SmallVectorImpl<BucketCandidate> &candidates) {
+/// For each bucket of gathers, the last op that it is after, apart from its
+/// operands: computation waits no longer if it starts there, by the model, and
+/// before it takes no memory. Without times there are no such ops.
+SmallVector<Operation *>
+BlockCombiner::getGatherPlaces(const BucketingPlan &plan,
+                               ArrayRef<BucketCandidate> kept) {
+  SmallVector<Operation *> places(plan.buckets.size(), nullptr);
+  Operation *use = nullptr; // of this bucket and those after it
+  for (size_t b = places.size(); times.areKnown() && b-- > 0;) {
+    const BucketingPlan::Bucket &planned = plan.buckets[b];
+    for (int64_t i = planned.begin; i < planned.end; ++i)
+      use = getEarlierUse(use, kept[plan.slices[i].tensor].use);
+    // The start from the end of computation, whatever computation waits for.
+    places[b] = times.getLastEnded(times.getEnd() -
+                                   (plan.stepEnd - planned.start));
+    if (use && !isBefore(places[b], use))
+      places[b] = use->getPrevNode();
+  }
+  return places;
+}
+
+/// Cuts gathers of a segment into runs of one communicator each.
+void BlockCombiner::planGathers(MutableArrayRef<BucketCandidate> gathers) {
+  llvm::MapVector<Attribute, SmallVector<BucketCandidate>> byCommunicator;
+  for (const BucketCandidate &gather : gathers)
+    byCommunicator[getCommunicator(gather.op)].push_back(gather);
+  for (auto &[_, candidates] : byCommunicator) {
+    llvm::sort(candidates, [](BucketCandidate &a, BucketCandidate &b) {
+      if (a.use != b.use)
+        return a.use && (!b.use || a.use->isBeforeInBlock(b.use));
+      return a.ready == b.ready ? a.op->isBeforeInBlock(b.op)
+                                : isBefore(a.ready, b.ready);
+    });
+    // A run ends before the first one that is ready after the run's first use.
+    size_t begin = 0;
+    for (size_t i = 1; i < candidates.size(); ++i) {
+      Operation *use = candidates[begin].use;
+      if (!use || isBefore(candidates[i].ready, use))
+        continue;
+      planRun(MutableArrayRef(candidates).slice(begin, i - begin));
+      begin = i;
+    }
+    planRun(MutableArrayRef(candidates).drop_front(begin));
+  }
+}
+
+/// Cuts candidates that no ordering point separates into runs. `end`, the
+/// ordering point after them, counts as a use of all; null: there is none.
+void BlockCombiner::planSegment(SmallVectorImpl<BucketCandidate> &candidates,
+                                Operation *end) {
+  for (BucketCandidate &candidate : candidates)
+    candidate.use = getEarlierUse(candidate.use, end);
+  auto isGather = [](BucketCandidate &candidate) {
+    return candidate.op.isGather();
+  };
+  SmallVector<BucketCandidate> gathers;
+  llvm::copy_if(candidates, std::back_inserter(gathers), isGather);
+  llvm::erase_if(candidates, isGather);
   sortByReady(candidates);
   size_t begin = 0;
   Operation *use = nullptr;
@@ -191,6 +243,7 @@ void BlockCombiner::planSegment(SmallVectorImpl<BucketCandidate> &candidates) {
   }
   planRun(MutableArrayRef(candidates).drop_front(begin));
   candidates.clear();
+  planGathers(gathers);
 }
 
 void BlockCombiner::plan() {
@@ -211,11 +264,11 @@ void BlockCombiner::plan() {
         for (Block &inner : region)
           BlockCombiner(inner, options, nullptr, nullptr, statistics).run();
     if (!isMemoryEffectFree(&op)) {
-      planSegment(candidates);
+      planSegment(candidates, &op);
       segmentStart = &op;
     }
   }
-  planSegment(candidates);
+  planSegment(candidates, nullptr);
 }
 
 /// A remark for each bucket; numbers ops only if somebody listens.

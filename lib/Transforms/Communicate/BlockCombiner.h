@@ -13,7 +13,8 @@
 // use(c) the first op that uses a result. A run of candidates is planned
 // together if every ready(c) in it is before every use(c); so a bucket, which
 // is after the ready(c) of its members and of the buckets before it on
-// its stream, is before every use. A candidate with an operand from another
+// its stream, is before every use. Reductions and the like are in runs in the
+// order of ready(c), gathers in others in the order of use(c). A candidate with an operand from another
 // one is ready at its own place, which is after that one's bucket, as it is a
 // use of it; so no candidate needs a place that depends on where others go.
 //
@@ -75,22 +76,27 @@ public:
 
   void run();
 
-  /// The candidates of the block in ready order, if each is ready before the
-  /// first use of any; else nothing. Changes nothing.
+  /// The candidates of the block that are no gathers in ready order, if each is
+  /// ready before the first use of any; else nothing. Changes nothing.
   llvm::SmallVector<BucketCandidate> getOnlyRun();
 
 private:
   void plan();
   void planRun(llvm::MutableArrayRef<BucketCandidate> candidates);
-  void markCapped(const ChosenPlan &chosen);
-  void planSegment(llvm::SmallVectorImpl<BucketCandidate> &candidates);
+  void planGathers(llvm::MutableArrayRef<BucketCandidate> candidates);
+  llvm::SmallVector<mlir::Operation *>
+  getGatherPlaces(const BucketingPlan &plan,
+                  llvm::ArrayRef<BucketCandidate> kept);
+  void markCapped(const ChosenPlan &chosen, bool isGather);
+  void planSegment(llvm::SmallVectorImpl<BucketCandidate> &candidates,
+                   mlir::Operation *end);
   std::optional<BucketCandidate> getCandidate(mlir::Operation *op,
                                               mlir::Operation *segmentStart);
   mlir::Block::iterator getPlace(const PlacedBucket &bucket);
   void emit(PlacedBucket &bucket, mlir::Block::iterator at);
   mlir::Value sliceMember(mlir::OpBuilder &builder,
                           const PlacedBucket::Member &member);
-  void joinParts(AllReduceOp op, mlir::Block::iterator at);
+  void joinParts(mlir::Operation *op, mlir::Block::iterator at);
   void report();
 
   mlir::Block &block;

@@ -1,4 +1,4 @@
-//===- BucketEmission.cpp - buckets as variadic all_reduce ops ------------===//
+//===- BucketEmission.cpp - buckets as variadic collectives ---------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -39,60 +39,56 @@ Block::iterator BlockCombiner::getPlace(const PlacedBucket &bucket) {
 /// The elements of a member, in a row.
 Value BlockCombiner::sliceMember(OpBuilder &builder,
                                  const PlacedBucket::Member &member) {
-  AllReduceOp op = member.candidate->op;
-  Value value = op.getInputs().front();
+  Operation *op = member.candidate->getOp();
+  Value value = op->getOperand(0);
   auto type = cast<RankedTensorType>(value.getType());
-  value = reshapeTo(builder, op.getLoc(), value, type.getNumElements());
+  value = reshapeTo(builder, op->getLoc(), value, type.getNumElements());
   return SliceOp::create(
-      builder, op.getLoc(),
+      builder, op->getLoc(),
       RankedTensorType::get(member.count, type.getElementType()), value,
       ArrayRef<int64_t>(member.begin),
       ArrayRef<int64_t>(member.begin + member.count), ArrayRef<int64_t>(1));
 }
 
 /// Puts the reduced parts of `op` together, before `at`.
-void BlockCombiner::joinParts(AllReduceOp op, Block::iterator at) {
+void BlockCombiner::joinParts(Operation *op, Block::iterator at) {
   OpBuilder builder(&block, at);
-  Value result = op.getOutputs().front();
+  Value result = op->getResult(0);
   auto type = cast<RankedTensorType>(result.getType());
   auto flat =
       RankedTensorType::get(type.getNumElements(), type.getElementType());
-  Value joined = ConcatenateOp::create(builder, op.getLoc(), flat,
+  Value joined = ConcatenateOp::create(builder, op->getLoc(), flat,
                                        pieces[op].values, /*dim=*/0);
   result.replaceAllUsesWith(
-      reshapeTo(builder, op.getLoc(), joined, type.getShape()));
-  op.erase();
+      reshapeTo(builder, op->getLoc(), joined, type.getShape()));
+  op->erase();
 }
 
 void BlockCombiner::emit(PlacedBucket &bucket, Block::iterator at) {
-  AllReduceOp first = bucket.members.front().candidate->op;
+  Operation *first = bucket.members.front().candidate->getOp();
+  auto markCapped = [&](Operation *op) {
+    if (bucket.isCapped)
+      op->setAttr(kUserCapAttr, UnitAttr::get(op->getContext()));
+  };
   if (bucket.members.size() == 1 && bucket.members.front().isWhole) {
     first->moveBefore(&block, at);
-    if (bucket.isCapped)
-      first->setAttr(kUserCapAttr, UnitAttr::get(first.getContext()));
-    return;
+    return markCapped(first);
   }
-  OpBuilder builder(first.getContext());
-  builder.setInsertionPoint(&block, at);
-  SmallVector<Value> inputs;
-  SmallVector<Location> locations;
+  OpBuilder builder(&block, at);
+  SmallVector<BucketOperand> operands;
   for (PlacedBucket::Member &member : bucket.members) {
-    if (member.isWhole)
-      llvm::append_range(inputs, member.candidate->getOp().getInputs());
+    BucketableOpInterface op = member.candidate->op;
+    if (!member.isWhole)
+      operands.push_back({op, 0, sliceMember(builder, member)});
     else
-      inputs.push_back(sliceMember(builder, member));
-    locations.push_back(member.candidate->getOp().getLoc());
+      for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+        operands.push_back({op, static_cast<unsigned>(i), operand});
   }
-  auto combined = AllReduceOp::create(
-      builder, builder.getFusedLoc(locations), inputs, first.getMeshAttr(),
-      first.getAxesAttr(), first.getReductionAttr(), first.getWireAttr(),
-      first.getAccumulateAttr());
-  combined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
-  if (bucket.isCapped)
-    combined->setAttr(kUserCapAttr, builder.getUnitAttr());
-  ResultRange results = combined.getOutputs();
+  Operation *combined = createBucket(builder, operands);
+  markCapped(combined);
+  ResultRange results = combined->getResults();
   for (PlacedBucket::Member &member : bucket.members) {
-    AllReduceOp op = member.candidate->op;
+    Operation *op = member.candidate->getOp();
     size_t count = member.isWhole ? op->getNumResults() : 1;
     if (member.isWhole) {
       op->replaceAllUsesWith(results.take_front(count));

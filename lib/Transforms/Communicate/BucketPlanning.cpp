@@ -1,4 +1,4 @@
-//===- BucketPlanning.cpp - a block's reductions as a problem -------------===//
+//===- BucketPlanning.cpp - a block's collectives as a problem ------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,10 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Times of a block, the bucketing problem of a run of candidates, and the
-// simulation by which plans are compared. A plan in the simulator: computation
+// The bucketing problem of a run of candidates, and the simulation by which
+// plans are compared. A plan in the simulator: computation
 // that depends on no collective runs first, each bucket starts when its last
-// tensor is ready, and consumers follow bucket after bucket.
+// tensor is ready, and consumers follow bucket after bucket; of gathers, each
+// starts when it can, and computation waits for it at the first use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,62 +23,15 @@ using namespace mlir;
 using namespace mpcomm;
 
 //===----------------------------------------------------------------------===//
-// BlockTimes
-//===----------------------------------------------------------------------===//
-
-BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
-  if (!step)
-    return;
-  // What depends on a collective, with the last one that it depends on.
-  llvm::DenseMap<Operation *, Operation *> late;
-  for (Operation &op : block) {
-    Operation *after = nullptr;
-    auto visit = [&](Operation *user) {
-      for (Value operand : user->getOperands()) {
-        auto it = late.find(operand.getDefiningOp());
-        if (it != late.end() && (!after || step->getPosition(after) <
-                                               step->getPosition(it->second)))
-          after = it->second;
-      }
-    };
-    if (!late.empty()) {
-      if (op.getNumRegions() == 0)
-        visit(&op);
-      else
-        op.walk(visit);
-    }
-    if (isMovableCollective(&op))
-      late[&op] = &op;
-    else if (after) {
-      late[&op] = after;
-      consumers[after] += step->getSeconds(&op);
-    } else
-      computeEnd += step->getSeconds(&op);
-    ends.push_back(computeEnd);
-  }
-}
-
-double BlockTimes::getReady(Operation *op) const {
-  int position = step && op ? step->getPosition(op) : -1;
-  return position < 0 || position >= static_cast<int>(ends.size())
-             ? 0
-             : ends[position];
-}
-
-double BlockTimes::getConsumer(Operation *collective) const {
-  return consumers.lookup(collective);
-}
-
-//===----------------------------------------------------------------------===//
 // The problem
 //===----------------------------------------------------------------------===//
 
 /// The ways in two levels too, copies included (without their launches), for
 /// `mpcomm-decompose-collectives` will take them where they are faster.
-static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
+static void addTwoLevelCosts(const CostModel &model, CollectiveOpInterface op,
                              CostCurve &cost) {
   FailureOr<GroupShape> shape = model.getGroupShape(op);
-  if (failed(shape))
+  if (failed(shape) || op.getCollectiveKind() != CollectiveKind::AllReduce)
     return;
   double packing = 4 / model.getCluster().device.memoryBandwidth;
   for (unsigned level = 0, e = shape->inside.size(); level < e; ++level)
@@ -90,11 +44,13 @@ static void addTwoLevelCosts(const CostModel &model, AllReduceOp op,
 
 /// The compressed ways too: alone where all that is as large as this reduction
 /// will be compressed.
-static void addCompressedCosts(const CostModel &model, AllReduceOp op,
+static void addCompressedCosts(const CostModel &model, BucketableOpInterface of,
                                const BucketLimits &limits, CostCurve &cost) {
+  auto op = dyn_cast<AllReduceOp>(of.getOperation());
+  if (!limits.compression || !op || !isCompressible(op))
+    return;
   FailureOr<GroupShape> shape = model.getGroupShape(op);
-  if (!limits.compression || !isCompressible(op) || failed(shape) ||
-      shape->ranks < 2)
+  if (failed(shape) || shape->ranks < 2)
     return;
   if (limits.compressMinBytes >= 0) {
     if (CostModel::getWireBytes(op) < limits.compressMinBytes)
@@ -106,10 +62,66 @@ static void addCompressedCosts(const CostModel &model, AllReduceOp op,
       getCompressedCost(model, *shape, *limits.compression, op).pieces);
 }
 
+/// What laying out rows takes (an all_reduce may lie anywhere in a range): every
+/// byte is read and written.
+static BucketInstance::Packing getPacking(const CostModel &model,
+                                          BucketableOpInterface op) {
+  FailureOr<int64_t> group = op.getGroupSize();
+  CollectiveKind kind = op.getCollectiveKind();
+  if (failed(group) || kind == CollectiveKind::AllReduce)
+    return {};
+  const DeviceModel &device = model.getCluster().device;
+  double perByte = 2 / device.memoryBandwidth;
+  // What is scattered or gathered is smaller on one side.
+  double perBlock = perByte / static_cast<double>(*group);
+  return {op.isGather() ? perBlock : perByte,
+          kind == CollectiveKind::ReduceScatter ? perBlock : perByte,
+          device.launch};
+}
+
+/// Makes `instance`, whose times are those of reductions, the mirror of a
+/// problem of gathers. Bytes are those that lie in memory: of all ranks.
+static void turnAround(BucketInstance &instance,
+                       ArrayRef<BucketCandidate> candidates,
+                       const BlockTimes &times, const BucketLimits &limits) {
+  GatheringProblem &gathers = instance.gathers.emplace();
+  gathers.capBytes = limits.capBytes;
+  gathers.memoryBytes = limits.memoryBytes;
+  FailureOr<int64_t> group = candidates.front().getOp().getGroupSize();
+  int64_t ranks = succeeded(group) ? *group : 1;
+  for (CostCurve &cost : instance.problem.costs) {
+    for (CostLine &piece : cost.pieces)
+      piece.secondsPerByte /= static_cast<double>(ranks);
+    gathers.costs.push_back(cost);
+  }
+  instance.origin = BucketingProblem::never;
+  for (const BucketCandidate &candidate : candidates)
+    instance.origin =
+        std::min(instance.origin, times.getClock(candidate.ready));
+  // The clock of ops that wait may be behind that of others before them.
+  double needed = 0;
+  for (const BucketCandidate &candidate : candidates)
+    needed = std::max(needed, times.getClock(candidate.ready));
+  for (auto [candidate, tensor] :
+       llvm::zip_equal(candidates, instance.problem.tensors)) {
+    needed = std::max(needed, candidate.use ? times.getBegin(candidate.use)
+                                            : times.getEnd());
+    gathers.tensors.push_back(
+        {mpcomm::detail::multiplySaturated(tensor.bytes, ranks),
+         times.getClock(candidate.ready) - instance.origin,
+         needed - instance.origin, tensor.key});
+  }
+  gathers.computeEnd =
+      std::max(times.getEnd(), needed) - instance.origin;
+  instance.problem = gathers.mirror();
+}
+
 BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
                                      const BlockTimes &times,
                                      const CostModel *model,
                                      const BucketLimits &limits) {
+  bool isGather =
+      !candidates.empty() && candidates.front().getOp().isGather();
   BucketInstance instance;
   BucketingProblem &problem = instance.problem;
   problem.capBytes = limits.capBytes;
@@ -144,6 +156,8 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
       if (cost.pieces.empty())
         cost.pieces.emplace_back();
       problem.costs.push_back(std::move(cost));
+      instance.packing.push_back(
+          model ? getPacking(*model, candidate.op) : BucketInstance::Packing());
     }
     BucketingProblem::Tensor tensor;
     tensor.bytes = candidate.bytes;
@@ -151,9 +165,10 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
     tensor.stream = stream->second;
     tensor.key = key->second;
     tensor.consumer = times.getConsumer(candidate.op);
-    tensor.splittable = candidate.getOp().getInputs().size() == 1;
+    tensor.splittable = candidate.getOp().isSplittable() &&
+                        candidate.getOp()->getNumOperands() == 1;
     int64_t elements = mpcomm::detail::countElements(
-        candidate.getOp().getInputs().front().getType());
+        candidate.getOp()->getOperand(0).getType());
     tensor.elementBytes =
         elements ? std::max<int64_t>(1, candidate.bytes / elements) : 1;
     bytes.resize(problem.costs.size(), 0);
@@ -166,6 +181,8 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
     unsigned best = cost.bestIndex(sum);
     instance.isTwoLevel.push_back(best >= range.first && best < range.second);
   }
+  if (isGather)
+    turnAround(instance, candidates, times, limits);
   return instance;
 }
 
@@ -173,9 +190,68 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
 // Plans against each other
 //===----------------------------------------------------------------------===//
 
-static double simulatePlan(const BucketInstance &instance,
-                           const BucketingPlan &plan, const Cluster &cluster) {
+/// Seconds that lay out a bucket, and that hand it out.
+static std::pair<double, double>
+getPackingSeconds(const BucketInstance &instance,
+                  const BucketingPlan::Bucket &bucket) {
+  int64_t tensors = bucket.end - bucket.begin;
+  if (tensors < 2 || instance.packing.empty())
+    return {0, 0};
+  const BucketInstance::Packing &packing = instance.packing[bucket.key];
+  double each = packing.perTensor * static_cast<double>(tensors);
+  double bytes = static_cast<double>(bucket.bytes);
+  return {packing.before * bytes + each, packing.after * bytes + each};
+}
+
+/// Fills the simulated program of a plan for gathers.
+static void playGathers(const BucketInstance &instance,
+                        const BucketingPlan &plan, SimProgram &program) {
+  const GatheringProblem &gathers = *instance.gathers;
+  // Starts and awaits by the computation before them.
+  struct Event {
+    double at;
+    bool isAwait;
+    int bucket;
+  };
+  SmallVector<Event> events;
+  double ready = 0;
+  for (auto [i, bucket] : llvm::enumerate(plan.buckets)) {
+    ready = std::max(ready, bucket.ready);
+    events.push_back({ready, false, static_cast<int>(i)});
+    double needed = gathers.tensors[plan.slices[bucket.begin].tensor].needed;
+    events.push_back({needed, true, static_cast<int>(i)});
+  }
+  llvm::sort(events, [](const Event &a, const Event &b) {
+    return std::tuple(a.at, a.isAwait, a.bucket) <
+           std::tuple(b.at, b.isAwait, b.bucket);
+  });
+  auto compute = [&](double seconds) {
+    if (seconds > 0)
+      program.instructions.push_back(RankInstruction::compute(seconds));
+  };
+  compute(instance.origin);
+  double now = 0;
+  for (const Event &event : events) {
+    compute(event.at - now);
+    now = std::max(now, event.at);
+    auto [before, after] =
+        getPackingSeconds(instance, plan.buckets[event.bucket]);
+    if (!event.isAwait)
+      compute(before);
+    program.instructions.push_back(
+        event.isAwait ? RankInstruction::await(event.bucket)
+                      : RankInstruction::start(event.bucket));
+    if (event.isAwait)
+      compute(after);
+  }
+  compute(gathers.computeEnd - now);
+}
+
+static double simulatePlan(const BucketInstance &instance, BucketingPlan plan,
+                           const Cluster &cluster) {
   const BucketingProblem &problem = instance.problem;
+  if (instance.gathers)
+    plan = instance.gathers->mirror(plan);
   SimProblem sim;
   sim.computeRateUnderComm = cluster.computeRateUnderComm;
   sim.commRateUnderCompute = cluster.commRateUnderCompute;
@@ -202,6 +278,10 @@ static double simulatePlan(const BucketInstance &instance,
     program.collectives.push_back(collective);
     order.push_back(i);
   }
+  if (instance.gathers) {
+    playGathers(instance, plan, program);
+    return simulateSeconds(sim);
+  }
   auto compute = [&](double seconds) {
     if (seconds > 0)
       program.instructions.push_back(RankInstruction::compute(seconds));
@@ -213,12 +293,14 @@ static double simulatePlan(const BucketInstance &instance,
   for (int i : order) {
     compute(ready[i] - now);
     now = std::max(now, ready[i]);
+    compute(getPackingSeconds(instance, plan.buckets[i]).first);
     program.instructions.push_back(RankInstruction::start(i));
   }
   compute(problem.computeEnd - now);
   for (int i : order) {
     program.instructions.push_back(RankInstruction::await(i));
-    compute(plan.buckets[i].consumer);
+    compute(getPackingSeconds(instance, plan.buckets[i]).second +
+            plan.buckets[i].consumer);
   }
   return simulateSeconds(sim);
 }
@@ -314,7 +396,11 @@ ChosenPlan mpcomm::chooseBuckets(BucketInstance instance,
   }
   if (!chosen.rule.empty())
     chosen.error.clear();
-  chosen.lowerBound = instance.problem.lowerBound(BucketingObjective::StepEnd);
+  chosen.lowerBound =
+      instance.origin +
+      instance.problem.lowerBound(BucketingObjective::StepEnd);
+  if (instance.gathers && !chosen.rule.empty())
+    chosen.plan = instance.gathers->mirror(chosen.plan);
   chosen.problem = std::move(instance.problem);
   return chosen;
 }

@@ -1,4 +1,4 @@
-//===- BucketPlanning.h - a block's reductions as a problem -----*- C++ -*-===//
+//===- BucketPlanning.h - a block's collectives as a problem ----*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,57 +6,33 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Between the IR and the solver: all_reduce ops that no ordering point
-// separates become a BucketingProblem, and plans for it are run in the
-// simulator, with the computation around them.
+// Between the IR and the solver: bucketable collectives that no ordering point
+// separates become a BucketingProblem (gathers its mirror), and plans for it
+// are run in the simulator, with the computation around them.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_LIB_TRANSFORMS_COMMUNICATE_BUCKETPLANNING_H
 #define MPCOMM_LIB_TRANSFORMS_COMMUNICATE_BUCKETPLANNING_H
 
+#include "Communicate/BlockTimes.h"
 #include "Communicate/Model.h"
-#include "mpcomm/Analysis/StepModel/StepModel.h"
-#include "mpcomm/Scheduling/Bucketing/Bucketing.h"
+#include "mpcomm/Scheduling/Bucketing/Gathering.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mpcomm {
 
-/// An all_reduce that may share a bucket.
+/// A collective that may share a bucket.
 struct BucketCandidate {
-  AllReduceOp op;
+  BucketableOpInterface op;
   mlir::Attribute key;    ///< equal for ops that may share a bucket
   mlir::Operation *ready; ///< last operand; null: start of the block
   mlir::Operation *use;   ///< first use in the block; null: none
   int64_t bytes;          ///< on the wire
 
   /// The op, whose accessors are not const.
-  AllReduceOp getOp() const { return op; }
-};
-
-/// The computation of a block, as the planner needs it: that of ops which
-/// depend on a collective apart from that of all others. Time: linear in the
-/// ops of the block.
-class BlockTimes {
-public:
-  /// `step` may be null: all times are zero then.
-  BlockTimes(mlir::Block &block, const StepModel *step);
-
-  bool areKnown() const { return step; }
-  /// When `op` has ended, if only what depends on no collective runs; 0 for
-  /// null.
-  double getReady(mlir::Operation *op) const;
-  /// When all that depends on no collective has ended.
-  double getComputeEnd() const { return computeEnd; }
-  /// Seconds of ops that depend on this collective and on none after it.
-  double getConsumer(mlir::Operation *collective) const;
-
-private:
-  const StepModel *step;
-  std::vector<double> ends; ///< by position in the step
-  llvm::DenseMap<mlir::Operation *, double> consumers;
-  double computeEnd = 0;
+  BucketableOpInterface getOp() const { return op; }
 };
 
 /// What a plan has to keep to.
@@ -89,10 +65,22 @@ struct BucketInstance {
   BucketingProblem problem;
   /// Of each key: whether all its bytes would travel in two levels.
   std::vector<bool> isTwoLevel;
+  /// Of each key: seconds of computation that lay out a byte of a bucket of
+  /// several tensors before it starts, and hand it out after it; and of each
+  /// tensor besides, on both sides. Empty: none.
+  struct Packing {
+    double before = 0, after = 0, perTensor = 0;
+  };
+  std::vector<Packing> packing;
+  /// If `problem` is the mirror of one of gathers: that one, which begins after
+  /// `origin`.
+  std::optional<GatheringProblem> gathers;
+  double origin = 0;
 };
 
-/// The problem of candidates in ready order. `model` may be null: costs are
-/// zero then.
+/// The problem of candidates in ready order; of gathers, which are on one
+/// communicator, in the order of their first uses. `model` may be null: costs
+/// are zero then.
 BucketInstance buildInstance(llvm::ArrayRef<BucketCandidate> candidates,
                              const BlockTimes &times, const CostModel *model,
                              const BucketLimits &limits);
@@ -103,7 +91,8 @@ BucketInstance buildInstance(llvm::ArrayRef<BucketCandidate> candidates,
 ChosenPlan chooseBuckets(BucketInstance instance, const Cluster *cluster,
                          BucketPolicy policy, const BucketLimits &limits);
 
-/// Plans the candidates of a segment, which are in ready order.
+/// Plans the candidates of a run, which are in the order of buildInstance().
+/// That of gathers is turned back into forward order.
 ChosenPlan planBuckets(llvm::ArrayRef<BucketCandidate> candidates,
                        const BlockTimes &times, const CostModel *model,
                        BucketPolicy policy, const BucketLimits &limits);

@@ -108,6 +108,22 @@ template <typename A, typename B> bool isSameGroup(A a, B b) {
          coversAxes(a.getAxesAttr(), b.getAxesAttr());
 }
 
+/// The one operand of `op`; null for a bucket of several.
+inline mlir::Value getOnlyOperand(mlir::Operation *op) {
+  return op->getNumOperands() == 1 ? op->getOperand(0) : mlir::Value();
+}
+
+/// What each rank of the group of `op` has gathered along `dim` to make
+/// `value`, or null.
+template <typename Op>
+mlir::Value getGatheredBlock(mlir::Value value, Op op, int64_t dim) {
+  auto gather = value.getDefiningOp<AllGatherOp>();
+  if (!gather || !isSameGroup(op, gather))
+    return mlir::Value();
+  unsigned i = llvm::cast<mlir::OpResult>(value).getResultNumber();
+  return gather.getDims()[i] == dim ? gather.getInputs()[i] : mlir::Value();
+}
+
 /// Whether the wire or the accumulation type rounds elements of `type`.
 bool rounds(CollectiveOpInterface op, mlir::Type type);
 

@@ -1,4 +1,4 @@
-//===- CombineCollectives.cpp - all_reduce ops in buckets -----------------===//
+//===- CombineCollectives.cpp - collectives in buckets --------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Buckets of all_reduce ops in ready order, function by function.
+// Buckets of collectives that may share one, function by function.
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,12 +72,14 @@ private:
   void combine(FunctionOpInterface function, const CostModel &model,
                const BucketLimits &limits) {
     CombineOptions options{policy, limits, numerics, function.getName()};
-    bool hasAllReduce =
-        function->walk([](AllReduceOp) { return WalkResult::interrupt(); })
-            .wasInterrupted();
+    bool hasCandidates = function
+                             ->walk([](BucketableOpInterface) {
+                               return WalkResult::interrupt();
+                             })
+                             .wasInterrupted();
     std::optional<StepModel> step;
     std::string why;
-    if (hasAllReduce) {
+    if (hasCandidates) {
       step = getStepModel(function, model, why);
       if (!step)
         remark::missed(function.getLoc(), options.remarkNamed("NoModel"))

@@ -25,6 +25,8 @@ Attribute mpcomm::getCommunicator(CollectiveOpInterface collective) {
     return cast<StringAttr>(a).getValue() < cast<StringAttr>(b).getValue();
   });
   key.push_back(collective.getMeshAttr());
+  key.push_back(IntegerAttr::get(
+      IntegerType::get(collective->getContext(), 64), collective.getChannel()));
   return ArrayAttr::get(collective->getContext(), key);
 }
 
@@ -70,6 +72,11 @@ bool mpcomm::isMovableCollective(Operation *op) {
     return false;
   }
   return false;
+}
+
+bool mpcomm::isMovableGather(Operation *op) {
+  auto bucket = dyn_cast<BucketableOpInterface>(op);
+  return bucket && bucket.isGather() && isMovableCollective(op);
 }
 
 bool mpcomm::isOrderingPoint(Operation *op) {

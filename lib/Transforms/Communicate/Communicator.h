@@ -17,8 +17,8 @@
 
 namespace mpcomm {
 
-/// The communicator of a collective, to compare with others: its mesh and its
-/// axes, in whatever order they are named.
+/// The communicator of a collective, to compare with others: its mesh, its
+/// axes, in whatever order they are named, and its channel.
 mlir::Attribute getCommunicator(CollectiveOpInterface collective);
 
 /// Whether all axes of `inner` are among those of `outer`.
@@ -36,6 +36,11 @@ bool dependsOnPlace(CollectiveOpInterface op);
 /// of an async: one that may move among pure ops. Sends, receives and barriers
 /// are not.
 bool isMovableCollective(mlir::Operation *op);
+
+/// Whether `op` is a movable collective whose results computation waits for,
+/// rather than it for operands that are computed last: see
+/// BucketableOpInterface::isGather.
+bool isMovableGather(mlir::Operation *op);
 
 /// Whether collectives must not move across `op`: it has effects, and is not a
 /// movable collective.

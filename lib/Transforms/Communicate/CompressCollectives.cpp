@@ -134,9 +134,12 @@ Value CompressCollectives::layOut(OpBuilder &builder, AllReduceOp op,
 Encoded CompressCollectives::exchange(OpBuilder &builder, AllReduceOp op,
                                       const Encoded &mine) const {
   auto send = [&](Value value) -> Value {
-    IntegerAttr first = builder.getI64IntegerAttr(0);
+    DenseI64ArrayAttr first = builder.getDenseI64ArrayAttr(0);
     return AllToAllOp::create(builder, op.getLoc(), value.getType(), value,
-                              op.getMeshAttr(), op.getAxesAttr(), first, first);
+                              op.getMeshAttr(), op.getAxesAttr(), first, first,
+                              op.getChannelAttr())
+        .getOutputs()
+        .front();
   };
   return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
 }
@@ -149,7 +152,10 @@ Encoded CompressCollectives::gather(OpBuilder &builder, AllReduceOp op,
     shape.front() *= ranks;
     return AllGatherOp::create(builder, op.getLoc(), type.clone(shape), value,
                                op.getMeshAttr(), op.getAxesAttr(),
-                               builder.getI64IntegerAttr(0));
+                               builder.getDenseI64ArrayAttr(0),
+                               op.getChannelAttr())
+        .getOutputs()
+        .front();
   };
   return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
 }

@@ -260,18 +260,22 @@ void Decomposer::rewrite(const Candidate &candidate) {
                   : Value(ConcatenateOp::create(builder, loc, rowType(padded),
                                                 rows, /*dim=*/0));
   auto blockType = rowType(padded / candidate.inside);
-  Value scattered = ReduceScatterOp::create(
+  DenseI64ArrayAttr first = builder.getDenseI64ArrayAttr(0);
+  auto scattered = ReduceScatterOp::create(
       builder, loc, blockType, row, op.getMeshAttr(), inside,
-      op.getReductionAttr(), builder.getI64IntegerAttr(0), TypeAttr(),
-      op.getAccumulateAttr());
+      op.getReductionAttr(), first, TypeAttr(), op.getAccumulateAttr(),
+      op.getChannelAttr());
   if (Operation *late = getLatePlace(op))
     builder.setInsertionPoint(late);
-  auto reduced = AllReduceOp::create(builder, loc, scattered, op.getMeshAttr(),
-                                     across, op.getReductionAttr(), TypeAttr(),
-                                     op.getAccumulateAttr());
-  Value gathered = AllGatherOp::create(
-      builder, loc, rowType(padded), reduced.getOutputs().front(),
-      op.getMeshAttr(), inside, builder.getI64IntegerAttr(0));
+  auto reduced = AllReduceOp::create(
+      builder, loc, scattered.getOutputs(), op.getMeshAttr(), across,
+      op.getReductionAttr(), TypeAttr(), op.getAccumulateAttr(),
+      op.getChannelAttr());
+  Value gathered =
+      AllGatherOp::create(builder, loc, rowType(padded), reduced.getOutputs(),
+                          op.getMeshAttr(), inside, first, op.getChannelAttr())
+          .getOutputs()
+          .front();
 
   int64_t begin = 0;
   for (Value result : op.getOutputs()) {

@@ -22,7 +22,7 @@ mpcomm::chooseOrder(const StepModel &step, const CostModel &model,
   if (!graph)
     return std::nullopt;
   if (candidates.size() > maxNodes) {
-    why = "the step has more all_reduce ops than max-nodes";
+    why = "the step has more collectives to merge than max-nodes";
     return std::nullopt;
   }
   Block *block = candidates.front().getOp()->getBlock();
@@ -49,7 +49,10 @@ mpcomm::chooseOrder(const StepModel &step, const CostModel &model,
 
   JointOptions options;
   options.plan = [&](const BucketingProblem &timed) {
-    ChosenPlan chosen = chooseBuckets({timed, {}}, &model.getCluster(),
+    BucketInstance again;
+    again.problem = timed;
+    again.packing = instance.packing;
+    ChosenPlan chosen = chooseBuckets(std::move(again), &model.getCluster(),
                                       BucketPolicy::Solved, limits);
     chosen.plan.error = chosen.error;
     return std::move(chosen.plan);

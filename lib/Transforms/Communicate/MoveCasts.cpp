@@ -121,6 +121,8 @@ Operation *CastMover::rebuildWith(OpBuilder &builder, CollectiveOpInterface op,
 
 /// collective(widen(x)) to widen(collective(x)).
 bool CastMover::widenAfter(CollectiveOpInterface op) {
+  if (op->getNumOperands() != 1) // a bucket: casts move before it is filled
+    return false;
   std::optional<CastChain> chain =
       findCastBefore(op->getOperand(0), [&](const Factor &factor) {
         return isSameOnAll(factor, op);
@@ -148,6 +150,8 @@ bool CastMover::widenAfter(CollectiveOpInterface op) {
 
 /// narrow(collective(x)), with no other use, to collective(narrow(x)).
 bool CastMover::narrowBefore(CollectiveOpInterface op) {
+  if (op->getNumOperands() != 1)
+    return false;
   Value result = op->getResult(0);
   if (!result.hasOneUse())
     return false;

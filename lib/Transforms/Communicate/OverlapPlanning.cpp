@@ -162,8 +162,11 @@ void OverlapGraphBuilder::addValues() {
   }
 }
 
-/// Ranks that two groups of one mesh have in common, at the most.
+/// Ranks that two groups of one mesh have in common, at the most. Channels of a
+/// group are there to be in flight together.
 static int64_t countShared(MeshOp mesh, ArrayAttr a, ArrayAttr b) {
+  if (a.size() == b.size() && coversAxes(a, b))
+    return 1;
   int64_t shared = 1;
   for (Attribute axis : a)
     if (llvm::is_contained(b, axis))

@@ -16,25 +16,23 @@
 using namespace mlir;
 using namespace mpcomm;
 
-static bool isScatteredOver(ReduceScatterOp scatter, AllGatherOp gather) {
-  return isSameGroup(scatter, gather) && scatter.getDim() == gather.getDim();
-}
-
 /// reduce_scatter of what is the same on all ranks: the rank's block of it.
 bool CollectiveSimplifier::simplify(ReduceScatterOp op) {
-  Value input = op.getInput();
-  if (auto gather = input.getDefiningOp<AllGatherOp>();
-      gather && isScatteredOver(op, gather))
-    if (Value own = reduceReplicated(op, gather.getInput())) {
+  Value input = getOnlyOperand(op);
+  if (!input)
+    return false;
+  int64_t dim = op.getDims().front();
+  if (Value block = getGatheredBlock(input, op, dim))
+    if (Value own = reduceReplicated(op, block)) {
       replace(op, own, "ScatteredGather");
       return true;
     }
   if (!replicas.isReplicated(input, op))
     return joinCombined(op);
   OpBuilder builder = getBuilder(op);
-  auto own =
-      AllSliceOp::create(builder, op.getLoc(), op.getType(), input,
-                         op.getMeshAttr(), op.getAxesAttr(), op.getDimAttr());
+  auto own = AllSliceOp::create(
+      builder, op.getLoc(), op->getResult(0).getType(), input, op.getMeshAttr(),
+      op.getAxesAttr(), builder.getI64IntegerAttr(dim));
   if (Value reduced = reduceReplicated(op, own)) {
     replace(op, reduced, "ReducedEqualValues");
     visit(own);
@@ -45,39 +43,49 @@ bool CollectiveSimplifier::simplify(ReduceScatterOp op) {
 }
 
 bool CollectiveSimplifier::simplify(AllGatherOp op) {
-  if (auto slice = op.getInput().getDefiningOp<AllSliceOp>();
-      slice && isSameGroup(slice, op) && slice.getDim() == op.getDim() &&
+  Value input = getOnlyOperand(op);
+  if (!input)
+    return false;
+  int64_t dim = op.getDims().front();
+  if (auto slice = input.getDefiningOp<AllSliceOp>();
+      slice && isSameGroup(slice, op) &&
+      static_cast<int64_t>(slice.getDim()) == dim &&
       replicas.isReplicated(slice.getInput(), op)) {
     lastNeeded = Numerics::Exact;
     replace(op, slice.getInput(), "GatheredSlice");
     return true;
   }
-  auto scatter = op.getInput().getDefiningOp<ReduceScatterOp>();
-  if (!scatter || scatter->getBlock() != op->getBlock() ||
-      !isScatteredOver(scatter, op) || !scatter.getResult().hasOneUse())
+  auto scatter = input.getDefiningOp<ReduceScatterOp>();
+  Value whole = scatter ? getOnlyOperand(scatter) : Value();
+  if (!whole || scatter->getBlock() != op->getBlock() ||
+      !isSameGroup(scatter, op) || scatter.getDims().front() != dim ||
+      !input.hasOneUse())
     return false;
   lastNeeded = getMovedClass(scatter);
   // What all_reduce sends back is rounded to the wire type.
-  if (!allows(lastNeeded) || rounds(scatter, scatter.getInput().getType()))
+  if (!allows(lastNeeded) || rounds(scatter, whole.getType()))
     return false;
   OpBuilder builder = getBuilder(op);
   auto reduced = AllReduceOp::create(
-      builder, op.getLoc(), scatter.getInput(), op.getMeshAttr(),
-      op.getAxesAttr(), scatter.getReductionAttr(), scatter.getWireAttr(),
-      scatter.getAccumulateAttr());
+      builder, op.getLoc(), whole, op.getMeshAttr(), op.getAxesAttr(),
+      scatter.getReductionAttr(), scatter.getWireAttr(),
+      scatter.getAccumulateAttr(), scatter.getChannelAttr());
   replace(op, reduced.getOutputs(), "GatheredScatter");
   visit(reduced);
   return true;
 }
 
 bool CollectiveSimplifier::simplify(AllToAllOp op) {
-  auto inner = op.getInput().getDefiningOp<AllToAllOp>();
-  if (!inner || !isSameGroup(op, inner) ||
-      inner.getSplitDim() != op.getConcatDim() ||
-      inner.getConcatDim() != op.getSplitDim())
+  Value input = getOnlyOperand(op);
+  auto inner = input ? input.getDefiningOp<AllToAllOp>() : AllToAllOp();
+  if (!inner || !isSameGroup(op, inner))
+    return false;
+  unsigned i = cast<OpResult>(input).getResultNumber();
+  if (inner.getSplitDims()[i] != op.getConcatDims().front() ||
+      inner.getConcatDims()[i] != op.getSplitDims().front())
     return false;
   lastNeeded = Numerics::Exact;
-  replace(op, inner.getInput(), "ExchangedBack");
+  replace(op, inner.getInputs()[i], "ExchangedBack");
   return true;
 }
 

@@ -86,7 +86,8 @@ AllReduceOp CollectiveSimplifier::cloneWith(AllReduceOp op, ValueRange inputs,
   OpBuilder builder = getBuilder(op);
   auto clone = AllReduceOp::create(
       builder, op.getLoc(), inputs, op.getMeshAttr(), axes,
-      op.getReductionAttr(), op.getWireAttr(), op.getAccumulateAttr());
+      op.getReductionAttr(), op.getWireAttr(), op.getAccumulateAttr(),
+      op.getChannelAttr());
   clone->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   return clone;
 }
@@ -134,6 +135,7 @@ bool CollectiveSimplifier::mergeAxes(AllReduceOp op) {
       inner.getReduction() != op.getReduction() ||
       inner.getWireAttr() != op.getWireAttr() ||
       inner.getAccumulateAttr() != op.getAccumulateAttr() ||
+      inner.getChannel() != op.getChannel() ||
       llvm::any_of(op.getAxes(), [&](Attribute axis) {
         return llvm::is_contained(inner.getAxes(), axis);
       }))

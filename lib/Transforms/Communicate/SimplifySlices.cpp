@@ -70,25 +70,27 @@ Value CollectiveSimplifier::scatter(AllSliceOp op, AllReduceOp reduced) {
                     cast<RankedTensorType>(op.getInput().getType()).getShape());
   auto scattered = ReduceScatterOp::create(
       builder, reduced.getLoc(), op.getType(), input, op.getMeshAttr(),
-      op.getAxesAttr(), reduced.getReductionAttr(), op.getDimAttr(),
-      reduced.getWireAttr(), reduced.getAccumulateAttr());
+      op.getAxesAttr(), reduced.getReductionAttr(),
+      builder.getDenseI64ArrayAttr(op.getDim()), reduced.getWireAttr(),
+      reduced.getAccumulateAttr(), reduced.getChannelAttr());
   if (others.empty())
-    return scattered;
-  return AllReduceOp::create(builder, reduced.getLoc(), scattered.getResult(),
+    return scattered.getOutputs().front();
+  return AllReduceOp::create(builder, reduced.getLoc(), scattered.getOutputs(),
                              op.getMeshAttr(), otherAxes,
                              reduced.getReductionAttr(), reduced.getWireAttr(),
-                             reduced.getAccumulateAttr())
+                             reduced.getAccumulateAttr(),
+                             reduced.getChannelAttr())
       .getOutputs()
       .front();
 }
 
 bool CollectiveSimplifier::simplify(AllSliceOp op) {
-  if (auto gather = op.getInput().getDefiningOp<AllGatherOp>())
-    if (isSameGroup(op, gather) && op.getDim() == gather.getDim()) {
-      lastNeeded = Numerics::Exact;
-      replace(op, gather.getInput(), "SlicedGather");
-      return true;
-    }
+  if (Value block = getGatheredBlock(op.getInput(), op,
+                                     static_cast<int64_t>(op.getDim()))) {
+    lastNeeded = Numerics::Exact;
+    replace(op, block, "SlicedGather");
+    return true;
+  }
   Value source = op.getInput();
   while (auto reshape = source.getDefiningOp<ReshapeOp>()) {
     if (!source.hasOneUse())

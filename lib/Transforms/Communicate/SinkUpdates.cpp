@@ -79,7 +79,8 @@ static int64_t sinkUpdates(Block &block) {
       dependents.push_back(op);
       continue;
     }
-    if (isMovableCollective(op))
+    // Computation with what is gathered is no update.
+    if (isMovableCollective(op) && !isMovableGather(op))
       late.insert(op);
     after = dependents.size();
   }

@@ -190,7 +190,7 @@ OpOperand &MicroBatch::separateReductions(OpOperand &use) {
   auto own = AllReduceOp::create(
       builder, reduce.getLoc(), reduced.get(), reduce.getMeshAttr(),
       reduce.getAxesAttr(), reduce.getReductionAttr(), reduce.getWireAttr(),
-      reduce.getAccumulateAttr());
+      reduce.getAccumulateAttr(), reduce.getChannelAttr());
   own->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
   updatePhase.insert(own);
   use.set(own.getResult(0));

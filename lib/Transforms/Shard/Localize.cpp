@@ -208,10 +208,13 @@ Value Localizer::getPart(Value whole) {
   if (reduce && reduce.getMeshAttr() == mesh && reduce.getAxes() == axes &&
       reduce.getInputs().size() == 1 && readsOnlyParts(whole)) {
     ++scatters;
-    return parts[whole] = ReduceScatterOp::create(
-               builder, loc, type, flatten(reduce.getInputs().front()), mesh,
-               axes, reduce.getReductionAttr(), builder.getI64IntegerAttr(0),
-               reduce.getWireAttr(), reduce.getAccumulateAttr());
+    return parts[whole] =
+               ReduceScatterOp::create(
+                   builder, loc, type, flatten(reduce.getInputs().front()),
+                   mesh, axes, reduce.getReductionAttr(),
+                   builder.getDenseI64ArrayAttr(0), reduce.getWireAttr(),
+                   reduce.getAccumulateAttr(), reduce.getChannelAttr())
+                   ->getResult(0);
   }
   // Where it is first read: until then the whole is there anyway.
   builder.setInsertionPoint(reader);
@@ -232,8 +235,11 @@ Value Localizer::getWhole(Value whole) {
   auto type = cast<RankedTensorType>(whole.getType());
   int64_t padded = typeOfPart(whole).getNumElements() * ranks;
   auto flat = RankedTensorType::get({padded}, type.getElementType());
-  Value value = AllGatherOp::create(builder, loc, flat, part, mesh, axes,
-                                    builder.getI64IntegerAttr(0));
+  Value value =
+      AllGatherOp::create(builder, loc, flat, part, mesh, axes,
+                          builder.getDenseI64ArrayAttr(0),
+                          builder.getI64IntegerAttr(0))
+          ->getResult(0);
   ++gathers;
   if (padded != type.getNumElements())
     value = SliceOp::create(
@@ -248,7 +254,8 @@ Value Localizer::reduceOverRanks(Value value, Reduction reduction) {
   return AllReduceOp::create(builder, value.getLoc(), ValueRange(value), mesh,
                              axes,
                              ReductionAttr::get(builder.getContext(), reduction),
-                             TypeAttr(), TypeAttr())
+                             TypeAttr(), TypeAttr(),
+                             builder.getI64IntegerAttr(0))
       ->getResult(0);
 }
 

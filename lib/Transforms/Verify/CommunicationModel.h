@@ -55,7 +55,7 @@ llvm::FailureOr<std::vector<CommunicationModel>>
 readCommunication(mlir::ModuleOp module, bool buffered);
 
 /// The ops of one collective, without peers of other ranks' numbering: one, or
-/// of an all_reduce one for each element type. `communicator` is left 0.
+/// of a bucket one for each element type. `communicator` is left 0.
 llvm::SmallVector<ProofOp> describeCollective(CollectiveOpInterface op);
 
 /// The same of an `mprt.start`, whose collective carries a number besides.

@@ -20,6 +20,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -119,31 +120,34 @@ SmallVector<ProofOp> mpcomm::describeCollective(CollectiveOpInterface op) {
       result.accumulate = textOf(accumulateOr(op.getAccumulateType(), wire));
     return result;
   };
-  switch (op.getCollectiveKind()) {
-  case CollectiveKind::AllReduce: {
+  if (op.getCollectiveKind() == CollectiveKind::Barrier)
+    return {common};
+  FailureOr<int64_t> group = op.getGroupSize();
+  if (isa<BucketableOpInterface>(op.getOperation())) {
     // As convert-mpcomm-to-mprt starts them.
-    llvm::MapVector<Type, SmallVector<Value>> byType;
-    for (Value operand : op->getOperands())
-      byType[getElementTypeOrSelf(operand.getType())].push_back(operand);
+    llvm::MapVector<Type, SmallVector<int64_t>> byType;
+    for (auto [operand, result] :
+         llvm::zip_equal(op->getOperands(), op->getResults())) {
+      int64_t count = elements(operand);
+      if (op.getCollectiveKind() == CollectiveKind::ReduceScatter)
+        count = elements(result);
+      if (op.getCollectiveKind() == CollectiveKind::AllToAll &&
+          succeeded(group))
+        count /= *group;
+      byType[getElementTypeOrSelf(operand.getType())].push_back(count);
+    }
     SmallVector<ProofOp> results;
-    for (auto &[type, operands] : byType) {
-      int64_t count = 0;
-      SmallVector<std::string> sizes;
-      for (Value operand : operands) {
-        count += elements(operand);
-        sizes.push_back(std::to_string(elements(operand)));
-      }
-      results.push_back(describe(type, count));
-      addTensors(results.back(), sizes);
+    for (auto &[type, counts] : byType) {
+      results.push_back(describe(
+          type, std::accumulate(counts.begin(), counts.end(), int64_t(0))));
+      addTensors(results.back(),
+                 llvm::map_to_vector(counts, [](int64_t count) {
+                   return std::to_string(count);
+                 }));
     }
     return results;
   }
-  case CollectiveKind::Barrier:
-    return {common};
-  default:
-    break;
-  }
-  if (FailureOr<int64_t> group = op.getGroupSize(); succeeded(group))
+  if (succeeded(group))
     addTargets(common, op.getTargets(*group));
   if (op.getCollectiveKind() == CollectiveKind::Recv) {
     Value received = op->getResult(0);
@@ -151,12 +155,8 @@ SmallVector<ProofOp> mpcomm::describeCollective(CollectiveOpInterface op) {
   }
   Value operand = op->getOperand(0);
   int64_t count = elements(operand);
-  if (op.getCollectiveKind() == CollectiveKind::ReduceScatter ||
-      op.getCollectiveKind() == CollectiveKind::Scatter)
+  if (op.getCollectiveKind() == CollectiveKind::Scatter)
     count = elements(op->getResult(0));
-  if (op.getCollectiveKind() == CollectiveKind::AllToAll)
-    if (FailureOr<int64_t> group = op.getGroupSize(); succeeded(group))
-      count /= *group;
   return {describe(getElementTypeOrSelf(operand.getType()), count)};
 }
 

@@ -57,7 +57,7 @@ func.func @wire(%g: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK: mpcomm.transpose %{{.*}}, dims = [1, 0, 2] : (tensor<3x4x2xf32>) -> tensor<4x3x2xf32>
 // CHECK: mprt.start "reduce_scatter" "sum" {{.*}} ins(%{{.*}} : tensor<4x3x2xf32>) outs(%{{.*}} : tensor<3x2xf32>)
 func.func @reduce_scatter(%x: tensor<3x8xf32>) -> tensor<3x2xf32> {
-  %r = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 1 : (tensor<3x8xf32>) -> tensor<3x2xf32>
+  %r = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [1] : (tensor<3x8xf32>) -> tensor<3x2xf32>
   return %r : tensor<3x2xf32>
 }
 
@@ -67,8 +67,48 @@ func.func @reduce_scatter(%x: tensor<3x8xf32>) -> tensor<3x2xf32> {
 // CHECK: mpcomm.transpose %{{.*}}, dims = [1, 0, 2] : (tensor<4x3x2xf32>) -> tensor<3x4x2xf32>
 // CHECK: mpcomm.reshape %{{.*}} : (tensor<3x4x2xf32>) -> tensor<3x8xf32>
 func.func @all_gather(%x: tensor<3x2xf32>) -> tensor<3x8xf32> {
-  %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 1 : (tensor<3x2xf32>) -> tensor<3x8xf32>
+  %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [1] : (tensor<3x2xf32>) -> tensor<3x8xf32>
   return %r : tensor<3x8xf32>
+}
+
+// Several operands lie in rows, one for each rank, of a block of each.
+// CHECK-LABEL: @reduce_scatter_bucket
+// CHECK-SAME: (%[[X:.*]]: tensor<8xf32>, %[[Y:.*]]: tensor<3x8xf32>)
+// CHECK: %[[XW:.*]] = mpcomm.reshape %[[X]] : (tensor<8xf32>) -> tensor<4x2xf32>
+// CHECK: %[[XR:.*]] = arith.truncf %[[XW]]
+// CHECK: %[[YT:.*]] = mpcomm.transpose %{{.*}}, dims = [1, 0, 2] : (tensor<3x4x2xf32>) -> tensor<4x3x2xf32>
+// CHECK: %[[YW:.*]] = mpcomm.reshape %[[YT]] : (tensor<4x3x2xf32>) -> tensor<4x6xf32>
+// CHECK: %[[YR:.*]] = arith.truncf %[[YW]]
+// CHECK: %[[ROWS:.*]] = mpcomm.concatenate %[[XR]], %[[YR]], dim = 1 : (tensor<4x2xbf16>, tensor<4x6xbf16>) -> tensor<4x8xbf16>
+// CHECK: mprt.start "reduce_scatter" "sum" {{.*}} accumulate f32 ins(%[[ROWS]] : tensor<4x8xbf16>) outs(%{{.*}} : tensor<8xbf16>)
+// CHECK: %[[R:.*]] = mprt.await
+// CHECK: mpcomm.slice %[[R]], starts = [0], limits = [2], strides = [1] : (tensor<8xbf16>) -> tensor<2xbf16>
+// CHECK: mpcomm.slice %[[R]], starts = [2], limits = [8], strides = [1] : (tensor<8xbf16>) -> tensor<6xbf16>
+// CHECK: mpcomm.reshape %{{.*}} : (tensor<6xf32>) -> tensor<3x2xf32>
+func.func @reduce_scatter_bucket(%x: tensor<8xf32>, %y: tensor<3x8xf32>) -> (tensor<2xf32>, tensor<3x2xf32>) {
+  %r:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum wire bf16 accumulate f32 dims = [0, 1] : (tensor<8xf32>, tensor<3x8xf32>) -> (tensor<2xf32>, tensor<3x2xf32>)
+  return %r#0, %r#1 : tensor<2xf32>, tensor<3x2xf32>
+}
+
+// One start for each element type; one of them of one operand.
+// CHECK-LABEL: @all_gather_bucket
+// CHECK: %[[ROW:.*]] = mpcomm.concatenate %arg0, %{{.*}}, dim = 0 : (tensor<2xf32>, tensor<6xf32>) -> tensor<8xf32>
+// CHECK: mprt.start "all_gather" "" {{.*}} ins(%[[ROW]] : tensor<8xf32>) outs(%{{.*}} : tensor<4x8xf32>)
+// CHECK: mprt.start "all_gather" "" {{.*}} ins(%arg1 : tensor<5xbf16>) outs(%{{.*}} : tensor<4x5xbf16>)
+// CHECK: %[[R:.*]] = mprt.await
+// CHECK: mpcomm.slice %[[R]], starts = [0, 0], limits = [4, 2], strides = [1, 1] : (tensor<4x8xf32>) -> tensor<4x2xf32>
+// CHECK: mpcomm.slice %[[R]], starts = [0, 2], limits = [4, 8], strides = [1, 1] : (tensor<4x8xf32>) -> tensor<4x6xf32>
+// CHECK: return %{{.*}} : tensor<8xf32>, tensor<20xbf16>, tensor<3x8xf32>
+func.func @all_gather_bucket(%x: tensor<2xf32>, %n: tensor<5xbf16>, %y: tensor<3x2xf32>) -> (tensor<8xf32>, tensor<20xbf16>, tensor<3x8xf32>) {
+  %r:3 = mpcomm.all_gather(%x, %n, %y) on @mesh axes ["dp"] dims = [0, 0, 1] : (tensor<2xf32>, tensor<5xbf16>, tensor<3x2xf32>) -> (tensor<8xf32>, tensor<20xbf16>, tensor<3x8xf32>)
+  return %r#0, %r#1, %r#2 : tensor<8xf32>, tensor<20xbf16>, tensor<3x8xf32>
+}
+
+// CHECK-LABEL: @all_to_all_bucket
+// CHECK: mprt.start "all_to_all" "" {{.*}} ins(%{{.*}} : tensor<4x8xf32>) outs(%{{.*}} : tensor<4x8xf32>)
+func.func @all_to_all_bucket(%x: tensor<8x3xf32>, %y: tensor<8xf32>) -> (tensor<2x12xf32>, tensor<8xf32>) {
+  %r:2 = mpcomm.all_to_all(%x, %y) on @mesh axes ["dp"] split_dims = [0, 0] concat_dims = [1, 0] : (tensor<8x3xf32>, tensor<8xf32>) -> (tensor<2x12xf32>, tensor<8xf32>)
+  return %r#0, %r#1 : tensor<2x12xf32>, tensor<8xf32>
 }
 
 // CHECK-LABEL: @permute
@@ -109,7 +149,7 @@ func.func @scatter(%x: tensor<3x8xf32>) -> tensor<3x2xf32> {
 // CHECK: mprt.start "all_to_all" "" {{.*}} ins(%{{.*}} : tensor<4x2x3xf32>) outs(%{{.*}} : tensor<4x2x3xf32>)
 // CHECK: mpcomm.reshape %{{.*}} : (tensor<2x4x3xf32>) -> tensor<2x12xf32>
 func.func @all_to_all(%x: tensor<8x3xf32>) -> tensor<2x12xf32> {
-  %r = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x3xf32>) -> tensor<2x12xf32>
+  %r = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<8x3xf32>) -> tensor<2x12xf32>
   return %r : tensor<2x12xf32>
 }
 

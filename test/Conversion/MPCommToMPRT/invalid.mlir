@@ -37,6 +37,6 @@ func.func @sum_of_8_bits(%x: tensor<4xf32>) -> tensor<4xf32> {
 mpcomm.mesh @mesh <["dp" = 2]>
 func.func @sum_of_8_bit_operands(%x: tensor<4xf8E4M3FN>) -> tensor<2xf8E4M3FN> {
   // expected-error @below {{sums 'f8E4M3FN' on the wire, which no communicator can}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf8E4M3FN>) -> tensor<2xf8E4M3FN>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<4xf8E4M3FN>) -> tensor<2xf8E4M3FN>
   return %0 : tensor<2xf8E4M3FN>
 }

@@ -47,7 +47,6 @@ mpcomm.mesh @mesh_c2_huge <["dp" = 9223372036854775807]>
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_reduce_c1() {
   // expected-error @below {{expects at least one operand}}
-  // expected-error @below {{failed to infer returned types}}
   "mpcomm.all_reduce"() <{mesh = @mesh, axes = ["dp"], reduction = #mpcomm<reduction sum>}> : () -> ()
   return
 }
@@ -146,8 +145,8 @@ func.func @all_reduce_c4(%x: tensor<4xi32>) {
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c1(%x: tensor<8x4xf32>) {
-  // expected-error @below {{expects 'dim' in [0, 2), got 2}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 2 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  // expected-error @below {{expects 'dims' in [0, 2), got 2}}
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [2] : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
 
@@ -156,7 +155,7 @@ func.func @reduce_scatter_c1(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c2_none(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects at least one mesh axis}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes [] sum dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes [] sum dims = [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
 
@@ -165,7 +164,7 @@ func.func @reduce_scatter_c2_none(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c2_twice(%x: tensor<8x4xf32>) {
   // expected-error @below {{names mesh axis "dp" twice}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp", "dp"] sum dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp", "dp"] sum dims = [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
 
@@ -174,7 +173,7 @@ func.func @reduce_scatter_c2_twice(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c3(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects 'accumulate' to be at least as wide as what travels, got 'f32' for 'f64'}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum wire f64 accumulate f32 dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum wire f64 accumulate f32 dims = [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
 
@@ -183,7 +182,7 @@ func.func @reduce_scatter_c3(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c4(%x: tensor<4xi64>) {
   // expected-error @below {{expects float elements for 'mean', got 'tensor<4xi64>'}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dim = 0 : (tensor<4xi64>) -> tensor<2xi64>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dims = [0] : (tensor<4xi64>) -> tensor<2xi64>
   return
 }
 
@@ -192,7 +191,7 @@ func.func @reduce_scatter_c4(%x: tensor<4xi64>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c5_divisible(%x: tensor<5xf32>) {
   // expected-error @below {{expects dimension 0 of size 5 to be divisible by the 2 ranks of the group}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<5xf32>) -> tensor<2xf32>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<5xf32>) -> tensor<2xf32>
   return
 }
 
@@ -201,7 +200,7 @@ func.func @reduce_scatter_c5_divisible(%x: tensor<5xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @reduce_scatter_c5_shape(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects result type 'tensor<4x4xf32>' for 2 ranks, got 'tensor<8x4xf32>'}}
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -209,8 +208,8 @@ func.func @reduce_scatter_c5_shape(%x: tensor<8x4xf32>) {
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_gather_c1(%x: tensor<8x4xf32>) {
-  // expected-error @below {{expects 'dim' in [0, 2), got -1}}
-  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = -1 : (tensor<8x4xf32>) -> tensor<8x8xf32>
+  // expected-error @below {{expects 'dims' in [0, 2), got -1}}
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [-1] : (tensor<8x4xf32>) -> tensor<8x8xf32>
   return
 }
 
@@ -219,7 +218,7 @@ func.func @all_gather_c1(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_gather_c2_none(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects at least one mesh axis}}
-  %0 = mpcomm.all_gather(%x) on @mesh axes [] dim = 0 : (tensor<8x4xf32>) -> tensor<16x4xf32>
+  %0 = mpcomm.all_gather(%x) on @mesh axes [] dims = [0] : (tensor<8x4xf32>) -> tensor<16x4xf32>
   return
 }
 
@@ -228,7 +227,7 @@ func.func @all_gather_c2_none(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_gather_c2_twice(%x: tensor<8x4xf32>) {
   // expected-error @below {{names mesh axis "dp" twice}}
-  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp", "dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<16x4xf32>
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp", "dp"] dims = [0] : (tensor<8x4xf32>) -> tensor<16x4xf32>
   return
 }
 
@@ -237,7 +236,7 @@ func.func @all_gather_c2_twice(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_gather_c3(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects result type 'tensor<16x4xf32>' for 2 ranks, got 'tensor<8x8xf32>'}}
-  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<8x8xf32>
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<8x4xf32>) -> tensor<8x8xf32>
   return
 }
 
@@ -246,7 +245,7 @@ func.func @all_gather_c3(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_gather_c3_type(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects result type 'tensor<16x4xf32>' for 2 ranks, got 'tensor<16x4xf64>'}}
-  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<16x4xf64>
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<8x4xf32>) -> tensor<16x4xf64>
   return
 }
 
@@ -291,8 +290,8 @@ func.func @all_slice_c3(%x: tensor<8x4xf32>) {
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c1_split(%x: tensor<8x4xf32>) {
-  // expected-error @below {{expects 'split_dim' in [0, 2), got 2}}
-  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 2 concat_dim = 0 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  // expected-error @below {{expects 'split_dims' in [0, 2), got 2}}
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [2] concat_dims = [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -300,8 +299,8 @@ func.func @all_to_all_c1_split(%x: tensor<8x4xf32>) {
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c1_concat(%x: tensor<8x4xf32>) {
-  // expected-error @below {{expects 'concat_dim' in [0, 2), got 2}}
-  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 2 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  // expected-error @below {{expects 'concat_dims' in [0, 2), got 2}}
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [2] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -310,7 +309,7 @@ func.func @all_to_all_c1_concat(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c2_none(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects at least one mesh axis}}
-  %0 = mpcomm.all_to_all(%x) on @mesh axes [] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  %0 = mpcomm.all_to_all(%x) on @mesh axes [] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<4x8xf32>
   return
 }
 
@@ -319,7 +318,7 @@ func.func @all_to_all_c2_none(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c2_twice(%x: tensor<8x4xf32>) {
   // expected-error @below {{names mesh axis "dp" twice}}
-  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp", "dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp", "dp"] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<4x8xf32>
   return
 }
 
@@ -328,7 +327,7 @@ func.func @all_to_all_c2_twice(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c3(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects result type 'tensor<4x8xf32>' for 2 ranks, got 'tensor<8x4xf32>'}}
-  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -337,7 +336,7 @@ func.func @all_to_all_c3(%x: tensor<8x4xf32>) {
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c3_divisible(%x: tensor<3x4xf32>) {
   // expected-error @below {{expects dimension 0 of size 3 to be divisible by the 2 ranks of the group}}
-  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<3x4xf32>) -> tensor<1x8xf32>
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<3x4xf32>) -> tensor<1x8xf32>
   return
 }
 
@@ -626,3 +625,147 @@ func.func @program_c3_shared() {
 // expected-error @below {{runs @program_c3_shared, which another program runs too}}
 mpcomm.program @evaluate on @mesh axes ["pp"] runs [@program_c3_shared, @program_c3_shared]
 mpcomm.program @train_step on @mesh axes ["pp"] runs [@program_c3_shared, @program_c3_shared]
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_reduce_c5(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a channel from 0 to 65535, got -1}}
+  %0 = mpcomm.all_reduce(%x) on @mesh axes ["dp"] sum channel = -1 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @reduce_scatter_c1_count(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects a number in 'dims' for each of its 2 operands, got 1}}
+  %0:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<4x4xf32>, tensor<5xf32>)
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @reduce_scatter_c1_second(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects 'dims' in [0, 1), got 1}}
+  %0:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum dims = [0, 1] : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<4x4xf32>, tensor<5xf32>)
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @reduce_scatter_c5_second(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects result type 'tensor<5xf32>' for 2 ranks, got 'tensor<4xf32>'}}
+  %0:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum dims = [0, 0] : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<4x4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @reduce_scatter_c6() {
+  // expected-error @below {{expects at least one operand}}
+  mpcomm.reduce_scatter() on @mesh axes ["dp"] sum dims = [] : () -> ()
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @reduce_scatter_c6_results(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects a result for each of its 2 operands, got 1}}
+  %0 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum dims = [0, 0] : (tensor<8x4xf32>, tensor<10xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @reduce_scatter_c7(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a channel from 0 to 65535, got 65536}}
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] channel = 65536 : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_gather_c1_count(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a number in 'dims' for each of its 1 operands, got 2}}
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0, 0] : (tensor<8x4xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_gather_c3_second(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects result type 'tensor<20xf32>' for 2 ranks, got 'tensor<10xf32>'}}
+  %0:2 = mpcomm.all_gather(%x, %y) on @mesh axes ["dp"] dims = [0, 0] : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<16x4xf32>, tensor<10xf32>)
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_gather_c4() {
+  // expected-error @below {{expects at least one operand}}
+  mpcomm.all_gather() on @mesh axes ["dp"] dims = [] : () -> ()
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_gather_c4_results(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects a result for each of its 2 operands, got 1}}
+  %0 = mpcomm.all_gather(%x, %y) on @mesh axes ["dp"] dims = [0, 0] : (tensor<8x4xf32>, tensor<10xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_gather_c5(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a channel from 0 to 65535, got -2}}
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] channel = -2 : (tensor<8x4xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_to_all_c1_count(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a number in 'concat_dims' for each of its 1 operands, got 0}}
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [] : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_to_all_c4() {
+  // expected-error @below {{expects at least one operand}}
+  mpcomm.all_to_all() on @mesh axes ["dp"] split_dims = [] concat_dims = [] : () -> ()
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_to_all_c4_results(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
+  // expected-error @below {{expects a result for each of its 2 operands, got 1}}
+  %0 = mpcomm.all_to_all(%x, %y) on @mesh axes ["dp"] split_dims = [0, 0] concat_dims = [1, 0] : (tensor<8x4xf32>, tensor<10xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @all_to_all_c5(%x: tensor<8x4xf32>) {
+  // expected-error @below {{expects a channel from 0 to 65535, got 65536}}
+  %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] channel = 65536 : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  return
+}

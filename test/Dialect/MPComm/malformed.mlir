@@ -194,7 +194,7 @@ func.func @concatenate_size(%x: tensor<9223372036854775807xf32>) {
 mpcomm.mesh @mesh <["dp" = 2]>
 func.func @all_gather_size(%x: tensor<281474976710656xf32>) {
   // expected-error @below {{makes dimension 0 larger than any tensor's}}
-  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<281474976710656xf32>) -> tensor<4xf32>
+  %0 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<281474976710656xf32>) -> tensor<4xf32>
   return
 }
 

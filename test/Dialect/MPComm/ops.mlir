@@ -210,16 +210,24 @@ func.func @collectives(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
   %0:2 = mpcomm.all_reduce(%x, %y) on @mesh axes ["dp"] mean : tensor<8x4xf32>, tensor<10xf32>
   // CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["pp", "dp"] sum wire bf16 accumulate f32 : tensor<8x4xf32>
   %1 = mpcomm.all_reduce(%x) on @mesh axes ["pp", "dp"] sum wire bf16 accumulate f32 : tensor<8x4xf32>
-  // CHECK: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
-  %2 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x4xf32>) -> tensor<4x4xf32>
-  // CHECK: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] max wire f16 accumulate f16 dim = 1 : (tensor<8x4xf32>) -> tensor<8x2xf32>
-  %3 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] max wire f16 accumulate f16 dim = 1 : (tensor<8x4xf32>) -> tensor<8x2xf32>
+  // CHECK: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  %2 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  // CHECK: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] max wire f16 accumulate f16 dims = [1] : (tensor<8x4xf32>) -> tensor<8x2xf32>
+  %3 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] max wire f16 accumulate f16 dims = [1] : (tensor<8x4xf32>) -> tensor<8x2xf32>
   // CHECK: mpcomm.all_slice %{{.*}} on @mesh axes ["dp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x2xf32>
   %own = mpcomm.all_slice %2 on @mesh axes ["dp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x2xf32>
-  // CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["pp", "dp"] dim = 0 : (tensor<4x4xf32>) -> tensor<16x4xf32>
-  %4 = mpcomm.all_gather(%2) on @mesh axes ["pp", "dp"] dim = 0 : (tensor<4x4xf32>) -> tensor<16x4xf32>
-  // CHECK: mpcomm.all_to_all(%{{.*}}) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<4x8xf32>
-  %5 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  // CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["pp", "dp"] dims = [0] : (tensor<4x4xf32>) -> tensor<16x4xf32>
+  %4 = mpcomm.all_gather(%2) on @mesh axes ["pp", "dp"] dims = [0] : (tensor<4x4xf32>) -> tensor<16x4xf32>
+  // CHECK: mpcomm.all_to_all(%{{.*}}) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  %5 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  // CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean wire bf16 channel = 3 : tensor<8x4xf32>
+  %b0 = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean wire bf16 channel = 3 : tensor<8x4xf32>
+  // CHECK: mpcomm.reduce_scatter(%{{.*}}, %{{.*}}) on @mesh axes ["dp"] sum wire bf16 accumulate f32 dims = [1, 0] channel = 1 : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<8x2xf32>, tensor<5xf32>)
+  %b1:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] sum wire bf16 accumulate f32 dims = [1, 0] channel = 1 : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<8x2xf32>, tensor<5xf32>)
+  // CHECK: mpcomm.all_gather(%{{.*}}, %{{.*}}) on @mesh axes ["dp"] dims = [1, 0] channel = 2 : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<8x8xf32>, tensor<20xf32>)
+  %b2:2 = mpcomm.all_gather(%x, %y) on @mesh axes ["dp"] dims = [1, 0] channel = 2 : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<8x8xf32>, tensor<20xf32>)
+  // CHECK: mpcomm.all_to_all(%{{.*}}, %{{.*}}) on @mesh axes ["dp"] split_dims = [0, 0] concat_dims = [1, 0] channel = 4 : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<4x8xf32>, tensor<10xf32>)
+  %b3:2 = mpcomm.all_to_all(%x, %y) on @mesh axes ["dp"] split_dims = [0, 0] concat_dims = [1, 0] channel = 4 : (tensor<8x4xf32>, tensor<10xf32>) -> (tensor<4x8xf32>, tensor<10xf32>)
   // CHECK: mpcomm.collective_broadcast(%{{.*}}) on @mesh axes ["dp"] root = 1 : tensor<8x4xf32>
   %6 = mpcomm.collective_broadcast(%x) on @mesh axes ["dp"] root = 1 : tensor<8x4xf32>
   // CHECK: mpcomm.collective_permute(%{{.*}}) on @mesh axes ["dp"] source_target_pairs = {{\[\[}}0, 1], [1, 0]] : tensor<8x4xf32>

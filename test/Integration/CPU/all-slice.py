@@ -37,7 +37,7 @@ def program(ranks):
             '%%b%d = mpcomm.all_slice %%p%d on @mesh axes ["dp"] dim = %d : (%s) -> %s'
             % (i, i, dim, whole, block),
             "%%s%d = arith.addf %%b%d, %%one%d : %s" % (i, i, i, block),
-            '%%g%d = mpcomm.all_gather(%%s%d) on @mesh axes ["dp"] dim = %d : (%s) -> %s'
+            '%%g%d = mpcomm.all_gather(%%s%d) on @mesh axes ["dp"] dims = [%d] : (%s) -> %s'
             % (i, i, dim, block, whole),
         ]
     return """mpcomm.mesh @mesh <["dp" = %d]>

@@ -106,7 +106,7 @@ def program(ranks):
         results.append("%s %s}" % (whole, fact))
         returned.append(("%%g%d" % i, whole))
         body += [
-            '%%all%d = mpcomm.all_gather(%s) on @mesh axes ["dp"] dim = 0 : (tensor<%dx%dxf32>) -> %s'
+            '%%all%d = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] : (tensor<%dx%dxf32>) -> %s'
             % (i, value, *shape, whole),
             "%%g%d = arith.addf %%all%d, %%p%d : %s" % (i, i, i, whole),
         ]  # fmt: skip

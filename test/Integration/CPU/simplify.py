@@ -50,23 +50,23 @@ def cases(ranks):
         %%v = arith.sitofp %%d : %s to %s""" % (t, i, t, i, BOTH, i, BOTH, i, i, i, t), [16]  # fmt: skip
     block = tensor(16 // ranks)
     yield "scatters", """
-        %%r = mpcomm.reduce_scatter(%%a) %s sum dim = 0 : (%s) -> %s
-        %%s = mpcomm.reduce_scatter(%%b) %s sum dim = 0 : (%s) -> %s
+        %%r = mpcomm.reduce_scatter(%%a) %s sum dims = [0] : (%s) -> %s
+        %%s = mpcomm.reduce_scatter(%%b) %s sum dims = [0] : (%s) -> %s
         %%v = arith.addf %%r, %%s : %s""" % (BOTH, t, block, BOTH, t, block, block), [16 // ranks]  # fmt: skip
     outer = tensor(16 * 2 // ranks)
     yield "outer", """
         %%r = mpcomm.all_reduce(%%a) %s mean wire bf16 accumulate f32 : %s
-        %%v = mpcomm.reduce_scatter(%%r) %s sum dim = 0 : (%s) -> %s""" % (
+        %%v = mpcomm.reduce_scatter(%%r) %s sum dims = [0] : (%s) -> %s""" % (
             OUTER, t, OUTER, t, outer), [16 * 2 // ranks]  # fmt: skip
     whole = tensor(16 * ranks)
     for kind in "sum", "mean", "min":
         yield "equal-" + kind, """
             %%v = mpcomm.all_reduce(%%w) %s %s : %s""" % (BOTH, kind, whole), [16 * ranks]  # fmt: skip
     yield "equal-block", """
-        %%v = mpcomm.reduce_scatter(%%w) %s sum dim = 0 : (%s) -> %s""" % (BOTH, whole, t), [16]  # fmt: skip
+        %%v = mpcomm.reduce_scatter(%%w) %s sum dims = [0] : (%s) -> %s""" % (BOTH, whole, t), [16]  # fmt: skip
     yield "gathered", """
         %%r = mpcomm.all_slice %%w %s dim = 0 : (%s) -> %s
-        %%v = mpcomm.all_gather(%%r) %s dim = 0 : (%s) -> %s""" % (
+        %%v = mpcomm.all_gather(%%r) %s dims = [0] : (%s) -> %s""" % (
             BOTH, whole, t, BOTH, t, whole), [16 * ranks]  # fmt: skip
     rows, row = tensor(2, 8), tensor(2, 8 // ranks)
     yield "reshaped", """
@@ -87,11 +87,11 @@ def cases(ranks):
         %%e = arith.extf %%n : %s to %s
         %%c = arith.constant dense<3.0> : %s
         %%q = arith.divf %%e, %%c : %s
-        %%v = mpcomm.all_gather(%%q) %s dim = 0 : (%s) -> %s""" % (
+        %%v = mpcomm.all_gather(%%q) %s dims = [0] : (%s) -> %s""" % (
             t, narrow, narrow, t, t, t, BOTH, t, wide), [16 * ranks]  # fmt: skip
     line = tensor(8 * ranks, 2)
     yield "narrowed", """
-        %%g = mpcomm.all_gather(%%a) %s dim = 0 : (%s) -> %s
+        %%g = mpcomm.all_gather(%%a) %s dims = [0] : (%s) -> %s
         %%s = mpcomm.reshape %%g : (%s) -> %s
         %%c = arith.constant dense<3.0> : %s
         %%q = arith.divf %%s, %%c : %s
@@ -122,7 +122,7 @@ def collectives(ranks):
         """ % (n + 1, whole, 2 * n + 3, whole, whole, whole, BOTH, whole, own, BOTH, whole, own,
                own, whole) + lines + """
             %%twice = arith.addf %%v, %%v : %s
-            %%all = mpcomm.all_gather(%%twice) %s dim = 0 : (%s) -> %s
+            %%all = mpcomm.all_gather(%%twice) %s dims = [0] : (%s) -> %s
             %%new = arith.addf %%state, %%all : %s
         """ % (made, BOTH, made, out, out)  # fmt: skip
         body.append(re.sub(r"%(?!p\b)(\w+)", r"%%\g<1>_%d" % n, lines))

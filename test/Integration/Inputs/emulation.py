@@ -51,8 +51,9 @@ class Emulator:
         self.image(generated, output)
         return generated.decode()
 
-    def passes(self, options):
-        """The passes of target cuda up to where kernels become PTX, for a GPU of 3 processors."""
+    def passes(self, options, graph=True):
+        """The passes of target cuda up to where kernels become PTX, for a GPU of 3 processors;
+        not `graph`: from a scheduled rank program."""
         options = "target=cuda " + options
         done = subprocess.run([self.opt, os.devnull, "--mpcomm-to-cuda=" + options, "--dump-pass-pipeline"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -60,12 +61,13 @@ class Emulator:
         if done.returncode or not kept:
             sys.exit("expected mpcomm-to-cuda to end with passes of gpu.module and mpcomm-assemble-kernels:\n" + done.stderr)
         passes = re.sub(r"\bprocessors=\d+", "processors=3", kept[1])
-        return "builtin.module(mpcomm-graph{%s},mpcomm-lower{%s},%s)" % (options, options, passes)
+        first = "mpcomm-graph{%s}," % options if graph else ""
+        return "builtin.module(%smpcomm-lower{%s},%s)" % (first, options, passes)
 
-    def compile(self, source, name, options=""):
-        """The program file of a graph, with `options` of the pipelines."""
+    def compile(self, source, name, options="", graph=True):
+        """The program file of a graph, or of a rank program, with `options` of the pipelines."""
         path = os.path.join(self.folder, name)
-        graph = call([self.opt, source, "--pass-pipeline=" + self.passes(options)])
+        graph = call([self.opt, source, "--pass-pipeline=" + self.passes(options, graph)])
         self.image(graph, path + ".image.so")
         host = call([self.opt, "--test-mpcomm-embed-image=file=%s.image.so" % path], graph)
         self.link(host, path + ".so")

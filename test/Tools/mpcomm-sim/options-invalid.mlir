@@ -20,6 +20,6 @@
 //--- gather.mlir
 mpcomm.mesh @mesh <["dp" = 2]>
 func.func @train_step(%a: tensor<2xf32>) -> tensor<4xf32> {
-  %g = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<4xf32>
+  %g = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
   return %g : tensor<4xf32>
 }

@@ -23,7 +23,7 @@
 
 // No more candidates than max-nodes.
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="%{cluster} reorder max-nodes=3" --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEPT
-// KEPT: OrderKept | {{.*}}the step has more all_reduce ops than max-nodes
+// KEPT: OrderKept | {{.*}}the step has more collectives to merge than max-nodes
 
 mpcomm.mesh @mesh <["dp" = 2]>
 

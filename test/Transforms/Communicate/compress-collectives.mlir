@@ -21,14 +21,14 @@
 // CHECK: %[[MAX:.*]] = mpcomm.reduce max %[[ABS]], dims = [2] : (tensor<2x2x4xf32>) -> tensor<2x2xf32>
 // CHECK: %[[SCALE:.*]] = arith.maximumf
 // CHECK: %[[Q:.*]] = arith.fptosi %{{.*}} : tensor<2x2x4xf32> to tensor<2x2x4xi8>
-// CHECK: %[[Q2:.*]] = mpcomm.all_to_all(%[[Q]]) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0
-// CHECK: %[[S2:.*]] = mpcomm.all_to_all(%[[SCALE]]) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0
+// CHECK: %[[Q2:.*]] = mpcomm.all_to_all(%[[Q]]) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0]
+// CHECK: %[[S2:.*]] = mpcomm.all_to_all(%[[SCALE]]) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0]
 // CHECK: %[[TERMS:.*]] = arith.mulf
 // CHECK: %[[SUM:.*]] = mpcomm.reduce sum %[[TERMS]], dims = [0] : (tensor<2x2x4xf32>) -> tensor<2x4xf32>
 // CHECK: %[[MEAN:.*]] = arith.mulf %[[SUM]]
 // CHECK: math.absf %[[MEAN]]
-// CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["dp"] dim = 0 : (tensor<2x4xi8>) -> tensor<4x4xi8>
-// CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<4xf32>
+// CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["dp"] dims = [0] : (tensor<2x4xi8>) -> tensor<4x4xi8>
+// CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
 // CHECK: mpcomm.slice %{{.*}}, starts = [0], limits = [10], strides = [1] : (tensor<16xf32>) -> tensor<10xf32>
 // CHECK: mpcomm.slice %{{.*}}, starts = [10], limits = [13], strides = [1] : (tensor<16xf32>) -> tensor<3xf32>
 // CHECK-NOT: mpcomm.all_reduce
@@ -52,7 +52,7 @@ func.func @bucket(%a: tensor<5x2xf32>, %b: tensor<3xf32>) -> (tensor<5x2xf32>, t
 // SAME: %[[WIDE:.*]] = arith.extf %[[GOT]] : tensor<2x1x4xbf16> to tensor<2x1x4xf32>
 // SAME: %[[SUM:.*]] = mpcomm.reduce sum %[[WIDE]], dims = [0]
 // SAME: %[[ONCE:.*]] = arith.truncf %[[SUM]] : tensor<1x4xf32> to tensor<1x4xbf16>
-// SAME: mpcomm.all_gather(%[[ONCE]]) on @mesh axes ["dp"] dim = 0 : (tensor<1x4xbf16>) -> tensor<2x4xbf16>
+// SAME: mpcomm.all_gather(%[[ONCE]]) on @mesh axes ["dp"] dims = [0] : (tensor<1x4xbf16>) -> tensor<2x4xbf16>
 // SAME-NOT: mpcomm.all_reduce
 
 // A maximum, integers, and what does not say where it is summed (a loss) are left

@@ -25,9 +25,9 @@ mpcomm.mesh @mesh <["dp" = 4]>
 // CHECK-LABEL: func.func @one_tensor
 // EXACT-LABEL: func.func @one_tensor
 func.func @one_tensor(%g: tensor<8xf32>) -> tensor<8xf32> {
-  // CHECK-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp.inner"] mean dim = 0 : (tensor<8xf32>) -> tensor<4xf32>
+  // CHECK-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp.inner"] mean dims = [0] : (tensor<8xf32>) -> tensor<4xf32>
   // CHECK-NEXT: %[[A:.*]] = mpcomm.all_reduce(%[[S]]) on @mesh axes ["dp.outer"] mean : tensor<4xf32>
-  // CHECK-NEXT: %[[R:.*]] = mpcomm.all_gather(%[[A]]) on @mesh axes ["dp.inner"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  // CHECK-NEXT: %[[R:.*]] = mpcomm.all_gather(%[[A]]) on @mesh axes ["dp.inner"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   // CHECK-NEXT: return %[[R]]
   // EXACT-NEXT: mpcomm.all_reduce
   // EXACT-NEXT: return
@@ -43,7 +43,7 @@ func.func @bucket(%g: tensor<2x3xf32>, %h: tensor<3xf32>) -> (tensor<2x3xf32>, t
   // CHECK-DAG: %[[H:.*]] = arith.truncf %arg1 : tensor<3xf32> to tensor<3xbf16>
   // CHECK-DAG: %[[Z:.*]] = arith.constant dense<0.000000e+00> : tensor<1xbf16>
   // CHECK: %[[C:.*]] = mpcomm.concatenate %[[F]], %[[H]], %[[Z]]
-  // CHECK: mpcomm.reduce_scatter(%[[C]]) on @mesh axes ["dp.inner"] sum accumulate f32 dim = 0 : (tensor<10xbf16>) -> tensor<5xbf16>
+  // CHECK: mpcomm.reduce_scatter(%[[C]]) on @mesh axes ["dp.inner"] sum accumulate f32 dims = [0] : (tensor<10xbf16>) -> tensor<5xbf16>
   // CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp.outer"] sum accumulate f32 : tensor<5xbf16>
   // CHECK: %[[R:.*]] = mpcomm.all_gather
   // CHECK: mpcomm.slice %[[R]], starts = [0], limits = [6]
@@ -55,8 +55,8 @@ func.func @bucket(%g: tensor<2x3xf32>, %h: tensor<3xf32>) -> (tensor<2x3xf32>, t
 // Others that name the axis name both parts.
 // CHECK-LABEL: func.func @others
 func.func @others(%g: tensor<8xf32>) -> tensor<2xf32> {
-  // CHECK-NEXT: mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp.outer", "dp.inner"] max dim = 0
-  %r = mpcomm.reduce_scatter(%g) on @mesh axes ["dp"] max dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
+  // CHECK-NEXT: mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp.outer", "dp.inner"] max dims = [0]
+  %r = mpcomm.reduce_scatter(%g) on @mesh axes ["dp"] max dims = [0] : (tensor<8xf32>) -> tensor<2xf32>
   return %r : tensor<2xf32>
 }
 
@@ -103,7 +103,7 @@ module @inside {
   mpcomm.mesh @mesh <["dp" = 2]>
   func.func @own_mesh(%g: tensor<8xf32>) -> tensor<16xf32> {
     // CHECK: mpcomm.all_gather(%arg0) on @mesh axes ["dp"]
-    %r = mpcomm.all_gather(%g) on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<16xf32>
+    %r = mpcomm.all_gather(%g) on @mesh axes ["dp"] dims = [0] : (tensor<8xf32>) -> tensor<16xf32>
     return %r : tensor<16xf32>
   }
 }

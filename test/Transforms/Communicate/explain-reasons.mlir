@@ -75,13 +75,13 @@ func.func @user_cap(%g: tensor<256x256xf32>, %h: tensor<256x256xf32>) -> (tensor
 // expected-remark @below {{exposed_us=1068.6, peak_bytes=5767168}}
 func.func @memory_bound(%x: tensor<512x512xf32>, %u: tensor<256x512xf32>, %v: tensor<256x512xf32>, %w: tensor<256x512xf32>) -> tensor<512x512xf32> {
   // expected-remark @below {{exposed_us=534.3, hidden_us=0.0, kind=all_gather, predicted_us=534.3, reason=dependency, tensors=1}}
-  %0 = mpcomm.all_gather(%u) on @mesh axes ["dp"] dim = 0 : (tensor<256x512xf32>) -> tensor<512x512xf32>
+  %0 = mpcomm.all_gather(%u) on @mesh axes ["dp"] dims = [0] : (tensor<256x512xf32>) -> tensor<512x512xf32>
   %a = mpcomm.dot_general %x, %0, contracting_dims = [1] x [0] : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
   // expected-remark @below {{exposed_us=0.0, hidden_us=534.3, kind=all_gather, predicted_us=534.3, reason=none, tensors=1}}
-  %1 = mpcomm.all_gather(%v) on @mesh axes ["dp"] dim = 0 : (tensor<256x512xf32>) -> tensor<512x512xf32>
+  %1 = mpcomm.all_gather(%v) on @mesh axes ["dp"] dims = [0] : (tensor<256x512xf32>) -> tensor<512x512xf32>
   %b = mpcomm.dot_general %a, %1, contracting_dims = [1] x [0] : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
   // expected-remark @below {{exposed_us=534.3, hidden_us=0.0, kind=all_gather, predicted_us=534.3, reason=memory-bound, tensors=1}}
-  %2 = mpcomm.all_gather(%w) on @mesh axes ["dp"] dim = 0 : (tensor<256x512xf32>) -> tensor<512x512xf32>
+  %2 = mpcomm.all_gather(%w) on @mesh axes ["dp"] dims = [0] : (tensor<256x512xf32>) -> tensor<512x512xf32>
   %c = mpcomm.dot_general %b, %2, contracting_dims = [1] x [0] : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
   return %c : tensor<512x512xf32>
 }

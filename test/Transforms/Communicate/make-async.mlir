@@ -143,9 +143,9 @@ func.func @kinds(%x: tensor<4xf32>) -> (tensor<2xf32>, tensor<8xf32>, tensor<4xf
   // CHECK: mpcomm.async {
   // CHECK-NEXT: mpcomm.recv
   // CHECK-COUNT-5: mpcomm.await
-  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
-  %1 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
-  %2 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 0 : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
+  %1 = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
+  %2 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0] : (tensor<4xf32>) -> tensor<4xf32>
   %3 = mpcomm.collective_broadcast(%x) on @mesh axes ["dp"] root = 0 : tensor<4xf32>
   %4 = mpcomm.recv on @mesh axes ["pp"] from = 0 : tensor<4xf32>
   return %0, %1, %2, %3, %4 : tensor<2xf32>, tensor<8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>

@@ -22,7 +22,7 @@ func.func @fused_anew(%x: tensor<64x64xf32>, %c: tensor<4x64xf32>, %v: tensor<64
   %t = math.exp %u : tensor<64x64xf32>
   %d = mpcomm.dot_general %t, %v, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x32xf32>) -> tensor<64x32xf32>
   %f0 = mpcomm.async {
-    %0 = mpcomm.all_gather(%s) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %0 = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %0 : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %g = mpcomm.await %f0 : !mpcomm.future<tensor<64x64xf32>>

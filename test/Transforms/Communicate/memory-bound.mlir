@@ -55,49 +55,49 @@ mpcomm.mesh @mesh <["dp" = 16]>
 
 func.func @gathered_weights(%x: tensor<64x64xf32>, %w0: tensor<4x64xf32>, %w1: tensor<4x64xf32>, %w2: tensor<4x64xf32>, %w3: tensor<4x64xf32>, %w4: tensor<4x64xf32>, %w5: tensor<4x64xf32>, %w6: tensor<4x64xf32>, %w7: tensor<4x64xf32>) -> tensor<64x64xf32> {
   %f0 = mpcomm.async {
-    %g = mpcomm.all_gather(%w0) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w0) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v0 = mpcomm.await %f0 : !mpcomm.future<tensor<64x64xf32>>
   %a0 = mpcomm.dot_general %x, %v0, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f1 = mpcomm.async {
-    %g = mpcomm.all_gather(%w1) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w1) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v1 = mpcomm.await %f1 : !mpcomm.future<tensor<64x64xf32>>
   %a1 = mpcomm.dot_general %a0, %v1, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f2 = mpcomm.async {
-    %g = mpcomm.all_gather(%w2) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w2) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v2 = mpcomm.await %f2 : !mpcomm.future<tensor<64x64xf32>>
   %a2 = mpcomm.dot_general %a1, %v2, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f3 = mpcomm.async {
-    %g = mpcomm.all_gather(%w3) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w3) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v3 = mpcomm.await %f3 : !mpcomm.future<tensor<64x64xf32>>
   %a3 = mpcomm.dot_general %a2, %v3, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f4 = mpcomm.async {
-    %g = mpcomm.all_gather(%w4) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w4) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v4 = mpcomm.await %f4 : !mpcomm.future<tensor<64x64xf32>>
   %a4 = mpcomm.dot_general %a3, %v4, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f5 = mpcomm.async {
-    %g = mpcomm.all_gather(%w5) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w5) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v5 = mpcomm.await %f5 : !mpcomm.future<tensor<64x64xf32>>
   %a5 = mpcomm.dot_general %a4, %v5, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f6 = mpcomm.async {
-    %g = mpcomm.all_gather(%w6) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w6) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v6 = mpcomm.await %f6 : !mpcomm.future<tensor<64x64xf32>>
   %a6 = mpcomm.dot_general %a5, %v6, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %f7 = mpcomm.async {
-    %g = mpcomm.all_gather(%w7) on @mesh axes ["dp"] dim = 0 : (tensor<4x64xf32>) -> tensor<64x64xf32>
+    %g = mpcomm.all_gather(%w7) on @mesh axes ["dp"] dims = [0] : (tensor<4x64xf32>) -> tensor<64x64xf32>
     mpcomm.yield %g : tensor<64x64xf32>
   } : !mpcomm.future<tensor<64x64xf32>>
   %v7 = mpcomm.await %f7 : !mpcomm.future<tensor<64x64xf32>>

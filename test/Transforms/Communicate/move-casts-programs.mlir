@@ -14,14 +14,14 @@ func.func @step.rank0(%x: tensor<4xbf16>) -> tensor<8xf32> {
   %two = arith.constant dense<2.0> : tensor<4xf32>
   %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
   %m = arith.mulf %w, %two : tensor<4xf32>
-  %r = mpcomm.all_gather(%m) on @mesh axes ["pp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %r = mpcomm.all_gather(%m) on @mesh axes ["pp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
 
 // CHECK-LABEL: func.func @step.rank1
 func.func @step.rank1(%x: tensor<4xf32>) -> tensor<8xf32> {
   // CHECK-NEXT: mpcomm.all_gather(%arg0) {{.*}} : (tensor<4xf32>) -> tensor<8xf32>
-  %r = mpcomm.all_gather(%x) on @mesh axes ["pp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %r = mpcomm.all_gather(%x) on @mesh axes ["pp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
 

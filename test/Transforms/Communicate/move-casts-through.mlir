@@ -21,7 +21,7 @@ func.func @widened_before(%x: tensor<2x4xbf16>) -> tensor<8xf32> {
   %w = arith.extf %x : tensor<2x4xbf16> to tensor<2x4xf32>
   %f = mpcomm.reshape %w : (tensor<2x4xf32>) -> tensor<8xf32>
   %s = mpcomm.slice %f, starts = [2], limits = [6], strides = [1] : (tensor<8xf32>) -> tensor<4xf32>
-  %r = mpcomm.all_gather(%s) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %r = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
 
@@ -32,7 +32,7 @@ func.func @narrowed_after(%x: tensor<2x4xf32>) -> tensor<8x2xbf16> {
   // CHECK-NEXT: %[[F:.*]] = mpcomm.reshape %[[R]] : (tensor<4x4xbf16>) -> tensor<2x8xbf16>
   // CHECK-NEXT: %[[T:.*]] = mpcomm.transpose %[[F]], dims = [1, 0] : (tensor<2x8xbf16>) -> tensor<8x2xbf16>
   // CHECK-NEXT: return %[[T]]
-  %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<2x4xf32>) -> tensor<4x4xf32>
+  %r = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<2x4xf32>) -> tensor<4x4xf32>
   %f = mpcomm.reshape %r : (tensor<4x4xf32>) -> tensor<2x8xf32>
   %t = mpcomm.transpose %f, dims = [1, 0] : (tensor<2x8xf32>) -> tensor<8x2xf32>
   %n = arith.truncf %t : tensor<8x2xf32> to tensor<8x2xbf16>
@@ -58,7 +58,7 @@ func.func @factors(%x: tensor<4xbf16>, %y: tensor<4xf32>) -> (tensor<8xf32>, ten
   %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
   %m = arith.mulf %c, %w : tensor<4xf32>
   %q = arith.divf %m, %d : tensor<4xf32>
-  %r = mpcomm.all_gather(%q) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %r = mpcomm.all_gather(%q) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   %b = mpcomm.collective_broadcast(%y) on @mesh axes ["dp"] root = 1 : tensor<4xf32>
   %s = arith.mulf %b, %d : tensor<4xf32>
   %n = arith.truncf %s : tensor<4xf32> to tensor<4xf16>
@@ -82,10 +82,10 @@ func.func @scalars(
   %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
   %f = mpcomm.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4xf32>
   %m = arith.mulf %w, %f : tensor<4xf32>
-  %r = mpcomm.all_gather(%m) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %r = mpcomm.all_gather(%m) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   %g = mpcomm.broadcast_in_dim %t, dims = [] : (tensor<f32>) -> tensor<4xf32>
   %p = arith.mulf %w, %g : tensor<4xf32>
-  %q = mpcomm.all_gather(%p) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %q = mpcomm.all_gather(%p) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   return %r, %q : tensor<8xf32>, tensor<8xf32>
 }
 

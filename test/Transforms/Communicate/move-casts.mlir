@@ -18,7 +18,7 @@ func.func @widened_gather(%x: tensor<4xbf16>) -> tensor<8xf32> {
   // CHECK-NEXT: %[[W:.*]] = arith.extf %[[R]] : tensor<8xbf16> to tensor<8xf32>
   // CHECK-NEXT: return %[[W]]
   %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
-  %r = mpcomm.all_gather(%w) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+  %r = mpcomm.all_gather(%w) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
 
@@ -55,7 +55,7 @@ func.func @stays(%x: tensor<4xf32>, %y: tensor<4xbf16>) -> (tensor<4xbf16>, tens
   // CHECK-NEXT: arith.extf
   %r = mpcomm.collective_broadcast(%x) on @mesh axes ["dp"] root = 1 : tensor<4xf32>
   %n = arith.truncf %r : tensor<4xf32> to tensor<4xbf16>
-  %g = mpcomm.all_gather(%y) on @mesh axes ["dp"] dim = 0 : (tensor<4xbf16>) -> tensor<8xbf16>
+  %g = mpcomm.all_gather(%y) on @mesh axes ["dp"] dims = [0] : (tensor<4xbf16>) -> tensor<8xbf16>
   %w = arith.extf %g : tensor<8xbf16> to tensor<8xf32>
   return %n, %r, %w : tensor<4xbf16>, tensor<4xf32>, tensor<8xf32>
 }
@@ -65,12 +65,12 @@ func.func @stays(%x: tensor<4xf32>, %y: tensor<4xbf16>) -> (tensor<4xbf16>, tens
 func.func @reductions(%x: tensor<4xbf16>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<2xf16>, tensor<4xf32>) {
   // CHECK-NOT: wire
   // LOSSY: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean wire bf16 accumulate f32 : tensor<4xf32>
-  // LOSSY: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] sum wire f16 accumulate f32 dim = 0
+  // LOSSY: mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] sum wire f16 accumulate f32 dims = [0]
   // LOSSY: mpcomm.collective_reduce(%{{.*}}) on @mesh axes ["dp"] sum wire bf16 accumulate f32 root = 0
   // CHECK: return
   %w = arith.extf %x : tensor<4xbf16> to tensor<4xf32>
   %r = mpcomm.all_reduce(%w) on @mesh axes ["dp"] mean : tensor<4xf32>
-  %s = mpcomm.reduce_scatter(%y) on @mesh axes ["dp"] sum dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
+  %s = mpcomm.reduce_scatter(%y) on @mesh axes ["dp"] sum dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
   %n = arith.truncf %s : tensor<2xf32> to tensor<2xf16>
   %t = mpcomm.collective_reduce(%w) on @mesh axes ["dp"] sum root = 0 : tensor<4xf32>
   return %r, %n, %t : tensor<4xf32>, tensor<2xf16>, tensor<4xf32>

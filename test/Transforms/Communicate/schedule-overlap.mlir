@@ -73,3 +73,27 @@ func.func @in_place(%w: tensor<64x64xf32> {mpcomm.donated = 0 : i64}, %g: tensor
   %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<64x64xf32>, tensor<64x64xf32>, tensor<f32>) -> tensor<64x64xf32>
   return %w1, %d : tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// Collectives on two channels of a group are in flight together, those of one
+// channel one after the other: 64 x 64 f32 take 10 + 8.2 us scattered and 10 +
+// 16.4 us gathered, each product 524 us.
+// CHECK-LABEL: func.func @two_channels
+// CHECK: %[[F:.*]] = mpcomm.async
+// CHECK: %[[G:.*]] = mpcomm.async
+// CHECK: mpcomm.dot_general
+// CHECK: mpcomm.await
+// CHECK: mpcomm.await
+func.func @two_channels(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> (tensor<32x64xf32>, tensor<128x64xf32>, tensor<64x64xf32>) {
+  %f = mpcomm.async {
+    %0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<64x64xf32>) -> tensor<32x64xf32>
+    mpcomm.yield %0 : tensor<32x64xf32>
+  } : !mpcomm.future<tensor<32x64xf32>>
+  %s = mpcomm.await %f : !mpcomm.future<tensor<32x64xf32>>
+  %g = mpcomm.async {
+    %0 = mpcomm.all_gather(%w) on @mesh axes ["dp"] dims = [0] channel = 1 : (tensor<64x64xf32>) -> tensor<128x64xf32>
+    mpcomm.yield %0 : tensor<128x64xf32>
+  } : !mpcomm.future<tensor<128x64xf32>>
+  %a = mpcomm.await %g : !mpcomm.future<tensor<128x64xf32>>
+  %p = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %s, %a, %p : tensor<32x64xf32>, tensor<128x64xf32>, tensor<64x64xf32>
+}

@@ -19,7 +19,7 @@ func.func @dead_chain(%x: tensor<4xf32>) {
   // CHECK-NEXT: return
   // EXACT-NEXT: mpcomm.send(%arg0)
   // EXACT-NEXT: return
-  %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<16xf32>
+  %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<16xf32>
   %b = mpcomm.all_reduce(%a) on @mesh axes ["tp"] sum : tensor<16xf32>
   mpcomm.send(%x) on @mesh axes ["dp"] to = 1 : tensor<4xf32>
   return
@@ -92,9 +92,9 @@ func.func @scattered_gather(%x: tensor<4xi32>) -> (tensor<4xi32>, tensor<4xi32>)
   // EXACT-NEXT: %[[N:.*]] = arith.constant dense<4>
   // EXACT-NEXT: %[[S:.*]] = arith.muli %arg0, %[[N]]
   // EXACT-NEXT: return %arg0, %[[S]]
-  %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dim = 0 : (tensor<4xi32>) -> tensor<16xi32>
-  %b = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] max dim = 0 : (tensor<16xi32>) -> tensor<4xi32>
-  %c = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] sum dim = 0 : (tensor<16xi32>) -> tensor<4xi32>
+  %a = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<4xi32>) -> tensor<16xi32>
+  %b = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] max dims = [0] : (tensor<16xi32>) -> tensor<4xi32>
+  %c = mpcomm.reduce_scatter(%a) on @mesh axes ["dp"] sum dims = [0] : (tensor<16xi32>) -> tensor<4xi32>
   return %b, %c : tensor<4xi32>, tensor<4xi32>
 }
 
@@ -105,8 +105,8 @@ func.func @gathered_scatter(%x: tensor<16x2xf32>) -> tensor<16x2xf32> {
   // CHECK-NEXT: return %[[A]]
   // EXACT-NEXT: mpcomm.reduce_scatter
   // EXACT-NEXT: mpcomm.all_gather
-  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dim = 0 : (tensor<16x2xf32>) -> tensor<4x2xf32>
-  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 0 : (tensor<4x2xf32>) -> tensor<16x2xf32>
+  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dims = [0] : (tensor<16x2xf32>) -> tensor<4x2xf32>
+  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [0] : (tensor<4x2xf32>) -> tensor<16x2xf32>
   return %b : tensor<16x2xf32>
 }
 
@@ -117,10 +117,10 @@ func.func @scatter_kept(%x: tensor<16x2xf32>) -> (tensor<16x2xf32>, tensor<4x2xf
   // CHECK-NEXT: mpcomm.all_gather
   // CHECK-NEXT: mpcomm.reduce_scatter
   // CHECK-NEXT: mpcomm.all_gather
-  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dim = 0 : (tensor<16x2xf32>) -> tensor<4x2xf32>
-  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 0 : (tensor<4x2xf32>) -> tensor<16x2xf32>
-  %c = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<16x2xf32>) -> tensor<4x2xf32>
-  %d = mpcomm.all_gather(%c) on @mesh axes ["dp"] dim = 1 : (tensor<4x2xf32>) -> tensor<4x8xf32>
+  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dims = [0] : (tensor<16x2xf32>) -> tensor<4x2xf32>
+  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [0] : (tensor<4x2xf32>) -> tensor<16x2xf32>
+  %c = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<16x2xf32>) -> tensor<4x2xf32>
+  %d = mpcomm.all_gather(%c) on @mesh axes ["dp"] dims = [1] : (tensor<4x2xf32>) -> tensor<4x8xf32>
   return %b, %a, %d : tensor<16x2xf32>, tensor<4x2xf32>, tensor<4x8xf32>
 }
 
@@ -129,8 +129,8 @@ func.func @scatter_kept(%x: tensor<16x2xf32>) -> (tensor<16x2xf32>, tensor<4x2xf
 func.func @exchanged_back(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   // CHECK-NEXT: return %arg0
   // EXACT-NEXT: return %arg0
-  %a = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dim = 0 concat_dim = 1 : (tensor<8x4xf32>) -> tensor<2x16xf32>
-  %b = mpcomm.all_to_all(%a) on @mesh axes ["dp"] split_dim = 1 concat_dim = 0 : (tensor<2x16xf32>) -> tensor<8x4xf32>
+  %a = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<2x16xf32>
+  %b = mpcomm.all_to_all(%a) on @mesh axes ["dp"] split_dims = [1] concat_dims = [0] : (tensor<2x16xf32>) -> tensor<8x4xf32>
   return %b : tensor<8x4xf32>
 }
 
@@ -192,14 +192,14 @@ func.func @slice_first(%x: tensor<8xf32>, %y: tensor<2xf32>) -> (tensor<2xf32>, 
 // CHECK-LABEL: func.func @own_block
 // EXACT-LABEL: func.func @own_block
 func.func @own_block(%x: tensor<8xf32>, %y: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
-  // CHECK-NEXT: %[[R:.*]] = mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp"] mean dim = 0
+  // CHECK-NEXT: %[[R:.*]] = mpcomm.reduce_scatter(%arg0) on @mesh axes ["dp"] mean dims = [0]
   // CHECK-NEXT: return %[[R]], %arg1
   // EXACT-NEXT: mpcomm.all_reduce
   // EXACT-NEXT: mpcomm.all_slice
   // EXACT-NEXT: return %{{.*}}, %arg1
   %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<8xf32>
   %b = mpcomm.all_slice %a on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
-  %c = mpcomm.all_gather(%y) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<8xf32>
+  %c = mpcomm.all_gather(%y) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<8xf32>
   %d = mpcomm.all_slice %c on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
   return %b, %d : tensor<2xf32>, tensor<2xf32>
 }
@@ -209,8 +209,8 @@ func.func @own_block(%x: tensor<8xf32>, %y: tensor<2xf32>) -> (tensor<2xf32>, te
 func.func @cascade(%x: tensor<8xf32>) -> tensor<8xf32> {
   // CHECK-NEXT: %[[R:.*]] = mpcomm.all_reduce(%arg0) on @mesh axes ["dp"] mean
   // CHECK-NEXT: return %[[R]]
-  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
-  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<8xf32>
+  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dims = [0] : (tensor<8xf32>) -> tensor<2xf32>
+  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<8xf32>
   %c = mpcomm.all_reduce(%b) on @mesh axes ["dp"] min : tensor<8xf32>
   %d = mpcomm.collective_broadcast(%c) on @mesh axes ["dp"] root = 0 : tensor<8xf32>
   return %d : tensor<8xf32>
@@ -243,7 +243,7 @@ func.func @only_in_its_block(%x: tensor<8xf32>, %z: tensor<2xf32>, %c: i1, %n: i
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %a = mpcomm.all_reduce(%x) on @mesh axes ["dp"] sum : tensor<8xf32>
-  %b = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
+  %b = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<8xf32>) -> tensor<2xf32>
   %o = scf.if %c -> tensor<2xf32> {
     %s = mpcomm.all_slice %a on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
     scf.yield %s : tensor<2xf32>
@@ -251,7 +251,7 @@ func.func @only_in_its_block(%x: tensor<8xf32>, %z: tensor<2xf32>, %c: i1, %n: i
     scf.yield %z : tensor<2xf32>
   }
   %w = scf.for %i = %zero to %n step %one iter_args(%v = %x) -> tensor<8xf32> {
-    %g = mpcomm.all_gather(%b) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<8xf32>
+    %g = mpcomm.all_gather(%b) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<8xf32>
     %t = arith.addf %v, %g : tensor<8xf32>
     scf.yield %t : tensor<8xf32>
   }
@@ -262,7 +262,7 @@ func.func @only_in_its_block(%x: tensor<8xf32>, %z: tensor<2xf32>, %c: i1, %n: i
 // CHECK-LABEL: func.func @axes_in_any_order
 func.func @axes_in_any_order(%x: tensor<2xf32>) -> tensor<2xf32> {
   // CHECK-NEXT: return %arg0
-  %a = mpcomm.all_gather(%x) on @mesh axes ["dp", "tp"] dim = 0 : (tensor<2xf32>) -> tensor<16xf32>
+  %a = mpcomm.all_gather(%x) on @mesh axes ["dp", "tp"] dims = [0] : (tensor<2xf32>) -> tensor<16xf32>
   %b = mpcomm.all_slice %a on @mesh axes ["tp", "dp"] dim = 0 : (tensor<16xf32>) -> tensor<2xf32>
   return %b : tensor<2xf32>
 }

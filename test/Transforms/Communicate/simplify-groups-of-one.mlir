@@ -16,9 +16,9 @@ func.func @each(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>, tenso
   // CHECK-NEXT: return %arg0, %arg0, %arg0, %arg0, %arg0, %arg0
   mpcomm.barrier on @mesh axes ["tp"]
   %a = mpcomm.all_reduce(%x) on @mesh axes ["tp"] mean : tensor<4x4xf32>
-  %b = mpcomm.reduce_scatter(%x) on @mesh axes ["pp"] sum dim = 0 : (tensor<4x4xf32>) -> tensor<4x4xf32>
-  %c = mpcomm.all_gather(%x) on @mesh axes ["pp", "tp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x4xf32>
-  %d = mpcomm.all_to_all(%x) on @mesh axes ["tp"] split_dim = 0 concat_dim = 1 : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b = mpcomm.reduce_scatter(%x) on @mesh axes ["pp"] sum dims = [0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %c = mpcomm.all_gather(%x) on @mesh axes ["pp", "tp"] dims = [1] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %d = mpcomm.all_to_all(%x) on @mesh axes ["tp"] split_dims = [0] concat_dims = [1] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %e = mpcomm.collective_broadcast(%x) on @mesh axes ["tp"] root = 0 : tensor<4x4xf32>
   %f = mpcomm.all_slice %x on @mesh axes ["tp"] dim = 0 : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %a, %b, %c, %d, %e, %f : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
@@ -32,7 +32,7 @@ func.func @other_axes(%x: tensor<4xf32>, %y: tensor<2xf32>) -> (tensor<4xf32>, t
   // CHECK-NEXT: return %[[A]], %arg1
   mpcomm.barrier on @mesh axes ["dp"]
   %a = mpcomm.all_reduce(%x) on @mesh axes ["pp", "dp", "tp"] sum : tensor<4xf32>
-  %b = mpcomm.all_gather(%y) on @mesh axes ["dp", "tp"] dim = 0 : (tensor<2xf32>) -> tensor<4xf32>
+  %b = mpcomm.all_gather(%y) on @mesh axes ["dp", "tp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
   %c = mpcomm.all_slice %b on @mesh axes ["dp"] dim = 0 : (tensor<4xf32>) -> tensor<2xf32>
   return %a, %c : tensor<4xf32>, tensor<2xf32>
 }

@@ -79,10 +79,10 @@ func.func @choices(%x: tensor<4xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %j: 
 // CHECK-LABEL: func.func @scatters
 func.func @scatters(%x: tensor<8x2xf32>, %y: tensor<8x2xf32>) -> tensor<2x2xf32> {
   // CHECK-NEXT: %[[S:.*]] = arith.addf %arg0, %arg1 : tensor<8x2xf32>
-  // CHECK-NEXT: %[[R:.*]] = mpcomm.reduce_scatter(%[[S]]) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x2xf32>) -> tensor<2x2xf32>
+  // CHECK-NEXT: %[[R:.*]] = mpcomm.reduce_scatter(%[[S]]) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x2xf32>) -> tensor<2x2xf32>
   // CHECK-NEXT: return %[[R]]
-  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x2xf32>) -> tensor<2x2xf32>
-  %b = mpcomm.reduce_scatter(%y) on @mesh axes ["dp"] sum dim = 0 : (tensor<8x2xf32>) -> tensor<2x2xf32>
+  %a = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x2xf32>) -> tensor<2x2xf32>
+  %b = mpcomm.reduce_scatter(%y) on @mesh axes ["dp"] sum dims = [0] : (tensor<8x2xf32>) -> tensor<2x2xf32>
   %s = arith.addf %a, %b : tensor<2x2xf32>
   return %s : tensor<2x2xf32>
 }
@@ -127,8 +127,8 @@ func.func @kept(%x: tensor<8xf32>, %y: tensor<8xf32>)
   // Another dimension, which makes another block.
   %x2 = mpcomm.reshape %x : (tensor<8xf32>) -> tensor<4x2xf32>
   %y2 = mpcomm.reshape %y : (tensor<8xf32>) -> tensor<2x4xf32>
-  %i = mpcomm.reduce_scatter(%x2) on @mesh axes ["dp"] sum dim = 0 : (tensor<4x2xf32>) -> tensor<1x2xf32>
-  %j = mpcomm.reduce_scatter(%y2) on @mesh axes ["dp"] sum dim = 1 : (tensor<2x4xf32>) -> tensor<2x1xf32>
+  %i = mpcomm.reduce_scatter(%x2) on @mesh axes ["dp"] sum dims = [0] : (tensor<4x2xf32>) -> tensor<1x2xf32>
+  %j = mpcomm.reduce_scatter(%y2) on @mesh axes ["dp"] sum dims = [1] : (tensor<2x4xf32>) -> tensor<2x1xf32>
   %i1 = mpcomm.reshape %i : (tensor<1x2xf32>) -> tensor<2xf32>
   %j1 = mpcomm.reshape %j : (tensor<2x1xf32>) -> tensor<2xf32>
   %v = arith.addf %i1, %j1 : tensor<2xf32>

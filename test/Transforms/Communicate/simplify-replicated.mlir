@@ -48,9 +48,9 @@ func.func @blocks(
   // EXACT-NEXT: %[[S:.*]] = arith.muli %[[I]], %[[C]]
   // EXACT-NEXT: %[[X:.*]] = mpcomm.reduce_scatter(%arg2)
   // EXACT-NEXT: return %[[M]], %[[S]], %[[X]], %arg0
-  %a = mpcomm.reduce_scatter(%w) on @mesh axes ["dp"] max dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
-  %b = mpcomm.reduce_scatter(%i) on @mesh axes ["dp"] sum dim = 0 : (tensor<8xi32>) -> tensor<2xi32>
-  %c = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] max dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
+  %a = mpcomm.reduce_scatter(%w) on @mesh axes ["dp"] max dims = [0] : (tensor<8xf32>) -> tensor<2xf32>
+  %b = mpcomm.reduce_scatter(%i) on @mesh axes ["dp"] sum dims = [0] : (tensor<8xi32>) -> tensor<2xi32>
+  %c = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] max dims = [0] : (tensor<8xf32>) -> tensor<2xf32>
   %d = mpcomm.collective_broadcast(%w) on @mesh axes ["dp"] root = 0 : tensor<8xf32>
   return %a, %b, %c, %d : tensor<2xf32>, tensor<2xi32>, tensor<2xf32>, tensor<8xf32>
 }
@@ -64,15 +64,15 @@ func.func @gathered_slice(
     %x: tensor<8xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
     -> (tensor<8x4xf32>, tensor<2x16xf32>, tensor<8xf32>) {
   // EXACT-NEXT: mpcomm.all_slice %arg0
-  // EXACT-NEXT: mpcomm.all_gather({{.*}}) on @mesh axes ["dp"] dim = 1
+  // EXACT-NEXT: mpcomm.all_gather({{.*}}) on @mesh axes ["dp"] dims = [1]
   // EXACT-NEXT: mpcomm.all_slice %arg1
   // EXACT-NEXT: mpcomm.all_gather
   // EXACT-NEXT: return %arg0
   %a = mpcomm.all_slice %w on @mesh axes ["dp"] dim = 0 : (tensor<8x4xf32>) -> tensor<2x4xf32>
-  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 0 : (tensor<2x4xf32>) -> tensor<8x4xf32>
-  %c = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 1 : (tensor<2x4xf32>) -> tensor<2x16xf32>
+  %b = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [0] : (tensor<2x4xf32>) -> tensor<8x4xf32>
+  %c = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [1] : (tensor<2x4xf32>) -> tensor<2x16xf32>
   %d = mpcomm.all_slice %x on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
-  %e = mpcomm.all_gather(%d) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<8xf32>
+  %e = mpcomm.all_gather(%d) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<8xf32>
   return %b, %c, %e : tensor<8x4xf32>, tensor<2x16xf32>, tensor<8xf32>
 }
 
@@ -83,9 +83,9 @@ func.func @made(%w: tensor<8xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm
   // CHECK-NEXT: %[[A:.*]] = mpcomm.all_slice %arg0
   // CHECK-NEXT: %[[B:.*]] = mpcomm.all_reduce(%[[A]]) on @mesh axes ["dp"] max
   // CHECK-NEXT: return %[[B]], %arg0
-  %a = mpcomm.reduce_scatter(%w) on @mesh axes ["dp"] max dim = 0 : (tensor<8xf32>) -> tensor<2xf32>
+  %a = mpcomm.reduce_scatter(%w) on @mesh axes ["dp"] max dims = [0] : (tensor<8xf32>) -> tensor<2xf32>
   %b = mpcomm.all_reduce(%a) on @mesh axes ["dp"] max : tensor<2xf32>
-  %c = mpcomm.all_gather(%a) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<8xf32>
+  %c = mpcomm.all_gather(%a) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<8xf32>
   return %b, %c : tensor<2xf32>, tensor<8xf32>
 }
 

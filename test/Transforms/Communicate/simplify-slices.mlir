@@ -17,7 +17,7 @@ mpcomm.mesh @mesh <["o" = 2, "i" = 4]>
 // EXACT-LABEL: func.func @reshaped
 func.func @reshaped(%x: tensor<8x6xf32>) -> tensor<4x2x3xf32> {
   // CHECK-NEXT: %[[X:.*]] = mpcomm.reshape %arg0 : (tensor<8x6xf32>) -> tensor<4x4x3xf32>
-  // CHECK-NEXT: %[[R:.*]] = mpcomm.reduce_scatter(%[[X]]) on @mesh axes ["o"] sum dim = 1 : (tensor<4x4x3xf32>) -> tensor<4x2x3xf32>
+  // CHECK-NEXT: %[[R:.*]] = mpcomm.reduce_scatter(%[[X]]) on @mesh axes ["o"] sum dims = [1] : (tensor<4x4x3xf32>) -> tensor<4x2x3xf32>
   // CHECK-NEXT: return %[[R]]
   // In groups of two no place is another one's.
   // EXACT-NEXT: mpcomm.reshape %arg0
@@ -64,7 +64,7 @@ func.func @reshape_kept(%x: tensor<8xf32>) -> (tensor<2xf32>, tensor<2x4xf32>, t
 // EXACT-LABEL: func.func @over_some
 func.func @over_some(%x: tensor<1024xf32>) -> tensor<4x64xf32> {
   // CHECK-NEXT: %[[X:.*]] = mpcomm.reshape %arg0 : (tensor<1024xf32>) -> tensor<4x256xf32>
-  // CHECK-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%[[X]]) on @mesh axes ["i"] mean dim = 1 : (tensor<4x256xf32>) -> tensor<4x64xf32>
+  // CHECK-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%[[X]]) on @mesh axes ["i"] mean dims = [1] : (tensor<4x256xf32>) -> tensor<4x64xf32>
   // CHECK-NEXT: %[[R:.*]] = mpcomm.all_reduce(%[[S]]) on @mesh axes ["o"] mean : tensor<4x64xf32>
   // CHECK-NEXT: return %[[R]]
   // EXACT-NEXT: mpcomm.all_reduce(%arg0) on @mesh axes ["o", "i"] mean
@@ -78,7 +78,7 @@ func.func @over_some(%x: tensor<1024xf32>) -> tensor<4x64xf32> {
 
 // EXACT-LABEL: func.func @integers
 func.func @integers(%x: tensor<1024xi32>) -> tensor<256xi32> {
-  // EXACT-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%arg0) on @mesh axes ["i"] sum dim = 0
+  // EXACT-NEXT: %[[S:.*]] = mpcomm.reduce_scatter(%arg0) on @mesh axes ["i"] sum dims = [0]
   // EXACT-NEXT: %[[R:.*]] = mpcomm.all_reduce(%[[S]]) on @mesh axes ["o"] sum
   // EXACT-NEXT: return %[[R]]
   %a = mpcomm.all_reduce(%x) on @mesh axes ["o", "i"] sum : tensor<1024xi32>

@@ -13,6 +13,7 @@ mpcomm.mesh @mesh <["dp" = 2]>
 // REMARK: SinkUpdates{{.*}}Function=barrier | moved=0
 // REMARK: SinkUpdates{{.*}}Function=nested | moved=1
 // REMARK: SinkUpdates{{.*}}Function=nothing_to_do | moved=0
+// REMARK: SinkUpdates{{.*}}Function=gathers | moved=1
 
 // CHECK-LABEL: func.func @updates
 // CHECK-SAME: %[[W:.*]]: tensor<4xf32>, %[[X:.*]]: tensor<4xf32>, %[[LR:.*]]: tensor<f32>
@@ -91,3 +92,23 @@ func.func @nothing_to_do(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 func.func private @declaration(tensor<4xf32>)
+
+// What depends on gathers alone is computation: the update moves, the product
+// does not.
+// CHECK-LABEL: func.func @gathers
+func.func @gathers(%w: tensor<4xf32>, %s: tensor<2xf32>, %lr: tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %[[R:.*]] = mpcomm.all_reduce(%arg0)
+  // CHECK-NEXT: %[[G:.*]] = mpcomm.all_gather(%arg1)
+  // CHECK-NEXT: %[[Y:.*]] = arith.mulf %[[G]], %arg0
+  // CHECK-NEXT: mpcomm.all_gather(%arg1) {{.*}} channel = 1
+  // CHECK-NEXT: %[[Z:.*]] = arith.mulf %[[Y]]
+  // CHECK-NEXT: mpcomm.sgd_update %arg0, %[[R]]
+  // CHECK-NEXT: return
+  %r = mpcomm.all_reduce(%w) on @mesh axes ["dp"] mean : tensor<4xf32>
+  %u = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %g = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
+  %y = arith.mulf %g, %w : tensor<4xf32>
+  %h = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] channel = 1 : (tensor<2xf32>) -> tensor<4xf32>
+  %z = arith.mulf %y, %h : tensor<4xf32>
+  return %u, %z : tensor<4xf32>, tensor<4xf32>
+}

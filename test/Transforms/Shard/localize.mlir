@@ -20,11 +20,11 @@ func.func @train_step(
   %l = mpcomm.reduce sum %y, dims = [0, 1] : (tensor<3x5xf32>) -> tensor<f32>
   %l1 = mpcomm.all_reduce(%l) on @mesh axes ["dp"] mean : tensor<f32>
   // CHECK: %[[G:.*]] = mpcomm.pad {{.*}} high = [1], {{.*}} : (tensor<15xf32>, tensor<f32>) -> tensor<16xf32>
-  // CHECK: %[[H:.*]] = mpcomm.reduce_scatter(%[[G]]) on @mesh axes ["dp"] mean dim = 0 : (tensor<16xf32>) -> tensor<8xf32>
+  // CHECK: %[[H:.*]] = mpcomm.reduce_scatter(%[[G]]) on @mesh axes ["dp"] mean dims = [0] : (tensor<16xf32>) -> tensor<8xf32>
   %g = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<3x5xf32>
   // CHECK: %[[Q:.*]] = mpcomm.all_slice %{{.*}} on @mesh axes ["dp"] dim = 0 : (tensor<16xf32>) -> tensor<8xf32>
   // CHECK: %[[N:.*]], %[[M1:.*]] = mpcomm.sgd_update %[[Q]], %[[H]], %{{.*}}, %[[M]],
-  // CHECK: %[[A:.*]] = mpcomm.all_gather(%[[N]]) on @mesh axes ["dp"] dim = 0 : (tensor<8xf32>) -> tensor<16xf32>
+  // CHECK: %[[A:.*]] = mpcomm.all_gather(%[[N]]) on @mesh axes ["dp"] dims = [0] : (tensor<8xf32>) -> tensor<16xf32>
   // CHECK: %[[S:.*]] = mpcomm.slice %[[A]], starts = [0], limits = [15]
   // CHECK: %[[P1:.*]] = mpcomm.reshape %[[S]] : (tensor<15xf32>) -> tensor<3x5xf32>
   // CHECK: return %{{.*}}, %[[P1]], %[[M1]] : tensor<f32>, tensor<3x5xf32>, tensor<8xf32>

@@ -23,7 +23,7 @@ func.func @train_step(
         tensor<8x8xbf16> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "w.bf16"},
         tensor<2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "b"}) {
   %y = arith.mulf %c, %x : tensor<8x8xbf16>
-  // CHECK: %[[H:.*]] = mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] mean accumulate f32 dim = 0 : (tensor<64xbf16>) -> tensor<16xbf16>
+  // CHECK: %[[H:.*]] = mpcomm.reduce_scatter(%{{.*}}) on @mesh axes ["dp"] mean accumulate f32 dims = [0] : (tensor<64xbf16>) -> tensor<16xbf16>
   %g = mpcomm.all_reduce(%y) on @mesh axes ["dp"] mean accumulate f32 : tensor<8x8xbf16>
   // CHECK: %[[Z:.*]] = mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean : tensor<2xf32>
   %h = mpcomm.all_reduce(%z) on @mesh axes ["dp"] mean : tensor<2xf32>
@@ -48,7 +48,7 @@ func.func @train_step(
   %skip = mpcomm.broadcast_in_dim %over, dims = [] : (tensor<i1>) -> tensor<8x8xi1>
   %p2 = arith.select %skip, %p, %p1 : tensor<8x8xi1>, tensor<8x8xf32>
   // CHECK: %[[C1:.*]] = arith.truncf %{{.*}} : tensor<16xf32> to tensor<16xbf16>
-  // CHECK: mpcomm.all_gather(%[[C1]]) on @mesh axes ["dp"] dim = 0 : (tensor<16xbf16>) -> tensor<64xbf16>
+  // CHECK: mpcomm.all_gather(%[[C1]]) on @mesh axes ["dp"] dims = [0] : (tensor<16xbf16>) -> tensor<64xbf16>
   %c1 = arith.truncf %p2 : tensor<8x8xf32> to tensor<8x8xbf16>
   return %found, %p2, %c1, %b1 : tensor<f32>, tensor<8x8xf32>, tensor<8x8xbf16>, tensor<2xf32>
 }

@@ -340,3 +340,37 @@ func.func @second(%x: tensor<4xf32>) {
   %r = mpcomm.collective_gather(%x) on @mesh axes ["dp"] root = 1 dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
   return
 }
+
+// -----
+
+// Buckets of as many elements whose tensors are in another order.
+mpcomm.mesh @mesh <["dp" = 2]>
+mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>, %y: tensor<6xf32>) {
+  // expected-error@+1 {{mismatched tag: collective 1 on communicator dp: rank 0 (dp 0) calls reduce_scatter(mean, 5 x f32, accumulate f32, 2 + 3 elements), rank 1 (dp 1) calls reduce_scatter(mean, 5 x f32, accumulate f32, 3 + 2 elements)}}
+  %r:2 = mpcomm.reduce_scatter(%x, %y) on @mesh axes ["dp"] mean dims = [0, 0] : (tensor<4xf32>, tensor<6xf32>) -> (tensor<2xf32>, tensor<3xf32>)
+  return
+}
+func.func @second(%x: tensor<4xf32>, %y: tensor<6xf32>) {
+  // expected-note@+1 {{rank 1 (dp 1) calls this}}
+  %r:2 = mpcomm.reduce_scatter(%y, %x) on @mesh axes ["dp"] mean dims = [0, 0] : (tensor<6xf32>, tensor<4xf32>) -> (tensor<3xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+// Channels are communicators of their own.
+mpcomm.mesh @mesh <["dp" = 2]>
+mpcomm.program @step on @mesh axes ["dp"] runs [@first, @second]
+func.func @first(%x: tensor<4xf32>) {
+  %r = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean channel = 1 : tensor<4xf32>
+  // expected-error@+1 {{mismatched kind: collective 1 on communicator dp: rank 0 (dp 0) calls all_gather(4 x f32), rank 1 (dp 1) calls all_to_all(2 x f32)}}
+  %s = mpcomm.all_gather(%x) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
+  return
+}
+func.func @second(%x: tensor<4xf32>) {
+  // expected-note@+1 {{rank 1 (dp 1) calls this}}
+  %s = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0] : (tensor<4xf32>) -> tensor<4xf32>
+  %r = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean channel = 1 : tensor<4xf32>
+  return
+}

@@ -57,9 +57,9 @@ func.func @train_step.stage1(%l: tensor<f32>) -> tensor<f32> {
 // CHECK: Proved{{.*}}Function=synchronous | cells=1, collectives=10, instructions=20, ranks=6
 func.func @synchronous(%x: tensor<6xf32>, %y: tensor<6xbf16>) {
   %r:2 = mpcomm.all_reduce(%x, %y) on @mesh axes ["dp"] mean : tensor<6xf32>, tensor<6xbf16>
-  %s = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dim = 0 : (tensor<6xf32>) -> tensor<2xf32>
-  %g = mpcomm.all_gather(%s) on @mesh axes ["dp"] dim = 0 : (tensor<2xf32>) -> tensor<6xf32>
-  %t = mpcomm.all_to_all(%g) on @mesh axes ["pp", "dp"] split_dim = 0 concat_dim = 0 : (tensor<6xf32>) -> tensor<6xf32>
+  %s = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] sum dims = [0] : (tensor<6xf32>) -> tensor<2xf32>
+  %g = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<6xf32>
+  %t = mpcomm.all_to_all(%g) on @mesh axes ["pp", "dp"] split_dims = [0] concat_dims = [0] : (tensor<6xf32>) -> tensor<6xf32>
   %p = mpcomm.collective_permute(%x) on @mesh axes ["dp"] source_target_pairs = [[0, 1], [1, 2]] : tensor<6xf32>
   %q = mpcomm.collective_reduce(%x) on @mesh axes ["dp"] sum root = 1 : tensor<6xf32>
   %u = mpcomm.collective_gather(%s) on @mesh axes ["dp"] root = 2 dim = 0 : (tensor<2xf32>) -> tensor<6xf32>

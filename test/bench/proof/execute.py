@@ -13,6 +13,8 @@ Also writes programs for mprt-replay, which runs them on the real runtime."""
 import random
 import zlib
 
+from programs import BUCKETS
+
 
 class Mismatch(Exception):
     pass
@@ -73,7 +75,7 @@ class Execution:
             kind = "message" if op.kind in ("send", "recv") else op.kind
             if kind == "barrier":
                 return kind, op.tag, op.number
-            tensors = [t[0] for t in op.tensors] if kind == "all_reduce" else [sum(t[0] for t in op.tensors)]
+            tensors = [t[0] for t in op.tensors] if kind in BUCKETS else [sum(t[0] for t in op.tensors)]
             if kind in ("reduce_scatter", "all_to_all"):
                 tensors = [t // group for t in tensors]
             root = op.peer if kind == "broadcast" else -1
@@ -177,7 +179,7 @@ def start_text(problem, op, number, streams):
     if op.kind in ("reduce_scatter", "all_to_all"):
         count //= problem.group_size(op.axes)
     carries = [op.tag, op.number if op.kind not in ("send", "recv") else None]
-    if op.kind == "all_reduce":
+    if op.kind in BUCKETS:
         carries += [t[0] for t in op.tensors]
     mark = zlib.crc32(repr(carries).encode())
     # Sums over the group stay exact in 8 bits of mantissa.

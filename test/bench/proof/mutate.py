@@ -11,6 +11,8 @@ passes its verifiers: what is wrong with it is that ranks are at odds, if they a
 
 import copy
 
+from programs import BUCKETS, MESSAGES
+
 OPERATORS = ["drop", "swap", "reorder", "await", "retype", "resize", "peer", "channel", "tag"]
 
 OTHER_TYPE = {"f32": "bf16", "bf16": "f32", "f16": "f32", "f64": "f32", "i8": "i16", "i16": "i8",
@@ -84,11 +86,11 @@ def repeer(problem, op, random):
 
 
 def rechannel(problem, op, random):
-    if op.kind in ("send", "recv"):
+    if op.kind in MESSAGES or (op.kind in BUCKETS and random.random() < 0.5):
         channels = {o.channel for p in problem.functions.values() for o in p.ops.values() if o.axes == op.axes}
         op.channel = random.choice(sorted((channels | {0, max(channels) + 1}) - {op.channel}))
         return True
-    # Another communicator is one of other axes.
+    # Another communicator may be one of other axes.
     names = tuple(sorted(axis for axis, _ in problem.mesh))
     choices = {names} | {(n,) for n in names}
     if op.kind in ("reduce_scatter", "all_gather", "all_to_all"):

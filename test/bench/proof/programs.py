@@ -15,6 +15,8 @@ import re
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
 MESSAGES = ("send", "recv")
+# These may have several tensors, and a channel.
+BUCKETS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
 class Op:
@@ -29,8 +31,8 @@ class Op:
         self.number = number  # of Form 5: mprt_collective.id
 
     def parts(self):
-        """As the runtime sees it: an all_reduce of several types is several."""
-        if self.kind != "all_reduce":
+        """As the runtime sees it: a bucket of several types is several."""
+        if self.kind not in BUCKETS:
             return [self]
         made = []
         for element in dict.fromkeys(e for _, e in self.tensors):
@@ -251,14 +253,11 @@ def tensor_type(tensor):
 
 
 def result_tensors(problem, op):
-    count, element = op.tensors[0] if op.tensors else (0, "")
     group = problem.group_size(op.axes)
-    if op.kind == "all_reduce":
-        return op.tensors
     if op.kind == "reduce_scatter":
-        return [(count // group, element)]
+        return [(count // group, element) for count, element in op.tensors]
     if op.kind == "all_gather":
-        return [(count * group, element)]
+        return [(count * group, element) for count, element in op.tensors]
     return [] if op.kind in ("send", "barrier") else op.tensors
 
 
@@ -272,15 +271,16 @@ def write_form_4(problem, op, key, waits, constants):
     where += " " + op.reduction if op.reduction else ""
     where += " wire " + op.wire if op.wire else ""
     where += " accumulate " + op.accumulate if op.accumulate else ""
-    where += {"reduce_scatter": " dim = 0", "all_gather": " dim = 0",
-              "all_to_all": " split_dim = 0 concat_dim = 0", "broadcast": " root = %d" % op.peer,
+    dims = [0] * len(op.tensors)
+    where += {"reduce_scatter": " dims = %s" % dims, "all_gather": " dims = %s" % dims,
+              "all_to_all": " split_dims = %s concat_dims = %s" % (dims, dims), "broadcast": " root = %d" % op.peer,
               "send": " to = %d" % op.peer, "recv": " from = %d" % op.peer}.get(op.kind, "")  # fmt: skip
-    if op.kind in MESSAGES and op.channel:
+    if op.kind in MESSAGES + BUCKETS and op.channel:
         where += " channel = %d" % op.channel
     where += ' {mpcomm.tag = "%s"}' % op.tag if op.tag else ""
     results, types = results_of(problem, op), ", ".join(tensor_type(t) for t in op.tensors)
     if op.kind in ("reduce_scatter", "all_gather", "all_to_all"):
-        types = "(%s) -> %s" % (types, results[0])
+        types = "(%s) -> (%s)" % (types, ", ".join(results))
     name = {"broadcast": "collective_broadcast"}.get(op.kind, op.kind)
     operands = "(%s)" % ", ".join(operand(tensor_type(t), constants) for t in given) if given else ""
     text = "mpcomm.%s%s %s" % (name, operands, where) + (" : " + types if types else "")
@@ -294,6 +294,9 @@ def write_form_4(problem, op, key, waits, constants):
 
 
 def write_form_5(problem, op, what, key, constants, communicators):
+    if op.kind in BUCKETS[1:]:  # laid out as one
+        op = copy.copy(op)
+        op.tensors = [(sum(count for count, _ in op.tensors), op.element())]
     place = (op.axes, op.channel)
     if place not in communicators:
         communicators.append(place)

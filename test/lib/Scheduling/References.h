@@ -16,6 +16,7 @@
 
 #include "mpcomm/Scheduling/Arena/ArenaPlanning.h"
 #include "mpcomm/Scheduling/Bucketing/Bucketing.h"
+#include "mpcomm/Scheduling/Bucketing/Gathering.h"
 #include "mpcomm/Scheduling/CastPlacement/CastPlacement.h"
 #include "mpcomm/Scheduling/EventPlacement/EventPlacement.h"
 #include "mpcomm/Scheduling/Overlap/Overlap.h"
@@ -31,6 +32,19 @@ ArenaPlan planArenaReference(const ArenaProblem &problem);
 /// The plan of the least objective: up to about ten parts of tensors.
 BucketingPlan solveBucketsReference(const BucketingProblem &problem,
                                     const BucketingOptions &options = {});
+
+/// The end of the step with these buckets, each a list of tensors of one key, in
+/// the order of execution. Time: linear.
+double playGathers(const GatheringProblem &problem,
+                   const std::vector<std::vector<int64_t>> &buckets);
+
+/// The least end of the step without a memory bound, and the fewest buckets that
+/// reach it: up to about eight tensors.
+struct GatheringOptimum {
+  double stepEnd;
+  size_t buckets;
+};
+GatheringOptimum solveGathersReference(const GatheringProblem &problem);
 
 /// The fewest bytes, then casts, then wide ops: at most 24 ops that are neither
 /// Narrow nor Wide. Time: O(2^n (v + u)) for v values and u uses.

@@ -99,6 +99,10 @@ llvm::FailureOr<int64_t> lookupGroupSize(mlir::Operation *op,
 /// types.
 llvm::LogicalResult verifyAxes(mlir::Operation *op, mlir::ArrayAttr axes);
 llvm::LogicalResult verifyCollective(mlir::Operation *op);
+/// Verifies that a bucket has operands, results and entries of lists alike.
+llvm::LogicalResult verifyBucket(mlir::Operation *op);
+/// See BucketableOpInterface.
+mlir::Attribute getBucketKey(mlir::Operation *op);
 /// Verifies that the mesh exists and has the axes, and that shapes and ranks
 /// fit the size of the group.
 llvm::LogicalResult verifyMeshUse(mlir::Operation *op,
@@ -122,6 +126,17 @@ namespace mpcomm {
 /// `op` as a collective, or the collective in `op` if it is an `mpcomm.async`;
 /// null otherwise.
 CollectiveOpInterface getCollective(mlir::Operation *op);
+
+/// An operand of a bucket: that of another op, or a range of its elements.
+struct BucketOperand {
+  BucketableOpInterface op;
+  unsigned index;
+  mlir::Value value;
+};
+/// Makes a bucket of operands of ops that have one bucket key. Result i has the
+/// type that operand i has where it comes from; of a range, that of the range.
+BucketableOpInterface createBucket(mlir::OpBuilder &builder,
+                                   llvm::ArrayRef<BucketOperand> operands);
 
 /// The `mpcomm.async` that `op` runs in, or null.
 AsyncOp getAsync(mlir::Operation *op);

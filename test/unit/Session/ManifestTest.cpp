@@ -106,6 +106,61 @@ TEST(Manifest, StagesShareSamples) {
   EXPECT_EQ(manifest->describeRank(4), "rank 4 (pp:1 x dp:1)");
 }
 
+TEST(Manifest, StateInParts) {
+  // 6 elements over the 3 ranks of dp: 2 each. Over both axes: 1 each.
+  auto split = [](const char *shape, const char *axes) {
+    std::string changed = text, from = "\"shape\": [2, 3]";
+    for (size_t at = 0; (at = changed.find(from, at)) != std::string::npos;)
+      changed.replace(at, from.size(),
+                      std::string("\"shape\": ") + shape +
+                          ", \"global_shape\": [2, 3], \"sharding\": "
+                          "{\"flat\": " +
+                          axes + "}");
+    return changed;
+  };
+  Expected<Manifest> manifest = parseManifest(split("[2]", "[\"dp\"]"));
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  const ManifestArgument &w = manifest->functions[0].arguments[0];
+  ASSERT_TRUE(w.split);
+  EXPECT_EQ(w.wholeShape(), (Shape{2, 3}));
+  for (uint64_t rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(rangeOf(w, rank).first, rank % 3 * 2);
+    EXPECT_EQ(rangeOf(w, rank).count, 2u);
+  }
+  manifest = parseManifest(split("[1]", "[\"dp\", \"pp\"]"));
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  for (uint64_t rank = 0; rank < 6; ++rank) // dp varies slowest
+    EXPECT_EQ(rangeOf(manifest->functions[0].arguments[0], rank).first,
+              rank % 3 * 2 + rank / 3);
+  for (auto [shape, axes] :
+       {std::pair("[3]", "[\"dp\"]"), std::pair("[2, 1]", "[\"dp\"]"),
+        std::pair("[6]", "[]")})
+    EXPECT_NE(parseManifest(split(shape, axes)).message().find(
+                  "expected 'flat' axes"),
+              std::string::npos)
+        << shape << axes;
+  EXPECT_NE(parseManifest(split("[2]", "[\"tp\"]"))
+                .message()
+                .find("no mesh axis 'tp'"),
+            std::string::npos);
+  EXPECT_NE(parseManifest(split("[1]", "[\"dp\", \"dp\"]"))
+                .message()
+                .find("is named twice"),
+            std::string::npos);
+}
+
+TEST(Manifest, PaddingIsNobodys) {
+  ManifestTensor tensor;
+  tensor.shape = {2};
+  tensor.elements = 2;
+  tensor.split = ManifestSplit{{5}, {{1, 4}}};
+  uint64_t firsts[] = {0, 2, 4, 5}, counts[] = {2, 2, 1, 0};
+  for (uint64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(rangeOf(tensor, rank).first, firsts[rank]);
+    EXPECT_EQ(rangeOf(tensor, rank).count, counts[rank]);
+  }
+}
+
 TEST(Manifest, MissingOrMistypedFields) {
   EXPECT_EQ(parseManifest("{").message(), "manifest is not JSON");
   EXPECT_EQ(parseManifest("[]").message(), "manifest: expected an object");

@@ -150,6 +150,87 @@ TEST_F(StateFileTest, RefusesOtherShards) {
             std::string::npos);
 }
 
+/// A tensor of 7 elements in parts of 3, 3 and 1; elements count from 0.
+class PartsTest : public StateFileTest {
+protected:
+  std::string write(const std::string &file, uint64_t first, int64_t count,
+                    std::map<std::string, std::string> metadata,
+                    const std::string &part) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(float(first) + float(i));
+    std::vector<TensorToWrite> list = {{"t", MPRT_F32, {count}, values.data()}};
+    list[0].checksum = hashOf(values.data(), values.size() * sizeof(float));
+    if (!part.empty())
+      metadata["mpcomm.part.t"] = part;
+    Error error = writeSafetensors(name(file), list, metadata);
+    EXPECT_TRUE(error.ok()) << error.message();
+    return withChecksums(list, metadata).at("mpcomm.checksum");
+  }
+  /// An index of all three; what is said of the second part.
+  void writeAll(const std::string &second = describePart(3, {7, 1}),
+                int64_t count = 3) {
+    std::map<std::string, std::string> index;
+    index["mpcomm.shard.1"] = "c.shard-01-1 " +
+                              write("c.shard-01-1", 3, count, {}, second);
+    index["mpcomm.shard.2"] =
+        "c.shard-01-2 " +
+        write("c.shard-01-2", 6, 1, {}, describePart(6, {7, 1}));
+    write("c", 0, 3, index, describePart(0, {7, 1}));
+  }
+};
+
+TEST_F(PartsTest, ReadsTheWholeAndAnyPart) {
+  writeAll();
+  Expected<StateFile> file = StateFile::open(name("c"));
+  ASSERT_TRUE(file.ok()) << file.message();
+  const TensorEntry *entry = file->find("t");
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->shape, (Shape{7, 1}));
+  EXPECT_EQ(entry->bytes, 28u);
+  for (uint64_t first = 0; first <= 7; ++first)
+    for (uint64_t count = 0; first + count <= 7; ++count) {
+      std::vector<float> read(8, -1);
+      ASSERT_TRUE(
+          file->readPart("t", *entry, first, count, read.data()).ok());
+      for (uint64_t i = 0; i < 8; ++i)
+        EXPECT_EQ(read[i], i < count ? float(first + i) : -1.f);
+    }
+  float whole[7] = {};
+  ASSERT_TRUE(file->read("t", *entry, whole).ok());
+  EXPECT_EQ(whole[6], 6);
+}
+
+TEST_F(PartsTest, RefusesPartsThatDoNotFit) {
+  auto with = [&](const std::string &second, int64_t count = 3) {
+    writeAll(second, count);
+    return messageOf(name("c"));
+  };
+  auto expect = [](const std::string &message, const char *wanted) {
+    EXPECT_NE(message.find(wanted), std::string::npos) << message;
+  };
+  // A gap, an overlap, the same again, another whole, none.
+  expect(with(describePart(3, {7, 1}), 2),
+         "its part from element 6, expected one from element 5");
+  expect(with(describePart(2, {7, 1})),
+         "its part from element 2, expected one from element 3");
+  expect(with(describePart(0, {7, 1})), "is in another file");
+  expect(with(describePart(3, {7})), "is in another file");
+  expect(with(""), "is in another file");
+  for (const char *text : {"3", "3 of 7", "3 of [7, 1", "-3 of [7, 1]",
+                           "3 of [7, 1] ", "3 of [9223372036854775807, 9]"})
+    expect(with(text), "expected a part of one dimension");
+}
+
+TEST_F(PartsTest, MissesTheLast) {
+  std::map<std::string, std::string> index;
+  index["mpcomm.shard.1"] =
+      "c.shard-01-1 " + write("c.shard-01-1", 3, 3, {}, describePart(3, {7}));
+  write("c", 0, 3, index, describePart(0, {7}));
+  EXPECT_NE(messageOf(name("c")).find("has 6 of 7 elements"),
+            std::string::npos);
+}
+
 TEST_F(StateFileTest, RemovesWhatNoIndexNames) {
   auto exists = [&](const char *file) { return fs::exists(name(file)); };
   auto fill = [&] {

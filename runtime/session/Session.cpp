@@ -208,9 +208,10 @@ Error Session::agree(const Error &mine) {
   auto first = std::find(all.begin(), all.end(), 1);
   if (first == all.end())
     return {};
+  auto other = unsigned(first - all.begin());
   return mine ? mine
-              : makeError(MPRT_INVALID_ARGUMENT, "rank ", first - all.begin(),
-                          " has an error, which it reports");
+              : fail("rank ", other, " has an error, which it reports")
+                    .ofRank(other);
 }
 
 Error Session::gather(const void *mine, void *all, uint64_t bytes) {

@@ -92,8 +92,7 @@ Expected<StateKeeper *> Session::keeperOf(const std::string &path,
     removeAbandoned(target);
   }
   made.keeper = std::make_unique<StateKeeper>(
-      KeeperOptions{target, /*comparesReplicas=*/true, timeout, copies},
-      *rank,
+      KeeperOptions{target, /*comparesReplicas=*/true, timeout, copies}, *rank,
       [this](const std::string &line) { emit(MPCOMM_EVENT_WARNING, line); });
   // Who keeps one leaves the others to whoever wrote them.
   if (resumed && keep > 1)
@@ -168,8 +167,8 @@ Error Session::save(const std::string &path,
                 ? keeper->writeWeights(sharedState(), path, request)
                 : keeper->writeCheckpoint(sharedState(), request);
   if (error && error.message().empty())
-    error = Error(MPRT_INVALID_ARGUMENT,
-                  "another rank has an error, which it reports");
+    error = error.withContext("rank " + std::to_string(error.rank()) +
+                              " has an error, which it reports");
   if (error)
     return failed(error);
   double milliseconds = 1e-6 * double(nowNanoseconds() - begin);

@@ -97,8 +97,7 @@ static std::string locationIn(const std::string &message,
 }
 
 Error Session::callFailed(const Error &error) {
-  giveUp(Error(error.status(), error.message(),
-               locationIn(error.message(), rank->context())));
+  giveUp(error.at(locationIn(error.message(), rank->context())));
   return failure;
 }
 

@@ -588,6 +588,7 @@ static void liveAsRank(Place *place) {
   CHECK(status != MPRT_OK &&
         strstr(error.message,
                place->rank == 0 ? "cannot open" : "rank 0 has an error"));
+  CHECK(error.rank == 0);
   OK(mpcomm_session_resume, session, "ranks", NULL);
   place->state = readToy(session);
   /* What ranks should have equal is compared. */
@@ -663,14 +664,14 @@ static void testLaunched(void) {
   OK(mpcomm_session_close, session);
 }
 
-/* A rank that dies or goes wrong is told to the others. */
-static void testPeerFails(void) {
+/* A rank that dies or goes wrong is told to the other. */
+static void testDeathOf(uint32_t dead) {
   mpcomm_ranks *ranks = NULL;
   if (!second)
     OK(mpcomm_ranks_create, 2, &ranks);
   pid_t child = fork();
   mpcomm_session_options options = {.struct_size = sizeof(options),
-                                    .rank = child == 0,
+                                    .rank = child == 0 ? dead : 1 - dead,
                                     .size = 2,
                                     .ranks = ranks,
                                     .address = second,
@@ -687,7 +688,7 @@ static void testPeerFails(void) {
   mpcomm_error error = {0};
   CHECK(mpcomm_session_step(session, samples.arrays, 3, NULL, NULL, &error) ==
         MPRT_PEER_FAILED);
-  CHECK(error.rank == 1 && strstr(error.message, "gradients"));
+  CHECK(error.rank == (int32_t)dead && strstr(error.message, "gradients"));
   CHECK(!strcmp(error.location, "toy.mlir:7:3"));
   FAILS(MPRT_PEER_FAILED, "gradients", mpcomm_session_save, session, "p", NULL);
   CHECK(!exists("p"));
@@ -695,6 +696,11 @@ static void testPeerFails(void) {
   OK(mpcomm_session_close, session);
   waitpid(child, NULL, 0);
   mpcomm_ranks_destroy(ranks);
+}
+
+static void testPeerFails(void) {
+  testDeathOf(1);
+  testDeathOf(0);
 }
 
 /* Eight threads, each with a world of its own. */

@@ -442,7 +442,7 @@ Error Session::switchTo(uint32_t number) {
                   " after step ", all[other].step, ", rank 0 to program ",
                   all[0].number, " after step ", all[0].step);
   if (Error error = renewCopies())
-    return failed(error);
+    return callFailed(error);
   use(number);
   emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
   return {};

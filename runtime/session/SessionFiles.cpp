@@ -128,7 +128,7 @@ Error Session::save(const std::string &path,
     return error;
   Error earlier = wait();
   if (Error error = renewCopies())
-    return failed(error);
+    return callFailed(error);
   SaveRequest request{describeCheckpoint()};
   request.background = options.background;
   if (options.allow_nonfinite)
@@ -161,7 +161,9 @@ Error Session::save(const std::string &path,
     return error;
   request.metadata = added.take();
   uint64_t begin = nowNanoseconds();
-  Error error = agree(onDevice->fetchState());
+  if (Error error = onDevice->fetchState())
+    return callFailed(error);
+  Error error = agree({});
   if (error.ok())
     error = options.weights_only
                 ? keeper->writeWeights(sharedState(), path, request)
@@ -251,7 +253,9 @@ Error Session::useFile(const std::string &path, bool complete,
   markLoaded(*file);
   fileMetadata = file->metadata();
   std::vector<size_t> slots = state->stateSlots();
-  return failed(agree(onDevice->store(slots)));
+  if (Error error = onDevice->store(slots))
+    return callFailed(error);
+  return agree({});
 }
 
 Error Session::readState(const std::string &path) {

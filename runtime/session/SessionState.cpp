@@ -165,7 +165,7 @@ Error Session::tensor(const std::string &name, mpcomm_tensor &tensor) {
   if (!slot)
     return slot.error();
   if (Error error = onDevice->fetch({*slot}))
-    return failed(error);
+    return callFailed(error);
   if (!entry)
     describe(state->slot(*slot), tensor);
   tensor.data = state->slot(*slot).data;
@@ -225,7 +225,8 @@ Error Session::write(const mpcomm_array &array) {
   std::vector<size_t> changed = state->renewCopies(*found);
   changed.push_back(*found);
   watchedFunction = nullptr;
-  return onDevice->store(changed);
+  Error error = onDevice->store(changed);
+  return error ? callFailed(error) : error;
 }
 
 Error Session::read(const std::string &name, void *data, uint64_t bytes) {
@@ -240,7 +241,7 @@ Error Session::read(const std::string &name, void *data, uint64_t bytes) {
     return fail("tensor '", printable(name), "' has ", expected,
                 " bytes, found room for ", data ? bytes : 0);
   if (Error error = onDevice->fetch({*found}))
-    return failed(error);
+    return callFailed(error);
   if (bytes)
     std::memcpy(data, slot.data, bytes);
   return {};
@@ -262,13 +263,13 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
   if (Error error = agree(mine))
     return error;
   auto owner = unsigned(entry->shared.owner());
-  Error fetched;
   if (entry->slot) {
-    fetched = onDevice->fetch({*entry->slot});
-    if (bytes && fetched.ok())
+    if (Error error = onDevice->fetch({*entry->slot}))
+      return callFailed(error);
+    if (bytes)
       std::memcpy(data, state->slot(*entry->slot).data, bytes);
   }
-  if (Error error = agree(fetched))
+  if (Error error = agree({}))
     return error;
   const std::vector<uint64_t> &holders = entry->shared.holders;
   for (unsigned to = 0; to < rank->size(); ++to)

@@ -18,7 +18,7 @@ using namespace mprt;
 static constexpr uint64_t alignment = 256;
 
 Error StagedCommunicator::atCollective(const Error &error) const {
-  return makeError(error.status(), describe(*current), ": ", error.message());
+  return error.withContext(describe(*current) + ": ");
 }
 
 Error StagedCommunicator::reserve(uint64_t bytes) {

@@ -50,15 +50,16 @@ void Call::waitHere() {
 
 void Call::fail(const Error &error) {
   auto guard = state.lock();
-  state.fail(makeError(error.status(), call, " \"", name ? name : "", "\" at ",
-                       location && *location ? location : "an unknown location",
-                       " on rank ", rankOf(state), ": ", error.message()));
+  state.fail(error.withContext(
+      std::string(call) + " \"" + (name ? name : "") + "\" at " +
+      (location && *location ? location : "an unknown location") + " on rank " +
+      std::to_string(rankOf(state)) + ": "));
 }
 
 mprt_status mprt::refuse(State &state, const char *call, const Error &error) {
   auto guard = state.lock();
-  return state.fail(makeError(error.status(), call, " on rank ", rankOf(state),
-                              ": ", error.message()));
+  return state.fail(error.withContext(std::string(call) + " on rank " +
+                                      std::to_string(rankOf(state)) + ": "));
 }
 
 bool mprt::checkStream(State &state, const char *call, uint32_t stream) {

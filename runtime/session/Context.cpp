@@ -34,7 +34,7 @@ static constexpr uint64_t stoppedNanoseconds = 1'000'000'000;
 mprt_status Context::State::fail(const Error &error) {
   if (failed())
     return status;
-  std::string text = error.message();
+  std::string more;
   // A step that cannot be captured is run again.
   if (!device->isCapturing()) {
     // First, since an abort may take its time. What a peer told us it has told
@@ -46,9 +46,9 @@ mprt_status Context::State::fail(const Error &error) {
     onDevice->steps.clear();
     for (auto &stream : streams)
       if (Error late = stream->communicator().abort())
-        text += "; " + late.message();
+        more += "; " + late.message();
   }
-  message = std::move(text);
+  failure = error.withContext("", more);
   status.store(error.status(), std::memory_order_release);
   return error.status();
 }
@@ -165,11 +165,9 @@ Error Context::State::checkCollective(uint32_t stream,
   const Communicator &communicator = streams[stream - 1]->communicator();
   if (Error error = validateCollective(collective, communicator.size(),
                                        communicator.rank(), send, recv))
-    return Error(error.status(),
-                 error.message() + " (rank " + std::to_string(rank) + ")");
+    return error.withContext("", " (rank " + std::to_string(rank) + ")");
   if (Error error = communicator.check(collective))
-    return Error(error.status(),
-                 error.message() + " (rank " + std::to_string(rank) + ")");
+    return error.withContext("", " (rank " + std::to_string(rank) + ")");
   return {};
 }
 
@@ -233,8 +231,7 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
         progressLocked();
         if (queue.reached(position) || failed())
           break;
-        fail(Error(failure->status(),
-                   describeOldest(stream) + ": " + failure->message()));
+        fail(failure->withContext(describeOldest(stream) + ": "));
         break;
       }
     }
@@ -395,7 +392,7 @@ mprt_context *Context::handle() {
 Error Context::error() const {
   if (!state->failed())
     return {};
-  return Error(state->status, state->message);
+  return state->failure;
 }
 
 void Context::fail(const Error &error) {

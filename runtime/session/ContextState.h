@@ -44,9 +44,9 @@ struct Context::State {
   std::vector<Event> events;
   unsigned ranks = 1;
 
-  /// Set once, after `message`.
+  /// Set once, after `failure`, whose status it is.
   std::atomic<mprt_status> status{MPRT_OK};
-  std::string message;
+  Error failure;
 
   Trace trace;
   std::unique_ptr<FlightRecorder> flight;

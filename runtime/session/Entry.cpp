@@ -287,5 +287,5 @@ mprt_status mprt_status_of(const mprt_context *ctx) {
 
 const char *mprt_message_of(const mprt_context *ctx) {
   const State &state = stateOf(const_cast<mprt_context *>(ctx));
-  return state.failed() ? state.message.c_str() : "";
+  return state.failed() ? state.failure.message().c_str() : "";
 }

@@ -7,7 +7,6 @@
 
 #include "session/GraphVotes.h"
 
-
 using namespace mprt;
 
 void GraphVote::setReason(const std::string &text) {
@@ -24,9 +23,8 @@ Expected<GraphVote::State> mprt::voteOnGraph(Context::State &state,
   unsigned ranks = state.transport->size(), rank = state.transport->rank();
   std::vector<GraphVote> all(ranks);
   if (Error error = state.options.gather(&mine, all.data(), sizeof(GraphVote)))
-    return Error(error.status(),
-                 "the ranks have not agreed on the graph of a step: " +
-                     error.message());
+    return error.withContext(
+        "the ranks have not agreed on the graph of a step: ");
   for (unsigned r = 0; r < ranks; ++r) {
     all[r].reason[sizeof(GraphVote::reason) - 1] = 0;
     if (all[r].state == GraphVote::Fails)

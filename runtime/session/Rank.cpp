@@ -35,8 +35,7 @@ Error Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   options.scratchBytes = manifest.scratchBytes;
   if (Error status = World::openDevice(manifest.device, options);
       status.failed())
-    return Error(status.status(),
-                 "device " + manifest.device + ": " + status.message());
+    return status.withContext("device " + manifest.device + ": ");
   return {};
 }
 
@@ -52,7 +51,7 @@ void Rank::prepareNccl(const Manifest &manifest) {
 
 Error Rank::openNccl() {
   if (Error status = openMover(*mprt::findBackend("nccl")); status.failed())
-    return Error(status.status(), "comm nccl: " + status.message());
+    return status.withContext("comm nccl: ");
   return {};
 }
 
@@ -102,14 +101,14 @@ Error Rank::agree(const Error &mine) {
     return mine.failed() ? mine : status;
   for (uint64_t rank = 0; rank < all.size(); ++rank)
     if (all[rank])
-      return rank == index() ? mine : fail("");
+      return rank == index() ? mine : fail("").ofRank(unsigned(rank));
   return {};
 }
 
 Error Rank::describeFailure(const std::string &function, int32_t status) const {
   mprt::Error error = context().error();
   if (error)
-    return Error(error.status(), function + ": " + error.message());
+    return error.withContext(function + ": ");
   return makeError(MPRT_INTERNAL, "rank ", index(), ": ", function,
                    " returned status ", status,
                    " without an error of the runtime");

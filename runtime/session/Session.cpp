@@ -208,9 +208,10 @@ Error Session::agree(const Error &mine) {
   auto first = std::find(all.begin(), all.end(), 1);
   if (first == all.end())
     return {};
+  auto other = unsigned(first - all.begin());
   return mine ? mine
-              : makeError(MPRT_INVALID_ARGUMENT, "rank ", first - all.begin(),
-                          " has an error, which it reports");
+              : fail("rank ", other, " has an error, which it reports")
+                    .ofRank(other);
 }
 
 Error Session::gather(const void *mine, void *all, uint64_t bytes) {
@@ -441,7 +442,7 @@ Error Session::switchTo(uint32_t number) {
                   " after step ", all[other].step, ", rank 0 to program ",
                   all[0].number, " after step ", all[0].step);
   if (Error error = renewCopies())
-    return failed(error);
+    return callFailed(error);
   use(number);
   emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
   return {};

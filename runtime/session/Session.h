@@ -160,7 +160,8 @@ private:
   Error feed(Binding &binding, std::span<const mpcomm_array> batch,
              uint64_t forStep, std::vector<void *> *inPlace);
   void setScalars(Binding &binding, uint64_t forStep);
-  /// The session has failed for a call of a function.
+  /// The session has failed for a call of a function, or for this rank's
+  /// device; the others are told.
   Error callFailed(const Error &error);
   /// Finds what of `function` is looked at after a call.
   void watch(const ManifestFunction &function, bool isTraining);

@@ -30,22 +30,6 @@ struct mpcomm_session {
 
 namespace {
 
-/// The rank that a failure is of: the one that a message names where it is a
-/// peer's.
-int32_t rankOf(const Error &error, int32_t own) {
-  if (error.status() != MPRT_PEER_FAILED)
-    return own;
-  const std::string &text = error.message();
-  // What communicators say of a peer.
-  for (const char *what : {" failed: ", " died", " has left"}) {
-    size_t end = text.find(what);
-    size_t start = text.rfind("rank ", end);
-    if (end != std::string::npos && start != std::string::npos)
-      return int32_t(std::atol(text.c_str() + start + 5));
-  }
-  return own;
-}
-
 mprt_status report(mprt_status status, const char *message, int32_t rank,
                    mpcomm_error *error, std::string_view location = {}) {
   if (!error)
@@ -60,8 +44,8 @@ mprt_status report(mprt_status status, const char *message, int32_t rank,
 mprt_status report(const Error &from, int32_t rank, mpcomm_error *error) {
   if (from.ok())
     return MPRT_OK;
-  return report(from.status(), from.message().c_str(), rankOf(from, rank),
-                error, from.location());
+  return report(from.status(), from.message().c_str(),
+                from.rank() < 0 ? rank : from.rank(), error, from.location());
 }
 
 /// Calls `function`, which returns an Error and may throw.

@@ -92,8 +92,7 @@ Expected<StateKeeper *> Session::keeperOf(const std::string &path,
     removeAbandoned(target);
   }
   made.keeper = std::make_unique<StateKeeper>(
-      KeeperOptions{target, /*comparesReplicas=*/true, timeout, copies},
-      *rank,
+      KeeperOptions{target, /*comparesReplicas=*/true, timeout, copies}, *rank,
       [this](const std::string &line) { emit(MPCOMM_EVENT_WARNING, line); });
   // Who keeps one leaves the others to whoever wrote them.
   if (resumed && keep > 1)
@@ -129,7 +128,7 @@ Error Session::save(const std::string &path,
     return error;
   Error earlier = wait();
   if (Error error = renewCopies())
-    return failed(error);
+    return callFailed(error);
   SaveRequest request{describeCheckpoint()};
   request.background = options.background;
   if (options.allow_nonfinite)
@@ -162,14 +161,16 @@ Error Session::save(const std::string &path,
     return error;
   request.metadata = added.take();
   uint64_t begin = nowNanoseconds();
-  Error error = agree(onDevice->fetchState());
+  if (Error error = onDevice->fetchState())
+    return callFailed(error);
+  Error error = agree({});
   if (error.ok())
     error = options.weights_only
                 ? keeper->writeWeights(sharedState(), path, request)
                 : keeper->writeCheckpoint(sharedState(), request);
   if (error && error.message().empty())
-    error = Error(MPRT_INVALID_ARGUMENT,
-                  "another rank has an error, which it reports");
+    error = error.withContext("rank " + std::to_string(error.rank()) +
+                              " has an error, which it reports");
   if (error)
     return failed(error);
   double milliseconds = 1e-6 * double(nowNanoseconds() - begin);
@@ -252,7 +253,9 @@ Error Session::useFile(const std::string &path, bool complete,
   markLoaded(*file);
   fileMetadata = file->metadata();
   std::vector<size_t> slots = state->stateSlots();
-  return failed(agree(onDevice->store(slots)));
+  if (Error error = onDevice->store(slots))
+    return callFailed(error);
+  return agree({});
 }
 
 Error Session::readState(const std::string &path) {

@@ -185,7 +185,7 @@ Error Session::tensor(const std::string &name, mpcomm_tensor &tensor) {
   if (!slot)
     return slot.error();
   if (Error error = onDevice->fetch({*slot}))
-    return failed(error);
+    return callFailed(error);
   if (!entry)
     describe(state->slot(*slot), tensor);
   tensor.data = state->slot(*slot).data;
@@ -253,7 +253,8 @@ Error Session::write(const mpcomm_array &array) {
                                     : state->renewCopies(*found);
   changed.push_back(*found);
   watchedFunction = nullptr;
-  return onDevice->store(changed);
+  Error error = onDevice->store(changed);
+  return error ? callFailed(error) : error;
 }
 
 Error Session::read(const std::string &name, void *data, uint64_t bytes) {
@@ -268,7 +269,7 @@ Error Session::read(const std::string &name, void *data, uint64_t bytes) {
     return fail("tensor '", printable(name), "' has ", expected,
                 " bytes, found room for ", data ? bytes : 0);
   if (Error error = onDevice->fetch({*found}))
-    return failed(error);
+    return callFailed(error);
   if (bytes)
     std::memcpy(data, slot.data, bytes);
   return {};
@@ -290,15 +291,15 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
   if (Error error = agree(mine))
     return error;
   uint64_t size = sizeOf(entry->shared.type);
-  Error fetched;
   if (entry->slot) {
-    fetched = onDevice->fetch({*entry->slot});
+    if (Error error = onDevice->fetch({*entry->slot}))
+      return callFailed(error);
     const Slot &slot = state->slot(*entry->slot);
-    if (bytes && fetched.ok())
-      std::memcpy(static_cast<char *>(data) + slot.range.first * size, slot.data,
-                  slot.range.count * size);
+    if (bytes)
+      std::memcpy(static_cast<char *>(data) + slot.range.first * size,
+                  slot.data, slot.range.count * size);
   }
-  if (Error error = agree(fetched))
+  if (Error error = agree({}))
     return error;
   std::vector<SharedTensor> whole{entry->shared};
   for (const SharedTensor &part : entry->parts.empty() ? whole : entry->parts) {

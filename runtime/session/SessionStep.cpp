@@ -74,7 +74,7 @@ Error Session::feed(Binding &binding, std::span<const mpcomm_array> batch,
         return error;
   }
   setScalars(binding, forStep);
-  return onDevice->sendInputs();
+  return {};
 }
 
 void Session::setScalars(Binding &binding, uint64_t forStep) {
@@ -97,8 +97,9 @@ static std::string locationIn(const std::string &message,
 }
 
 Error Session::callFailed(const Error &error) {
-  giveUp(Error(error.status(), error.message(),
-               locationIn(error.message(), rank->context())));
+  // The others would wait for this rank.
+  rank->context().fail(error);
+  giveUp(error.at(locationIn(error.message(), rank->context())));
   return failure;
 }
 
@@ -155,12 +156,14 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
     if (Error error =
             feed(binding, batch, steps, isAsynchronous ? nullptr : &pointers))
       return error;
+    if (Error error = onDevice->sendInputs())
+      return callFailed(error);
   } else if (fedError) {
     return fedError;
   } else if (valuesChanged) {
     setScalars(binding, steps);
     if (Error error = onDevice->sendInputs())
-      return error;
+      return callFailed(error);
   }
   double exposedBefore = rank->context().stats().exposedSeconds();
   if (Error error = stepper->call(binding, pointers))
@@ -170,6 +173,9 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   if (!next.empty()) {
     // It travels while the device is busy with this one.
     fedError = feed(binding, next, steps + 1, nullptr);
+    if (!fedError)
+      if (Error error = onDevice->sendInputs())
+        return callFailed(error);
     fedStep = steps + 1;
     valuesChanged = false;
   }
@@ -213,6 +219,8 @@ Error Session::evaluate(const std::string &name,
   if (Error error = feed(binding, batch, steps,
                          rank->device().isAsynchronous() ? nullptr : &pointers))
     return error;
+  if (Error error = onDevice->sendInputs())
+    return callFailed(error);
   if (Error error = stepper->call(binding, pointers))
     return callFailed(error);
   lastCalled = function;

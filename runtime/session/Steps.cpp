@@ -114,8 +114,8 @@ static Expected<bool> capture(State &state, mprt_entry entry,
   state.stats = before;
   on.calls = calls;
   if (state.failed()) {
-    on.note = state.message;
-    state.message.clear();
+    on.note = state.failure.message();
+    state.failure = {};
     state.status.store(MPRT_OK, std::memory_order_release);
     for (auto &stream : state.streams)
       if (Error error = stream->communicator().examine())
@@ -234,12 +234,11 @@ static Error describeLoss(State &state, uint32_t stream, const Error &error) {
            (given.location && *given.location ? given.location
                                               : "an unknown location");
   }
-  return makeError(error.status(), "rank ",
-                   state.transport ? state.transport->rank() : 0,
-                   ": the device stopped: ", error.message(), last,
-                   on.waitsForEach ? ""
-                                   : "; MPRT_CUDA_SYNC=1 tells which call "
-                                     "it was");
+  unsigned rank = state.transport ? state.transport->rank() : 0;
+  return error.withContext(
+      "rank " + std::to_string(rank) + ": the device stopped: ",
+      last + (on.waitsForEach ? ""
+                              : "; MPRT_CUDA_SYNC=1 tells which call it was"));
 }
 
 static Error describeTimeout(State &state) {

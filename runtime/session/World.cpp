@@ -124,8 +124,9 @@ Expected<void *> World::allocate(uint64_t bytes) {
                 : device().isAsynchronous() ? device().allocate(wanted)
                                             : transport->allocate(wanted);
   if (!memory)
-    return makeError(memory.error().status(), "rank ", index(), ": arena of ",
-                     bytes, " bytes: ", memory.error().message());
+    return memory.error().withContext("rank " + std::to_string(index()) +
+                                      ": arena of " + std::to_string(bytes) +
+                                      " bytes: ");
   return memory;
 }
 

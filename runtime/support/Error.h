@@ -30,8 +30,8 @@ namespace mprt {
 class [[nodiscard]] Error {
 public:
   Error() = default;
-  Error(mprt_status status, std::string message, std::string location = "")
-      : code(status), text(std::move(message)), place(std::move(location)) {}
+  Error(mprt_status status, std::string message)
+      : code(status), text(std::move(message)) {}
 
   explicit operator bool() const { return failed(); }
   bool failed() const { return code != MPRT_OK; }
@@ -40,9 +40,32 @@ public:
   const std::string &message() const { return text; }
   /// Place in the model's source, where that is known apart from the message.
   const std::string &location() const { return place; }
+  /// The rank that has failed, where that is another one; else -1.
+  int rank() const { return failedRank; }
+
+  /// The same failure, of `rank`.
+  Error ofRank(unsigned rank) const {
+    Error error = *this;
+    error.failedRank = int(rank);
+    return error;
+  }
+  /// The same failure, at `location`.
+  Error at(std::string location) const {
+    Error error = *this;
+    error.place = std::move(location);
+    return error;
+  }
+  /// The same failure, with more of a message.
+  Error withContext(const std::string &before,
+                    const std::string &after = "") const {
+    Error error = *this;
+    error.text = before + text + after;
+    return error;
+  }
 
 private:
   mprt_status code = MPRT_OK;
+  int failedRank = -1;
   std::string text, place;
 };
 

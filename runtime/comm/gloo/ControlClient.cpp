@@ -118,7 +118,8 @@ Error Client::connect(bool again) {
     if (again && reason == ECONNREFUSED)
       return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
                        ": the ranks did not meet: rank 0 died (its connection "
-                       "is closed)");
+                       "is closed)")
+          .ofRank(0);
     if (fd < 0)
       usleep(retryMicroseconds);
   } while (fd < 0 && Clock::now() < end);
@@ -150,10 +151,12 @@ Error Client::sendFrame(const std::string &frame) {
     }
     if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
       return makeError(MPRT_PEER_FAILED,
-                       "the connection to rank 0 broke: ", strerror(errno));
+                       "the connection to rank 0 broke: ", strerror(errno))
+          .ofRank(0);
     pollfd waiting{fd, POLLOUT, 0};
     if (poll(&waiting, 1, millisecondsUntil(end)) <= 0)
-      return makeError(MPRT_PEER_FAILED, "rank 0 takes no more messages");
+      return makeError(MPRT_PEER_FAILED, "rank 0 takes no more messages")
+          .ofRank(0);
   }
   return {};
 }
@@ -181,7 +184,8 @@ Error Client::receiveFrame(double seconds, FrameType &type,
     else if (got == 0 ||
              (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
       return makeError(MPRT_PEER_FAILED,
-                       "rank 0 died (its connection is closed)");
+                       "rank 0 died (its connection is closed)")
+          .ofRank(0);
   }
   return {};
 }
@@ -198,8 +202,8 @@ Error Client::greet() {
   std::string payload;
   if (Error error =
           receiveFrame(options.timeoutSeconds + verdictSlack, type, payload))
-    return makeError(error.status(), "rank ", options.rank,
-                     ": the ranks did not meet: ", error.message());
+    return error.withContext("rank " + std::to_string(options.rank) +
+                             ": the ranks did not meet: ");
   JoinReply reply;
   if (type == FrameType::Refused)
     return makeError(MPRT_TIMEOUT, "rank ", options.rank,
@@ -241,10 +245,10 @@ Expected<std::unique_ptr<Client>> Client::join(const GlooOptions &options) {
 // News
 //===----------------------------------------------------------------------===//
 
-void Client::fail(mprt_status status, const std::string &message) {
+void Client::fail(const Error &error) {
   std::lock_guard<std::mutex> guard(mutex);
   if (!failed.load(std::memory_order_relaxed)) {
-    firstFailure = Error(status, message);
+    firstFailure = error;
     failed.store(true, std::memory_order_release);
   }
   changed.notify_all();
@@ -262,8 +266,10 @@ void Client::handle(FrameType type, std::string payload) {
   case FrameType::Failed:
     if (takeFront(payload, news))
       // Ranks that disagree all do; other failures are those of a peer.
-      fail(news.status == MPRT_MISMATCH ? MPRT_MISMATCH : MPRT_PEER_FAILED,
-           payload);
+      fail(
+          Error(news.status == MPRT_MISMATCH ? MPRT_MISMATCH : MPRT_PEER_FAILED,
+                payload)
+              .ofRank(news.rank));
     return;
   case FrameType::Left:
     if (takeFront(payload, news) && news.rank < left.size())
@@ -286,7 +292,7 @@ void Client::listen() {
   while (true) {
     if (Error error = receiveFrame(-1, type, payload)) {
       if (error.status() != MPRT_INTERNAL && !allLeft)
-        fail(MPRT_PEER_FAILED, error.message());
+        fail(Error(MPRT_PEER_FAILED, error.message()).ofRank(0));
       return;
     }
     handle(type, std::move(payload));

@@ -62,7 +62,7 @@ private:
   Error receiveFrame(double seconds, FrameType &type, std::string &payload);
   void listen();
   void handle(FrameType type, std::string payload);
-  void fail(mprt_status status, const std::string &message);
+  void fail(const Error &error);
 
   GlooOptions options;
   int fd = -1, wakeRead = -1, wakeWrite = -1;

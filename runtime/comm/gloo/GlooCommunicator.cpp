@@ -166,12 +166,14 @@ Error GlooCommunicator::lostPeer(const Job &job, const PeerLost &lost) {
                      std::to_string(group[groupRank]) + ": ";
   // Whoever closed the connection may be a victim as well: the news tells.
   if (std::optional<Error> news = control.waitForFailure(newsSeconds))
-    return Error(news->status(), what + news->message());
+    return news->withContext(what);
   if (control.hasLeft(peer, 0))
     return makeError(MPRT_PEER_FAILED, what, "rank ", peer,
-                     " has left after fewer collectives");
+                     " has left after fewer collectives")
+        .ofRank(peer);
   return makeError(MPRT_PEER_FAILED, what, "the connection to rank ", peer,
-                   " broke: ", lost.what);
+                   " broke: ", lost.what)
+      .ofRank(peer);
 }
 
 void GlooCommunicator::threadMain() {

@@ -344,8 +344,8 @@ Error GlooTransport::initialize() {
     std::string refusal = server ? server->refusal() : std::string();
     if (refusal.empty())
       return joined.error();
-    return makeError(joined.error().status(),
-                     "rank 0: the ranks did not meet: ", refusal);
+    return Error(joined.error().status(),
+                 "rank 0: the ranks did not meet: " + refusal);
   }
   client = joined.take();
   // Gloo writes to sockets without MSG_NOSIGNAL.
@@ -404,7 +404,8 @@ GlooTransport::createCommunicator(std::vector<unsigned> group) {
     } catch (const PeerLost &lost) {
       return makeError(MPRT_PEER_FAILED, "rank ", options.rank,
                        ": lost the connection to rank ", group[lost.peer], ": ",
-                       lost.what);
+                       lost.what)
+          .ofRank(group[lost.peer]);
     }
   }
   return std::unique_ptr<Communicator>(new GlooCommunicator(
@@ -427,7 +428,8 @@ std::optional<Error> GlooTransport::examineRank(unsigned r) {
   if (!client->hasLeft(r, leftSeconds))
     return std::nullopt;
   return makeError(MPRT_PEER_FAILED, "rank ", r,
-                   " has left after fewer collectives");
+                   " has left after fewer collectives")
+      .ofRank(r);
 }
 
 Transport *mprt_gloo_join(const GlooOptions &options, Error &error) {

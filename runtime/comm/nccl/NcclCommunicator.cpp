@@ -125,8 +125,7 @@ NcclCommunicator::stage(const mprt_collective &collective, const void *from,
     // What is under way may use the old memory, which the device keeps.
     Expected<void *> memory = device->allocate(bytes);
     if (!memory)
-      return Error(memory.error().status(),
-                   name(collective) + ": " + memory.error().message());
+      return memory.error().withContext(name(collective) + ": ");
     staging = *memory;
     stagingBytes = bytes;
   }
@@ -238,9 +237,8 @@ Error NcclCommunicator::progress(bool &moved) {
   lastLook = now;
   Expected<bool> done = device->finished(stream);
   if (!done)
-    return makeError(done.error().status(), name(*last),
-                     ": the device stopped at this collective or before it: ",
-                     done.error().message());
+    return done.error().withContext(
+        name(*last) + ": the device stopped at this collective or before it: ");
   if (*done) {
     finished = started;
     moved = true;

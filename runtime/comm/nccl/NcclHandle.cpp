@@ -69,7 +69,7 @@ Error Handle::settle(ncclResult_t result, const std::string &what) {
       if (!failure && r != world.meeting->rank())
         failure = world.meeting->examineRank(r);
     if (failure)
-      return Error(failure->status(), what + ": " + failure->message());
+      return failure->withContext(what + ": ");
     double waited = double(nowNanoseconds() - begin) * 1e-9;
     if (waited >= world.timeoutSeconds)
       return makeError(MPRT_TIMEOUT, what, ": timed out: nothing moved for ",

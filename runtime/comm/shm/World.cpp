@@ -44,7 +44,7 @@ Error Segment::failureOf(unsigned r) const {
   // A mismatch is everybody's; the rest is that rank's own affair.
   mprt_status status =
       record.status == MPRT_MISMATCH ? MPRT_MISMATCH : MPRT_PEER_FAILED;
-  return makeError(status, "rank ", r, " failed: ", record.message);
+  return makeError(status, "rank ", r, " failed: ", record.message).ofRank(r);
 }
 
 World::World(std::unique_ptr<Segment> segment) : segment(std::move(segment)) {}

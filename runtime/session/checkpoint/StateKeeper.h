@@ -107,7 +107,7 @@ public:
 private:
   /// The failure that rank 0 tells.
   Error tell(const std::string &message) const {
-    return rank.index() == 0 ? fail(message) : fail("");
+    return rank.index() == 0 ? fail(message) : fail("").ofRank(0);
   }
   /// Where replicas differ and that is looked for, what the failure says.
   std::string differenceOf(const StateSurvey &survey) const;

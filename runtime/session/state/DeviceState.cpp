@@ -23,8 +23,7 @@ Expected<DeviceState> DeviceState::create(mprt::Device &device,
     return made;
   auto allocate = [](mprt::Expected<void *> memory, char *&pointer) -> Error {
     if (!memory)
-      return makeError(memory.error().status(),
-                       "buffers of the program: ", memory.error().message());
+      return memory.error().withContext("buffers of the program: ");
     pointer = static_cast<char *>(*memory);
     return {};
   };
@@ -77,7 +76,7 @@ Error DeviceState::sendInputs() {
   if (mprt::Error error =
           device->copy(stream, area[current], pinned[current],
                        state->inputBytes(), mprt::CopyKind::ToDevice))
-    return makeError(error.status(), "batch: ", error.message());
+    return error.withContext("batch: ");
   return device->record(stream, arrived[current]);
 }
 
@@ -85,7 +84,7 @@ Error DeviceState::placeInputs() {
   if (!pinned[current])
     return {};
   if (mprt::Error error = device->wait(MPRT_COMPUTE_STREAM, arrived[current]))
-    return makeError(error.status(), "batch: ", error.message());
+    return error.withContext("batch: ");
   // They lie at the begin of the buffers.
   return device->copy(MPRT_COMPUTE_STREAM, twin, area[current],
                       state->inputBytes(), mprt::CopyKind::OnDevice);

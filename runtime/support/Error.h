@@ -41,8 +41,23 @@ public:
   /// Place in the model's source, where that is known apart from the message.
   const std::string &location() const { return place; }
 
+  /// That rank `rank` has an error, for the others: it reports it.
+  static Error ofRank(uint64_t rank) {
+    return Error(MPRT_INVALID_ARGUMENT, "rank " + std::to_string(rank) +
+                                            " has an error, which it reports")
+        .reportedElsewhere();
+  }
+  /// The same error where another rank has one that is reported first.
+  Error reportedElsewhere() const {
+    Error error = *this;
+    error.elsewhere = true;
+    return error;
+  }
+  bool isElsewhere() const { return elsewhere; }
+
 private:
   mprt_status code = MPRT_OK;
+  bool elsewhere = false;
   std::string text, place;
 };
 

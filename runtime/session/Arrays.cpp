@@ -12,11 +12,10 @@
 
 #include "session/Arrays.h"
 
+#include "support/Integers.h"
 #include "support/Tensor.h"
 
-#include <algorithm>
 #include <cstring>
-#include <limits>
 
 using namespace mprt;
 
@@ -67,43 +66,6 @@ bool mprt::isUsableInPlace(const mpcomm_array &array,
          reinterpret_cast<uintptr_t>(array.data) % programAlignment == 0;
 }
 
-/// Whether the tensor's type has this value.
-static bool fits(DType type, int64_t value) {
-  auto within = [&](auto limits) {
-    return value >= int64_t(limits.min()) && value <= int64_t(limits.max());
-  };
-  switch (type) {
-  case MPRT_I8:
-    return within(std::numeric_limits<int8_t>());
-  case MPRT_U8:
-    return within(std::numeric_limits<uint8_t>());
-  case MPRT_I16:
-    return within(std::numeric_limits<int16_t>());
-  case MPRT_I32:
-    return within(std::numeric_limits<int32_t>());
-  default:
-    return true;
-  }
-}
-
-static void storeInteger(DType type, void *data, uint64_t index,
-                         int64_t value) {
-  switch (type) {
-  case MPRT_I8:
-  case MPRT_U8:
-    static_cast<uint8_t *>(data)[index] = uint8_t(value);
-    return;
-  case MPRT_I16:
-    static_cast<int16_t *>(data)[index] = int16_t(value);
-    return;
-  case MPRT_I32:
-    static_cast<int32_t *>(data)[index] = int32_t(value);
-    return;
-  default:
-    static_cast<int64_t *>(data)[index] = value;
-  }
-}
-
 /// Element by element. After an error, `target` has a part.
 static Error convertArray(const mpcomm_array &array,
                           const ManifestTensor &tensor, char *target) {
@@ -125,10 +87,13 @@ static Error convertArray(const mpcomm_array &array,
       storeNumber(tensor.type, target, at, loadFloat(type, element, 0));
     } else {
       int64_t value = loadInteger(type, element, 0);
-      if (!fits(tensor.type, value))
+      auto [least, greatest] = limitsOf(tensor.type);
+      if (value < least || value > greatest)
         return fail("array ", quoted(tensor), ", element ", at, ": ", value,
                     " does not fit ", nameOf(tensor.type));
-      storeInteger(tensor.type, target, at, value);
+      withInteger(tensor.type, [&](auto stored) {
+        storeAs(target, at, decltype(stored)(value));
+      });
     }
     for (uint32_t d = array.ndim; d-- > 0;) {
       place += strides[d];
@@ -184,45 +149,10 @@ Error mprt::storeArray(const mpcomm_array &array, const ManifestTensor &tensor,
   }
   return convertArray(array, tensor, static_cast<char *>(target));
 }
-template <typename T>
-static uint64_t findOutside(const void *data, uint64_t count, int64_t first,
-                            int64_t second) {
-  const T *values = static_cast<const T *>(data);
-  constexpr uint64_t block = 1024;
-  for (uint64_t begin = 0; begin < count; begin += block) {
-    uint64_t end = std::min(begin + block, count);
-    bool outside = false;
-    for (uint64_t i = begin; i < end; ++i)
-      outside |= int64_t(values[i]) < first || int64_t(values[i]) >= second;
-    if (!outside)
-      continue;
-    while (int64_t(values[begin]) >= first && int64_t(values[begin]) < second)
-      ++begin;
-    return begin;
-  }
-  return count;
-}
-
 Error mprt::checkValues(const ManifestTensor &tensor, const void *data,
                         const std::pair<int64_t, int64_t> &range) {
-  auto find = [&] {
-    auto [first, second] = range;
-    switch (tensor.type) {
-    case MPRT_I8:
-      return findOutside<int8_t>(data, tensor.elements, first, second);
-    case MPRT_U8:
-      return findOutside<uint8_t>(data, tensor.elements, first, second);
-    case MPRT_I16:
-      return findOutside<int16_t>(data, tensor.elements, first, second);
-    case MPRT_I32:
-      return findOutside<int32_t>(data, tensor.elements, first, second);
-    case MPRT_I64:
-      return findOutside<int64_t>(data, tensor.elements, first, second);
-    default:
-      return tensor.elements;
-    }
-  };
-  uint64_t at = find();
+  uint64_t at = findOutside(tensor.type, data, tensor.elements, range.first,
+                            range.second - 1);
   if (at == tensor.elements)
     return {};
   return fail("array ", quoted(tensor), ", element ", at, ": ",

@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_ARRAYS_H
 #define MPCOMM_RUNTIME_SESSION_ARRAYS_H
 
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
 
 #include "mpcomm/Runtime/Session.h"
 

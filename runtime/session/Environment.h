@@ -26,7 +26,7 @@ constexpr uint64_t kMaxRanks = 4096;
 
 struct LaunchedBy {
   /// `mpirun`, `PMI`, `srun` or `torchrun`, for messages.
-  std::string launcher;
+  const char *launcher = "";
   uint64_t rank = 0, size = 1;
 };
 

@@ -14,17 +14,9 @@
 #include "session/Environment.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <unistd.h>
+#include <cstdlib>
 
 using namespace mprt;
-
-namespace {
-
-/// Events that a trace keeps on each rank, 15 MB.
-constexpr uint32_t traceCapacity = 1u << 18;
-
-} // namespace
 
 Error Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   mprt::DeviceOptions options;
@@ -56,7 +48,7 @@ Error Rank::openNccl() {
 }
 
 Error Rank::createContext(const Manifest &manifest, uint32_t events,
-                          bool traces, uint32_t flights) {
+                          uint32_t traced, uint32_t flights) {
   mprt::MeshOptions mesh;
   for (const ManifestAxis &axis : manifest.axes)
     mesh.axisSizes.push_back(static_cast<unsigned>(axis.size));
@@ -65,7 +57,7 @@ Error Rank::createContext(const Manifest &manifest, uint32_t events,
     mesh.communicators.emplace_back(wanted.axes.begin(), wanted.axes.end());
   mprt::ContextOptions options;
   options.events = events;
-  options.traceCapacity = traces ? traceCapacity : 0;
+  options.traceCapacity = traced;
   options.flightCapacity = flights;
   // Ranks that measure call what they call as often as they like.
   return World::createContext(options, mesh,
@@ -101,7 +93,9 @@ Error Rank::agree(const Error &mine) {
     return mine.failed() ? mine : status;
   for (uint64_t rank = 0; rank < all.size(); ++rank)
     if (all[rank])
-      return rank == index() ? mine : fail("").ofRank(unsigned(rank));
+      return rank == index() ? mine
+             : mine.failed() ? mine.reportedElsewhere()
+                             : Error::elsewhereOn(unsigned(rank));
   return {};
 }
 
@@ -112,9 +106,4 @@ Error Rank::describeFailure(const std::string &function, int32_t status) const {
   return makeError(MPRT_INTERNAL, "rank ", index(), ": ", function,
                    " returned status ", status,
                    " without an error of the runtime");
-}
-
-void Rank::abandon() {
-  std::fflush(stdout);
-  _exit(1);
 }

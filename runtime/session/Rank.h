@@ -13,7 +13,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_RANK_H
 #define MPCOMM_RUNTIME_SESSION_RANK_H
 
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
 #include "support/Error.h"
 
 #include "session/World.h"
@@ -42,25 +42,23 @@ public:
   static void prepareNccl(const Manifest &manifest);
 
   /// Makes the context that programs of `manifest` run in, with `events`
-  /// events. All ranks call it with the same program. `flights` is how many
-  /// collectives the flight record keeps.
-  Error createContext(const Manifest &manifest, uint32_t events, bool traces,
-                      uint32_t flights = 64);
+  /// events. All ranks call it with the same program. The trace keeps `traced`
+  /// events, and the flight record `flights` collectives.
+  Error createContext(const Manifest &manifest, uint32_t events,
+                      uint32_t traced, uint32_t flights = 64);
 
   /// Every rank's text, on rank 0; elsewhere this rank's alone. `what` is as of
   /// `send`.
   Expected<std::vector<std::string>> gatherText(const std::string &mine,
                                                 const char *what);
 
-  /// Succeeds where all ranks came with a success. Of those that came with a
-  /// failure the first gets it back; all others fail without a message.
+  /// Succeeds where all ranks came with a success. Otherwise the first that
+  /// came with a failure gets it back, others theirs or who that is, as what is
+  /// reported elsewhere.
   Error agree(const Error &mine);
 
   /// The context's message after `function` returned `status`.
   Error describeFailure(const std::string &function, int32_t status) const;
-
-  /// Ends the process with status 1, waiting for nobody.
-  [[noreturn]] void abandon();
 };
 
 } // namespace mprt

@@ -1,4 +1,4 @@
-//===- Session.cpp - worlds and programs of a session ---------------------===//
+//===- Session.cpp - worlds, failures and events of a session -------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,10 +13,8 @@
 #include "session/Session.h"
 
 #include "session/Environment.h"
-#include "session/files/Hash.h"
 
 #include <algorithm>
-#include <cstring>
 #include <unistd.h>
 
 using namespace mprt;
@@ -30,24 +28,26 @@ Session::Session(const mpcomm_session_options &options)
       wantedComm(options.comm ? options.comm : "auto"),
       wantedDevice(options.device ? options.device : "auto"),
       flightCapacity(options.flight_capacity ? options.flight_capacity : 64),
-      seed(options.seed) {}
+      seed(options.seed) {
+  giveUpJoining = [call = options.give_up,
+                   user = options.give_up_user](const Error &error) {
+    if (call) {
+      mpcomm_error record = {};
+      record.code = error.status();
+      record.rank = -1;
+      copyText(record.message, sizeof(record.message), error.message());
+      call(user, &record);
+    } else {
+      std::string line = error.message() + "\n";
+      (void)!::write(STDERR_FILENO, line.data(), line.size());
+    }
+    _exit(1);
+  };
+}
 
 //===----------------------------------------------------------------------===//
 // Worlds
 //===----------------------------------------------------------------------===//
-
-/// Joins ranks that this process or a launcher has started, as `options` say.
-static Expected<World> joinBackend(const std::string &comm,
-                                   const JoinOptions &options) {
-  JoinOptions join = options;
-  join.giveUp = [](const Error &error) {
-    (void)!::write(STDERR_FILENO, error.message().data(),
-                   error.message().size());
-    (void)!::write(STDERR_FILENO, "\n", 1);
-    _exit(1);
-  };
-  return World::join(*findBackend(comm), join);
-}
 
 Error Session::joinWorld(const mpcomm_session_options &options) {
   const std::string &comm = wantedComm;
@@ -62,12 +62,13 @@ Error Session::joinWorld(const mpcomm_session_options &options) {
     return {};
   };
   JoinOptions join;
+  join.giveUp = giveUpJoining;
   join.rank = options.rank;
   join.size = options.size;
   join.timeoutSeconds = timeout;
   if (options.ranks) {
-    if (!isOpen && comm != "shm")
-      return mismatch("ranks of this process");
+    if (!isOpen && comm != options.ranks->comm)
+      return mismatch("ranks that communicate otherwise");
     if (options.rank >= options.ranks->size ||
         (options.size && options.size != options.ranks->size))
       return fail("rank ", options.rank, " of ",
@@ -94,7 +95,7 @@ Error Session::joinWorld(const mpcomm_session_options &options) {
                   options.size > 1 ? "" : " over gloo",
                   " needs an address, where they meet");
     if (meets)
-      return take(joinBackend("gloo", join));
+      return take(World::join(*findBackend("gloo"), join));
   } else if (comm != "self") {
     if (options.rank || options.address)
       return fail("a rank or an address, but no size");
@@ -106,10 +107,13 @@ Error Session::joinWorld(const mpcomm_session_options &options) {
       join.size = unsigned((*launched)->size);
     }
     if (!isOpen)
-      return take(joinBackend(comm, join));
+      return take(World::join(*findBackend(comm), join));
     if (*launched && join.size > 1)
-      return take(joinBackend(
-          (*launched)->launcher == "torchrun" ? "gloo" : "mpi", join));
+      return take(World::join(
+          *findBackend((*launched)->launcher == std::string_view("torchrun")
+                           ? "gloo"
+                           : "mpi"),
+          join));
   }
   Expected<std::unique_ptr<LocalRanks>> one =
       findBackend("shm")->prepare(1, timeout);
@@ -201,17 +205,8 @@ void Session::giveUp(const Error &error) {
 }
 
 Error Session::agree(const Error &mine) {
-  auto isFailed = uint8_t(mine.failed());
-  std::vector<uint8_t> all(rank->size());
-  if (Error error = rank->gather(&isFailed, all.data(), 1))
-    return mine ? mine : failed(error);
-  auto first = std::find(all.begin(), all.end(), 1);
-  if (first == all.end())
-    return {};
-  auto other = unsigned(first - all.begin());
-  return mine ? mine
-              : fail("rank ", other, " has an error, which it reports")
-                    .ofRank(other);
+  Error error = rank->agree(mine);
+  return mine || error.isElsewhere() ? error : failed(error);
 }
 
 Error Session::gather(const void *mine, void *all, uint64_t bytes) {
@@ -221,237 +216,9 @@ Error Session::gather(const void *mine, void *all, uint64_t bytes) {
 }
 
 Error Session::abort(const std::string &message) {
-  if (failure)
-    return {};
   rank->reportFailure(message);
   giveUp(Error(MPRT_PEER_FAILED, "rank " + std::to_string(index()) +
                                      " has given up: " + message));
-  return {};
-}
-
-//===----------------------------------------------------------------------===//
-// Programs
-//===----------------------------------------------------------------------===//
-
-const ManifestFunction *Session::find(const std::string &function) const {
-  return manifestOf().find(function, rank->index());
-}
-
-Error Session::checkProgram(const Program &program) const {
-  const Manifest &manifest = program.manifest();
-  const std::string &path = program.path();
-  if (uint64_t(manifest.ranks()) != rank->size())
-    return fail(path, ": compiled for ", manifest.ranks(), " ranks (",
-                manifest.describeMesh(), "), this world has ", rank->size());
-  if (wantedDevice != "auto" && wantedDevice != manifest.device)
-    return fail(path, ": compiled for device '", manifest.device,
-                "', this session is on '", wantedDevice, "'");
-  if (wantedComm == "nccl" && manifest.device != "cuda")
-    return fail(path, ": compiled for device '", manifest.device,
-                "', and nccl moves memory of GPUs");
-  if (programs.empty())
-    return {};
-  if (manifest.device != "host" || manifestOf().device != "host")
-    return Error(MPRT_UNSUPPORTED,
-                 path + ": a second program, on a GPU, where a session can "
-                        "have one");
-  // What has one name in both must be the same thing; batches may be others.
-  std::map<std::string, const ManifestArgument *> known;
-  for (const LoadedProgram &loaded : programs)
-    for (const ManifestFunction &f : loaded.program->manifest().functions)
-      for (const ManifestArgument &argument : f.arguments)
-        known[argument.name] = &argument;
-  for (const ManifestFunction &f : manifest.functions)
-    for (const ManifestArgument &argument : f.arguments)
-      if (auto found = known.find(argument.name); found != known.end()) {
-        const ManifestArgument &other = *found->second;
-        bool isSame =
-            other.type == argument.type && other.shape == argument.shape;
-        if (other.role != argument.role || (isState(argument.role) && !isSame))
-          return fail(path, ": ", nameOf(argument.role), " '",
-                      printable(argument.name), "' is ",
-                      mprt::describe(argument.type, argument.shape),
-                      ", and in the programs before it ", nameOf(other.role),
-                      " ", mprt::describe(other.type, other.shape));
-      }
-  return {};
-}
-
-Error Session::compare(
-    uint64_t mine,
-    const std::function<Error(size_t, uint64_t, uint64_t)> &describe) {
-  std::vector<uint64_t> all(rank->size());
-  if (Error error = rank->gather(&mine, all.data(), sizeof(mine)))
-    return failed(error);
-  for (size_t other = 1; other < all.size(); ++other)
-    if (all[other] != all[0])
-      return describe(other, all[other], all[0]);
-  return {};
-}
-
-Error Session::agreeOnProgram(const Program &program) {
-  return compare(program.digest(), [](size_t rank, uint64_t its, uint64_t of0) {
-    return fail("rank ", rank,
-                " loads another program file than rank 0, with checksum ",
-                hexOf(its), " where rank 0's has ", hexOf(of0));
-  });
-}
-
-Error Session::openProgram(LoadedProgram &loaded) {
-  const Manifest &manifest = loaded.program->manifest();
-  if (wantedComm == "nccl")
-    Rank::prepareNccl(manifest);
-  if (Error error = agree(rank->openDevice(manifest, loaded.program->images())))
-    return error;
-  if (wantedComm == "nccl")
-    if (Error error = rank->openNccl())
-      return failed(error);
-  uint32_t eventCount = 0;
-  uint64_t arenaBytes = 0;
-  for (const ManifestFunction *function : loaded.functions.of(index()))
-    if (function) {
-      eventCount = std::max(eventCount, function->events);
-      arenaBytes = std::max(arenaBytes, function->arenaBytes);
-    }
-  Error error = rank->createContext(manifest, eventCount, /*traces=*/false,
-                                    flightCapacity);
-  if (error.ok()) {
-    Expected<void *> memory = rank->allocate(arenaBytes);
-    if (memory)
-      loaded.arena = *memory;
-    error = memory.error();
-  }
-  return agree(error);
-}
-
-Error Session::layOutState() {
-  std::vector<const ManifestFunction *> functions;
-  for (const LoadedProgram &loaded : programs)
-    for (const ManifestFunction *function : loaded.functions.of(index()))
-      if (function)
-        functions.push_back(function);
-  Expected<RankState> made = RankState::create(functions, index());
-  if (!made)
-    return made.error();
-  made->storeDefaults();
-  if (state)
-    made->copyState(*state);
-  std::optional<RankState> before = std::move(state);
-  state.reset();
-  state.emplace(made.take());
-  Expected<DeviceState> twin =
-      DeviceState::create(rank->device(), rank->context(), *state);
-  if (!twin) {
-    state = std::move(before);
-    return twin.error();
-  }
-  onDevice.emplace(twin.take());
-  return {};
-}
-
-Error Session::load(const std::string &path, uint32_t &number) {
-  if (failure)
-    return failure;
-  finishWriting(/*waits=*/true);
-  Expected<Program> program = Program::load(path);
-  Error mine = program ? checkProgram(*program) : program.error();
-  if (Error error = agree(mine))
-    return error;
-  if (Error error = agreeOnProgram(*program))
-    return error;
-  LoadedProgram loaded;
-  loaded.program = std::make_unique<Program>(program.take());
-  const Manifest &manifest = loaded.program->manifest();
-  loaded.functions.manifest = &manifest;
-  for (const ManifestFunction &function : manifest.functions)
-    if (std::find(loaded.functions.names.begin(), loaded.functions.names.end(),
-                  function.name) == loaded.functions.names.end())
-      loaded.functions.names.push_back(function.name);
-  programs.push_back(std::move(loaded));
-  Error error = openProgram(programs.back());
-  if (error.ok())
-    error = agree(layOutState());
-  if (error) {
-    unload();
-    return error;
-  }
-  number = uint32_t(programs.size() - 1);
-  std::vector<TableEntry> before = std::move(table);
-  fillTable(before);
-  use(current);
-  if (Error lost = bringState(before))
-    return failed(lost);
-  emit(MPCOMM_EVENT_LOADED, path);
-  return {};
-}
-
-void Session::unload() {
-  bool hadMover = rank->hasMover();
-  programs.pop_back();
-  // NCCL is on the device that goes.
-  if (!failure && hadMover)
-    giveUp(Error(MPRT_UNSUPPORTED, "NCCL was there for a program that could "
-                                   "not be loaded"));
-  onDevice.reset();
-  stepper.reset();
-  rank->closePrograms(programs.size());
-  if (programs.empty()) {
-    state.reset();
-    return;
-  }
-  if (Error error = layOutState())
-    giveUp(error);
-  else
-    use(current);
-}
-
-Error Session::renewCopies() {
-  std::set<std::string> updated;
-  for (const ManifestFunction *function :
-       programs[current].functions.of(index()))
-    if (function)
-      for (const ManifestArgument &argument : function->arguments)
-        if (argument.updated)
-          updated.insert(argument.name);
-  return onDevice->store(state->renewCopiesExcept(updated));
-}
-
-void Session::use(size_t number) {
-  current = number;
-  rank->useProgram(number);
-  fedStep.reset();
-  lastCalled = watchedFunction = nullptr;
-  stepper.emplace(*rank, *programs[number].program, *state, *onDevice,
-                  programs[number].arena);
-}
-
-Error Session::switchTo(uint32_t number) {
-  if (Error error = checkReady())
-    return error;
-  if (number >= programs.size())
-    return fail("program ", number, ", expected one of ", programs.size());
-  struct Place {
-    uint64_t number, step;
-  } mine{number, steps};
-  std::vector<Place> all(rank->size());
-  if (Error error = rank->gather(&mine, all.data(), sizeof(mine)))
-    return failed(error);
-  for (size_t other = 1; other < all.size(); ++other)
-    if (all[other].number != all[0].number || all[other].step != all[0].step)
-      return fail("rank ", other, " switches to program ", all[other].number,
-                  " after step ", all[other].step, ", rank 0 to program ",
-                  all[0].number, " after step ", all[0].step);
-  if (Error error = renewCopies())
-    return callFailed(error);
-  use(number);
-  emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
-  return {};
-}
-
-Error Session::manifest(uint32_t number, const char *&json) const {
-  if (number >= programs.size())
-    return fail("program ", number, ", expected one of ", programs.size());
-  json = programs[number].program->manifestText().c_str();
   return {};
 }
 

@@ -17,9 +17,9 @@
 #ifndef MPCOMM_RUNTIME_SESSION_SESSION_H
 #define MPCOMM_RUNTIME_SESSION_SESSION_H
 
+#include "files/OutputFile.h"
 #include "session/Stepper.h"
 #include "session/checkpoint/StateKeeper.h"
-#include "session/files/OutputFile.h"
 
 #include "mpcomm/Runtime/Session.h"
 
@@ -29,6 +29,19 @@
 
 namespace mprt {
 
+/// What mpcomm_program is.
+struct OpenProgram {
+  std::shared_ptr<const Program> program;
+  /// Its functions that are called, each name once.
+  FunctionSet functions;
+
+  static Expected<OpenProgram> open(const std::string &path);
+  bool calls(const std::string &function) const;
+  Error select(std::span<const char *const> names);
+  /// Without a file, `path` is empty.
+  Error checkState(const std::string &path, bool complete) const;
+};
+
 class Session {
 public:
   static Expected<std::unique_ptr<Session>>
@@ -36,7 +49,8 @@ public:
   Error close();
 
   Error describe(mpcomm_session_info &info) const;
-  Error load(const std::string &path, uint32_t &number);
+  Error load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
+             uint32_t &number);
   Error switchTo(uint32_t number);
   Error manifest(uint32_t number, const char *&json) const;
 
@@ -61,6 +75,8 @@ public:
                  std::span<const mpcomm_array> batch, mpcomm_result &result);
 
   Error save(const std::string &path, const mpcomm_save_options &options);
+  Error planSaves(const std::string &path, const mpcomm_save_plan &plan);
+  Error compareReplicas();
   Error wait();
   Error readState(const std::string &path);
   Error resume(const std::string &path, bool anyway);
@@ -75,14 +91,19 @@ public:
   }
   uint32_t takeEvents(std::span<mpcomm_event> events, uint64_t &lost);
 
+  Error totals(mpcomm_totals &filled);
+  Error trace(std::span<mpcomm_trace_event> events, uint32_t &count,
+              uint64_t &lost) const;
+  Error flight(std::span<mpcomm_flight_entry> entries, uint32_t &count) const;
+
   uint32_t index() const { return rank->index(); }
+  /// For what is measured below the session.
+  Rank &place() { return *rank; }
 
 private:
-  struct LoadedProgram {
-    std::unique_ptr<Program> program;
-    /// Its functions, each name once.
-    FunctionSet functions;
+  struct LoadedProgram : OpenProgram {
     void *arena = nullptr;
+    uint64_t arenaBytes = 0;
   };
   /// A tensor of the state, on whatever rank.
   struct TableEntry {
@@ -110,6 +131,8 @@ private:
   void giveUp(const Error &error);
   /// As Rank::agree; says which rank has failed.
   Error agree(const Error &mine);
+
+  // SessionPrograms.cpp
   Error checkProgram(const Program &program) const;
   /// Fails where `mine` is not the same on all ranks: `describe` is given
   /// another rank and its value, and rank 0's.
@@ -117,7 +140,7 @@ private:
   compare(uint64_t mine,
           const std::function<Error(size_t, uint64_t, uint64_t)> &describe);
   Error agreeOnProgram(const Program &program);
-  Error openProgram(LoadedProgram &loaded);
+  Error openProgram(LoadedProgram &loaded, uint32_t traceCapacity);
   /// Takes back the program that could not be loaded.
   void unload();
   /// Makes `number` the program that steps.
@@ -176,14 +199,17 @@ private:
     std::optional<OutputLock> lock;
     std::unique_ptr<StateKeeper> keeper;
   };
-  /// The keeper of a path, which lives until `close`.
-  Expected<StateKeeper *> keeperOf(const std::string &path, uint32_t keep);
+  /// The keeper of a path, which lives until `close`; fails on all ranks or on
+  /// none, as `mine` did on this one.
+  Expected<StateKeeper *> keeperOf(const std::string &path, uint32_t keep,
+                                   Error mine);
   CheckpointInfo describeCheckpoint() const;
   void adopt(const CheckpointInfo &info);
   Error useFile(const std::string &path, bool complete,
                 std::optional<CheckpointInfo> *info, bool anyway);
 
   double timeout = 0;
+  std::function<void(const Error &)> giveUpJoining;
   std::string wantedComm, wantedDevice;
   uint32_t flightCapacity = 0;
 
@@ -232,6 +258,8 @@ private:
   void *callbackUser = nullptr;
   std::deque<mpcomm_event> events;
   uint64_t lostEvents = 0;
+  /// What totals point to.
+  std::string deviceName, graphNote;
 };
 
 } // namespace mprt
@@ -240,6 +268,16 @@ private:
 struct mpcomm_ranks {
   std::unique_ptr<mprt::LocalRanks> ranks;
   uint32_t size = 0;
+  std::string comm;
 };
+
+struct mpcomm_program {
+  mprt::OpenProgram opened;
+};
+
+/// The rank that a session is.
+namespace mprt {
+Rank &rankOf(mpcomm_session *session);
+}
 
 #endif // MPCOMM_RUNTIME_SESSION_SESSION_H

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "session/Environment.h"
 #include "session/Session.h"
 
 #include <algorithm>
@@ -31,13 +32,16 @@ struct mpcomm_session {
 namespace {
 
 mprt_status report(mprt_status status, const char *message, int32_t rank,
-                   mpcomm_error *error, std::string_view location = {}) {
+                   mpcomm_error *error, std::string_view location = {},
+                   bool isElsewhere = false) {
   if (!error)
     return status;
   error->code = status;
   error->rank = rank;
   copyText(error->location, sizeof(error->location), location);
   copyText(error->message, sizeof(error->message), message);
+  error->is_elsewhere = isElsewhere;
+  std::memset(error->reserved, 0, sizeof(error->reserved));
   return status;
 }
 
@@ -45,7 +49,8 @@ mprt_status report(const Error &from, int32_t rank, mpcomm_error *error) {
   if (from.ok())
     return MPRT_OK;
   return report(from.status(), from.message().c_str(),
-                from.rank() < 0 ? rank : from.rank(), error, from.location());
+                from.rank() < 0 ? rank : from.rank(), error, from.location(),
+                from.isElsewhere());
 }
 
 /// Calls `function`, which returns an Error and may throw.
@@ -173,17 +178,56 @@ const char *mpcomm_status_name(int32_t code) {
 
 mprt_status mpcomm_ranks_create(uint32_t size, mpcomm_ranks **ranks,
                                 mpcomm_error *error) {
+  return mpcomm_ranks_create_over("shm", size, 0, ranks, error);
+}
+
+mprt_status mpcomm_ranks_create_over(const char *comm, uint32_t size,
+                                     double timeout, mpcomm_ranks **ranks,
+                                     mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!ranks || !comm)
+      return nullArgument(comm ? "ranks" : "comm");
+    *ranks = nullptr;
+    const Backend *backend = findBackend(comm);
+    if (!backend || !backend->prepare)
+      return fail("comm '", printable(comm), "', expected shm or gloo");
+    auto most =
+        uint32_t(std::min<uint64_t>(backend->mostLocalRanks, kMaxRanks));
+    if (size == 0 || size > most)
+      return fail("expected 1 to ", most, " ranks, found ", size);
+    if (!(timeout >= 0) || timeout > 1e9)
+      return fail("a timeout of ", timeout,
+                  " seconds, expected 0 or more and at most 1e9");
+    auto made = backend->prepare(size, timeout);
+    if (!made)
+      return made.error();
+    *ranks = new mpcomm_ranks{made.take(), size, comm};
+    return {};
+  });
+}
+
+mprt_status mpcomm_ranks_started(mpcomm_ranks *ranks, mpcomm_error *error) {
   return guard(-1, error, [&]() -> Error {
     if (!ranks)
       return nullArgument("ranks");
-    *ranks = nullptr;
-    const Backend &shm = *findBackend("shm");
-    if (size == 0 || size > shm.mostLocalRanks)
-      return fail("expected 1 to ", shm.mostLocalRanks, " ranks, found ", size);
-    auto made = shm.prepare(size, 0);
-    if (!made)
-      return made.error();
-    *ranks = new mpcomm_ranks{made.take(), size};
+    ranks->ranks->started();
+    return {};
+  });
+}
+
+mprt_status mpcomm_launched_by(mpcomm_launcher *launcher, mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (Error wrong = checkResult(launcher, "launcher"))
+      return wrong;
+    Expected<std::optional<LaunchedBy>> found = launcherFromEnvironment();
+    if (!found)
+      return found.error();
+    if (!*found)
+      return Error(MPRT_NOT_FOUND, "nobody has started this process as one of "
+                                   "several");
+    const LaunchedBy &by = **found;
+    storeResult({0, uint32_t(by.rank), uint32_t(by.size), by.launcher},
+                launcher);
     return {};
   });
 }
@@ -246,17 +290,94 @@ mprt_status mpcomm_session_describe(mpcomm_session *session,
 // Programs
 //===----------------------------------------------------------------------===//
 
-mprt_status mpcomm_session_load(mpcomm_session *session, const char *path,
-                                uint32_t *program, mpcomm_error *error) {
+mprt_status mpcomm_program_open(const char *path, mpcomm_program **program,
+                                mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!program || !path)
+      return nullArgument(path ? "program" : "path");
+    *program = nullptr;
+    Expected<OpenProgram> opened = OpenProgram::open(path);
+    if (opened)
+      *program = new mpcomm_program{opened.take()};
+    return opened.error();
+  });
+}
+
+void mpcomm_program_close(mpcomm_program *program) { delete program; }
+
+mprt_status mpcomm_program_describe(const mpcomm_program *program,
+                                    mpcomm_program_info *info,
+                                    mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!program)
+      return nullArgument("program");
+    if (Error wrong = checkResult(info, "info"))
+      return wrong;
+    const Program &opened = *program->opened.program;
+    storeResult({0, 0, opened.digest(), opened.path().c_str(),
+                 opened.manifestText().c_str()},
+                info);
+    return {};
+  });
+}
+
+mprt_status mpcomm_program_select(mpcomm_program *program,
+                                  const char *const *functions, uint32_t count,
+                                  mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!program || (!functions && count))
+      return nullArgument(program ? "functions" : "program");
+    return program->opened.select({functions, count});
+  });
+}
+
+mprt_status mpcomm_program_check_state(const mpcomm_program *program,
+                                       const char *path, int32_t weightsOnly,
+                                       mpcomm_error *error) {
+  return guard(-1, error, [&]() -> Error {
+    if (!program)
+      return nullArgument("program");
+    return program->opened.checkState(path ? path : "", !weightsOnly);
+  });
+}
+
+/// Loads what `open` gives.
+template <typename Open>
+static mprt_status loadOpened(mpcomm_session *session, uint32_t *number,
+                              mpcomm_error *error, Open open) {
   return enterTogether(session, error, [&](Session &inner) -> Error {
-    if (!path)
-      return nullArgument("path");
-    uint32_t number = 0;
-    Error failed = inner.load(path, number);
-    if (program && failed.ok())
-      *program = number;
+    uint32_t traceCapacity = 0, loaded = 0;
+    Expected<OpenProgram> opened = open(traceCapacity);
+    Error failed = inner.load(opened, traceCapacity, loaded);
+    if (number && failed.ok())
+      *number = loaded;
     return failed;
   });
+}
+
+mprt_status mpcomm_session_load(mpcomm_session *session, const char *path,
+                                uint32_t *program, mpcomm_error *error) {
+  return loadOpened(session, program, error,
+                    [&](uint32_t &) -> Expected<OpenProgram> {
+                      return path ? OpenProgram::open(path)
+                                  : Expected<OpenProgram>(nullArgument("path"));
+                    });
+}
+
+mprt_status mpcomm_session_load_program(mpcomm_session *session,
+                                        const mpcomm_program *program,
+                                        const mpcomm_load_options *given,
+                                        uint32_t *number, mpcomm_error *error) {
+  return loadOpened(session, number, error,
+                    [&](uint32_t &traced) -> Expected<OpenProgram> {
+                      mpcomm_load_options options;
+                      if (Error wrong = readOptions(given, "options", options))
+                        return wrong;
+                      if (!program)
+                        return nullArgument("program");
+                      traced = options.trace_capacity;
+                      return program->opened;
+                    });
 }
 
 mprt_status mpcomm_session_switch(mpcomm_session *session, uint32_t program,
@@ -461,10 +582,30 @@ mprt_status mpcomm_session_save(mpcomm_session *session, const char *path,
     mpcomm_save_options options;
     if (Error wrong = readOptions(given, "options", options))
       return wrong;
-    if (options.reserved)
-      return reservedField();
+    for (uint8_t field : options.reserved)
+      if (field)
+        return reservedField();
     return inner.save(path, options);
   });
+}
+
+mprt_status mpcomm_session_plan_saves(mpcomm_session *session, const char *path,
+                                      const mpcomm_save_plan *given,
+                                      mpcomm_error *error) {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
+    if (!path || !given)
+      return nullArgument(path ? "plan" : "path");
+    mpcomm_save_plan plan;
+    if (Error wrong = readOptions(given, "plan", plan))
+      return wrong;
+    return inner.planSaves(path, plan);
+  });
+}
+
+mprt_status mpcomm_session_compare(mpcomm_session *session,
+                                   mpcomm_error *error) {
+  return enterTogether(session, error,
+                       [](Session &inner) { return inner.compareReplicas(); });
 }
 
 mprt_status mpcomm_session_wait(mpcomm_session *session, mpcomm_error *error) {
@@ -544,4 +685,49 @@ mprt_status mpcomm_session_events(mpcomm_session *session, mpcomm_event *events,
       *dropped = lost;
     return {};
   });
+}
+
+//===----------------------------------------------------------------------===//
+// Records
+//===----------------------------------------------------------------------===//
+
+mprt_status mpcomm_session_totals(mpcomm_session *session,
+                                  mpcomm_totals *totals, mpcomm_error *error) {
+  return fillFor(session, totals, "totals", error,
+                 [](Session &inner, mpcomm_totals &filled) {
+                   return inner.totals(filled);
+                 });
+}
+
+mprt_status mpcomm_session_trace(mpcomm_session *session,
+                                 mpcomm_trace_event *events, uint32_t capacity,
+                                 uint32_t *count, uint64_t *dropped,
+                                 mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!count || (!events && capacity))
+      return nullArgument(count ? "events" : "count");
+    uint64_t lost = 0;
+    Error failed = inner.trace({events, capacity}, *count, lost);
+    if (dropped && failed.ok())
+      *dropped = lost;
+    return failed;
+  });
+}
+
+mprt_status mpcomm_session_flight(mpcomm_session *session,
+                                  mpcomm_flight_entry *entries,
+                                  uint32_t capacity, uint32_t *count,
+                                  mpcomm_error *error) {
+  // Without the lock, which a call that hangs has.
+  return guard(-1, error, [&]() -> Error {
+    if (!session)
+      return nullArgument("session");
+    if (!count || (!entries && capacity))
+      return nullArgument(count ? "entries" : "count");
+    return session->session->flight({entries, capacity}, *count);
+  });
+}
+
+Rank &mprt::rankOf(mpcomm_session *session) {
+  return session->session->place();
 }

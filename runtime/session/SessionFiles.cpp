@@ -12,8 +12,10 @@
 
 #include "session/Session.h"
 
-#include "session/files/Hash.h"
-#include "session/files/StateFile.h"
+#include "files/Hash.h"
+#include "files/StateFile.h"
+#include "session/state/StateSurvey.h"
+#include "support/Trace.h"
 
 #include <algorithm>
 
@@ -77,27 +79,64 @@ SharedState Session::sharedState() const {
 }
 
 Expected<StateKeeper *> Session::keeperOf(const std::string &path,
-                                          uint32_t keep) {
+                                          uint32_t keep, Error mine) {
   std::string target = resolve(path);
-  auto found = saved.find(target);
-  if (found != saved.end())
-    return found->second.keeper.get();
-  SavedPath made;
-  if (index() == 0) {
-    Expected<OutputLock> lock = OutputLock::take(target);
-    if (!lock)
-      return lock.error();
-    made.lock.emplace(lock.take());
-    // What jobs that were killed while they wrote have left.
-    removeAbandoned(target);
+  if (!mine && path.empty())
+    mine = fail("a path is empty");
+  std::optional<OutputLock> lock;
+  if (!mine && index() == 0 && !saved.count(target)) {
+    Expected<OutputLock> taken = OutputLock::take(path);
+    mine = taken.error();
+    if (taken)
+      lock.emplace(taken.take());
   }
-  made.keeper = std::make_unique<StateKeeper>(
-      KeeperOptions{target, /*comparesReplicas=*/true, timeout, copies}, *rank,
+  if (Error error = agree(mine))
+    return error;
+  SavedPath &place = saved[target];
+  if (place.keeper)
+    return place.keeper.get();
+  if (lock)
+    place.lock.emplace(std::move(*lock));
+  // What jobs that were killed while they wrote have left.
+  if (index() == 0)
+    removeAbandoned(target);
+  place.keeper = std::make_unique<StateKeeper>(
+      KeeperOptions{target, timeout, copies}, *rank,
       [this](const std::string &line) { emit(MPCOMM_EVENT_WARNING, line); });
   // Who keeps one leaves the others to whoever wrote them.
   if (resumed && keep > 1)
-    made.keeper->resume(resumedFrom, *resumed);
-  return saved.emplace(target, std::move(made)).first->second.keeper.get();
+    place.keeper->resume(resumedFrom, *resumed);
+  return place.keeper.get();
+}
+
+Error Session::planSaves(const std::string &path,
+                         const mpcomm_save_plan &plan) {
+  if (Error error = checkReady())
+    return error;
+  Expected<StateKeeper *> keeper = keeperOf(path, plan.keep, {});
+  if (!keeper)
+    return keeper.error();
+  return agree((*keeper)->checkNames(steps, plan.last, plan.every,
+                                     std::max(plan.keep, 1u)));
+}
+
+Error Session::compareReplicas() {
+  if (Error error = checkReady())
+    return error;
+  if (Error error = renewCopies())
+    return callFailed(error);
+  if (Error error = onDevice->fetchState())
+    return callFailed(error);
+  if (Error error = agree({}))
+    return error;
+  Expected<StateSurvey> survey = surveyState(
+      sharedState(), *rank, /*optimizer=*/true, LookFor::Differences);
+  if (!survey)
+    return failed(survey.error());
+  if (survey->difference.empty())
+    return {};
+  return index() == 0 ? Error(MPRT_MISMATCH, survey->difference)
+                      : Error::elsewhereOn(0);
 }
 
 /// The metadata that a caller adds, of which no key is in `own`.
@@ -131,29 +170,28 @@ Error Session::save(const std::string &path,
     return callFailed(error);
   SaveRequest request{describeCheckpoint()};
   request.background = options.background;
+  request.keep = std::max(options.keep, 1u);
+  request.comparesReplicas = !options.allow_difference;
   if (options.allow_nonfinite)
     request.nonFinite = NonFinitePolicy::Save;
+  else if (options.skip_nonfinite)
+    request.nonFinite = NonFinitePolicy::Skip;
   Expected<std::map<std::string, std::string>> added =
       readMetadata(options, metadataOf(request.info));
   Error mine = earlier ? earlier : added.error();
-  if (!mine && path.empty())
-    mine = fail("a path is empty");
-  if (!mine && options.background && options.weights_only)
-    mine = Error(MPRT_UNSUPPORTED, "weights are not saved in the background");
+  if (!mine && options.weights_only &&
+      (options.background || options.skip_nonfinite))
+    mine = Error(MPRT_UNSUPPORTED,
+                 options.background ? "weights are not saved in the background"
+                                    : "weights that are saved are not skipped");
   for (const TableEntry &entry : table)
     if (!mine && !entry.hasValue)
       mine = Error(MPRT_NOT_READY, std::string(nameOf(entry.role)) + " '" +
                                        printable(entry.shared.name) +
                                        "' has no value yet");
-  StateKeeper *keeper = nullptr;
-  request.keep = std::max(options.keep, 1u);
-  if (!mine) {
-    auto found = keeperOf(path, options.keep);
-    mine = found.error();
-    keeper = found ? *found : nullptr;
-  }
-  if (Error error = agree(mine))
-    return error;
+  Expected<StateKeeper *> keeper = keeperOf(path, options.keep, mine);
+  if (!keeper)
+    return keeper.error();
   if (Error error = compare(steps, [](size_t rank, uint64_t its, uint64_t of0) {
         return fail("rank ", rank, " saves after step ", its,
                     ", rank 0 after step ", of0);
@@ -163,23 +201,21 @@ Error Session::save(const std::string &path,
   uint64_t begin = nowNanoseconds();
   if (Error error = onDevice->fetchState())
     return callFailed(error);
-  Error error = agree({});
-  if (error.ok())
-    error = options.weights_only
-                ? keeper->writeWeights(sharedState(), path, request)
-                : keeper->writeCheckpoint(sharedState(), request);
-  if (error && error.message().empty())
-    error = error.withContext("rank " + std::to_string(error.rank()) +
-                              " has an error, which it reports");
-  if (error)
-    return failed(error);
-  double milliseconds = 1e-6 * double(nowNanoseconds() - begin);
-  if (options.background) {
-    writing = keeper;
-    emit(MPCOMM_EVENT_SNAPSHOT, path, 0, milliseconds);
-  } else {
-    emit(MPCOMM_EVENT_SAVED, path, 0, milliseconds);
-  }
+  Expected<bool> isWritten = true;
+  if (Error error = agree({}))
+    isWritten = error;
+  else if (!options.weights_only)
+    isWritten = (*keeper)->writeCheckpoint(sharedState(), request);
+  else if (Error error = (*keeper)->writeWeights(sharedState(), path, request))
+    isWritten = error;
+  if (!isWritten)
+    return failed(isWritten.error());
+  if (!*isWritten)
+    return {};
+  if (options.background)
+    writing = *keeper;
+  emit(options.background ? MPCOMM_EVENT_SNAPSHOT : MPCOMM_EVENT_SAVED, path, 0,
+       1e-6 * double(nowNanoseconds() - begin));
   return {};
 }
 

@@ -56,11 +56,6 @@ public:
   /// Waits for the last call and reads what it gave.
   Expected<StepOutcome> read();
 
-  /// Steps skipped since `watch`; nothing where nothing counts them.
-  std::optional<uint64_t> skipped() const {
-    return lossScale ? lossScale->skipped() : std::nullopt;
-  }
-
 private:
   Rank *rank;
   const Program *program;

@@ -63,8 +63,24 @@ public:
     return error;
   }
 
+  /// That rank `rank` has an error, for the others: it reports it.
+  static Error elsewhereOn(unsigned rank) {
+    return Error(MPRT_INVALID_ARGUMENT, "rank " + std::to_string(rank) +
+                                            " has an error, which it reports")
+        .ofRank(rank)
+        .reportedElsewhere();
+  }
+  /// The same error where another rank has one that is reported first.
+  Error reportedElsewhere() const {
+    Error error = *this;
+    error.elsewhere = true;
+    return error;
+  }
+  bool isElsewhere() const { return elsewhere; }
+
 private:
   mprt_status code = MPRT_OK;
+  bool elsewhere = false;
   int failedRank = -1;
   std::string text, place;
 };

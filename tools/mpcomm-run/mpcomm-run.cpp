@@ -13,8 +13,8 @@
 #include "data/Files.h"
 #include "launch/Launcher.h"
 #include "launch/Run.h"
+#include "launch/Session.h"
 #include "report/FlightLog.h"
-#include "session/Environment.h"
 
 #include "mpcomm/Runtime/mprt.h"
 
@@ -89,14 +89,17 @@ int main(int argc, char **argv) {
       printError(status.message());
       return 2;
     }
-  Expected<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
+  std::optional<mpcomm_launcher> launched = sized<mpcomm_launcher>();
+  Error unclear = check(mpcomm_launched_by, &*launched);
+  if (unclear.status() == MPRT_NOT_FOUND)
+    launched.reset();
   Expected<Fault> fault = faultFromEnvironment();
-  if (launched.failed() || fault.failed()) {
-    printError(launched.failed() ? launched.message() : fault.message());
+  if ((unclear && launched) || fault.failed()) {
+    printError(launched && unclear ? unclear.message() : fault.message());
     return 2;
   }
   setSignals(*options);
-  return startsRanks(*options, *launched)
+  return startsRanks(*options, launched)
              ? runHere(*options, *fault)
-             : runDistributed(*options, *launched, *fault);
+             : runDistributed(*options, launched, *fault);
 }

@@ -9,6 +9,9 @@
 |*                                                                            *|
 |*   open -> load -> (read_state | resume | write) -> step ... save -> close  *|
 |*                                                                            *|
+|* Who starts ranks by fork may open the program (mpcomm_program) and check   *|
+|* everything with it before the first of them exists.                        *|
+|*                                                                            *|
 |* Errors. A call that can fail returns a mprt_status (MPRT_OK is 0) and      *|
 |* fills the mpcomm_error that the caller gives it, which may be null. After  *|
 |* a success, `error` is unchanged. Nothing is thrown, and no call ends the   *|
@@ -73,7 +76,11 @@ typedef struct {
   int32_t rank;       /* the rank at which it happened; -1: of no rank       */
   char location[256]; /* place in the source of the model ("model.py:17:4"),
                        * if the failure is of one; else empty                */
-  char message[1768]; /* one line: what was expected, and what was found     */
+  char message[1760]; /* one line: what was expected, and what was found     */
+  uint8_t is_elsewhere; /* another rank has an error in the same call, without
+                       * this mark: of a job that prints one message, that is
+                       * the one                                             */
+  uint8_t reserved[7];
 } mpcomm_error;
 
 /* "MPRT_TIMEOUT" for 4; never null. */
@@ -99,6 +106,27 @@ MPCOMM_SESSION_API mprt_status mpcomm_ranks_mark_dead(mpcomm_ranks *ranks,
                                                       mpcomm_error *error);
 /* Null is allowed. */
 MPCOMM_SESSION_API void mpcomm_ranks_destroy(mpcomm_ranks *ranks);
+/* The same as mpcomm_ranks_create for children that communicate over `comm`:
+ * "shm", or "gloo", which is TCP on this machine and has no limit of 1024. A
+ * child that does not come is an error after `timeout_seconds`. */
+MPCOMM_SESSION_API mprt_status mpcomm_ranks_create_over(
+    const char *comm, uint32_t size, double timeout_seconds,
+    mpcomm_ranks **ranks, mpcomm_error *error);
+/* For the process that forks the ranks, once it has forked all of them: closes
+ * what only they need. */
+MPCOMM_SESSION_API mprt_status mpcomm_ranks_started(mpcomm_ranks *ranks,
+                                                    mpcomm_error *error);
+
+/* What has started this process as one of several. */
+typedef struct {
+  uint32_t struct_size;
+  uint32_t rank, size;
+  const char *name; /* "torchrun", "mpirun", "srun" or "PMI"; a literal */
+} mpcomm_launcher;
+
+/* By its environment; MPRT_NOT_FOUND if that is nobody's. */
+MPCOMM_SESSION_API mprt_status mpcomm_launched_by(mpcomm_launcher *launcher,
+                                                  mpcomm_error *error);
 
 /* Which world to join. There are four ways:
  *
@@ -130,6 +158,11 @@ typedef struct {
   uint32_t reserved; /* 0 */
   /* Collectives of the record that errors are explained by; 0: 64. */
   uint32_t flight_capacity;
+  /* Called where MPI would have to return and cannot, on another thread than
+   * the caller's; then the process ends with status 1. Null: the message goes
+   * to standard error. */
+  void (*give_up)(void *user, const mpcomm_error *error);
+  void *give_up_user;
 } mpcomm_session_options;
 
 /* Joins a world (all ranks). `options` may be null. On success *session is the
@@ -168,6 +201,45 @@ mpcomm_session_describe(mpcomm_session *session, mpcomm_session_info *info,
 
 /*===-- Programs ----------------------------------------------------------===*/
 
+/* A program file that is open, for sessions of this process and of its
+ * children. Not for several threads at the same time. */
+typedef struct mpcomm_program mpcomm_program;
+
+/* Opens a program file that mpcomm-compile has written. Checks that it is
+ * whole, and that its ABI and its processor features fit. What is used is a
+ * copy in memory, whatever becomes of the file. */
+MPCOMM_SESSION_API mprt_status mpcomm_program_open(const char *path,
+                                                   mpcomm_program **program,
+                                                   mpcomm_error *error);
+/* Null is allowed. Sessions that have loaded it keep what they need. */
+MPCOMM_SESSION_API void mpcomm_program_close(mpcomm_program *program);
+
+typedef struct {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t checksum;    /* of the file                                       */
+  const char *path;
+  const char *manifest; /* JSON text (docs/Design/Manifest.md)               */
+} mpcomm_program_info;
+
+/* The strings live as long as the program. */
+MPCOMM_SESSION_API mprt_status
+mpcomm_program_describe(const mpcomm_program *program,
+                        mpcomm_program_info *info, mpcomm_error *error);
+/* The functions that sessions which load it from here on will call; others take
+ * no memory and cannot be called. Without this, all of them. MPRT_NOT_FOUND if
+ * the program has none of a name. */
+MPCOMM_SESSION_API mprt_status
+mpcomm_program_select(mpcomm_program *program, const char *const *functions,
+                      uint32_t count, mpcomm_error *error);
+/* Checks that a file has the state that its functions take, on every rank:
+ * names, types and shapes, as mpcomm_session_resume does, or for
+ * `weights_only` mpcomm_session_read_state. A null path is no file:
+ * MPRT_NOT_READY if there is state that has no value without one. */
+MPCOMM_SESSION_API mprt_status mpcomm_program_check_state(
+    const mpcomm_program *program, const char *path, int32_t weights_only,
+    mpcomm_error *error);
+
 /* Loads a program file that mpcomm-compile has written (all ranks). Checks that
  * it is whole, that its ABI and its processor features fit, that it was
  * compiled for as many ranks, and that all ranks load the same one. *program
@@ -182,6 +254,16 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_load(mpcomm_session *session,
                                                    const char *path,
                                                    uint32_t *program,
                                                    mpcomm_error *error);
+
+typedef struct {
+  uint32_t struct_size;
+  uint32_t trace_capacity; /* events that mpcomm_session_trace has; 0: none  */
+} mpcomm_load_options;
+
+/* The same of a program that is open (all ranks). `options` may be null. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_load_program(
+    mpcomm_session *session, const mpcomm_program *program,
+    const mpcomm_load_options *options, uint32_t *number, mpcomm_error *error);
 
 /* Continues with another loaded program (all ranks, after the same step). State
  * stays where it is. */
@@ -410,13 +492,16 @@ typedef struct {
   uint8_t weights_only;    /* parameters and buffers, for other programs; not
                             * in the background                              */
   uint8_t allow_nonfinite; /* save NaN and infinity, too; else an error      */
-  uint8_t reserved;
+  uint8_t skip_nonfinite;  /* instead of that error, leave the file as it is,
+                            * with an MPCOMM_EVENT_WARNING                   */
   /* Checkpoints of this session at one path that stay: the newest at `path`,
    * those before it at PATH.step-K. 0 and 1: the newest. */
   uint32_t keep;
   uint32_t metadata_count;
   const mpcomm_text *metadata; /* kept in the file beside the session's own,
                             * whose keys they must not have                  */
+  uint8_t allow_difference; /* do not compare what ranks should have equal   */
+  uint8_t reserved[7];
 } mpcomm_save_options;
 
 /* Saves the state (all ranks, after the same step) to `path`, a safetensors
@@ -433,6 +518,26 @@ typedef struct {
 MPCOMM_SESSION_API mprt_status mpcomm_session_save(
     mpcomm_session *session, const char *path,
     const mpcomm_save_options *options, mpcomm_error *error);
+
+typedef struct {
+  uint32_t struct_size;
+  uint32_t keep;        /* as of mpcomm_save_options                         */
+  uint64_t every, last; /* a save after each `every` steps, from now on to step
+                         * `last`; 0: after the last alone                   */
+} mpcomm_save_plan;
+
+/* Takes the lock on `path` before the first save does (all ranks), so that who
+ * could not save learns of it before it trains. Fails if another run holds it,
+ * or if a file that is neither this session's nor of the run that it has
+ * resumed lies where a checkpoint of the plan will be kept. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_plan_saves(
+    mpcomm_session *session, const char *path, const mpcomm_save_plan *plan,
+    mpcomm_error *error);
+/* Compares what ranks should have equal (all ranks, after the same step):
+ * MPRT_MISMATCH, with the first tensor that differs and who has what. The
+ * session does not fail by that. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_compare(mpcomm_session *session,
+                                                      mpcomm_error *error);
 /* Waits for what this rank writes in the background, on rank 0 for the whole
  * checkpoint; returns its error, once. Other ranks learn of an error that is
  * not theirs by their next save. */
@@ -523,6 +628,87 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_on_event(
 MPCOMM_SESSION_API mprt_status mpcomm_session_events(
     mpcomm_session *session, mpcomm_event *events, uint32_t capacity,
     uint32_t *taken, uint64_t *dropped, mpcomm_error *error);
+
+/*===-- What steps cost ---------------------------------------------------===*/
+
+/* Of this rank, since the current program was loaded. */
+typedef struct {
+  uint32_t struct_size;
+  uint8_t is_asynchronous; /* a device computes while the host goes on      */
+  uint8_t reserved[3];
+  uint64_t arena_bytes;     /* scratch memory of all programs                */
+  uint64_t parameter_bytes; /* parameters and buffers                        */
+  uint64_t optimizer_bytes;
+  uint64_t device_bytes;   /* all that this process has taken of a device of
+                            * its own memory; 0 on the host                  */
+  double exposed_milliseconds; /* in all, waited for communication           */
+  /* Where a device computes, what a step costs the calling thread: in
+   * microseconds call by call and as a graph, and of how many calls, or nodes
+   * of the graph, it is; 0: there was no such step. */
+  double eager_microseconds, eager_calls, graph_microseconds, graph_nodes;
+  const char *device_name; /* as the device describes itself                 */
+  const char *graph_note;  /* why steps are no graphs; "": they are, or need
+                            * not be                                         */
+} mpcomm_totals;
+
+/* The strings are valid until the next call of the session. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_totals(mpcomm_session *session,
+                                                     mpcomm_totals *totals,
+                                                     mpcomm_error *error);
+
+typedef enum MPRT_ENUM_TYPE {
+  MPCOMM_TRACE_KERNEL = 0,
+  MPCOMM_TRACE_GEMM = 1,
+  MPCOMM_TRACE_COPY = 2,
+  MPCOMM_TRACE_ZERO = 3,
+  MPCOMM_TRACE_COLLECTIVE = 4,
+  MPCOMM_TRACE_WAIT = 5 /* the compute stream's, for a collective */
+} mpcomm_trace_kind;
+
+/* One thing that a stream did. Times are nanoseconds of CLOCK_MONOTONIC;
+ * strings and the collective live as long as the session. */
+typedef struct {
+  int32_t kind;           /* mpcomm_trace_kind                               */
+  uint32_t stream;        /* 0: compute; k: communicator k - 1               */
+  const char *name, *location; /* never null                                 */
+  uint64_t begin, end;
+  uint64_t bytes;         /* moved; of a product, its operands and its result;
+                           * of a collective, its payload                    */
+  uint64_t flops;         /* of a kernel or a product                        */
+  const char *type;       /* of a product: of its factors ("bf16"); or null  */
+  uint64_t queued;        /* of a collective: when the program called it     */
+  uint64_t position;      /* of a collective and of a wait for one: which of
+                           * its stream it is, from 1                        */
+  const mprt_collective *collective; /* of the same; else null               */
+  uint32_t waited_stream; /* of a wait                                       */
+  uint32_t reserved;
+} mpcomm_trace_event;
+
+/* Up to `capacity` of the last events of the current program, in the order in
+ * which they ended, if it was loaded with a trace. *count is how many there
+ * are, *dropped (may be null) how many were overwritten. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_trace(
+    mpcomm_session *session, mpcomm_trace_event *events, uint32_t capacity,
+    uint32_t *count, uint64_t *dropped, mpcomm_error *error);
+
+/* A collective that the program called, and how far it came. */
+typedef struct {
+  uint64_t number, place; /* of all of this rank, and of those on its
+                           * communicator, from 1                            */
+  mprt_collective collective; /* its strings live as long as the session     */
+  int32_t peer;           /* of a message: the other rank; else -1           */
+  uint32_t reserved;
+  /* Nanoseconds of CLOCK_MONOTONIC: when it was called, when its turn had come
+   * on its communicator, when it was done; 0: not yet. */
+  uint64_t enqueued, started, done;
+} mpcomm_flight_entry;
+
+/* Up to `capacity` of the last collectives, oldest first; *count is how many
+ * there are. Any thread may call it, also while a call that steps, saves or
+ * waits for ranks hangs, but not during load, switch and close. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_flight(
+    mpcomm_session *session, mpcomm_flight_entry *entries, uint32_t capacity,
+    uint32_t *count, mpcomm_error *error);
 
 #ifdef __cplusplus
 } /* extern "C" */

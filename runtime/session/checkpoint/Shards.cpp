@@ -14,9 +14,9 @@
 
 #include "session/checkpoint/Shards.h"
 
-#include "session/files/Hash.h"
-#include "session/files/OutputFile.h"
-#include "session/files/StateFile.h"
+#include "files/Hash.h"
+#include "files/OutputFile.h"
+#include "files/StateFile.h"
 #include "support/Trace.h"
 
 #include <algorithm>

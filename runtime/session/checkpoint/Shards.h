@@ -20,7 +20,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_SHARDS_H
 #define MPCOMM_RUNTIME_SESSION_SHARDS_H
 
-#include "session/files/SafeTensors.h"
+#include "files/SafeTensors.h"
 #include "session/state/StateUnion.h"
 
 #include <atomic>

@@ -11,9 +11,9 @@
 
 #include "session/checkpoint/StateKeeper.h"
 
-#include "session/checkpoint/Checkpoint.h"
-#include "session/files/OutputFile.h"
-#include "session/files/StateFile.h"
+#include "files/Checkpoint.h"
+#include "files/OutputFile.h"
+#include "files/StateFile.h"
 #include "session/state/StateSurvey.h"
 #include "support/Trace.h"
 
@@ -52,7 +52,7 @@ StateKeeper::StateKeeper(KeeperOptions given, Rank &rank,
                          std::function<void(const std::string &)> note)
     : options(std::move(given)), rank(rank), note(std::move(note)),
       kept(options.path) {
-  if (rank.index() == 0 && !options.path.empty())
+  if (rank.index() == 0)
     removeUnusedShards(options.path);
 }
 
@@ -65,7 +65,7 @@ void StateKeeper::resume(const std::string &file, const CheckpointInfo &info) {
 
 std::string StateKeeper::whatIsKept() const {
   const std::string &path = options.path;
-  if (path.empty() || rank.index() != 0)
+  if (rank.index() != 0)
     return "";
   if (written)
     return "; " + path + " keeps the checkpoint of step " +
@@ -73,49 +73,25 @@ std::string StateKeeper::whatIsKept() const {
   return "; " + describeUnchanged(path);
 }
 
-std::string StateKeeper::differenceOf(const StateSurvey &survey) const {
-  if (survey.difference.empty() || !options.comparesReplicas)
+/// Where replicas differ and that is looked for, what the failure says.
+static std::string differenceOf(const StateSurvey &survey,
+                                const SaveRequest &request) {
+  if (survey.difference.empty() || !request.comparesReplicas)
     return "";
   return survey.difference +
          (survey.nonFinite.empty() ? "" : "; " + survey.nonFinite);
 }
 
-Error StateKeeper::checkStart(const SharedState &state,
-                              const KeptSteps &steps) {
-  Error names;
-  if (rank.index() == 0)
-    names = kept.checkNames(steps.first, steps.last, steps.every, steps.keep);
-  if (Error error = rank.agree(names))
-    return error;
-  Expected<StateSurvey> survey =
-      surveyState(state, rank, /*optimizer=*/true, LookFor::Differences);
-  if (survey.failed())
-    return survey.error();
-  if (survey->difference.empty())
-    return {};
-  return tell("ranks start from different state: " + survey->difference +
-              "; give every rank the same weights or checkpoint");
-}
-
-Error StateKeeper::checkReplicas(const SharedState &state, uint64_t step) {
-  Expected<StateSurvey> survey =
-      surveyState(state, rank, /*optimizer=*/true, LookFor::Differences);
-  if (survey.failed())
-    return survey.error();
-  if (survey->difference.empty())
-    return {};
-  return tell(atStep(step) + survey->difference + whatIsKept());
-}
-
-Error StateKeeper::writeCheckpoint(const SharedState &state,
-                                   const SaveRequest &request) {
+Expected<bool> StateKeeper::writeCheckpoint(const SharedState &state,
+                                            const SaveRequest &request) {
   uint64_t step = request.info.step;
   Expected<StateSurvey> survey =
       surveyState(state, rank, /*optimizer=*/true, LookFor::NonFiniteToo);
   if (survey.failed())
     return survey.error();
   // Also of what is saved though it is not finite.
-  if (std::string difference = differenceOf(*survey); !difference.empty())
+  if (std::string difference = differenceOf(*survey, request);
+      !difference.empty())
     return tell(atStep(step) + difference + whatIsKept());
   if (!survey->nonFinite.empty() &&
       request.nonFinite != NonFinitePolicy::Save) {
@@ -123,13 +99,20 @@ Error StateKeeper::writeCheckpoint(const SharedState &state,
                           "; the checkpoint is not written" + whatIsKept();
     if (request.nonFinite == NonFinitePolicy::Refuse)
       return tell(message);
-    note("warning: " + message);
-    return {};
+    note(message);
+    return false;
   }
   shards.emplace(Shards::plan(options.path, std::move(survey->tensors),
                               fileMetadata(request), rank));
-  if (request.background)
-    return startWriting(state, request);
+  if (Error error = request.background ? startWriting(state, request)
+                                       : writeNow(state, request))
+    return error;
+  return true;
+}
+
+Error StateKeeper::writeNow(const SharedState &state,
+                            const SaveRequest &request) {
+  uint64_t step = request.info.step;
   auto onRank0 = [&](auto action) {
     return rank.agree(rank.index() == 0 ? action() : Error());
   };
@@ -209,7 +192,7 @@ Error StateKeeper::writeWeights(const SharedState &state,
       surveyState(state, rank, /*optimizer=*/false, LookFor::NonFiniteToo);
   if (survey.failed())
     return survey.error();
-  std::string wrong = differenceOf(*survey);
+  std::string wrong = differenceOf(*survey, request);
   if (wrong.empty() && request.nonFinite != NonFinitePolicy::Save)
     wrong = survey->nonFinite;
   if (!wrong.empty())

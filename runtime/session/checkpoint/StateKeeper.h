@@ -13,8 +13,8 @@
 #ifndef MPCOMM_RUNTIME_SESSION_STATEKEEPER_H
 #define MPCOMM_RUNTIME_SESSION_STATEKEEPER_H
 
-#include "session/checkpoint/Checkpoint.h"
-#include "session/checkpoint/KeptCheckpoints.h"
+#include "files/Checkpoint.h"
+#include "files/KeptCheckpoints.h"
 #include "session/checkpoint/Shards.h"
 
 #include <atomic>
@@ -23,24 +23,14 @@
 
 namespace mprt {
 
-struct StateSurvey;
-
 struct KeeperOptions {
-  /// Where checkpoints go; empty for nowhere.
+  /// Where checkpoints go.
   std::string path;
-  /// Whether replicas are compared, except at the start, where they are.
-  bool comparesReplicas = true;
   /// How long rank 0 waits for shards where nothing comes.
   double timeoutSeconds = 120;
   /// For copies of state; of all keepers of a rank, one at a time writes in the
   /// background.
   std::shared_ptr<CopyMemory> memory = std::make_shared<CopyMemory>();
-};
-
-/// Steps that are to be done, after how many each a checkpoint is written, and
-/// how many checkpoints stay.
-struct KeptSteps {
-  uint64_t first = 0, last = 0, every = 0, keep = 1;
 };
 
 /// What is done with state that is not finite.
@@ -55,6 +45,8 @@ struct SaveRequest {
   /// More entries of the file's metadata.
   std::map<std::string, std::string> metadata = {};
   NonFinitePolicy nonFinite = NonFinitePolicy::Refuse;
+  /// Whether ranks that differ in what they should have equal are a failure.
+  bool comparesReplicas = true;
   /// Returns once each rank has a copy of what it writes, which a thread then
   /// does.
   bool background = false;
@@ -86,13 +78,16 @@ public:
   /// The run goes on from the checkpoint `file`, which says `info`: it, and
   /// those before it, are the run's.
   void resume(const std::string &file, const CheckpointInfo &info);
-  /// Fails unless all ranks have started from the same state, and no file is
-  /// where a checkpoint will be kept.
-  Error checkStart(const SharedState &state, const KeptSteps &steps);
-  /// Fails unless replicas are the same.
-  Error checkReplicas(const SharedState &state, uint64_t step);
-  /// Replaces the checkpoint by the state. No other one is being written.
-  Error writeCheckpoint(const SharedState &state, const SaveRequest &request);
+  /// As of KeptCheckpoints.
+  Error checkNames(uint64_t first, uint64_t last, uint64_t every,
+                   uint64_t keep) const {
+    return rank.index() == 0 ? kept.checkNames(first, last, every, keep)
+                             : Error();
+  }
+  /// Replaces the checkpoint by the state. No other one is being written. Says
+  /// whether there is one, or will be: NonFinitePolicy::Skip.
+  Expected<bool> writeCheckpoint(const SharedState &state,
+                                 const SaveRequest &request);
   /// Replaces `path` by parameters and buffers after `step` steps, in one file.
   Error writeWeights(const SharedState &state, const std::string &path,
                      const SaveRequest &request);
@@ -107,12 +102,11 @@ public:
 private:
   /// The failure that rank 0 tells.
   Error tell(const std::string &message) const {
-    return rank.index() == 0 ? fail(message) : fail("").ofRank(0);
+    return rank.index() == 0 ? fail(message) : Error::elsewhereOn(0);
   }
-  /// Where replicas differ and that is looked for, what the failure says.
-  std::string differenceOf(const StateSurvey &survey) const;
   /// What lies at the path, as the end of rank 0's message.
   std::string whatIsKept() const;
+  Error writeNow(const SharedState &state, const SaveRequest &request);
   /// Copies the state, and starts the thread that writes it.
   Error startWriting(const SharedState &state, const SaveRequest &request);
   void writeCopy(uint64_t step, uint64_t keep);

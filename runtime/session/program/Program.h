@@ -14,7 +14,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_PROGRAM_H
 #define MPCOMM_RUNTIME_SESSION_PROGRAM_H
 
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
 #include "support/Error.h"
 
 #include "mpcomm/Runtime/mprt.h"

@@ -12,7 +12,7 @@
 
 #include "session/program/ProgramFile.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include "mpcomm/Runtime/ProgramSeal.h"
 

@@ -31,7 +31,7 @@ void LossScaleWatch::attach(RankState &state,
   skippedSlot = find("loss_scale.skipped", /*isCount=*/true);
   if (skippedSlot) {
     const Slot &slot = state.slot(*skippedSlot);
-    before = now = loadInteger(slot.type, slot.data, 0);
+    now = loadInteger(slot.type, slot.data, 0);
   }
   for (const ManifestArgument &argument : function.arguments)
     if (argument.role == Role::Parameter)
@@ -73,12 +73,6 @@ LossScaleRecord LossScaleWatch::read(RankState &state) {
   return record;
 }
 
-std::optional<uint64_t> LossScaleWatch::skipped() const {
-  if (!skippedSlot)
-    return std::nullopt;
-  return static_cast<uint64_t>(std::max<int64_t>(now - before, 0));
-}
-
 Error mprt::gatherNonFinite(const Manifest &manifest, Rank &rank,
                             std::vector<std::string> &parameters) {
   auto checks = [](const ManifestFunction *function) {
@@ -116,16 +110,4 @@ Error mprt::gatherNonFinite(const Manifest &manifest, Rank &rank,
         parameters.push_back(std::move(name));
     }
   return {};
-}
-
-std::string
-mprt::describeNonFinite(const std::vector<std::string> &parameters) {
-  constexpr size_t shown = 8;
-  std::string text =
-      parameters.size() == 1 ? "the gradient of " : "the gradients of ";
-  for (size_t i = 0; i < std::min(parameters.size(), shown); ++i)
-    text += (i ? ", '" : "'") + printable(parameters[i]) + "'";
-  if (parameters.size() > shown)
-    text += " and " + std::to_string(parameters.size() - shown) + " more";
-  return text + (parameters.size() == 1 ? " is not finite" : " are not finite");
 }

@@ -47,12 +47,9 @@ public:
   /// To be called after each step.
   LossScaleRecord read(RankState &state);
 
-  /// Steps skipped since `attach`; nothing where nothing counts them.
-  std::optional<uint64_t> skipped() const;
-
 private:
   std::optional<size_t> scaleSlot, skippedSlot, flagsSlot;
-  int64_t before = 0, now = 0;
+  int64_t now = 0;
   std::vector<std::string> parameters;
 };
 
@@ -60,9 +57,6 @@ private:
 /// all. All ranks call it after a step.
 Error gatherNonFinite(const Manifest &manifest, Rank &rank,
                       std::vector<std::string> &parameters);
-
-/// "gradients of 'a', 'b' and 3 more are not finite".
-std::string describeNonFinite(const std::vector<std::string> &parameters);
 
 } // namespace mprt
 

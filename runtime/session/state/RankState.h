@@ -17,8 +17,8 @@
 #ifndef MPCOMM_RUNTIME_SESSION_RANKSTATE_H
 #define MPCOMM_RUNTIME_SESSION_RANKSTATE_H
 
-#include "session/files/StateFile.h"
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
+#include "files/StateFile.h"
 #include "support/Error.h"
 
 #include <map>

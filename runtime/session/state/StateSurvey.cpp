@@ -12,7 +12,7 @@
 
 #include "session/state/StateSurvey.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include <algorithm>
 #include <sstream>

@@ -37,11 +37,12 @@ class Checkpoint(ToyTest):
         tensors, metadata = read_tensors("c")
         self.assertEqual(sorted(tensors), ["b", "scale", "step", "w", "w.momentum"])
         self.assertEqual(tensors["step"], [7.0])
-        expected = {"step": "7", "seed": "4", "shuffle": "0", "global_batch": "16",
-                    "samples": "64", "program": "toy", "last_batch": "drop", "lr": "0.05", "lr_schedule": "constant",
+        expected = {"step": "7", "seed": "4", "program": "toy", "lr": "0.05", "lr_schedule": "constant",
                     "lr_warmup": "0", "lr_total": "7"}  # fmt: skip
-        rest = {key: metadata[key] for key in metadata if "checksum" not in key and key != "mpcomm.data"}
-        self.assertEqual(rest, {"mpcomm." + key: value for key, value in expected.items()})
+        added = {"shuffle": "0", "global_batch": "16", "samples": "64", "last_batch": "drop"}
+        rest = {key: metadata[key] for key in metadata if "checksum" not in key and key != "mpcomm-run.data"}
+        self.assertEqual(rest, {**{"mpcomm." + key: value for key, value in expected.items()},
+                                **{"mpcomm-run." + key: value for key, value in added.items()}})  # fmt: skip
 
     @staticmethod
     def checksum_of_header(header):
@@ -79,7 +80,7 @@ class Checkpoint(ToyTest):
         for key in sorted(sums):
             packed += struct.pack("<Q", len(key)) + key.encode()
             packed += struct.pack("<Q", xxh64(pack(kinds[key][0], sums[key])))
-        self.assertEqual(read_tensors("sums")[1]["mpcomm.data"], "%016x" % xxh64(packed))
+        self.assertEqual(read_tensors("sums")[1]["mpcomm-run.data"], "%016x" % xxh64(packed))
 
     def test_damage_is_noticed(self):
         self.succeeds(*self.common, "--weights", self.weights, "--steps", 3, "--checkpoint", path("whole"))
@@ -302,10 +303,14 @@ class Checkpoint(ToyTest):
         alone = build("one.so", BATCH=8)
 
         def compete(process):
+            # It is rank 0 that holds the lock.
+            children = "/proc/%d/task/%d/children" % (process.pid, process.pid)
+            with open(children, encoding="ascii") as file:
+                holder = int(file.read().split()[0])
             message = "--checkpoint %s: another run writes to it (process %d on "
             for other in name, os.path.join(folder, "link"):
-                self.fails(message % (other, process.pid), *start, "--steps", 1, "--checkpoint", other)
-            self.fails(message % (name, process.pid), alone, *self.common[1:], "--weights", self.weights, "--steps", 1,
+                self.fails(message % (other, holder), *start, "--steps", 1, "--checkpoint", other)
+            self.fails(message % (name, holder), alone, *self.common[1:], "--weights", self.weights, "--steps", 1,
                        "--checkpoint", name, env=launched)  # fmt: skip
             self.succeeds(*start, "--steps", 1, "--checkpoint", name + "2")
             # Nor does it keep one that only reads.

@@ -94,7 +94,10 @@ class Gloo(RegressionTest):
             other.bind(("0.0.0.0", 0))
             other.listen()
             port = other.getsockname()[1]
-            results = self.launched(1, path("toy1.so"), *self.common, port=port)
+            results = self.launched(1, path("toy1.so"), *self.common, "--comm", "gloo", port=port)
+            # One rank meets nobody, unless it is told to.
+            alone = self.launched(1, path("toy1.so"), *self.common, port=port)
+        self.assertEqual(alone[0][0], 0)
         self.assertEqual(results[0][0], 1)
         self.assertIn("rank 0 cannot listen on port %d of localhost: Address already in use" % port,
                       results[0][2])  # fmt: skip

@@ -132,7 +132,7 @@ class Resume(ToyTest):
         tensors = Samples(103).tensors()
         tensors["y"][2][5] += 1
         changed = write_tensors("changed.safetensors", tensors)
-        before = read_tensors("c2")[1]["mpcomm.data"]
+        before = read_tensors("c2")[1]["mpcomm-run.data"]
         for other in changed, Samples(64).write("other.safetensors"):
             self.told("data with checksum ", " where the checkpoint has %s" % before, start=[*resume, other])
         self.told("samples as in the file where the checkpoint has shuffled",

@@ -47,7 +47,7 @@ class Stages(StageTest):
         state = ["b", "b.momentum", "scale", "step", "w", "w.momentum"]
         self.assertEqual(sorted(saved), state)
         self.assertEqual(saved["step"], [10])
-        self.assertEqual(metadata["mpcomm.global_batch"], "16")
+        self.assertEqual(metadata["mpcomm-run.global_batch"], "16")
         self.assertEqual(metadata["mpcomm.lr"], "0.05")
         self.train("dp2.so", "--steps", 10, "--checkpoint", path("c10-dp2"))
         self.assertEqual(saved, read_tensors("c10-dp2")[0])

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/checkpoint/KeptCheckpoints.h"
+#include "files/KeptCheckpoints.h"
 
 #include "FolderTest.h"
 

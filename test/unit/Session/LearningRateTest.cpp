@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/state/LearningRate.h"
+#include "files/LearningRate.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
 #include "session/program/CpuFeatures.h"
 
 #include <gtest/gtest.h>

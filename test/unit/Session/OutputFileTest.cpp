@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/OutputFile.h"
+#include "files/OutputFile.h"
 
 #include "FolderTest.h"
 

@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/SafeTensors.h"
-#include "session/files/Hash.h"
-#include "session/files/OutputFile.h"
+#include "files/SafeTensors.h"
+#include "files/Hash.h"
+#include "files/OutputFile.h"
 
 #include "FolderTest.h"
 

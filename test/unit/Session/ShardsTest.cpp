@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "session/checkpoint/Shards.h"
-#include "session/files/Hash.h"
-#include "session/files/StateFile.h"
+#include "files/Hash.h"
+#include "files/StateFile.h"
 
 #include "FolderTest.h"
 

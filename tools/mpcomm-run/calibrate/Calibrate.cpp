@@ -32,6 +32,9 @@ static constexpr const char *insideLink = "inside", *acrossLink = "across";
 /// Of a GPU: what fills its links, where it has the memory.
 static constexpr uint64_t mostDeviceBytes = uint64_t(256) << 20;
 
+/// Events that are kept.
+static constexpr uint32_t calibrationTrace = 1u << 18;
+
 Error Bench::prepare(const RunOptions &options) {
   Manifest manifest;
   uint64_t block = options.calibrateBlock;
@@ -69,9 +72,9 @@ Error Bench::prepare(const RunOptions &options) {
     mostBytes = std::clamp(std::bit_floor(rank.device().memoryBytes() / 16),
                            uint64_t(1) << 20, mostDeviceBytes);
   // A step is a graph of the device where it is not traced.
-  if (Error error =
-          rank.createContext(manifest, /*events=*/1,
-                             /*traces=*/!rank.device().isAsynchronous()))
+  if (Error error = rank.createContext(
+          manifest, /*events=*/1,
+          rank.device().isAsynchronous() ? 0 : calibrationTrace))
     return error;
   Expected<void *> memory = rank.allocate(2 * mostBytes);
   if (memory.failed())

@@ -19,11 +19,19 @@
 #include "launch/RunOptions.h"
 #include "session/Rank.h"
 
+#include "mpcomm/Runtime/Session.h"
+
 #include <deque>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
+
+namespace mprt {
+/// The place of a session in its world. What is measured here is below
+/// sessions: devices and communicators without a program.
+Rank &rankOf(mpcomm_session *session);
+} // namespace mprt
 
 namespace mpcomm::run {
 

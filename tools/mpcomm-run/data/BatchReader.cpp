@@ -12,7 +12,6 @@
 #include "data/BatchReader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <system_error>
 
 using namespace mpcomm::run;
@@ -22,26 +21,41 @@ using namespace mpcomm::run;
 static constexpr uint64_t leastDataset = 32 << 20, leastConverted = 256 << 10;
 
 BatchReader::BatchReader(Dataset &data, Order order, bool isShuffled,
-                         const Binding &binding, uint64_t first, uint64_t last)
+                         const ManifestFunction &function, uint64_t first,
+                         uint64_t last, bool readsAhead)
     : data(data), order(std::move(order)), taken(first), ready(first) {
-  const std::vector<ManifestArgument> &arguments = binding.function->arguments;
+  // A session uses arrays at such addresses where they are.
+  constexpr uint64_t alignment = 64;
   uint64_t bytes = 0;
+  std::vector<std::pair<const ManifestArgument *, uint64_t>> places;
   for (size_t c = 0; c < data.columnCount(); ++c) {
-    Place place;
-    for (size_t i = 0; i < arguments.size(); ++i)
-      if (arguments[i].name == data.argumentOf(c).name)
-        place = {binding.arguments[i], bytes, arguments[i].bytes, true};
-    places.push_back(place);
-    bytes += place.bytes;
+    const ManifestArgument *argument =
+        function.argumentOf(data.argumentOf(c).name);
+    places.emplace_back(argument, bytes);
+    if (argument)
+      bytes += (argument->bytes + alignment - 1) / alignment * alignment;
   }
-  targets.resize(places.size());
+  for (Buffer &buffer : buffers) {
+    buffer.memory.reset(static_cast<char *>(
+        std::aligned_alloc(alignment, std::max(bytes, alignment))));
+    if (!buffer.memory)
+      buffer.status =
+          Error(MPRT_OUT_OF_MEMORY,
+                "no memory for a batch of " + std::to_string(bytes) + " bytes");
+    for (auto [argument, offset] : places) {
+      char *target = argument ? buffer.memory.get() + offset : nullptr;
+      buffer.targets.push_back(target);
+      if (argument)
+        buffer.arrays.push_back({argument->name.c_str(), target, argument->type,
+                                 uint32_t(argument->shape.size()),
+                                 argument->shape.data(), nullptr});
+    }
+  }
   data.expectOrder(isShuffled);
-  bool isSlow = data.bytes() >= leastDataset ||
+  bool isSlow = readsAhead || data.bytes() >= leastDataset ||
                 (data.converts() && bytes >= leastConverted);
-  if (last - first < 2 || bytes == 0 || !isSlow)
+  if (last - first < 2 || bytes == 0 || !isSlow || buffers[0].status.failed())
     return;
-  for (Buffer &buffer : buffers)
-    buffer.bytes.resize(bytes);
   try {
     thread = std::thread([this, last] { serve(last); });
   } catch (const std::system_error &) {
@@ -60,19 +74,14 @@ BatchReader::~BatchReader() {
 }
 
 void BatchReader::serve(uint64_t last) {
-  std::vector<char *> own(places.size());
   for (uint64_t step = ready; step < last; ++step) {
-    Buffer &buffer = buffers[step % depth];
     {
       std::unique_lock<std::mutex> guard(mutex);
-      changed.wait(guard, [&] { return stopping || step < taken + depth; });
+      changed.wait(guard, [&] { return stopping || step < taken + depth - 1; });
       if (stopping)
         return;
     }
-    for (size_t c = 0; c < places.size(); ++c)
-      own[c] =
-          places[c].isUsed ? buffer.bytes.data() + places[c].offset : nullptr;
-    buffer.status = gather(step, own);
+    gather(step, bufferOf(step));
     {
       std::lock_guard<std::mutex> guard(mutex);
       ready = step + 1;
@@ -81,27 +90,21 @@ void BatchReader::serve(uint64_t last) {
   }
 }
 
-Error BatchReader::take(uint64_t step, RankState &state) {
-  for (size_t c = 0; c < places.size(); ++c)
-    targets[c] = places[c].isUsed ? state.slot(places[c].slot).data : nullptr;
-  if (!thread.joinable())
-    return gather(step, targets);
-  {
+Expected<std::span<const mpcomm_array>> BatchReader::take(uint64_t step) {
+  Buffer &buffer = bufferOf(step);
+  if (!buffer.memory)
+    return buffer.status;
+  if (!thread.joinable()) {
+    gather(step, buffer);
+  } else {
     std::unique_lock<std::mutex> guard(mutex);
-    // A step that is taken again is the one before; its buffer is left until
-    // the next one is taken.
     if (step > taken) {
       taken = step;
       changed.notify_all();
     }
     changed.wait(guard, [&] { return ready > step; });
   }
-  const Buffer &buffer = buffers[step % depth];
   if (buffer.status.failed())
     return buffer.status;
-  for (size_t c = 0; c < places.size(); ++c)
-    if (targets[c])
-      std::memcpy(targets[c], buffer.bytes.data() + places[c].offset,
-                  places[c].bytes);
-  return {};
+  return std::span<const mpcomm_array>(buffer.arrays);
 }

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Gathers the samples of one step after another. Where the dataset is so large
-// that its pages may come from a disk, or where values are converted, a thread
-// does so into one of two buffers while the step before runs, and the step only
-// copies. What the thread finds wrong is told when its step is due.
+// that its pages may come from a disk, where values are converted, or where a
+// device computes meanwhile, a thread does so while the step before runs. What
+// the thread finds wrong is told when its step is due.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,9 +16,11 @@
 #define MPCOMM_RUN_DATA_BATCHREADER_H
 
 #include "data/Dataset.h"
-#include "session/state/RankState.h"
+
+#include "mpcomm/Runtime/Session.h"
 
 #include <condition_variable>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,42 +34,40 @@ public:
   /// Gives the indices of a step's samples; valid until the next call.
   using Order = std::function<std::span<const uint64_t>(uint64_t step)>;
 
-  /// Steps [first, last) of `data`, which outlives this, for the arguments of
-  /// `binding`. Nobody else gathers from `data` meanwhile.
+  /// Steps [first, last) of `data` for the arguments of `function`, both of
+  /// which outlive this. Nobody else gathers from `data` meanwhile.
   BatchReader(Dataset &data, Order order, bool isShuffled,
-              const Binding &binding, uint64_t first, uint64_t last);
+              const ManifestFunction &function, uint64_t first, uint64_t last,
+              bool readsAhead = false);
   ~BatchReader();
   BatchReader(const BatchReader &) = delete;
   BatchReader &operator=(const BatchReader &) = delete;
 
-  /// Stores the samples of `step` into the batch slots. Steps are taken in
-  /// order, each of them once or more often.
-  Error take(uint64_t step, RankState &state);
+  /// The samples of `step`. They stay where they are until the step after the
+  /// next one is taken. Steps are taken in order, each once or more often.
+  Expected<std::span<const mpcomm_array>> take(uint64_t step);
 
 private:
-  static constexpr uint64_t depth = 2;
-  /// Where a column's samples of a step are.
-  struct Place {
-    size_t slot = 0;
-    uint64_t offset = 0, bytes = 0;
-    bool isUsed = false;
-  };
+  /// Of the step that is taken, the one before, and the next one.
+  static constexpr uint64_t depth = 3;
   struct Buffer {
-    std::vector<char> bytes;
+    std::unique_ptr<char, void (*)(void *)> memory{nullptr, std::free};
+    /// By column of the data; null where the function does not take it.
+    std::vector<char *> targets;
+    std::vector<mpcomm_array> arrays;
     Error status;
   };
 
   void serve(uint64_t last);
-  Error gather(uint64_t step, std::span<char *const> targets) {
-    return data.gather(order(step), targets);
+  void gather(uint64_t step, Buffer &buffer) {
+    buffer.status = data.gather(order(step), buffer.targets);
   }
+  Buffer &bufferOf(uint64_t step) { return buffers[step % depth]; }
 
   Dataset &data;
   Order order;
-  std::vector<Place> places;
-  std::vector<char *> targets;
 
-  /// Steps [taken, ready) are in the buffers, each at its number modulo depth.
+  /// With a thread, steps [taken - 1, ready) are in the buffers.
   Buffer buffers[depth];
   uint64_t taken, ready;
   bool stopping = false;

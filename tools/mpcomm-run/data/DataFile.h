@@ -15,8 +15,8 @@
 #define MPCOMM_RUN_DATA_DATAFILE_H
 
 #include "data/Runtime.h"
-#include "session/files/MappedFile.h"
-#include "session/files/SafeTensors.h"
+#include "files/MappedFile.h"
+#include "files/SafeTensors.h"
 
 #include <optional>
 #include <string>

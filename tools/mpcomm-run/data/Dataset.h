@@ -20,7 +20,7 @@
 #include "data/DataFormat.h"
 #include "data/Encoding.h"
 #include "data/Runtime.h"
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
 
 #include <map>
 #include <optional>

@@ -13,7 +13,7 @@
 
 #include "data/Dataset.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include <algorithm>
 

@@ -11,6 +11,8 @@
 
 #include "data/Encoding.h"
 
+#include "support/Integers.h"
+
 #include "mpcomm/Runtime/Exactly.h"
 
 #include <algorithm>
@@ -20,79 +22,24 @@ using namespace mpcomm::run;
 
 namespace {
 
-template <typename T> T load(const char *data, size_t index) {
-  T value;
-  std::memcpy(&value, data + index * sizeof(T), sizeof(T));
-  return value;
-}
-
-template <typename T> void store(char *data, size_t index, T value) {
-  std::memcpy(data + index * sizeof(T), &value, sizeof(T));
-}
-
 /// Calls `use` with a value of the type of a stored token.
 template <typename Use> auto withToken(uint64_t bytes, Use use) {
   return bytes == 2 ? use(uint16_t()) : use(uint32_t());
 }
 
-/// Calls `use` with a value of the integer type of `bytes` bytes.
-template <typename Use> void withInteger(size_t bytes, Use use) {
-  switch (bytes) {
-  case 1:
-    return use(uint8_t());
-  case 2:
-    return use(uint16_t());
-  case 4:
-    return use(uint32_t());
-  default:
-    return use(uint64_t());
-  }
+/// Calls `use` with a value of an integer type of `bytes` bytes.
+template <typename Use> void withBits(size_t bytes, Use use) {
+  withInteger(bytes == 1   ? MPRT_U8
+              : bytes == 2 ? MPRT_I16
+              : bytes == 4 ? MPRT_I32
+                           : MPRT_I64,
+              use);
 }
 
-/// Index of the first integer outside [low, high), or `count`.
-size_t findOutside(DType type, const char *data, size_t count, int64_t low,
-                   int64_t high) {
-  for (size_t i = 0; i < count; ++i) {
-    int64_t value = loadInteger(type, data, i);
-    if (value < low || value >= high)
-      return i;
-  }
-  return count;
-}
-
-/// The same of tokens, of which nearly all are inside.
-template <typename T>
-size_t findToken(const char *data, size_t count, int64_t low, int64_t high) {
-  constexpr size_t block = 4096;
-  auto outside = [=](size_t i) {
-    auto value = static_cast<int64_t>(load<T>(data, i));
-    return value < low || value >= high;
-  };
-  for (size_t begin = 0; begin < count; begin += block) {
-    size_t end = std::min(count, begin + block);
-    T least = ~T(0), most = 0;
-    for (size_t i = begin; i < end; ++i) {
-      T value = load<T>(data, i);
-      least = std::min(least, value);
-      most = std::max(most, value);
-    }
-    if (static_cast<int64_t>(least) >= low && static_cast<int64_t>(most) < high)
-      continue;
-    while (!outside(begin))
-      ++begin;
-    return begin;
-  }
-  return count;
-}
-
-/// Those that an integer type holds.
+/// Those that an integer type holds, but for the greatest of i64.
 std::pair<int64_t, int64_t> rangeOf(DType type) {
-  if (type == MPRT_BOOL)
-    return {0, 2};
-  if (type == MPRT_U8)
-    return {0, 256};
-  int64_t half = int64_t(1) << std::min<size_t>(8 * sizeOf(type) - 1, 62);
-  return {-half, half};
+  auto [least, greatest] = limitsOf(type);
+  return {least, greatest + (type != MPRT_I64)};
 }
 
 } // namespace
@@ -203,23 +150,23 @@ void Encoding::decode(const char *stored, char *target) const {
   size_t size = sizeOf(argument->type);
   if (kind == Kind::Tokens)
     return withToken(valueBytes, [&](auto token) {
-      withInteger(size, [&](auto wide) {
+      withBits(size, [&](auto wide) {
         for (uint64_t i = 0; i < valuesPerSample; ++i)
-          store(target, i,
-                static_cast<decltype(wide)>(load<decltype(token)>(stored, i)));
+          storeAs(target, i,
+                  decltype(wide)(loadAs<decltype(token)>(stored, i)));
       });
     });
-  withInteger(size, [&](auto bits) {
+  withBits(size, [&](auto bits) {
     using Bits = decltype(bits);
     const auto *bytes = reinterpret_cast<const unsigned char *>(stored);
     uint64_t pixels = valuesPerSample / channels;
     for (uint64_t c = 0; c < channels; ++c)
       for (uint64_t p = 0; p < pixels; ++p)
-        store(
+        storeAs(
             target, c * strides[0] + p * strides[1],
-            load<Bits>(table.data(),
-                       256 * c +
-                           bytes[c * storedStrides[0] + p * storedStrides[1]]));
+            loadAs<Bits>(
+                table.data(),
+                256 * c + bytes[c * storedStrides[0] + p * storedStrides[1]]));
   });
 }
 
@@ -229,14 +176,14 @@ size_t Encoding::findBad(const char *stored, size_t count,
     return count;
   if (kind == Kind::Tokens)
     return withToken(valueBytes, [&](auto token) {
-      return findToken<decltype(token)>(stored, count, range->first,
-                                        range->second);
+      return findOutside<decltype(token)>(stored, count, range->first,
+                                          range->second - 1);
     });
   if (isFloat(argument->type))
     return allowNonFinite ? count
                           : findNonFinite(argument->type, stored, count);
   return range ? findOutside(argument->type, stored, count, range->first,
-                             range->second)
+                             range->second - 1)
                : count;
 }
 
@@ -249,7 +196,7 @@ std::string Encoding::describeBad(const char *stored, size_t index) const {
                       ? withToken(valueBytes,
                                   [&](auto token) {
                                     return static_cast<int64_t>(
-                                        load<decltype(token)>(stored, index));
+                                        loadAs<decltype(token)>(stored, index));
                                   })
                       : loadInteger(argument->type, stored, index);
   return fail(value, " is outside [", range->first, ", ", range->second, ")")

@@ -15,8 +15,8 @@
 #define MPCOMM_RUN_DATA_ENCODING_H
 
 #include "data/DataFormat.h"
-#include "session/files/SafeTensors.h"
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
+#include "files/SafeTensors.h"
 
 #include <optional>
 #include <string>

@@ -12,8 +12,8 @@
 #include "data/Files.h"
 
 #include "data/DataFile.h"
-#include "session/checkpoint/KeptCheckpoints.h"
-#include "session/files/OutputFile.h"
+#include "files/KeptCheckpoints.h"
+#include "files/OutputFile.h"
 
 #include <cerrno>
 #include <cstring>

@@ -16,7 +16,7 @@
 #define MPCOMM_RUN_DATA_NPYFILE_H
 
 #include "data/Runtime.h"
-#include "session/files/SafeTensors.h"
+#include "files/SafeTensors.h"
 
 #include <string>
 #include <string_view>

@@ -12,10 +12,9 @@
 
 #include "launch/Agreement.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include "mpcomm/Runtime/Exactly.h"
-#include "mpcomm/Runtime/mprt.h"
 
 #include <algorithm>
 #include <cstring>
@@ -107,7 +106,7 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
   SettingList all;
   all.add("mpcomm-run", MPCOMM_VERSION);
   all.addNumber("runtime ABI", MPRT_ABI_VERSION);
-  all.add("a program file with checksum", hexOf(job.program->digest()));
+  all.add("a program file with checksum", hexOf(job.program->checksum()));
 
   // Of other values ranks either meet in the same way or not at all.
   all.addFlag("--comm nccl", options.comm == "nccl");
@@ -217,33 +216,34 @@ static Error describeOddRank(const std::vector<SharedSetting> &mine,
               "; start all ranks with the same options and files");
 }
 
-Error mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine, Rank &rank) {
+Error mpcomm::run::agreeOn(const std::vector<SharedSetting> &mine,
+                           const RunSession &session) {
   std::string bytes = packed(mine);
   uint64_t digest = hashOf(bytes.data(), bytes.size());
-  std::vector<uint64_t> all(rank.size());
-  if (Error error = rank.gather(&digest, all.data(), sizeof(digest)))
+  std::vector<uint64_t> all(session.size());
+  if (Error error = session.gather(&digest, all.data(), sizeof(digest)))
     return error;
   uint64_t odd = 0;
   while (odd < all.size() && all[odd] == all[0])
     ++odd;
   if (odd == all.size())
     return {};
-  Expected<std::vector<std::string>> texts = rank.gatherText(
-      rank.index() == odd ? bytes : std::string(), "settings of a rank");
+  Expected<std::vector<std::string>> texts =
+      session.gatherText(session.index() == odd ? bytes : std::string());
   if (texts.failed())
     return texts.error();
   // Nobody ends before rank 0 has what it tells.
-  return rank.agree(rank.index() == 0
-                        ? describeOddRank(mine, unpacked((*texts)[odd]), odd)
-                        : Error());
+  return session.agree(session.index() == 0
+                           ? describeOddRank(mine, unpacked((*texts)[odd]), odd)
+                           : Error());
 }
 
-Error mpcomm::run::shareOutputs(TrainingJob &job, Rank &rank) {
+Error mpcomm::run::shareOutputs(TrainingJob &job, const RunSession &session) {
   const RunOptions &options = job.options;
   TracedOutputs mine{!options.trace.empty(), !options.timeline.empty(),
                      !options.profile.empty()};
-  std::vector<TracedOutputs> all(rank.size());
-  if (Error error = rank.gather(&mine, all.data(), sizeof(mine)))
+  std::vector<TracedOutputs> all(session.size());
+  if (Error error = session.gather(&mine, all.data(), sizeof(mine)))
     return error;
   job.outputs = all[0];
   return {};

@@ -10,8 +10,7 @@
 // be the same on all of them: otherwise they train something that nobody asked
 // for, or wait for one another. So each lists it as texts, and before the first
 // step the lists are compared. What concerns one rank alone, such as where its
-// log goes, is not in the list. State is compared by StateSurvey.h once it is
-// loaded.
+// log goes, is not in the list. Sessions compare state.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +18,6 @@
 #define MPCOMM_RUN_LAUNCH_AGREEMENT_H
 
 #include "launch/TrainingJob.h"
-#include "session/Rank.h"
 
 #include <optional>
 #include <string>
@@ -51,12 +49,13 @@ std::vector<SharedSetting> sharedSettingsOf(const RunOptions &options);
 /// Succeeds where all ranks have the same settings; otherwise fails on all of
 /// them, and rank 0 says what differs on the first rank that differs from it.
 /// All ranks call it.
-Error agreeOn(const std::vector<SharedSetting> &mine, Rank &rank);
+Error agreeOn(const std::vector<SharedSetting> &mine,
+              const RunSession &session);
 
 /// Rank 0 writes --trace, --timeline and --profile, and all ranks help: they
 /// do where rank 0 has the option, whatever they were given. Sets
 /// `job.outputs`. All ranks call it.
-Error shareOutputs(TrainingJob &job, Rank &rank);
+Error shareOutputs(TrainingJob &job, const RunSession &session);
 
 } // namespace mpcomm::run
 

@@ -12,9 +12,9 @@
 
 #include "launch/Launcher.h"
 
+#include "files/OutputFile.h"
 #include "launch/StopSignals.h"
 #include "report/FlightLog.h"
-#include "session/files/OutputFile.h"
 
 #include <cerrno>
 #include <chrono>
@@ -203,8 +203,11 @@ void Launch::checkStarted() {
 }
 
 void Launch::removeTemporaries() {
-  for (const std::string &path : plan.writtenFiles)
+  for (const std::string &path : plan.writtenFiles) {
     removeAbandoned(path);
+    // Of a lock that a rank had, this takes over what is left, and removes it.
+    (void)OutputLock::take(path);
+  }
 }
 
 void Launch::takeStop(int signal) {

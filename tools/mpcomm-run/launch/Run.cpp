@@ -22,7 +22,7 @@
 #include "launch/StopSignals.h"
 #include "report/EventFile.h"
 #include "report/FlightLog.h"
-#include "session/files/OutputFile.h"
+#include "report/Trace.h"
 #include "train/Trainer.h"
 
 #include <unistd.h>
@@ -36,18 +36,11 @@ bool endsWith(const std::string &text, const std::string &end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-Expected<std::unique_ptr<Program>> loadProgram(const std::string &path) {
-  Expected<Program> program = Program::load(path);
-  if (program.failed())
-    return program.error();
-  return std::make_unique<Program>(program.take());
-}
-
 /// Compiles `options.program` into a folder of its own, which is gone again
 /// when this returns, also when a signal asks to stop, which `stopped` then
 /// says: a loaded program needs no file.
-Expected<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
-                                                  int &stopped) {
+Expected<std::unique_ptr<RunProgram>> compileAndLoad(const RunOptions &options,
+                                                     int &stopped) {
   StopSignals signals;
   Expected<std::unique_ptr<WorkFolder>> folder = WorkFolder::create();
   if (folder.failed())
@@ -60,193 +53,7 @@ Expected<std::unique_ptr<Program>> compileAndLoad(const RunOptions &options,
       signals, stopped);
   if (compiled.failed())
     return compiled;
-  return loadProgram(file);
-}
-
-/// Tells of a failure, if no other rank has; the exit status.
-int conclude(Rank &rank, const Error &status) {
-  if (status.ok())
-    return 0;
-  // Without a message another rank has told, or will.
-  if (!status.message().empty()) {
-    rank.reportFailure(status.message());
-    printError(status.message());
-  }
-  return 1;
-}
-
-/// Joins the others, trains, and says what went wrong; the exit status.
-int runRank(TrainingJob &job, Rank &rank, const Fault &fault,
-            RankPosition &position) {
-  // Who stops a run may signal all of its processes.
-  StopHandler handler(position.stopsWhenAsked, position.stopSignal);
-  Error status = agreeOn(sharedSettingsOf(job), rank);
-  if (status.ok())
-    status = shareOutputs(job, rank);
-  if (status.ok())
-    status = rank.agree(job.becomeRank(rank.index()));
-  const Manifest &manifest = job.program->manifest();
-  bool isOnNccl = job.options.comm == "nccl";
-  if (isOnNccl)
-    Rank::prepareNccl(manifest);
-  if (status.ok())
-    status =
-        rank.agree(asOption(rank.openDevice(manifest, job.program->images())));
-  if (status.ok() && isOnNccl)
-    status = asOption(rank.openNccl());
-  if (status.ok())
-    status = rank.createContext(
-        job.program->manifest(), job.events(), job.outputs.any(),
-        static_cast<uint32_t>(job.options.flightCollectives));
-  if (status.ok()) {
-    std::optional<FlightLog> flight;
-    if (!job.options.flightRecord.empty())
-      flight.emplace(job.options.flightRecord, job.program->manifest(), rank);
-    Trainer trainer(job, rank, fault, position);
-    status = trainer.run();
-    if (status.ok() && trainer.stoppedBy())
-      return 128 + trainer.stoppedBy();
-    if (status.failed() && flight)
-      flight->fail(status.message());
-  }
-  return conclude(rank, status);
-}
-
-/// The same of a rank that is a process of its own.
-int runRankToItsEnd(TrainingJob &job, Rank &rank, const Fault &fault,
-                    RankPosition &position) {
-  int status = runRank(job, rank, fault, position);
-  // What hangs on a GPU holds up the end of all that belongs to it.
-  if (status == 1 && rank.hasMover())
-    rank.abandon();
-  return status;
-}
-
-/// The rank that a way of joining has led to.
-Expected<Rank> makeRank(Expected<World> world) {
-  if (!world)
-    return world.error();
-  return Rank(world.take());
-}
-
-/// The backend by which ranks meet: that of --comm, or where that leaves it
-/// open, the launcher's.
-const mprt::Backend &meetingOf(const RunOptions &options,
-                               const std::optional<LaunchedBy> &launched) {
-  const mprt::Backend *wanted = mprt::findBackend(options.comm);
-  if (wanted && !wanted->move)
-    return *wanted;
-  return *mprt::findBackend(!launched                          ? "shm"
-                            : launched->launcher == "torchrun" ? "gloo"
-                                                               : "mpi");
-}
-
-/// Joins the ranks that are forked here, as `index`.
-Expected<Rank> joinHere(const RunOptions &options, mprt::LocalRanks &meeting,
-                        uint64_t index) {
-  return makeRank(mprt::World::join(meeting, static_cast<unsigned>(index),
-                                    options.timeoutSeconds));
-}
-
-/// Joins the ranks that another launcher has started.
-Expected<Rank> joinLaunched(const RunOptions &options,
-                            const std::optional<LaunchedBy> &launched) {
-  mprt::JoinOptions join;
-  if (launched) {
-    join.rank = static_cast<unsigned>(launched->rank);
-    join.size = static_cast<unsigned>(launched->size);
-  }
-  join.timeoutSeconds = options.timeoutSeconds;
-  join.giveUp = [launched](const mprt::Error &error) {
-    std::string rank = launched ? std::to_string(launched->rank) : "?";
-    bool named = error.message().rfind("rank ", 0) == 0;
-    printError((named ? "" : "rank " + rank + ": ") + error.message());
-    _exit(1);
-  };
-  return makeRank(mprt::World::join(meetingOf(options, launched), join));
-}
-
-/// Whether this is one of as many ranks as was asked for.
-Error checkWorld(const RunOptions &options,
-                 const std::optional<LaunchedBy> &launched, uint64_t ranks) {
-  if (launched && launched->size != ranks)
-    return fail("started by ", launched->launcher, " as one of ",
-                launched->size, " ranks, but MPI knows of ", ranks,
-                "; start it with the mpirun of the MPI that it loads");
-  if (options.ranks && *options.ranks != ranks)
-    return fail("--np ", *options.ranks, ", but ",
-                launched ? launched->launcher : "MPI", " started ", ranks,
-                " ranks; --comm shm starts them here");
-  return {};
-}
-
-/// What `rank` does that another launcher has started: `job`, or none where it
-/// measures. Checks that it can.
-Error prepareLaunched(const RunOptions &options,
-                      const std::optional<LaunchedBy> &launched,
-                      const Fault &fault, const Rank &rank,
-                      std::optional<TrainingJob> &job,
-                      std::optional<OutputLock> &checkpointLock) {
-  if (Error error = checkWorld(options, launched, rank.size()))
-    return error;
-  if (options.calibrate.empty()) {
-    std::string path = fault.hits(Fault::Kind::Program, rank.index())
-                           ? fault.file
-                           : options.program;
-    if (endsWith(path, ".mlir"))
-      return fail(path, ": compile it with mpcomm-compile first: every rank "
-                        "needs the same file");
-    Expected<std::unique_ptr<Program>> program = loadProgram(path);
-    if (program.failed())
-      return program.error();
-    Expected<TrainingJob> prepared =
-        prepareJob(options, program.take(), rank.size());
-    if (prepared.failed())
-      return prepared.error();
-    job.emplace(prepared.take());
-  }
-  // Rank 0 writes them.
-  if (rank.index() == 0) {
-    if (Error error = probeOutputs(options))
-      return error;
-    Expected<OutputLock> lock = OutputLock::take(options.checkpoint);
-    if (lock.failed())
-      return fail("--checkpoint ", lock.message());
-    checkpointLock.emplace(lock.take());
-  }
-  if (rank.index() == 0)
-    if (Error error = makeEventFolder(options.tensorboard))
-      return error;
-  return job ? makeFlightFolder(options.flightRecord) : Error();
-}
-
-/// What rank `index` does in its own process.
-int liveAsRank(TrainingJob &job, mprt::LocalRanks &meeting, const Fault &fault,
-               uint64_t index, RankPosition &position) {
-  if (fault.hits(Fault::Kind::NeverStart, index))
-    while (true)
-      pause();
-  // What a rank runs goes after it.
-  std::optional<Expected<TrainingJob>> otherJob;
-  Expected<Rank> rank = joinHere(job.options, meeting, index);
-  if (rank.failed()) {
-    printError("rank " + std::to_string(index) + ": " + rank.message());
-    return 1;
-  }
-  position.started = 1;
-  if (!fault.hits(Fault::Kind::Program, index)) {
-    return runRankToItsEnd(job, *rank, fault, position);
-  }
-
-  Expected<std::unique_ptr<Program>> other = loadProgram(fault.file);
-  otherJob.emplace(other.failed()
-                       ? Expected<TrainingJob>(other.error())
-                       : prepareJob(job.options, other.take(), job.ranks));
-  if (otherJob->failed()) {
-    printError("rank " + std::to_string(index) + ": " + otherJob->message());
-    return 1;
-  }
-  return runRankToItsEnd(**otherJob, *rank, fault, position);
+  return RunProgram::open(file);
 }
 
 int reportAndFail(const std::string &message) {
@@ -254,34 +61,221 @@ int reportAndFail(const std::string &message) {
   return 1;
 }
 
-/// Starts `ranks` ranks, whose lives are `body`.
-int launchRanks(const RunOptions &options, uint64_t ranks,
-                const std::function<int(mprt::LocalRanks &, uint64_t,
-                                        RankPosition &)> &body) {
-  auto meeting =
-      meetingOf(options, std::nullopt)
-          .prepare(static_cast<unsigned>(ranks), options.timeoutSeconds);
-  if (!meeting)
-    return reportAndFail(meeting.message());
+/// Tells of a failure, if no other rank does; the exit status.
+int conclude(const RunSession &session, const Error &status) {
+  if (status.failed() && !status.isElsewhere()) {
+    (void)session(mpcomm_session_abort, status.message().c_str());
+    printError(status.message());
+  }
+  return status.failed();
+}
+
+/// Loads the job's program.
+Error load(const TrainingJob &job, const RunSession &session) {
+  auto options = sized<mpcomm_load_options>();
+  options.trace_capacity = job.outputs.any() ? tracedEvents : 0;
+  Error error = session(mpcomm_session_load_program, job.program->handle(),
+                        &options, static_cast<uint32_t *>(nullptr));
+  for (const char *option : {"device ", "comm "})
+    if (error.message().starts_with(option) && !error.isElsewhere())
+      return asOption(error);
+  return error;
+}
+
+/// Trains, and says what went wrong; the exit status.
+int runRank(TrainingJob &job, const RunSession &session, const Fault &fault,
+            RankPosition &position) {
+  // Who stops a run may signal all of its processes.
+  StopHandler handler(position.stopsWhenAsked, position.stopSignal);
+  Error status = agreeOn(sharedSettingsOf(job), session);
+  if (status.ok())
+    status = shareOutputs(job, session);
+  if (status.ok())
+    status = load(job, session);
+  if (status.ok()) {
+    job.becomeRank(session.index());
+    const RunOptions &options = job.options;
+    std::optional<FlightLog> flight;
+    if (!options.flightRecord.empty())
+      flight.emplace(options.flightRecord, job.program->manifest(), session,
+                     static_cast<uint32_t>(options.flightCollectives));
+    Trainer trainer(job, session, fault, position);
+    status = trainer.run();
+    if (status.ok() && trainer.stoppedBy())
+      return 128 + trainer.stoppedBy();
+    if (status.failed() && flight)
+      flight->fail(status.isElsewhere() ? "" : status.message());
+  }
+  return conclude(session, status);
+}
+
+/// Ends the process with status 1, waiting for nobody.
+[[noreturn]] void abandon() {
+  std::fflush(stdout);
+  _exit(1);
+}
+
+/// The same of a rank that is a process of its own.
+int runRankToItsEnd(TrainingJob &job, const RunSession &session,
+                    const Fault &fault, RankPosition &position) {
+  int status = runRank(job, session, fault, position);
+  // What hangs on a GPU holds up the end of all that belongs to it.
+  if (status == 1 && session.backend() == std::string_view("nccl"))
+    abandon();
+  return status;
+}
+
+/// What is asked for of a session.
+mpcomm_session_options sessionOptionsOf(const RunOptions &options) {
+  auto wanted = sized<mpcomm_session_options>();
+  wanted.comm = options.comm.c_str();
+  wanted.timeout_seconds = options.timeoutSeconds;
+  wanted.flight_capacity = static_cast<uint32_t>(options.flightCollectives);
+  return wanted;
+}
+
+/// Joins the ranks that are forked here, as `index`.
+Expected<RunSession> joinHere(const RunOptions &options, mpcomm_ranks *ranks,
+                              uint64_t index) {
+  mpcomm_session_options wanted = sessionOptionsOf(options);
+  wanted.ranks = ranks;
+  wanted.rank = static_cast<uint32_t>(index);
+  Expected<RunSession> session = RunSession::open(wanted);
+  if (session.failed())
+    return fail("rank ", index, ": ", session.message());
+  return session;
+}
+
+/// MPI has not let a rank join, and there is no way back.
+void giveUp(void *launcher, const mpcomm_error *error) {
+  const auto &by =
+      *static_cast<const std::optional<mpcomm_launcher> *>(launcher);
+  std::string message = error->message;
+  if (!message.starts_with("rank "))
+    message = "rank " + (by ? std::to_string(by->rank) : "?") + ": " + message;
+  printError(message);
+}
+
+/// Joins the ranks that another launcher has started.
+Expected<RunSession>
+joinLaunched(const RunOptions &options,
+             const std::optional<mpcomm_launcher> &launched) {
+  mpcomm_session_options wanted = sessionOptionsOf(options);
+  wanted.give_up = giveUp;
+  wanted.give_up_user = const_cast<std::optional<mpcomm_launcher> *>(&launched);
+  Expected<RunSession> session = RunSession::open(wanted);
+  if (session.failed() && launched && options.comm == "auto")
+    return fail(session.message(), " (the environment says that ",
+                launched->name,
+                " started this process; --comm shm starts the ranks here)");
+  return session;
+}
+
+/// Whether this is one of as many ranks as was asked for.
+Error checkWorld(const RunOptions &options,
+                 const std::optional<mpcomm_launcher> &launched,
+                 uint64_t ranks) {
+  if (launched && launched->size != ranks)
+    return fail("started by ", launched->name, " as one of ", launched->size,
+                " ranks, but MPI knows of ", ranks,
+                "; start it with the mpirun of the MPI that it loads");
+  if (options.ranks && *options.ranks != ranks)
+    return fail("--np ", *options.ranks, ", but ",
+                launched ? launched->name : "MPI", " started ", ranks,
+                " ranks; --comm shm starts them here");
+  return {};
+}
+
+/// What `rank` does that another launcher has started: `job`, or none where it
+/// measures. Checks that it can.
+Error prepareLaunched(const RunOptions &options,
+                      const std::optional<mpcomm_launcher> &launched,
+                      const Fault &fault, const RunSession &session,
+                      std::optional<TrainingJob> &job) {
+  if (Error error = checkWorld(options, launched, session.size()))
+    return error;
+  if (options.calibrate.empty()) {
+    std::string path = fault.hits(Fault::Kind::Program, session.index())
+                           ? fault.file
+                           : options.program;
+    if (endsWith(path, ".mlir"))
+      return fail(path, ": compile it with mpcomm-compile first: every rank "
+                        "needs the same file");
+    Expected<std::unique_ptr<RunProgram>> program = RunProgram::open(path);
+    if (program.failed())
+      return program.error();
+    Expected<TrainingJob> prepared =
+        prepareJob(options, program.take(), session.size());
+    if (prepared.failed())
+      return prepared.error();
+    job.emplace(prepared.take());
+  }
+  // Rank 0 writes them.
+  if (session.index() == 0) {
+    if (Error error = probeOutputs(options))
+      return error;
+    if (Error error = makeEventFolder(options.tensorboard))
+      return error;
+  }
+  return job ? makeFlightFolder(options.flightRecord) : Error();
+}
+
+/// What rank `index` does in its own process.
+int liveAsRank(TrainingJob &job, mpcomm_ranks *ranks, const Fault &fault,
+               uint64_t index, RankPosition &position) {
+  if (fault.hits(Fault::Kind::NeverStart, index))
+    while (true)
+      pause();
+  Expected<RunSession> session = joinHere(job.options, ranks, index);
+  if (session.failed())
+    return reportAndFail(session.message());
+  position.started = 1;
+  if (!fault.hits(Fault::Kind::Program, index))
+    return runRankToItsEnd(job, *session, fault, position);
+
+  Expected<std::unique_ptr<RunProgram>> other = RunProgram::open(fault.file);
+  Expected<TrainingJob> otherJob =
+      other ? prepareJob(job.options, other.take(), job.ranks)
+            : Expected<TrainingJob>(other.error());
+  if (otherJob.failed())
+    return reportAndFail("rank " + std::to_string(index) + ": " +
+                         otherJob.message());
+  return runRankToItsEnd(*otherJob, *session, fault, position);
+}
+
+/// Starts `count` ranks, whose lives are `body`.
+int launchRanks(
+    const RunOptions &options, uint64_t count,
+    const std::function<int(mpcomm_ranks *, uint64_t, RankPosition &)> &body) {
+  mpcomm_ranks *created = nullptr;
+  Error error =
+      check(mpcomm_ranks_create_over, options.comm == "gloo" ? "gloo" : "shm",
+            static_cast<uint32_t>(count), options.timeoutSeconds, &created);
+  RunRanks ranks(created);
+  if (error)
+    return reportAndFail(error.message());
   LaunchPlan plan;
-  plan.ranks = ranks;
+  plan.ranks = count;
   plan.timeoutSeconds = options.timeoutSeconds;
-  plan.started = [&] { (*meeting)->started(); };
+  plan.started = [&] { (void)mpcomm_ranks_started(ranks.get(), nullptr); };
   plan.markDead = [&](uint64_t rank, const std::string &reason) {
-    (*meeting)->markDead(static_cast<unsigned>(rank), reason);
+    (void)mpcomm_ranks_mark_dead(ranks.get(), static_cast<uint32_t>(rank),
+                                 reason.c_str(), nullptr);
   };
   plan.writtenFiles = replacedFiles(options);
   plan.recordsFlights = !options.flightRecord.empty();
   plan.body = [&](uint64_t index, RankPosition &position) {
-    return body(**meeting, index, position);
+    return body(ranks.get(), index, position);
   };
   return launch(plan);
 }
 
-/// Joins the others and measures; the exit status.
-int runBench(const RunOptions &options, Rank &rank) {
-  Error status = agreeOn(sharedSettingsOf(options), rank);
-  return conclude(rank, status.ok() ? calibrate(rank, options) : status);
+/// Measures; the exit status.
+int runBench(const RunOptions &options, const RunSession &session) {
+  Error status = agreeOn(sharedSettingsOf(options), session);
+  if (status.ok())
+    status = calibrate(rankOf(session.handle()), options);
+  return conclude(session, status);
 }
 
 int calibrateHere(const RunOptions &options) {
@@ -289,14 +283,12 @@ int calibrateHere(const RunOptions &options) {
     return reportAndFail("--calibrate needs --np N: how many ranks to measure");
   if (Error status = probeOutputs(options); status.failed())
     return reportAndFail(status.message());
-  auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
-                  RankPosition &position) {
-    Expected<Rank> rank = joinHere(options, meeting, index);
-    if (rank.failed())
-      return reportAndFail("rank " + std::to_string(index) + ": " +
-                           rank.message());
+  auto live = [&](mpcomm_ranks *ranks, uint64_t index, RankPosition &position) {
+    Expected<RunSession> session = joinHere(options, ranks, index);
+    if (session.failed())
+      return reportAndFail(session.message());
     position.started = 1;
-    return runBench(options, *rank);
+    return runBench(options, *session);
   };
   return launchRanks(options, *options.ranks, live);
 }
@@ -304,14 +296,13 @@ int calibrateHere(const RunOptions &options) {
 } // namespace
 
 bool mpcomm::run::startsRanks(const RunOptions &options,
-                              const std::optional<LaunchedBy> &launched) {
-  const mprt::Backend &meeting = meetingOf(options, launched);
-  return launched ? !meeting.join : meeting.prepare != nullptr;
+                              const std::optional<mpcomm_launcher> &launched) {
+  return launched ? options.comm == "shm" : options.comm != "mpi";
 }
 
 int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
-  uint64_t most = meetingOf(options, std::nullopt).mostLocalRanks;
-  if (options.ranks.value_or(1) > most)
+  constexpr uint64_t most = 1024; // mpcomm_ranks_create
+  if (options.ranks.value_or(1) > most && options.comm != "gloo")
     return reportAndFail("--np " + std::to_string(*options.ranks) +
                          ": shared memory joins at most " +
                          std::to_string(most) +
@@ -319,9 +310,9 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
   if (!options.calibrate.empty())
     return calibrateHere(options);
   int stopped = 0;
-  Expected<std::unique_ptr<Program>> program =
+  Expected<std::unique_ptr<RunProgram>> program =
       endsWith(options.program, ".mlir") ? compileAndLoad(options, stopped)
-                                         : loadProgram(options.program);
+                                         : RunProgram::open(options.program);
   if (program.failed()) {
     reportAndFail(program.message());
     return stopped ? 128 + stopped : 1;
@@ -336,54 +327,42 @@ int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
                               makeEventFolder(options.tensorboard)})
     if (status.failed())
       return reportAndFail(status.message());
-  Expected<OutputLock> lock = OutputLock::take(options.checkpoint);
-  if (lock.failed())
-    return reportAndFail("--checkpoint " + lock.message());
-  auto live = [&](mprt::LocalRanks &meeting, uint64_t index,
-                  RankPosition &position) {
-    return liveAsRank(*job, meeting, fault, index, position);
+  auto live = [&](mpcomm_ranks *ranks, uint64_t index, RankPosition &position) {
+    return liveAsRank(*job, ranks, fault, index, position);
   };
   return launchRanks(options, ranks, live);
 }
 
 int mpcomm::run::runDistributed(const RunOptions &options,
-                                const std::optional<LaunchedBy> &launched,
+                                const std::optional<mpcomm_launcher> &launched,
                                 const Fault &fault) {
   if (launched && fault.hits(Fault::Kind::NeverStart, launched->rank))
     while (true)
       pause();
-  // What a rank runs goes after it.
-  std::optional<TrainingJob> job;
-  Expected<Rank> rank = joinLaunched(options, launched);
-  if (rank.failed())
-    return reportAndFail(
-        rank.message() +
-        (launched && options.comm == "auto"
-             ? " (the environment says that " + launched->launcher +
-                   " started this process; --comm shm starts the ranks here)"
-             : ""));
+  Expected<RunSession> session = joinLaunched(options, launched);
+  if (session.failed())
+    return reportAndFail(session.message());
 
-  std::optional<OutputLock> lock;
-  Error mine = prepareLaunched(options, launched, fault, *rank, job, lock);
+  std::optional<TrainingJob> job;
+  Error mine = prepareLaunched(options, launched, fault, *session, job);
   int result = 1;
-  if (Error all = rank->agree(mine); all.failed()) {
+  if (Error all = session->agree(mine); all.failed()) {
     // The same message on every rank says no more than once.
-    if (!all.message().empty())
-      printError("rank " + std::to_string(rank->index()) + ": " +
+    if (!all.isElsewhere())
+      printError("rank " + std::to_string(session->index()) + ": " +
                  all.message());
   } else {
     RankPosition position{};
-    result =
-        job ? runRank(*job, *rank, fault, position) : runBench(options, *rank);
-    if (result > 128 && rank->index() == 0)
+    result = job ? runRank(*job, *session, fault, position)
+                 : runBench(options, *session);
+    if (result > 128 && session->index() == 0)
       printError(describeStop(result - 128));
   }
   // A launcher ends the others at the first failure; let who has something to
   // say say it. Leaving MPI in order would wait for peers that are gone.
   if (result == 1) {
     usleep(300'000);
-    lock.reset();
-    rank->abandon();
+    abandon();
   }
   return result;
 }

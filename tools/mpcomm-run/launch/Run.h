@@ -16,20 +16,23 @@
 
 #include "launch/Fault.h"
 #include "launch/RunOptions.h"
-#include "session/Environment.h"
+
+#include "mpcomm/Runtime/Session.h"
+
+#include <optional>
 
 namespace mpcomm::run {
 
 /// Whether this process starts the ranks, or is one of them.
 bool startsRanks(const RunOptions &options,
-                 const std::optional<LaunchedBy> &launched);
+                 const std::optional<mpcomm_launcher> &launched);
 
 /// Starts all ranks here and waits for them.
 int runHere(const RunOptions &options, const Fault &fault);
 
 /// Runs as one rank over MPI or TCP.
 int runDistributed(const RunOptions &options,
-                   const std::optional<LaunchedBy> &launched,
+                   const std::optional<mpcomm_launcher> &launched,
                    const Fault &fault);
 
 } // namespace mpcomm::run

@@ -13,8 +13,8 @@
 
 #include "launch/RunOptions.h"
 
-#include "session/Environment.h"
-#include "session/World.h"
+#include "comm/Registry.h"
+#include "files/Manifest.h"
 
 #include <CLI/CLI.hpp>
 
@@ -206,6 +206,16 @@ private:
         ->option_text(" ")
         ->group(group);
   }
+  // A group of options or two each, in the order of the help.
+  void addPlace(RunOptions &o);
+  void addTraining(RunOptions &o);
+  void addData(RunOptions &o);
+  void addHyperparameters(RunOptions &o);
+  void addCheckpoints(RunOptions &o);
+  void addEvaluation(RunOptions &o);
+  void addOutput(RunOptions &o);
+  void addCalibration(RunOptions &o);
+
   /// Of arguments that are neither options nor the program.
   std::string describeRest() const;
 
@@ -215,15 +225,7 @@ private:
   std::string group = "Options";
 };
 
-CommandLine::CommandLine(RunOptions &o)
-    : options(o),
-      app("Trains a compiled program on one or more ranks. A program "
-          "file is code: run only\none that you trust\n",
-          "mpcomm-run") {
-  add("program", "FILE",
-      "step.so, or a .mlir, which is compiled for --np ranks first",
-      file(o.program));
-
+void CommandLine::addPlace(RunOptions &o) {
   group = "Where it runs";
   std::vector<std::pair<const char *, std::string>> communicators = {
       {"auto", "auto"}};
@@ -233,7 +235,7 @@ CommandLine::CommandLine(RunOptions &o)
     names += std::string("|") + backend->name;
   }
   add("--np", "N", "ranks to start here (default: the program's mesh)",
-      natural(o.ranks, 1, kMaxRanks));
+      natural(o.ranks, 1, maxRanks));
   add("--comm", names.c_str(),
       "communicator: shared memory, MPI, or TCP by Gloo. auto is mpi\n"
       "under mpirun or srun, gloo under torchrun, else shm. With shm,\n"
@@ -255,7 +257,9 @@ CommandLine::CommandLine(RunOptions &o)
       "further arguments of mpcomm-compile, for a .mlir:\n"
       "\"--options='mesh=pp:2 micro-batches=4'\"",
       text(o.compileOptions));
+}
 
+void CommandLine::addTraining(RunOptions &o) {
   group = "Training";
   add("--weights", "FILE", "initial parameters and buffers (safetensors)",
       file(o.weights));
@@ -282,7 +286,9 @@ CommandLine::CommandLine(RunOptions &o)
       "out, or fill it with the first of the epoch (default drop)",
       choice<LastBatch>(o.format.lastBatch, {{"drop", LastBatch::Drop},
                                              {"wrap", LastBatch::Wrap}}));
+}
 
+void CommandLine::addData(RunOptions &o) {
   group = "Data";
   add("--context", "N",
       "tokens per sample (default: as long as the arguments are)",
@@ -304,7 +310,9 @@ CommandLine::CommandLine(RunOptions &o)
       "look for values that are out of range or not finite before the\n"
       "first step, or when a sample is used (default: start up to 4 GiB)",
       choice<bool>(o.format.readsAtStart, {{"start", true}, {"use", false}}));
+}
 
+void CommandLine::addHyperparameters(RunOptions &o) {
   group = "Hyperparameters";
   add("--lr", "X", "learning rate (default: the program's)",
       real(o.lr, "a finite number of at least 0",
@@ -317,7 +325,9 @@ CommandLine::CommandLine(RunOptions &o)
                                        {"linear", DecayKind::Linear}}));
   add("--set", "NAME=X", "value of any hyperparameter; may be repeated",
       assignment(o.hyperparameters));
+}
 
+void CommandLine::addCheckpoints(RunOptions &o) {
   group = "Checkpoints";
   add("--checkpoint", "FILE",
       "write parameters, buffers and optimizer state here at the end",
@@ -348,7 +358,9 @@ CommandLine::CommandLine(RunOptions &o)
       "compare the state of all ranks every N steps, in addition to\n"
       "before each checkpoint; 0: not before checkpoints either",
       natural(o.checkReplicas));
+}
 
+void CommandLine::addEvaluation(RunOptions &o) {
   group = "Evaluation";
   add("--evaluate",
       "run the program's `evaluate` after training and print mean loss\n"
@@ -363,7 +375,9 @@ CommandLine::CommandLine(RunOptions &o)
       moreFiles(o.evalData, false));
   add("--eval-tokens", "FILE", "the same of tokens (default: --tokens)",
       moreFiles(o.evalData, true));
+}
 
+void CommandLine::addOutput(RunOptions &o) {
   group = "Output";
   add("--log-every", "N", "steps between progress lines (default 10)",
       natural(o.logEvery, 1));
@@ -399,7 +413,9 @@ CommandLine::CommandLine(RunOptions &o)
       o.checkNumerics);
   add("--allow-nonfinite", "continue if the loss or the data is not finite",
       o.allowNonFinite);
+}
 
+void CommandLine::addCalibration(RunOptions &o) {
   group = "Measuring a cluster";
   add("--calibrate", "FILE",
       "instead of training, measure device and communication of --np\n"
@@ -412,6 +428,24 @@ CommandLine::CommandLine(RunOptions &o)
       "ranks per machine: measure inside and across machines, and\n"
       "write two levels of links",
       natural(o.calibrateBlock, 2));
+}
+
+CommandLine::CommandLine(RunOptions &o)
+    : options(o),
+      app("Trains a compiled program on one or more ranks. A program "
+          "file is code: run only\none that you trust\n",
+          "mpcomm-run") {
+  add("program", "FILE",
+      "step.so, or a .mlir, which is compiled for --np ranks first",
+      file(o.program));
+  addPlace(o);
+  addTraining(o);
+  addData(o);
+  addHyperparameters(o);
+  addCheckpoints(o);
+  addEvaluation(o);
+  addOutput(o);
+  addCalibration(o);
 
   group = "Other";
   add("--version", "print the version", o.version);

@@ -15,7 +15,7 @@
 
 #include "data/DataFormat.h"
 #include "data/Runtime.h"
-#include "session/state/LearningRate.h"
+#include "files/LearningRate.h"
 
 #include <cstdint>
 #include <map>

@@ -15,8 +15,7 @@
 
 #include "data/Files.h"
 #include "data/Sampler.h"
-#include "session/files/OutputFile.h"
-#include "support/Tensor.h"
+#include "files/OutputFile.h"
 #include "train/Resume.h"
 
 #include <algorithm>
@@ -55,7 +54,13 @@ Error chooseFunctions(TrainingJob &job) {
   }
   if (job.trainers.empty() && job.evaluators.empty())
     return fail("nothing to do: --steps 0 without --evaluate");
-  return {};
+  std::vector<const char *> names;
+  if (!job.trainers.empty())
+    names.push_back("train_step");
+  if (!job.evaluators.empty())
+    names.push_back("evaluate");
+  return check(mpcomm_program_select, job.program->handle(), names.data(),
+               uint32_t(names.size()));
 }
 
 /// Those of all ranks.
@@ -63,18 +68,6 @@ std::vector<const ManifestFunction *> functionsOf(const TrainingJob &job) {
   std::vector<const ManifestFunction *> functions = job.trainers;
   functions.insert(functions.end(), job.evaluators.begin(),
                    job.evaluators.end());
-  return functions;
-}
-
-/// Those of `rank`.
-std::vector<const ManifestFunction *> functionsOf(const TrainingJob &job,
-                                                  uint64_t rank) {
-  const Manifest &manifest = job.program->manifest();
-  std::vector<const ManifestFunction *> functions;
-  if (!job.trainers.empty())
-    functions.push_back(manifest.find("train_step", rank));
-  if (!job.evaluators.empty())
-    functions.push_back(manifest.find("evaluate", rank));
   return functions;
 }
 
@@ -126,43 +119,16 @@ Error checkRange(const TrainingJob &job) {
   return {};
 }
 
-/// The ranks whose functions are different from those of ranks before them.
-std::vector<uint64_t> findDifferentRanks(const TrainingJob &job) {
-  const Manifest &manifest = job.program->manifest();
-  std::set<std::pair<const void *, const void *>> seen;
-  std::vector<uint64_t> different;
-  for (uint64_t rank = 0; rank < job.ranks; ++rank)
-    if (seen.insert({manifest.find("train_step", rank),
-                     manifest.find("evaluate", rank)})
-            .second)
-      different.push_back(rank);
-  return different;
-}
-
-/// Opens the weights file, and checks it for each rank's state in turn.
-Error openWeights(TrainingJob &job) {
-  const RunOptions &options = job.options;
-  bool resumes = !options.resume.empty();
-  const std::string &path = resumes ? options.resume : options.weights;
-  if (!path.empty()) {
-    Expected<StateFile> file = StateFile::open(path);
-    if (file.failed())
-      return file.error();
-    job.weights.emplace(file.take());
-  }
-  for (uint64_t rank : findDifferentRanks(job)) {
-    Expected<RankState> state = RankState::create(functionsOf(job, rank), rank);
-    if (state.failed())
-      return state.error();
-    if (path.empty() && state->needsWeights())
-      return fail("the program has parameters: --weights FILE or --resume "
-                  "FILE gives them");
-    if (path.empty())
-      continue;
-    if (Error error = state->check(*job.weights, /*complete=*/resumes))
-      return error;
-  }
-  return {};
+/// Checks the weights, or the checkpoint, for each rank's state.
+Error checkState(TrainingJob &job) {
+  bool resumes = !job.options.resume.empty();
+  const std::string &path = resumes ? job.options.resume : job.options.weights;
+  Error error = check(mpcomm_program_check_state, job.program->handle(),
+                      path.empty() ? nullptr : path.c_str(), int32_t(!resumes));
+  return error.status() == MPRT_NOT_READY
+             ? fail(error.message(),
+                    ": --weights FILE or --resume FILE gives them")
+             : error;
 }
 
 /// What the options leave open goes on as in the run that is resumed; where
@@ -171,10 +137,18 @@ Error adoptCheckpoint(TrainingJob &job) {
   RunOptions &options = job.options;
   if (options.resume.empty())
     return {};
-  Expected<CheckpointInfo> info = readCheckpointInfo(*job.weights);
+  Expected<StateFile> file = StateFile::open(options.resume);
+  if (file.failed())
+    return file.error();
+  Expected<CheckpointInfo> info = readCheckpointInfo(*file);
   if (info.failed())
     return info.error();
   job.resumed = info.take();
+  Expected<DataRecord> record = readDataRecord(*file);
+  if (record.failed())
+    return record.error();
+  job.resumedData = record.take();
+  job.checkpoint.emplace(file.take());
   auto adopt = [&](const std::string &name, auto &option, const auto &kept,
                    auto text) {
     if (!kept || (option && *option == *kept))
@@ -290,22 +264,21 @@ Error planSteps(TrainingJob &job) {
     return {};
   }
   if (!options.resume.empty()) {
-    const std::optional<CheckpointInfo> &info = job.resumed;
     std::string differences;
-    for (const std::string &difference : differencesFrom(*info, job))
+    for (const std::string &difference : differencesFrom(*job.resumed, job))
       differences += (differences.empty() ? "" : "; ") + difference;
     if (!differences.empty() && !options.resumeAnyway)
       return fail(options.resume, ": this run has ", differences,
                   "; --resume-anyway goes on");
     if (!differences.empty())
       job.warnings.push_back(options.resume + ": this run has " + differences);
-    if (job.data && info->globalBatch &&
-        *info->globalBatch != job.globalBatch())
-      job.warnings.push_back(
-          options.resume + ": written with a global batch of " +
-          std::to_string(*info->globalBatch) + ", going on with " +
-          std::to_string(job.globalBatch()) +
-          "; samples will not continue where it stopped");
+    std::optional<uint64_t> before = job.resumedData.globalBatch;
+    if (job.data && before.value_or(job.globalBatch()) != job.globalBatch())
+      job.warnings.push_back(options.resume +
+                             ": written with a global batch of " +
+                             std::to_string(*before) + ", going on with " +
+                             std::to_string(job.globalBatch()) +
+                             "; samples will not continue where it stopped");
   }
   if (options.steps)
     job.lastStep = *options.steps;
@@ -365,42 +338,11 @@ uint64_t mpcomm::run::batchSizeOf(
   return static_cast<uint64_t>(samples);
 }
 
-Error TrainingJob::becomeRank(uint64_t rank) {
+void TrainingJob::becomeRank(uint64_t rank) {
   const Manifest &manifest = program->manifest();
   dataRank = manifest.dataRankOf(rank);
   train = trainers.empty() ? nullptr : manifest.find("train_step", rank);
   evaluate = evaluators.empty() ? nullptr : manifest.find("evaluate", rank);
-  Expected<RankState> made = RankState::create(functionsOf(*this, rank), rank);
-  if (made.failed())
-    return made.error();
-  state.emplace(made.take());
-  state->storeDefaults();
-  return {};
-}
-
-SharedState TrainingJob::sharedState() const {
-  FunctionSet functions{&program->manifest(), {}};
-  if (!trainers.empty())
-    functions.names.push_back("train_step");
-  if (!evaluators.empty())
-    functions.names.push_back("evaluate");
-  return {&*state, {functions}};
-}
-
-uint64_t TrainingJob::arenaBytes() const {
-  uint64_t bytes = 0;
-  for (const ManifestFunction *function : {train, evaluate})
-    if (function)
-      bytes = std::max(bytes, function->arenaBytes);
-  return bytes;
-}
-
-uint32_t TrainingJob::events() const {
-  uint32_t count = 0;
-  for (const ManifestFunction *function : {train, evaluate})
-    if (function)
-      count = std::max(count, function->events);
-  return count;
 }
 
 uint64_t TrainingJob::globalBatch() const {
@@ -447,9 +389,9 @@ double TrainingJob::hyperparameter(const ManifestArgument &argument,
   return argument.defaultValue.value_or(0);
 }
 
-Expected<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
-                                              std::unique_ptr<Program> program,
-                                              uint64_t ranks) {
+Expected<TrainingJob>
+mpcomm::run::prepareJob(const RunOptions &options,
+                        std::unique_ptr<RunProgram> program, uint64_t ranks) {
   TrainingJob job;
   job.options = options;
   job.program = std::move(program);
@@ -471,8 +413,7 @@ Expected<TrainingJob> mpcomm::run::prepareJob(const RunOptions &options,
   if (Error error = chooseFunctions(job))
     return error;
   for (Error (*check)(TrainingJob &) :
-       {openWeights, adoptCheckpoint, checkHyperparameters, openData,
-        planSteps})
+       {checkState, adoptCheckpoint, checkHyperparameters, openData, planSteps})
     if (Error error = check(job))
       return error;
   planLearningRate(job);

@@ -16,11 +16,10 @@
 
 #include "data/Dataset.h"
 #include "data/Sampler.h"
+#include "files/Checkpoint.h"
+#include "files/StateFile.h"
 #include "launch/RunOptions.h"
-#include "session/checkpoint/Checkpoint.h"
-#include "session/files/StateFile.h"
-#include "session/program/Program.h"
-#include "session/state/StateUnion.h"
+#include "launch/Session.h"
 
 #include <memory>
 
@@ -32,9 +31,17 @@ struct TracedOutputs {
   bool any() const { return trace || timeline || profile; }
 };
 
+/// What a checkpoint says of the samples; empty where it does not.
+struct DataRecord {
+  std::optional<uint64_t> globalBatch, samples;
+  std::optional<bool> shuffle;
+  std::optional<LastBatch> lastBatch;
+  std::string checksum;
+};
+
 struct TrainingJob {
   RunOptions options;
-  std::unique_ptr<Program> program;
+  std::unique_ptr<RunProgram> program;
   uint64_t ranks = 1;
   /// Ranks that differ in their samples.
   uint64_t dataRanks = 1;
@@ -42,19 +49,19 @@ struct TrainingJob {
   /// The functions that will run, on any rank; empty where they will not.
   std::vector<const ManifestFunction *> trainers, evaluators;
 
-  /// Of this rank, from `becomeRank` on: which of the data ranks it is, the
-  /// functions that it will run (null where it will not), and their buffers.
+  /// Of this rank, from `becomeRank` on: which of the data ranks it is, and the
+  /// functions that it will run (null where it will not).
   uint64_t dataRank = 0;
   const ManifestFunction *train = nullptr;
   const ManifestFunction *evaluate = nullptr;
-  std::optional<RankState> state;
 
   std::optional<Dataset> data, evalData;
-  /// Weights, or the checkpoint that is resumed.
-  std::optional<StateFile> weights;
 
-  /// What the checkpoint says that is resumed.
+  /// The checkpoint that is resumed, which is nobody's abandoned file while it
+  /// is open, and what it says.
+  std::optional<StateFile> checkpoint;
   std::optional<CheckpointInfo> resumed;
+  DataRecord resumedData;
 
   /// Steps [firstStep, lastStep) remain to be done.
   uint64_t firstStep = 0, lastStep = 0;
@@ -68,15 +75,8 @@ struct TrainingJob {
   std::vector<std::string> warnings;
 
   /// Makes this the job of `rank`.
-  Error becomeRank(uint64_t rank);
+  void becomeRank(uint64_t rank);
 
-  /// The state of all ranks, from `becomeRank` on.
-  SharedState sharedState() const;
-
-  /// Bytes of scratch that this rank's functions need.
-  uint64_t arenaBytes() const;
-  /// Events that this rank's functions number.
-  uint32_t events() const;
   /// Samples of all ranks in one training step.
   uint64_t globalBatch() const;
   /// The order of training's samples, where there is data.
@@ -95,7 +95,7 @@ uint64_t batchSizeOf(const std::vector<const ManifestFunction *> &functions);
 /// Checks `program` against the number of ranks and against the options, and
 /// opens all files. Reads the datasets once. Whose job it is, is left open.
 Expected<TrainingJob> prepareJob(const RunOptions &options,
-                                 std::unique_ptr<Program> program,
+                                 std::unique_ptr<RunProgram> program,
                                  uint64_t ranks);
 
 } // namespace mpcomm::run

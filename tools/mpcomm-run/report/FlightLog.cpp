@@ -55,10 +55,11 @@ Error mpcomm::run::makeFlightFolder(const std::string &folder) {
 }
 
 FlightLog::FlightLog(std::string folder, const Manifest &manifest,
-                     const Rank &rank)
-    : path(std::move(folder) + "/rank-" + std::to_string(rank.index()) +
+                     const RunSession &session, uint32_t capacity)
+    : path(std::move(folder) + "/rank-" + std::to_string(session.index()) +
            ".json"),
-      manifest(manifest), rank(rank) {
+      manifest(manifest), session(session), backend(session.backend()),
+      capacity(capacity) {
   unlink(path.c_str());
   thread = std::thread([this] { serve(); });
 }
@@ -97,7 +98,11 @@ void FlightLog::write(const char *reason, const std::string &message,
 std::string FlightLog::render(const char *reason,
                               const std::string &message) const {
   Json collectives = Json::array();
-  for (const mprt::FlightEntry &entry : rank.context().flight()) {
+  std::vector<mpcomm_flight_entry> entries(capacity);
+  uint32_t count = 0;
+  (void)session(mpcomm_session_flight, entries.data(), capacity, &count);
+  entries.resize(count);
+  for (const mpcomm_flight_entry &entry : entries) {
     const mprt_collective &call = entry.collective;
     const ManifestCommunicator &communicator =
         manifest.communicators.at(call.communicator);
@@ -116,20 +121,21 @@ std::string FlightLog::render(const char *reason,
                       {"axes", axes},
                       {"channel", communicator.channel},
                       {"place", entry.place},
-                      {"state", mprt::stateOf(entry)},
+                      {"state", entry.done      ? "done"
+                                : entry.started ? "started"
+                                                : "enqueued"},
                       {"enqueued", when(entry.enqueued)},
                       {"started", when(entry.started)},
                       {"done", when(entry.done)}};
-    if (call.peer >= 0)
-      described["peer"] =
-          rank.groupOf(call.communicator).at(static_cast<size_t>(call.peer));
+    if (entry.peer >= 0)
+      described["peer"] = entry.peer;
     collectives.push_back(described);
   }
   Json whole = {{"schema", "mpcomm-flight-1"},
                 {"program", manifest.program},
-                {"rank", rank.index()},
-                {"ranks", rank.size()},
-                {"backend", rank.backend()},
+                {"rank", session.index()},
+                {"ranks", session.size()},
+                {"backend", backend},
                 {"reason", reason},
                 {"error", message.empty() ? Json(nullptr) : Json(message)},
                 {"time", mprt::nowNanoseconds()},

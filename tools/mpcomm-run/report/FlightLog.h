@@ -16,9 +16,7 @@
 #ifndef MPCOMM_RUN_REPORT_FLIGHTLOG_H
 #define MPCOMM_RUN_REPORT_FLIGHTLOG_H
 
-#include "data/Runtime.h"
-#include "session/Rank.h"
-#include "session/program/Manifest.h"
+#include "launch/Session.h"
 
 #include <atomic>
 #include <mutex>
@@ -41,9 +39,11 @@ Error makeFlightFolder(const std::string &folder);
 
 class FlightLog {
 public:
-  /// Serves the signal from now on. `rank` has a context of `manifest`; both
-  /// outlive this. Removes what an earlier run has left of this rank.
-  FlightLog(std::string folder, const Manifest &manifest, const Rank &rank);
+  /// Serves the signal from now on. `session` has loaded the program of
+  /// `manifest`; both outlive this. Removes what an earlier run has left of
+  /// this rank.
+  FlightLog(std::string folder, const Manifest &manifest,
+            const RunSession &session, uint32_t capacity);
   ~FlightLog();
   FlightLog(const FlightLog &) = delete;
   FlightLog &operator=(const FlightLog &) = delete;
@@ -60,7 +60,9 @@ private:
 
   std::string path;
   const Manifest &manifest;
-  const Rank &rank;
+  const RunSession &session;
+  const std::string backend;
+  uint32_t capacity;
   std::mutex mutex;
   bool isOver = false;
   std::atomic<bool> stopping{false};

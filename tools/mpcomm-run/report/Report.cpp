@@ -12,7 +12,7 @@
 #include "report/Report.h"
 
 #include "calibrate/RobustLine.h"
-#include "session/files/Json.h"
+#include "files/Json.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -91,10 +91,10 @@ std::string jsonLoss(double value) {
 }
 
 /// What the log says of loss scaling; empty where the program does none.
-std::string lossScaleFields(const LossScaleRecord &record) {
+std::string lossScaleFields(const StepRecord &record) {
   std::string text;
-  if (record.scale)
-    text += ", \"loss_scale\": " + jsonNumber(*record.scale) +
+  if (record.lossScale)
+    text += ", \"loss_scale\": " + jsonNumber(*record.lossScale) +
             ", \"skipped\": " + (record.isSkipped ? "true" : "false");
   if (record.nonFinite.empty())
     return text;
@@ -102,6 +102,18 @@ std::string lossScaleFields(const LossScaleRecord &record) {
   for (size_t i = 0; i < record.nonFinite.size(); ++i)
     text += (i ? ", " : "") + quoted(record.nonFinite[i]);
   return text + "]";
+}
+
+/// "the gradient of 'w' is not finite"
+std::string describeNonFinite(const std::vector<std::string> &parameters) {
+  constexpr size_t shown = 8;
+  std::string text =
+      parameters.size() == 1 ? "the gradient of " : "the gradients of ";
+  for (size_t i = 0; i < std::min(parameters.size(), shown); ++i)
+    text += (i ? ", '" : "'") + printable(parameters[i]) + "'";
+  if (parameters.size() > shown)
+    text += " and " + std::to_string(parameters.size() - shown) + " more";
+  return text + (parameters.size() == 1 ? " is not finite" : " are not finite");
 }
 
 /// Metrics as a field of the log; empty where there are none.
@@ -131,11 +143,11 @@ void printMetrics(const Metrics &metrics, const char *what) {
 }
 
 /// Loss scaling for people.
-std::string lossScaleText(const LossScaleRecord &record) {
-  if (!record.scale)
+std::string lossScaleText(const StepRecord &record) {
+  if (!record.lossScale)
     return {};
   char text[48];
-  std::snprintf(text, sizeof(text), "  scale %.6g%s", *record.scale,
+  std::snprintf(text, sizeof(text), "  scale %.6g%s", *record.lossScale,
                 record.isSkipped ? " (skipped)" : "");
   return text;
 }
@@ -171,19 +183,19 @@ Error cutLog(const std::string &path, uint64_t last) {
   return {};
 }
 
-void printHostCost(const HostCost &cost) {
-  if (cost.nodes > 0)
+void printHostCost(const mpcomm_totals &cost) {
+  if (cost.graph_nodes > 0)
     std::printf("host time per step     %.1f us as a graph, %.1f us call by "
                 "call\n"
                 "launches per step      1 graph of %.0f nodes, %.0f calls "
                 "before\n",
-                cost.graphMicroseconds, cost.eagerMicroseconds, cost.nodes,
-                cost.calls);
-  else if (cost.eagerMicroseconds > 0)
+                cost.graph_microseconds, cost.eager_microseconds,
+                cost.graph_nodes, cost.eager_calls);
+  else if (cost.eager_microseconds > 0)
     std::printf("host time per step     %.1f us call by call\n",
-                cost.eagerMicroseconds);
-  if (cost.nodes == 0 && cost.calls > 0)
-    std::printf("launches per step      %.0f calls\n", cost.calls);
+                cost.eager_microseconds);
+  if (cost.graph_nodes == 0 && cost.eager_calls > 0)
+    std::printf("launches per step      %.0f calls\n", cost.eager_calls);
 }
 
 /// The most that any rank takes, and each rank's peak; also what it keeps,
@@ -275,8 +287,8 @@ Error Report::writeEvents(const StepRecord &record) {
     scalars.emplace_back("metrics/" + name, value);
   if (record.hasLr)
     scalars.emplace_back("lr", record.lr);
-  if (record.lossScale.scale)
-    scalars.emplace_back("loss_scale", *record.lossScale.scale);
+  if (record.lossScale)
+    scalars.emplace_back("loss_scale", *record.lossScale);
   scalars.emplace_back("speed/step_ms", record.milliseconds);
   auto addRate = [&](const char *name, uint64_t count) {
     if (count && seconds > 0)
@@ -315,13 +327,13 @@ void Report::printProgress(const StepRecord &record) {
     left = "  left " +
            timeText(passed.count() / static_cast<double>(times.size() - 1) *
                     static_cast<double>(steps.last - record.step));
-  std::printf(
-      "%sstep %llu/%llu  loss %.6g%s%s  %.3f ms/step%s%s%s%s",
-      inPlace ? "\r\033[K" : "", static_cast<unsigned long long>(record.step),
-      static_cast<unsigned long long>(steps.last), record.loss,
-      metricText(record.metrics).c_str(), rate.c_str(), record.milliseconds,
-      share.c_str(), lossScaleText(record.lossScale).c_str(), left.c_str(),
-      inPlace ? "" : "\n");
+  std::printf("%sstep %llu/%llu  loss %.6g%s%s  %.3f ms/step%s%s%s%s",
+              inPlace ? "\r\033[K" : "",
+              static_cast<unsigned long long>(record.step),
+              static_cast<unsigned long long>(steps.last), record.loss,
+              metricText(record.metrics).c_str(), rate.c_str(),
+              record.milliseconds, share.c_str(), lossScaleText(record).c_str(),
+              left.c_str(), inPlace ? "" : "\n");
   lineOpen = inPlace;
   flush();
 }
@@ -351,7 +363,7 @@ Error Report::step(const StepRecord &record) {
              ? ", \"data_ms\": " + jsonNumber(*record.dataMilliseconds)
              : "") +
         (record.hasLr ? ", \"lr\": " + jsonNumber(record.lr) : "") +
-        lossScaleFields(record.lossScale) + "}";
+        lossScaleFields(record) + "}";
     if (Error error = writeLog(line))
       return error;
   }
@@ -359,9 +371,9 @@ Error Report::step(const StepRecord &record) {
     if (Error error = writeEvents(record))
       return error;
 
-  if (prints && !record.lossScale.nonFinite.empty())
+  if (prints && !record.nonFinite.empty())
     note("step " + std::to_string(record.step) + ": " +
-         describeNonFinite(record.lossScale.nonFinite));
+         describeNonFinite(record.nonFinite));
 
   bool last = record.step == steps.last;
   bool due = record.step % every == 0 || last || times.size() == 1;
@@ -379,7 +391,7 @@ Error Report::step(const StepRecord &record) {
 
 void Report::finish(const std::vector<MemoryUse> &memory,
                     std::optional<uint64_t> skipped,
-                    const std::optional<HostCost> &host) {
+                    const std::optional<mpcomm_totals> &device) {
   if (!prints || times.empty())
     return;
   interrupt();
@@ -399,8 +411,8 @@ void Report::finish(const std::vector<MemoryUse> &memory,
   if (!waits.empty())
     std::printf("waiting for data       %.3f ms (%.1f %%)\n",
                 medianOfFloats(waits), percent(medianOfFloats(waits), step));
-  if (host)
-    printHostCost(*host);
+  if (device)
+    printHostCost(*device);
   printMemory(memory);
   flush();
 }

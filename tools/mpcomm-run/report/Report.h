@@ -18,7 +18,8 @@
 #include "data/Runtime.h"
 #include "launch/RunOptions.h"
 #include "report/EventFile.h"
-#include "session/state/LossScale.h"
+
+#include "mpcomm/Runtime/Session.h"
 
 #include <chrono>
 #include <cstdint>
@@ -48,7 +49,12 @@ struct StepRecord {
   std::optional<double> exposedMilliseconds;
   /// Time that the step waited for its samples, where it has some.
   std::optional<double> dataMilliseconds;
-  LossScaleRecord lossScale;
+  /// The scale of the next step, where the program has one, and whether
+  /// parameters kept their values.
+  std::optional<double> lossScale;
+  bool isSkipped = false;
+  /// Parameters whose gradient was not finite, where the program tells.
+  std::vector<std::string> nonFinite;
 };
 
 /// Memory of one rank, in bytes.
@@ -64,15 +70,6 @@ struct MemoryUse {
     return arena == other.arena && parameters == other.parameters &&
            optimizerState == other.optimizerState && device == other.device;
   }
-};
-
-/// What a step cost the host, where a device computes.
-struct HostCost {
-  /// Processor time of the calling thread to enqueue a step; 0 where none was
-  /// run in that way.
-  double eagerMicroseconds = 0, graphMicroseconds = 0;
-  /// What the calls of a step put on streams, and what is in its graph.
-  double calls = 0, nodes = 0;
 };
 
 struct EvaluationSummary {
@@ -113,9 +110,10 @@ public:
   void note(const std::string &line);
   /// Table of the whole run. `memory` holds one entry a rank; `skipped` is the
   /// number of steps that left the parameters alone, where that is counted.
+  /// `device` has what steps cost the host, where a device computes.
   void finish(const std::vector<MemoryUse> &memory,
               std::optional<uint64_t> skipped,
-              const std::optional<HostCost> &host);
+              const std::optional<mpcomm_totals> &device);
   /// After `step` steps; a table at the end, before that a line. Fails where
   /// the log cannot be written.
   Error evaluation(const EvaluationSummary &summary, uint64_t step,

@@ -8,7 +8,7 @@
 #include "report/Steps.h"
 
 #include "calibrate/RobustLine.h"
-#include "session/files/OutputFile.h"
+#include "files/OutputFile.h"
 
 #include <nlohmann/json.hpp>
 

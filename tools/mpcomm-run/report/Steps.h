@@ -15,8 +15,8 @@
 #define MPCOMM_RUN_REPORT_STEPS_H
 
 #include "data/Runtime.h"
+#include "files/Manifest.h"
 #include "report/Trace.h"
-#include "session/program/Manifest.h"
 
 #include <cstdint>
 #include <string>

@@ -6,36 +6,25 @@
 //===----------------------------------------------------------------------===//
 //
 // Each rank renders its own events. They travel in rounds of one block a rank,
-// cut between events, so that rank 0 writes whatever arrives and no rank holds
-// more than the blocks of one round.
+// so that no rank holds more than the blocks of one round.
 //
 //===----------------------------------------------------------------------===//
 
 #include "report/Trace.h"
 
-#include "session/Rank.h"
-#include "session/files/Json.h"
-#include "session/files/OutputFile.h"
+#include "files/Json.h"
+#include "files/OutputFile.h"
 
 #include <algorithm>
-#include <array>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string_view>
 
 using namespace mpcomm::run;
 
 namespace {
-
-/// What a rank sends in one round.
-struct Block {
-  uint64_t bytes = 0;
-  std::array<char, 32 << 10> text;
-};
 
 std::string microseconds(uint64_t nanoseconds) {
   char text[40];
@@ -97,22 +86,20 @@ std::string render(const TraceEvent &event, uint64_t rank, uint64_t origin) {
   return line + "}}";
 }
 
-/// Cuts `lines` from `next` on into `block`. A line that fills more than a
-/// block is left out.
-void fill(Block &block, const std::vector<std::string> &lines, size_t &next) {
-  block.bytes = 0;
-  while (next < lines.size()) {
+/// Cuts `lines` from `next` on into `block`; how much of it that fills. A line
+/// that fills more than a block is left out.
+uint64_t fill(std::span<char> block, const std::vector<std::string> &lines,
+              size_t &next) {
+  uint64_t bytes = 0;
+  for (; next < lines.size(); ++next) {
     std::string line = ",\n" + lines[next];
-    if (line.size() > block.text.size()) {
-      ++next;
+    if (line.size() > block.size())
       continue;
-    }
-    if (line.size() > block.text.size() - block.bytes)
-      return;
-    std::memcpy(block.text.data() + block.bytes, line.data(), line.size());
-    block.bytes += line.size();
-    ++next;
+    if (line.size() > block.size() - bytes)
+      break;
+    bytes += line.copy(block.data() + bytes, line.size());
   }
+  return bytes;
 }
 
 /// The file, and whether an event is in it already.
@@ -158,65 +145,81 @@ uint64_t firstOf(const std::vector<TraceEvent> &events) {
 }
 
 /// The lines of this rank, with times from `origin` on.
-std::vector<std::string> linesOf(const Rank &rank, const Manifest &manifest,
-                                 const std::vector<TraceEvent> &events,
-                                 uint64_t origin) {
+std::vector<std::string> linesOf(const RunSession &session,
+                                 const Manifest &manifest,
+                                 const RecordedTrace &trace, uint64_t origin) {
   std::vector<std::string> lines =
-      describeRank(rank.index(), rank.context().trace().dropped(), manifest);
-  for (const TraceEvent &event : events)
-    lines.push_back(render(event, rank.index(), origin));
+      describeRank(session.index(), trace.dropped, manifest);
+  for (const TraceEvent &event : trace.events)
+    lines.push_back(render(event, session.index(), origin));
   return lines;
 }
 
 } // namespace
 
+Expected<RecordedTrace> mpcomm::run::traceOf(const RunSession &session) {
+  RecordedTrace trace;
+  std::vector<mpcomm_trace_event> found;
+  uint32_t count = 0;
+  do { // how many, then those
+    found.resize(count);
+    if (Error error = session(mpcomm_session_trace, found.data(), count, &count,
+                              &trace.dropped))
+      return error;
+  } while (found.size() < count);
+  for (const mpcomm_trace_event &event : found)
+    trace.events.push_back({static_cast<TraceEvent::Kind>(event.kind),
+                            event.stream, event.name, event.location,
+                            event.begin, event.end, event.bytes, event.queued,
+                            event.position, event.flops, event.type,
+                            event.waited_stream, event.collective});
+  return trace;
+}
+
 Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
-                              Rank &rank) {
+                              const RunSession &session) {
   std::optional<TraceFile> file;
   Error mine;
-  if (rank.index() == 0) {
+  if (session.index() == 0) {
     file.emplace(path);
     mine = file->open();
   }
-  if (Error error = rank.agree(mine))
+  Expected<RecordedTrace> trace = traceOf(session);
+  if (Error error = session.agree(mine ? mine : trace.error()))
     return error;
 
   // Times count from the first event of any rank.
-  std::vector<TraceEvent> events = rank.context().trace().events();
-  uint64_t first = firstOf(events);
-  std::vector<uint64_t> firsts(rank.size());
-  if (Error error = rank.gather(&first, firsts.data(), sizeof(first)))
+  uint64_t first = firstOf(trace->events);
+  std::vector<uint64_t> firsts(session.size());
+  if (Error error = session.gather(&first, firsts.data(), sizeof(first)))
     return error;
   uint64_t origin = *std::min_element(firsts.begin(), firsts.end());
-  std::vector<std::string> lines = linesOf(rank, manifest, events, origin);
+  std::vector<std::string> lines = linesOf(session, manifest, *trace, origin);
 
-  auto block = std::make_unique<Block>();
-  std::vector<Block> blocks(rank.size());
-  for (size_t next = 0;;) {
-    fill(*block, lines, next);
-    if (Error error = rank.gather(block.get(), blocks.data(), sizeof(Block)))
-      return error;
-    bool any = false;
-    for (const Block &part : blocks) {
-      any |= part.bytes > 0;
-      if (file && mine.ok())
-        mine = file->add({part.text.data(), part.bytes});
-    }
-    if (!any)
-      break;
-  }
+  // Cut between events, so that rank 0 writes whatever arrives.
+  size_t next = 0;
+  if (Error error = session.exchange(
+          [&](std::span<char> block) { return fill(block, lines, next); },
+          [&](uint64_t, std::string_view part) {
+            if (file && mine.ok())
+              mine = file->add(part);
+          }))
+    return error;
   if (file && mine.ok())
     mine = file->close();
-  return rank.agree(mine);
+  return session.agree(mine);
 }
 
 Error mpcomm::run::writeOwnTrace(const std::string &path,
-                                 const Manifest &manifest, const Rank &rank) {
+                                 const Manifest &manifest,
+                                 const RunSession &session) {
+  Expected<RecordedTrace> trace = traceOf(session);
+  if (trace.failed())
+    return trace.error();
   TraceFile file(path);
   Error status = file.open();
-  std::vector<TraceEvent> events = rank.context().trace().events();
   for (const std::string &line :
-       linesOf(rank, manifest, events, firstOf(events)))
+       linesOf(session, manifest, *trace, firstOf(trace->events)))
     if (status.ok())
       status = file.add(",\n" + line);
   return status.failed() ? status : file.close();

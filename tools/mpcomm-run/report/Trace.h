@@ -13,8 +13,8 @@
 #ifndef MPCOMM_RUN_REPORT_TRACE_H
 #define MPCOMM_RUN_REPORT_TRACE_H
 
-#include "data/Runtime.h"
-#include "session/Rank.h"
+#include "launch/Session.h"
+#include "support/Trace.h"
 
 #include <string>
 
@@ -23,14 +23,27 @@ namespace mpcomm::run {
 /// What a stream did, as the runtime records it.
 using mprt::TraceEvent;
 
+/// Events that a rank keeps, some 20 MB.
+inline constexpr uint32_t tracedEvents = 1u << 18;
+
+struct RecordedTrace {
+  std::vector<TraceEvent> events;
+  /// How many before them are lost.
+  uint64_t dropped = 0;
+};
+
+/// What the session has recorded.
+Expected<RecordedTrace> traceOf(const RunSession &session);
+
 /// Brings the events of all ranks to rank 0, which writes `path`. All ranks
 /// call it.
-Error writeTrace(const std::string &path, const Manifest &manifest, Rank &rank);
+Error writeTrace(const std::string &path, const Manifest &manifest,
+                 const RunSession &session);
 
 /// Writes the events of this rank alone; for a run that has failed, after which
 /// nobody can be asked for theirs.
 Error writeOwnTrace(const std::string &path, const Manifest &manifest,
-                    const Rank &rank);
+                    const RunSession &session);
 
 } // namespace mpcomm::run
 

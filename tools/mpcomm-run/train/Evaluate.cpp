@@ -97,49 +97,48 @@ void countCorrect(const ManifestTensor &output, const char *rows,
 
 Expected<EvaluationSums> Trainer::evaluateSums() {
   const ManifestFunction &function = *job.evaluate;
-  Binding &binding = job.state->bindingOf(function);
   uint64_t batch = batchSizeOf(job.evaluators);
   EvaluationOrder order(job.evalData->samples(), batch, job.dataRanks,
                         job.dataRank);
   BatchReader batches(
       *job.evalData, [&](uint64_t call) { return order.indices(call); },
-      /*isShuffled=*/false, binding, 0, order.calls());
-  const ManifestResult *loss = function.resultOf(Role::Loss);
-  std::vector<size_t> metrics = function.metrics();
+      /*isShuffled=*/false, function, 0, order.calls());
   EvaluationSums sums;
-  sums.hasLoss = loss != nullptr;
-  sums.metrics.resize(metrics.size());
-  auto numberOf = [&](size_t result) {
-    return loadFloat(function.results[result].type,
-                     job.state->slot(binding.results[result]).data, 0);
-  };
-  for (uint64_t step = 0; step < order.calls(); ++step) {
-    if (Error error = feed(binding, &batches, step))
+  sums.metrics.resize(function.metrics().size());
+  for (uint64_t call = 0; call < order.calls(); ++call) {
+    Expected<std::span<const mpcomm_array>> taken = batches.take(call);
+    if (taken.failed())
+      return taken.error();
+    auto result = sized<mpcomm_result>();
+    if (Error error = session(mpcomm_session_evaluate, function.name.c_str(),
+                              taken->data(), uint32_t(taken->size()), &result))
       return error;
-    if (Error error = call(binding))
-      return error;
-    if (Error error = device->fetch(binding.results))
-      return error;
-    for (size_t i = 0; i < metrics.size(); ++i)
-      sums.metrics[i] += order.weight(step) * numberOf(metrics[i]);
-    for (size_t i = 0; i < function.results.size(); ++i) {
-      const ManifestResult &result = function.results[i];
-      if (&result == loss)
-        sums.loss += order.weight(step) * numberOf(i);
-      if (!result.targets)
+    sums.hasLoss = result.has_loss;
+    sums.loss += order.weight(call) * result.loss;
+    for (size_t i = 0; i < sums.metrics.size(); ++i)
+      sums.metrics[i] += order.weight(call) * result.metrics[i].value;
+    for (const ManifestResult &output : function.results) {
+      if (!output.targets)
         continue;
-      const ManifestArgument *labels = function.argumentOf(*result.targets);
-      size_t index = labels - function.arguments.data();
-      countCorrect(result, job.state->slot(binding.results[i]).data, *labels,
-                   job.state->slot(binding.arguments[index]).data,
-                   labels->elements / batch * order.counted(step), sums);
+      auto rows = sized<mpcomm_tensor>();
+      if (Error error =
+              session(mpcomm_session_tensor, output.name.c_str(), &rows))
+        return error;
+      const ManifestArgument *labels = function.argumentOf(*output.targets);
+      auto found = std::find_if(taken->begin(), taken->end(),
+                                [&](const mpcomm_array &array) {
+                                  return labels->name == array.name;
+                                });
+      countCorrect(output, static_cast<const char *>(rows.data), *labels,
+                   static_cast<const char *>(found->data),
+                   labels->elements / batch * order.counted(call), sums);
     }
   }
   return sums;
 }
 
-Error Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
-  // Training's next batch, where it is there already, has to make room.
+Error Trainer::evaluate(uint64_t step, bool isLast) {
+  // The session forgets a batch that it was given for the next step.
   fed.reset();
   Expected<EvaluationSums> own = evaluateSums();
   if (own.failed())
@@ -152,7 +151,7 @@ Error Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
   mine.insert(mine.end(), own->metrics.begin(), own->metrics.end());
   std::vector<double> all(mine.size() * job.ranks);
   if (Error error =
-          rank.gather(mine.data(), all.data(), mine.size() * sizeof(double)))
+          session.gather(mine.data(), all.data(), mine.size() * sizeof(double)))
     return error;
   std::vector<double> sum(mine.size());
   for (size_t i = 0; i < all.size(); ++i)
@@ -171,13 +170,13 @@ Error Trainer::evaluate(Report &report, uint64_t step, bool isLast) {
   for (size_t i = 0; i < metrics.size() && summary.hasLoss; ++i)
     summary.metrics.emplace_back(job.evaluate->results[metrics[i]].name,
                                  sum[4 + i] / counted);
-  if (Error error = report.evaluation(summary, step, isLast))
+  if (Error error = report->evaluation(summary, step, isLast))
     return error;
   if (!summary.hasLoss || std::isfinite(summary.loss) ||
       job.options.allowNonFinite)
     return {};
-  if (rank.index() != 0)
-    return fail("");
+  if (session.index() != 0)
+    return Error::elsewhereOn(0);
   return fail("evaluation, rank 0: the loss is ", summary.loss,
               "; --allow-nonfinite accepts it");
 }

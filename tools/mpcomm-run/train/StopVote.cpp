@@ -26,7 +26,7 @@ Expected<int> StopVote::afterStep() {
 }
 
 Expected<int> StopVote::ask() {
-  if (rank.size() == 1)
+  if (session.size() == 1)
     return asked.load();
   struct Vote {
     double secondsPerStep;
@@ -36,8 +36,8 @@ Expected<int> StopVote::ask() {
   Vote mine = {passed.count() /
                    static_cast<double>(std::max<uint64_t>(steps, 1)),
                asked.load()};
-  std::vector<Vote> all(rank.size());
-  if (Error error = rank.gather(&mine, all.data(), sizeof(mine)))
+  std::vector<Vote> all(session.size());
+  if (Error error = session.gather(&mine, all.data(), sizeof(mine)))
     return error;
   double longest = 0;
   for (const Vote &vote : all) {

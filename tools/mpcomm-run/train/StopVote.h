@@ -15,8 +15,7 @@
 #ifndef MPCOMM_RUN_TRAIN_STOPVOTE_H
 #define MPCOMM_RUN_TRAIN_STOPVOTE_H
 
-#include "data/Runtime.h"
-#include "session/Rank.h"
+#include "launch/Session.h"
 
 #include <atomic>
 #include <chrono>
@@ -26,8 +25,8 @@ namespace mpcomm::run {
 class StopVote {
 public:
   /// `asked` is the number of the signal that this rank got, or 0.
-  StopVote(Rank &rank, const std::atomic<int> &asked)
-      : rank(rank), asked(asked), before(Clock::now()) {}
+  StopVote(const RunSession &session, const std::atomic<int> &asked)
+      : session(session), asked(asked), before(Clock::now()) {}
 
   /// After each step, on all ranks: the signal that any of them got, by which
   /// all stop now; else 0.
@@ -38,7 +37,7 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
 
-  Rank &rank;
+  const RunSession &session;
   const std::atomic<int> &asked;
   /// Of the last time.
   Clock::time_point before;

@@ -6,20 +6,19 @@
 //===----------------------------------------------------------------------===//
 //
 // `run` is last and reads as the outline. If all ranks see the same failure
-// (the loss is one number, reduced by the program), only rank 0 reports it; the
-// others have an Error without a message.
+// (the loss is one number, reduced by the program), rank 0 reports it.
 //
 //===----------------------------------------------------------------------===//
 
 #include "train/Trainer.h"
 
-#include "session/state/StateSurvey.h"
+#include "files/OutputFile.h"
+#include "report/Trace.h"
 #include "train/Resume.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 using namespace mpcomm::run;
 
@@ -30,27 +29,42 @@ static double millisecondsSince(Clock::time_point start) {
       .count();
 }
 
-static KeeperOptions keeperOptionsOf(const TrainingJob &job) {
-  return {job.options.checkpoint, job.options.checkReplicas != 0u,
-          job.options.timeoutSeconds};
-}
+//===----------------------------------------------------------------------===//
+// Before the first step
+//===----------------------------------------------------------------------===//
 
 Error Trainer::prepare() {
-  if (job.weights) {
-    if (Error error = job.state->load(*job.weights))
+  const RunOptions &options = job.options;
+  // What is set comes before what a checkpoint has.
+  for (const auto &[name, value] : options.hyperparameters)
+    if (Error error = session(mpcomm_session_set, name.c_str(), value))
       return error;
-    // The file may be large; nothing reads it again.
-    job.weights.reset();
+  if (job.learningRateArgument()) {
+    auto schedule = sized<mpcomm_schedule>();
+    schedule.decay = static_cast<int32_t>(job.learningRate.kind);
+    schedule.base = job.learningRate.base;
+    schedule.warmup = job.learningRate.warmup;
+    schedule.total = job.learningRate.total;
+    if (Error error = session(mpcomm_session_set_schedule, &schedule))
+      return error;
+  } else if (options.lr) {
+    // Of a program that has none.
+    (void)session(mpcomm_session_set, "lr", *options.lr);
   }
-  Expected<void *> memory = rank.allocate(job.arenaBytes());
-  if (memory.failed())
-    return memory.error();
-  Expected<DeviceState> made =
-      DeviceState::create(rank.device(), rank.context(), *job.state);
-  if (made.failed())
-    return fail("rank ", rank.index(), ": ", made.message());
-  device.emplace(made.take());
-  stepper.emplace(rank, *job.program, *job.state, *device, *memory);
+  if (Error error = session(mpcomm_session_set_seed, job.seed))
+    return error;
+  // What is another than in the checkpoint has been told.
+  auto resume = sized<mpcomm_resume_options>();
+  resume.anyway = 1;
+  if (!options.resume.empty())
+    if (Error error =
+            session(mpcomm_session_resume, options.resume.c_str(), &resume))
+      return error;
+  if (!options.weights.empty())
+    if (Error error =
+            session(mpcomm_session_read_state, options.weights.c_str()))
+      return error;
+  isAsynchronous = session.totals().is_asynchronous;
   if (!job.data)
     return {};
   sampler.emplace(job.sampler());
@@ -58,187 +72,254 @@ Error Trainer::prepare() {
     reader = std::make_unique<BatchReader>(
         *job.data,
         [this](uint64_t step) { return sampler->indices(step, job.dataRank); },
-        job.options.shuffle, job.state->bindingOf(*job.train), job.firstStep,
-        job.lastStep);
+        options.shuffle, *job.train, job.firstStep, job.lastStep,
+        isAsynchronous);
   return {};
 }
 
-Error Trainer::feed(Binding &binding, BatchReader *batches, uint64_t step) {
-  device->beginInputs();
-  if (batches) {
-    Clock::time_point start = Clock::now();
-    if (Error error = batches->take(step, *job.state))
-      return error;
-    dataWait = millisecondsSince(start);
-  }
-  stepper->storeScalars(binding, step, job.seed,
-                        [&](const ManifestArgument &argument) {
-                          return job.hyperparameter(argument, step);
-                        });
-  return device->sendInputs();
+Error Trainer::checkStart() {
+  const RunOptions &options = job.options;
+  auto plan = sized<mpcomm_save_plan>();
+  plan.keep = static_cast<uint32_t>(options.checkpointKeep);
+  plan.every = options.checkpointEvery;
+  plan.last = job.lastStep;
+  if (!options.checkpoint.empty())
+    if (Error error = session(mpcomm_session_plan_saves,
+                              options.checkpoint.c_str(), &plan))
+      return error.isElsewhere() ? error
+                                 : fail("--checkpoint ", error.message());
+  Error difference = session(mpcomm_session_compare);
+  if (difference.status() != MPRT_MISMATCH)
+    return difference;
+  return fail("ranks start from different state: ", difference.message(),
+              "; give every rank the same weights or checkpoint");
 }
 
-Error Trainer::call(Binding &binding) {
-  return stepper->call(binding, binding.pointers);
+void Trainer::hear(const mpcomm_event &event) {
+  if (event.kind == MPCOMM_EVENT_WARNING && report)
+    report->note(std::string("warning: ") + event.text);
+  if (event.kind == MPCOMM_EVENT_SAVED)
+    saved = begun;
 }
+
+//===----------------------------------------------------------------------===//
+// A step
+//===----------------------------------------------------------------------===//
 
 Error Trainer::checkLoss(uint64_t step, double loss) const {
   if (std::isfinite(loss) || job.options.allowNonFinite)
     return {};
-  if (rank.index() != 0)
-    return fail("");
+  if (session.index() != 0)
+    return Error::elsewhereOn(0);
   return fail("step ", step, ", rank 0: the loss is ", loss,
               "; --allow-nonfinite goes on, --check-numerics tells which "
               "tensor went bad first");
 }
 
 Error Trainer::checkData(std::optional<Dataset> &data) {
-  return data ? rank.agree(data->checkUnchanged(job.options.allowNonFinite))
+  return data ? session.agree(data->checkUnchanged(job.options.allowNonFinite))
               : Error();
 }
 
-Error Trainer::checkState(uint64_t step) const {
-  for (const StateTensor &tensor : job.state->tensors(/*optimizer=*/true)) {
-    uint64_t count = *elementsOf(tensor.shape);
-    size_t first = findNonFinite(tensor.type, tensor.data, count,
-                                 mayBeInfinite(tensor.role));
-    if (first < count)
-      return fail("step ", step, ", rank ", rank.index(), ": tensor '",
-                  printable(tensor.name), "', element ", first, ": ",
-                  loadFloat(tensor.type, tensor.data, first), " is not finite");
+Error Trainer::visitState(
+    const std::function<Error(const mpcomm_tensor &)> &visit) const {
+  uint32_t count = 0;
+  if (Error error = session(mpcomm_session_state_count, &count))
+    return error;
+  for (uint32_t i = 0; i < count; ++i) {
+    auto tensor = sized<mpcomm_tensor>();
+    if (Error error = session(mpcomm_session_state_at, i, &tensor))
+      return error;
+    // Its values, which may be on a device.
+    if (tensor.is_local)
+      if (Error error = session(mpcomm_session_tensor, tensor.name, &tensor))
+        return error;
+    if (tensor.is_local)
+      if (Error error = visit(tensor))
+        return error;
   }
   return {};
 }
 
-void Trainer::flipBit() {
-  const std::vector<Slot> &all = job.state->all();
-  auto slot = std::find_if(all.begin(), all.end(), [](const Slot &candidate) {
-    return candidate.role == Role::Parameter && candidate.bytes > 0;
+Error Trainer::checkState(uint64_t step) const {
+  return visitState([&](const mpcomm_tensor &tensor) -> Error {
+    auto type = static_cast<DType>(tensor.dtype);
+    uint64_t count = tensor.bytes / sizeOf(type);
+    // A buffer may hold a maximum of nothing.
+    size_t first =
+        findNonFinite(type, tensor.data, count, tensor.role == MPCOMM_BUFFER);
+    if (first == count)
+      return {};
+    return fail("step ", step, ", rank ", session.index(), ": tensor '",
+                printable(tensor.name), "', element ", first, ": ",
+                loadFloat(type, tensor.data, first), " is not finite");
   });
-  // Of the least bit, the sum of the next update may leave nothing.
-  if (slot != all.end())
-    slot->data[std::max<size_t>(sizeOf(slot->type), 2) - 2] ^= 0x20;
+}
+
+Error Trainer::flipBit() const {
+  bool isDone = false;
+  return visitState([&](const mpcomm_tensor &tensor) -> Error {
+    size_t size = sizeOf(static_cast<DType>(tensor.dtype));
+    if (tensor.role == MPCOMM_PARAMETER && tensor.bytes && !isDone) {
+      // Of the least bit, the sum of the next update may leave nothing.
+      static_cast<char *>(tensor.data)[std::max<size_t>(size, 2) - 2] ^= 0x20;
+      isDone = true;
+    }
+    return {};
+  });
+}
+
+Error Trainer::call(uint64_t step, mpcomm_result &result) {
+  std::span<const mpcomm_array> batch, next;
+  auto take = [&](uint64_t of, std::span<const mpcomm_array> &taken) -> Error {
+    if (!reader)
+      return {};
+    Expected<std::span<const mpcomm_array>> found = reader->take(of);
+    if (found)
+      taken = *found;
+    return found.error();
+  };
+  Clock::time_point start = Clock::now();
+  if (fed != step)
+    if (Error error = take(step, batch))
+      return error;
+  dataWait = millisecondsSince(start);
+  // It travels while the device is busy with this one.
+  bool runsAhead = isAsynchronous && step + 1 < job.lastStep;
+  if (runsAhead)
+    if (Error error = take(step + 1, next))
+      return error;
+  maybeFail(fault, session.index(), step + 1);
+  auto options = sized<mpcomm_step_options>();
+  options.next = next.data();
+  options.next_count = static_cast<uint32_t>(next.size());
+  uint64_t begin = mprt::nowNanoseconds();
+  if (Error error =
+          session(mpcomm_session_step, batch.data(),
+                  static_cast<uint32_t>(batch.size()), &options, &result))
+    return error;
+  if (job.outputs.any())
+    spans.push_back({begin, mprt::nowNanoseconds()});
+  if (!next.empty())
+    fed = step + 1;
+  return {};
 }
 
 Error Trainer::trainStep(uint64_t step, StepRecord &record) {
-  Binding &binding = job.state->bindingOf(*job.train);
   Clock::time_point start = Clock::now();
-  double exposedBefore = rank.context().stats().exposedSeconds();
   position.step.store(step + 1, std::memory_order_relaxed);
   if (sampler)
     record.epoch = sampler->epochOf(step);
-  if (fed != step)
-    if (Error error = feed(binding, reader.get(), step))
-      return error;
-  maybeFail(fault, rank.index(), step + 1);
-  uint64_t begin = mprt::nowNanoseconds();
-  if (Error error = call(binding))
+  auto result = sized<mpcomm_result>();
+  if (Error error = call(step, result))
     return error;
-  // The next batch is gathered while the device is busy with this one.
-  bool runsAhead = rank.device().isAsynchronous();
-  if (runsAhead && step + 1 < job.lastStep) {
-    if (Error error = feed(binding, reader.get(), step + 1))
+  if (fault.hits(Fault::Kind::Flip, session.index()) && fault.step == step + 1)
+    if (Error error = flipBit())
       return error;
-    fed = step + 1;
-  }
-  Expected<StepOutcome> outcome = stepper->read();
-  if (outcome.failed())
-    return outcome.error();
-  if (job.outputs.any())
-    spans.push_back({begin, mprt::nowNanoseconds()});
-
-  if (fault.hits(Fault::Kind::Flip, rank.index()) && fault.step == step + 1)
-    flipBit();
   record.step = step + 1;
-  // Where a device computes, that of the next step, which it hides.
-  if (reader && !runsAhead)
+  // Where a device computes, it hides that of the next step.
+  if (reader && !isAsynchronous)
     record.dataMilliseconds = dataWait;
   record.milliseconds = millisecondsSince(start);
-  if (!runsAhead)
-    record.exposedMilliseconds =
-        1e3 * (rank.context().stats().exposedSeconds() - exposedBefore);
-  record.loss = *outcome->loss;
-  std::vector<size_t> metrics = job.train->metrics();
-  for (size_t i = 0; i < metrics.size(); ++i)
-    record.metrics.emplace_back(job.train->results[metrics[i]].name,
-                                outcome->metrics[i]);
+  if (result.exposed_milliseconds >= 0)
+    record.exposedMilliseconds = result.exposed_milliseconds;
+  record.loss = result.loss;
+  for (uint32_t i = 0; i < result.metric_count; ++i)
+    record.metrics.emplace_back(result.metrics[i].name,
+                                result.metrics[i].value);
   record.hasLr = job.learningRateArgument() != nullptr;
   record.lr = job.learningRate.at(step);
-  record.lossScale = std::move(outcome->lossScale);
-  if (Error error = gatherNonFinite(job.program->manifest(), rank,
-                                    record.lossScale.nonFinite))
-    return error;
-  if (job.options.checkNumerics) {
-    if (Error error = device->fetchState())
-      return error;
+  if (result.has_loss_scale) {
+    record.lossScale = result.loss_scale;
+    record.isSkipped = result.is_skipped;
+    skipped = skipped.value_or(0) + result.is_skipped;
+  }
+  record.nonFinite.assign(result.nonfinite,
+                          result.nonfinite + result.nonfinite_count);
+  if (job.options.checkNumerics)
     if (Error error = checkState(step + 1))
       return error;
-  }
   return checkLoss(step + 1, record.loss);
 }
 
-Error Trainer::finishWriting(StateKeeper &keeper) {
-  if (!job.options.checkpointBackground)
-    return {};
-  std::optional<WrittenCheckpoint> written = keeper.takeWritten(/*waits=*/true);
-  return rank.agree(written ? written->error : Error());
+//===----------------------------------------------------------------------===//
+// After a step
+//===----------------------------------------------------------------------===//
+
+Error Trainer::finishWriting() {
+  return job.options.checkpointBackground
+             ? session.agree(session(mpcomm_session_wait))
+             : Error();
 }
 
-SaveRequest Trainer::requestFor(uint64_t step) const {
-  SaveRequest request{describeCheckpoint(job, step)};
-  request.keep = job.options.checkpointKeep;
-  if (job.options.allowNonFinite && step < job.lastStep)
-    request.nonFinite = NonFinitePolicy::Skip;
-  return request;
+Error Trainer::compareReplicas(uint64_t done) {
+  Error difference = session(mpcomm_session_compare);
+  if (difference.status() != MPRT_MISMATCH)
+    return difference;
+  const std::string &path = job.options.checkpoint;
+  std::string kept;
+  if (saved)
+    kept =
+        "; " + path + " keeps the checkpoint of step " + std::to_string(*saved);
+  else if (!path.empty())
+    kept = "; " + describeUnchanged(path);
+  return fail("step ", done, ": ", difference.message(), kept);
+}
+
+Error Trainer::save(const std::string &path, mpcomm_save_options options) {
+  std::map<std::string, std::string> texts = describeData(job);
+  std::vector<mpcomm_text> metadata;
+  for (const auto &[key, value] : texts)
+    metadata.push_back({key.c_str(), value.c_str()});
+  if (!options.weights_only) {
+    options.metadata = metadata.data();
+    options.metadata_count = static_cast<uint32_t>(metadata.size());
+    options.keep = static_cast<uint32_t>(job.options.checkpointKeep);
+  }
+  options.allow_difference = job.options.checkReplicas == 0u;
+  return session(mpcomm_session_save, path.c_str(), &options);
 }
 
 static bool falls(uint64_t step, uint64_t every) {
   return every && step % every == 0;
 }
 
-Error Trainer::keep(StateKeeper &keeper, uint64_t done) {
+Error Trainer::keep(uint64_t done) {
   const RunOptions &options = job.options;
   bool isLast = done == job.lastStep;
   bool isKept = !isLast && !options.checkpoint.empty() &&
                 (stopped || falls(done, options.checkpointEvery));
   bool isCompared = falls(done, options.checkReplicas.value_or(0));
   if (isKept || isCompared || stopped)
-    if (Error error = finishWriting(keeper))
+    if (Error error = finishWriting())
       return error;
   // What was trained on other data is not kept, nor goes on for long.
   if (isKept || isLast || (sampler && done % sampler->stepsPerEpoch() == 0))
     if (Error error = checkData(job.data))
       return error;
-  if (!isKept && !isCompared)
-    return {};
-  if (Error error = device->fetchState())
-    return error;
   if (!isKept)
-    return keeper.checkReplicas(job.sharedState(), done);
-  SaveRequest request = requestFor(done);
+    return isCompared ? compareReplicas(done) : Error();
+  auto request = sized<mpcomm_save_options>();
   request.background = options.checkpointBackground && !stopped;
-  return keeper.writeCheckpoint(job.sharedState(), request);
+  request.skip_nonfinite = options.allowNonFinite;
+  begun = done;
+  return save(options.checkpoint, request);
 }
 
-Error Trainer::keepLast(StateKeeper &keeper) {
+Error Trainer::keepLast() {
   const RunOptions &options = job.options;
-  if (Error error = finishWriting(keeper))
+  if (Error error = finishWriting())
     return error;
-  if (options.checkpoint.empty() && options.saveWeights.empty())
-    return {};
-  if (Error error = device->fetchState())
-    return error;
-  SaveRequest request = requestFor(job.lastStep);
+  auto request = sized<mpcomm_save_options>();
   if (!options.checkpoint.empty())
-    if (Error error = keeper.writeCheckpoint(job.sharedState(), request))
+    if (Error error = save(options.checkpoint, request))
       return error;
-  return options.saveWeights.empty()
-             ? Error()
-             : keeper.writeWeights(job.sharedState(), options.saveWeights,
-                                   request);
+  request.weights_only = 1;
+  return options.saveWeights.empty() ? Error()
+                                     : save(options.saveWeights, request);
 }
 
-Error Trainer::afterStep(Report &report, StateKeeper &keeper, uint64_t done) {
+Error Trainer::afterStep(uint64_t done) {
   Expected<int> stop = stopVote.afterStep();
   if (stop.failed())
     return stop.error();
@@ -246,96 +327,78 @@ Error Trainer::afterStep(Report &report, StateKeeper &keeper, uint64_t done) {
   // Before the checkpoint: a run that resumes it does not evaluate again.
   if (job.evaluate && falls(done, job.options.evaluateEvery) &&
       done < job.lastStep)
-    if (Error error = evaluate(report, done, /*isLast=*/false))
+    if (Error error = evaluate(done, /*isLast=*/false))
       return error;
-  return keep(keeper, done);
+  return keep(done);
 }
 
-Error Trainer::train(Report &report, StateKeeper &keeper) {
-  stepper->watch(*job.train, /*isTraining=*/true);
-  auto failed = [&](Error error) {
-    if (error)
-      report.interrupt();
-    return error;
-  };
-  for (uint64_t step = job.firstStep; step < job.lastStep; ++step) {
+Error Trainer::train() {
+  for (uint64_t done = job.firstStep; done < job.lastStep && !stopped;) {
     StepRecord record;
-    if (Error error = failed(trainStep(step, record)))
+    if (Error error = trainStep(done, record))
       return error;
-    if (Error error = report.step(record))
+    if (Error error = report->step(record))
       return error;
-    if (Error error = failed(afterStep(report, keeper, step + 1)))
+    if (Error error = afterStep(++done))
       return error;
-    if (stopped) {
-      const std::string &file = job.options.checkpoint;
-      report.note("stopped after step " + std::to_string(step + 1) +
-                  " by signal " + std::to_string(stopped) +
-                  (file.empty() ? "; without --checkpoint its state is lost"
-                                : "; --resume " + file + " continues"));
-      return {};
-    }
+    const std::string &file = job.options.checkpoint;
+    if (stopped)
+      report->note("stopped after step " + std::to_string(done) +
+                   " by signal " + std::to_string(stopped) +
+                   (file.empty() ? "; without --checkpoint its state is lost"
+                                 : "; --resume " + file + " continues"));
   }
-  return failed(keepLast(keeper));
+  return stopped ? Error() : keepLast();
 }
 
-std::optional<HostCost> Trainer::hostCost() const {
-  if (!rank.device().isAsynchronous())
-    return std::nullopt;
-  mprt::Stats stats = rank.context().stats();
-  auto average = [](uint64_t sum, uint64_t count) {
-    return count ? static_cast<double>(sum) / static_cast<double>(count) : 0;
-  };
-  HostCost cost;
-  cost.eagerMicroseconds =
-      1e-3 * average(stats.eagerNanoseconds, stats.eagerTimed);
-  cost.calls = average(stats.eagerCalls, stats.eagerSteps);
-  cost.graphMicroseconds =
-      1e-3 * average(stats.graphNanoseconds, stats.graphSteps);
-  cost.nodes = average(stats.graphNodes, stats.graphSteps);
-  return cost;
-}
+//===----------------------------------------------------------------------===//
+// After the last step
+//===----------------------------------------------------------------------===//
 
-Error Trainer::finish(Report &report) {
+Error Trainer::finish() {
+  mpcomm_totals totals = session.totals();
   MemoryUse mine;
   mine.peakResident = peakResidentBytes();
-  mine.arena = job.arenaBytes();
-  mine.parameters =
-      job.state->bytesOf(Role::Parameter) + job.state->bytesOf(Role::Buffer);
-  mine.optimizerState = job.state->bytesOf(Role::OptimizerState);
-  mine.device = rank.deviceBytes();
+  mine.arena = totals.arena_bytes;
+  mine.parameters = totals.parameter_bytes;
+  mine.optimizerState = totals.optimizer_bytes;
+  mine.device = totals.device_bytes;
   std::vector<MemoryUse> all(job.ranks);
-  if (Error error = rank.gather(&mine, all.data(), sizeof(mine)))
+  if (Error error = session.gather(&mine, all.data(), sizeof(mine)))
     return error;
-  if (const std::string &why = rank.context().graphNote(); !why.empty())
-    report.note("note: steps run call by call, not as a graph: " + why);
-  report.finish(all, stepper->skipped(), hostCost());
+  if (*totals.graph_note)
+    report->note(std::string("note: steps run call by call, not as a graph: ") +
+                 totals.graph_note);
+  report->finish(all, skipped,
+                 isAsynchronous ? std::optional(totals) : std::nullopt);
   return {};
 }
 
 Error Trainer::writeSteps() {
   const RunOptions &options = job.options;
-  std::vector<TraceEvent> events = rank.context().trace().events();
-  std::vector<StepSpan> steps =
-      completeSteps(spans, events, rank.context().trace().dropped());
+  Expected<RecordedTrace> trace = traceOf(session);
+  if (trace.failed())
+    return trace.error();
+  const std::vector<TraceEvent> &events = trace->events;
+  std::vector<StepSpan> steps = completeSteps(spans, events, trace->dropped);
   // One rank of each stage; where there are none, rank 0.
   bool shows = job.dataRank == 0;
   const std::string &name = job.program->manifest().program;
   StepsOrigin origin{name.empty() ? job.program->path() : name,
-                     rank.backend(),
+                     session.backend(),
                      job.ranks,
                      job.program->manifest().places,
-                     rank.index(),
+                     session.index(),
                      &job.program->manifest(),
-                     rank.localRanks() == rank.size()};
+                     session.hasOneMachine()};
   // Rank 0 writes what all have made.
   auto write = [&](const std::string &path, const std::string &mine,
                    auto merge) -> Error {
-    Expected<std::vector<std::string>> all =
-        rank.gatherText(mine, "steps of a rank");
+    Expected<std::vector<std::string>> all = session.gatherText(mine);
     if (all.failed())
       return all.error();
-    return rank.agree(rank.index() == 0 ? writeText(path, merge(*all))
-                                        : Error());
+    return session.agree(session.index() == 0 ? writeText(path, merge(*all))
+                                              : Error());
   };
   if (job.outputs.timeline) {
     Expected<std::pair<StepSpan, StepSpan>> step =
@@ -360,17 +423,17 @@ Trainer::chooseStep(const StepSpan &median) {
   uint64_t number = 0;
   while (number < spans.size() && spans[number].begin != median.begin)
     ++number;
-  std::vector<uint64_t> numbers(rank.size());
-  if (Error error = rank.gather(&number, numbers.data(), sizeof(number)))
+  std::vector<uint64_t> numbers(session.size());
+  if (Error error = session.gather(&number, numbers.data(), sizeof(number)))
     return error;
   StepSpan own = numbers[0] < spans.size() ? spans[numbers[0]] : StepSpan();
-  std::vector<StepSpan> all(rank.size());
-  if (Error error = rank.gather(&own, all.data(), sizeof(own)))
+  std::vector<StepSpan> all(session.size());
+  if (Error error = session.gather(&own, all.data(), sizeof(own)))
     return error;
   StepSpan base = own;
   // Other machines have other clocks.
-  if (rank.localRanks() == rank.size())
-    for (uint64_t r = 0; r < rank.size(); ++r)
+  if (session.hasOneMachine())
+    for (uint64_t r = 0; r < session.size(); ++r)
       if (job.program->manifest().dataRankOf(r) == 0) {
         base.begin = std::min(base.begin, all[r].begin);
         base.end = std::max(base.end, all[r].end);
@@ -384,7 +447,7 @@ Error Trainer::writeTraces() {
       return error;
   if (!job.outputs.trace)
     return {};
-  return writeTrace(job.options.trace, job.program->manifest(), rank);
+  return writeTrace(job.options.trace, job.program->manifest(), session);
 }
 
 Error Trainer::run() {
@@ -393,43 +456,45 @@ Error Trainer::run() {
     steps.samples = job.globalBatch();
     steps.tokens = steps.samples * job.data->tokensPerSample();
   }
-  if (Error error = rank.agree(prepare()))
+  if (Error error = session.agree(prepare()))
     return error;
-  std::optional<Report> report;
-  StateKeeper keeper(keeperOptionsOf(job), rank,
-                     [&](const std::string &line) { report->note(line); });
-  if (job.resumed && job.options.checkpointKeep > 1)
-    keeper.resume(job.options.resume, *job.resumed);
+  auto forward = [](void *trainer, const mpcomm_event *event) {
+    static_cast<Trainer *>(trainer)->hear(*event);
+  };
   if (Error error =
-          keeper.checkStart(job.sharedState(), {job.firstStep, job.lastStep,
-                                                job.options.checkpointEvery,
-                                                job.options.checkpointKeep}))
+          session(mpcomm_session_on_event, +forward, static_cast<void *>(this)))
+    return error;
+  if (Error error = checkStart())
     return error;
   // A run that cannot start leaves the log of the one before it.
-  Expected<Report> made = Report::create(job.options, rank.index() == 0, steps);
-  if (Error error = rank.agree(made.error()))
+  Expected<Report> made =
+      Report::create(job.options, session.index() == 0, steps);
+  if (Error error = session.agree(made.error()))
     return error;
   report.emplace(made.take());
   report->begin(job.describe());
-  if (rank.device().isAsynchronous())
-    report->note("rank 0 computes on " + rank.device().describe());
+  if (isAsynchronous)
+    report->note(std::string("rank 0 computes on ") +
+                 session.totals().device_name);
   for (const std::string &warning : job.warnings)
     report->note("warning: " + warning);
   if (job.train) {
     position.stopsWhenAsked = true;
-    Error status = train(*report, keeper);
+    Error status = train();
     position.stopsWhenAsked = false;
     if (status.failed()) {
+      report->interrupt();
       // What led there is what the trace was asked for.
-      if (rank.index() == 0 && !job.options.trace.empty())
-        (void)writeOwnTrace(job.options.trace, job.program->manifest(), rank);
+      if (session.index() == 0 && !job.options.trace.empty())
+        (void)writeOwnTrace(job.options.trace, job.program->manifest(),
+                            session);
       return status;
     }
-    if (Error error = finish(*report))
+    if (Error error = finish())
       return error;
   }
   if (job.evaluate && !stopped)
-    if (Error error = evaluate(*report, job.lastStep, /*isLast=*/true))
+    if (Error error = evaluate(job.lastStep, /*isLast=*/true))
       return error;
   if (Error error = writeTraces())
     return error;

@@ -21,9 +21,6 @@
 #include "launch/TrainingJob.h"
 #include "report/Report.h"
 #include "report/Timeline.h"
-#include "session/Rank.h"
-#include "session/Stepper.h"
-#include "session/checkpoint/StateKeeper.h"
 #include "train/StopVote.h"
 
 #include <memory>
@@ -40,12 +37,19 @@ struct EvaluationSums {
 
 class Trainer {
 public:
-  /// `position` is told the step being worked on, for the launcher's messages,
-  /// and tells when to stop.
-  Trainer(TrainingJob &job, Rank &rank, const Fault &fault,
+  /// `session` has loaded the job's program. `position` is told the step being
+  /// worked on, for the launcher's messages, and tells when to stop.
+  Trainer(TrainingJob &job, const RunSession &session, const Fault &fault,
           RankPosition &position)
-      : job(job), rank(rank), fault(fault), position(position),
-        stopVote(rank, position.stopSignal) {}
+      : job(job), session(session), fault(fault), position(position),
+        stopVote(session, position.stopSignal) {}
+
+  ~Trainer() {
+    (void)session(mpcomm_session_on_event, mpcomm_event_callback(nullptr),
+                  static_cast<void *>(nullptr));
+  }
+  Trainer(const Trainer &) = delete;
+  Trainer &operator=(const Trainer &) = delete;
 
   /// Everything. A failure is this rank's own, or what it learned of others.
   Error run();
@@ -53,29 +57,44 @@ public:
   int stoppedBy() const { return stopped; }
 
 private:
+  /// Gives the session its values and state.
   Error prepare();
-  Error train(Report &report, StateKeeper &keeper);
+  /// Fails unless all ranks have started from the same state, and checkpoints
+  /// can be written.
+  Error checkStart();
+  /// What the session tells while it runs.
+  void hear(const mpcomm_event &event);
+
+  Error train();
   Error trainStep(uint64_t step, StepRecord &record);
+  Error call(uint64_t step, mpcomm_result &result);
   /// Whatever is due after `done` steps. Sets `stopped` where ranks stop.
-  Error afterStep(Report &report, StateKeeper &keeper, uint64_t done);
+  Error afterStep(uint64_t done);
   /// Checkpoint and comparison of replicas, where they are due.
-  Error keep(StateKeeper &keeper, uint64_t done);
+  Error keep(uint64_t done);
   /// What is written after the last step.
-  Error keepLast(StateKeeper &keeper);
-  SaveRequest requestFor(uint64_t step) const;
+  Error keepLast();
+  Error save(const std::string &path, mpcomm_save_options options);
+  Error compareReplicas(uint64_t done);
   /// Waits for a checkpoint that is being written. All ranks call it.
-  Error finishWriting(StateKeeper &keeper);
-  /// As a defect of memory would, in the first parameter; on the host.
-  void flipBit();
+  Error finishWriting();
+
   Error checkLoss(uint64_t step, double loss) const;
   /// Fails where `data` were changed under the run. All ranks call it.
   Error checkData(std::optional<Dataset> &data);
+  /// Calls `visit` with each tensor of the state that is here.
+  Error
+  visitState(const std::function<Error(const mpcomm_tensor &)> &visit) const;
   Error checkState(uint64_t step) const;
+  /// As a defect of memory would, in the first parameter; on the host.
+  Error flipBit() const;
+
   /// After `step` steps; `isLast` of all evaluations.
-  Error evaluate(Report &report, uint64_t step, bool isLast);
+  Error evaluate(uint64_t step, bool isLast);
   /// Sums of this rank over the evaluation data.
   Expected<EvaluationSums> evaluateSums();
-  Error finish(Report &report);
+
+  Error finish();
   /// Writes what --trace, --timeline and --profile ask for.
   Error writeTraces();
   /// What --timeline and --profile ask for.
@@ -84,28 +103,25 @@ private:
   /// clock; and from where to where it goes on all that are shown.
   Expected<std::pair<StepSpan, StepSpan>> chooseStep(const StepSpan &median);
 
-  /// Gives `function` what `step` has of its own: samples from `reader` (may be
-  /// null), hyperparameters and random bits.
-  Error feed(Binding &binding, BatchReader *reader, uint64_t step);
-  /// Calls `function` with its current buffers. It may still run when this
-  /// returns, until `device` fetches something.
-  Error call(Binding &binding);
-  std::optional<HostCost> hostCost() const;
-
   TrainingJob &job;
-  Rank &rank;
+  const RunSession &session;
   const Fault &fault;
   RankPosition &position;
   StopVote stopVote;
+  std::optional<Report> report;
   int stopped = 0;
+  bool isAsynchronous = false;
   std::optional<Sampler> sampler;
   std::unique_ptr<BatchReader> reader;
   /// Milliseconds that the last batch was waited for.
   double dataWait = 0;
-  std::optional<DeviceState> device;
-  /// The step that was fed already, while the one before it ran.
+  /// The step whose batch the session was given while the one before it ran.
   std::optional<uint64_t> fed;
-  std::optional<Stepper> stepper;
+  /// Steps that left the parameters alone, where the program may do so.
+  std::optional<uint64_t> skipped;
+  /// Step of the checkpoint that was last begun, and of that which is there.
+  uint64_t begun = 0;
+  std::optional<uint64_t> saved;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;
 };

@@ -46,14 +46,16 @@ class Structure(ctypes.Structure):
 
 class ErrorRecord(Structure):
     _fields_ = [("code", c_int32), ("rank", c_int32), ("location", c_char * 256),
-                ("message", c_char * 1768)]
+                ("message", c_char * 1760), ("is_elsewhere", c_uint8),
+                ("reserved", c_uint8 * 7)]
 
 
 class SessionOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("rank", c_uint32), ("size", c_uint32),
                 ("address", c_char_p), ("ranks", c_void_p), ("comm", c_char_p),
                 ("device", c_char_p), ("timeout_seconds", c_double), ("seed", c_uint64),
-                ("reserved", c_uint32), ("flight_capacity", c_uint32)]
+                ("reserved", c_uint32), ("flight_capacity", c_uint32), ("give_up", c_void_p),
+                ("give_up_user", c_void_p)]
 
 
 class SessionInfo(Structure):
@@ -101,8 +103,9 @@ class Text(Structure):
 
 class SaveOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("background", c_uint8), ("weights_only", c_uint8),
-                ("allow_nonfinite", c_uint8), ("reserved", c_uint8), ("keep", c_uint32),
-                ("metadata_count", c_uint32), ("metadata", POINTER(Text))]
+                ("allow_nonfinite", c_uint8), ("skip_nonfinite", c_uint8), ("keep", c_uint32),
+                ("metadata_count", c_uint32), ("metadata", POINTER(Text)),
+                ("allow_difference", c_uint8), ("reserved", c_uint8 * 7)]
 
 
 class ResumeOptions(Structure):

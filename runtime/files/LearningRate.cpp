@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/state/LearningRate.h"
+#include "files/LearningRate.h"
 
 #include <algorithm>
 #include <cmath>

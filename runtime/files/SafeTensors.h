@@ -20,10 +20,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_SAFETENSORS_H
-#define MPCOMM_RUNTIME_SESSION_SAFETENSORS_H
+#ifndef MPCOMM_RUNTIME_FILES_SAFETENSORS_H
+#define MPCOMM_RUNTIME_FILES_SAFETENSORS_H
 
-#include "session/files/MappedFile.h"
+#include "files/MappedFile.h"
 #include "support/Error.h"
 #include "support/Tensor.h"
 
@@ -163,4 +163,4 @@ Error writeSafetensors(const std::string &path,
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_SAFETENSORS_H
+#endif // MPCOMM_RUNTIME_FILES_SAFETENSORS_H

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,9 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/checkpoint/Checkpoint.h"
+#include "files/Checkpoint.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include "mpcomm/Runtime/Exactly.h"
 
@@ -148,13 +148,6 @@ Expected<CheckpointInfo> mprt::readCheckpointInfo(const StateFile &file) {
   info.step = reader.required("mpcomm.step");
   info.seed = reader.required("mpcomm.seed");
   info.program = reader.text("mpcomm.program");
-  info.globalBatch = reader.number<uint64_t>("mpcomm.global_batch");
-  info.samples = reader.number<uint64_t>("mpcomm.samples");
-  if (std::string text = reader.text("mpcomm.shuffle"); !text.empty())
-    info.shuffle = text != "0";
-  if (std::string text = reader.text("mpcomm.last_batch"); !text.empty())
-    info.wraps = text == "wrap";
-  info.data = reader.text("mpcomm.data");
   if (std::string digest = reader.text("mpcomm.graph"); !digest.empty()) {
     info.graph.emplace();
     info.graph->digest = digest;
@@ -196,13 +189,6 @@ mprt::metadataOf(const CheckpointInfo &info) {
       metadata[key] = text(*value);
   };
   auto count = [](uint64_t value) { return std::to_string(value); };
-  add("mpcomm.global_batch", info.globalBatch, count);
-  add("mpcomm.samples", info.samples, count);
-  add("mpcomm.shuffle", info.shuffle, [](bool yes) { return yes ? "1" : "0"; });
-  add("mpcomm.last_batch", info.wraps,
-      [](bool yes) { return yes ? "wrap" : "drop"; });
-  if (!info.data.empty())
-    metadata["mpcomm.data"] = info.data;
   if (const std::optional<ManifestGraph> &graph = info.graph) {
     metadata["mpcomm.graph"] = graph->digest;
     metadata["mpcomm.graph_structure"] = graph->structure;

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/MappedFile.h"
+#include "files/MappedFile.h"
 
 #include <cerrno>
 #include <cstring>

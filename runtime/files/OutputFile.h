@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_OUTPUTFILE_H
-#define MPCOMM_RUNTIME_SESSION_OUTPUTFILE_H
+#ifndef MPCOMM_RUNTIME_FILES_OUTPUTFILE_H
+#define MPCOMM_RUNTIME_FILES_OUTPUTFILE_H
 
 #include "support/Error.h"
 
@@ -126,4 +126,4 @@ void removeAbandoned(const std::string &path);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_OUTPUTFILE_H
+#endif // MPCOMM_RUNTIME_FILES_OUTPUTFILE_H

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_MAPPEDFILE_H
-#define MPCOMM_RUNTIME_SESSION_MAPPEDFILE_H
+#ifndef MPCOMM_RUNTIME_FILES_MAPPEDFILE_H
+#define MPCOMM_RUNTIME_FILES_MAPPEDFILE_H
 
 #include "support/Error.h"
 
@@ -73,4 +73,4 @@ void advisePages(std::string_view range, PageAdvice advice);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_MAPPEDFILE_H
+#endif // MPCOMM_RUNTIME_FILES_MAPPEDFILE_H

@@ -17,9 +17,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/SafeTensors.h"
+#include "files/SafeTensors.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include <nlohmann/json.hpp>
 

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_MANIFEST_H
-#define MPCOMM_RUNTIME_SESSION_MANIFEST_H
+#ifndef MPCOMM_RUNTIME_FILES_MANIFEST_H
+#define MPCOMM_RUNTIME_FILES_MANIFEST_H
 
 #include "support/Error.h"
 #include "support/Tensor.h"
@@ -230,4 +230,4 @@ Expected<Manifest> parseManifest(std::string_view text);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_MANIFEST_H
+#endif // MPCOMM_RUNTIME_FILES_MANIFEST_H

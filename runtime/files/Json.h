@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_JSON_H
-#define MPCOMM_RUNTIME_SESSION_JSON_H
+#ifndef MPCOMM_RUNTIME_FILES_JSON_H
+#define MPCOMM_RUNTIME_FILES_JSON_H
 
 #include <string>
 
@@ -22,4 +22,4 @@ std::string quoted(const std::string &text);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_JSON_H
+#endif // MPCOMM_RUNTIME_FILES_JSON_H

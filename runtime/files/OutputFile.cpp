@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/OutputFile.h"
+#include "files/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -10,10 +10,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/StateFile.h"
+#include "files/StateFile.h"
 
-#include "session/files/Hash.h"
-#include "session/files/OutputFile.h"
+#include "files/Hash.h"
+#include "files/OutputFile.h"
 
 #include <cstring>
 #include <filesystem>

@@ -7,17 +7,16 @@
 //
 // A checkpoint is a safetensors file with all state of the program, and in its
 // metadata what else a run needs to continue: how many steps are done, the
-// seed, and the shape of the dataset, by which a resumed run notices that its
-// samples will come in another order.
+// seed, hyperparameters. Who saves it may add entries of its own.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_CHECKPOINT_H
-#define MPCOMM_RUNTIME_SESSION_CHECKPOINT_H
+#ifndef MPCOMM_RUNTIME_FILES_CHECKPOINT_H
+#define MPCOMM_RUNTIME_FILES_CHECKPOINT_H
 
-#include "session/files/StateFile.h"
-#include "session/program/Manifest.h"
-#include "session/state/LearningRate.h"
+#include "files/LearningRate.h"
+#include "files/Manifest.h"
+#include "files/StateFile.h"
 #include "support/Error.h"
 
 #include <cstdint>
@@ -34,14 +33,6 @@ struct CheckpointInfo {
   /// Steps done.
   uint64_t step = 0;
   uint64_t seed = 0;
-  /// Empty where the file does not say.
-  std::optional<uint64_t> globalBatch, samples;
-  std::optional<bool> shuffle;
-  /// Whether samples of an epoch that do not fill a batch wrap; else they are
-  /// left out.
-  std::optional<bool> wraps;
-  /// Checksum of the data; empty where the file does not say.
-  std::string data;
   /// Of the program's graph, where it has told; without `options` that the file
   /// does not have.
   std::optional<ManifestGraph> graph;
@@ -71,4 +62,4 @@ std::map<std::string, std::string> metadataOf(const CheckpointInfo &info);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_CHECKPOINT_H
+#endif // MPCOMM_RUNTIME_FILES_CHECKPOINT_H

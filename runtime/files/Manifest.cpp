@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/program/Manifest.h"
+#include "files/Manifest.h"
 
 #include <nlohmann/json.hpp>
 

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/Json.h"
+#include "files/Json.h"
 
 #include <nlohmann/json.hpp>
 

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_KEPTCHECKPOINTS_H
-#define MPCOMM_RUNTIME_SESSION_KEPTCHECKPOINTS_H
+#ifndef MPCOMM_RUNTIME_FILES_KEPTCHECKPOINTS_H
+#define MPCOMM_RUNTIME_FILES_KEPTCHECKPOINTS_H
 
 #include "support/Error.h"
 
@@ -77,4 +77,4 @@ private:
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_KEPTCHECKPOINTS_H
+#endif // MPCOMM_RUNTIME_FILES_KEPTCHECKPOINTS_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_LEARNINGRATE_H
-#define MPCOMM_RUNTIME_SESSION_LEARNINGRATE_H
+#ifndef MPCOMM_RUNTIME_FILES_LEARNINGRATE_H
+#define MPCOMM_RUNTIME_FILES_LEARNINGRATE_H
 
 #include <cstdint>
 #include <optional>
@@ -40,4 +40,4 @@ struct LearningRate {
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_LEARNINGRATE_H
+#endif // MPCOMM_RUNTIME_FILES_LEARNINGRATE_H

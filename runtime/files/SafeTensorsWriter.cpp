@@ -12,11 +12,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/files/SafeTensors.h"
+#include "files/SafeTensors.h"
 
-#include "session/files/Hash.h"
-#include "session/files/Json.h"
-#include "session/files/OutputFile.h"
+#include "files/Hash.h"
+#include "files/Json.h"
+#include "files/OutputFile.h"
 
 #include <algorithm>
 

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_HASH_H
-#define MPCOMM_RUNTIME_SESSION_HASH_H
+#ifndef MPCOMM_RUNTIME_FILES_HASH_H
+#define MPCOMM_RUNTIME_FILES_HASH_H
 
 #include <cstddef>
 #include <cstdint>
@@ -45,4 +45,4 @@ std::string hexOf(uint64_t hash);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_HASH_H
+#endif // MPCOMM_RUNTIME_FILES_HASH_H

@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "session/checkpoint/KeptCheckpoints.h"
+#include "files/KeptCheckpoints.h"
 
-#include "session/files/OutputFile.h"
+#include "files/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -21,10 +21,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_SESSION_STATEFILE_H
-#define MPCOMM_RUNTIME_SESSION_STATEFILE_H
+#ifndef MPCOMM_RUNTIME_FILES_STATEFILE_H
+#define MPCOMM_RUNTIME_FILES_STATEFILE_H
 
-#include "session/files/SafeTensors.h"
+#include "files/SafeTensors.h"
 
 namespace mprt {
 
@@ -88,4 +88,4 @@ void removeUnusedShards(const std::string &path);
 
 } // namespace mprt
 
-#endif // MPCOMM_RUNTIME_SESSION_STATEFILE_H
+#endif // MPCOMM_RUNTIME_FILES_STATEFILE_H

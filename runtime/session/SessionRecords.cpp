@@ -1,0 +1,84 @@
+//===- SessionRecords.cpp - what the steps of a session cost --------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Totals, trace and flight record of the current program's context, as the C
+// ABI has them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/Session.h"
+
+using namespace mprt;
+
+static const Error noProgram(MPRT_NOT_READY, "no program is loaded");
+
+Error Session::totals(mpcomm_totals &filled) {
+  if (programs.empty() || !state)
+    return noProgram;
+  auto average = [](uint64_t sum, uint64_t count, double unit = 1) {
+    return count ? unit * double(sum) / double(count) : 0;
+  };
+  Stats stats = rank->context().stats();
+  filled.is_asynchronous = rank->device().isAsynchronous();
+  for (const LoadedProgram &loaded : programs)
+    filled.arena_bytes += loaded.arenaBytes;
+  filled.parameter_bytes =
+      state->bytesOf(Role::Parameter) + state->bytesOf(Role::Buffer);
+  filled.optimizer_bytes = state->bytesOf(Role::OptimizerState);
+  filled.device_bytes = rank->deviceBytes();
+  filled.exposed_milliseconds = 1e3 * stats.exposedSeconds();
+  filled.eager_microseconds =
+      average(stats.eagerNanoseconds, stats.eagerTimed, 1e-3);
+  filled.eager_calls = average(stats.eagerCalls, stats.eagerSteps);
+  filled.graph_microseconds =
+      average(stats.graphNanoseconds, stats.graphSteps, 1e-3);
+  filled.graph_nodes = average(stats.graphNodes, stats.graphSteps);
+  deviceName = rank->device().describe();
+  graphNote = rank->context().graphNote();
+  filled.device_name = deviceName.c_str();
+  filled.graph_note = graphNote.c_str();
+  return {};
+}
+
+Error Session::trace(std::span<mpcomm_trace_event> filled, uint32_t &count,
+                     uint64_t &lost) const {
+  if (programs.empty())
+    return noProgram;
+  const Trace &trace = rank->context().trace();
+  std::vector<TraceEvent> kept = trace.events();
+  count = uint32_t(kept.size());
+  lost = trace.dropped();
+  for (size_t i = 0; i < std::min(kept.size(), filled.size()); ++i) {
+    const TraceEvent &event = kept[i];
+    filled[i] = {int32_t(event.kind), event.stream,
+                 event.name,          event.location,
+                 event.begin,         event.end,
+                 event.bytes,         event.flops,
+                 event.type,          event.queued,
+                 event.position,      event.collective,
+                 event.waitedStream,  0};
+  }
+  return {};
+}
+
+Error Session::flight(std::span<mpcomm_flight_entry> filled,
+                      uint32_t &count) const {
+  if (programs.empty())
+    return noProgram;
+  std::vector<FlightEntry> kept = rank->context().flight();
+  count = uint32_t(kept.size());
+  for (size_t i = 0; i < std::min(kept.size(), filled.size()); ++i) {
+    const FlightEntry &entry = kept[i];
+    const mprt_collective &call = entry.collective;
+    int32_t peer = -1;
+    if (call.peer >= 0)
+      peer = int32_t(rank->groupOf(call.communicator).at(size_t(call.peer)));
+    filled[i] = {entry.number,   entry.place,   call,      peer, 0,
+                 entry.enqueued, entry.started, entry.done};
+  }
+  return {};
+}

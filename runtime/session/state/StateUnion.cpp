@@ -15,7 +15,7 @@
 
 #include "session/state/StateUnion.h"
 
-#include "session/files/Hash.h"
+#include "files/Hash.h"
 
 #include <algorithm>
 #include <set>

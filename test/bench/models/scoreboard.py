@@ -32,6 +32,7 @@ statistics over the samples of a rank, so f64 and the four ways take batches in 
 Models that draw random numbers in each step are only run: their losses have to be finite.
 
 REQUIRES: torch, torchvision, compiler
+# UNSUPPORTED: sanitizer
 RUN: rm -rf %t
 RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --columns=losses --steps=3 resnet18 mlp-mixer | FileCheck %s
 CHECK: | resnet18 |

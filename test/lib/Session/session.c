@@ -891,6 +891,7 @@ static void testFilesOfTwo(void) {
     OK(mpcomm_session_wait, session);
   OK(mpcomm_session_gather, session, NULL, NULL, 0);
   OK(mpcomm_session_close, session);
+  mpcomm_ranks_destroy(ranks);
   if (rank)
     _exit(0);
   int status = 1;
@@ -914,6 +915,7 @@ static void testUntilByTwo(void) {
     printToy(session);
   OK(mpcomm_session_gather, session, NULL, NULL, 0);
   OK(mpcomm_session_close, session);
+  mpcomm_ranks_destroy(ranks);
   if (rank)
     _exit(0);
   int status = 1;

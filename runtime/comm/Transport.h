@@ -7,7 +7,7 @@
 //
 // A process that has joined a world of ranks holds one transport. It makes
 // communicators and memory that they reach without staging, and carries the
-// news of a failed rank. shm::World::join, joinMpi and joinGloo make
+// news of a failed rank. shm::SharedRanks::join, joinMpi and joinGloo make
 // transports.
 //
 //===----------------------------------------------------------------------===//

@@ -17,7 +17,7 @@
 #include "cts/Harness.h"
 
 #include "comm/gloo/Gloo.h"
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 
 #include <atomic>
 #include <chrono>
@@ -53,7 +53,7 @@ struct Fault {
   /// What rank r does; returns its number of failures.
   unsigned (*body)(Rank &rank);
   /// What the launcher does after starting them, if anything.
-  void (*launcher)(shm::World &world, const pid_t *pids);
+  void (*launcher)(shm::SharedRanks &world, const pid_t *pids);
   /// The rank that kills itself; every other one ends in order.
   int victim = -1;
 };
@@ -294,7 +294,7 @@ static unsigned markedBody(Rank &rank) {
   return rank.numFailures();
 }
 
-static void markStopped(shm::World &world, const pid_t *pids) {
+static void markStopped(shm::SharedRanks &world, const pid_t *pids) {
   int status = 0;
   waitpid(pids[0], &status, WUNTRACED);
   world.markDead(0, "was given up");
@@ -336,7 +336,7 @@ static unsigned integerMeanBody(Rank &rank) {
 
 /// The ranks of one case meet over shared memory, or over TCP.
 static Expected<std::unique_ptr<Transport>>
-joinWorld(shm::World *world, GlooOptions options, unsigned rank) {
+joinWorld(shm::SharedRanks *world, GlooOptions options, unsigned rank) {
   if (world)
     return world->join(rank);
   options.rank = rank;
@@ -345,7 +345,7 @@ joinWorld(shm::World *world, GlooOptions options, unsigned rank) {
 }
 
 static unsigned runFault(const Fault &fault, bool overGloo) {
-  std::unique_ptr<shm::World> world;
+  std::unique_ptr<shm::SharedRanks> world;
   GlooOptions options;
   Error problem;
   if (overGloo) {
@@ -355,7 +355,7 @@ static unsigned runFault(const Fault &fault, bool overGloo) {
       options.listener = *listener;
     problem = listener.error();
   } else {
-    auto made = shm::World::create(numRanks, shm::WorldOptions{});
+    auto made = shm::SharedRanks::create(numRanks, shm::SharedRanksOptions{});
     if (made)
       world = made.take();
     problem = made.error();

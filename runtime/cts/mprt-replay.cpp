@@ -31,7 +31,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "comm/Validate.h"
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 #include "session/Context.h"
 #include "session/Mesh.h"
 #include "support/DType.h"
@@ -230,10 +230,10 @@ Outcome Player::play() {
 /// The worst outcome of all ranks, each in a process.
 static Outcome run(const Program &program, double patience) {
   auto size = unsigned(program.ranks.size());
-  shm::WorldOptions options;
+  shm::SharedRanksOptions options;
   options.arenaBytes = uint64_t(1) << 30;
   options.communicators = unsigned(program.communicators.size() + 1);
-  auto world = shm::World::create(size, options);
+  auto world = shm::SharedRanks::create(size, options);
   if (!world) {
     fprintf(stderr, "mprt-replay: %s\n", world.error().message().c_str());
     exit(1);

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Private to session/: Context.cpp waits and makes progress, Entry.cpp and
-// Events.cpp are the C ABI, Steps.cpp runs entry points.
+// Events.cpp are the C ABI, StepGraphs.cpp runs entry points.
 //
 //===----------------------------------------------------------------------===//
 

@@ -69,7 +69,7 @@ static void endSome(Ending &ending, size_t first, size_t count) {
   ending.changed.notify_all();
 }
 
-Error World::abort() const {
+Error NcclWorld::abort() const {
   isLost.store(true, std::memory_order_relaxed);
   if (isStuck.load(std::memory_order_relaxed))
     return {};

@@ -40,7 +40,7 @@ std::string Handle::describeMissing() const {
                           : "waits for rank " + text;
 }
 
-Handle::Handle(const World &world, std::vector<unsigned> group)
+Handle::Handle(const NcclWorld &world, std::vector<unsigned> group)
     : world(world), group(std::move(group)) {
   std::lock_guard<std::mutex> guard(world.mutex);
   world.handles.push_back(this);

@@ -31,7 +31,7 @@ namespace mprt::nccl {
 class Handle;
 
 /// What all communicators of a rank share.
-struct World {
+struct NcclWorld {
   const Api *api = nullptr;
   Transport *meeting = nullptr;
   Device *device = nullptr;
@@ -55,7 +55,7 @@ struct World {
 class Handle {
 public:
   /// `group`: ranks of the world.
-  Handle(const World &world, std::vector<unsigned> group);
+  Handle(const NcclWorld &world, std::vector<unsigned> group);
   /// Finishes what is under way, or aborts it.
   ~Handle();
   Handle(const Handle &) = delete;
@@ -83,7 +83,7 @@ public:
   /// in ns of nowNanoseconds().
   Expected<ncclComm_t> surrender(uint64_t deadline);
 
-  const World &world;
+  const NcclWorld &world;
   const std::vector<unsigned> group;
 
 private:

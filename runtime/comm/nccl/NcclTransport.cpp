@@ -73,7 +73,7 @@ private:
   bool becomesIdle();
 
   MoverOptions options;
-  World world;
+  NcclWorld world;
   bool registers = true;
   /// What NCCL writes when a communicator is split, which may be after it was
   /// given up.

@@ -22,7 +22,7 @@
 #define MPCOMM_RUNTIME_COMM_SHM_LAYOUT_H
 
 #include "comm/Signature.h"
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 #include "support/Error.h"
 
 #include <atomic>
@@ -42,13 +42,13 @@ constexpr uint64_t sharedInlineBytes = 512;
 constexpr uint64_t stageBytes = 256 << 10;
 /// Size of one part of a message that goes from one rank to another.
 constexpr uint64_t channelBytes = 64 << 10;
-constexpr unsigned maxRanks = World::maxRanks;
+constexpr unsigned maxRanks = SharedRanks::maxRanks;
 
-enum class RankState : uint32_t { Absent, Joined, Left, Failed };
+enum class RankPhase : uint32_t { Absent, Joined, Left, Failed };
 
 struct alignas(128) RankRecord {
   /// Written by the rank; `Failed` also by the launcher.
-  std::atomic<RankState> state;
+  std::atomic<RankPhase> phase;
   std::atomic<int32_t> pid;
   /// Claimed by the first that reports a failure of this rank, who then writes
   /// `status` and `message` and sets the state.

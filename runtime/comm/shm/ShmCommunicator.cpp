@@ -290,8 +290,8 @@ std::string ShmCommunicator::describePeers() const {
     }
     ++next;
     absent += (absent.empty() ? "" : ", ") + std::to_string(world);
-    bool isAbsent = segment.rank(world).state.load(std::memory_order_acquire) ==
-                    RankState::Absent;
+    bool isAbsent = segment.rank(world).phase.load(std::memory_order_acquire) ==
+                    RankPhase::Absent;
     // Who is in the middle of the same one has nothing else to tell.
     if (isAbsent)
       absent += " (has not started)";

@@ -32,8 +32,8 @@ ShmTransport::ShmTransport(Segment &segment, unsigned rank)
     : segment(segment), self(rank), pidfds(segment.ranks, -1) {}
 
 ShmTransport::~ShmTransport() {
-  RankState joined = RankState::Joined;
-  segment.rank(self).state.compare_exchange_strong(joined, RankState::Left,
+  RankPhase joined = RankPhase::Joined;
+  segment.rank(self).phase.compare_exchange_strong(joined, RankPhase::Left,
                                                    std::memory_order_acq_rel);
   for (int fd : pidfds)
     if (fd >= 0)
@@ -87,15 +87,15 @@ std::optional<Error> ShmTransport::reportedFailure() {
 
 std::optional<Error> ShmTransport::examineRank(unsigned r) {
   const RankRecord &record = segment.rank(r);
-  RankState state = record.state.load(std::memory_order_acquire);
-  if (state == RankState::Failed)
+  RankPhase phase = record.phase.load(std::memory_order_acquire);
+  if (phase == RankPhase::Failed)
     return segment.failureOf(r);
-  if (state == RankState::Left) {
+  if (phase == RankPhase::Left) {
     segment.recordFailure(r, MPRT_PEER_FAILED,
                           "it has left after fewer collectives");
     return segment.failureOf(r);
   }
-  if (state == RankState::Absent)
+  if (phase == RankPhase::Absent)
     return std::nullopt; // not there yet: that is what timeouts are for
   pid_t pid = record.pid.load(std::memory_order_relaxed);
   if (pid == getpid())
@@ -110,7 +110,7 @@ std::optional<Error> ShmTransport::examineRank(unsigned r) {
     dead = kill(pid, 0) != 0 && errno == ESRCH;
   }
   if (!dead ||
-      record.state.load(std::memory_order_acquire) != RankState::Joined)
+      record.phase.load(std::memory_order_acquire) != RankPhase::Joined)
     return std::nullopt; // an orderly end is seen in the next turn
   segment.recordFailure(r, MPRT_PEER_FAILED,
                         "process " + std::to_string(pid) + " died");

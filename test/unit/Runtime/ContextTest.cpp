@@ -12,7 +12,7 @@
 
 #include "session/Context.h"
 #include "comm/Validate.h"
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ namespace {
 
 /// A rank that is alone in its world, with one communicator.
 struct Alone {
-  std::unique_ptr<shm::World> world;
+  std::unique_ptr<shm::SharedRanks> world;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Context> context;
 
   explicit Alone(ContextOptions options = {}) {
     options.events = 2;
-    world = shm::World::create(1, {}).take();
+    world = shm::SharedRanks::create(1, {}).take();
     transport = world->join(0).take();
     std::vector<std::unique_ptr<Communicator>> communicators;
     communicators.push_back(transport->createCommunicator({0}).take());
@@ -375,8 +375,8 @@ TEST(ContextTest, RefusesBadTimeouts) {
 }
 
 TEST(WorldTest, RefusesBadRanks) {
-  EXPECT_FALSE(shm::World::create(0, {}));
-  auto world = shm::World::create(2, {}).take();
+  EXPECT_FALSE(shm::SharedRanks::create(0, {}));
+  auto world = shm::SharedRanks::create(2, {}).take();
   EXPECT_FALSE(world->join(2));
   auto transport = world->join(1).take();
   EXPECT_FALSE(world->join(1)); // twice
@@ -386,9 +386,9 @@ TEST(WorldTest, RefusesBadRanks) {
 }
 
 TEST(WorldTest, AllocatesZeroedPagesUntilTheEnd) {
-  shm::WorldOptions options;
+  shm::SharedRanksOptions options;
   options.arenaBytes = 1 << 20;
-  auto world = shm::World::create(1, options).take();
+  auto world = shm::SharedRanks::create(1, options).take();
   auto transport = world->join(0).take();
   auto *memory = static_cast<uint8_t *>(*transport->allocate(5000));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);

@@ -17,7 +17,7 @@
 #include "FakeCuda.h"
 #include "TwoRanks.h"
 
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 #include "session/Context.h"
 
 #include "gtest/gtest.h"
@@ -199,7 +199,7 @@ int32_t enter(mprt_context *context, void *const *buffers, void *) {
 /// A device, a world of one rank, two communicators, buffers.
 struct OneRank {
   std::unique_ptr<Device> device;
-  std::unique_ptr<shm::World> world;
+  std::unique_ptr<shm::SharedRanks> world;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Context> context;
   std::vector<void *> buffers;
@@ -207,7 +207,7 @@ struct OneRank {
   explicit OneRank(int orderedFrom, ContextOptions options = {},
                    const std::string &kind = onCuda) {
     device = makeDevice(2, kind);
-    world = shm::World::create(1, {}).take();
+    world = shm::SharedRanks::create(1, {}).take();
     transport = world->join(0).take();
     std::vector<std::unique_ptr<Communicator>> communicators;
     for (int i = 0; i < 2; ++i)

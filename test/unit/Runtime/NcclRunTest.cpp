@@ -13,7 +13,7 @@
 
 #include "TwoRanks.h"
 #include "comm/nccl/Nccl.h"
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 #include "device/Device.h"
 #include "session/Context.h"
 #include "support/Trace.h"
@@ -44,7 +44,7 @@ int32_t enter(mprt_context *context, void *const *buffers, void *) {
 
 struct OneRank {
   std::unique_ptr<Device> device;
-  std::unique_ptr<shm::World> world;
+  std::unique_ptr<shm::SharedRanks> world;
   std::unique_ptr<Transport> meeting, mover;
   std::unique_ptr<Context> context;
   std::vector<void *> buffers;
@@ -55,7 +55,7 @@ struct OneRank {
     DeviceOptions cuda;
     cuda.communicators = 2;
     device = createDevice("cuda", cuda).take();
-    world = shm::World::create(1, {}).take();
+    world = shm::SharedRanks::create(1, {}).take();
     meeting = world->join(0).take();
     MoverOptions nccl;
     nccl.meeting = meeting.get();

@@ -13,7 +13,7 @@
 #include "timing.h"
 
 #include "comm/mpi/Mpi.h"
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 #include "session/Context.h"
 
 #include <csignal>
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     return transport ? run(**transport, argv + 2) : fail(transport.error());
   }
   unsigned ranks = unsigned(std::atoi(argv[2]));
-  auto world = shm::World::create(ranks, shm::WorldOptions{});
+  auto world = shm::SharedRanks::create(ranks, shm::SharedRanksOptions{});
   if (!world)
     return fail(world.error());
   for (unsigned r = 0; r < ranks; ++r)

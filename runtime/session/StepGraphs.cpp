@@ -1,4 +1,5 @@
-//===- Steps.cpp - steps as graphs, and their end -------------------------===//
+//===- StepGraphs.cpp - steps as graphs, and their end
+//-----------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

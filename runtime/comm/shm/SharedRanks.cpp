@@ -1,11 +1,11 @@
-//===- World.cpp - ranks of one machine in shared memory ------------------===//
+//===- SharedRanks.cpp - ranks of one machine in shared memory -----------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "comm/shm/World.h"
+#include "comm/shm/SharedRanks.h"
 
 #include "comm/shm/Layout.h"
 #include "comm/shm/ShmTransport.h"
@@ -33,7 +33,7 @@ void Segment::recordFailure(unsigned r, mprt_status status,
     return;
   record.status = status;
   copyText(record.message, sizeof(record.message), message);
-  record.state.store(RankState::Failed, std::memory_order_release);
+  record.phase.store(RankPhase::Failed, std::memory_order_release);
   uint32_t none = 0;
   world().firstFailed.compare_exchange_strong(none, r + 1,
                                               std::memory_order_acq_rel);
@@ -47,17 +47,18 @@ Error Segment::failureOf(unsigned r) const {
   return makeError(status, "rank ", r, " failed: ", record.message).ofRank(r);
 }
 
-World::World(std::unique_ptr<Segment> segment) : segment(std::move(segment)) {}
+SharedRanks::SharedRanks(std::unique_ptr<Segment> segment)
+    : segment(std::move(segment)) {}
 
-World::~World() {
+SharedRanks::~SharedRanks() {
   munmap(segment->base, segment->bytes);
   close(segment->fd);
 }
 
-unsigned World::size() const { return segment->ranks; }
+unsigned SharedRanks::size() const { return segment->ranks; }
 
-Expected<std::unique_ptr<World>> World::create(unsigned ranks,
-                                               const WorldOptions &options) {
+Expected<std::unique_ptr<SharedRanks>>
+SharedRanks::create(unsigned ranks, const SharedRanksOptions &options) {
   if (ranks == 0 || ranks > maxRanks)
     return makeError(MPRT_INVALID_ARGUMENT, "expected 1 to ", maxRanks,
                      " ranks, found ", ranks);
@@ -99,22 +100,22 @@ Expected<std::unique_ptr<World>> World::create(unsigned ranks,
   madvise(base, segment->bytes, MADV_DONTDUMP);
   madvise(segment->arena(0), uint64_t(ranks) * segment->arenaBytes,
           MADV_HUGEPAGE);
-  return std::unique_ptr<World>(new World(std::move(segment)));
+  return std::unique_ptr<SharedRanks>(new SharedRanks(std::move(segment)));
 }
 
-void World::markDead(unsigned rank, const std::string &reason) {
+void SharedRanks::markDead(unsigned rank, const std::string &reason) {
   if (rank < segment->ranks)
     segment->recordFailure(rank, MPRT_PEER_FAILED, reason);
 }
 
-Expected<std::unique_ptr<Transport>> World::join(unsigned rank) {
+Expected<std::unique_ptr<Transport>> SharedRanks::join(unsigned rank) {
   if (rank >= segment->ranks)
     return makeError(MPRT_INVALID_ARGUMENT, "rank ", rank,
                      " cannot join a world of ", segment->ranks, " ranks");
   RankRecord &record = segment->rank(rank);
-  RankState absent = RankState::Absent;
+  RankPhase absent = RankPhase::Absent;
   record.pid.store(getpid(), std::memory_order_relaxed);
-  if (!record.state.compare_exchange_strong(absent, RankState::Joined,
+  if (!record.phase.compare_exchange_strong(absent, RankPhase::Joined,
                                             std::memory_order_acq_rel))
     return makeError(MPRT_INVALID_ARGUMENT, "rank ", rank,
                      " has joined before or was given up");
@@ -122,13 +123,14 @@ Expected<std::unique_ptr<Transport>> World::join(unsigned rank) {
 }
 
 static Expected<std::unique_ptr<LocalRanks>> prepare(unsigned ranks, double) {
-  Expected<std::unique_ptr<World>> world = World::create(ranks, {});
-  if (!world)
-    return world.error();
-  return std::unique_ptr<LocalRanks>(world.take());
+  Expected<std::unique_ptr<SharedRanks>> made = SharedRanks::create(ranks, {});
+  if (!made)
+    return made.error();
+  return std::unique_ptr<LocalRanks>(made.take());
 }
 
 namespace mprt {
 extern const Backend shmBackend;
-const Backend shmBackend = {"shm", World::maxRanks, prepare, nullptr, nullptr};
+const Backend shmBackend = {"shm", SharedRanks::maxRanks, prepare, nullptr,
+                            nullptr};
 } // namespace mprt

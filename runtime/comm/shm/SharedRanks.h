@@ -1,19 +1,19 @@
-//===- World.h - ranks of one machine in shared memory --------------------===//
+//===- SharedRanks.h - ranks of one machine in shared memory -------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A parent makes a World, forks its ranks, and each child joins. The memory is
-// one anonymous file (memfd), mapped before the fork: it has the same address
-// in all ranks, has no name that could be left over, and is gone with the last
-// process. It is reserved sparsely; pages exist when they are touched.
+// A parent makes SharedRanks, forks its ranks, and each child joins. The memory
+// is one anonymous file (memfd), mapped before the fork: it has the same
+// address in all ranks, has no name that could be left over, and is gone with
+// the last process. It is reserved sparsely; pages exist when they are touched.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUNTIME_COMM_SHM_WORLD_H
-#define MPCOMM_RUNTIME_COMM_SHM_WORLD_H
+#ifndef MPCOMM_RUNTIME_COMM_SHM_SHAREDRANKS_H
+#define MPCOMM_RUNTIME_COMM_SHM_SHAREDRANKS_H
 
 #include "comm/Registry.h"
 #include "comm/Transport.h"
@@ -22,7 +22,7 @@
 
 namespace mprt::shm {
 
-struct WorldOptions {
+struct SharedRanksOptions {
   /// Address space reserved for each rank's memory; halved until the machine
   /// grants it.
   uint64_t arenaBytes = uint64_t(64) << 30;
@@ -34,18 +34,18 @@ struct WorldOptions {
 struct Segment;
 
 /// The memory that the ranks of one machine share.
-class World final : public LocalRanks {
+class SharedRanks final : public LocalRanks {
 public:
   /// Each has a bit and a line in what they share.
   static constexpr unsigned maxRanks = 1024;
 
   /// Reserves memory for `ranks` ranks (1 ... maxRanks). Call it before
   /// forking.
-  static Expected<std::unique_ptr<World>> create(unsigned ranks,
-                                                 const WorldOptions &options);
-  ~World() override;
-  World(const World &) = delete;
-  World &operator=(const World &) = delete;
+  static Expected<std::unique_ptr<SharedRanks>>
+  create(unsigned ranks, const SharedRanksOptions &options);
+  ~SharedRanks() override;
+  SharedRanks(const SharedRanks &) = delete;
+  SharedRanks &operator=(const SharedRanks &) = delete;
 
   unsigned size() const;
 
@@ -58,10 +58,10 @@ public:
   Expected<std::unique_ptr<Transport>> join(unsigned rank) override;
 
 private:
-  explicit World(std::unique_ptr<Segment> segment);
+  explicit SharedRanks(std::unique_ptr<Segment> segment);
   std::unique_ptr<Segment> segment;
 };
 
 } // namespace mprt::shm
 
-#endif // MPCOMM_RUNTIME_COMM_SHM_WORLD_H
+#endif // MPCOMM_RUNTIME_COMM_SHM_SHAREDRANKS_H

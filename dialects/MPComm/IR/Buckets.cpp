@@ -50,8 +50,8 @@ Attribute mpcomm::detail::getBucketKey(Operation *op) {
                                   TypeAttr::get(element)});
 }
 
-BucketableOpInterface
-mpcomm::createBucket(OpBuilder &builder, ArrayRef<BucketOperand> operands) {
+BucketableOpInterface mpcomm::createBucket(OpBuilder &builder,
+                                           ArrayRef<BucketOperand> operands) {
   BucketableOpInterface first = operands.front().op;
   SmallVector<Location> locations;
   OperationState state(first->getLoc(), first->getName());

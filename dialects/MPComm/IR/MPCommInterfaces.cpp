@@ -294,7 +294,7 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
   }
   if (auto scatter = dyn_cast<ReduceScatterOp>(op)) {
     for (auto [i, dim] : llvm::enumerate(scatter.getDims()))
-      if (failed(verifyDim(op, "dims", dim, i)) || // reduce_scatter C1
+      if (failed(verifyDim(op, "dims", dim, i)) ||         // reduce_scatter C1
           failed(verifyScaledDims(op, dim, {}, group, i))) // reduce_scatter C5
         return failure();
     return success();
@@ -313,8 +313,8 @@ LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
     return success();
   }
   if (auto exchange = dyn_cast<AllToAllOp>(op)) {
-    for (auto [i, split, concat] : llvm::enumerate(exchange.getSplitDims(),
-                                                   exchange.getConcatDims()))
+    for (auto [i, split, concat] :
+         llvm::enumerate(exchange.getSplitDims(), exchange.getConcatDims()))
       if (failed(verifyDim(op, "split_dims", split, i)) || // all_to_all C1
           failed(verifyDim(op, "concat_dims", concat, i)) ||
           failed(verifyScaledDims(op, split, concat, group, i))) // C3

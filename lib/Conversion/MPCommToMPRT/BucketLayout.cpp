@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace mpcomm;
 
 Value mpcomm::moveDim(OpBuilder &builder, Location loc, Value value,
-                     int64_t from, int64_t to) {
+                      int64_t from, int64_t to) {
   if (from == to)
     return value;
   auto type = cast<RankedTensorType>(value.getType());
@@ -30,7 +30,7 @@ Value mpcomm::moveDim(OpBuilder &builder, Location loc, Value value,
 }
 
 Value mpcomm::splitToFront(OpBuilder &builder, Location loc, Value value,
-                          int64_t dim, int64_t group) {
+                           int64_t dim, int64_t group) {
   SmallVector<int64_t> shape(
       cast<RankedTensorType>(value.getType()).getShape());
   shape[dim] /= group;
@@ -39,7 +39,7 @@ Value mpcomm::splitToFront(OpBuilder &builder, Location loc, Value value,
 }
 
 Value mpcomm::joinFromFront(OpBuilder &builder, Location loc, Value value,
-                           int64_t dim) {
+                            int64_t dim) {
   SmallVector<int64_t> shape(
       cast<RankedTensorType>(value.getType()).getShape());
   int64_t group = shape.front();

@@ -130,9 +130,10 @@ static LogicalResult checkSum(CollectiveOpInterface op, Type wire) {
 }
 
 /// One start for each element type.
-FailureOr<SmallVector<Started>>
-Lowering::startBucket(OpBuilder &builder, BucketableOpInterface op,
-                      int64_t comm, int64_t group) {
+FailureOr<SmallVector<Started>> Lowering::startBucket(OpBuilder &builder,
+                                                      BucketableOpInterface op,
+                                                      int64_t comm,
+                                                      int64_t group) {
   Location loc = op->getLoc();
   SmallVector<Started> all;
   llvm::MapVector<Type, SmallVector<unsigned>> byType;

@@ -135,8 +135,7 @@ void BlockCombiner::markCapped(const ChosenPlan &chosen, bool isGather) {
     auto [it, isNew] = open.try_emplace({bucket.stream, bucket.key}, i);
     if (isNew)
       continue;
-    int64_t next =
-        plan.slices[isGather ? bucket.end - 1 : bucket.begin].bytes;
+    int64_t next = plan.slices[isGather ? bucket.end - 1 : bucket.begin].bytes;
     buckets[first + it->second].isCapped =
         next > options.limits.capBytes - plan.buckets[it->second].bytes;
     it->second = i;
@@ -181,8 +180,8 @@ BlockCombiner::getGatherPlaces(const BucketingPlan &plan,
     for (int64_t i = planned.begin; i < planned.end; ++i)
       use = getEarlierUse(use, kept[plan.slices[i].tensor].use);
     // The start from the end of computation, whatever computation waits for.
-    places[b] = times.getLastEnded(times.getEnd() -
-                                   (plan.stepEnd - planned.start));
+    places[b] =
+        times.getLastEnded(times.getEnd() - (plan.stepEnd - planned.start));
     if (use && !isBefore(places[b], use))
       places[b] = use->getPrevNode();
   }

@@ -14,9 +14,10 @@
 // together if every ready(c) in it is before every use(c); so a bucket, which
 // is after the ready(c) of its members and of the buckets before it on
 // its stream, is before every use. Reductions and the like are in runs in the
-// order of ready(c), gathers in others in the order of use(c). A candidate with an operand from another
-// one is ready at its own place, which is after that one's bucket, as it is a
-// use of it; so no candidate needs a place that depends on where others go.
+// order of ready(c), gathers in others in the order of use(c). A candidate with
+// an operand from another one is ready at its own place, which is after that
+// one's bucket, as it is a use of it; so no candidate needs a place that
+// depends on where others go.
 //
 //===----------------------------------------------------------------------===//
 

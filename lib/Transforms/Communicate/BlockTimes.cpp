@@ -86,8 +86,8 @@ double BlockTimes::getClock(Operation *op) const {
 
 double BlockTimes::getBegin(Operation *op) const {
   bool waits = late.lookup(op) == op;
-  return std::max(
-      0.0, getClock(op) - (op && step && !waits ? step->getSeconds(op) : 0));
+  return std::max(0.0, getClock(op) -
+                           (op && step && !waits ? step->getSeconds(op) : 0));
 }
 
 double BlockTimes::getEnd() const {

@@ -55,7 +55,7 @@ private:
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> late;
   llvm::DenseMap<mlir::Operation *, double> arrivals;
   mutable std::vector<double> clocks; ///< by position; empty: not known yet
-  std::vector<double> ends; ///< by position in the step
+  std::vector<double> ends;           ///< by position in the step
   llvm::DenseMap<mlir::Operation *, double> consumers;
   double computeEnd = 0;
 };

@@ -62,8 +62,8 @@ static void addCompressedCosts(const CostModel &model, BucketableOpInterface of,
       getCompressedCost(model, *shape, *limits.compression, op).pieces);
 }
 
-/// What laying out rows takes (an all_reduce may lie anywhere in a range): every
-/// byte is read and written.
+/// What laying out rows takes (an all_reduce may lie anywhere in a range):
+/// every byte is read and written.
 static BucketInstance::Packing getPacking(const CostModel &model,
                                           BucketableOpInterface op) {
   FailureOr<int64_t> group = op.getGroupSize();
@@ -111,8 +111,7 @@ static void turnAround(BucketInstance &instance,
          times.getClock(candidate.ready) - instance.origin,
          needed - instance.origin, tensor.key});
   }
-  gathers.computeEnd =
-      std::max(times.getEnd(), needed) - instance.origin;
+  gathers.computeEnd = std::max(times.getEnd(), needed) - instance.origin;
   instance.problem = gathers.mirror();
 }
 
@@ -120,8 +119,7 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
                                      const BlockTimes &times,
                                      const CostModel *model,
                                      const BucketLimits &limits) {
-  bool isGather =
-      !candidates.empty() && candidates.front().getOp().isGather();
+  bool isGather = !candidates.empty() && candidates.front().getOp().isGather();
   BucketInstance instance;
   BucketingProblem &problem = instance.problem;
   problem.capBytes = limits.capBytes;
@@ -156,8 +154,8 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
       if (cost.pieces.empty())
         cost.pieces.emplace_back();
       problem.costs.push_back(std::move(cost));
-      instance.packing.push_back(
-          model ? getPacking(*model, candidate.op) : BucketInstance::Packing());
+      instance.packing.push_back(model ? getPacking(*model, candidate.op)
+                                       : BucketInstance::Packing());
     }
     BucketingProblem::Tensor tensor;
     tensor.bytes = candidate.bytes;
@@ -238,9 +236,9 @@ static void playGathers(const BucketInstance &instance,
         getPackingSeconds(instance, plan.buckets[event.bucket]);
     if (!event.isAwait)
       compute(before);
-    program.instructions.push_back(
-        event.isAwait ? RankInstruction::await(event.bucket)
-                      : RankInstruction::start(event.bucket));
+    program.instructions.push_back(event.isAwait
+                                       ? RankInstruction::await(event.bucket)
+                                       : RankInstruction::start(event.bucket));
     if (event.isAwait)
       compute(after);
   }
@@ -396,9 +394,8 @@ ChosenPlan mpcomm::chooseBuckets(BucketInstance instance,
   }
   if (!chosen.rule.empty())
     chosen.error.clear();
-  chosen.lowerBound =
-      instance.origin +
-      instance.problem.lowerBound(BucketingObjective::StepEnd);
+  chosen.lowerBound = instance.origin +
+                      instance.problem.lowerBound(BucketingObjective::StepEnd);
   if (instance.gathers && !chosen.rule.empty())
     chosen.plan = instance.gathers->mirror(chosen.plan);
   chosen.problem = std::move(instance.problem);

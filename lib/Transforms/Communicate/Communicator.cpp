@@ -25,8 +25,8 @@ Attribute mpcomm::getCommunicator(CollectiveOpInterface collective) {
     return cast<StringAttr>(a).getValue() < cast<StringAttr>(b).getValue();
   });
   key.push_back(collective.getMeshAttr());
-  key.push_back(IntegerAttr::get(
-      IntegerType::get(collective->getContext(), 64), collective.getChannel()));
+  key.push_back(IntegerAttr::get(IntegerType::get(collective->getContext(), 64),
+                                 collective.getChannel()));
   return ArrayAttr::get(collective->getContext(), key);
 }
 

@@ -261,10 +261,10 @@ void Decomposer::rewrite(const Candidate &candidate) {
                                                 rows, /*dim=*/0));
   auto blockType = rowType(padded / candidate.inside);
   DenseI64ArrayAttr first = builder.getDenseI64ArrayAttr(0);
-  auto scattered = ReduceScatterOp::create(
-      builder, loc, blockType, row, op.getMeshAttr(), inside,
-      op.getReductionAttr(), first, TypeAttr(), op.getAccumulateAttr(),
-      op.getChannelAttr());
+  auto scattered =
+      ReduceScatterOp::create(builder, loc, blockType, row, op.getMeshAttr(),
+                              inside, op.getReductionAttr(), first, TypeAttr(),
+                              op.getAccumulateAttr(), op.getChannelAttr());
   if (Operation *late = getLatePlace(op))
     builder.setInsertionPoint(late);
   auto reduced = AllReduceOp::create(

@@ -84,10 +84,10 @@ Value CollectiveSimplifier::reduceReplicated(CollectiveOpInterface op,
 AllReduceOp CollectiveSimplifier::cloneWith(AllReduceOp op, ValueRange inputs,
                                             ArrayAttr axes) {
   OpBuilder builder = getBuilder(op);
-  auto clone = AllReduceOp::create(
-      builder, op.getLoc(), inputs, op.getMeshAttr(), axes,
-      op.getReductionAttr(), op.getWireAttr(), op.getAccumulateAttr(),
-      op.getChannelAttr());
+  auto clone =
+      AllReduceOp::create(builder, op.getLoc(), inputs, op.getMeshAttr(), axes,
+                          op.getReductionAttr(), op.getWireAttr(),
+                          op.getAccumulateAttr(), op.getChannelAttr());
   clone->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   return clone;
 }

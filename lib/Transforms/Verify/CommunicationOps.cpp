@@ -140,8 +140,7 @@ SmallVector<ProofOp> mpcomm::describeCollective(CollectiveOpInterface op) {
     for (auto &[type, counts] : byType) {
       results.push_back(describe(
           type, std::accumulate(counts.begin(), counts.end(), int64_t(0))));
-      addTensors(results.back(),
-                 llvm::map_to_vector(counts, [](int64_t count) {
+      addTensors(results.back(), llvm::map_to_vector(counts, [](int64_t count) {
                    return std::to_string(count);
                  }));
     }

@@ -33,13 +33,13 @@ ArenaPlan planArenaReference(const ArenaProblem &problem);
 BucketingPlan solveBucketsReference(const BucketingProblem &problem,
                                     const BucketingOptions &options = {});
 
-/// The end of the step with these buckets, each a list of tensors of one key, in
-/// the order of execution. Time: linear.
+/// The end of the step with these buckets, each a list of tensors of one key,
+/// in the order of execution. Time: linear.
 double playGathers(const GatheringProblem &problem,
                    const std::vector<std::vector<int64_t>> &buckets);
 
-/// The least end of the step without a memory bound, and the fewest buckets that
-/// reach it: up to about eight tensors.
+/// The least end of the step without a memory bound, and the fewest buckets
+/// that reach it: up to about eight tensors.
 struct GatheringOptimum {
   double stepEnd;
   size_t buckets;

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "References.h"
 #include "mpcomm/Scheduling/Bucketing/Gathering.h"
+#include "References.h"
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
@@ -134,8 +134,8 @@ TEST(Gathering, Memory) {
       for (const BucketingPlan::Bucket &bucket : plan.buckets) {
         int64_t last = plan.slices[bucket.end - 1].tensor;
         // As late as the end of the step allows.
-        double use = plan.stepEnd - problem.computeEnd +
-                     problem.tensors[last].needed;
+        double use =
+            plan.stepEnd - problem.computeEnd + problem.tensors[last].needed;
         if (bucket.start <= at.start && at.start < use)
           alive += bucket.bytes;
       }
@@ -150,7 +150,8 @@ TEST(Gathering, Malformed) {
   problem.costs.emplace_back().pieces.push_back({1, 1});
   problem.computeEnd = 10;
   problem.tensors = {{1, 0, 5, 0}, {1, 0, 4, 0}};
-  EXPECT_EQ(problem.check(), "tensor 1 is needed before the tensor ahead of it");
+  EXPECT_EQ(problem.check(),
+            "tensor 1 is needed before the tensor ahead of it");
   problem.tensors = {{1, 0, 5, 0}, {1, 6, 7, 0}};
   EXPECT_EQ(problem.check(),
             "a tensor is ready only after the first use of another");
@@ -248,8 +249,8 @@ TEST(Gathering, WithReductions) {
     auto r = int64_t(reductions.tensors.size());
     for (unsigned a = 0; a < 1u << (g - 1); ++a)
       for (unsigned b = 0; b < 1u << (r - 1); ++b)
-        best = std::min(best, playStep(gathers, getRuns(g, a), reductions,
-                                       getRuns(r, b)));
+        best = std::min(
+            best, playStep(gathers, getRuns(g, a), reductions, getRuns(r, b)));
     double end = playStep(gathers, getBuckets(solveGathers(gathers)),
                           reductions, getBuckets(solveBuckets(reductions)));
     if (!alternates) {

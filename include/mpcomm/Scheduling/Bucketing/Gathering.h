@@ -57,7 +57,7 @@ struct GatheringProblem {
 };
 
 /// The best plan, by solveBuckets(); exact where that is, with one key or with
-/// all tensors ready at the same time.
+/// all tensors ready from the beginning.
 BucketingPlan solveGathers(const GatheringProblem &problem,
                            const BucketingOptions &options = {});
 
